@@ -1,0 +1,87 @@
+// The registry of every error code a caller can meet, and the one class that carries them.
+
+export interface ErrorEntry {
+  /** HTTP status of the response (0 = never a response, only an operation's `error.code` or a link's reason). */
+  status: number;
+  title: string;
+}
+
+/** Code -> status and title. The `detail` of each use tells the reader what to do next. */
+export const ERRORS = {
+  // The caller's request
+  malformed_json: { status: 400, title: 'The body is not valid JSON' },
+  invalid_request: { status: 400, title: 'The request could not be understood' },
+  idempotency_key_required: { status: 400, title: 'The Idempotency-Key header is required' },
+  idempotency_key_invalid: { status: 400, title: 'The Idempotency-Key header is not valid' },
+  unauthorized: { status: 401, title: 'Missing or invalid API key' },
+  insufficient_balance: { status: 402, title: 'The balance does not cover this' },
+  insufficient_scope: { status: 403, title: 'The API key lacks a scope' },
+  'ssh_keys/org_mismatch': { status: 403, title: 'An SSH key belongs to another organisation' },
+  not_found: { status: 404, title: 'Not found' },
+  method_not_allowed: { status: 405, title: 'Method not allowed' },
+  idempotency_key_in_use: { status: 409, title: 'A request with this Idempotency-Key is still in progress' },
+  price_changed: { status: 409, title: 'The price has changed' },
+  conflict: { status: 409, title: 'The resource is in a state that does not allow this' },
+  body_too_large: { status: 413, title: 'The body is too large' },
+  unsupported_media_type: { status: 415, title: 'The body must be application/json' },
+  validation_failed: { status: 422, title: 'The request is not valid' },
+  idempotency_key_reused: { status: 422, title: 'The Idempotency-Key was used for another request' },
+  offering_unavailable: { status: 422, title: 'The pinned offering is gone' },
+  image_unavailable: { status: 422, title: 'The image cannot be used' },
+  rate_limit_exceeded: { status: 429, title: 'Too many requests' },
+  // Enrolment of hosts
+  enrollment_token_invalid: { status: 401, title: 'Unknown enrolment token' },
+  enrollment_token_expired: { status: 410, title: 'The enrolment token has expired' },
+  enrollment_token_used: { status: 409, title: 'The enrolment token was used by another host' },
+  // Outcomes of an operation
+  no_capacity: { status: 0, title: 'No offering fits' },
+  operation_failed: { status: 0, title: 'The operation failed' },
+  // Our own
+  internal_error: { status: 500, title: 'Internal error' },
+  unavailable: { status: 503, title: 'Temporarily unavailable' },
+} as const satisfies Record<string, ErrorEntry>;
+
+export type ErrorCode = keyof typeof ERRORS;
+
+/** One broken rule of the request: `field` is a path like `ports[2].port`, or a header or query parameter name. */
+export interface FieldError {
+  field: string;
+  rule: string;
+}
+
+export interface ErrorDetails {
+  detail: string;
+  errors?: FieldError[];
+  /** Further members of the problem document, e.g. `current_price_per_hour`. */
+  extra?: Record<string, string | number | boolean | null>;
+  retryAfterSeconds?: number;
+  cause?: unknown;
+}
+
+/** An expected refusal or failure with a registered code. Anything else that is thrown is a bug and becomes `internal_error`. */
+export class ServiceError extends Error {
+  readonly code: ErrorCode;
+  readonly details: ErrorDetails;
+
+  constructor(code: ErrorCode, details: ErrorDetails) {
+    super(`${code}: ${details.detail}`, { cause: details.cause });
+    this.name = 'ServiceError';
+    this.code = code;
+    this.details = details;
+  }
+}
+
+/** Throws a registered error. */
+export function fail(code: ErrorCode, details: ErrorDetails | string): never {
+  throw new ServiceError(code, typeof details === 'string' ? { detail: details } : details);
+}
+
+/** A refusal about one field of the request (specification 7.2 `validation_failed`). */
+export function failField(field: string, rule: string): never {
+  throw new ServiceError('validation_failed', { detail: `${field}: ${rule}`, errors: [{ field, rule }] });
+}
+
+/** The message of anything that was thrown, for a log line or a reason. */
+export function messageOf(error: unknown): string {
+  return error instanceof Error ? error.message : String(error);
+}

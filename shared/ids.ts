@@ -1,0 +1,55 @@
+// Every identifier and secret of the service is made here, from a Clock and an Rng.
+import type { Clock } from './clock.ts';
+import type { Rng } from './rng.ts';
+
+/** Prefixes of ids that a person may meet; the rest are UUIDv7 (DESIGN section 8). */
+export type IdPrefix = 'key' | 'apk' | 'org' | 'evt' | 'off' | 'wl' | 'seg' | 'req' | 'str';
+
+export interface Ids {
+  /** Time-ordered UUID version 7: operations, suppliers, machines, ledger entries. */
+  uuid(): string;
+  /** `i-` and 20 lower-case base32 characters: a DNS label, random, not guessable. */
+  instance(): string;
+  /** `<prefix>_` and 26 time-ordered base32 characters. */
+  prefixed(prefix: IdPrefix): string;
+  /** Unguessable base64url text carrying `bytes` random bytes. */
+  secret(bytes: number): string;
+}
+
+const BASE32 = 'abcdefghijklmnopqrstuvwxyz234567';
+const CROCKFORD = '0123456789abcdefghjkmnpqrstvwxyz';
+
+export function createIds(clock: Clock, rng: Rng): Ids {
+  return {
+    uuid: () => uuidV7(clock.now(), rng.bytes(10)),
+    instance: () => `i-${encode(rng.bytes(20), BASE32)}`,
+    prefixed: (prefix) => `${prefix}_${timeOrdered(clock.now())}${encode(rng.bytes(16), CROCKFORD)}`,
+    secret: (bytes) => Buffer.from(rng.bytes(bytes)).toString('base64url'),
+  };
+}
+
+function uuidV7(nowMs: number, random: Uint8Array): string {
+  const bytes = Buffer.alloc(16);
+  bytes.writeUIntBE(nowMs, 0, 6);
+  bytes.set(random, 6);
+  bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x70;
+  bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
+  const hex = bytes.toString('hex');
+  return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+}
+
+/** Ten characters of milliseconds, so that ids of one kind sort by birth. */
+function timeOrdered(nowMs: number): string {
+  let rest = nowMs;
+  let text = '';
+  for (let i = 0; i < 10; i += 1) {
+    text = CROCKFORD.charAt(rest % 32) + text;
+    rest = Math.floor(rest / 32);
+  }
+  return text;
+}
+
+/** One character a byte (5 bits used): simple, uniform, and the waste does not matter here. */
+function encode(bytes: Uint8Array, alphabet: string): string {
+  return Array.from(bytes, (byte) => alphabet.charAt(byte & 31)).join('');
+}

@@ -1,0 +1,54 @@
+// Every number that bounds something a stranger can send or make us do, with its reason.
+
+/** Specification 2.1: list endpoints. */
+export const PAGE_DEFAULT = 50;
+export const PAGE_MAX = 200;
+/** Specification 8. */
+export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
+/** How long an equal request waits for the first one before it is told 409. */
+export const IDEMPOTENCY_WAIT_MS = 2_000;
+/** Promised replay window. */
+export const IDEMPOTENCY_KEEP_MS = 24 * 3_600_000;
+/** The largest legal body is a create request with 32 arguments and an environment; 256 KiB leaves room and starves nobody. */
+export const BODY_BYTES_MAX = 256 * 1024;
+/** Specification 8: instance create. */
+export const GPU_COUNT_MAX = 8;
+/** Rows that placement ranks: enough for a choice, few enough to stay flat at 100,000 machines. */
+export const CANDIDATES_MAX = 64;
+/** A host that reports more than this is not believed. */
+export const GPUS_PER_MACHINE_MAX = 16;
+
+/** Specification 2.17: enrolment tokens are shown once and live a day. */
+export const ENROLLMENT_TOKEN_MS = 24 * 3_600_000;
+
+/** A passing state may last this long; then the next state follows (DESIGN section 4.2). */
+export const ALLOCATING_MS_MAX = 15 * 60_000;
+export const STARTING_MS_MAX = 25 * 60_000;
+export const STOPPING_MS_MAX = 5 * 60_000;
+
+/** Link: a message larger than this closes it. A full machine with 16 workloads is below 200 KiB. */
+export const LINK_MESSAGE_BYTES_MAX = 1024 * 1024;
+export const LINK_PING_MS = 10_000;
+/** Three missed pings: the peer is gone even where TCP has not noticed. */
+export const LINK_SILENCE_MS_MAX = 35_000;
+export const LINK_RECONNECT_MS_MIN = 500;
+export const LINK_RECONNECT_MS_MAX = 15_000;
+/** The agent's own authentication must be over by then. */
+export const LINK_HELLO_MS_MAX = 10_000;
+
+/** A holder that was asked for a stream has this long to dial it. */
+export const STREAM_DIAL_MS_MAX = 10_000;
+/** One WebSocket message on a data stream; TCP reads are 64 KiB, so nothing honest comes near. */
+export const STREAM_MESSAGE_BYTES_MAX = 1024 * 1024;
+/** Above this many unsent bytes the source is paused; resumed at a quarter. */
+export const STREAM_BUFFER_BYTES_HIGH = 1024 * 1024;
+
+/** SSH door guards (research: a public SSH server without these can be emptied of memory or sockets). */
+export const SSH_LOGIN_GRACE_MS = 20_000;
+export const SSH_UNAUTHENTICATED_MAX = 10;
+export const SSH_AUTH_TRIES_MAX = 3;
+export const SSH_CHANNELS_MAX = 64;
+export const SSH_CONNECTIONS_MAX = 128;
+
+/** Removal is two-phase: the container is stopped at once, its disk is kept this long in case we were wrong. */
+export const QUARANTINE_MS = 15 * 60_000;

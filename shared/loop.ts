@@ -1,0 +1,86 @@
+// The one way to do something again and again: on a period and on a nudge, without input, never twice at once, visible.
+import type { Clock } from './clock.ts';
+import type { Log } from './log.ts';
+
+/** What an operator sees of a loop. Times are epoch ms. */
+export interface LoopStatus {
+  name: string;
+  period_ms: number;
+  running: boolean;
+  runs: number;
+  last_started_ms: number | null;
+  last_duration_ms: number | null;
+  last_error: string | null;
+}
+
+export interface Loop {
+  /** Run soon. Nudges during a run lead to exactly one more run after it. */
+  nudge(): void;
+  /** No further run; resolves when the current one is over. */
+  stop(): Promise<void>;
+  status(): LoopStatus;
+}
+
+export interface LoopOptions {
+  name: string;
+  periodMs: number;
+  /** Level-triggered: looks at state, does what is due. A throw is logged and the next period tries again. */
+  run(signal: AbortSignal): Promise<void>;
+}
+
+/** Starts at once: the first run looks at what a previous process left behind. */
+export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }): Loop {
+  const { clock, log } = deps;
+  const stopping = new AbortController();
+  const status: LoopStatus = {
+    name: options.name,
+    period_ms: options.periodMs,
+    running: false,
+    runs: 0,
+    last_started_ms: null,
+    last_duration_ms: null,
+    last_error: null,
+  };
+  let nudged = false;
+  let wake = new AbortController();
+
+  const runOnce = async (): Promise<void> => {
+    const startedMs = clock.monotonicMs();
+    status.running = true;
+    status.last_started_ms = clock.now();
+    try {
+      await options.run(stopping.signal);
+      status.last_error = null;
+    } catch (error) {
+      status.last_error = error instanceof Error ? error.message : String(error);
+      log.error({ loop: options.name, err: error }, 'a loop run failed; the next period tries again');
+    }
+    status.running = false;
+    status.runs += 1;
+    status.last_duration_ms = Math.round(clock.monotonicMs() - startedMs);
+  };
+
+  const forever = async (): Promise<void> => {
+    while (!stopping.signal.aborted) {
+      nudged = false;
+      await runOnce();
+      if (nudged || stopping.signal.aborted) continue;
+      wake = new AbortController();
+      await clock.sleep(options.periodMs, wake.signal);
+    }
+  };
+  const finished = forever();
+
+  return {
+    nudge: () => {
+      nudged = true;
+      wake.abort();
+    },
+    stop: async () => {
+      stopping.abort();
+      wake.abort();
+      await finished;
+    },
+    status: () => ({ ...status }),
+  };
+}

@@ -1,0 +1,51 @@
+// Exact money. Unit: microcents (1 cent = 1,000,000), always BigInt; floor of a cumulative amount, so that parts add up.
+
+export const UCENTS_PER_CENT = 1_000_000n;
+const UCENTS_PER_DOLLAR = 100n * UCENTS_PER_CENT;
+const MS_PER_HOUR = 3_600_000n;
+const BPS_WHOLE = 10_000n;
+
+/** What `rateUcentsPerHour` has cost after `elapsedMs`. Cumulative: charge differences of this, never rounded parts. */
+export function accruedUcents(rateUcentsPerHour: bigint, elapsedMs: number): bigint {
+  return (rateUcentsPerHour * BigInt(Math.max(0, Math.trunc(elapsedMs)))) / MS_PER_HOUR;
+}
+
+/** The supplier's part of a cumulative charge. The platform's fee is the rest. */
+export function supplierPartUcents(chargedUcents: bigint, supplierBps: number): bigint {
+  return (chargedUcents * BigInt(supplierBps)) / BPS_WHOLE;
+}
+
+/** Whole cents of a cumulative amount, rounded towards minus infinity so that differences telescope for credits too. */
+export function centsFloor(ucents: bigint): bigint {
+  const cents = ucents / UCENTS_PER_CENT;
+  return ucents < 0n && cents * UCENTS_PER_CENT !== ucents ? cents - 1n : cents;
+}
+
+/** Microcents of a dollar amount that came in as a JSON number; undefined where it is finer than a microcent or not finite. */
+export function ucentsFromDollars(dollars: number): bigint | undefined {
+  if (!Number.isFinite(dollars)) return undefined;
+  const match = /^(-?)(\d+)(?:\.(\d{1,8}))?$/.exec(plainDecimal(dollars));
+  if (match === null) return undefined;
+  const [, sign, whole = '0', fraction = ''] = match;
+  const ucents = BigInt(whole) * UCENTS_PER_DOLLAR + BigInt(fraction.padEnd(8, '0'));
+  return sign === '-' ? -ucents : ucents;
+}
+
+/** A JSON number of dollars. Exact for every price with at most 15 significant digits. */
+export function dollarsFromUcents(ucents: bigint): number {
+  return Number(ucents) / Number(UCENTS_PER_DOLLAR);
+}
+
+/** Dollars as text with all significant decimals (at least two), for people and logs: `1.29`, `-0.000012`. */
+export function dollarText(ucents: bigint): string {
+  const sign = ucents < 0n ? '-' : '';
+  const size = ucents < 0n ? -ucents : ucents;
+  const fraction = (size % UCENTS_PER_DOLLAR).toString().padStart(8, '0').replace(/0{1,6}$/, '');
+  return `${sign}${size / UCENTS_PER_DOLLAR}.${fraction}`;
+}
+
+/** JavaScript prints numbers below 1e-6 and above 1e21 with an exponent; a price must not depend on that. */
+function plainDecimal(value: number): string {
+  const text = String(value);
+  return text.includes('e') ? value.toFixed(8) : text;
+}

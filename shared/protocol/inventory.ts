@@ -1,0 +1,44 @@
+// What a host says about itself at enrolment and on every link: GPUs from nvidia-smi, and the facts that placement needs.
+import { z } from 'zod';
+import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
+
+export const GpuFacts = z.strictObject({
+  uuid: z.string().min(1).max(128),
+  index: z.int().min(0).max(255),
+  /** As nvidia-smi prints it, e.g. `NVIDIA H100 80GB HBM3`. */
+  name: z.string().min(1).max(128),
+  memory_mib: z.int().min(0),
+  driver_version: z.string().max(64),
+  /** A process that is not ours holds memory on it: not to be listed. */
+  foreign_use: z.boolean(),
+});
+export type GpuFacts = z.infer<typeof GpuFacts>;
+
+export const Inventory = z.strictObject({
+  gpus: z.array(GpuFacts).max(GPUS_PER_MACHINE_MAX),
+  cpu_cores: z.int().min(0),
+  ram_bytes: z.int().min(0),
+  storage_bytes: z.int().min(0),
+  hostname: z.string().max(255),
+  kernel: z.string().max(255),
+  /** Docker Engine's version, empty where it does not answer. */
+  engine_version: z.string().max(64),
+  agent_version: z.string().max(64),
+});
+export type Inventory = z.infer<typeof Inventory>;
+
+/** Body of `POST /agent/v1/enroll`. The host made its key and stored it before this call, so that a repeat is safe. */
+export const EnrollRequest = z.strictObject({
+  token: z.string().min(1).max(256),
+  /** Raw ed25519 public key, base64url (32 bytes). */
+  public_key: z.string().length(43),
+  inventory: Inventory,
+});
+export type EnrollRequest = z.infer<typeof EnrollRequest>;
+
+export const EnrollResponse = z.strictObject({
+  machine_id: z.string(),
+  /** Path of the link on the same origin. */
+  link_path: z.string(),
+});
+export type EnrollResponse = z.infer<typeof EnrollResponse>;

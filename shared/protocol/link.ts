@@ -1,0 +1,114 @@
+// The control link: one WebSocket per machine, dialled by the agent, JSON text messages. This file is the specification of that wire.
+//
+// Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome` -> then, in any order, `desired`, `open`, `drain` from
+// the server and `observed`, `inventory`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
+// A message that does not decode closes the link with a reason and nothing else.
+import { z } from 'zod';
+import { LINK_MESSAGE_BYTES_MAX } from '../limits.ts';
+import { Inventory } from './inventory.ts';
+import { DesiredWorkload, ObservedWorkload } from './workload.ts';
+
+/** Where desired state stands: a restored control plane raises the epoch, every change raises the revision. */
+export const Position = z.strictObject({ epoch: z.int().min(0), revision: z.int().min(0) });
+export type Position = z.infer<typeof Position>;
+
+export const ServerMessage = z.discriminatedUnion('type', [
+  z.strictObject({
+    type: z.literal('challenge'),
+    /** base64url; the agent signs `linkProof(machine_id, nonce)` with its ed25519 key. */
+    nonce: z.string().min(16).max(128),
+    protocol: z.strictObject({ min: z.int(), max: z.int() }),
+  }),
+  z.strictObject({ type: z.literal('welcome'), protocol: z.int(), now_ms: z.int() }),
+  z.strictObject({
+    type: z.literal('desired'),
+    ...Position.shape,
+    /** Always true: the message names every workload of this machine. An agent ignores a message without it. */
+    complete: z.literal(true),
+    workloads: z.array(DesiredWorkload).max(256),
+  }),
+  z.strictObject({
+    type: z.literal('open'),
+    stream_id: z.string().min(1).max(64),
+    /** One use, short life: the path of the data stream is `/agent/v1/streams/<token>`. */
+    token: z.string().min(16).max(128),
+    workload_id: z.string().min(1).max(64),
+    target: z.discriminatedUnion('kind', [
+      z.strictObject({
+        kind: z.literal('ssh'),
+        /** OpenSSH public key lines that may log in, resolved for this very connection. */
+        authorized_keys: z.array(z.string().max(16_384)).max(1024),
+        /** OpenSSH public key line that may only authenticate (user `svc-probe`), never open a channel. */
+        probe_key: z.string().max(1024),
+        client_ip: z.string().max(64),
+      }),
+    ]),
+  }),
+  z.strictObject({ type: z.literal('drain'), reconnect_after_ms: z.int().min(0).max(600_000) }),
+]);
+export type ServerMessage = z.infer<typeof ServerMessage>;
+export type OpenMessage = Extract<ServerMessage, { type: 'open' }>;
+export type DesiredMessage = Extract<ServerMessage, { type: 'desired' }>;
+
+export const AgentMessage = z.discriminatedUnion('type', [
+  z.strictObject({
+    type: z.literal('hello'),
+    machine_id: z.string().min(1).max(64),
+    /** base64url ed25519 signature over `linkProof(machine_id, nonce)`. */
+    proof: z.string().min(1).max(128),
+    protocol: z.strictObject({ min: z.int(), max: z.int() }),
+    /** The desired state this host holds; null on a fresh one. Above the server's own: the server was restored from a backup. */
+    held: Position.nullable(),
+    /** Changes with every boot of the host. */
+    boot_id: z.string().max(64),
+    inventory: Inventory,
+  }),
+  z.strictObject({
+    type: z.literal('observed'),
+    /** The desired state that this was computed from; null before the first one. */
+    held: Position.nullable(),
+    workloads: z.array(ObservedWorkload).max(256),
+    /** Ids from labels of our containers that no desired state names: reported, never touched. */
+    unknown_workload_ids: z.array(z.string().max(64)).max(256),
+  }),
+  z.strictObject({ type: z.literal('inventory'), inventory: Inventory }),
+  z.strictObject({ type: z.literal('stream_refused'), stream_id: z.string().max(64), detail: z.string().max(512) }),
+]);
+export type AgentMessage = z.infer<typeof AgentMessage>;
+export type ObservedMessage = Extract<AgentMessage, { type: 'observed' }>;
+export type HelloMessage = Extract<AgentMessage, { type: 'hello' }>;
+
+export const LINK_PATH = '/agent/v1/link';
+export const ENROLL_PATH = '/agent/v1/enroll';
+export const STREAMS_PATH = '/agent/v1/streams/';
+
+/** Application close codes of the link (WebSocket 4000-4999). */
+export const LINK_CLOSE = {
+  malformed: 4400,
+  unauthorized: 4401,
+  version: 4406,
+  superseded: 4409,
+  silent: 4408,
+} as const;
+
+/** The bytes an agent signs to prove that it is this machine. */
+export function linkProof(machineId: string, nonce: string): Buffer {
+  return Buffer.from(`svc-link-v1\n${machineId}\n${nonce}`);
+}
+
+export type Decoded<T> = { ok: true; message: T } | { ok: false; reason: string };
+
+/** Decodes one text frame. Never throws; the reason names the first broken field. */
+export function decodeMessage<T>(schema: z.ZodType<T>, frame: string): Decoded<T> {
+  if (frame.length > LINK_MESSAGE_BYTES_MAX) return { ok: false, reason: 'message too large' };
+  let json: unknown;
+  try {
+    json = JSON.parse(frame);
+  } catch {
+    return { ok: false, reason: 'not JSON' };
+  }
+  const parsed = schema.safeParse(json);
+  if (parsed.success) return { ok: true, message: parsed.data };
+  const issue = parsed.error.issues[0];
+  return { ok: false, reason: `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'invalid'}`.slice(0, 120) };
+}

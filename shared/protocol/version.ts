@@ -1,0 +1,12 @@
+// The version log of the wire between control plane and agents. Both sides say the range they speak; the highest common one is used.
+//
+// 1 (2026-11-21): enrolment, challenge and hello, whole desired state, observed state, streams on request.
+
+export const PROTOCOL_MIN = 1;
+export const PROTOCOL_MAX = 1;
+
+/** The highest version both ranges hold, or undefined: then one side must be upgraded. */
+export function negotiateVersion(peer: { min: number; max: number }): number | undefined {
+  const version = Math.min(PROTOCOL_MAX, peer.max);
+  return version >= Math.max(PROTOCOL_MIN, peer.min) ? version : undefined;
+}

@@ -1,0 +1,45 @@
+// The two halves of a container's truth on the wire: what should run (desired) and what runs (observed).
+import { z } from 'zod';
+import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
+
+/** What the container runs. `null` = as the image says; an empty array clears it (container semantics). */
+export const WorkloadCommand = z.strictObject({
+  entrypoint: z.array(z.string()).nullable(),
+  cmd: z.array(z.string()).nullable(),
+});
+
+export const DesiredWorkload = z.strictObject({
+  workload_id: z.string().min(1).max(64),
+  instance_id: z.string().min(1).max(64),
+  /** `removed` is the tombstone. A workload that is merely absent from a list is never touched. */
+  desired: z.enum(['running', 'removed']),
+  image: z.string().min(1).max(512),
+  command: WorkloadCommand,
+  env: z.record(z.string(), z.string()),
+  /** UUIDs as nvidia-smi prints them. The host gives CPU and RAM in proportion to its GPUs. */
+  gpu_uuids: z.array(z.string()).max(GPUS_PER_MACHINE_MAX),
+});
+export type DesiredWorkload = z.infer<typeof DesiredWorkload>;
+
+/**
+ * - `pulling` .. `starting`: on the way. `running`: the container is up and its SSH door answers on the host.
+ * - `failed`: it cannot run here; `detail` says why. `stopped`: the container is stopped and cut off, its disk kept.
+ * - `removed`: nothing of it is left. `missing`: it was running here once and the engine no longer knows it.
+ */
+export const WORKLOAD_PHASES = ['pulling', 'creating', 'starting', 'running', 'failed', 'stopped', 'removed', 'missing'] as const;
+
+export const ObservedWorkload = z.strictObject({
+  workload_id: z.string().min(1).max(64),
+  phase: z.enum(WORKLOAD_PHASES),
+  /** Bytes of the image so far; null when nothing is being pulled. */
+  pull: z.strictObject({ done_bytes: z.int().min(0), total_bytes: z.int().min(0) }).nullable(),
+  /** `sha256:...` of the image that runs, once known. */
+  image_digest: z.string().max(128).nullable(),
+  /** OpenSSH public key line of this workload's SSH server; made on the host, stays the same for its life. */
+  host_key: z.string().max(256).nullable(),
+  /** Set once the container's main process has exited. The container stays up and reachable. */
+  main_exit: z.strictObject({ code: z.int().nullable(), signal: z.string().max(32).nullable() }).nullable(),
+  failure_code: z.enum(['image_pull_failed', 'no_command', 'start_failed', 'gpu_unavailable']).nullable(),
+  detail: z.string().max(2048).nullable(),
+});
+export type ObservedWorkload = z.infer<typeof ObservedWorkload>;

@@ -1,0 +1,59 @@
+// State machines as data: which state may follow which. Each room has its own `move`; these tables are all it may do.
+
+export type StateTable<S extends string> = { readonly [From in S]: readonly S[] };
+
+export type InstanceState = 'allocating' | 'starting' | 'running' | 'stopping' | 'stopped' | 'terminated' | 'unreachable' | 'error';
+
+/**
+ * Specification 3.1. `starting -> allocating` is the boot rescue (next candidate after a host failed);
+ * `unreachable` is a degraded reading of a running rental, so it can end like one.
+ */
+export const INSTANCE_STATES: StateTable<InstanceState> = {
+  allocating: ['starting', 'terminated', 'error'],
+  starting: ['running', 'allocating', 'terminated', 'error'],
+  running: ['stopping', 'stopped', 'terminated', 'unreachable', 'error'],
+  unreachable: ['running', 'stopped', 'terminated', 'error'],
+  stopping: ['terminated'],
+  stopped: ['terminated'],
+  error: ['terminated'],
+  terminated: [],
+};
+
+export type OperationState = 'pending' | 'in_progress' | 'succeeded' | 'failed' | 'cancelled';
+
+/** Specification 3.2. */
+export const OPERATION_STATES: StateTable<OperationState> = {
+  pending: ['in_progress', 'cancelled'],
+  in_progress: ['succeeded', 'failed', 'cancelled'],
+  succeeded: [],
+  failed: [],
+  cancelled: [],
+};
+
+export type MachineState = 'pending_verification' | 'listed' | 'draining' | 'delisted' | 'suspended';
+
+/** Specification 3.4. Draining keeps the rentals that run and takes no new ones. */
+export const MACHINE_STATES: StateTable<MachineState> = {
+  pending_verification: ['listed', 'delisted', 'suspended'],
+  listed: ['draining', 'delisted', 'suspended'],
+  draining: ['delisted', 'listed', 'suspended'],
+  delisted: ['pending_verification', 'listed', 'suspended'],
+  suspended: ['listed', 'delisted'],
+};
+
+export type WorkloadState = 'wanted' | 'removing' | 'gone';
+
+/**
+ * A container that should exist on a machine. `removing` is the tombstone: it stays until the host itself has said
+ * that the container stopped, so the GPUs are never rented twice.
+ */
+export const WORKLOAD_STATES: StateTable<WorkloadState> = {
+  wanted: ['removing'],
+  removing: ['gone'],
+  gone: [],
+};
+
+/** True where the table allows the move. */
+export function mayMove<S extends string>(table: StateTable<S>, from: S, to: S): boolean {
+  return table[from].includes(to);
+}
