@@ -1,0 +1,50 @@
+// One project per test lane; which lanes run where, and what they need, is decided by test/run.ts.
+import { defineConfig } from 'vitest/config';
+
+const DATABASE_TESTS = ['test/**/*.store.test.ts', 'test/**/*.pg.test.ts'];
+const DOCKER_TESTS = ['test/**/*.docker.test.ts'];
+const E2E_TESTS = ['test/e2e/**/*.test.ts'];
+const WALLS = ['test/house.test.ts'];
+
+export default defineConfig({
+  test: {
+    projects: [
+      { test: { name: 'walls', include: WALLS } },
+      {
+        test: {
+          name: 'unit',
+          include: ['test/**/*.test.ts'],
+          exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
+        },
+      },
+      {
+        test: {
+          name: 'postgres',
+          include: DATABASE_TESTS,
+          globalSetup: ['test/kit/global-setup.ts'],
+          testTimeout: 30_000,
+        },
+      },
+      // These share one engine and real ports: one file after another.
+      {
+        test: {
+          name: 'docker',
+          include: DOCKER_TESTS,
+          exclude: E2E_TESTS,
+          fileParallelism: false,
+          testTimeout: 120_000,
+          hookTimeout: 120_000,
+        },
+      },
+      {
+        test: {
+          name: 'e2e',
+          include: E2E_TESTS,
+          fileParallelism: false,
+          testTimeout: 300_000,
+          hookTimeout: 180_000,
+        },
+      },
+    ],
+  },
+});
