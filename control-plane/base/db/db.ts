@@ -1,0 +1,57 @@
+// The one way to talk to SQL: the interface that both drivers keep, and what a transaction body may do.
+import type { Sql } from 'sql-template-tag';
+import type { z } from 'zod';
+
+export { default as sql, empty, join, raw, type Sql } from 'sql-template-tag';
+
+/** Statements that only look. Rows are decoded by a zod schema, so a column that is not what the code expects fails loudly. */
+export interface Query {
+  all<T>(row: z.ZodType<T>, statement: Sql): Promise<T[]>;
+  /** The first row, or undefined. */
+  one<T>(row: z.ZodType<T>, statement: Sql): Promise<T | undefined>;
+}
+
+export interface Tx extends Query {
+  /** Number of rows that changed: 0 means that a compare-and-set was stale. */
+  run(statement: Sql): Promise<number>;
+}
+
+export interface Db {
+  readonly dialect: 'sqlite' | 'postgres';
+  /** Single committed statements, outside any transaction. */
+  readonly read: Query;
+  /**
+   * Runs `body` in a transaction; resolves once it is durable. All transactions behave as if they ran one after another.
+   * - A body awaits only `tx`. One that waits for anything else is rolled back and rejected with `tx_awaited_outside`
+   *   (SQLite), because it would hold up every other writer.
+   * - A body may run more than once (PostgreSQL retries serialization failures): no effects outside `tx`.
+   * - `db.tx` or `db.read` inside a body throws `tx_nested`.
+   */
+  tx<T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T>;
+  close(): Promise<void>;
+}
+
+/** Misuse of the database by our own code, or a database that cannot be used. `code` is stable for tests. */
+export class DbError extends Error {
+  readonly code: 'tx_nested' | 'tx_awaited_outside' | 'tx_over' | 'bad_value' | 'database_in_use' | 'unsupported' | 'migration';
+
+  constructor(code: DbError['code'], message: string, cause?: unknown) {
+    super(`${code}: ${message}`, { cause });
+    this.name = 'DbError';
+    this.code = code;
+  }
+}
+
+/** What both engines store. Money is always BigInt. */
+export type SqlValue = string | bigint | Uint8Array | null;
+
+/**
+ * Turns a parameter into a stored value. Numbers must be whole (better-sqlite3 would bind them as REAL and lose a unit
+ * above 2^53 without a word), booleans become 0 and 1.
+ */
+export function storedValue(value: unknown): SqlValue {
+  if (value === null || typeof value === 'string' || typeof value === 'bigint' || value instanceof Uint8Array) return value;
+  if (typeof value === 'boolean') return value ? 1n : 0n;
+  if (typeof value === 'number' && Number.isSafeInteger(value)) return BigInt(value);
+  throw new DbError('bad_value', `a parameter of type ${typeof value} (${String(value)}) cannot be stored`);
+}

@@ -1,0 +1,74 @@
+// Migrations: each room brings its own numbered files; each is applied once, in one transaction, and never edited afterwards.
+import { createHash } from 'node:crypto';
+import { readFileSync, readdirSync } from 'node:fs';
+import { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
+import { type Db, DbError, raw, sql } from './db.ts';
+import { text } from './columns.ts';
+
+/** A room's migrations, in the order of the house. */
+export interface RoomMigrations {
+  room: string;
+  /** Directory with files `NNNN-name.sql`. */
+  directory: URL;
+}
+
+const FILE_NAME = /^\d{4}-[a-z0-9-]+\.sql$/;
+const AppliedRow = z.object({ room: text, name: text, checksum: text });
+
+/** Brings the database to the newest schema. Refuses one whose applied files differ from ours. @throws DbError `migration` */
+export async function migrate(db: Db, rooms: RoomMigrations[], deps: { clock: Clock }): Promise<void> {
+  await db.tx('migrations.begin', async (tx) => {
+    await tx.run(
+      raw(
+        portable(
+          'create table if not exists schema_migrations (room TEXT not null, name TEXT not null, checksum TEXT not null, applied_ms INTEGER not null, primary key (room, name)) STRICT',
+          db.dialect,
+        ),
+      ),
+    );
+  });
+  const applied = await db.read.all(AppliedRow, sql`select room, name, checksum from schema_migrations`);
+  const checksums = new Map(applied.map((row) => [`${row.room}/${row.name}`, row.checksum]));
+  for (const { room, directory } of rooms) {
+    for (const name of readdirSync(directory).toSorted()) {
+      if (!FILE_NAME.test(name)) throw new DbError('migration', `${room}: ${name} is not named NNNN-name.sql`);
+      const source = readFileSync(new URL(name, directory), 'utf8');
+      const checksum = createHash('sha256').update(source).digest('hex');
+      const known = checksums.get(`${room}/${name}`);
+      if (known === checksum) continue;
+      if (known !== undefined) throw new DbError('migration', `${room}/${name} was edited after it had been applied`);
+      await db.tx(`migrations.${room}.${name}`, async (tx) => {
+        for (const statement of splitStatements(portable(source, db.dialect))) await tx.run(raw(statement));
+        const appliedMs = deps.clock.now();
+        await tx.run(
+          sql`insert into schema_migrations (room, name, checksum, applied_ms) values (${room}, ${name}, ${checksum}, ${appliedMs})`,
+        );
+      });
+    }
+  }
+}
+
+/**
+ * Our SQL is written once, in SQLite's words. PostgreSQL gets `bigint` for INTEGER, `bytea` for BLOB, byte-order text (so that keyset
+ * cursors sort alike) and no STRICT. Blocks between `-- only sqlite` or `-- only postgres` and `-- end` are for one engine.
+ */
+export function portable(source: string, dialect: Db['dialect']): string {
+  const other = dialect === 'sqlite' ? 'postgres' : 'sqlite';
+  const own = source.replaceAll(new RegExp(`^-- only ${other}$[\\s\\S]*?^-- end$`, 'gm'), '');
+  if (dialect === 'sqlite') return own;
+  return own
+    .replaceAll(/\bINTEGER\b/g, 'bigint')
+    .replaceAll(/\bBLOB\b/g, 'bytea')
+    .replaceAll(/\bTEXT\b/g, 'text COLLATE "C"')
+    .replaceAll(/\)\s*STRICT\b/g, ')');
+}
+
+/** Statements end with `;` at the end of a line; a trigger's inner lines are indented, so only unindented ends count. */
+function splitStatements(source: string): string[] {
+  return source
+    .replaceAll(/^--.*$/gm, '')
+    .split(/(?<=^\S.*);$/m)
+    .map((statement) => statement.trim())
+    .filter((statement) => statement !== '');
+}
