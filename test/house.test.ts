@@ -1,0 +1,167 @@
+// The walls of the house: every rule holds for the real sources, and each rule is shown to catch a planted fault.
+import { resolve } from 'node:path';
+import { describe, expect, test } from 'vitest';
+import { readSources, type SourceFile } from './kit/sources.ts';
+import * as tidy from './kit/tidy.ts';
+import * as walls from './kit/walls.ts';
+
+const CHECKOUT = resolve(import.meta.dirname, '..');
+
+const RULES = {
+  ...walls,
+  ...tidy,
+  origins: (files: readonly SourceFile[]) => tidy.origins(files, CHECKOUT),
+};
+type Rule = keyof typeof RULES;
+
+const real = readSources(CHECKOUT);
+
+describe('the house', () => {
+  test('the sources were found', () => {
+    expect(real.map(({ path }) => path)).toEqual(
+      expect.arrayContaining(['package.json', 'shared/clock.ts', '.gitignore']),
+    );
+  });
+  test.each(Object.keys(RULES) as Rule[])('%s', (rule) => {
+    expect(RULES[rule](real)).toEqual([]);
+  });
+});
+
+/** Composed, so that this file does not break the rule it tests. */
+const REGISTRY_HOST = ['registry', 'example', 'org'].join('.');
+const LATER = ['TO', 'DO'].join('');
+const PARKED = ['test', 'only'].join('.');
+
+const file = (path: string, ...lines: string[]): SourceFile => ({ path, text: `${lines.join('\n')}\n` });
+const imports = (path: string, target: string): SourceFile =>
+  file(path, '// planted', `import { x } from '${target}';`);
+
+/** rule, what is wrong, the planted file, a part of the message. */
+const FAULTS: [Rule, string, SourceFile, string][] = [
+  ['importOrder', 'a lower room', imports('control-plane/base/db/a.ts', '../http/server.ts'), 'rooms above it'],
+  [
+    'importOrder',
+    'a later wing',
+    imports('control-plane/money/ledger/a.ts', '../../fleet/supply/b.ts'),
+    'rooms above it',
+  ],
+  ['importOrder', 'a type', file('agent/gpus/a.ts', "import type { X } from '../link/b.ts';"), 'rooms above it'],
+  [
+    'importOrder',
+    'several lines',
+    file('agent/host/a.ts', 'import {', '  x,', "} from '../link/b.ts';"),
+    'rooms above it',
+  ],
+  ['importOrder', 'a re-export', file('agent/host/a.ts', "export { x } from '../link/b.ts';"), 'rooms above it'],
+  [
+    'importOrder',
+    'a lazy import',
+    file('agent/host/a.ts', "const x = await import('../link/b.ts');"),
+    'rooms above it',
+  ],
+  ['importOrder', 'the other daemon', imports('agent/link/a.ts', '../../control-plane/house.ts'), 'only in shared'],
+  ['importOrder', 'shared looking up', imports('shared/a.ts', '../agent/house.ts'), 'knows neither'],
+  ['importOrder', 'the composition', imports('control-plane/admin/a.ts', '../config.ts'), 'handed to its openX'],
+  ['importOrder', 'a test', imports('agent/link/a.ts', '../../test/kit/engine.ts'), 'no room'],
+  ['importOrder', 'an unknown room', file('control-plane/attic/a.ts', '// planted'), 'no such room'],
+  ['importOrder', 'a stray file', file('control-plane/stray.ts', '// planted'), 'no such room'],
+  [
+    'packageDoors',
+    'sqlite',
+    imports('control-plane/money/ledger/store.ts', 'better-sqlite3'),
+    'control-plane/base/db/',
+  ],
+  ['packageDoors', 'pg', imports('control-plane/admin/a.ts', 'pg'), 'control-plane/base/db/'],
+  ['packageDoors', 'fastify', imports('control-plane/rental/instances/create.ts', 'fastify'), '*/routes.ts'],
+  ['packageDoors', 'ws', imports('control-plane/base/http/a.ts', 'ws'), 'own sockets'],
+  ['packageDoors', 'dockerode', imports('agent/runtime/plan.ts', 'dockerode'), 'agent/runtime/docker.ts'],
+  ['packageDoors', 'ssh2', imports('agent/link/a.ts', 'ssh2'), 'agent/access/'],
+  ['packageDoors', 'node-pty', imports('agent/access/holder.ts', '@lydell/node-pty'), 'inside the container'],
+  ['packageDoors', 'child_process', imports('agent/runtime/a.ts', 'node:child_process'), 'never through a shell'],
+  ['packageDoors', 'the prefix of a sub path', imports('agent/runtime/a.ts', 'ws/wrapper.mjs'), 'own sockets'],
+  ['ambientState', 'the environment', file('agent/host/a.ts', 'const home = process.env.HOME;'), 'config.ts'],
+  ['ambientState', 'the time', file('agent/host/a.ts', 'const now = new Date();'), 'Clock'],
+  ['ambientState', 'a module variable', file('agent/host/a.ts', 'let count = 0;'), 'two houses'],
+  ['ambientState', 'a module map', file('agent/host/a.ts', 'const seen = new Map<string, number>();'), 'two houses'],
+  ['tableOwners', 'select', file('control-plane/admin/a.ts', 'sql`SELECT * FROM transfers t`'), 'money/ledger'],
+  ['tableOwners', 'join', file('control-plane/admin/a.ts', 'sql`… x left join "orgs" o`'), 'base/accounts'],
+  ['tableOwners', 'insert', file('control-plane/admin/a.ts', 'sql`insert into events (id)`'), 'base/events'],
+  ['tableOwners', 'update', file('control-plane/admin/a.ts', 'sql`UPDATE', '  instances SET`'), 'rental/instances'],
+  ['tableOwners', 'delete', file('control-plane/admin/a.ts', 'sql`DELETE FROM leases`'), 'base/db'],
+  ['tableOwners', 'comma', file('control-plane/admin/a.ts', 'sql`from local_rows x, machines m`'), 'fleet/supply'],
+  [
+    'tableOwners',
+    'alter in a foreign migration',
+    file('control-plane/admin/migrations/0001-a.sql', 'ALTER TABLE doors ADD x text;'),
+    'rental/doors',
+  ],
+  [
+    'migrations',
+    'a foreign table',
+    file('control-plane/base/db/migrations/0002-a.sql', 'CREATE TABLE doors (x)'),
+    'creates doors',
+  ],
+  [
+    'migrations',
+    'an unplanned table',
+    file('control-plane/admin/migrations/0001-a.sql', 'create table if not exists zoo (x)'),
+    'zoo',
+  ],
+  ['migrations', 'a bad name', file('control-plane/base/db/migrations/init.sql', 'select 1;'), 'NNNN-name'],
+  ['migrations', 'another place', file('shared/0001-init.sql', 'select 1;'), 'NNNN-name'],
+  ['fileSizes', 'too long', file('agent/host/a.ts', ...Array<string>(401).fill('// x')), '401 lines'],
+  ['fileSizes', 'a test too long', file('test/a.test.ts', ...Array<string>(601).fill('// x')), '601 lines'],
+  ['firstLines', 'no comment', file('agent/host/a.ts', 'export const x = 1;'), 'what the file is for'],
+  ['fileNames', 'a drawer', file('agent/host/utils.ts', '// x'), 'drawer'],
+  ['fileNames', 'a named drawer', file('agent/host/docker-helper.ts', '// x'), 'drawer'],
+  ['fileNames', 'camel case', file('agent/host/dockerEngine.ts', '// x'), 'kebab-case'],
+  ['barrels', 'stars', file('agent/host/a.ts', '// x', "export * from './b.ts';"), 'where the thing lives'],
+  ['barrels', 'names', file('agent/host/a.ts', '// x', 'export { x,', "  y } from './b.ts';"), 'where the thing lives'],
+  ['roomReadmes', 'missing', file('agent/host/a.ts', '// x'), 'no README.md'],
+  ['roomReadmes', 'too long', file('agent/host/README.md', ...Array<string>(21).fill('x')), '21 lines'],
+  ['origins', 'a registry', file('README.md', `see ${REGISTRY_HOST}`), 'registry'],
+  ['origins', 'a checkout path', file('README.md', `cd ${CHECKOUT}/agent`), 'checkout'],
+  ['origins', 'addresses in the lock', file('package-lock.json', '{"resolved": "x"}'), 'resolved'],
+  ['leftovers', 'a note', file('agent/host/a.ts', `// ${LATER} later`), 'note for later'],
+  ['leftovers', 'a parked test', file('test/a.test.ts', `${PARKED}('x')`), 'parks a test'],
+  ['leftovers', 'an em dash', file('README.md', 'one \u2014 two'), 'em dash'],
+];
+
+describe('a planted fault is caught', () => {
+  test.each(FAULTS)('%s: %s', (rule, _what, planted, message) => {
+    const found = RULES[rule]([planted]);
+    expect(found).toHaveLength(1);
+    expect(found[0]).toContain(message);
+    expect(found[0]).toContain(planted.path.split('/').slice(0, 2).join('/'));
+  });
+
+  test('every rule has a planted fault', () => {
+    expect(Object.keys(RULES).filter((rule) => !FAULTS.some(([name]) => name === rule))).toEqual([]);
+  });
+});
+
+/** rule, what is right, the planted file. */
+const FINE: [Rule, string, SourceFile][] = [
+  ['importOrder', 'a room above', imports('control-plane/rental/instances/a.ts', '../../money/ledger/b.ts')],
+  ['importOrder', 'its own room', imports('agent/access/guest/a.ts', '../b.ts')],
+  ['importOrder', 'shared', imports('agent/link/a.ts', '../../shared/protocol/link.ts')],
+  ['importOrder', 'the composition itself', imports('control-plane/house.ts', './admin/a.ts')],
+  ['importOrder', 'an import in a comment', file('agent/host/a.ts', "// import { x } from '../link/b.ts';")],
+  ['packageDoors', 'routes', imports('control-plane/admin/routes.ts', 'fastify')],
+  ['packageDoors', 'a package with a longer name', imports('agent/host/a.ts', 'pg-types')],
+  ['ambientState', 'settings', file('agent/config.ts', 'const home = process.env.HOME;')],
+  ['ambientState', 'a given time', file('agent/host/a.ts', 'const at = new Date(nowMs);')],
+  ['ambientState', 'a constant map', file('agent/host/a.ts', "const names = new Map([['a', 1]]);")],
+  ['tableOwners', 'its own table', file('control-plane/base/events/store.ts', 'sql`select * from events`')],
+  [
+    'tableOwners',
+    'a comment',
+    file('control-plane/admin/a.ts', '// taken from events', '/** read from', ' * from events */'),
+  ],
+  ['barrels', 'a re-export beside code', file('agent/host/a.ts', "export { x } from './b.ts';", 'export const y = 1;')],
+  ['firstLines', 'after a shebang', file('agent/host/a.ts', '#!/usr/bin/env node', '// what it is for')],
+];
+
+test.each(FINE)('what is right passes: %s: %s', (rule, _what, planted) => {
+  expect(RULES[rule]([planted])).toEqual([]);
+});

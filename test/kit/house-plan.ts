@@ -1,0 +1,110 @@
+// The plan of the house as data: which room stands above which, which tables it owns, and where an outside package may enter.
+
+export interface Room {
+  /** Folder below the daemon, e.g. `base/db`. */
+  path: string;
+  /** Tables that only this room may name in SQL. */
+  tables: readonly string[];
+}
+
+export interface Daemon {
+  folder: string;
+  /** Files beside the rooms that put the daemon together; no room may import them. */
+  composition: readonly string[];
+  /** In import order: a room may import only rooms that stand before it. */
+  rooms: readonly Room[];
+}
+
+/** A new table or room is one line here. */
+export const DAEMONS: readonly Daemon[] = [
+  {
+    folder: 'control-plane',
+    composition: ['main.ts', 'house.ts', 'config.ts'],
+    rooms: [
+      { path: 'base/db', tables: ['schema_migrations', 'leases'] },
+      { path: 'base/http', tables: ['idempotency_keys'] },
+      { path: 'base/accounts', tables: ['orgs', 'api_keys', 'ssh_keys'] },
+      { path: 'base/events', tables: ['events'] },
+      { path: 'base/operations', tables: ['operations'] },
+      { path: 'money/ledger', tables: ['ledger_accounts', 'transfers', 'holds'] },
+      { path: 'money/metering', tables: ['meter_segments', 'usage_hours'] },
+      { path: 'money/payouts', tables: ['earnings', 'payouts'] },
+      { path: 'money/deposits', tables: ['deposits', 'deposit_transfers', 'deposit_addresses'] },
+      {
+        path: 'fleet/supply',
+        tables: ['suppliers', 'machines', 'machine_gpus', 'enrollment_tokens', 'machine_tokens', 'offerings'],
+      },
+      { path: 'fleet/link', tables: ['agent_links'] },
+      { path: 'fleet/placement', tables: [] },
+      { path: 'fleet/workloads', tables: ['workloads', 'workload_machines'] },
+      { path: 'rental/launch', tables: ['registry_credentials'] },
+      { path: 'rental/doors', tables: ['doors'] },
+      { path: 'rental/reservations', tables: ['reservations', 'reservation_slots'] },
+      { path: 'rental/instances', tables: ['instances'] },
+      { path: 'rental/edge', tables: ['probes', 'heartbeats'] },
+      { path: 'rental/webhooks', tables: ['webhook_endpoints', 'webhook_deliveries', 'webhook_attempts'] },
+      { path: 'models/catalog', tables: [] },
+      { path: 'models/replicas', tables: ['model_replicas'] },
+      { path: 'models/gateway', tables: ['request_receipts'] },
+      { path: 'models/videos', tables: ['video_jobs'] },
+      { path: 'models/files', tables: ['files'] },
+      { path: 'models/finetuning', tables: ['finetuning_jobs', 'finetuning_events'] },
+      { path: 'admin', tables: [] },
+    ],
+  },
+  {
+    folder: 'agent',
+    composition: ['main.ts', 'house.ts', 'config.ts'],
+    rooms: ['host', 'gpus', 'runtime', 'access', 'link'].map((path) => ({ path, tables: [] })),
+  },
+];
+
+export interface Door {
+  packages: readonly string[];
+  /** Folders (ending in `/`), files, or `*` followed by the end of a path. */
+  doors: readonly string[];
+  why: string;
+}
+
+export const DOORS: readonly Door[] = [
+  {
+    packages: ['better-sqlite3', 'pg'],
+    doors: ['control-plane/base/db/'],
+    why: 'everyone else speaks to SQL through Db { read, tx }',
+  },
+  {
+    packages: ['fastify'],
+    doors: ['control-plane/base/http/', '*/routes.ts'],
+    why: 'logic that knows its web framework cannot be called by another room',
+  },
+  {
+    packages: ['@fastify/swagger', 'fastify-type-provider-zod'],
+    doors: ['control-plane/base/http/'],
+    why: 'validation and the OpenAPI document are set up once',
+  },
+  {
+    packages: ['ws'],
+    doors: ['control-plane/fleet/link/', 'control-plane/rental/edge/', 'agent/link/', 'agent/access/'],
+    why: 'the guards of a socket (limits, backpressure, no deflate) live with the rooms that own sockets',
+  },
+  {
+    packages: ['dockerode'],
+    doors: ['agent/runtime/docker.ts'],
+    why: 'the plan stays pure and the engine replaceable',
+  },
+  {
+    packages: ['ssh2'],
+    doors: ['agent/access/', 'control-plane/rental/edge/'],
+    why: 'its seven guards are set up in one place for each end',
+  },
+  {
+    packages: ['@lydell/node-pty'],
+    doors: ['agent/access/guest/'],
+    why: 'a terminal exists only inside the container',
+  },
+  {
+    packages: ['node:child_process'],
+    doors: ['agent/host/run.ts', 'agent/access/guest/', 'agent/access/spawn.ts'],
+    why: 'programs are started with argument arrays and limits, never through a shell string',
+  },
+];

@@ -1,0 +1,30 @@
+// Reads the project's own files, for the tests that judge them.
+import { globSync, readFileSync, statSync } from 'node:fs';
+import { join } from 'node:path';
+
+export interface SourceFile {
+  /** Relative to the project, with `/`. */
+  path: string;
+  text: string;
+}
+
+/** Folders and files that are not the project's own text: dependencies, and what .gitignore names. */
+const FOREIGN = ['node_modules', '.git', 'coverage', '.demo', '.scratch'];
+
+/** Every text file of the project below `root`. */
+export function readSources(root: string): SourceFile[] {
+  return globSync('**/*', { cwd: root, exclude: (name) => FOREIGN.includes(name) || name.endsWith('.log') })
+    .concat(globSync(['.*', '.ci/*'], { cwd: root, exclude: FOREIGN }))
+    .map((path) => path.replaceAll('\\', '/'))
+    .filter((path) => statSync(join(root, path)).isFile())
+    .map((path) => ({ path, text: readFileSync(join(root, path), 'utf8') }))
+    .filter((file) => !file.text.includes('\0'));
+}
+
+/** The code without its comments. Line based, which is exact enough for formatted sources. */
+export function withoutComments(text: string): string {
+  return text
+    .replace(/^\s*\/\*[\s\S]*?\*\//gm, '')
+    .replace(/^\s*\/\/.*$/gm, '')
+    .replace(/\s\/\/\s.*$/gm, '');
+}

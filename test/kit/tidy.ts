@@ -1,0 +1,95 @@
+// House rules about single files, as pure functions from files to broken rules: names, sizes, first lines, things left behind.
+import { DAEMONS } from './house-plan.ts';
+import { withoutComments, type SourceFile } from './sources.ts';
+
+const MAX_LINES = 400;
+const MAX_TEST_LINES = 600;
+const MAX_README_LINES = 20;
+
+export function fileSizes(files: readonly SourceFile[]): string[] {
+  return typescript(files).flatMap((file) => {
+    const limit = file.path.startsWith('test/') ? MAX_TEST_LINES : MAX_LINES;
+    const lines = lineCount(file.text);
+    return lines > limit
+      ? [`${file.path} has ${lines} lines, more than ${limit}: it holds more than one idea, split it.`]
+      : [];
+  });
+}
+
+export function firstLines(files: readonly SourceFile[]): string[] {
+  return typescript(files)
+    .filter(({ text }) => !/^(#!.*\n)?\/\/ \S/.test(text))
+    .map(({ path }) => `${path} does not begin with a // line that says what the file is for.`);
+}
+
+export function fileNames(files: readonly SourceFile[]): string[] {
+  return typescript(files).flatMap(({ path }) => {
+    const name = path.slice(path.lastIndexOf('/') + 1).replace(/(\.test)?\.ts$/, '');
+    if (/^(.*[-.])?(utils?|helpers?|commons?|managers?|index)$/.test(name)) {
+      return [`${path}: a file is named after what it does; ${name} is a drawer for anything.`];
+    }
+    if (!/^[a-z0-9]+(-[a-z0-9]+)*(\.[a-z0-9-]+)*$/.test(name)) return [`${path}: file names are kebab-case.`];
+    return [];
+  });
+}
+
+export function barrels(files: readonly SourceFile[]): string[] {
+  const reexport = /^export\s+(type\s+)?(\*(\s+as\s+\w+)?|\{[^}]*\})\s+from\s+['"][^'"]+['"];?\s*/gm;
+  const imports = /^import\s[^;]*;\s*/gm;
+  return typescript(files)
+    .filter(({ text }) => {
+      const code = withoutComments(text);
+      const own = code.replace(reexport, '');
+      return own !== code && own.replace(imports, '').trim() === '';
+    })
+    .map(({ path }) => `${path} only passes on exports of other files: import from where the thing lives.`);
+}
+
+/** Every room that exists says in a short README what it is for, what it owns and what always holds. */
+export function roomReadmes(files: readonly SourceFile[]): string[] {
+  const rooms = DAEMONS.flatMap(({ folder, rooms: list }) => list.map(({ path }) => `${folder}/${path}`));
+  return rooms
+    .filter((room) => files.some(({ path }) => path.startsWith(`${room}/`)))
+    .flatMap((room) => {
+      const readme = files.find(({ path }) => path === `${room}/README.md`);
+      if (readme === undefined) return [`${room} has no README.md (purpose, owns, may enter, invariants).`];
+      const lines = lineCount(readme.text);
+      return lines > MAX_README_LINES ? [`${readme.path} has ${lines} lines, more than ${MAX_README_LINES}.`] : [];
+    });
+}
+
+/** Nothing in the project may depend on where it was made: no checkout path, no package registry, no addresses in the lock. */
+export function origins(files: readonly SourceFile[], checkout: string): string[] {
+  const registry = /\bregistry\.[a-z]+\.(org|com)\b|\bdeb\.[a-z]+\.org\b/;
+  return files.flatMap(({ path, text }) => {
+    const broken: string[] = [];
+    if (registry.test(text)) broken.push(`${path} names the host of a package registry.`);
+    if (text.includes(`${checkout}/`)) broken.push(`${path} holds the path of somebody's checkout.`);
+    if (path === 'package-lock.json' && text.includes('"resolved"')) {
+      broken.push(`${path} has "resolved" addresses: install with omit-lockfile-registry-resolved=true.`);
+    }
+    return broken;
+  });
+}
+
+export function leftovers(files: readonly SourceFile[]): string[] {
+  const notes = /\b(?:T[O]DO|F[I]XME|X{3}|H[A]CK)\b/;
+  const parked = /\b(?:it|test|describe)\.(?:skip|only|todo|fails)\b/;
+  return files
+    .filter(({ path }) => /\.(ts|js|sh|md|sql)$/.test(path) || path === '.ci/run')
+    .flatMap(({ path, text }) => {
+      const broken: string[] = [];
+      if (notes.test(text)) broken.push(`${path} holds a note for later: do it, or open an issue.`);
+      if (parked.test(text)) broken.push(`${path} parks a test: a test that does not run proves nothing.`);
+      if (text.includes('\u2014')) broken.push(`${path} has an em dash: use a comma, a colon or two sentences.`);
+      return broken;
+    });
+}
+
+function typescript(files: readonly SourceFile[]): SourceFile[] {
+  return files.filter(({ path }) => path.endsWith('.ts'));
+}
+
+function lineCount(text: string): number {
+  return text.split('\n').length - (text.endsWith('\n') ? 1 : 0);
+}

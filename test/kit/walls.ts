@@ -1,0 +1,143 @@
+// The walls between rooms, as pure functions from files to broken rules: import order, package doors, table owners.
+import { posix } from 'node:path';
+import { DAEMONS, DOORS, type Daemon } from './house-plan.ts';
+import { withoutComments, type SourceFile } from './sources.ts';
+
+/** One sentence for each import that goes against the order of the house, or leaves the plan. */
+export function importOrder(files: readonly SourceFile[]): string[] {
+  return sources(files).flatMap((file) => {
+    const place = placeOf(file.path);
+    if (place === 'outside') return [`${file.path}: no such room; add it to test/kit/house-plan.ts or move the file.`];
+    return importsOf(file).flatMap((target) => {
+      const reason = target.startsWith('.')
+        ? whyNot(file.path, posix.join(posix.dirname(file.path), target))
+        : undefined;
+      return reason === undefined ? [] : [`${file.path} imports ${target}: ${reason}.`];
+    });
+  });
+}
+
+/** One sentence for each outside package that enters by another way than its door. */
+export function packageDoors(files: readonly SourceFile[]): string[] {
+  return sources(files).flatMap((file) =>
+    importsOf(file).flatMap((target) => {
+      const rule = DOORS.find(({ packages }) =>
+        packages.some((name) => target === name || target.startsWith(`${name}/`)),
+      );
+      if (rule === undefined || rule.doors.some((door) => opens(door, file.path))) return [];
+      return [`${file.path} imports ${target}: its door is ${rule.doors.join(', ')}, because ${rule.why}.`];
+    }),
+  );
+}
+
+/** Settings are read and validated in one place, and time is handed in. */
+export function ambientState(files: readonly SourceFile[]): string[] {
+  return sources(files).flatMap((file) => {
+    const code = withoutComments(file.text);
+    const broken: string[] = [];
+    if (/\bprocess\.env\b/.test(code) && !file.path.endsWith('/config.ts')) {
+      broken.push(`${file.path} reads process.env: only config.ts does, so that every setting is validated and known.`);
+    }
+    if (/\bnew Date\(\)/.test(code) && file.path !== 'shared/clock.ts') {
+      broken.push(
+        `${file.path} asks new Date() for the time: use the Clock that was handed in, tests run on a virtual one.`,
+      );
+    }
+    if (/^(export )?(let|var) |^(export )?const \w+.*= new (Map|Set|WeakMap|WeakSet)(<.*>)?\(\)/m.test(code)) {
+      broken.push(
+        `${file.path} keeps state in the module: put it into openX(deps), two houses may live in one process.`,
+      );
+    }
+    return broken;
+  });
+}
+
+/** A table is named in SQL only in its owner's room; others call the owner's function with the caller's `tx`. */
+export function tableOwners(files: readonly SourceFile[]): string[] {
+  const owners = new Map(
+    DAEMONS.flatMap(({ folder, rooms }) =>
+      rooms.flatMap(({ path, tables }) => tables.map((table): [string, string] => [table, `${folder}/${path}/`])),
+    ),
+  );
+  return sources(files).flatMap((file) =>
+    [...new Set(tablesIn(file))].flatMap((table) => {
+      const owner = owners.get(table);
+      if (owner === undefined || file.path.startsWith(owner)) return [];
+      return [`${file.path} names the table ${table} in SQL: it belongs to ${owner}, call a function of that room.`];
+    }),
+  );
+}
+
+/** Migrations live in their room, are numbered, and create only tables that the plan gives to that room. */
+export function migrations(files: readonly SourceFile[]): string[] {
+  return files
+    .filter(({ path }) => path.endsWith('.sql') && !path.startsWith('test/'))
+    .flatMap((file) => {
+      const parts = /^(?<folder>[^/]+)\/(?<room>.+)\/migrations\/\d{4}-[a-z0-9-]+\.sql$/.exec(file.path)?.groups;
+      const room = DAEMONS.find(({ folder }) => folder === parts?.['folder'])?.rooms.find(
+        ({ path }) => path === parts?.['room'],
+      );
+      if (room === undefined) return [`${file.path}: SQL files are <room>/migrations/NNNN-name.sql of a planned room.`];
+      return createdTables(file.text)
+        .filter((table) => !room.tables.includes(table))
+        .map((table) => `${file.path} creates ${table}: test/kit/house-plan.ts does not give it to ${room.path}.`);
+    });
+}
+
+const KEYWORDS = String.raw`\b(?:from|join|into|update|table)\s+(?:only\s+|if\s+(?:not\s+)?exists\s+)?`;
+
+function tablesIn(file: SourceFile): string[] {
+  const code = file.path.endsWith('.sql') ? file.text.replace(/--.*$/gm, '') : withoutComments(file.text);
+  const first = [...code.matchAll(new RegExp(`${KEYWORDS}"?([a-z_]+)`, 'gi'))];
+  const afterComma = [...code.matchAll(/\bfrom\s+[a-z_]+(?:\s+(?:as\s+)?[a-z_]+)?\s*,\s*"?([a-z_]+)/gi)];
+  return [...first, ...afterComma].flatMap(([, table]) => (table === undefined ? [] : [table.toLowerCase()]));
+}
+
+function createdTables(sql: string): string[] {
+  return [...sql.matchAll(/\bcreate\s+table\s+(?:if\s+not\s+exists\s+)?"?([a-z_]+)/gi)].flatMap(
+    ([, table]) => table ?? [],
+  );
+}
+
+function sources(files: readonly SourceFile[]): SourceFile[] {
+  return files.filter(({ path }) => /^(agent|control-plane|shared)\/.*\.(ts|sql)$/.test(path));
+}
+
+function importsOf(file: SourceFile): string[] {
+  if (!file.path.endsWith('.ts')) return [];
+  const statements =
+    /(?:^|\n)\s*(?:import|export)\b[^;'"]*?(?:\bfrom\s*)?['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]/g;
+  return [...withoutComments(file.text).matchAll(statements)].flatMap(([, fixed, lazy]) => fixed ?? lazy ?? []);
+}
+
+type Place = 'shared' | 'outside' | { daemon: Daemon; roomIndex: number | 'composition' };
+
+function placeOf(path: string): Place {
+  if (path.startsWith('shared/')) return 'shared';
+  const daemon = DAEMONS.find(({ folder }) => path.startsWith(`${folder}/`));
+  if (daemon === undefined) return 'outside';
+  const inside = path.slice(daemon.folder.length + 1);
+  if (daemon.composition.includes(inside)) return { daemon, roomIndex: 'composition' };
+  const roomIndex = daemon.rooms.findIndex((room) => inside.startsWith(`${room.path}/`));
+  return roomIndex === -1 ? 'outside' : { daemon, roomIndex };
+}
+
+/** The reason why `from` may not import `to`, or undefined when it may. */
+function whyNot(from: string, to: string): string | undefined {
+  const [here, there] = [placeOf(from), placeOf(to)];
+  if (there === 'shared') return undefined;
+  if (here === 'shared') return 'shared is the ground both processes stand on and knows neither';
+  if (there === 'outside') return 'it is no room of the house';
+  if (here === 'outside') return undefined;
+  if (here.daemon !== there.daemon) return 'agent and control-plane meet only in shared';
+  if (here.roomIndex === 'composition') return undefined;
+  if (there.roomIndex === 'composition')
+    return 'a room does not know the house; what it needs is handed to its openX(deps)';
+  if (there.roomIndex <= here.roomIndex) return undefined;
+  return 'a room imports only rooms above it in the plan; let house.ts hand the function in';
+}
+
+function opens(door: string, path: string): boolean {
+  if (door.startsWith('*')) return path.endsWith(door.slice(1));
+  return door.endsWith('/') ? path.startsWith(door) : path === door;
+}
