@@ -1,0 +1,99 @@
+// What a room says about one endpoint. Validation, types, the OpenAPI document and the checks of a request all come from this.
+import type { z } from 'zod';
+import type { ErrorCode } from '../../../shared/errors.ts';
+import type { Tx } from '../db/db.ts';
+import type { Scope } from './scopes.ts';
+
+/** Who asks: an API key of an organisation. */
+export interface Caller {
+  orgId: string;
+  apiKeyId: string;
+  scopes: readonly Scope[];
+}
+
+export interface Reply {
+  status: number;
+  /** Plain JSON data. A string is sent as it is where `headers` names its `content-type`. */
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+export interface OpenCall<P, Q, B> {
+  params: P;
+  query: Q;
+  body: B;
+  requestId: string;
+  clientIp: string;
+}
+
+export interface Call<P, Q, B> extends OpenCall<P, Q, B> {
+  caller: Caller;
+  /**
+   * Routes with an Idempotency-Key call this inside the effect's transaction: it stores the reply with the effect, or throws
+   * (and so rolls the effect back) where another request has taken the claim over. Does nothing for a request without a key.
+   */
+  settle(tx: Tx, reply: Reply): Promise<void>;
+}
+
+/** `none`: no API key is asked for. `operator`: only on the operator's unix socket, whose file mode is the authentication. */
+export type RouteScope = Scope | 'none' | 'operator';
+
+export interface ResponseSpec {
+  description: string;
+  schema?: z.ZodType;
+  /** Header name -> description. */
+  headers?: Record<string, string>;
+}
+
+export interface RouteFacts {
+  method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
+  /** `/v1/instances/{id}` */
+  path: string;
+  operationId: string;
+  tag: string;
+  summary: string;
+  description?: string;
+  scope: RouteScope;
+  idempotency: 'required' | 'optional' | 'none';
+  /** The successful answers. */
+  responses: Record<number, ResponseSpec>;
+  /** What the handler may fail with, beyond what every route can (authentication, schema, idempotency, internal errors). */
+  errors: readonly ErrorCode[];
+  /** Agents' and operators' routes: not in the OpenAPI document. */
+  hidden?: boolean;
+}
+
+type HandlerCall<S extends RouteScope, P, Q, B> = S extends 'none' | 'operator' ? OpenCall<P, Q, B> : Call<P, Q, B>;
+
+interface RouteSpec<
+  S extends RouteScope,
+  P extends z.ZodType,
+  Q extends z.ZodType,
+  B extends z.ZodType,
+> extends RouteFacts {
+  scope: S;
+  /** Strict zod objects; their `.describe()` texts go into the document. Left out: nothing is accepted there. */
+  params?: P;
+  query?: Q;
+  body?: B;
+  handler(call: HandlerCall<S, z.output<P>, z.output<Q>, z.output<B>>): Promise<Reply>;
+}
+
+/** A route whose types have done their work: the server parses by the schemas before it calls the handler. */
+export interface Route extends RouteFacts {
+  params?: z.ZodType;
+  query?: z.ZodType;
+  body?: z.ZodType;
+  handler(call: Call<unknown, unknown, unknown>): Promise<Reply>;
+}
+
+/** Declares a route; the type of the handler's `call` follows from the schemas and the scope. */
+export function route<
+  S extends RouteScope,
+  P extends z.ZodType = z.ZodType<undefined>,
+  Q extends z.ZodType = z.ZodType<undefined>,
+  B extends z.ZodType = z.ZodType<undefined>,
+>(spec: RouteSpec<S, P, Q, B>): Route {
+  // Sound because the server hands over what these very schemas have parsed.
+  return spec as unknown as Route;
+}

@@ -1,0 +1,45 @@
+// The one table of scopes: what an API key may do, how each scope is written, and what a person reads about it.
+
+/** Scope -> meaning. Written without the space here; `scopeText` gives the public spelling. */
+export const SCOPES = {
+  'ssh_keys:read': 'List SSH public keys',
+  'ssh_keys:write': 'Register and delete SSH public keys',
+  'instances:read': 'Read instances, reservations and operations',
+  'instances:write': 'Create, rename and terminate instances',
+  'billing:read': 'Read usage, cost and balance',
+  'webhooks:read': 'List webhook endpoints and their deliveries',
+  'webhooks:write': 'Create, delete and retry webhook endpoints',
+  'supply:read': 'Read the own machines, earnings and payouts',
+  'supply:write': 'Register and delist the own machines',
+  'deposits:read': 'Read stablecoin deposits',
+  'deposits:write': 'Create stablecoin deposits',
+  'registry_credentials:read': 'List stored registry credentials',
+  'registry_credentials:write': 'Store and delete registry credentials',
+  'files:read': 'Read uploaded files',
+  'files:write': 'Upload and delete files',
+  'finetuning:read': 'Read fine-tuning jobs',
+  'finetuning:write': 'Create and cancel fine-tuning jobs',
+  'serverless:read': 'List models',
+  'serverless:write': 'Call models',
+} as const satisfies Record<string, string>;
+
+export type Scope = keyof typeof SCOPES;
+
+/** The three inference scopes of specification 5; no platform scope. */
+const FULL_ACCESS: readonly Scope[] = ['serverless:read', 'serverless:write', 'billing:read'];
+
+/** As the specification writes it: platform scopes with a space after the colon, inference scopes without. */
+export function scopeText(scope: Scope): string {
+  return scope.startsWith('serverless:') ? scope : scope.replace(':', ': ');
+}
+
+/** The scopes that a spelling means (`instances: read`, `instances:read`, `full_access`), or undefined for an unknown one. */
+export function readScope(text: string): readonly Scope[] | undefined {
+  const spelling = text.trim().replace(/:\s+/, ':');
+  if (spelling === 'full_access') return FULL_ACCESS;
+  return isScope(spelling) ? [spelling] : undefined;
+}
+
+function isScope(text: string): text is Scope {
+  return Object.hasOwn(SCOPES, text);
+}
