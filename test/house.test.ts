@@ -2,15 +2,24 @@
 import { resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readSources, type SourceFile } from './kit/sources.ts';
-import * as tidy from './kit/tidy.ts';
-import * as walls from './kit/walls.ts';
+import { barrels, fileNames, fileSizes, firstLines, leftovers, origins, roomReadmes } from './kit/tidy.ts';
+import { ambientState, importOrder, migrations, packageDoors, tableOwners } from './kit/walls.ts';
 
 const CHECKOUT = resolve(import.meta.dirname, '..');
 
 const RULES = {
-  ...walls,
-  ...tidy,
-  origins: (files: readonly SourceFile[]) => tidy.origins(files, CHECKOUT),
+  importOrder,
+  packageDoors,
+  ambientState,
+  tableOwners,
+  migrations,
+  fileSizes,
+  firstLines,
+  fileNames,
+  barrels,
+  roomReadmes,
+  leftovers,
+  origins: (files: readonly SourceFile[]) => origins(files, CHECKOUT),
 };
 type Rule = keyof typeof RULES;
 

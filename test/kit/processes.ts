@@ -1,0 +1,144 @@
+// Starts real programs for tests: output captured, readiness awaited with a deadline, ended by their own id.
+import { spawn, type SpawnOptions } from 'node:child_process';
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+
+export interface Exit {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+}
+
+export interface Program {
+  pid: number;
+  /** What it has written to stdout and stderr so far. */
+  output(): string;
+  /** Resolves with the first match in the output; rejects with the output when it ends first or `timeoutMs` pass. */
+  waitForOutput(pattern: RegExp, timeoutMs?: number): Promise<RegExpExecArray>;
+  exited: Promise<Exit>;
+  /** Ends it: `signal`, then SIGKILL after `graceMs`. Resolves when it is gone; safe to call twice. */
+  stop(signal?: NodeJS.Signals, graceMs?: number): Promise<Exit>;
+}
+
+export interface ProgramOptions {
+  command: string;
+  args?: readonly string[];
+  /** Added to this process's environment; undefined takes a variable out. */
+  env?: Record<string, string | undefined>;
+  cwd?: string;
+  /** Run as another user (needs root). */
+  user?: { uid: number; gid: number };
+}
+
+/** Starts a program and returns at once; a program that cannot be started rejects `exited` and every wait. */
+export function startProgram(options: ProgramOptions): Program {
+  const child = spawn(options.command, options.args ?? [], spawnOptions(options));
+  let output = '';
+  const collect = (chunk: Buffer): void => {
+    output += chunk.toString();
+  };
+  child.stdout?.on('data', collect);
+  child.stderr?.on('data', collect);
+  const exited = new Promise<Exit>((resolve, reject) => {
+    child.once('error', reject);
+    child.once('close', (code, signal) => resolve({ code, signal }));
+  });
+  exited.catch(() => undefined);
+  return {
+    pid: child.pid ?? 0,
+    output: () => output,
+    exited,
+    waitForOutput: async (pattern, timeoutMs = 15_000) => {
+      let over = false;
+      const ended = exited.then(
+        () => {
+          over = true;
+        },
+        (error: unknown) => {
+          throw new Fatal(`${options.command} did not start: ${String(error)}`);
+        },
+      );
+      ended.catch(() => undefined);
+      return await eventually(`output like ${pattern} from ${options.command}`, timeoutMs, async () => {
+        const match = pattern.exec(output);
+        if (match === null && over) throw new Fatal(`${options.command} ended:\n${output.slice(-4000)}`);
+        await Promise.race([ended, pause(10)]);
+        return match ?? undefined;
+      });
+    },
+    stop: async (signal = 'SIGTERM', graceMs = 10_000) => {
+      child.kill(signal);
+      const killed = setTimeout(() => child.kill('SIGKILL'), graceMs);
+      try {
+        return await exited;
+      } finally {
+        clearTimeout(killed);
+      }
+    },
+  };
+}
+
+/** Runs a program to its end and returns its output; a non-zero exit rejects with it. `input` goes to stdin. */
+export async function runProgram(options: ProgramOptions & { input?: string | Buffer }): Promise<string> {
+  const child = spawn(options.command, options.args ?? [], { ...spawnOptions(options), stdio: 'pipe' });
+  let output = '';
+  child.stdout?.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  child.stderr?.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  child.stdin?.on('error', () => undefined);
+  child.stdin?.end(options.input ?? '');
+  const [code, signal] = (await once(child, 'close')) as [number | null, string | null];
+  if (code === 0) return output;
+  throw new Error(`${options.command} ${(options.args ?? []).join(' ')} ended with ${code ?? signal}:\n${output}`);
+}
+
+/** Calls `probe` until it returns something else than undefined. Throws what it last threw when `timeoutMs` pass. */
+export async function eventually<T>(what: string, timeoutMs: number, probe: () => Promise<T | undefined>): Promise<T> {
+  const deadline = performance.now() + timeoutMs;
+  let last: unknown;
+  for (;;) {
+    try {
+      const result = await probe();
+      if (result !== undefined) return result;
+    } catch (error) {
+      if (error instanceof Fatal) throw error;
+      last = error;
+    }
+    if (performance.now() > deadline) throw new Error(`no ${what} within ${timeoutMs} ms`, { cause: last });
+    await pause(20);
+  }
+}
+
+/** Resolves when `url` answers with a status below 500. */
+export async function httpReady(url: string, timeoutMs = 15_000): Promise<void> {
+  await eventually(`answer from ${url}`, timeoutMs, async () => {
+    const response = await fetch(url, { signal: AbortSignal.timeout(1000) });
+    await response.body?.cancel();
+    return response.status < 500 ? true : undefined;
+  });
+}
+
+/** A TCP port of the loopback interface that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  const server = createServer().listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const address = server.address();
+  server.close();
+  await once(server, 'close');
+  if (address === null || typeof address === 'string') throw new Error('a TCP server has no port');
+  return address.port;
+}
+
+/** Ends a wait at once: trying again cannot help. */
+class Fatal extends Error {}
+
+function spawnOptions(options: ProgramOptions): SpawnOptions {
+  return {
+    env: { ...process.env, ...options.env },
+    stdio: ['ignore', 'pipe', 'pipe'],
+    ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
+    ...options.user,
+  };
+}
+
+function pause(ms: number): Promise<void> {
+  return new Promise((resolve) => setTimeout(resolve, ms));
+}
