@@ -1,0 +1,68 @@
+// Appends to and reads from the journal.
+import { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { int, json, text } from '../db/columns.ts';
+import { type Query, type Tx, sql } from '../db/db.ts';
+
+/** What the service tells of. The four `instance.*` lifecycle types are public (specification 6.1); the others are for the journal. */
+export type EventType =
+  | 'instance.creating'
+  | 'instance.running'
+  | 'instance.terminated'
+  | 'instance.failed'
+  | 'instance.starting'
+  | 'instance.placed'
+  | 'instance.stopping'
+  | 'instance.unreachable'
+  | 'instance.recovered'
+  | 'machine.registered'
+  | 'machine.enrolled'
+  | 'machine.listed'
+  | 'machine.delisted'
+  | 'machine.suspended';
+
+export type EventData = Record<string, string | number | boolean | null>;
+
+export interface NewEvent {
+  type: EventType;
+  /** The instance or machine that it happened to. */
+  subjectId: string;
+  orgId: string | null;
+  data: EventData;
+}
+
+const EventRow = z.object({
+  id: text,
+  type: text,
+  subject_id: text,
+  org_id: text.nullable(),
+  data: json(z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]))),
+  created_ms: int,
+});
+export type EventRow = z.infer<typeof EventRow>;
+
+export interface Events {
+  /** Appends in the caller's transaction. */
+  append(tx: Tx, event: NewEvent): Promise<void>;
+  /** The journal of one subject, oldest first. */
+  ofSubject(query: Query, subjectId: string, limit: number): Promise<EventRow[]>;
+}
+
+export function openEvents(deps: { clock: Clock; ids: Ids }): Events {
+  return {
+    append: async (tx, event) => {
+      await tx.run(
+        sql`insert into events (id, type, subject_id, org_id, data, created_ms)
+            values (${deps.ids.prefixed('evt')}, ${event.type}, ${event.subjectId}, ${event.orgId},
+                    ${JSON.stringify(event.data)}, ${deps.clock.now()})`,
+      );
+    },
+    ofSubject: (query, subjectId, limit) =>
+      query.all(
+        EventRow,
+        sql`select id, type, subject_id, org_id, data, created_ms from events
+            where subject_id = ${subjectId} order by created_ms, id limit ${limit}`,
+      ),
+  };
+}

@@ -1,0 +1,102 @@
+// Operations: created with the intent, moved by the room that carries it out, read by the key that asked for it.
+import { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
+import type { ErrorCode } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { mayMove, OPERATION_STATES, type OperationState } from '../../../shared/states.ts';
+import { int, text } from '../db/columns.ts';
+import { type Query, type Tx, join, sql } from '../db/db.ts';
+
+export type OperationKind = 'instance.create' | 'instance.delete';
+
+const OperationRow = z.object({
+  id: text,
+  kind: z.enum(['instance.create', 'instance.delete']),
+  state: z.enum(['pending', 'in_progress', 'succeeded', 'failed', 'cancelled']),
+  org_id: text,
+  api_key_id: text,
+  resource_id: text.nullable(),
+  error_code: text.nullable(),
+  error_detail: text.nullable(),
+  /** What is going on in a person's words, e.g. image bytes. */
+  progress: text.nullable(),
+  created_ms: int,
+  updated_ms: int,
+  completed_ms: int.nullable(),
+});
+export type OperationRow = z.infer<typeof OperationRow>;
+
+export interface NewOperation {
+  kind: OperationKind;
+  orgId: string;
+  apiKeyId: string;
+  /** Set for a delete; a create gets it once work has begun. */
+  resourceId: string | null;
+}
+
+export interface OperationPatch {
+  resourceId?: string;
+  error?: { code: ErrorCode; detail: string };
+}
+
+export interface Operations {
+  create(tx: Tx, operation: NewOperation): Promise<OperationRow>;
+  /** Moves an operation that is not over yet; one that is over stays as it is (the first outcome counts). */
+  move(tx: Tx, id: string, to: OperationState, patch?: OperationPatch): Promise<void>;
+  setProgress(tx: Tx, id: string, progress: string): Promise<void>;
+  /** Undefined for other keys' operations too (specification 2.6). */
+  find(query: Query, id: string, apiKeyId: string): Promise<OperationRow | undefined>;
+}
+
+const COLUMNS = sql`id, kind, state, org_id, api_key_id, resource_id, error_code, error_detail, progress, created_ms, updated_ms, completed_ms`;
+
+export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
+  const { clock, ids } = deps;
+  return {
+    create: async (tx, operation) => {
+      const now = clock.now();
+      const row: OperationRow = {
+        id: ids.uuid(),
+        kind: operation.kind,
+        state: 'pending',
+        org_id: operation.orgId,
+        api_key_id: operation.apiKeyId,
+        resource_id: operation.resourceId,
+        error_code: null,
+        error_detail: null,
+        progress: null,
+        created_ms: now,
+        updated_ms: now,
+        completed_ms: null,
+      };
+      await tx.run(
+        sql`insert into operations (${COLUMNS}) values (${row.id}, ${row.kind}, ${row.state}, ${row.org_id}, ${row.api_key_id},
+            ${row.resource_id}, null, null, null, ${now}, ${now}, null)`,
+      );
+      return row;
+    },
+    move: async (tx, id, to, patch = {}) => {
+      const from = statesBefore(to);
+      const now = clock.now();
+      const completedMs = OPERATION_STATES[to].length === 0 ? now : null;
+      await tx.run(
+        sql`update operations set state = ${to}, updated_ms = ${now}, completed_ms = ${completedMs},
+              resource_id = coalesce(${patch.resourceId ?? null}, resource_id),
+              error_code = ${patch.error?.code ?? null}, error_detail = ${patch.error?.detail ?? null}
+            where id = ${id} and state in (${join(from)})`,
+      );
+    },
+    setProgress: async (tx, id, progress) => {
+      await tx.run(
+        sql`update operations set progress = ${progress}, updated_ms = ${clock.now()} where id = ${id} and completed_ms is null`,
+      );
+    },
+    find: (query, id, apiKeyId) =>
+      query.one(OperationRow, sql`select ${COLUMNS} from operations where id = ${id} and api_key_id = ${apiKeyId}`),
+  };
+}
+
+function statesBefore(to: OperationState): OperationState[] {
+  const states = Object.keys(OPERATION_STATES) as OperationState[];
+  return states.filter((from) => mayMove(OPERATION_STATES, from, to));
+}

@@ -1,0 +1,127 @@
+// The links of all machines: one live session each, desired state pushed when it moved, streams asked for.
+import type { IncomingMessage } from 'node:http';
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { type WebSocket, WebSocketServer } from 'ws';
+import { LINK_MESSAGE_BYTES_MAX } from '../../../shared/limits.ts';
+import { messageOf } from '../../../shared/errors.ts';
+import {
+  type AgentMessage,
+  type DesiredMessage,
+  type HelloMessage,
+  LINK_CLOSE,
+  type ObservedMessage,
+  type OpenMessage,
+} from '../../../shared/protocol/link.ts';
+import type { Inventory } from '../../../shared/protocol/inventory.ts';
+import { runSession, type Session, type SessionDeps } from './session.ts';
+import { openStreams, StreamError } from './streams.ts';
+
+/** What rooms above do with a link; handed in by the house. */
+export interface LinkHandlers {
+  /** A machine's link is up: it is online, and this is what it holds and has. */
+  onUp(machineId: string, hello: HelloMessage, clientIp: string): Promise<void>;
+  /** The newest link of the machine is down. */
+  onDown(machineId: string): Promise<void>;
+  onObserved(machineId: string, message: ObservedMessage): Promise<void>;
+  onInventory(machineId: string, inventory: Inventory): Promise<void>;
+  /** The machine's whole desired state. */
+  desired(machineId: string): Promise<DesiredMessage>;
+}
+
+export interface Link {
+  /** Sends the machine its desired state now, if it is connected. */
+  push(machineId: string): void;
+  isUp(machineId: string): boolean;
+  /** A byte stream into a workload. @throws StreamError saying which leg failed */
+  openStream(machineId: string, workloadId: string, target: OpenMessage['target']): Promise<Duplex>;
+  onLinkUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
+  onStreamUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
+  /** Says goodbye to every agent, asking them to come back after `reconnectAfterMs`. */
+  drain(reconnectAfterMs: number): Promise<void>;
+}
+
+type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'> & { handlers: LinkHandlers };
+
+export function openLink(deps: LinkDeps): Link {
+  const { handlers, log } = deps;
+  const sessions = new Map<string, Session>();
+  const streams = openStreams(deps);
+  const server = new WebSocketServer({ noServer: true, maxPayload: LINK_MESSAGE_BYTES_MAX, perMessageDeflate: false });
+
+  const push = async (machineId: string): Promise<void> => {
+    const session = sessions.get(machineId);
+    if (session === undefined) return;
+    session.send(await handlers.desired(machineId));
+  };
+  const pushAndLog = (machineId: string): void => {
+    push(machineId).catch((error: unknown) => {
+      log.error({ machine_id: machineId, reason: messageOf(error) }, 'desired state could not be pushed; the next change or reconnect tries again');
+    });
+  };
+
+  const onOpen = async (session: Session, hello: HelloMessage, clientIp: string): Promise<void> => {
+    sessions.get(session.machineId)?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
+    sessions.set(session.machineId, session);
+    await handlers.onUp(session.machineId, hello, clientIp);
+    log.info({ machine_id: session.machineId, client_ip: clientIp }, 'agent link up');
+    await push(session.machineId);
+  };
+
+  const onMessage = async (session: Session, message: AgentMessage): Promise<void> => {
+    if (sessions.get(session.machineId) !== session) return;
+    switch (message.type) {
+      case 'observed':
+        return handlers.onObserved(session.machineId, message);
+      case 'inventory':
+        return handlers.onInventory(session.machineId, message.inventory);
+      case 'stream_refused':
+        return streams.refuse(session.machineId, message.stream_id, message.detail);
+      case 'hello':
+        return undefined;
+    }
+  };
+
+  const onClose = (session: Session): void => {
+    if (sessions.get(session.machineId) !== session) return;
+    sessions.delete(session.machineId);
+    log.info({ machine_id: session.machineId }, 'agent link down');
+    handlers.onDown(session.machineId).catch((error: unknown) => {
+      log.error({ machine_id: session.machineId, reason: messageOf(error) }, 'a lost link could not be noted');
+    });
+  };
+
+  return {
+    push: pushAndLog,
+    isUp: (machineId) => sessions.has(machineId),
+    openStream: async (machineId, workloadId, target) => {
+      const session = sessions.get(machineId);
+      if (session === undefined) throw new StreamError('link', 'the host is not connected');
+      const pending = streams.expect(machineId);
+      session.send({ type: 'open', stream_id: pending.streamId, token: pending.token, workload_id: workloadId, target });
+      return pending.dialled;
+    },
+    onLinkUpgrade: (request, socket, head) => {
+      const clientIp = request.socket.remoteAddress ?? '';
+      socket.setNoDelay(true);
+      server.handleUpgrade(request, socket, head, (webSocket: WebSocket) => {
+        runSession(webSocket, clientIp, {
+          ...deps,
+          onOpen: (session, hello) => onOpen(session, hello, clientIp),
+          onMessage,
+          onClose,
+        });
+      });
+    },
+    onStreamUpgrade: (request, socket, head) => streams.onUpgrade(request, socket, head),
+    drain: async (reconnectAfterMs) => {
+      for (const session of sessions.values()) {
+        session.send({ type: 'drain', reconnect_after_ms: reconnectAfterMs });
+        session.close(1001, 'the control plane is stopping');
+      }
+      sessions.clear();
+      streams.close();
+      server.close();
+    },
+  };
+}

@@ -1,0 +1,111 @@
+// One link from its first byte to its last: challenge, proof, then messages until either side goes.
+import { createPublicKey, verify } from 'node:crypto';
+import type { WebSocket } from 'ws';
+import { spreadMs } from '../../../shared/backoff.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { LINK_HELLO_MS_MAX, LINK_PING_MS, LINK_SILENCE_MS_MAX } from '../../../shared/limits.ts';
+import type { Log } from '../../../shared/log.ts';
+import {
+  AgentMessage,
+  decodeMessage,
+  type HelloMessage,
+  LINK_CLOSE,
+  linkProof,
+  type ServerMessage,
+} from '../../../shared/protocol/link.ts';
+import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../../shared/protocol/version.ts';
+import type { Rng } from '../../../shared/rng.ts';
+
+export interface Session {
+  readonly machineId: string;
+  send(message: ServerMessage): void;
+  close(code: number, reason: string): void;
+}
+
+export interface SessionDeps {
+  clock: Clock;
+  ids: Ids;
+  rng: Rng;
+  log: Log;
+  /** The enrolled key (base64url of 32 bytes), undefined for an unknown machine. */
+  machineKey(machineId: string): Promise<string | undefined>;
+  /** Proven: the link is this machine's. Resolves before the first message is handled. */
+  onOpen(session: Session, hello: HelloMessage): Promise<void>;
+  /** One at a time, in order. */
+  onMessage(session: Session, message: AgentMessage): Promise<void>;
+  onClose(session: Session): void;
+}
+
+/** Runs a fresh WebSocket as a link. Everything that can go wrong closes it with a reason. */
+export function runSession(socket: WebSocket, clientIp: string, deps: SessionDeps): void {
+  const { clock, log } = deps;
+  const nonce = deps.ids.secret(32);
+  let session: Session | undefined;
+  let lastHeardMs = clock.monotonicMs();
+  let work = Promise.resolve();
+
+  const send = (message: ServerMessage): void => socket.send(JSON.stringify(message));
+  const close = (code: number, reason: string): void => socket.close(code, reason);
+  const refuse = (code: number, reason: string): void => {
+    if (socket.readyState !== socket.OPEN) return;
+    log.warn({ client_ip: clientIp, machine_id: session?.machineId, reason }, 'an agent link was refused');
+    close(code, reason);
+  };
+
+  const onHello = async (hello: HelloMessage): Promise<void> => {
+    const version = negotiateVersion(hello.protocol);
+    if (version === undefined) return refuse(LINK_CLOSE.version, `this control plane speaks protocol ${PROTOCOL_MIN} to ${PROTOCOL_MAX}`);
+    const key = await deps.machineKey(hello.machine_id);
+    if (key === undefined || !isProof(key, hello, nonce)) return refuse(LINK_CLOSE.unauthorized, 'unknown machine or wrong key');
+    cancelHello();
+    session = { machineId: hello.machine_id, send, close };
+    send({ type: 'welcome', protocol: version, now_ms: clock.now() });
+    await deps.onOpen(session, hello);
+  };
+
+  const onFrame = async (frame: string): Promise<void> => {
+    if (socket.readyState !== socket.OPEN) return;
+    const decoded = decodeMessage(AgentMessage, frame);
+    if (!decoded.ok) return refuse(LINK_CLOSE.malformed, `malformed message: ${decoded.reason}`);
+    const { message } = decoded;
+    if (session === undefined && message.type === 'hello') return onHello(message);
+    if (session === undefined || message.type === 'hello') return refuse(LINK_CLOSE.malformed, `${message.type} out of order`);
+    return deps.onMessage(session, message);
+  };
+
+  const cancelHello = clock.after(LINK_HELLO_MS_MAX, () => refuse(LINK_CLOSE.silent, 'no hello in time'));
+  let cancelPing = (): void => undefined;
+  const pingLater = (): void => {
+    cancelPing = clock.after(spreadMs(LINK_PING_MS, deps.rng), () => {
+      if (clock.monotonicMs() - lastHeardMs > LINK_SILENCE_MS_MAX) return socket.terminate();
+      socket.ping();
+      pingLater();
+    });
+  };
+
+  socket.on('pong', () => (lastHeardMs = clock.monotonicMs()));
+  socket.on('message', (data: Buffer, isBinary: boolean) => {
+    lastHeardMs = clock.monotonicMs();
+    const frame = isBinary ? 'binary' : data.toString();
+    work = work
+      .then(() => onFrame(frame))
+      .catch((error: unknown) => {
+        log.error({ machine_id: session?.machineId, err: error }, 'handling a link message failed; the agent will send it again');
+        socket.close(1011, 'internal error');
+      });
+  });
+  socket.on('error', (error) => log.info({ client_ip: clientIp, machine_id: session?.machineId, err: error }, 'a link broke'));
+  socket.on('close', () => {
+    cancelHello();
+    cancelPing();
+    if (session !== undefined) deps.onClose(session);
+  });
+  send({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX } });
+  pingLater();
+}
+
+function isProof(key: string, hello: HelloMessage, nonce: string): boolean {
+  const publicKey = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: key }, format: 'jwk' });
+  return verify(null, linkProof(hello.machine_id, nonce), publicKey, Buffer.from(hello.proof, 'base64url'));
+}

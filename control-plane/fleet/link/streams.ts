@@ -1,0 +1,93 @@
+// Data streams: asked for over a link, dialled by the host with a one-time token, handed out as a Duplex.
+import type { IncomingMessage } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Socket } from 'node:net';
+import { WebSocketServer } from 'ws';
+import type { Clock } from '../../../shared/clock.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { STREAM_DIAL_MS_MAX, STREAM_MESSAGE_BYTES_MAX } from '../../../shared/limits.ts';
+import { STREAMS_PATH } from '../../../shared/protocol/link.ts';
+import { STREAM_SOCKET_OPTIONS, streamDuplex } from '../../../shared/protocol/stream.ts';
+
+/** Why a stream did not come about; `leg` says how far it got. */
+export class StreamError extends Error {
+  readonly leg: 'link' | 'dial' | 'refused';
+
+  constructor(leg: StreamError['leg'], message: string) {
+    super(message);
+    this.name = 'StreamError';
+    this.leg = leg;
+  }
+}
+
+export interface PendingStream {
+  streamId: string;
+  token: string;
+  /** Rejects with a StreamError after STREAM_DIAL_MS_MAX. */
+  dialled: Promise<Duplex>;
+}
+
+export interface Streams {
+  expect(machineId: string): PendingStream;
+  /** The host said that it will not dial. */
+  refuse(machineId: string, streamId: string, detail: string): void;
+  onUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
+  close(): void;
+}
+
+interface Waiting {
+  machineId: string;
+  streamId: string;
+  resolve(stream: Duplex): void;
+  reject(error: StreamError): void;
+}
+
+export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
+  const { clock, ids } = deps;
+  const waiting = new Map<string, Waiting>();
+  const server = new WebSocketServer({ noServer: true, maxPayload: STREAM_MESSAGE_BYTES_MAX, ...STREAM_SOCKET_OPTIONS });
+
+  return {
+    expect: (machineId) => {
+      const token = ids.secret(32);
+      const streamId = ids.prefixed('str');
+      const dialled = new Promise<Duplex>((resolve, reject) => {
+        const settle = (): void => {
+          waiting.delete(token);
+          cancel();
+        };
+        const cancel = clock.after(STREAM_DIAL_MS_MAX, () => {
+          settle();
+          reject(new StreamError('dial', 'the host did not open the stream in time'));
+        });
+        waiting.set(token, {
+          machineId,
+          streamId,
+          resolve: (stream) => (settle(), resolve(stream)),
+          reject: (error) => (settle(), reject(error)),
+        });
+      });
+      return { streamId, token, dialled };
+    },
+    refuse: (machineId, streamId, detail) => {
+      for (const entry of waiting.values()) {
+        if (entry.machineId === machineId && entry.streamId === streamId) entry.reject(new StreamError('refused', detail));
+      }
+    },
+    onUpgrade: (request, socket, head) => {
+      const token = new URL(request.url ?? '', 'http://stream').pathname.slice(STREAMS_PATH.length);
+      const entry = waiting.get(token);
+      if (entry === undefined) {
+        socket.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n');
+        return;
+      }
+      waiting.delete(token);
+      socket.setNoDelay(true);
+      server.handleUpgrade(request, socket, head, (webSocket) => entry.resolve(streamDuplex(webSocket)));
+    },
+    close: () => {
+      for (const entry of waiting.values()) entry.reject(new StreamError('link', 'the control plane is stopping'));
+      server.close();
+    },
+  };
+}

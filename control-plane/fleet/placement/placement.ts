@@ -1,0 +1,35 @@
+// Which offering a launch goes to, and why there was none.
+import type { CapacityRequest, Narrowing, Offering } from '../supply/offerings.ts';
+
+/**
+ * Best first: cheapest; then the machine that has the fewest GPUs left over, so that whole machines stay free for large launches;
+ * then by id, so that the answer is always the same.
+ */
+export function rank(request: { gpuCount: number }, offerings: readonly Offering[]): Offering[] {
+  const leftOver = (offering: Offering): number => offering.gpu_free - request.gpuCount;
+  return offerings.toSorted(
+    (a, b) =>
+      compare(a.price_ucents_per_hour, b.price_ucents_per_hour) || compare(leftOver(a), leftOver(b)) || compare(a.id, b.id),
+  );
+}
+
+/** One sentence for the operation's `error.detail`: how many offerings each condition left, in the order that they were applied. */
+export function explain(request: CapacityRequest, narrowing: Narrowing): string {
+  const steps = [
+    [narrowing.listed, 'listed'],
+    [narrowing.ofType, `of type ${request.gpuType}`],
+    [narrowing.bigEnough, `with at least ${request.gpuCount} GPU${request.gpuCount === 1 ? '' : 's'}`],
+    [narrowing.free, 'with enough of them free'],
+    [narrowing.affordable, 'within the price cap and not tried before'],
+  ] as const;
+  const told: string[] = [];
+  for (const [count, what] of steps) {
+    told.push(`${count} ${what}`);
+    if (count === 0) break;
+  }
+  return `No offering fits. Offerings left after each condition: ${told.join(', ')}.`;
+}
+
+function compare<T extends bigint | number | string>(a: T, b: T): number {
+  return a < b ? -1 : a > b ? 1 : 0;
+}

@@ -1,0 +1,144 @@
+// Offerings: kept in step with their machine, narrowed for placement, listed for customers.
+import { z } from 'zod';
+import { CANDIDATES_MAX, GPUS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
+import { int, text, ucents } from '../../base/db/columns.ts';
+import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
+import * as store from './store.ts';
+
+const OfferingRow = z.object({
+  id: text,
+  machine_id: text,
+  gpu_type: text,
+  region: text,
+  tier: z.enum(['on_demand', 'spot']),
+  /** Of one GPU. */
+  price_ucents_per_hour: ucents,
+  vram_gb: int,
+  cpu_cores: int,
+  ram_gb: int,
+  storage_gb: int,
+  gpu_total: int,
+  gpu_free: int,
+  created_ms: int,
+});
+export type Offering = z.infer<typeof OfferingRow>;
+
+const COLUMNS = sql`id, machine_id, gpu_type, region, tier, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb, gpu_total, gpu_free, created_ms`;
+const GIB = 1024 ** 3;
+
+/** What a launch needs of an offering. Prices are of one GPU. */
+export interface CapacityRequest {
+  gpuType: string;
+  gpuCount: number;
+  offeringId: string | null;
+  /** Only this region, or any. */
+  region: string | null;
+  maxPriceUcentsPerHour: bigint | null;
+  /** Machines that have failed this launch before. */
+  exceptMachineIds: string[];
+}
+
+/**
+ * At most CANDIDATES_MAX offerings that fit, cheapest first. One index range per count of free GPUs, so the cost does not grow with
+ * the fleet: machines with too few free GPUs are never looked at.
+ */
+export async function candidates(query: Query, request: CapacityRequest): Promise<Offering[]> {
+  const fits = conditions(request);
+  const counts = Array.from({ length: GPUS_PER_MACHINE_MAX - request.gpuCount + 1 }, (_, i) => request.gpuCount + i);
+  const ranges = counts.map(
+    (free) =>
+      sql`select * from (select ${COLUMNS} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
+            and gpu_free = ${free} and ${fits} order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}) as range_${sqlNumber(free)}`,
+  );
+  return query.all(
+    OfferingRow,
+    sql`${join(ranges, ' union all ')} order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}`,
+  );
+}
+
+/** How many offerings are left after each further condition; computed only to explain a refusal. */
+export interface Narrowing {
+  listed: number;
+  ofType: number;
+  bigEnough: number;
+  free: number;
+  affordable: number;
+}
+
+const NarrowingRow = z.object({ listed: int, of_type: int, big_enough: int, free: int, affordable: int });
+
+export async function narrowing(query: Query, request: CapacityRequest): Promise<Narrowing> {
+  const ofType = sql`gpu_type = ${request.gpuType}`;
+  const bigEnough = sql`${ofType} and gpu_total >= ${request.gpuCount}`;
+  const free = sql`${bigEnough} and gpu_free >= ${request.gpuCount}`;
+  const affordable = sql`${free} and ${conditions(request)}`;
+  const count = (condition: Sql): Sql => sql`coalesce(sum(case when ${condition} then 1 else 0 end), 0)`;
+  const row = await query.one(
+    NarrowingRow,
+    sql`select count(*) as listed, cast(${count(ofType)} as bigint) as of_type, cast(${count(bigEnough)} as bigint) as big_enough,
+          cast(${count(free)} as bigint) as free, cast(${count(affordable)} as bigint) as affordable
+        from offerings where listed = 1 and tier = 'on_demand'`,
+  );
+  return {
+    listed: row?.listed ?? 0,
+    ofType: row?.of_type ?? 0,
+    bigEnough: row?.big_enough ?? 0,
+    free: row?.free ?? 0,
+    affordable: row?.affordable ?? 0,
+  };
+}
+
+/** Listed on-demand offerings, newest first. `after` is a keyset condition on (created_ms, id). */
+export function listedOfferings(query: Query, after: Sql, limit: number): Promise<Offering[]> {
+  return query.all(
+    OfferingRow,
+    sql`select ${COLUMNS} from offerings where listed = 1 and tier = 'on_demand' and ${after}
+        order by created_ms desc, id desc limit ${limit}`,
+  );
+}
+
+export function findListed(query: Query, id: string): Promise<Offering | undefined> {
+  return query.one(
+    OfferingRow,
+    sql`select ${COLUMNS} from offerings where id = ${id} and listed = 1 and tier = 'on_demand'`,
+  );
+}
+
+/** Brings a machine's offerings in step with it and its GPUs. Called in every transaction that changed either. */
+export async function refreshOfferings(tx: Tx, machineId: string, newId: () => string, nowMs: number): Promise<void> {
+  const machine = await store.findMachine(tx, machineId);
+  if (machine === undefined) return;
+  const gpus = await store.gpusOf(tx, machineId);
+  const listed = machine.online && machine.status === 'listed';
+  await tx.run(sql`update offerings set listed = 0, gpu_free = 0, gpu_total = 0 where machine_id = ${machineId}`);
+  for (const [gpuType, ofType] of Map.groupBy(gpus, (gpu) => gpu.gpu_type)) {
+    const usable = ofType.filter((gpu) => gpu.usable);
+    const free = usable.filter((gpu) => gpu.held_by === null).length;
+    const vramGb = Math.min(...ofType.map((gpu) => gpu.vram_gb));
+    const { inventory } = machine;
+    await tx.run(
+      sql`insert into offerings (${COLUMNS}, listed)
+          values (${newId()}, ${machineId}, ${gpuType}, ${machine.region}, ${machine.tier}, ${machine.price_ucents_per_hour}, ${vramGb},
+            ${inventory?.cpu_cores ?? 0}, ${Math.floor((inventory?.ram_bytes ?? 0) / GIB)}, ${Math.floor((inventory?.storage_bytes ?? 0) / GIB)},
+            ${usable.length}, ${free}, ${nowMs}, ${listed && usable.length > 0})
+          on conflict (machine_id, gpu_type) do update set region = excluded.region, tier = excluded.tier,
+            price_ucents_per_hour = excluded.price_ucents_per_hour, vram_gb = excluded.vram_gb, cpu_cores = excluded.cpu_cores,
+            ram_gb = excluded.ram_gb, storage_gb = excluded.storage_gb, gpu_total = excluded.gpu_total, gpu_free = excluded.gpu_free,
+            listed = excluded.listed`,
+    );
+  }
+}
+
+function conditions(request: CapacityRequest): Sql {
+  const parts = [sql`1 = 1`];
+  if (request.offeringId !== null) parts.push(sql`id = ${request.offeringId}`);
+  if (request.maxPriceUcentsPerHour !== null)
+    parts.push(sql`price_ucents_per_hour <= ${request.maxPriceUcentsPerHour}`);
+  if (request.exceptMachineIds.length > 0) parts.push(sql`machine_id not in (${join(request.exceptMachineIds)})`);
+  return join(parts, ' and ');
+}
+
+/** A number of our own as SQL text, where a parameter cannot stand (an alias). */
+function sqlNumber(value: number): Sql {
+  return raw(String(value));
+}

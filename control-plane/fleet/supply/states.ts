@@ -1,0 +1,22 @@
+// Moves of a machine's public status: the only writer of that column.
+import { MACHINE_STATES, type MachineState, mayMove } from '../../../shared/states.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Tx } from '../../base/db/db.ts';
+import type { Events, EventType } from '../../base/events/events.ts';
+import * as store from './store.ts';
+
+const EVENT_OF: Partial<Record<MachineState, EventType>> = {
+  listed: 'machine.listed',
+  delisted: 'machine.delisted',
+  suspended: 'machine.suspended',
+};
+
+/** Moves and tells. @throws ServiceError `conflict` where the table does not allow it or somebody else was faster. */
+export async function move(tx: Tx, machine: store.MachineRow, to: MachineState, deps: { events: Events; nowMs: number }): Promise<void> {
+  const allowed = mayMove(MACHINE_STATES, machine.status, to);
+  const moved = allowed && (await store.setMachineState(tx, machine.id, { from: machine.status, to, nowMs: deps.nowMs }));
+  if (!moved) fail('conflict', `The machine is ${machine.status} and cannot become ${to}.`);
+  const type = EVENT_OF[to];
+  if (type === undefined) return;
+  await deps.events.append(tx, { type, subjectId: machine.id, orgId: null, data: { machine_id: machine.id, status: to } });
+}

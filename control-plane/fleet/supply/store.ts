@@ -1,0 +1,200 @@
+// The SQL of suppliers, machines, tokens and GPUs.
+import { z } from 'zod';
+import { Inventory } from '../../../shared/protocol/inventory.ts';
+import type { MachineState } from '../../../shared/states.ts';
+import { flag, int, json, text, ucents } from '../../base/db/columns.ts';
+import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
+
+const SupplierRow = z.object({
+  id: text,
+  org_id: text,
+  status: z.enum(['active', 'suspended']),
+  created_ms: int,
+  updated_ms: int,
+});
+export type SupplierRow = z.infer<typeof SupplierRow>;
+
+const MachineRow = z.object({
+  id: text,
+  supplier_id: text,
+  status: z.enum(['pending_verification', 'listed', 'draining', 'delisted', 'suspended']),
+  verification_status: z.enum(['unverified', 'verified', 'failed']),
+  declared_gpu_count: int.nullable(),
+  declared_gpu_type: text.nullable(),
+  declared_vram_per_gpu_gb: int.nullable(),
+  region: text,
+  price_ucents_per_hour: ucents,
+  tier: z.enum(['on_demand', 'spot']),
+  public_key: text.nullable(),
+  inventory: json(Inventory).nullable(),
+  online: flag,
+  last_heartbeat_ms: int.nullable(),
+  created_ms: int,
+  updated_ms: int,
+});
+export type MachineRow = z.infer<typeof MachineRow>;
+
+const TokenRow = z.object({ token_hash: text, machine_id: text, expires_ms: int, used_by_key: text.nullable() });
+
+const GpuRow = z.object({
+  machine_id: text,
+  gpu_uuid: text,
+  gpu_index: int,
+  gpu_type: text,
+  vram_gb: int,
+  usable: flag,
+  held_by: text.nullable(),
+});
+export type GpuRow = z.infer<typeof GpuRow>;
+
+const SUPPLIER = sql`id, org_id, status, created_ms, updated_ms`;
+const MACHINE = sql`id, supplier_id, status, verification_status, declared_gpu_count, declared_gpu_type, declared_vram_per_gpu_gb,
+  region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, created_ms, updated_ms`;
+
+export function supplierOfOrg(query: Query, orgId: string): Promise<SupplierRow | undefined> {
+  return query.one(SupplierRow, sql`select ${SUPPLIER} from suppliers where org_id = ${orgId}`);
+}
+
+export async function insertSupplier(tx: Tx, row: SupplierRow): Promise<void> {
+  await tx.run(
+    sql`insert into suppliers (${SUPPLIER}) values (${row.id}, ${row.org_id}, ${row.status}, ${row.created_ms}, ${row.updated_ms})
+        on conflict (org_id) do nothing`,
+  );
+}
+
+export function findMachine(query: Query, id: string): Promise<MachineRow | undefined> {
+  return query.one(MachineRow, sql`select ${MACHINE} from machines where id = ${id}`);
+}
+
+export function machinesOfSupplier(query: Query, supplierId: string, after: Sql, limit: number): Promise<MachineRow[]> {
+  return query.all(
+    MachineRow,
+    sql`select ${MACHINE} from machines where supplier_id = ${supplierId} and ${after} order by created_ms desc, id desc limit ${limit}`,
+  );
+}
+
+export function allMachines(query: Query): Promise<MachineRow[]> {
+  return query.all(MachineRow, sql`select ${MACHINE} from machines order by created_ms, id`);
+}
+
+export async function insertMachine(tx: Tx, row: MachineRow): Promise<void> {
+  await tx.run(
+    sql`insert into machines (id, supplier_id, status, verification_status, declared_gpu_count, declared_gpu_type, declared_vram_per_gpu_gb,
+          region, price_ucents_per_hour, tier, created_ms, updated_ms)
+        values (${row.id}, ${row.supplier_id}, ${row.status}, ${row.verification_status}, ${row.declared_gpu_count},
+          ${row.declared_gpu_type}, ${row.declared_vram_per_gpu_gb}, ${row.region}, ${row.price_ucents_per_hour}, ${row.tier},
+          ${row.created_ms}, ${row.updated_ms})`,
+  );
+}
+
+/** Compare-and-set on the state; false where it was another by now. */
+export async function setMachineState(
+  tx: Tx,
+  id: string,
+  move: { from: MachineState; to: MachineState; nowMs: number },
+): Promise<boolean> {
+  const changed = await tx.run(
+    sql`update machines set status = ${move.to}, updated_ms = ${move.nowMs} where id = ${id} and status = ${move.from}`,
+  );
+  return changed === 1;
+}
+
+export async function setMachineKey(tx: Tx, id: string, publicKey: string): Promise<void> {
+  await tx.run(sql`update machines set public_key = ${publicKey} where id = ${id}`);
+}
+
+export async function setInventory(tx: Tx, id: string, inventory: Inventory, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`update machines set inventory = ${JSON.stringify(inventory)}, last_heartbeat_ms = ${nowMs} where id = ${id}`,
+  );
+}
+
+export async function setOnline(tx: Tx, id: string, online: boolean, nowMs: number): Promise<void> {
+  await tx.run(sql`update machines set online = ${online}, last_heartbeat_ms = ${nowMs} where id = ${id}`);
+}
+
+export async function setAllOffline(tx: Tx): Promise<void> {
+  await tx.run(sql`update machines set online = 0 where online = 1`);
+  await tx.run(sql`update offerings set listed = 0 where listed = 1`);
+}
+
+export async function insertToken(tx: Tx, row: z.infer<typeof TokenRow>): Promise<void> {
+  await tx.run(
+    sql`insert into enrollment_tokens (token_hash, machine_id, expires_ms) values (${row.token_hash}, ${row.machine_id}, ${row.expires_ms})`,
+  );
+}
+
+export function findToken(query: Query, hash: string): Promise<z.infer<typeof TokenRow> | undefined> {
+  return query.one(
+    TokenRow,
+    sql`select token_hash, machine_id, expires_ms, used_by_key from enrollment_tokens where token_hash = ${hash}`,
+  );
+}
+
+/** False where another key was faster. */
+export async function useToken(tx: Tx, hash: string, publicKey: string): Promise<boolean> {
+  const changed = await tx.run(
+    sql`update enrollment_tokens set used_by_key = ${publicKey} where token_hash = ${hash} and (used_by_key is null or used_by_key = ${publicKey})`,
+  );
+  return changed === 1;
+}
+
+/** A machine has one live token: a new one ends the others that were never used. */
+export async function endUnusedTokens(tx: Tx, machineId: string): Promise<void> {
+  await tx.run(
+    sql`update enrollment_tokens set expires_ms = 0 where machine_id = ${machineId} and used_by_key is null`,
+  );
+}
+
+export function gpusOf(query: Query, machineId: string): Promise<GpuRow[]> {
+  return query.all(
+    GpuRow,
+    sql`select machine_id, gpu_uuid, gpu_index, gpu_type, vram_gb, usable, held_by from machine_gpus
+        where machine_id = ${machineId} order by gpu_index`,
+  );
+}
+
+export async function upsertGpu(tx: Tx, gpu: Omit<GpuRow, 'held_by'>): Promise<void> {
+  await tx.run(
+    sql`insert into machine_gpus (machine_id, gpu_uuid, gpu_index, gpu_type, vram_gb, usable)
+        values (${gpu.machine_id}, ${gpu.gpu_uuid}, ${gpu.gpu_index}, ${gpu.gpu_type}, ${gpu.vram_gb}, ${gpu.usable})
+        on conflict (machine_id, gpu_uuid) do update set gpu_index = excluded.gpu_index, gpu_type = excluded.gpu_type,
+          vram_gb = excluded.vram_gb, usable = excluded.usable`,
+  );
+}
+
+/** GPUs that the host no longer shows stay as rows while somebody holds them, but nobody can hold them anew. */
+export async function setUnusableExcept(tx: Tx, machineId: string, uuids: string[]): Promise<void> {
+  const absent = uuids.length === 0 ? sql`1 = 1` : sql`gpu_uuid not in (${join(uuids)})`;
+  await tx.run(sql`update machine_gpus set usable = 0 where machine_id = ${machineId} and ${absent}`);
+}
+
+const UuidRow = z.object({ gpu_uuid: text });
+
+/** Takes `count` free GPUs of a type; the answer has fewer where there were fewer. */
+export async function takeGpus(
+  tx: Tx,
+  want: { machineId: string; gpuType: string; count: number; heldBy: string },
+): Promise<string[]> {
+  const rows = await tx.all(
+    UuidRow,
+    sql`update machine_gpus set held_by = ${want.heldBy}
+        where machine_id = ${want.machineId} and held_by is null and usable = 1 and gpu_uuid in (
+          select gpu_uuid from machine_gpus
+          where machine_id = ${want.machineId} and gpu_type = ${want.gpuType} and held_by is null and usable = 1
+          order by gpu_index limit ${want.count})
+        returning gpu_uuid`,
+  );
+  return rows.map((row) => row.gpu_uuid);
+}
+
+const MachineIdRow = z.object({ machine_id: text });
+
+/** Frees what `heldBy` holds; the machines whose GPUs came free. */
+export async function freeGpus(tx: Tx, heldBy: string): Promise<string[]> {
+  const rows = await tx.all(
+    MachineIdRow,
+    sql`update machine_gpus set held_by = null where held_by = ${heldBy} returning machine_id`,
+  );
+  return [...new Set(rows.map((row) => row.machine_id))];
+}

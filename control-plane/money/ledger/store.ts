@@ -1,0 +1,119 @@
+// The SQL of accounts, transfers and holds.
+import { z } from 'zod';
+import { int, text, ucents } from '../../base/db/columns.ts';
+import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import { type AccountRef, accountId, isPrepaid } from './accounts.ts';
+import type { NewTransfer } from './ledger.ts';
+
+const AccountRow = z.object({
+  id: text,
+  kind: text,
+  owner_id: text,
+  debits_ucents: ucents,
+  credits_ucents: ucents,
+  held_ucents: ucents,
+});
+export type AccountRow = z.infer<typeof AccountRow>;
+
+const TransferRow = z.object({
+  debit_account_id: text,
+  credit_account_id: text,
+  amount_ucents: ucents,
+  kind: text,
+  effective_ms: int,
+});
+const AmountRow = z.object({ amount_ucents: ucents });
+
+export function findAccount(query: Query, id: string): Promise<AccountRow | undefined> {
+  return query.one(
+    AccountRow,
+    sql`select id, kind, owner_id, debits_ucents, credits_ucents, held_ucents from ledger_accounts where id = ${id}`,
+  );
+}
+
+export async function ensureAccount(tx: Tx, account: AccountRef, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`insert into ledger_accounts (id, kind, owner_id, prepaid, created_ms)
+        values (${accountId(account)}, ${account.kind}, ${account.ownerId}, ${isPrepaid(account.kind)}, ${nowMs})
+        on conflict (id) do nothing`,
+  );
+}
+
+/** False where the same transfer is there already. @throws when the id was used for a different one: a bug, never a race. */
+export async function insertTransfer(tx: Tx, batchId: string, transfer: NewTransfer, nowMs: number): Promise<boolean> {
+  const debitId = accountId(transfer.debit);
+  const creditId = accountId(transfer.credit);
+  const inserted = await tx.run(
+    sql`insert into transfers (id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms)
+        values (${transfer.id}, ${batchId}, ${debitId}, ${creditId}, ${transfer.amountUcents}, ${transfer.kind},
+                ${transfer.subjectId}, ${transfer.evidence ?? null}, ${transfer.effectiveMs}, ${nowMs})
+        on conflict (id) do nothing`,
+  );
+  if (inserted === 1) return true;
+  const existing = await tx.one(
+    TransferRow,
+    sql`select debit_account_id, credit_account_id, amount_ucents, kind, effective_ms from transfers where id = ${transfer.id}`,
+  );
+  const same =
+    existing?.debit_account_id === debitId &&
+    existing.credit_account_id === creditId &&
+    existing.amount_ucents === transfer.amountUcents &&
+    existing.kind === transfer.kind &&
+    existing.effective_ms === transfer.effectiveMs;
+  if (!same) throw new Error(`transfer ${transfer.id} exists with other fields`);
+  return false;
+}
+
+/** False where a prepaid account does not cover it. */
+export async function addDebit(tx: Tx, id: string, amountUcents: bigint): Promise<boolean> {
+  const changed = await tx.run(
+    sql`update ledger_accounts set debits_ucents = debits_ucents + ${amountUcents}
+        where id = ${id} and (prepaid = 0 or credits_ucents - debits_ucents - held_ucents >= ${amountUcents})`,
+  );
+  return changed === 1;
+}
+
+export async function addCredit(tx: Tx, id: string, amountUcents: bigint): Promise<void> {
+  await tx.run(sql`update ledger_accounts set credits_ucents = credits_ucents + ${amountUcents} where id = ${id}`);
+}
+
+/** Changes the account's total of holds; false where it does not cover the growth. */
+export async function addHeld(tx: Tx, id: string, changeUcents: bigint): Promise<boolean> {
+  const changed = await tx.run(
+    sql`update ledger_accounts set held_ucents = held_ucents + ${changeUcents}
+        where id = ${id} and credits_ucents - debits_ucents - held_ucents >= ${changeUcents}`,
+  );
+  return changed === 1;
+}
+
+export async function heldBy(query: Query, holdId: string): Promise<bigint> {
+  const row = await query.one(AmountRow, sql`select amount_ucents from holds where id = ${holdId}`);
+  return row?.amount_ucents ?? 0n;
+}
+
+export async function writeHold(
+  tx: Tx,
+  hold: { id: string; accountId: string; amountUcents: bigint; nowMs: number },
+): Promise<void> {
+  if (hold.amountUcents === 0n) {
+    await tx.run(sql`delete from holds where id = ${hold.id}`);
+    return;
+  }
+  await tx.run(
+    sql`insert into holds (id, account_id, amount_ucents, updated_ms)
+        values (${hold.id}, ${hold.accountId}, ${hold.amountUcents}, ${hold.nowMs})
+        on conflict (id) do update set amount_ucents = excluded.amount_ucents, updated_ms = excluded.updated_ms`,
+  );
+}
+
+const SubjectTotalRow = z.object({ subject_id: text, kind: text, total_ucents: ucents });
+export type SubjectTotal = z.infer<typeof SubjectTotalRow>;
+
+/** Sums of transfers per subject and kind, for the rooms that prove their own books against the ledger. */
+export function totalsBySubject(query: Query, kindPrefix: string): Promise<SubjectTotal[]> {
+  return query.all(
+    SubjectTotalRow,
+    sql`select subject_id, kind, cast(sum(amount_ucents) as bigint) as total_ucents from transfers
+        where substr(kind, 1, ${kindPrefix.length}) = ${kindPrefix} group by subject_id, kind`,
+  );
+}
