@@ -65,12 +65,8 @@ export async function runLane(
   );
   const tests = lane.counts ? countTests(readOrEmpty(resultsPath), code) : NO_TESTS;
   const left = await cleanUp(run);
-  const note =
-    left.length > 0
-      ? `it left behind ${left.join('; ')}`
-      : lane.counts && tests.passed === 0
-        ? 'no test passed'
-        : undefined;
+  for (const line of left) console.log(`left behind: ${line}`);
+  const note = whatIsWrong(lane, tests, left.length);
   return {
     lane: lane.name,
     verdict: code === 0 && note === undefined ? 'passed' : 'failed',
@@ -104,8 +100,13 @@ function whyNot(lane: Lane, missing: readonly ProgramName[]): string | undefined
   return absent.length === 0 ? undefined : `${absent.join(', ')} not found, and only root on Debian can install it`;
 }
 
+function whatIsWrong(lane: Lane, tests: TestCounts, leftCount: number): string | undefined {
+  if (leftCount > 0) return `it left ${leftCount} processes or mounts behind`;
+  return lane.counts && tests.passed === 0 ? 'no test passed' : undefined;
+}
+
 function newRun(): Run {
-  const dir = mkdtempSync(join(tmpdir(), 'gpu-rental-test-'));
+  const dir = mkdtempSync(join(tmpdir(), 'gpu-test-'));
   chmodSync(dir, 0o755); // the user postgres keeps its data below it
   return { id: dir, dir };
 }

@@ -58,16 +58,12 @@ export async function cleanUp(run: Run): Promise<string[]> {
     end(pid, 'SIGKILL');
   }
   await eventually('end of the left processes', 10_000, async () => leftoverProcesses(run).length === 0 || undefined);
-  lines.push(...removeFolder(run.dir).map((point) => `mount ${point}`));
+  for (const point of mountsBelow(run.dir)) {
+    lines.push(`mount ${point}`);
+    spawnSync('umount', ['--lazy', point]);
+  }
+  rmSync(run.dir, { recursive: true, force: true });
   return lines;
-}
-
-/** Unmounts what is mounted below a folder and removes it. Returns what was mounted. */
-export function removeFolder(dir: string): string[] {
-  const mounted = mountsBelow(dir);
-  for (const point of mounted) spawnSync('umount', ['--lazy', point]);
-  rmSync(dir, { recursive: true, force: true });
-  return mounted;
 }
 
 interface ProcessRow {

@@ -14,6 +14,8 @@ export interface Program {
   output(): string;
   /** Resolves with the first match in the output; rejects with the output when it ends first or `timeoutMs` pass. */
   waitForOutput(pattern: RegExp, timeoutMs?: number): Promise<RegExpExecArray>;
+  /** Sends text to its standard input (see `stdin`). */
+  write(text: string): void;
   exited: Promise<Exit>;
   /** Ends it: `signal`, then SIGKILL after `graceMs`. Resolves when it is gone; safe to call twice. */
   stop(signal?: NodeJS.Signals, graceMs?: number): Promise<Exit>;
@@ -25,6 +27,8 @@ export interface ProgramOptions {
   /** Added to this process's environment; undefined takes a variable out. */
   env?: Record<string, string | undefined>;
   cwd?: string;
+  /** `pipe` opens its standard input for `write`; without it, it reads nothing. */
+  stdin?: 'pipe';
   /** Run as another user (needs root). */
   user?: { uid: number; gid: number };
 }
@@ -43,10 +47,12 @@ export function startProgram(options: ProgramOptions): Program {
     child.once('close', (code, signal) => resolve({ code, signal }));
   });
   exited.catch(() => undefined);
+  child.stdin?.on('error', () => undefined);
   return {
     pid: child.pid ?? 0,
     output: () => output,
     exited,
+    write: (text) => child.stdin?.write(text),
     waitForOutput: async (pattern, timeoutMs = 15_000) => {
       let over = false;
       const ended = exited.then(
@@ -79,7 +85,7 @@ export function startProgram(options: ProgramOptions): Program {
 
 /** Runs a program to its end and returns its output; a non-zero exit rejects with it. `input` goes to stdin. */
 export async function runProgram(options: ProgramOptions & { input?: string | Buffer }): Promise<string> {
-  const child = spawn(options.command, options.args ?? [], { ...spawnOptions(options), stdio: 'pipe' });
+  const child = spawn(options.command, options.args ?? [], spawnOptions({ ...options, stdin: 'pipe' }));
   let output = '';
   child.stdout?.on('data', (chunk: Buffer) => (output += chunk.toString()));
   child.stderr?.on('data', (chunk: Buffer) => (output += chunk.toString()));
@@ -133,7 +139,7 @@ class Fatal extends Error {}
 function spawnOptions(options: ProgramOptions): SpawnOptions {
   return {
     env: { ...process.env, ...options.env },
-    stdio: ['ignore', 'pipe', 'pipe'],
+    stdio: [options.stdin ?? 'ignore', 'pipe', 'pipe'],
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     ...options.user,
   };

@@ -21,7 +21,7 @@ const MORE_FOLDERS = ['/usr/local/sbin', '/usr/sbin', '/sbin', '/usr/lib/postgre
 const POLICY = '/usr/sbin/policy-rc.d';
 
 /** The absolute path of a program, or undefined. `busybox` counts only when it is static: test images hold nothing else. */
-export function findProgram(name: string): string | undefined {
+function findProgram(name: string): string | undefined {
   const folders = [
     ...(process.env['PATH'] ?? '').split(delimiter),
     ...MORE_FOLDERS.flatMap((folder) => globSync(folder)),
