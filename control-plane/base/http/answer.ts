@@ -1,0 +1,63 @@
+// One request's way through its route: check, parse, claim the Idempotency-Key, call the handler, shape the reply.
+import type { IncomingMessage } from 'node:http';
+import { type ErrorCode, ServiceError } from '../../../shared/errors.ts';
+import type { Tx } from '../db/db.ts';
+import { parseRequest, readIdempotencyKey } from './checks.ts';
+import type { Idempotency } from './idempotency.ts';
+import { problemReply } from './problems.ts';
+import type { Call, Caller, Reply, Route } from './route.ts';
+import { toWire, type WireReply } from './wire-reply.ts';
+
+export interface ReceivedRequest {
+  raw: IncomingMessage;
+  params: unknown;
+  query: unknown;
+  body: unknown;
+  /** Without the query. */
+  path: string;
+  /** Absent where the route asks for no API key. */
+  caller: Caller | undefined;
+  requestId: string;
+  clientIp: string;
+}
+
+export interface AnswerDeps {
+  idempotency: Idempotency;
+  strictResponses: boolean;
+}
+
+/** @throws ServiceError for what the checks or the handler refuse */
+export async function answer(route: Route, request: ReceivedRequest, deps: AnswerDeps): Promise<WireReply> {
+  const { caller, path, requestId, clientIp } = request;
+  const key = readIdempotencyKey(route, request.raw);
+  const parts = parseRequest(route, request);
+  const handle = async (settle: (tx: Tx, reply: Reply) => Promise<void>): Promise<Reply> => {
+    // Routes without an API key are typed to have no `caller`, so nobody reads the missing one.
+    const call = { ...parts, caller, requestId, clientIp, settle } as Call<unknown, unknown, unknown>;
+    const work = route.handler(call);
+    return deps.strictResponses ? declared(route, work) : work;
+  };
+  if (key === undefined || caller === undefined) return toWire(await handle(async () => undefined));
+  const { query, body } = request;
+  return deps.idempotency.run(
+    { apiKeyId: caller.apiKeyId, method: route.method, path, key, query, body },
+    { handle, refusal: (error) => problemReply(error, { requestId, path }) },
+  );
+}
+
+/** What every route may answer without saying so. */
+const GENERAL: readonly ErrorCode[] = ['validation_failed', 'idempotency_key_in_use', 'unavailable'];
+
+async function declared(route: Route, work: Promise<Reply>): Promise<Reply> {
+  const reply = await work.catch((error: unknown) => {
+    if (error instanceof ServiceError && ![...GENERAL, ...route.errors].includes(error.code)) {
+      throw new Error(`${route.operationId} failed with ${error.code}, which it does not declare`, { cause: error });
+    }
+    throw error;
+  });
+  const response = route.responses[reply.status];
+  if (response === undefined)
+    throw new Error(`${route.operationId} answered ${reply.status}, which it does not declare`);
+  response.schema?.parse(reply.body);
+  return reply;
+}

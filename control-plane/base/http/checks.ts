@@ -1,0 +1,84 @@
+// What every request must pass before its handler runs: the API key and its scope, the schemas, the Idempotency-Key.
+import type { IncomingMessage } from 'node:http';
+import { z } from 'zod';
+import { fail, type FieldError, ServiceError } from '../../../shared/errors.ts';
+import { IDEMPOTENCY_KEY_CHARS_MAX } from '../../../shared/limits.ts';
+import { fieldErrors } from '../../../shared/api/field-errors.ts';
+import type { Caller, Route } from './route.ts';
+import { type Scope, scopeText } from './scopes.ts';
+
+const Nothing = z.strictObject({});
+
+/** @throws ServiceError `unauthorized`, `insufficient_scope` */
+export async function authorize(
+  authorization: string | undefined,
+  scope: Scope,
+  authenticate: (token: string) => Promise<Caller | undefined>,
+): Promise<Caller> {
+  const token = /^bearer +([\x21-\x7e]{1,512})$/i.exec(authorization ?? '')?.[1];
+  if (token === undefined) fail('unauthorized', 'Send the API key as "Authorization: Bearer svc_live_...".');
+  const caller = await authenticate(token);
+  if (caller === undefined) fail('unauthorized', 'This API key is unknown, revoked or expired.');
+  if (!caller.scopes.includes(scope)) {
+    fail('insufficient_scope', {
+      detail: `This API key lacks the scope "${scopeText(scope)}".`,
+      extra: { required_scope: scopeText(scope) },
+    });
+  }
+  return caller;
+}
+
+/** The request's parts as the route's schemas parse them. @throws ServiceError `validation_failed` naming every broken rule */
+export function parseRequest(
+  route: Route,
+  request: { params: unknown; query: unknown; body: unknown },
+): { params: unknown; query: unknown; body: unknown } {
+  const errors: FieldError[] = [];
+  const parse = (schema: z.ZodType | undefined, input: unknown, whole: string): unknown => {
+    const parsed = (schema ?? Nothing).safeParse(input);
+    if (parsed.success) return schema === undefined ? undefined : parsed.data;
+    errors.push(...fieldErrors(parsed.error, input, whole));
+    return undefined;
+  };
+  const parts = {
+    params: parse(route.params, request.params, 'path'),
+    query: parse(route.query, request.query, 'query'),
+    // Clients that send `{}` to a route without a body mean nothing by it.
+    body: parse(route.body, route.body === undefined ? (request.body ?? {}) : request.body, 'body'),
+  };
+  if (errors.length > 0) throw new ServiceError('validation_failed', { detail: sentence(errors), errors });
+  return parts;
+}
+
+/** @throws ServiceError `idempotency_key_required`, `idempotency_key_invalid` */
+export function readIdempotencyKey(route: Route, request: IncomingMessage): string | undefined {
+  if (route.idempotency === 'none') return undefined;
+  const keys = headerValues(request, 'idempotency-key');
+  const [key] = keys;
+  if (key === undefined) {
+    if (route.idempotency === 'optional') return undefined;
+    fail('idempotency_key_required', {
+      detail: 'Send an Idempotency-Key header with a value that is new for each new request, for example a UUID.',
+      errors: [{ field: 'Idempotency-Key', rule: 'is required' }],
+    });
+  }
+  const rule = brokenKeyRule(keys.length, key);
+  if (rule === undefined) return key;
+  fail('idempotency_key_invalid', { detail: `Idempotency-Key ${rule}.`, errors: [{ field: 'Idempotency-Key', rule }] });
+}
+
+function brokenKeyRule(count: number, key: string): string | undefined {
+  if (count > 1) return 'must be sent once';
+  if (key === '') return 'must not be empty';
+  if (key.length > IDEMPOTENCY_KEY_CHARS_MAX) return `must have at most ${IDEMPOTENCY_KEY_CHARS_MAX} characters`;
+  return /\p{Cc}/u.test(key) ? 'must not contain control characters' : undefined;
+}
+
+/** Every occurrence of a header; `request.headers` joins repeated ones with a comma. */
+function headerValues({ rawHeaders }: IncomingMessage, name: string): string[] {
+  return rawHeaders.filter((_, i) => i % 2 === 1 && rawHeaders[i - 1]?.toLowerCase() === name);
+}
+
+function sentence(errors: FieldError[]): string {
+  return `${errors.map(({ field, rule }) => `${field} ${rule}`).join('; ')}.`;
+}

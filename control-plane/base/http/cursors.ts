@@ -1,0 +1,64 @@
+// Opaque page cursors: where the next page begins, signed so that nobody makes up a position or carries it to another list.
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { z } from 'zod';
+import { failField } from '../../../shared/errors.ts';
+import type { Page } from '../../../shared/api/page.ts';
+import { type Sql, sql } from '../db/db.ts';
+
+/** The last row of a page, in lists that go from new to old. */
+export interface Position {
+  createdMs: number;
+  id: string;
+}
+
+export interface Cursors {
+  /** @throws ServiceError `validation_failed` for a cursor that is not one of this list's. */
+  read(list: string, cursor: string | undefined): Position | undefined;
+  /**
+   * Makes the page from at most `limit` + 1 rows: the one too many says that there is another page.
+   * `list` names the list, and whose it is where that matters; `read` must be given the same.
+   */
+  pageOf<R, T>(list: string, rows: R[], limit: number, view: PageView<R, T>): Page<T>;
+}
+
+export interface PageView<R, T> {
+  at(row: R): Position;
+  show(row: R): T;
+}
+
+const SIGNATURE_BYTES = 16;
+const Fields = z.tuple([z.int(), z.string()]);
+
+/** `secret` is at least 32 random bytes and stays the same over restarts. */
+export function openCursors(secret: Uint8Array): Cursors {
+  const sign = (list: string, position: string): Buffer =>
+    createHmac('sha256', secret).update(`cursor\n${list}\n${position}`).digest().subarray(0, SIGNATURE_BYTES);
+
+  const encode = (list: string, { createdMs, id }: Position): string => {
+    const position = Buffer.from(JSON.stringify([createdMs, id])).toString('base64url');
+    return `${position}.${sign(list, position).toString('base64url')}`;
+  };
+
+  return {
+    read: (list, cursor) => {
+      if (cursor === undefined) return undefined;
+      const [position = '', signature = ''] = cursor.split('.');
+      const given = Buffer.from(signature, 'base64url');
+      const genuine = given.length === SIGNATURE_BYTES && timingSafeEqual(given, sign(list, position));
+      if (!genuine) return failField('cursor', 'must be a next_cursor of this list');
+      const [createdMs, id] = Fields.parse(JSON.parse(Buffer.from(position, 'base64url').toString()));
+      return { createdMs, id };
+    },
+    pageOf: (list, rows, limit, view) => {
+      const shown = rows.slice(0, limit);
+      const last = shown.at(-1);
+      const more = rows.length > limit && last !== undefined;
+      return { data: shown.map((row) => view.show(row)), next_cursor: more ? encode(list, view.at(last)) : null };
+    },
+  };
+}
+
+/** A condition for `where`: rows older than `position`; all rows without one. Goes with `order by created_ms desc, id desc`. */
+export function olderThan(position: Position | undefined): Sql {
+  return position === undefined ? sql`1 = 1` : sql`(created_ms, id) < (${position.createdMs}, ${position.id})`;
+}

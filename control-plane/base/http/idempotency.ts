@@ -1,0 +1,219 @@
+// Idempotency-Key: an equal request again gets the stored reply, byte for byte, and has no second effect.
+//
+// A claim row is written in its own transaction before the work begins. The effect's transaction finishes the claim where it still
+// holds it, or rolls back; so the effect and its reply exist together or not at all, wherever the process dies.
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
+import { ERRORS, fail, ServiceError } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { IDEMPOTENCY_KEEP_MS, IDEMPOTENCY_WAIT_MS } from '../../../shared/limits.ts';
+import type { Log } from '../../../shared/log.ts';
+import { int, json, text } from '../db/columns.ts';
+import { type Db, type Sql, type Tx, sql } from '../db/db.ts';
+import type { Reply } from './route.ts';
+import { toWire, type WireReply } from './wire-reply.ts';
+
+/** Longer than the slowest handler (checks against a registry). A claim past it may be taken over; the fence is its token. */
+const LEASE_MS = 120_000;
+const POLL_MS = 40;
+const STORED_HEADERS = new Set(['content-type', 'location', 'operation-id']);
+/** Decided against the state of the world, so an equal request must hear the same; all else leaves the key free to try again. */
+const STORED_REFUSALS = new Set([402, 404, 409, 410, 422]);
+
+export interface KeyedRequest {
+  apiKeyId: string;
+  method: string;
+  /** Without the query. */
+  path: string;
+  key: string;
+  query: unknown;
+  /** As parsed from JSON, before the schema. */
+  body: unknown;
+}
+
+export interface Work {
+  handle(settle: (tx: Tx, reply: Reply) => Promise<void>): Promise<Reply>;
+  /** The response for a refusal, so that it can be stored. */
+  refusal(error: ServiceError): WireReply;
+}
+
+export interface Idempotency {
+  /** @throws ServiceError `idempotency_key_reused`, `idempotency_key_in_use`, and what the work throws. */
+  run(request: KeyedRequest, work: Work): Promise<WireReply>;
+  /** Forgets what is older than the promised 24 hours; returns how many rows went. */
+  purge(): Promise<number>;
+}
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  /** Grows with every start of the control plane: claims of earlier ones are dead. */
+  epoch: number;
+}
+
+interface Held {
+  request: KeyedRequest;
+  token: string;
+}
+
+type Attempt = { kind: 'claimed'; token: string } | { kind: 'stored'; reply: WireReply } | { kind: 'in_flight' };
+
+const KeyRow = z.object({
+  fingerprint: text,
+  status: int.nullable(),
+  headers: json(z.record(z.string(), z.string())).nullable(),
+  body: text.nullable(),
+});
+
+export function openIdempotency(deps: Deps): Idempotency {
+  const { db, clock, log } = deps;
+  return {
+    run: async (request, work) => {
+      const attempt = await claimOrWait(deps, request);
+      if (attempt.kind === 'stored') return replayed(attempt.reply);
+      const held: Held = { request, token: attempt.token };
+      return perform(deps, held, work).catch(async (error: unknown) => {
+        // Free at once for the next try; if even this fails, the lease frees it later.
+        await release(db, held).catch((cause: unknown) => log.error({ err: cause }, 'a claim could not be released'));
+        throw error;
+      });
+    },
+    purge: () => {
+      const now = clock.now();
+      return db.tx('idempotency.purge', (tx) =>
+        tx.run(
+          sql`delete from idempotency_keys
+              where created_ms <= ${now - IDEMPOTENCY_KEEP_MS} and (status is not null or lease_until_ms <= ${now})`,
+        ),
+      );
+    },
+  };
+}
+
+async function perform({ db }: Deps, held: Held, work: Work): Promise<WireReply> {
+  let settled: WireReply | undefined;
+  const outcome = await work
+    .handle(async (tx, reply) => {
+      settled = toWire(reply);
+      await finish(tx, held, settled);
+    })
+    .catch((error: unknown) => {
+      if (!(error instanceof ServiceError) || !isStored(error)) throw error;
+      settled = undefined;
+      return work.refusal(error);
+    });
+  if (settled !== undefined) return settled;
+  const reply = toWire(outcome);
+  await db.tx('idempotency.finish', (tx) => finish(tx, held, reply));
+  return reply;
+}
+
+function isStored(error: ServiceError): boolean {
+  if (error.code === 'validation_failed' || error.code.startsWith('idempotency_key_')) return false;
+  return STORED_REFUSALS.has(ERRORS[error.code].status);
+}
+
+async function claimOrWait(deps: Deps, request: KeyedRequest): Promise<Exclude<Attempt, { kind: 'in_flight' }>> {
+  const { db, clock, ids } = deps;
+  const deadlineMs = clock.monotonicMs() + IDEMPOTENCY_WAIT_MS;
+  const fingerprint = fingerprintOf(request);
+  for (;;) {
+    const claim: Claim = { request, fingerprint, token: ids.secret(16), epoch: deps.epoch, now: clock.now() };
+    const attempt = await db.tx('idempotency.claim', (tx) => tryClaim(tx, claim));
+    if (attempt.kind !== 'in_flight') return attempt;
+    if (clock.monotonicMs() >= deadlineMs) {
+      fail('idempotency_key_in_use', {
+        detail: 'A request with this Idempotency-Key is still being worked on. Send it again to get its answer.',
+        retryAfterSeconds: 1,
+      });
+    }
+    await clock.sleep(POLL_MS);
+  }
+}
+
+interface Claim {
+  request: KeyedRequest;
+  fingerprint: string;
+  token: string;
+  epoch: number;
+  now: number;
+}
+
+async function tryClaim(tx: Tx, claim: Claim): Promise<Attempt> {
+  const { request, fingerprint, token, epoch, now } = claim;
+  const claimed = await tx.run(
+    sql`insert into idempotency_keys
+          (api_key_id, method, path, idempotency_key, fingerprint, claim_token, epoch, lease_until_ms, created_ms)
+        values (${request.apiKeyId}, ${request.method}, ${request.path}, ${request.key}, ${fingerprint}, ${token}, ${epoch},
+                ${now + LEASE_MS}, ${now})
+        on conflict (api_key_id, method, path, idempotency_key) do update set
+          fingerprint = excluded.fingerprint, claim_token = excluded.claim_token, epoch = excluded.epoch,
+          lease_until_ms = excluded.lease_until_ms, created_ms = excluded.created_ms, status = null, headers = null, body = null
+        where (idempotency_keys.status is null
+               and (idempotency_keys.epoch < excluded.epoch or idempotency_keys.lease_until_ms <= ${now}))
+           or (idempotency_keys.status is not null and idempotency_keys.created_ms <= ${now - IDEMPOTENCY_KEEP_MS})`,
+  );
+  if (claimed === 1) return { kind: 'claimed', token };
+  const row = await tx.one(
+    KeyRow,
+    sql`select fingerprint, status, headers, body from idempotency_keys
+        where ${keyOf(request)}`,
+  );
+  if (row !== undefined && row.fingerprint !== fingerprint) {
+    fail(
+      'idempotency_key_reused',
+      'This Idempotency-Key was sent before with another request. Use a new key for a new request.',
+    );
+  }
+  if (row === undefined || row.status === null) return { kind: 'in_flight' };
+  return { kind: 'stored', reply: { status: row.status, headers: row.headers ?? {}, body: row.body ?? '' } };
+}
+
+async function finish(tx: Tx, held: Held, reply: WireReply): Promise<void> {
+  const headers = Object.fromEntries(Object.entries(reply.headers).filter(([name]) => STORED_HEADERS.has(name)));
+  const finished = await tx.run(
+    sql`update idempotency_keys set status = ${reply.status}, headers = ${JSON.stringify(headers)}, body = ${reply.body}
+        where ${keyOf(held.request)} and claim_token = ${held.token} and status is null`,
+  );
+  if (finished === 1) return;
+  fail('idempotency_key_in_use', {
+    detail: 'This request took so long that an equal one has taken over. Send it again to get its answer.',
+    retryAfterSeconds: 1,
+  });
+}
+
+async function release(db: Db, held: Held): Promise<void> {
+  await db.tx('idempotency.release', (tx) =>
+    tx.run(
+      sql`delete from idempotency_keys where ${keyOf(held.request)} and claim_token = ${held.token} and status is null`,
+    ),
+  );
+}
+
+function keyOf({ apiKeyId, method, path, key }: KeyedRequest): Sql {
+  return sql`api_key_id = ${apiKeyId} and method = ${method} and path = ${path} and idempotency_key = ${key}`;
+}
+
+function replayed(reply: WireReply): WireReply {
+  return { ...reply, headers: { ...reply.headers, 'idempotent-replayed': 'true' } };
+}
+
+function fingerprintOf({ method, path, query, body }: KeyedRequest): string {
+  return createHash('sha256')
+    .update(JSON.stringify([method, path, canonical(query), canonical(body)]))
+    .digest('hex');
+}
+
+/** The same data with its keys in order, so that their order in the request does not matter. */
+function canonical(value: unknown): unknown {
+  if (Array.isArray(value)) return value.map(canonical);
+  if (typeof value !== 'object' || value === null) return value;
+  const entries = Object.entries(value)
+    .toSorted(([a], [b]) => (a < b ? -1 : 1))
+    .map(([key, inner]) => [key, canonical(inner)]);
+  // Wrapped, or an object would look like an array of pairs.
+  return { entries };
+}

@@ -1,0 +1,36 @@
+// Binds a server to a TCP address or to a unix socket that only its owner may use.
+import { chmodSync, rmSync } from 'node:fs';
+import { connect } from 'node:net';
+import type { FastifyInstance } from 'fastify';
+
+export type ListenAddress = { host: string; port: number } | { socketPath: string };
+
+export async function listenOn(app: FastifyInstance, address: ListenAddress): Promise<void> {
+  if (!('socketPath' in address)) {
+    await app.listen(address);
+    return;
+  }
+  const { socketPath } = address;
+  if (await answers(socketPath)) throw new Error(`another process is listening on ${socketPath}`);
+  rmSync(socketPath, { force: true });
+  // The file must never be open to others, not even between bind and chmod.
+  const before = process.umask(0o177);
+  try {
+    await app.listen({ path: socketPath });
+  } finally {
+    process.umask(before);
+  }
+  chmodSync(socketPath, 0o600);
+}
+
+/** A socket file that nobody answers on is what a killed process left behind. */
+function answers(socketPath: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(socketPath);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
+}

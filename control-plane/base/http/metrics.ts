@@ -1,0 +1,30 @@
+// Prometheus metrics of this process: Node's own, request durations, and whatever the rooms add to the registry.
+import { collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+
+export interface Metrics {
+  readonly registry: Registry;
+  /** `route` is the pattern, never the concrete path: labels must stay few. */
+  observeRequest(labels: { method: string; route: string; status: number }, seconds: number): void;
+  /** The text exposition format. */
+  text(): Promise<string>;
+  readonly contentType: string;
+}
+
+export function openMetrics(): Metrics {
+  const registry = new Registry();
+  collectDefaultMetrics({ register: registry });
+  const durations = new Histogram({
+    name: 'http_request_duration_seconds',
+    help: 'Time from the request head to the end of the response',
+    labelNames: ['method', 'route', 'status'],
+    buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
+    registers: [registry],
+  });
+  return {
+    registry,
+    observeRequest: ({ method, route, status }, seconds) =>
+      durations.observe({ method, route, status: String(status) }, seconds),
+    text: () => registry.metrics(),
+    contentType: registry.contentType,
+  };
+}

@@ -1,0 +1,80 @@
+// Turns whatever was thrown into the response that the caller sees.
+import { type ErrorCode, ERRORS, ServiceError } from '../../../shared/errors.ts';
+import type { Problem } from '../../../shared/api/problem.ts';
+import { BODY_BYTES_MAX } from '../../../shared/limits.ts';
+import type { WireReply } from './wire-reply.ts';
+
+const PROBLEM_TYPE = 'application/problem+json';
+
+/** What a problem document says about the request itself. */
+export interface ProblemContext {
+  requestId: string;
+  /** Path of the request, without the query. */
+  path: string;
+}
+
+/** Our own refusals as they are, fastify's by their meaning; undefined for a bug, which the caller of this logs. */
+export function knownError(error: unknown): ServiceError | undefined {
+  if (error instanceof ServiceError) return error;
+  switch (frameworkCode(error)) {
+    case 'FST_ERR_CTP_BODY_TOO_LARGE':
+      return new ServiceError('body_too_large', { detail: `The body may have at most ${BODY_BYTES_MAX} bytes.` });
+    case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
+    case 'FST_ERR_CTP_EMPTY_TYPE':
+      return new ServiceError('unsupported_media_type', {
+        detail: 'Send the body as JSON with Content-Type: application/json.',
+      });
+    case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
+      return new ServiceError('invalid_request', {
+        detail: 'The body is not as long as the Content-Length header says.',
+      });
+    case 'FST_ERR_BAD_URL':
+      return new ServiceError('invalid_request', { detail: 'The path is not valid percent-encoding.' });
+    case 'FST_ERR_MAX_PARAM_LENGTH':
+      return new ServiceError('not_found', { detail: 'No id is that long.' });
+    default:
+      return undefined;
+  }
+}
+
+export function internalError(): ServiceError {
+  return new ServiceError('internal_error', {
+    detail: 'Something went wrong on our side. Try again; if it stays, ask for help and quote the request_id.',
+  });
+}
+
+/** The problem document of a refusal, with the headers that belong to its code. */
+export function problemReply({ code, details }: ServiceError, context: ProblemContext): WireReply {
+  const { status, title } = ERRORS[code];
+  // A code that is only an operation's outcome has no status of its own.
+  const shownStatus = status === 0 ? 500 : status;
+  const problem: Problem = {
+    type: `urn:svc:error:${code}`,
+    title,
+    status: shownStatus,
+    detail: details.detail,
+    instance: context.path,
+    code,
+    request_id: context.requestId,
+    errors: details.errors ?? [],
+    ...details.extra,
+  };
+  return {
+    status: shownStatus,
+    headers: { 'content-type': PROBLEM_TYPE, ...headersOf(code, details.retryAfterSeconds) },
+    body: JSON.stringify(problem),
+  };
+}
+
+function headersOf(code: ErrorCode, retryAfterSeconds: number | undefined): Record<string, string> {
+  const headers: Record<string, string> = {};
+  if (code === 'unauthorized') headers['www-authenticate'] = 'Bearer';
+  if (code === 'insufficient_scope') headers['www-authenticate'] = 'Bearer error="insufficient_scope"';
+  // Specification 7.1: whole seconds, at least one.
+  if (retryAfterSeconds !== undefined) headers['retry-after'] = String(Math.max(1, Math.ceil(retryAfterSeconds)));
+  return headers;
+}
+
+function frameworkCode(error: unknown): string | undefined {
+  return error instanceof Error && 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}

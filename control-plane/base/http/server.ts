@@ -1,0 +1,266 @@
+// The HTTP server: turns requests into handler calls, and what handlers return or throw into responses.
+import type { IncomingMessage } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
+import type { Clock } from '../../../shared/clock.ts';
+import { fail, type ServiceError } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { BODY_BYTES_MAX } from '../../../shared/limits.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Db } from '../db/db.ts';
+import { answer, type AnswerDeps } from './answer.ts';
+import { authorize } from './checks.ts';
+import { openIdempotency } from './idempotency.ts';
+import type { Metrics } from './metrics.ts';
+import { openapiDocument } from './openapi.ts';
+import { internalError, knownError, problemReply } from './problems.ts';
+import type { Caller, Route } from './route.ts';
+import { systemRoutes } from './system-routes.ts';
+import { listenOn, type ListenAddress } from './listen.ts';
+import type { WireReply } from './wire-reply.ts';
+
+/** A request must have arrived whole by then, so that slow senders cannot hold connections for ever. */
+const REQUEST_MS_MAX = 60_000;
+/** Requests that are under way when the server closes get this long. */
+const CLOSE_MS_MAX = 10_000;
+/** The longest id in a path has 36 characters; registry names and file names may come. */
+const PATH_PARAMETER_CHARS_MAX = 256;
+
+export interface HttpDeps {
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  db: Db;
+  metrics: Metrics;
+  /** Undefined for a key that is unknown, revoked or expired. */
+  authenticate(token: string): Promise<Caller | undefined>;
+  /** Reasons why this process is not ready to serve; none means ready. */
+  ready(): Promise<string[]>;
+}
+
+export interface HttpOptions {
+  /** Grows with every start of the control plane (the epoch of the lease `primary`). */
+  epoch: number;
+  /** `operator`: only for the unix socket, the one listener that takes routes of the scope `operator`. */
+  audience: 'public' | 'operator';
+  /** Where customers find the API, with `/v1`; for the OpenAPI document. */
+  baseUrl: string;
+  /** Addresses or networks of proxies whose X-Forwarded-For is believed. */
+  trustProxy: string[];
+  /** For tests: a reply or refusal that the route does not declare becomes an internal error. */
+  strictResponses?: boolean;
+}
+
+export interface InjectedRequest {
+  method: Route['method'];
+  url: string;
+  headers?: Record<string, string>;
+  /** Sent as JSON, a string as it is. */
+  payload?: object | string;
+}
+
+type UpgradeListener = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+
+export interface Http {
+  /** Before the first `listen` or `inject`. */
+  register(routes: Route[]): void;
+  /** The port is 0 for a unix socket. */
+  listen(address: ListenAddress): Promise<{ port: number }>;
+  /** Hands over connections that ask for an upgrade on a path that begins with `pathPrefix`. Authentication is the listener's. */
+  onUpgrade(pathPrefix: string, listener: UpgradeListener): void;
+  /** The OpenAPI 3.1 document of the public routes. */
+  openapi(): object;
+  /** Forgets replies older than 24 hours; returns how many. */
+  purgeIdempotencyKeys(): Promise<number>;
+  /** A request without a network, answered as if it had come in by one. */
+  inject(request: InjectedRequest): Promise<WireReply>;
+  /** Stops accepting, lets requests under way finish, then cuts what is left. */
+  close(): Promise<void>;
+}
+
+export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
+  const { clock } = deps;
+  const routes: Route[] = [];
+  const upgrades = new Map<string, UpgradeListener>();
+  const upgraded = new Set<Duplex>();
+  const app = createServer(deps, options, (path) => upgradeListener(upgrades, path) !== undefined);
+  const idempotency = openIdempotency({ ...deps, epoch: options.epoch });
+  const answerDeps: AnswerDeps = { idempotency, strictResponses: options.strictResponses === true };
+  const openapi = (): object => openapiDocument(routes, options.baseUrl);
+
+  const register = (more: Route[]): void => {
+    for (const each of more) {
+      assertPlaced(each, options.audience);
+      routes.push(each);
+      addRoute(app, each, deps, answerDeps);
+    }
+  };
+
+  app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
+    upgraded.add(socket);
+    socket.once('close', () => upgraded.delete(socket));
+    upgradeListener(upgrades, request.url ?? '')?.(request, socket, head);
+  });
+  app.setNotFoundHandler((request, reply) => refuseUnknown(routes, request, reply));
+  register(systemRoutes({ ready: deps.ready, openapi }));
+
+  return {
+    register,
+    openapi,
+    onUpgrade: (pathPrefix, listener) => void upgrades.set(pathPrefix, listener),
+    purgeIdempotencyKeys: () => idempotency.purge(),
+    listen: async (address) => {
+      await listenOn(app, address);
+      const bound: AddressInfo | string | null = app.server.address();
+      return { port: typeof bound === 'object' && bound !== null ? bound.port : 0 };
+    },
+    inject: async (request) => {
+      const response = await app.inject(request);
+      const named = Object.entries(response.headers).map(([name, value]): [string, string] => [name, String(value)]);
+      return { status: response.statusCode, headers: Object.fromEntries(named), body: response.body };
+    },
+    close: async () => {
+      const cancel = clock.after(CLOSE_MS_MAX, () => {
+        app.server.closeAllConnections();
+        for (const socket of upgraded) socket.destroy();
+      });
+      await app.close();
+      cancel();
+    },
+  };
+}
+
+function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path: string) => boolean): FastifyInstance {
+  const { ids, log, metrics } = deps;
+  let closing = false;
+  const app: FastifyInstance = fastify({
+    logger: false,
+    bodyLimit: BODY_BYTES_MAX,
+    requestTimeout: REQUEST_MS_MAX,
+    requestIdHeader: false,
+    genReqId: (request) => requestIdOf(request) ?? ids.prefixed('req'),
+    trustProxy: options.trustProxy.length > 0 ? options.trustProxy : false,
+    forceCloseConnections: 'idle',
+    return503OnClosing: false,
+    routerOptions: { maxParamLength: PATH_PARAMETER_CHARS_MAX },
+    frameworkErrors: (error, request, reply) => void sendError(error, request, reply, log),
+    // Without this, a client that offers h2c on a plain request would get no answer.
+    http: { shouldUpgradeCallback: (request) => takesUpgrade(request.url ?? '') },
+  });
+  app.removeAllContentTypeParsers();
+  app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) =>
+    done(null, parseJson(String(body))),
+  );
+  app.decorateRequest('caller', undefined);
+  app.addHook('preClose', async () => {
+    closing = true;
+  });
+  app.addHook('onSend', async (request, reply) => {
+    reply.header('x-request-id', request.id);
+    // Node would keep the connection open after the last answer, and the close would wait for it.
+    if (closing) reply.header('connection', 'close');
+  });
+  app.addHook('onResponse', async (request, reply) => {
+    const labels = { method: request.method, route: request.routeOptions.url ?? 'unmatched', status: reply.statusCode };
+    metrics.observeRequest(labels, reply.elapsedTime / 1000);
+    log.debug({ request_id: request.id, ...labels, duration_ms: Math.round(reply.elapsedTime) }, 'request');
+  });
+  app.setErrorHandler((error, request, reply) => sendError(error, request, reply, log));
+  return app;
+}
+
+function addRoute(app: FastifyInstance, each: Route, deps: HttpDeps, answerDeps: AnswerDeps): void {
+  const { scope } = each;
+  app.route({
+    method: each.method,
+    url: each.path.replaceAll(/\{(\w+)\}/g, ':$1'),
+    // Before the body is read: strangers do not get to send one.
+    onRequest: async (request) => {
+      if (scope === 'none' || scope === 'operator') return;
+      request.setDecorator('caller', await authorize(request.headers.authorization, scope, deps.authenticate));
+    },
+    handler: async (request, reply) => {
+      const wire = await answer(
+        each,
+        {
+          raw: request.raw,
+          params: request.params,
+          query: request.query,
+          body: request.body,
+          path: pathOf(request),
+          caller: request.getDecorator<Caller | undefined>('caller'),
+          requestId: request.id,
+          clientIp: request.ip,
+        },
+        answerDeps,
+      );
+      return send(reply, wire);
+    },
+  });
+}
+
+function assertPlaced(each: Route, audience: HttpOptions['audience']): void {
+  if (each.scope === 'operator' && audience !== 'operator') {
+    throw new Error(`${each.operationId} is an operator's route: it must not be reachable by the public listener`);
+  }
+  if (each.idempotency !== 'none' && (each.scope === 'none' || each.scope === 'operator')) {
+    throw new Error(`${each.operationId} has no API key to keep an Idempotency-Key under`);
+  }
+}
+
+function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
+  const known: ServiceError | undefined = knownError(error);
+  if (known === undefined)
+    log.error(
+      { request_id: request.id, method: request.method, path: pathOf(request), err: error },
+      'a request failed',
+    );
+  return send(reply, problemReply(known ?? internalError(), { requestId: request.id, path: pathOf(request) }));
+}
+
+function send(reply: FastifyReply, wire: WireReply): FastifyReply {
+  return reply
+    .code(wire.status)
+    .headers(wire.headers)
+    .send(wire.body === '' ? undefined : wire.body);
+}
+
+/** @throws ServiceError `not_found`, `method_not_allowed` */
+function refuseUnknown(routes: Route[], request: FastifyRequest, reply: FastifyReply): never {
+  const path = pathOf(request);
+  const allowed = routes.filter((each) => pathPattern(each).test(path)).map((each) => each.method);
+  if (allowed.length === 0) fail('not_found', `There is nothing at ${path}.`);
+  reply.header('allow', allowed.join(', '));
+  fail('method_not_allowed', `${path} does not take ${request.method}, only ${allowed.join(', ')}.`);
+}
+
+function pathPattern({ path }: Route): RegExp {
+  return new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/\{\w+\}/g, '[^/]+')}$`);
+}
+
+function upgradeListener(upgrades: Map<string, UpgradeListener>, path: string): UpgradeListener | undefined {
+  return [...upgrades].find(([prefix]) => path.startsWith(prefix))?.[1];
+}
+
+function parseJson(text: string): unknown {
+  // Clients that always send the content type send it with an empty body too.
+  if (text === '') return undefined;
+  try {
+    return JSON.parse(text);
+  } catch (error) {
+    return fail('malformed_json', {
+      detail: `The body is not valid JSON: ${error instanceof Error ? error.message : ''}.`,
+      cause: error,
+    });
+  }
+}
+
+function requestIdOf(request: IncomingMessage): string | undefined {
+  const given = request.headers['x-request-id'];
+  return typeof given === 'string' && /^[\w.-]{1,128}$/.test(given) ? given : undefined;
+}
+
+function pathOf(request: FastifyRequest): string {
+  return request.url.split('?', 1)[0] ?? '';
+}

@@ -1,0 +1,49 @@
+// The routes that every listener has: is it alive, is it ready, what can it do.
+import { z } from 'zod';
+import { ServiceError } from '../../../shared/errors.ts';
+import { type Route, route } from './route.ts';
+
+export interface SystemDeps {
+  /** Reasons why requests should go elsewhere for now, in a person's words; none means ready. */
+  ready(): Promise<string[]>;
+  openapi(): object;
+}
+
+const Status = z.strictObject({ status: z.literal('ok') });
+const common = { method: 'GET', tag: 'system', scope: 'none', idempotency: 'none', hidden: true } as const;
+
+export function systemRoutes({ ready, openapi }: SystemDeps): Route[] {
+  return [
+    route({
+      ...common,
+      path: '/healthz',
+      operationId: 'health',
+      summary: 'The process answers',
+      responses: { 200: { description: 'It does', schema: Status } },
+      errors: [],
+      handler: async () => ({ status: 200, body: { status: 'ok' } }),
+    }),
+    route({
+      ...common,
+      path: '/readyz',
+      operationId: 'ready',
+      summary: 'Everything behind the process answers too',
+      responses: { 200: { description: 'It does', schema: Status } },
+      errors: ['unavailable'],
+      handler: async () => {
+        const reasons = await ready();
+        if (reasons.length === 0) return { status: 200, body: { status: 'ok' } };
+        throw new ServiceError('unavailable', { detail: reasons.join('; '), retryAfterSeconds: 1 });
+      },
+    }),
+    route({
+      ...common,
+      path: '/v1/openapi.json',
+      operationId: 'openapi',
+      summary: 'The OpenAPI 3.1 document of this API',
+      responses: { 200: { description: 'The document' } },
+      errors: [],
+      handler: async () => ({ status: 200, body: openapi() }),
+    }),
+  ];
+}
