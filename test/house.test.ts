@@ -2,7 +2,7 @@
 import { resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readSources, type SourceFile } from './kit/sources.ts';
-import { barrels, fileNames, fileSizes, firstLines, leftovers, origins, roomReadmes } from './kit/tidy.ts';
+import { barrels, fileNames, fileSizes, firstLines, leftovers, lockFile, origins, roomReadmes } from './kit/tidy.ts';
 import { ambientState, importOrder, migrations, packageDoors, tableOwners } from './kit/walls.ts';
 
 const CHECKOUT = resolve(import.meta.dirname, '..');
@@ -19,6 +19,7 @@ const RULES = {
   barrels,
   roomReadmes,
   leftovers,
+  lockFile,
   origins: (files: readonly SourceFile[]) => origins(files, CHECKOUT),
 };
 type Rule = keyof typeof RULES;
@@ -130,7 +131,18 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
   ['roomReadmes', 'too long', file('agent/host/README.md', ...Array<string>(21).fill('x')), '21 lines'],
   ['origins', 'a registry', file('README.md', `see ${REGISTRY_HOST}`), 'registry'],
   ['origins', 'a checkout path', file('README.md', `cd ${CHECKOUT}/agent`), 'checkout'],
-  ['origins', 'addresses in the lock', file('package-lock.json', '{"resolved": "x"}'), 'resolved'],
+  [
+    'lockFile',
+    'addresses',
+    file('package-lock.json', '{"packages": {"node_modules/a": {"resolved": "x"}}}'),
+    'resolved',
+  ],
+  [
+    'lockFile',
+    'a platform without its package',
+    file('package-lock.json', '{"packages": {"node_modules/a": {"optionalDependencies": {"a-mac": "1"}}}}'),
+    'no entry for a-mac',
+  ],
   ['leftovers', 'a note', file('agent/host/a.ts', `// ${LATER} later`), 'note for later'],
   ['leftovers', 'a parked test', file('test/a.test.ts', `${PARKED}('x')`), 'parks a test'],
   ['leftovers', 'an em dash', file('README.md', 'one \u2014 two'), 'em dash'],

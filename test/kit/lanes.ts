@@ -45,7 +45,7 @@ const ROOT = resolve(import.meta.dirname, '../..');
 const NO_TESTS: TestCounts = { passed: 0, failed: 0, skipped: 0 };
 
 /** The lane in progress, for the signal handler. */
-const current: { child?: ChildProcess; run?: Run } = {};
+const current: { child?: ChildProcess; run?: Run; isStopping?: boolean } = {};
 
 /** Runs one lane to its end with its output shown. What it leaves behind is ended, named, and makes it fail. */
 export async function runLane(
@@ -79,6 +79,7 @@ export async function runLane(
 /** Ctrl-C and SIGTERM end the lane's whole process group, then whatever else carries the run's mark. */
 export function stopLaneOnSignal(): void {
   const stop = (signal: NodeJS.Signals): void => {
+    current.isStopping = true;
     void (async () => {
       console.log(`\n${signal}: ending the running lane`);
       if (current.child?.pid !== undefined) await endGroup(current.child.pid);
@@ -86,7 +87,7 @@ export function stopLaneOnSignal(): void {
       process.exit(130);
     })();
   };
-  process.once('SIGINT', stop).once('SIGTERM', stop);
+  process.once('SIGINT', stop).once('SIGTERM', stop).once('SIGHUP', stop);
 }
 
 function vitest(project: string): Lane {
@@ -125,6 +126,8 @@ async function runCommand(command: readonly string[], run: Run, env: Record<stri
   Object.assign(current, { child, run });
   const [code] = (await once(child, 'close')) as [number | null];
   delete current.child;
+  // The signal handler has taken over and ends this process: no further lane may begin.
+  if (current.isStopping) await new Promise(() => undefined);
   return code;
 }
 

@@ -58,18 +58,41 @@ export function roomReadmes(files: readonly SourceFile[]): string[] {
     });
 }
 
-/** Nothing in the project may depend on where it was made: no checkout path, no package registry, no addresses in the lock. */
+/** Nothing in the project may depend on where it was made: no checkout path and no package registry. */
 export function origins(files: readonly SourceFile[], checkout: string): string[] {
   const registry = /\bregistry\.[a-z]+\.(org|com)\b|\bdeb\.[a-z]+\.org\b/;
   return files.flatMap(({ path, text }) => {
     const broken: string[] = [];
     if (registry.test(text)) broken.push(`${path} names the host of a package registry.`);
     if (text.includes(`${checkout}/`)) broken.push(`${path} holds the path of somebody's checkout.`);
-    if (path === 'package-lock.json' && text.includes('"resolved"')) {
-      broken.push(`${path} has "resolved" addresses: install with omit-lockfile-registry-resolved=true.`);
-    }
     return broken;
   });
+}
+
+/** `npm ci` works on every platform and with every registry: each optional package has its entry, and none has an address. */
+export function lockFile(files: readonly SourceFile[]): string[] {
+  return files
+    .filter(({ path }) => path === 'package-lock.json')
+    .flatMap(({ path, text }) => {
+      const { packages } = JSON.parse(text) as { packages: Record<string, LockEntry> };
+      const missing = Object.entries(packages).flatMap(([holder, entry]) =>
+        Object.keys(entry.optionalDependencies ?? {}).filter(
+          (name) => !(`node_modules/${name}` in packages) && !(`${holder}/node_modules/${name}` in packages),
+        ),
+      );
+      const broken = missing.map(
+        (name) => `${path} has no entry for ${name}: npm ci would fail, take a version that has it.`,
+      );
+      if (Object.values(packages).some(({ resolved }) => resolved !== undefined)) {
+        broken.push(`${path} has "resolved" addresses: install with omit-lockfile-registry-resolved=true.`);
+      }
+      return broken;
+    });
+}
+
+interface LockEntry {
+  resolved?: string;
+  optionalDependencies?: Record<string, string>;
 }
 
 export function leftovers(files: readonly SourceFile[]): string[] {
