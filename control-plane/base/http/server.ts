@@ -156,8 +156,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   app.addHook('preClose', async () => {
     closing = true;
   });
-  app.addHook('onSend', async (request, reply) => {
-    reply.header('x-request-id', request.id);
+  app.addHook('onSend', async (_request, reply) => {
     // Node would keep the connection open after the last answer, and the close would wait for it.
     if (closing) reply.header('connection', 'close');
   });
@@ -220,10 +219,9 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply,
 }
 
 function send(reply: FastifyReply, wire: WireReply): FastifyReply {
-  return reply
-    .code(wire.status)
-    .headers(wire.headers)
-    .send(wire.body === '' ? undefined : wire.body);
+  reply.code(wire.status).headers(wire.headers).header('x-request-id', reply.request.id);
+  // As bytes: fastify would add a charset to the content type of a text.
+  return wire.body === '' ? reply.send() : reply.send(Buffer.from(wire.body));
 }
 
 /** @throws ServiceError `not_found`, `method_not_allowed` */

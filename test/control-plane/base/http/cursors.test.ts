@@ -1,0 +1,70 @@
+// Page cursors: whole walks, edges of the limit, and every way to bring a wrong one.
+import { describe, expect, test } from 'vitest';
+import { openCursors, type PageView } from '../../../../control-plane/base/http/cursors.ts';
+import { PageQuery } from '../../../../shared/api/page.ts';
+
+const cursors = openCursors(new Uint8Array(32).fill(7));
+interface Row {
+  created_ms: number;
+  id: string;
+}
+const view: PageView<Row, string> = { at: (row) => ({ createdMs: row.created_ms, id: row.id }), show: (row) => row.id };
+/** Newest first, several in one millisecond. */
+const rows: Row[] = Array.from({ length: 7 }, (_, i) => ({ created_ms: 100 - Math.floor(i / 3), id: `id-${9 - i}` }));
+
+function fetch(position: { createdMs: number; id: string } | undefined, limit: number): Row[] {
+  const older = (row: Row): boolean =>
+    position === undefined ||
+    row.created_ms < position.createdMs ||
+    (row.created_ms === position.createdMs && row.id < position.id);
+  return rows.filter(older).slice(0, limit + 1);
+}
+
+describe('pages', () => {
+  test.each([1, 2, 3, 6, 7, 8])('of %d entries show every row once, in order', (limit) => {
+    const seen: string[] = [];
+    let cursor: string | undefined;
+    do {
+      const page = cursors.pageOf('list', fetch(cursors.read('list', cursor), limit), limit, view);
+      seen.push(...page.data);
+      cursor = page.next_cursor ?? undefined;
+    } while (cursor !== undefined);
+    expect(seen).toEqual(rows.map((row) => row.id));
+  });
+  test('an exactly full last page has no next cursor', () => {
+    expect(cursors.pageOf('list', rows.slice(0, 3), 3, view).next_cursor).toBeNull();
+    expect(cursors.pageOf('list', [], 3, view)).toEqual({ data: [], next_cursor: null });
+  });
+});
+
+describe('a wrong cursor is refused', () => {
+  const good = cursors.pageOf('list', rows, 2, view).next_cursor ?? '';
+  const flipped = `${good.startsWith('W') ? 'X' : 'W'}${good.slice(1)}`;
+  test.each([
+    ['of another list', 'other', good],
+    [
+      'signed by another secret',
+      'list',
+      openCursors(new Uint8Array(32)).pageOf('list', rows, 2, view).next_cursor ?? '',
+    ],
+    ['changed', 'list', flipped],
+    ['without signature', 'list', good.split('.')[0] ?? ''],
+    ['made up', 'list', 'abc.def'],
+    ['an offset', 'list', '2'],
+  ])('%s', (_what, list, cursor) => {
+    expect(() => cursors.read(list, cursor)).toThrow(expect.objectContaining({ code: 'validation_failed' }));
+  });
+});
+
+describe('limit', () => {
+  test.each([
+    [undefined, 50],
+    ['1', 1],
+    ['200', 200],
+  ])('%s is %d', (limit, expected) => {
+    expect(PageQuery.parse({ limit }).limit).toBe(expected);
+  });
+  test.each(['0', '201', '-1', '1.5', 'many', ''])('%s is refused', (limit) => {
+    expect(PageQuery.safeParse({ limit }).success).toBe(false);
+  });
+});

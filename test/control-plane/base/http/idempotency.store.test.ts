@@ -1,0 +1,223 @@
+// Idempotency-Key on a real database: replays, reuse, concurrency, crashes, refusals, the fence and forgetting.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Db } from '../../../../control-plane/base/db/db.ts';
+import { openIdempotency } from '../../../../control-plane/base/http/idempotency.ts';
+import type { WireReply } from '../../../../control-plane/base/http/wire-reply.ts';
+import { type Clock, systemClock } from '../../../../shared/clock.ts';
+import { createIds } from '../../../../shared/ids.ts';
+import { IDEMPOTENCY_KEEP_MS } from '../../../../shared/limits.ts';
+import { createLog } from '../../../../shared/log.ts';
+import { systemRng } from '../../../../shared/rng.ts';
+import { as, type Bench, openBench, openEffectsDb, problemOf } from './fixture.ts';
+
+/** Real waiting, settable wall time. */
+let now = 1_700_000_000_000;
+const clock: Clock = { ...systemClock(), now: () => now };
+
+let db: Db;
+let bench: Bench;
+beforeEach(async () => {
+  db = await openEffectsDb(clock);
+  bench = await openBench({ db, clock });
+});
+afterEach(async () => {
+  await bench.close();
+  await db.close();
+});
+
+const send = (on: Bench, key: string | undefined, payload: object = { name: 'a' }, token = 'all'): Promise<WireReply> =>
+  on.http.inject({
+    method: 'POST',
+    url: '/v1/things',
+    headers: as(token, key === undefined ? {} : { 'idempotency-key': key }),
+    payload,
+  });
+
+describe('the header', () => {
+  test('is required', async () => {
+    const reply = await send(bench, undefined);
+    expect(reply.status).toBe(400);
+    expect(problemOf(reply)).toMatchObject({
+      code: 'idempotency_key_required',
+      errors: [{ field: 'Idempotency-Key' }],
+    });
+  });
+  test('has 1 to 255 characters', async () => {
+    expect((await send(bench, 'k')).status).toBe(202);
+    expect((await send(bench, 'k'.repeat(255))).status).toBe(202);
+    for (const key of ['', 'k'.repeat(256), 'a\tb']) {
+      const reply = await send(bench, key);
+      expect(reply.status).toBe(400);
+      expect(problemOf(reply).code).toBe('idempotency_key_invalid');
+    }
+  });
+});
+
+describe('an equal request', () => {
+  test('gets the same bytes, the operation id and a mark, and has no second effect', async () => {
+    const first = await send(bench, 'k1', { name: 'a', size: 2 });
+    const again = await send(bench, 'k1', { size: 2, name: 'a' });
+    expect(first.headers['idempotent-replayed']).toBeUndefined();
+    expect(again.headers['idempotent-replayed']).toBe('true');
+    expect(again.body).toBe(first.body);
+    expect(again.status).toBe(first.status);
+    expect(again.headers['operation-id']).toBe(first.headers['operation-id']);
+    expect(again.headers['content-type']).toBe(first.headers['content-type']);
+    expect(first.headers['x-volatile']).toBe('x');
+    expect(again.headers['x-volatile']).toBeUndefined();
+    expect(again.headers['x-request-id']).not.toBe(first.headers['x-request-id']);
+    expect(await bench.effects()).toBe(1);
+  });
+  test('fifty at once have one effect and one answer', async () => {
+    const replies = await Promise.all(Array.from({ length: 50 }, () => send(bench, 'k2')));
+    expect(new Set(replies.map((reply) => `${reply.status} ${reply.body}`)).size).toBe(1);
+    expect(replies.filter((reply) => reply.headers['idempotent-replayed'] === undefined)).toHaveLength(1);
+    expect(await bench.effects()).toBe(1);
+  });
+  test('of another key is another request', async () => {
+    await send(bench, 'k3');
+    const reply = await send(bench, 'k3', { name: 'a' }, 'other');
+    expect(reply.headers['idempotent-replayed']).toBeUndefined();
+    expect(await bench.effects()).toBe(2);
+  });
+  test('with another body is refused', async () => {
+    await send(bench, 'k4', { name: 'a' });
+    for (const payload of [{ name: 'b' }, { name: 'a', size: 1 }, { name: 'a', parts: [] }]) {
+      const reply = await send(bench, 'k4', payload);
+      expect(reply.status).toBe(422);
+      expect(problemOf(reply).code).toBe('idempotency_key_reused');
+    }
+    expect(await bench.effects()).toBe(1);
+  });
+  test('a day later is a new request', async () => {
+    await send(bench, 'k5');
+    now += IDEMPOTENCY_KEEP_MS - 1;
+    expect((await send(bench, 'k5')).headers['idempotent-replayed']).toBe('true');
+    now += 1;
+    expect((await send(bench, 'k5', { name: 'b' })).headers['idempotent-replayed']).toBeUndefined();
+    expect(await bench.effects()).toBe(2);
+  });
+});
+
+describe('a refusal', () => {
+  test.each(['insufficient_balance', 'conflict'])('of the business is stored: %s', async (refuse) => {
+    const first = await send(bench, 'r1', { name: 'a', refuse });
+    const again = await send(bench, 'r1', { name: 'a', refuse });
+    expect(problemOf(first).code).toBe(refuse);
+    expect(again).toMatchObject({ status: first.status, body: first.body });
+    expect(again.headers['idempotent-replayed']).toBe('true');
+    expect(await bench.effects()).toBe(0);
+  });
+  test.each(['validation_failed', 'rate_limit_exceeded', 'bug'])(
+    'that may pass leaves the key free: %s',
+    async (refuse) => {
+      expect((await send(bench, 'r2', { name: 'a', refuse })).status).toBeGreaterThanOrEqual(400);
+      const corrected = await send(bench, 'r2', { name: 'a' });
+      expect(corrected.status).toBe(202);
+      expect(corrected.headers['idempotent-replayed']).toBeUndefined();
+      expect(await bench.effects()).toBe(1);
+    },
+  );
+  test('by the schema or the scope does not touch the key', async () => {
+    expect((await send(bench, 'r3', { name: 5 })).status).toBe(422);
+    expect((await send(bench, 'r3', { name: 'a' }, 'reader')).status).toBe(403);
+    expect((await send(bench, 'r3')).status).toBe(202);
+  });
+});
+
+describe('a claim', () => {
+  const request = { apiKeyId: 'apk_all', method: 'POST', path: '/v1/x', key: 'c1', query: {}, body: { a: 1 } };
+  const deps = { clock, ids: createIds(clock, systemRng()), log: createLog('test', 'silent') };
+  const refusal = (): WireReply => ({ status: 409, headers: {}, body: '' });
+  const reply = { status: 201, body: { ok: true } };
+
+  test('of a process that died between claim and finish is free at once, with any body', async () => {
+    const died = Promise.withResolvers<void>();
+    const entered = Promise.withResolvers<void>();
+    const before = openIdempotency({ ...deps, db, epoch: 1 });
+    const lost = before.run(request, {
+      refusal,
+      handle: async (settle) => {
+        entered.resolve();
+        await died.promise;
+        await db.tx('late', (tx) => settle(tx, reply));
+        return reply;
+      },
+    });
+    await entered.promise;
+    const after = openIdempotency({ ...deps, db, epoch: 2 });
+    const taken = await after.run({ ...request, body: { a: 2 } }, { refusal, handle: async () => reply });
+    expect(taken.status).toBe(201);
+    died.resolve();
+    // The fence: whoever lost the claim has its effect rolled back.
+    await expect(lost).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
+  });
+
+  test('held by a living request makes an equal one wait, then says 409 with Retry-After; another body is refused at once', async () => {
+    const go = Promise.withResolvers<void>();
+    const entered = Promise.withResolvers<void>();
+    // Real time would make the test wait two seconds.
+    const fast: Clock = { ...clock, monotonicMs: () => clock.monotonicMs() * 40 };
+    const idempotency = openIdempotency({ ...deps, clock: fast, db, epoch: 1 });
+    const handle = async (): Promise<typeof reply> => {
+      entered.resolve();
+      await go.promise;
+      return reply;
+    };
+    const first = idempotency.run(request, { refusal, handle });
+    await entered.promise;
+    await expect(idempotency.run(request, { refusal, handle })).rejects.toMatchObject({
+      code: 'idempotency_key_in_use',
+      details: { retryAfterSeconds: 1 },
+    });
+    await expect(idempotency.run({ ...request, body: {} }, { refusal, handle })).rejects.toMatchObject({
+      code: 'idempotency_key_reused',
+    });
+    go.resolve();
+    expect((await first).status).toBe(201);
+    expect((await idempotency.run(request, { refusal, handle })).headers['idempotent-replayed']).toBe('true');
+  });
+
+  test('past its lease may be taken over', async () => {
+    const go = Promise.withResolvers<void>();
+    const entered = Promise.withResolvers<void>();
+    const idempotency = openIdempotency({ ...deps, db, epoch: 1 });
+    const slow = idempotency.run(request, {
+      refusal,
+      handle: async () => {
+        entered.resolve();
+        await go.promise;
+        return reply;
+      },
+    });
+    await entered.promise;
+    now += 120_000;
+    expect((await idempotency.run(request, { refusal, handle: async () => reply })).status).toBe(201);
+    go.resolve();
+    await expect(slow).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
+  });
+
+  test('whose effect is rolled back after settling is not a stored reply', async () => {
+    const idempotency = openIdempotency({ ...deps, db, epoch: 1 });
+    const failing = idempotency.run(request, {
+      refusal,
+      handle: (settle) =>
+        db.tx('fails', async (tx) => {
+          await settle(tx, reply);
+          throw new Error('after settling');
+        }),
+    });
+    await expect(failing).rejects.toThrow('after settling');
+    const again = await idempotency.run(request, { refusal, handle: async () => reply });
+    expect(again.headers['idempotent-replayed']).toBeUndefined();
+  });
+});
+
+test('what is older than a day is forgotten, nothing younger', async () => {
+  await send(bench, 'old');
+  now += 1;
+  await send(bench, 'young');
+  now += IDEMPOTENCY_KEEP_MS - 1;
+  expect(await bench.http.purgeIdempotencyKeys()).toBe(1);
+  expect((await send(bench, 'young')).headers['idempotent-replayed']).toBe('true');
+});

@@ -1,0 +1,357 @@
+// What a request meets before and after its handler: authentication, validation, problem documents, headers, closing.
+import { request as httpRequest } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { mkdtempSync, statSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { route } from '../../../../control-plane/base/http/route.ts';
+import { createLog } from '../../../../shared/log.ts';
+import { BODY_BYTES_MAX } from '../../../../shared/limits.ts';
+import { as, type Bench, openBench, problemOf } from './fixture.ts';
+
+let bench: Bench;
+beforeAll(async () => {
+  bench = await openBench();
+});
+afterAll(() => bench.close());
+
+const post = (payload: object | string, headers: Record<string, string> = {}) =>
+  bench.http.inject({
+    method: 'POST',
+    url: '/v1/things',
+    headers: as('all', { 'content-type': 'application/json', 'idempotency-key': `k-${Math.random()}`, ...headers }),
+    payload,
+  });
+
+describe('authentication', () => {
+  test.each([
+    ['no header', {}],
+    ['another scheme', { authorization: 'Basic all' }],
+    ['no token', { authorization: 'Bearer ' }],
+    ['two tokens', { authorization: 'Bearer all all' }],
+    ['an unknown token', { authorization: 'Bearer nobody' }],
+    ['a token that is too long', { authorization: `Bearer ${'a'.repeat(513)}` }],
+  ])('401 for %s', async (_what, headers) => {
+    const reply = await bench.http.inject({ method: 'GET', url: '/v1/things/x', headers });
+    expect(reply.status).toBe(401);
+    expect(reply.headers['www-authenticate']).toBe('Bearer');
+    expect(problemOf(reply)).toMatchObject({ code: 'unauthorized', status: 401, instance: '/v1/things/x', errors: [] });
+  });
+  test('403 names the missing scope as the specification writes it', async () => {
+    const reply = await bench.http.inject({ method: 'POST', url: '/v1/things', headers: as('reader'), payload: {} });
+    expect(reply.status).toBe(403);
+    expect(problemOf(reply)).toMatchObject({ code: 'insufficient_scope', required_scope: 'instances: write' });
+    expect(problemOf(reply).detail).toContain('instances: write');
+  });
+  test('the scheme is not case-sensitive', async () => {
+    const reply = await bench.http.inject({
+      method: 'GET',
+      url: '/v1/things/x',
+      headers: { authorization: 'bEaReR all' },
+    });
+    expect(reply.status).toBe(200);
+  });
+  test('a stranger is refused before the body is read', async () => {
+    const reply = await bench.http.inject({
+      method: 'POST',
+      url: '/v1/things',
+      headers: { 'content-type': 'application/json' },
+      payload: '{'.repeat(BODY_BYTES_MAX + 1),
+    });
+    expect(reply.status).toBe(401);
+  });
+});
+
+describe('bad input', () => {
+  test('malformed JSON', async () => {
+    const reply = await post('{"name": ');
+    expect(reply.status).toBe(400);
+    expect(problemOf(reply).code).toBe('malformed_json');
+  });
+  test('unknown fields are named, at every depth', async () => {
+    const reply = await post({ name: 'a', colour: 'red', parts: [{ port: 1, speed: 2 }] });
+    expect(reply.status).toBe(422);
+    expect(problemOf(reply)).toMatchObject({
+      code: 'validation_failed',
+      errors: [
+        { field: 'parts[0].speed', rule: 'is not a known field' },
+        { field: 'colour', rule: 'is not a known field' },
+      ],
+    });
+  });
+  test('__proto__ is just another unknown field', async () => {
+    const reply = await post('{"name": "a", "__proto__": {"size": 3}}');
+    expect(problemOf(reply).errors).toEqual([{ field: '__proto__', rule: 'is not a known field' }]);
+  });
+  test('wrong types', async () => {
+    const reply = await post({ name: 3, size: 1.5, parts: {} });
+    expect(problemOf(reply).errors).toEqual([
+      { field: 'name', rule: 'must be a string' },
+      { field: 'size', rule: 'must be a whole number' },
+      { field: 'parts', rule: 'must be an array' },
+    ]);
+  });
+  test.each([
+    ['null', 'null'],
+    ['an array', '[]'],
+    ['a string', '"x"'],
+  ])('a body that is %s', async (_what, payload) => {
+    expect(problemOf(await post(payload)).errors).toEqual([{ field: 'body', rule: 'must be an object' }]);
+  });
+  test('no body at all', async () => {
+    expect(problemOf(await post('')).errors).toEqual([{ field: 'body', rule: 'is required' }]);
+  });
+  test('both edges of a length and of a number', async () => {
+    expect((await post({ name: 'a', size: 1 })).status).toBe(202);
+    expect((await post({ name: 'a'.repeat(8), size: 8 })).status).toBe(202);
+    expect(problemOf(await post({ name: '', size: 0 })).errors).toEqual([
+      { field: 'name', rule: 'must have at least 1 characters' },
+      { field: 'size', rule: 'must be at least 1' },
+    ]);
+    expect(problemOf(await post({ name: 'a'.repeat(9), size: 9 })).errors).toEqual([
+      { field: 'name', rule: 'must have at most 8 characters' },
+      { field: 'size', rule: 'must be at most 8' },
+    ]);
+  });
+  test('the largest body is read, one byte more is 413', async () => {
+    const padded = (bytes: number): string => `{"name": "a"${' '.repeat(bytes - 13)}}`;
+    expect((await post(padded(BODY_BYTES_MAX))).status).toBe(202);
+    const reply = await post(padded(BODY_BYTES_MAX + 1));
+    expect(reply.status).toBe(413);
+    expect(problemOf(reply).code).toBe('body_too_large');
+  });
+  test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/xml', 'nonsense'])(
+    '415 for %s',
+    async (type) => {
+      const reply = await post('{"name": "a"}', { 'content-type': type });
+      expect(reply.status).toBe(415);
+      expect(problemOf(reply).code).toBe('unsupported_media_type');
+    },
+  );
+  test('a charset is fine', async () => {
+    expect((await post('{"name": "a"}', { 'content-type': 'application/json; charset=UTF-8' })).status).toBe(202);
+  });
+  test('unknown query parameters are named', async () => {
+    const reply = await bench.http.inject({ method: 'GET', url: '/v1/things/x?includes=all', headers: as('all') });
+    expect(reply.status).toBe(422);
+    expect(problemOf(reply).errors).toEqual([{ field: 'includes', rule: 'is not a known field' }]);
+  });
+  test('a repeated query parameter is not a string', async () => {
+    const reply = await bench.http.inject({
+      method: 'GET',
+      url: '/v1/things/x?include=all&include=all',
+      headers: as('all'),
+    });
+    expect(problemOf(reply).errors).toEqual([{ field: 'include', rule: 'must be all' }]);
+  });
+  test('a path that is not valid percent-encoding', async () => {
+    const reply = await bench.http.inject({ method: 'GET', url: '/v1/things/%zz', headers: as('all') });
+    expect(reply.status).toBe(400);
+    expect(problemOf(reply)).toMatchObject({ code: 'invalid_request' });
+    expect(reply.headers['x-request-id']).toBe(problemOf(reply)['request_id']);
+  });
+  test('an id that is far too long', async () => {
+    const reply = await bench.http.inject({ method: 'GET', url: `/v1/things/${'a'.repeat(300)}`, headers: as('all') });
+    expect(reply.status).toBe(404);
+    expect(problemOf(reply).code).toBe('not_found');
+  });
+});
+
+describe('unknown places', () => {
+  test('404 for an unknown path', async () => {
+    const reply = await bench.http.inject({ method: 'GET', url: '/v1/nowhere?x=1' });
+    expect(reply.status).toBe(404);
+    expect(problemOf(reply)).toMatchObject({ code: 'not_found', instance: '/v1/nowhere' });
+  });
+  test('405 for a known path, with the methods it takes', async () => {
+    const reply = await bench.http.inject({ method: 'DELETE', url: '/v1/things/x' });
+    expect(reply.status).toBe(405);
+    expect(reply.headers['allow']).toBe('GET');
+    expect(problemOf(reply).code).toBe('method_not_allowed');
+  });
+});
+
+describe('request ids', () => {
+  test('made here and repeated in the problem document', async () => {
+    const reply = await bench.http.inject({ method: 'GET', url: '/v1/nowhere' });
+    expect(reply.headers['x-request-id']).toMatch(/^req_/);
+    expect(problemOf(reply)['request_id']).toBe(reply.headers['x-request-id']);
+  });
+  test.each([
+    ['a sane one is kept', 'trace-1.a_B', true],
+    ['the longest is kept', 'a'.repeat(128), true],
+    ['one too long is replaced', 'a'.repeat(129), false],
+    ['one with odd characters is replaced', 'a b', false],
+  ])('%s', async (_what, given, kept) => {
+    const reply = await bench.http.inject({ method: 'GET', url: '/v1/ip', headers: { 'x-request-id': given } });
+    expect(reply.headers['x-request-id'] === given).toBe(kept);
+  });
+});
+
+describe('what went wrong on our side', () => {
+  test('a bug is 500 without its message, and is logged once with the request id', async () => {
+    const lines: string[] = [];
+    const log = createLog('test', 'error', { write: (line) => void lines.push(line) });
+    const own = await openBench({ log });
+    const reply = await own.http.inject({
+      method: 'POST',
+      url: '/v1/things',
+      headers: as('all', { 'idempotency-key': 'bug' }),
+      payload: { name: 'a', refuse: 'bug' },
+    });
+    expect(reply.status).toBe(500);
+    expect(problemOf(reply).code).toBe('internal_error');
+    expect(reply.body).not.toContain('planted');
+    expect(lines).toHaveLength(1);
+    expect(JSON.parse(lines[0] ?? '')).toMatchObject({ request_id: reply.headers['x-request-id'] });
+    expect(await own.effects()).toBe(0);
+    await own.close();
+  });
+  test.each(['wrong', 'undeclared'])('under strict responses, %s answers are bugs', async (id) => {
+    const reply = await bench.http.inject({ method: 'GET', url: `/v1/things/${id}`, headers: as('all') });
+    expect(reply.status).toBe(500);
+  });
+  test('Retry-After is whole seconds, at least one', async () => {
+    const reply = await post({ name: 'a', refuse: 'rate_limit_exceeded' });
+    expect(reply.status).toBe(429);
+    expect(reply.headers['retry-after']).toBe('1');
+  });
+  test('readyz asks, healthz does not', async () => {
+    const own = await openBench({ ready: async () => ['the database does not answer'] });
+    expect((await own.http.inject({ method: 'GET', url: '/healthz' })).status).toBe(200);
+    const reply = await own.http.inject({ method: 'GET', url: '/readyz' });
+    expect(reply.status).toBe(503);
+    expect(problemOf(reply)).toMatchObject({ code: 'unavailable', detail: 'the database does not answer' });
+    expect((await bench.http.inject({ method: 'GET', url: '/readyz' })).body).toBe('{"status":"ok"}');
+    await own.close();
+  });
+});
+
+describe('registration', () => {
+  const operators = route({
+    method: 'GET',
+    path: '/secrets',
+    operationId: 'secrets',
+    tag: 'x',
+    summary: 'x',
+    scope: 'operator',
+    idempotency: 'none',
+    responses: { 200: { description: 'x' } },
+    errors: [],
+    handler: async () => ({ status: 200, body: [] }),
+  });
+  test("an operator's route cannot reach the public listener", async () => {
+    await expect(openBench({ routes: () => [operators] })).rejects.toThrow('public listener');
+    const own = await openBench({ routes: () => [operators], http: { audience: 'operator' } });
+    expect((await own.http.inject({ method: 'GET', url: '/secrets' })).status).toBe(200);
+    await own.close();
+  });
+  test('a route without an API key cannot take an Idempotency-Key', async () => {
+    await expect(
+      openBench({ routes: () => [{ ...operators, scope: 'none', idempotency: 'required' }] }),
+    ).rejects.toThrow('Idempotency-Key');
+  });
+});
+
+const get = (port: number, path: string, headers: Record<string, string> = {}) =>
+  new Promise<{ status: number; body: string; headers: Record<string, unknown> }>((resolve, reject) => {
+    const request = httpRequest({ port, path, headers, agent: false }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('end', () =>
+        resolve({
+          status: response.statusCode ?? 0,
+          body: Buffer.concat(chunks).toString(),
+          headers: response.headers,
+        }),
+      );
+    });
+    request.on('error', reject).end();
+  });
+
+describe('on a real socket', () => {
+  test('proxy headers count only where the proxy is trusted', async () => {
+    const forwarded = { 'x-forwarded-for': '203.0.113.7' };
+    const plain = await openBench();
+    const { port } = await plain.http.listen({ host: '127.0.0.1', port: 0 });
+    expect((await get(port, '/v1/ip', forwarded)).body).toBe('{"clientIp":"127.0.0.1"}');
+    await plain.close();
+    const trusting = await openBench({ http: { trustProxy: ['127.0.0.1'] } });
+    const behind = await trusting.http.listen({ host: '127.0.0.1', port: 0 });
+    expect((await get(behind.port, '/v1/ip', forwarded)).body).toBe('{"clientIp":"203.0.113.7"}');
+    await trusting.close();
+  });
+
+  test('upgrades go to the listener of their path; an offer nobody wants is a plain request', async () => {
+    const own = await openBench();
+    const seen: string[] = [];
+    own.http.onUpgrade('/agent/', (request, socket) => {
+      seen.push(request.url ?? '');
+      socket.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\nhello');
+    });
+    const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+    const talk = (path: string) =>
+      exchange(port, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n`);
+    expect(await talk('/agent/v1/link')).toContain('hello');
+    expect(await talk('/healthz')).toContain('{"status":"ok"}');
+    expect(seen).toEqual(['/agent/v1/link']);
+    await own.close();
+  });
+
+  test('closing lets a request under way finish and accepts no more', async () => {
+    const entered = Promise.withResolvers<void>();
+    const release = Promise.withResolvers<void>();
+    const slow = route({
+      method: 'GET',
+      path: '/slow',
+      operationId: 'slow',
+      tag: 'x',
+      summary: 'x',
+      scope: 'none',
+      idempotency: 'none',
+      responses: { 200: { description: 'x', schema: z.strictObject({ done: z.boolean() }) } },
+      errors: [],
+      handler: async () => {
+        entered.resolve();
+        await release.promise;
+        return { status: 200, body: { done: true } };
+      },
+    });
+    const own = await openBench({ routes: () => [slow] });
+    const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+    const answer = get(port, '/slow', { connection: 'keep-alive' });
+    await entered.promise;
+    const closed = own.close();
+    await expect(get(port, '/healthz')).rejects.toThrow('ECONNREFUSED');
+    release.resolve();
+    const reply = await answer;
+    expect(reply.body).toBe('{"done":true}');
+    expect(reply.headers['connection']).toBe('close');
+    await closed;
+  });
+
+  test('the unix socket is for its owner only, and what a killed process left is replaced', async () => {
+    const directory = mkdtempSync(join(tmpdir(), 'svc-'));
+    const socketPath = join(directory, 'admin.sock');
+    const first = await openBench({ http: { audience: 'operator' } });
+    await first.http.listen({ socketPath });
+    expect(statSync(socketPath).mode & 0o777).toBe(0o600);
+    const second = await openBench({ http: { audience: 'operator' } });
+    await expect(second.http.listen({ socketPath })).rejects.toThrow('another process is listening');
+    await first.close();
+    await second.close();
+    rmSync(directory, { recursive: true });
+  });
+});
+
+function exchange(port: number, text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    const socket: Socket = connect(port, '127.0.0.1', () => socket.write(text));
+    socket.on('data', (chunk) => chunks.push(chunk));
+    socket.on('close', () => resolve(Buffer.concat(chunks).toString()));
+    socket.on('error', reject);
+  });
+}
