@@ -5,7 +5,7 @@ import { createServer } from 'node:http';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { startEngine, type Engine } from './engine.ts';
+import { engineContents, startEngine, type Engine } from './engine.ts';
 import { busyboxImage, scratchImage, type TestImage } from './images.ts';
 import { leftoverProcesses, mountsBelow } from './leaks.ts';
 import { runProgram } from './processes.ts';
@@ -100,6 +100,16 @@ test.each(['SIGTERM', 'SIGKILL'] as const)('a container outlives dockerd that en
   const after = await container.inspect();
   expect(after.State).toMatchObject({ Running: true, Pid: before.State.Pid, StartedAt: before.State.StartedAt });
   expect(await execIn(container, 'echo', 'still here')).toBe('still here\n');
+});
+
+test('what the engine holds is listed by kind and name', async () => {
+  const before = await engineContents(engine.docker);
+  const container = await startContainer({ name: 'left' });
+  const network = await engine.docker.createNetwork({ Name: 'left-net' });
+  const added = (await engineContents(engine.docker)).filter((line) => !before.includes(line));
+  expect(added).toEqual([`container /left of ${busybox.pinnedRef}, running`, 'network left-net']);
+  await Promise.all([container.remove({ force: true }), network.remove()]);
+  expect(await engineContents(engine.docker)).toEqual(before);
 });
 
 test('the engine network has the loopback ports that were let through, whole in both directions, and no other', async () => {

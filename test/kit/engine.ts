@@ -84,6 +84,20 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
   };
 }
 
+/** One line for each container, volume and network (beyond Docker's own three) that the engine holds. */
+export async function engineContents(docker: Docker): Promise<string[]> {
+  const [containers, { Volumes: volumes }, networks] = await Promise.all([
+    docker.listContainers({ all: true }),
+    docker.listVolumes(),
+    docker.listNetworks(),
+  ]);
+  return [
+    ...containers.map(({ Names, Image, State }) => `container ${Names.join(' ')} of ${Image}, ${State}`),
+    ...volumes.map(({ Name }) => `volume ${Name}`),
+    ...networks.filter(({ Name }) => !['bridge', 'host', 'none'].includes(Name)).map(({ Name }) => `network ${Name}`),
+  ];
+}
+
 async function startDaemon(dir: string, namespace: Namespace, options: EngineOptions): Promise<Program> {
   const configPath = join(dir, 'daemon.json');
   writeFileSync(configPath, JSON.stringify(daemonConfig(dir, options.storageDriver), undefined, 2));
