@@ -16,6 +16,7 @@ export const ERRORS = {
   unauthorized: { status: 401, title: 'Missing or invalid API key' },
   insufficient_balance: { status: 402, title: 'The balance does not cover this' },
   insufficient_scope: { status: 403, title: 'The API key lacks a scope' },
+  'reservation/no_contract': { status: 403, title: 'The organisation holds no reservation contract' },
   'ssh_keys/org_mismatch': { status: 403, title: 'An SSH key belongs to another organisation' },
   not_found: { status: 404, title: 'Not found' },
   method_not_allowed: { status: 405, title: 'Method not allowed' },

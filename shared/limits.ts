@@ -11,6 +11,8 @@ export const IDEMPOTENCY_WAIT_MS = 2_000;
 export const IDEMPOTENCY_KEEP_MS = 24 * 3_600_000;
 /** The largest legal body is a create request with 32 arguments and an environment; 256 KiB leaves room and starves nobody. */
 export const BODY_BYTES_MAX = 256 * 1024;
+/** All SSH keys of an organisation may travel in one link message; at 3 KiB for the largest kind this many stay below its limit. */
+export const SSH_KEYS_PER_ORG_MAX = 250;
 /** Specification 8: instance create. */
 export const GPU_COUNT_MAX = 8;
 /** Rows that placement ranks: enough for a choice, few enough to stay flat at 100,000 machines. */
@@ -47,6 +49,8 @@ export const STREAM_BUFFER_BYTES_HIGH = 1024 * 1024;
 export const SSH_LOGIN_GRACE_MS = 20_000;
 export const SSH_UNAUTHENTICATED_MAX = 10;
 export const SSH_AUTH_TRIES_MAX = 3;
+/** Offers of keys without a signature: an ssh-agent with many keys offers them all before the right one, and each costs us a comparison. */
+export const SSH_KEY_OFFERS_MAX = 30;
 export const SSH_CHANNELS_MAX = 64;
 export const SSH_CONNECTIONS_MAX = 128;
 

@@ -4,7 +4,15 @@ import { pino, type DestinationStream, type Logger } from 'pino';
 export type Log = Logger;
 
 /** Field names that may hold a secret, at the top level and one level down. */
-const SECRET_FIELDS = ['authorization', 'token', 'enrollment_token', 'secret', 'password', 'app_password', 'private_key'];
+const SECRET_FIELDS = [
+  'authorization',
+  'token',
+  'enrollment_token',
+  'secret',
+  'password',
+  'app_password',
+  'private_key',
+];
 
 /** `level` as in pino (`info`, `debug`, `silent`, ...). */
 export function createLog(name: string, level: string, destination?: DestinationStream): Log {

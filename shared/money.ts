@@ -40,7 +40,10 @@ export function dollarsFromUcents(ucents: bigint): number {
 export function dollarText(ucents: bigint): string {
   const sign = ucents < 0n ? '-' : '';
   const size = ucents < 0n ? -ucents : ucents;
-  const fraction = (size % UCENTS_PER_DOLLAR).toString().padStart(8, '0').replace(/0{1,6}$/, '');
+  const fraction = (size % UCENTS_PER_DOLLAR)
+    .toString()
+    .padStart(8, '0')
+    .replace(/0{1,6}$/, '');
   return `${sign}${size / UCENTS_PER_DOLLAR}.${fraction}`;
 }
 

@@ -2,7 +2,15 @@
 
 export type StateTable<S extends string> = { readonly [From in S]: readonly S[] };
 
-export type InstanceState = 'allocating' | 'starting' | 'running' | 'stopping' | 'stopped' | 'terminated' | 'unreachable' | 'error';
+export type InstanceState =
+  | 'allocating'
+  | 'starting'
+  | 'running'
+  | 'stopping'
+  | 'stopped'
+  | 'terminated'
+  | 'unreachable'
+  | 'error';
 
 /**
  * Specification 3.1. `starting -> allocating` is the boot rescue (next candidate after a host failed);

@@ -6,11 +6,24 @@
 import { z } from 'zod';
 import { LINK_MESSAGE_BYTES_MAX } from '../limits.ts';
 import { Inventory } from './inventory.ts';
-import { DesiredWorkload, ObservedWorkload } from './workload.ts';
+import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
 
 /** Where desired state stands: a restored control plane raises the epoch, every change raises the revision. */
 export const Position = z.strictObject({ epoch: z.int().min(0), revision: z.int().min(0) });
 export type Position = z.infer<typeof Position>;
+
+/** What a data stream leads to. */
+export const OpenTarget = z.discriminatedUnion('kind', [
+  z.strictObject({
+    kind: z.literal('ssh'),
+    /** OpenSSH public key lines that may log in, resolved for this very connection. */
+    authorized_keys: z.array(z.string().max(16_384)).max(1024),
+    /** OpenSSH public key line that may only authenticate (user `svc-probe`), never open a channel. */
+    probe_key: z.string().max(1024),
+    client_ip: z.string().max(64),
+  }),
+]);
+export type OpenTarget = z.infer<typeof OpenTarget>;
 
 export const ServerMessage = z.discriminatedUnion('type', [
   z.strictObject({
@@ -32,17 +45,8 @@ export const ServerMessage = z.discriminatedUnion('type', [
     stream_id: z.string().min(1).max(64),
     /** One use, short life: the path of the data stream is `/agent/v1/streams/<token>`. */
     token: z.string().min(16).max(128),
-    workload_id: z.string().min(1).max(64),
-    target: z.discriminatedUnion('kind', [
-      z.strictObject({
-        kind: z.literal('ssh'),
-        /** OpenSSH public key lines that may log in, resolved for this very connection. */
-        authorized_keys: z.array(z.string().max(16_384)).max(1024),
-        /** OpenSSH public key line that may only authenticate (user `svc-probe`), never open a channel. */
-        probe_key: z.string().max(1024),
-        client_ip: z.string().max(64),
-      }),
-    ]),
+    workload_id: WorkloadId,
+    target: OpenTarget,
   }),
   z.strictObject({ type: z.literal('drain'), reconnect_after_ms: z.int().min(0).max(600_000) }),
 ]);

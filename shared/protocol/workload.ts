@@ -8,8 +8,11 @@ export const WorkloadCommand = z.strictObject({
   cmd: z.array(z.string()).nullable(),
 });
 
+/** Names a folder, a container and a network on the host, so it must be harmless as each of them. */
+export const WorkloadId = z.string().regex(/^[A-Za-z0-9_-]{1,40}$/);
+
 export const DesiredWorkload = z.strictObject({
-  workload_id: z.string().min(1).max(64),
+  workload_id: WorkloadId,
   instance_id: z.string().min(1).max(64),
   /** `removed` is the tombstone. A workload that is merely absent from a list is never touched. */
   desired: z.enum(['running', 'removed']),
@@ -26,7 +29,16 @@ export type DesiredWorkload = z.infer<typeof DesiredWorkload>;
  * - `failed`: it cannot run here; `detail` says why. `stopped`: the container is stopped and cut off, its disk kept.
  * - `removed`: nothing of it is left. `missing`: it was running here once and the engine no longer knows it.
  */
-export const WORKLOAD_PHASES = ['pulling', 'creating', 'starting', 'running', 'failed', 'stopped', 'removed', 'missing'] as const;
+export const WORKLOAD_PHASES = [
+  'pulling',
+  'creating',
+  'starting',
+  'running',
+  'failed',
+  'stopped',
+  'removed',
+  'missing',
+] as const;
 
 export const ObservedWorkload = z.strictObject({
   workload_id: z.string().min(1).max(64),

@@ -33,7 +33,14 @@ export interface Db {
 
 /** Misuse of the database by our own code, or a database that cannot be used. `code` is stable for tests. */
 export class DbError extends Error {
-  readonly code: 'tx_nested' | 'tx_awaited_outside' | 'tx_over' | 'bad_value' | 'database_in_use' | 'unsupported' | 'migration';
+  readonly code:
+    | 'tx_nested'
+    | 'tx_awaited_outside'
+    | 'tx_over'
+    | 'bad_value'
+    | 'database_in_use'
+    | 'unsupported'
+    | 'migration';
 
   constructor(code: DbError['code'], message: string, cause?: unknown) {
     super(`${code}: ${message}`, { cause });
@@ -50,8 +57,9 @@ export type SqlValue = string | bigint | Uint8Array | null;
  * above 2^53 without a word), booleans become 0 and 1.
  */
 export function storedValue(value: unknown): SqlValue {
-  if (value === null || typeof value === 'string' || typeof value === 'bigint' || value instanceof Uint8Array) return value;
+  if (value === null || typeof value === 'string' || typeof value === 'bigint' || value instanceof Uint8Array)
+    return value;
   if (typeof value === 'boolean') return value ? 1n : 0n;
   if (typeof value === 'number' && Number.isSafeInteger(value)) return BigInt(value);
-  throw new DbError('bad_value', `a parameter of type ${typeof value} (${String(value)}) cannot be stored`);
+  throw new DbError('bad_value', `a parameter of type ${typeof value} cannot be stored; numbers must be whole`);
 }

@@ -34,5 +34,7 @@ export async function holdLease(db: Db, request: LeaseRequest): Promise<number |
 
 /** Lets the next process start at once. */
 export async function releaseLease(db: Db, name: string, holder: string): Promise<void> {
-  await db.tx('lease.release', (tx) => tx.run(sql`update leases set until_ms = 0 where name = ${name} and holder = ${holder}`));
+  await db.tx('lease.release', (tx) =>
+    tx.run(sql`update leases set until_ms = 0 where name = ${name} and holder = ${holder}`),
+  );
 }

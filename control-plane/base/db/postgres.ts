@@ -24,7 +24,8 @@ export function openPostgres(url: string, deps: { clock: Clock; log: Log; rng: R
     max: CONNECTIONS_MAX,
     types: {
       // int8 as BigInt: the default is text, and a number would lose microcents.
-      getTypeParser: (id, format) => (id === INT8_TYPE && format !== 'binary' ? BigInt : types.getTypeParser(id, format)),
+      getTypeParser: (id, format) =>
+        id === INT8_TYPE && format !== 'binary' ? BigInt : types.getTypeParser(id, format),
     },
   });
   // An idle connection that the server drops must not end the process; the next query gets a new one.
@@ -32,7 +33,8 @@ export function openPostgres(url: string, deps: { clock: Clock; log: Log; rng: R
 
   const refuseNested = (name: string): void => {
     const outer = inside.getStore();
-    if (outer !== undefined) throw new DbError('tx_nested', `${name} was called inside the transaction ${outer}; pass its tx instead`);
+    if (outer !== undefined)
+      throw new DbError('tx_nested', `${name} was called inside the transaction ${outer}; pass its tx instead`);
   };
 
   const tx = async <T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T> => {

@@ -140,7 +140,10 @@ async function runBody(
   open = false;
   const outcome: Outcome =
     first === 'turn over'
-      ? { job, error: new DbError('tx_awaited_outside', `the transaction ${job.name} waited for something other than tx`) }
+      ? {
+          job,
+          error: new DbError('tx_awaited_outside', `the transaction ${job.name} waited for something other than tx`),
+        }
       : first;
   if (outcome.error !== undefined) writer.database.exec('ROLLBACK TO body');
   writer.database.exec('RELEASE body');
@@ -204,7 +207,8 @@ function assertVersion(connection: Database.Database): void {
 
 function refuseNested(inside: AsyncLocalStorage<string>, name: string): void {
   const outer = inside.getStore();
-  if (outer !== undefined) throw new DbError('tx_nested', `${name} was called inside the transaction ${outer}; pass its tx instead`);
+  if (outer !== undefined)
+    throw new DbError('tx_nested', `${name} was called inside the transaction ${outer}; pass its tx instead`);
 }
 
 function assertOpen(open: boolean): void {

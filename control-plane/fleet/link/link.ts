@@ -1,6 +1,5 @@
 // The links of all machines: one live session each, desired state pushed when it moved, streams asked for.
 import type { IncomingMessage } from 'node:http';
-import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { LINK_MESSAGE_BYTES_MAX } from '../../../shared/limits.ts';
@@ -15,7 +14,7 @@ import {
 } from '../../../shared/protocol/link.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import { runSession, type Session, type SessionDeps } from './session.ts';
-import { openStreams, StreamError } from './streams.ts';
+import { openStreams, StreamError, type Streams } from './streams.ts';
 
 /** What rooms above do with a link; handed in by the house. */
 export interface LinkHandlers {
@@ -35,8 +34,8 @@ export interface Link {
   isUp(machineId: string): boolean;
   /** A byte stream into a workload. @throws StreamError saying which leg failed */
   openStream(machineId: string, workloadId: string, target: OpenMessage['target']): Promise<Duplex>;
-  onLinkUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
-  onStreamUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
+  onLinkUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  onStreamUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
   /** Says goodbye to every agent, asking them to come back after `reconnectAfterMs`. */
   drain(reconnectAfterMs: number): Promise<void>;
 }
@@ -44,72 +43,34 @@ export interface Link {
 type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'> & { handlers: LinkHandlers };
 
 export function openLink(deps: LinkDeps): Link {
-  const { handlers, log } = deps;
   const sessions = new Map<string, Session>();
   const streams = openStreams(deps);
   const server = new WebSocketServer({ noServer: true, maxPayload: LINK_MESSAGE_BYTES_MAX, perMessageDeflate: false });
-
-  const push = async (machineId: string): Promise<void> => {
-    const session = sessions.get(machineId);
-    if (session === undefined) return;
-    session.send(await handlers.desired(machineId));
-  };
-  const pushAndLog = (machineId: string): void => {
-    push(machineId).catch((error: unknown) => {
-      log.error({ machine_id: machineId, reason: messageOf(error) }, 'desired state could not be pushed; the next change or reconnect tries again');
-    });
-  };
-
-  const onOpen = async (session: Session, hello: HelloMessage, clientIp: string): Promise<void> => {
-    sessions.get(session.machineId)?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
-    sessions.set(session.machineId, session);
-    await handlers.onUp(session.machineId, hello, clientIp);
-    log.info({ machine_id: session.machineId, client_ip: clientIp }, 'agent link up');
-    await push(session.machineId);
-  };
-
-  const onMessage = async (session: Session, message: AgentMessage): Promise<void> => {
-    if (sessions.get(session.machineId) !== session) return;
-    switch (message.type) {
-      case 'observed':
-        return handlers.onObserved(session.machineId, message);
-      case 'inventory':
-        return handlers.onInventory(session.machineId, message.inventory);
-      case 'stream_refused':
-        return streams.refuse(session.machineId, message.stream_id, message.detail);
-      case 'hello':
-        return undefined;
-    }
-  };
-
-  const onClose = (session: Session): void => {
-    if (sessions.get(session.machineId) !== session) return;
-    sessions.delete(session.machineId);
-    log.info({ machine_id: session.machineId }, 'agent link down');
-    handlers.onDown(session.machineId).catch((error: unknown) => {
-      log.error({ machine_id: session.machineId, reason: messageOf(error) }, 'a lost link could not be noted');
-    });
-  };
+  const events = sessionEvents(sessions, streams, deps);
 
   return {
-    push: pushAndLog,
+    push: (machineId) => {
+      const session = sessions.get(machineId);
+      if (session !== undefined) pushDesired(session, deps);
+    },
     isUp: (machineId) => sessions.has(machineId),
     openStream: async (machineId, workloadId, target) => {
       const session = sessions.get(machineId);
       if (session === undefined) throw new StreamError('link', 'the host is not connected');
       const pending = streams.expect(machineId);
-      session.send({ type: 'open', stream_id: pending.streamId, token: pending.token, workload_id: workloadId, target });
+      const { streamId, token } = pending;
+      session.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
       return pending.dialled;
     },
     onLinkUpgrade: (request, socket, head) => {
       const clientIp = request.socket.remoteAddress ?? '';
-      socket.setNoDelay(true);
+      request.socket.setNoDelay(true);
       server.handleUpgrade(request, socket, head, (webSocket: WebSocket) => {
         runSession(webSocket, clientIp, {
           ...deps,
-          onOpen: (session, hello) => onOpen(session, hello, clientIp),
-          onMessage,
-          onClose,
+          onOpen: (session, hello) => events.onOpen(session, hello, clientIp),
+          onMessage: events.onMessage,
+          onClose: events.onClose,
         });
       });
     },
@@ -124,4 +85,50 @@ export function openLink(deps: LinkDeps): Link {
       server.close();
     },
   };
+}
+
+/** What a session's life does to the room: the newest link of a machine is the only one that counts. */
+function sessionEvents(sessions: Map<string, Session>, streams: Streams, { handlers, log, ...deps }: LinkDeps) {
+  return {
+    onOpen: async (session: Session, hello: HelloMessage, clientIp: string): Promise<void> => {
+      sessions.get(session.machineId)?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
+      sessions.set(session.machineId, session);
+      await handlers.onUp(session.machineId, hello, clientIp);
+      log.info({ machine_id: session.machineId, client_ip: clientIp }, 'agent link up');
+      pushDesired(session, { ...deps, handlers, log });
+    },
+    onMessage: async (session: Session, message: AgentMessage): Promise<void> => {
+      if (sessions.get(session.machineId) !== session) return;
+      switch (message.type) {
+        case 'observed':
+          return handlers.onObserved(session.machineId, message);
+        case 'inventory':
+          return handlers.onInventory(session.machineId, message.inventory);
+        case 'stream_refused':
+          return streams.refuse(session.machineId, message.stream_id, message.detail);
+        case 'hello':
+          return undefined;
+      }
+    },
+    onClose: (session: Session): void => {
+      if (sessions.get(session.machineId) !== session) return;
+      sessions.delete(session.machineId);
+      log.info({ machine_id: session.machineId }, 'agent link down');
+      handlers.onDown(session.machineId).catch((error: unknown) => {
+        log.error({ machine_id: session.machineId, reason: messageOf(error) }, 'a lost link could not be noted');
+      });
+    },
+  };
+}
+
+function pushDesired(session: Session, { handlers, log }: LinkDeps): void {
+  handlers
+    .desired(session.machineId)
+    .then((message) => session.send(message))
+    .catch((error: unknown) => {
+      log.error(
+        { machine_id: session.machineId, reason: messageOf(error) },
+        'desired state could not be pushed; the next change or reconnect tries again',
+      );
+    });
 }

@@ -55,9 +55,11 @@ export function runSession(socket: WebSocket, clientIp: string, deps: SessionDep
 
   const onHello = async (hello: HelloMessage): Promise<void> => {
     const version = negotiateVersion(hello.protocol);
-    if (version === undefined) return refuse(LINK_CLOSE.version, `this control plane speaks protocol ${PROTOCOL_MIN} to ${PROTOCOL_MAX}`);
+    if (version === undefined)
+      return refuse(LINK_CLOSE.version, `this control plane speaks protocol ${PROTOCOL_MIN} to ${PROTOCOL_MAX}`);
     const key = await deps.machineKey(hello.machine_id);
-    if (key === undefined || !isProof(key, hello, nonce)) return refuse(LINK_CLOSE.unauthorized, 'unknown machine or wrong key');
+    if (key === undefined || !isProof(key, hello, nonce))
+      return refuse(LINK_CLOSE.unauthorized, 'unknown machine or wrong key');
     cancelHello();
     session = { machineId: hello.machine_id, send, close };
     send({ type: 'welcome', protocol: version, now_ms: clock.now() });
@@ -70,20 +72,13 @@ export function runSession(socket: WebSocket, clientIp: string, deps: SessionDep
     if (!decoded.ok) return refuse(LINK_CLOSE.malformed, `malformed message: ${decoded.reason}`);
     const { message } = decoded;
     if (session === undefined && message.type === 'hello') return onHello(message);
-    if (session === undefined || message.type === 'hello') return refuse(LINK_CLOSE.malformed, `${message.type} out of order`);
+    if (session === undefined || message.type === 'hello')
+      return refuse(LINK_CLOSE.malformed, `${message.type} out of order`);
     return deps.onMessage(session, message);
   };
 
   const cancelHello = clock.after(LINK_HELLO_MS_MAX, () => refuse(LINK_CLOSE.silent, 'no hello in time'));
-  let cancelPing = (): void => undefined;
-  const pingLater = (): void => {
-    cancelPing = clock.after(spreadMs(LINK_PING_MS, deps.rng), () => {
-      if (clock.monotonicMs() - lastHeardMs > LINK_SILENCE_MS_MAX) return socket.terminate();
-      socket.ping();
-      pingLater();
-    });
-  };
-
+  const stopPings = keepPinging(socket, () => clock.monotonicMs() - lastHeardMs, deps);
   socket.on('pong', () => (lastHeardMs = clock.monotonicMs()));
   socket.on('message', (data: Buffer, isBinary: boolean) => {
     lastHeardMs = clock.monotonicMs();
@@ -91,18 +86,36 @@ export function runSession(socket: WebSocket, clientIp: string, deps: SessionDep
     work = work
       .then(() => onFrame(frame))
       .catch((error: unknown) => {
-        log.error({ machine_id: session?.machineId, err: error }, 'handling a link message failed; the agent will send it again');
+        log.error(
+          { machine_id: session?.machineId, err: error },
+          'handling a link message failed; the agent will send it again',
+        );
         socket.close(1011, 'internal error');
       });
   });
-  socket.on('error', (error) => log.info({ client_ip: clientIp, machine_id: session?.machineId, err: error }, 'a link broke'));
+  socket.on('error', (error) =>
+    log.info({ client_ip: clientIp, machine_id: session?.machineId, err: error }, 'a link broke'),
+  );
   socket.on('close', () => {
     cancelHello();
-    cancelPing();
+    stopPings();
     if (session !== undefined) deps.onClose(session);
   });
   send({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX } });
+}
+
+/** Pings until stopped; a peer that has been silent for too long is cut. */
+function keepPinging(socket: WebSocket, silentMs: () => number, { clock, rng }: SessionDeps): () => void {
+  let cancel = (): void => undefined;
+  const pingLater = (): void => {
+    cancel = clock.after(spreadMs(LINK_PING_MS, rng), () => {
+      if (silentMs() > LINK_SILENCE_MS_MAX) return socket.terminate();
+      socket.ping();
+      pingLater();
+    });
+  };
   pingLater();
+  return () => cancel();
 }
 
 function isProof(key: string, hello: HelloMessage, nonce: string): boolean {

@@ -1,7 +1,6 @@
 // Data streams: asked for over a link, dialled by the host with a one-time token, handed out as a Duplex.
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import type { Socket } from 'node:net';
 import { WebSocketServer } from 'ws';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -31,7 +30,7 @@ export interface Streams {
   expect(machineId: string): PendingStream;
   /** The host said that it will not dial. */
   refuse(machineId: string, streamId: string, detail: string): void;
-  onUpgrade(request: IncomingMessage, socket: Socket, head: Buffer): void;
+  onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
   close(): void;
 }
 
@@ -45,7 +44,11 @@ interface Waiting {
 export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
   const { clock, ids } = deps;
   const waiting = new Map<string, Waiting>();
-  const server = new WebSocketServer({ noServer: true, maxPayload: STREAM_MESSAGE_BYTES_MAX, ...STREAM_SOCKET_OPTIONS });
+  const server = new WebSocketServer({
+    noServer: true,
+    maxPayload: STREAM_MESSAGE_BYTES_MAX,
+    ...STREAM_SOCKET_OPTIONS,
+  });
 
   return {
     expect: (machineId) => {
@@ -71,7 +74,8 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
     },
     refuse: (machineId, streamId, detail) => {
       for (const entry of waiting.values()) {
-        if (entry.machineId === machineId && entry.streamId === streamId) entry.reject(new StreamError('refused', detail));
+        if (entry.machineId === machineId && entry.streamId === streamId)
+          entry.reject(new StreamError('refused', detail));
       }
     },
     onUpgrade: (request, socket, head) => {
@@ -82,7 +86,7 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
         return;
       }
       waiting.delete(token);
-      socket.setNoDelay(true);
+      request.socket.setNoDelay(true);
       server.handleUpgrade(request, socket, head, (webSocket) => entry.resolve(streamDuplex(webSocket)));
     },
     close: () => {

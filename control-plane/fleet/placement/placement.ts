@@ -9,7 +9,9 @@ export function rank(request: { gpuCount: number }, offerings: readonly Offering
   const leftOver = (offering: Offering): number => offering.gpu_free - request.gpuCount;
   return offerings.toSorted(
     (a, b) =>
-      compare(a.price_ucents_per_hour, b.price_ucents_per_hour) || compare(leftOver(a), leftOver(b)) || compare(a.id, b.id),
+      compare(a.price_ucents_per_hour, b.price_ucents_per_hour) ||
+      compare(leftOver(a), leftOver(b)) ||
+      compare(a.id, b.id),
   );
 }
 

@@ -142,3 +142,16 @@ function conditions(request: CapacityRequest): Sql {
 function sqlNumber(value: number): Sql {
   return raw(String(value));
 }
+
+const GpuTypeRow = z.object({ gpu_type: text, vram_gb: int, cpu_cores: int, ram_gb: int, storage_gb: int });
+export type GpuTypeFacts = z.infer<typeof GpuTypeRow>;
+
+/** What is on offer by type, in the order of their names; the smallest host stands for a type. */
+export function gpuTypes(query: Query, afterType: string, limit: number): Promise<GpuTypeFacts[]> {
+  return query.all(
+    GpuTypeRow,
+    sql`select gpu_type, min(vram_gb) as vram_gb, min(cpu_cores) as cpu_cores, min(ram_gb) as ram_gb, min(storage_gb) as storage_gb
+        from offerings where listed = 1 and tier = 'on_demand' and gpu_type > ${afterType}
+        group by gpu_type order by gpu_type limit ${limit}`,
+  );
+}

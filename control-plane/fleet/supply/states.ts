@@ -12,11 +12,22 @@ const EVENT_OF: Partial<Record<MachineState, EventType>> = {
 };
 
 /** Moves and tells. @throws ServiceError `conflict` where the table does not allow it or somebody else was faster. */
-export async function move(tx: Tx, machine: store.MachineRow, to: MachineState, deps: { events: Events; nowMs: number }): Promise<void> {
+export async function move(
+  tx: Tx,
+  machine: store.MachineRow,
+  to: MachineState,
+  deps: { events: Events; nowMs: number },
+): Promise<void> {
   const allowed = mayMove(MACHINE_STATES, machine.status, to);
-  const moved = allowed && (await store.setMachineState(tx, machine.id, { from: machine.status, to, nowMs: deps.nowMs }));
+  const moved =
+    allowed && (await store.setMachineState(tx, machine.id, { from: machine.status, to, nowMs: deps.nowMs }));
   if (!moved) fail('conflict', `The machine is ${machine.status} and cannot become ${to}.`);
   const type = EVENT_OF[to];
   if (type === undefined) return;
-  await deps.events.append(tx, { type, subjectId: machine.id, orgId: null, data: { machine_id: machine.id, status: to } });
+  await deps.events.append(tx, {
+    type,
+    subjectId: machine.id,
+    orgId: null,
+    data: { machine_id: machine.id, status: to },
+  });
 }

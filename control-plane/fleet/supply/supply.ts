@@ -27,7 +27,11 @@ export interface Supply {
   /** The organisation's supplier, made at the first call. */
   registerSupplier(tx: Tx, orgId: string): Promise<store.SupplierRow>;
   /** The enrolment token is shown here and never again. @throws ServiceError `not_found` without a supplier */
-  registerMachine(tx: Tx, orgId: string, declared: DeclaredMachine): Promise<{ machine: store.MachineRow; token: string }>;
+  registerMachine(
+    tx: Tx,
+    orgId: string,
+    declared: DeclaredMachine,
+  ): Promise<{ machine: store.MachineRow; token: string }>;
   /** A fresh token for a machine that has not enrolled (the first one was lost or expired). */
   reissueToken(tx: Tx, orgId: string, machineId: string): Promise<{ machine: store.MachineRow; token: string }>;
   /** Binds the host's key to the token's machine. Repeating it with the same key answers the same. @throws ServiceError `enrollment_token_*` */
@@ -38,7 +42,10 @@ export interface Supply {
   /** After a start no link is up yet. */
   setAllOffline(): Promise<void>;
   /** Takes GPUs for `heldBy`; undefined (and nothing taken) where there are too few. */
-  hold(tx: Tx, want: { machineId: string; gpuType: string; count: number; heldBy: string }): Promise<string[] | undefined>;
+  hold(
+    tx: Tx,
+    want: { machineId: string; gpuType: string; count: number; heldBy: string },
+  ): Promise<string[] | undefined>;
   /** Frees what `heldBy` holds; nothing happens the second time. */
   release(tx: Tx, heldBy: string): Promise<void>;
   /** The operator's word: offered to customers from now on. */
@@ -46,91 +53,36 @@ export interface Supply {
   suspend(machineId: string): Promise<store.MachineRow>;
 }
 
-export function openSupply(deps: { db: Db; clock: Clock; ids: Ids; events: Events }): Supply {
-  const { db, clock, ids, events } = deps;
-  const refresh = (tx: Tx, machineId: string): Promise<void> =>
-    refreshOfferings(tx, machineId, () => ids.prefixed('off'), clock.now());
+interface SupplyDeps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  events: Events;
+}
 
-  const newToken = async (tx: Tx, machineId: string): Promise<string> => {
-    const token = `enroll_${ids.secret(32)}`;
-    await store.endUnusedTokens(tx, machineId);
-    await store.insertToken(tx, {
-      token_hash: hashToken(token),
-      machine_id: machineId,
-      expires_ms: clock.now() + ENROLLMENT_TOKEN_MS,
-      used_by_key: null,
-    });
-    return token;
-  };
-
-  const takeInventory = async (tx: Tx, machineId: string, inventory: Inventory): Promise<void> => {
-    await store.setInventory(tx, machineId, inventory, clock.now());
-    for (const gpu of inventory.gpus) {
-      await store.upsertGpu(tx, {
-        machine_id: machineId,
-        gpu_uuid: gpu.uuid,
-        gpu_index: gpu.index,
-        ...identifyGpu(gpu.name, gpu.memory_mib),
-        usable: !gpu.foreign_use,
-      });
-    }
-    await store.setUnusableExcept(tx, machineId, inventory.gpus.map((gpu) => gpu.uuid));
-    await refresh(tx, machineId);
-  };
-
-  const moveMachine = (machineId: string, to: 'listed' | 'suspended'): Promise<store.MachineRow> =>
-    db.tx(`supply.${to}`, async (tx) => {
-      const machine = await store.findMachine(tx, machineId);
-      if (machine === undefined) return fail('not_found', `There is no machine ${machineId}.`);
-      await move(tx, machine, to, { events, nowMs: clock.now() });
-      await refresh(tx, machineId);
-      return { ...machine, status: to };
-    });
-
+export function openSupply(deps: SupplyDeps): Supply {
+  const { db, clock } = deps;
   return {
-    registerSupplier: async (tx, orgId) => {
-      const now = clock.now();
-      await store.insertSupplier(tx, { id: ids.uuid(), org_id: orgId, status: 'active', created_ms: now, updated_ms: now });
-      return (await store.supplierOfOrg(tx, orgId)) ?? fail('internal_error', 'The supplier vanished while it was made.');
-    },
-    registerMachine: async (tx, orgId, declared) => {
-      const supplier = await store.supplierOfOrg(tx, orgId);
-      if (supplier === undefined) return fail('not_found', 'This organisation is no supplier yet: POST /v1/community/supplier first.');
-      if (supplier.status === 'suspended') return fail('conflict', 'This supplier is suspended and cannot register machines.');
-      const machine = newMachine(ids.uuid(), supplier.id, declared, clock.now());
-      await store.insertMachine(tx, machine);
-      await events.append(tx, { type: 'machine.registered', subjectId: machine.id, orgId, data: { supplier_id: supplier.id } });
-      return { machine, token: await newToken(tx, machine.id) };
-    },
+    registerSupplier: (tx, orgId) => registerSupplier(tx, orgId, deps),
+    registerMachine: (tx, orgId, declared) => registerMachine(tx, orgId, declared, deps),
     reissueToken: async (tx, orgId, machineId) => {
       const supplier = await store.supplierOfOrg(tx, orgId);
       const machine = await store.findMachine(tx, machineId);
-      if (machine === undefined || machine.supplier_id !== supplier?.id) return fail('not_found', `There is no machine ${machineId}.`);
-      if (machine.public_key !== null) return fail('conflict', 'This machine has enrolled already; it needs no token.');
-      return { machine, token: await newToken(tx, machine.id) };
+      if (machine === undefined || machine.supplier_id !== supplier?.id) {
+        return fail('not_found', `There is no machine ${machineId}.`);
+      }
+      if (machine.public_key !== null) {
+        return fail('conflict', 'This machine has enrolled already; it needs no token.');
+      }
+      return { machine, token: await newToken(tx, machine.id, deps) };
     },
-    enroll: (request) =>
-      db.tx('supply.enroll', async (tx) => {
-        const hash = hashToken(request.token);
-        const token = await store.findToken(tx, hash);
-        if (token === undefined) return fail('enrollment_token_invalid', 'Check that the whole token was copied, or register the machine again.');
-        if (token.used_by_key === null && token.expires_ms <= clock.now()) {
-          return fail('enrollment_token_expired', 'Tokens live 24 hours and one at a time. Ask for a new one: POST /v1/community/machines/{id}/token.');
-        }
-        const mine = await store.useToken(tx, hash, request.public_key);
-        if (!mine) return fail('enrollment_token_used', 'This token has enrolled another host. Register this machine to get its own.');
-        await store.setMachineKey(tx, token.machine_id, request.public_key);
-        await takeInventory(tx, token.machine_id, request.inventory);
-        if (token.used_by_key === null) {
-          await events.append(tx, { type: 'machine.enrolled', subjectId: token.machine_id, orgId: null, data: { gpus: request.inventory.gpus.length } });
-        }
-        return { machineId: token.machine_id };
-      }),
-    reportInventory: (machineId, inventory) => db.tx('supply.inventory', (tx) => takeInventory(tx, machineId, inventory)),
+    enroll: (request) => db.tx('supply.enroll', (tx) => enroll(tx, request, deps)),
+    reportInventory: (machineId, inventory) =>
+      db.tx('supply.inventory', (tx) => takeInventory(tx, machineId, inventory, deps)),
     setOnline: (machineId, online) =>
       db.tx('supply.online', async (tx) => {
         await store.setOnline(tx, machineId, online, clock.now());
-        await refresh(tx, machineId);
+        await refresh(tx, machineId, deps);
       }),
     setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
     hold: async (tx, want) => {
@@ -139,15 +91,112 @@ export function openSupply(deps: { db: Db; clock: Clock; ids: Ids; events: Event
         if (uuids.length > 0) await store.freeGpus(tx, want.heldBy);
         return undefined;
       }
-      await refresh(tx, want.machineId);
+      await refresh(tx, want.machineId, deps);
       return uuids;
     },
     release: async (tx, heldBy) => {
-      for (const machineId of await store.freeGpus(tx, heldBy)) await refresh(tx, machineId);
+      for (const machineId of await store.freeGpus(tx, heldBy)) await refresh(tx, machineId, deps);
     },
-    approve: (machineId) => moveMachine(machineId, 'listed'),
-    suspend: (machineId) => moveMachine(machineId, 'suspended'),
+    approve: (machineId) => moveMachine(machineId, 'listed', deps),
+    suspend: (machineId) => moveMachine(machineId, 'suspended', deps),
   };
+}
+
+async function registerSupplier(tx: Tx, orgId: string, { ids, clock }: SupplyDeps): Promise<store.SupplierRow> {
+  const now = clock.now();
+  await store.insertSupplier(tx, { id: ids.uuid(), org_id: orgId, status: 'active', created_ms: now, updated_ms: now });
+  return (await store.supplierOfOrg(tx, orgId)) ?? fail('internal_error', 'The supplier vanished while it was made.');
+}
+
+async function registerMachine(
+  tx: Tx,
+  orgId: string,
+  declared: DeclaredMachine,
+  deps: SupplyDeps,
+): Promise<{ machine: store.MachineRow; token: string }> {
+  const supplier = await store.supplierOfOrg(tx, orgId);
+  if (supplier === undefined) {
+    return fail('not_found', 'This organisation is no supplier yet: POST /v1/community/supplier first.');
+  }
+  if (supplier.status === 'suspended') {
+    return fail('conflict', 'This supplier is suspended and cannot register machines.');
+  }
+  const machine = newMachine(deps.ids.uuid(), supplier.id, declared, deps.clock.now());
+  await store.insertMachine(tx, machine);
+  await deps.events.append(tx, {
+    type: 'machine.registered',
+    subjectId: machine.id,
+    orgId,
+    data: { supplier_id: supplier.id },
+  });
+  return { machine, token: await newToken(tx, machine.id, deps) };
+}
+
+async function newToken(tx: Tx, machineId: string, { ids, clock }: SupplyDeps): Promise<string> {
+  const token = `enroll_${ids.secret(32)}`;
+  await store.endUnusedTokens(tx, machineId);
+  await store.insertToken(tx, {
+    token_hash: hashToken(token),
+    machine_id: machineId,
+    expires_ms: clock.now() + ENROLLMENT_TOKEN_MS,
+    used_by_key: null,
+  });
+  return token;
+}
+
+async function enroll(tx: Tx, request: EnrollRequest, deps: SupplyDeps): Promise<{ machineId: string }> {
+  const hash = hashToken(request.token);
+  const token = await store.findToken(tx, hash);
+  if (token === undefined) {
+    return fail('enrollment_token_invalid', 'Check that the whole token was copied, or register the machine again.');
+  }
+  const isFresh = token.used_by_key === null;
+  if (isFresh && token.expires_ms <= deps.clock.now()) {
+    return fail(
+      'enrollment_token_expired',
+      'Tokens live 24 hours, and a new one ends the one before. Ask for one: POST /v1/community/machines/{id}/token.',
+    );
+  }
+  if (!(await store.useToken(tx, hash, request.public_key))) {
+    return fail('enrollment_token_used', 'This token has enrolled another host. Register this machine to get its own.');
+  }
+  await store.setMachineKey(tx, token.machine_id, request.public_key);
+  await takeInventory(tx, token.machine_id, request.inventory, deps);
+  if (isFresh) {
+    const data = { gpus: request.inventory.gpus.length };
+    await deps.events.append(tx, { type: 'machine.enrolled', subjectId: token.machine_id, orgId: null, data });
+  }
+  return { machineId: token.machine_id };
+}
+
+async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, deps: SupplyDeps): Promise<void> {
+  await store.setInventory(tx, machineId, inventory, deps.clock.now());
+  for (const gpu of inventory.gpus) {
+    await store.upsertGpu(tx, {
+      machine_id: machineId,
+      gpu_uuid: gpu.uuid,
+      gpu_index: gpu.index,
+      ...identifyGpu(gpu.name, gpu.memory_mib),
+      usable: !gpu.foreign_use,
+    });
+  }
+  const uuids = inventory.gpus.map((gpu) => gpu.uuid);
+  await store.setUnusableExcept(tx, machineId, uuids);
+  await refresh(tx, machineId, deps);
+}
+
+function moveMachine(machineId: string, to: 'listed' | 'suspended', deps: SupplyDeps): Promise<store.MachineRow> {
+  return deps.db.tx(`supply.${to}`, async (tx) => {
+    const machine = await store.findMachine(tx, machineId);
+    if (machine === undefined) return fail('not_found', `There is no machine ${machineId}.`);
+    await move(tx, machine, to, { events: deps.events, nowMs: deps.clock.now() });
+    await refresh(tx, machineId, deps);
+    return { ...machine, status: to };
+  });
+}
+
+function refresh(tx: Tx, machineId: string, { ids, clock }: SupplyDeps): Promise<void> {
+  return refreshOfferings(tx, machineId, () => ids.prefixed('off'), clock.now());
 }
 
 function newMachine(id: string, supplierId: string, declared: DeclaredMachine, nowMs: number): store.MachineRow {

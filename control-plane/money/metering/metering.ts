@@ -42,50 +42,19 @@ export interface Metering {
   tick(signal: AbortSignal): Promise<string[]>;
 }
 
-export function openMetering(deps: {
+interface MeteringDeps {
   db: Db;
   clock: Clock;
   ids: Ids;
   ledger: Ledger;
   launchHoldMinutes: number;
-}): Metering {
-  const { db, clock, ids, ledger } = deps;
-  const aheadMs = deps.launchHoldMinutes * 60_000;
+}
 
-  const post = async (tx: Tx, segment: store.Segment, toMs: number, evidence?: string): Promise<void> => {
-    const fromMs = segment.posted_through_ms;
-    if (toMs === fromMs) return;
-    await ledger.setHold(tx, holdId(segment.subject_id), wallet(segment.org_id), 0n);
-    const { availableUcents } = await ledger.balance(tx, wallet(segment.org_id));
-    const transfers = transfersOf({
-      segment,
-      fromMs,
-      toMs,
-      payableUcents: availableUcents,
-      ...(evidence === undefined ? {} : { evidence }),
-    });
-    await ledger.post(tx, `${segment.id}:${fromMs}-${toMs}`, transfers);
-    for (const part of usageParts(segment, fromMs, toMs)) await store.addUsage(tx, segment, part);
-    await store.setPostedThrough(tx, segment.id, toMs);
-  };
-
-  const tickOne = async (tx: Tx, segment: store.Segment, nowMs: number): Promise<boolean> => {
-    const hourEndMs = Math.floor(nowMs / HOUR_MS) * HOUR_MS;
-    let postedThroughMs = segment.posted_through_ms;
-    if (hourEndMs > postedThroughMs) {
-      await post(tx, segment, hourEndMs);
-      postedThroughMs = hourEndMs;
-    }
-    const unposted = costUcents(segment, nowMs) - costUcents(segment, postedThroughMs);
-    const rate = segment.rate_ucents_per_hour;
-    const wanted = unposted + accruedUcents(rate, aheadMs);
-    const covered = await ledger.coverHold(tx, holdId(segment.subject_id), wallet(segment.org_id), wanted);
-    return covered >= unposted + accruedUcents(rate, TICKS_COVERED_MIN * TICK_MS);
-  };
-
+export function openMetering(deps: MeteringDeps): Metering {
+  const { ids, ledger } = deps;
   return {
     holdForLaunch: (tx, subjectId, orgId, rateUcentsPerHour) =>
-      ledger.setHold(tx, holdId(subjectId), wallet(orgId), accruedUcents(rateUcentsPerHour, aheadMs)),
+      ledger.setHold(tx, holdId(subjectId), wallet(orgId), accruedUcents(rateUcentsPerHour, aheadMs(deps))),
     releaseHold: (tx, subjectId, orgId) => ledger.setHold(tx, holdId(subjectId), wallet(orgId), 0n),
     openSegment: (tx, segment) =>
       store.insertSegment(tx, {
@@ -105,30 +74,76 @@ export function openMetering(deps: {
       const segment = await store.openSegmentOf(tx, subjectId);
       if (segment === undefined) return;
       const endMs = Math.max(endedMs, segment.started_ms);
-      await post(tx, segment, endMs, evidence);
+      await postThrough(tx, segment, { toMs: endMs, evidence }, ledger);
       await store.endSegment(tx, segment.id, endMs);
       await ledger.setHold(tx, holdId(subjectId), wallet(segment.org_id), 0n);
     },
-    tick: async (signal) => {
-      const exhausted: string[] = [];
-      let afterId = '';
-      while (!signal.aborted) {
-        const { lastId, short } = await db.tx('metering.tick', async (tx) => {
-          const nowMs = clock.now();
-          const segments = await store.openSegments(tx, afterId, TICK_PIECE);
-          const uncovered: string[] = [];
-          for (const segment of segments) {
-            if (!(await tickOne(tx, segment, nowMs))) uncovered.push(segment.subject_id);
-          }
-          return { lastId: segments.at(-1)?.id, short: uncovered };
-        });
-        exhausted.push(...short);
-        if (lastId === undefined) break;
-        afterId = lastId;
-      }
-      return exhausted;
-    },
+    tick: (signal) => tick(signal, deps),
   };
+}
+
+/** Brings ledger and usage rows to `toMs`, forwards or backwards. The hold is released for it: the caller sets it anew. */
+async function postThrough(
+  tx: Tx,
+  segment: store.Segment,
+  until: { toMs: number; evidence?: string | undefined },
+  ledger: Ledger,
+): Promise<void> {
+  const { toMs, evidence } = until;
+  const fromMs = segment.posted_through_ms;
+  if (toMs === fromMs) return;
+  await ledger.setHold(tx, holdId(segment.subject_id), wallet(segment.org_id), 0n);
+  const { availableUcents } = await ledger.balance(tx, wallet(segment.org_id));
+  const transfers = transfersOf({
+    segment,
+    fromMs,
+    toMs,
+    payableUcents: availableUcents,
+    ...(evidence === undefined ? {} : { evidence }),
+  });
+  await ledger.post(tx, `${segment.id}:${fromMs}-${toMs}`, transfers);
+  for (const part of usageParts(segment, fromMs, toMs)) await store.addUsage(tx, segment, part);
+  await store.setPostedThrough(tx, segment.id, toMs);
+}
+
+async function tick(signal: AbortSignal, deps: MeteringDeps): Promise<string[]> {
+  const exhausted: string[] = [];
+  let afterId: string | undefined = '';
+  while (afterId !== undefined && !signal.aborted) {
+    const from: string = afterId;
+    const piece = await deps.db.tx('metering.tick', async (tx) => {
+      const nowMs = deps.clock.now();
+      const segments = await store.openSegments(tx, from, TICK_PIECE);
+      const uncovered: string[] = [];
+      for (const segment of segments) {
+        if (!(await tickOne(tx, segment, nowMs, deps))) uncovered.push(segment.subject_id);
+      }
+      return { lastId: segments.at(-1)?.id, uncovered };
+    });
+    exhausted.push(...piece.uncovered);
+    afterId = piece.lastId;
+  }
+  return exhausted;
+}
+
+/** Posts at hour ends and moves the hold; false where the balance no longer covers the next ticks. */
+async function tickOne(tx: Tx, segment: store.Segment, nowMs: number, deps: MeteringDeps): Promise<boolean> {
+  const { ledger } = deps;
+  const hourEndMs = Math.floor(nowMs / HOUR_MS) * HOUR_MS;
+  let postedThroughMs = segment.posted_through_ms;
+  if (hourEndMs > postedThroughMs) {
+    await postThrough(tx, segment, { toMs: hourEndMs }, ledger);
+    postedThroughMs = hourEndMs;
+  }
+  const unposted = costUcents(segment, nowMs) - costUcents(segment, postedThroughMs);
+  const rate = segment.rate_ucents_per_hour;
+  const wanted = unposted + accruedUcents(rate, aheadMs(deps));
+  const covered = await ledger.coverHold(tx, holdId(segment.subject_id), wallet(segment.org_id), wanted);
+  return covered >= unposted + accruedUcents(rate, TICKS_COVERED_MIN * TICK_MS);
+}
+
+function aheadMs({ launchHoldMinutes }: MeteringDeps): number {
+  return launchHoldMinutes * 60_000;
 }
 
 function holdId(subjectId: string): string {

@@ -1,0 +1,87 @@
+// GET /v1/gpu-types and GET /v1/pricing: the catalog, open to everybody (specification 4.1).
+import { GpuType, PricingRow } from '../../../shared/api/pricing.ts';
+import { pageParameters, PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { dollarsFromUcents } from '../../../shared/money.ts';
+import { z } from 'zod';
+import type { Db } from '../../base/db/db.ts';
+import { type Cursors, olderThan } from '../../base/http/cursors.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import { gpuTypes, type GpuTypeFacts, listedOfferings, type Offering } from './offerings.ts';
+import { architectureOf } from './known-gpus.ts';
+
+const PricingQuery = z.strictObject({
+  ...pageParameters,
+  tier: z.enum(['on_demand', 'spot']).default('on_demand').describe('spot has no capacity and gives an empty page'),
+});
+
+export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
+  const { db, cursors } = deps;
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/gpu-types',
+      operationId: 'listGpuTypes',
+      tag: 'Catalog',
+      summary: 'GPU types on offer',
+      scope: 'none',
+      idempotency: 'none',
+      query: PageQuery,
+      responses: { 200: { description: 'A page of GPU types', schema: pageSchema(GpuType) } },
+      errors: [],
+      handler: async ({ query }) => {
+        const after = cursors.read('gpu-types', query.cursor)?.id ?? '';
+        const rows = await gpuTypes(db.read, after, query.limit + 1);
+        const body = cursors.pageOf('gpu-types', rows, query.limit, {
+          at: (row) => ({ createdMs: 0, id: row.gpu_type }),
+          show: gpuTypeView,
+        });
+        return { status: 200, body };
+      },
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/pricing',
+      operationId: 'listPricing',
+      tag: 'Catalog',
+      summary: 'Offerings with live prices and free GPUs',
+      scope: 'none',
+      idempotency: 'none',
+      query: PricingQuery,
+      responses: { 200: { description: 'A page of offerings', schema: pageSchema(PricingRow) } },
+      errors: [],
+      handler: async ({ query }) => {
+        const after = olderThan(cursors.read('pricing', query.cursor));
+        const rows = query.tier === 'spot' ? [] : await listedOfferings(db.read, after, query.limit + 1);
+        const body = cursors.pageOf('pricing', rows, query.limit, {
+          at: (row) => ({ createdMs: row.created_ms, id: row.id }),
+          show: pricingView,
+        });
+        return { status: 200, body };
+      },
+    }),
+  ];
+}
+
+function pricingView(row: Offering): PricingRow {
+  return {
+    offering_id: row.id,
+    gpu_type: row.gpu_type,
+    region: row.region,
+    tier: 'on_demand',
+    price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
+    available: row.gpu_free,
+    vram_gb: row.vram_gb,
+    storage_gb: row.storage_gb,
+    disk_configurable: false,
+  };
+}
+
+function gpuTypeView(row: GpuTypeFacts): GpuType {
+  const architecture = architectureOf(row.gpu_type);
+  return {
+    ...row,
+    ...(architecture === undefined ? {} : { architecture }),
+    instance_disk_gb: 0,
+    disk_configurable: false,
+  };
+}

@@ -1,0 +1,87 @@
+// The SQL of workloads and of each machine's revision.
+import { z } from 'zod';
+import { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/workload.ts';
+import type { Position } from '../../../shared/protocol/link.ts';
+import { mayMove, WORKLOAD_STATES, type WorkloadState } from '../../../shared/states.ts';
+import { int, json, text } from '../../base/db/columns.ts';
+import { type Query, type Tx, sql } from '../../base/db/db.ts';
+
+/** All of a desired workload but whether it should run: that is the row's state. */
+export const WorkloadSpec = DesiredWorkload.omit({ desired: true });
+export type WorkloadSpec = z.infer<typeof WorkloadSpec>;
+
+const WorkloadRow = z.object({
+  id: text,
+  machine_id: text,
+  instance_id: text,
+  state: z.enum(['wanted', 'removing', 'gone']),
+  spec: json(WorkloadSpec),
+  observed: json(ObservedWorkload).nullable(),
+  created_ms: int,
+  changed_ms: int,
+});
+export type WorkloadRow = z.infer<typeof WorkloadRow>;
+
+const PositionRow = z.object({ epoch: int, revision: int });
+const COLUMNS = sql`id, machine_id, instance_id, state, spec, observed, created_ms, changed_ms`;
+
+export async function insertWorkload(tx: Tx, machineId: string, spec: WorkloadSpec, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`insert into workloads (id, machine_id, instance_id, state, spec, created_ms, changed_ms)
+        values (${spec.workload_id}, ${machineId}, ${spec.instance_id}, 'wanted', ${JSON.stringify(spec)}, ${nowMs}, ${nowMs})`,
+  );
+}
+
+export function findWorkload(query: Query, id: string): Promise<WorkloadRow | undefined> {
+  return query.one(WorkloadRow, sql`select ${COLUMNS} from workloads where id = ${id}`);
+}
+
+export function liveWorkloads(query: Query, machineId: string): Promise<WorkloadRow[]> {
+  return query.all(
+    WorkloadRow,
+    sql`select ${COLUMNS} from workloads where machine_id = ${machineId} and state <> 'gone' order by created_ms, id`,
+  );
+}
+
+/** The only writer of `state`. False where the row is in another state by now. */
+export async function move(
+  tx: Tx,
+  id: string,
+  step: { from: WorkloadState; to: WorkloadState; nowMs: number },
+): Promise<boolean> {
+  if (!mayMove(WORKLOAD_STATES, step.from, step.to))
+    throw new Error(`a workload cannot go from ${step.from} to ${step.to}`);
+  const changed = await tx.run(
+    sql`update workloads set state = ${step.to}, changed_ms = ${step.nowMs} where id = ${id} and state = ${step.from}`,
+  );
+  return changed === 1;
+}
+
+export async function setObserved(tx: Tx, id: string, observed: ObservedWorkload, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`update workloads set observed = ${JSON.stringify(observed)}, changed_ms = ${nowMs} where id = ${id}`,
+  );
+}
+
+/** The machine's next revision. */
+export async function bumpRevision(tx: Tx, machineId: string): Promise<void> {
+  await tx.run(
+    sql`insert into workload_machines (machine_id, epoch, revision) values (${machineId}, 1, 1)
+        on conflict (machine_id) do update set revision = workload_machines.revision + 1`,
+  );
+}
+
+export async function position(query: Query, machineId: string): Promise<Position> {
+  const row = await query.one(
+    PositionRow,
+    sql`select epoch, revision from workload_machines where machine_id = ${machineId}`,
+  );
+  return row ?? { epoch: 1, revision: 0 };
+}
+
+export async function setPosition(tx: Tx, machineId: string, to: Position): Promise<void> {
+  await tx.run(
+    sql`insert into workload_machines (machine_id, epoch, revision) values (${machineId}, ${to.epoch}, ${to.revision})
+        on conflict (machine_id) do update set epoch = excluded.epoch, revision = excluded.revision`,
+  );
+}

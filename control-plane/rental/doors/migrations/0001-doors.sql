@@ -1,0 +1,20 @@
+-- What a workload is reached by. A port belongs to one instance at a time and is reused least recently.
+create table doors (
+  instance_id TEXT not null primary key,
+  hostname TEXT not null,
+  ssh_port INTEGER not null,
+  probe_private_key TEXT not null,
+  probe_public_key TEXT not null,
+  host_key TEXT,
+  open INTEGER not null
+) STRICT;
+
+create index doors_open on doors (instance_id) where open = 1;
+
+create table door_ports (
+  port INTEGER not null primary key,
+  instance_id TEXT,
+  released_ms INTEGER not null
+) STRICT;
+
+create index door_ports_free on door_ports (released_ms, port) where instance_id is null;

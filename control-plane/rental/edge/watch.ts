@@ -1,0 +1,163 @@
+// Watches the SSH path of every running rental, confirms outages, ends them or the rental, and keeps the evidence.
+import { messageOf } from '../../../shared/errors.ts';
+import { spreadMs } from '../../../shared/backoff.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Rng } from '../../../shared/rng.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
+import { liveInstances, type InstanceRow } from '../instances/store.ts';
+import type { ProbeResult } from '../instances/steps.ts';
+import * as store from './store.ts';
+import {
+  afterLook,
+  failsTogether,
+  type FleetView,
+  PROBE_PERIOD_MS,
+  REPROBE_MS,
+  type Series,
+  verdict,
+} from './verdict.ts';
+
+/** Looks at once: each costs about 3 ms of CPU on either side. */
+const LOOKS_AT_ONCE_MAX = 50;
+
+/** What the instances room does with a verdict; each in the caller's transaction, false where the rental has moved on. */
+export interface Outages {
+  seen(tx: Tx, instance: InstanceRow, nowMs: number): Promise<void>;
+  confirm(tx: Tx, instance: InstanceRow, sinceMs: number, evidence: string): Promise<boolean>;
+  recover(tx: Tx, instance: InstanceRow, nowMs: number): Promise<boolean>;
+  giveUp(tx: Tx, instance: InstanceRow, reason: string): Promise<boolean>;
+}
+
+export interface Watch {
+  /** Looks at every rental that is due. */
+  run(signal: AbortSignal): Promise<void>;
+}
+
+interface WatchDeps {
+  db: Db;
+  clock: Clock;
+  log: Log;
+  rng: Rng;
+  probe(instanceId: string): Promise<ProbeResult>;
+  outages: Outages;
+  onDoorsChanged(): void;
+}
+
+export function openWatch(deps: WatchDeps): Watch {
+  const { db, clock, log } = deps;
+  const startedMs = clock.now();
+  let togetherSinceMs: number | null = null;
+
+  const fleetView = (rentals: InstanceRow[], series: Map<string, store.ProbeRow>): FleetView => {
+    const { machines, failingMachines } = countFailing(rentals, series);
+    const together = failsTogether(machines, failingMachines);
+    if (together && togetherSinceMs === null) {
+      log.error(
+        { machines, failing: failingMachines },
+        'many machines fail at once: verdicts are held, look at our own network first',
+      );
+    }
+    togetherSinceMs = together ? (togetherSinceMs ?? clock.now()) : null;
+    return { togetherSinceMs, startedMs };
+  };
+
+  return {
+    run: async (signal) => {
+      const rentals = await liveInstances(db.read);
+      const series = new Map((await store.allProbes(db.read)).map((row) => [row.instance_id, row]));
+      const fleet = fleetView(rentals, series);
+      const due = rentals.filter((rental) => (series.get(rental.id)?.next_ms ?? 0) <= clock.now());
+      for (let at = 0; at < due.length && !signal.aborted; at += LOOKS_AT_ONCE_MAX) {
+        const piece = due.slice(at, at + LOOKS_AT_ONCE_MAX);
+        await Promise.all(piece.map((rental) => lookOrLog(rental, series.get(rental.id), fleet, deps)));
+      }
+      await forgetEnded(rentals, [...series.keys()], db);
+    },
+  };
+}
+
+function countFailing(
+  rentals: InstanceRow[],
+  series: Map<string, store.ProbeRow>,
+): { machines: number; failingMachines: number } {
+  const fails = (rental: InstanceRow): boolean =>
+    rental.status === 'unreachable' || (series.get(rental.id)?.failures ?? 0) > 0;
+  return {
+    machines: new Set(rentals.map((rental) => rental.machine_id)).size,
+    failingMachines: new Set(rentals.filter(fails).map((rental) => rental.machine_id)).size,
+  };
+}
+
+async function lookOrLog(
+  rental: InstanceRow,
+  before: store.ProbeRow | undefined,
+  fleet: FleetView,
+  deps: WatchDeps,
+): Promise<void> {
+  try {
+    await look(rental, before, fleet, deps);
+  } catch (error) {
+    const reason = messageOf(error);
+    deps.log.error({ instance_id: rental.id, reason }, 'a look at an SSH door failed on our side; it is repeated');
+  }
+}
+
+async function look(
+  rental: InstanceRow,
+  before: store.ProbeRow | undefined,
+  fleet: FleetView,
+  deps: WatchDeps,
+): Promise<void> {
+  const { clock, outages } = deps;
+  const startMs = clock.now();
+  const result = await deps.probe(rental.id);
+  const nowMs = clock.now();
+  const series = afterLook(seriesOf(before), result.ok, startMs);
+  const decided = verdict(series, rental.unreachable_since_ms, fleet, nowMs);
+  const settling = !result.ok || (rental.unreachable_since_ms !== null && decided === 'as it is');
+  const row: store.ProbeRow = {
+    instance_id: rental.id,
+    next_ms: nowMs + (settling ? REPROBE_MS : spreadMs(PROBE_PERIOD_MS, deps.rng)),
+    first_failure_ms: series.firstFailureMs,
+    failures: series.failures,
+    successes: series.successes,
+    last_leg: result.ok ? null : result.leg,
+    last_detail: result.ok ? null : result.detail,
+  };
+  await deps.db.tx('edge.looked', async (tx) => {
+    await store.writeProbe(tx, row);
+    if (result.ok) await outages.seen(tx, rental, nowMs);
+    if (decided === 'confirm') await outages.confirm(tx, rental, series.firstFailureMs ?? startMs, evidenceOf(row));
+    if (decided === 'recover') await outages.recover(tx, rental, nowMs);
+    if (decided === 'give up') {
+      await outages.giveUp(tx, rental, `The host could not be reached for too long (${row.last_detail}).`);
+    }
+  });
+  if (decided === 'as it is') return;
+  const told = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: row.last_detail };
+  deps.log.warn(told, 'the verdict on an SSH path changed');
+  deps.onDoorsChanged();
+}
+
+async function forgetEnded(rentals: InstanceRow[], known: string[], db: Db): Promise<void> {
+  const live = new Set(rentals.map((rental) => rental.id));
+  const ended = known.filter((id) => !live.has(id));
+  if (ended.length === 0) return;
+  await db.tx('edge.forget', async (tx) => {
+    for (const id of ended) await store.forgetProbe(tx, id);
+  });
+}
+
+function seriesOf(row: store.ProbeRow | undefined): Series {
+  return {
+    firstFailureMs: row?.first_failure_ms ?? null,
+    failures: row?.failures ?? 0,
+    successes: row?.successes ?? 0,
+  };
+}
+
+function evidenceOf(row: store.ProbeRow): string {
+  const since = row.first_failure_ms === null ? '' : ` since ${new Date(row.first_failure_ms).toISOString()}`;
+  return `${row.failures} failed SSH probes${since}; last: ${row.last_detail}`;
+}

@@ -1,0 +1,126 @@
+// POST /v1/instances: everything that must be true before a launch is accepted, and the one transaction that accepts it.
+import type { CreateInstance } from '../../../shared/api/instance.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { fail, failField } from '../../../shared/errors.ts';
+import { dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
+import type { Tx } from '../../base/db/db.ts';
+import type { Events } from '../../base/events/events.ts';
+import type { OperationRow, Operations } from '../../base/operations/operations.ts';
+import { findListed } from '../../fleet/supply/offerings.ts';
+import { bestOffering, place, type PlaceDeps } from './place.ts';
+import * as store from './store.ts';
+
+/** Specification 4.3: the price may exceed the viewed one by this much. */
+const PRICE_TOLERANCE_UCENTS = 1_000_000n;
+
+export interface CreateDeps extends PlaceDeps {
+  clock: Clock;
+  events: Events;
+  operations: Operations;
+  /** @throws ServiceError `ssh_keys/org_mismatch` or `validation_failed` */
+  assertSshKeys(tx: Tx, orgId: string, ids: string[]): Promise<void>;
+}
+
+export interface Created {
+  operation: OperationRow;
+  instanceId: string;
+  /** Where it was placed at once; undefined where nothing fits yet and the engine will say so. */
+  machineId: string | undefined;
+}
+
+/** Accepts the launch or throws; a refusal leaves nothing behind. */
+export async function create(
+  tx: Tx,
+  caller: { orgId: string; apiKeyId: string },
+  request: CreateInstance,
+  deps: CreateDeps,
+): Promise<Created> {
+  refuseTier(request);
+  if (request.ssh_key_ids !== undefined) await deps.assertSshKeys(tx, caller.orgId, request.ssh_key_ids);
+  if (request.offering_id !== undefined && (await findListed(tx, request.offering_id)) === undefined) {
+    fail(
+      'offering_unavailable',
+      `The offering ${request.offering_id} is not listed any more. Choose another from GET /v1/pricing.`,
+    );
+  }
+  const now = deps.clock.now();
+  const operation = await deps.operations.create(tx, {
+    kind: 'instance.create',
+    orgId: caller.orgId,
+    apiKeyId: caller.apiKeyId,
+    resourceId: null,
+  });
+  const instance = newInstance(deps.ids.instance(), caller, request, { operationId: operation.id, nowMs: now });
+  await refuseChangedPrice(tx, instance);
+  await store.insertInstance(tx, instance);
+  await deps.events.append(tx, {
+    type: 'instance.creating',
+    subjectId: instance.id,
+    orgId: caller.orgId,
+    data: { status: 'allocating', gpu_type: instance.gpu_type, gpu_count: instance.gpu_count, region: instance.region },
+  });
+  const machineId = await place(tx, instance, deps);
+  return { operation, instanceId: instance.id, machineId };
+}
+
+function refuseTier(request: CreateInstance): void {
+  if (request.tier === 'spot') failField('tier', 'spot cannot be combined with image; use on_demand');
+  if (request.tier === 'reserved') {
+    fail(
+      'reservation/no_contract',
+      'This organisation holds no reservation contract. Use tier on_demand or ask for a contract.',
+    );
+  }
+}
+
+async function refuseChangedPrice(tx: Tx, instance: store.InstanceRow): Promise<void> {
+  const viewed = instance.request.viewed_price_per_hour;
+  if (viewed === undefined) return;
+  const viewedUcents = ucentsFromDollars(viewed) ?? failField('viewed_price_per_hour', 'must have at most 8 decimals');
+  const offering = await bestOffering(tx, instance);
+  if (offering === undefined) return;
+  const price = offering.price_ucents_per_hour * BigInt(instance.gpu_count);
+  if (price <= viewedUcents + PRICE_TOLERANCE_UCENTS) return;
+  const current = dollarsFromUcents(price);
+  fail('price_changed', {
+    detail: `The price is now $${current} an hour. Send it as viewed_price_per_hour to accept it.`,
+    extra: { current_price_per_hour: current },
+  });
+}
+
+function newInstance(
+  id: string,
+  caller: { orgId: string; apiKeyId: string },
+  request: CreateInstance,
+  birth: { operationId: string; nowMs: number },
+): store.InstanceRow {
+  return {
+    id,
+    org_id: caller.orgId,
+    api_key_id: caller.apiKeyId,
+    name: request.name ?? null,
+    status: 'allocating',
+    status_reason: null,
+    request,
+    gpu_type: request.gpu_type,
+    gpu_count: request.gpu_count,
+    tier: request.tier,
+    region: request.region ?? '',
+    price_ucents_per_hour: 0n,
+    machine_id: null,
+    supplier_id: null,
+    workload_id: null,
+    tried_machine_ids: [],
+    image_digest: null,
+    create_operation_id: birth.operationId,
+    delete_operation_id: null,
+    created_ms: birth.nowMs,
+    entered_ms: birth.nowMs,
+    due_ms: birth.nowMs,
+    facts_version: 0,
+    ready_ms: null,
+    terminated_ms: null,
+    last_reachable_ms: null,
+    unreachable_since_ms: null,
+  };
+}

@@ -1,0 +1,165 @@
+// The room: commands of customers, what the engine drives, what rooms above may ask.
+import type { CreateInstance } from '../../../shared/api/instance.ts';
+import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Sql, Tx } from '../../base/db/db.ts';
+import type { Driver } from '../../base/operations/engine.ts';
+import type { OperationRow } from '../../base/operations/operations.ts';
+import { findWorkload } from '../../fleet/workloads/store.ts';
+import type { Door } from '../doors/doors.ts';
+import { create } from './create.ts';
+import { plan } from './plan.ts';
+import { remove } from './remove.ts';
+import { move } from './states.ts';
+import { perform, type StepDeps } from './steps.ts';
+import * as store from './store.ts';
+
+export interface CallerKey {
+  orgId: string;
+  apiKeyId: string;
+}
+
+/** Runs in the effect's transaction: stores the reply under the caller's idempotency key. */
+export type Settle = (tx: Tx, operation: OperationRow) => Promise<void>;
+
+export interface InstanceWithDoor {
+  instance: store.InstanceRow;
+  door: Door | undefined;
+}
+
+export interface Instances {
+  /** Accepts a launch. @throws ServiceError for every refusal of specification 4.3 */
+  create(caller: CallerKey, request: CreateInstance, settle: Settle): Promise<OperationRow>;
+  /** Accepts a termination. @throws ServiceError `not_found` */
+  remove(caller: CallerKey, id: string, settle: Settle): Promise<OperationRow>;
+  /** @throws ServiceError `not_found` */
+  rename(tx: Tx, orgId: string, id: string, name: string | null): Promise<InstanceWithDoor>;
+  /** @throws ServiceError `not_found` */
+  get(orgId: string, id: string): Promise<InstanceWithDoor>;
+  list(orgId: string, after: Sql, limit: number): Promise<InstanceWithDoor[]>;
+  /** What the engine calls. */
+  driver: Driver;
+  /** A host reported something new about the workload of an instance. */
+  noteObserved(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
+  /** Ends a rental that can no longer be paid for. */
+  stopUnpaid(id: string): Promise<void>;
+}
+
+export type InstancesDeps = StepDeps & {
+  /** After a commit: send the machine its desired state. */
+  push(machineId: string): void;
+  /** After a commit that may have opened or closed a door. */
+  onDoorsChanged(): void;
+  /** After a commit that made a row due. */
+  nudge(): void;
+};
+
+export function openInstances(deps: InstancesDeps): Instances {
+  const { db, clock, doors } = deps;
+
+  const afterCommit = (machineIds: readonly (string | null | undefined)[]): void => {
+    for (const machineId of new Set(machineIds)) if (machineId) deps.push(machineId);
+    deps.onDoorsChanged();
+    deps.nudge();
+  };
+  const withDoor = async (instance: store.InstanceRow): Promise<InstanceWithDoor> => ({
+    instance,
+    door: await doors.find(db.read, instance.id),
+  });
+
+  return {
+    create: async (caller, request, settle) => {
+      const created = await db.tx('instances.create', async (tx) => {
+        const outcome = await create(tx, caller, request, deps);
+        await settle(tx, outcome.operation);
+        return outcome;
+      });
+      deps.log.info(
+        { instance_id: created.instanceId, machine_id: created.machineId, org_id: caller.orgId },
+        'launch accepted',
+      );
+      afterCommit([created.machineId]);
+      return created.operation;
+    },
+    remove: async (caller, id, settle) => {
+      const removed = await db.tx('instances.remove', async (tx) => {
+        const outcome = await remove(tx, caller, id, deps);
+        await settle(tx, outcome.operation);
+        return outcome;
+      });
+      deps.log.info({ instance_id: id, org_id: caller.orgId }, 'termination accepted');
+      afterCommit([removed.machineId]);
+      return removed.operation;
+    },
+    rename: async (tx, orgId, id, name) => {
+      const instance = await store.findInstance(tx, id);
+      if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
+      await store.setName(tx, id, name);
+      return { instance: { ...instance, name }, door: await doors.find(tx, id) };
+    },
+    get: async (orgId, id) => {
+      const instance = await store.findInstance(db.read, id);
+      if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
+      return withDoor(instance);
+    },
+    list: async (orgId, after, limit) =>
+      Promise.all((await store.instancesOfOrg(db.read, orgId, after, limit)).map(withDoor)),
+    driver: {
+      name: 'instances',
+      due: (nowMs, limit) => store.dueInstances(db.read, nowMs, limit),
+      drive: async (id) => afterCommit(await driveOne(id, deps)),
+    },
+    noteObserved: (tx, instanceId, observed) => noteObserved(tx, instanceId, observed, deps),
+    stopUnpaid: async (id) => {
+      const instance = await store.findInstance(db.read, id);
+      if (instance?.status !== 'running') return;
+      const reason = 'The balance no longer covers this instance. Add funds and launch again.';
+      await db.tx('instances.unpaid', async (tx) => {
+        await move(tx, instance, { to: 'stopping', nowMs: clock.now(), reason }, deps);
+        if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
+      });
+      afterCommit([instance.machine_id]);
+    },
+  };
+}
+
+async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
+  const { db } = deps;
+  const instance = await store.findInstance(db.read, id);
+  if (instance === undefined) return [];
+  const workload = instance.workload_id === null ? undefined : await findWorkload(db.read, instance.workload_id);
+  const step = plan(
+    {
+      status: instance.status,
+      enteredMs: instance.entered_ms,
+      placed: instance.workload_id !== null,
+      triedMachines: instance.tried_machine_ids.length,
+      observed: workload?.observed ?? null,
+    },
+    deps.clock.now(),
+  );
+  return perform(instance, step, deps);
+}
+
+/** A report about an earlier placement of the same instance is none of its business any more. */
+async function noteObserved(
+  tx: Tx,
+  instanceId: string,
+  observed: ObservedWorkload,
+  deps: InstancesDeps,
+): Promise<void> {
+  const instance = await store.findInstance(tx, instanceId);
+  if (instance === undefined || instance.workload_id !== observed.workload_id) return;
+  if (observed.host_key !== null) await deps.doors.setHostKey(tx, instanceId, observed.host_key);
+  await store.noteFacts(tx, instanceId, { imageDigest: observed.image_digest, reason: exitReason(observed) });
+  await store.makeDue(tx, instanceId, deps.clock.now());
+}
+
+/** The container stays up and reachable after its main process; the customer is told (DESIGN section 6). */
+function exitReason(observed: ObservedWorkload): string | null {
+  const exit = observed.main_exit;
+  if (exit === null) return null;
+  return exit.signal === null
+    ? `main process exited with code ${exit.code}`
+    : `main process was ended by signal ${exit.signal}`;
+}

@@ -1,0 +1,46 @@
+// What a verdict about the SSH path does to a rental: the dead window is never charged, and nobody has to ask for it.
+import type { Tx } from '../../base/db/db.ts';
+import { move, type MoveDeps } from './states.ts';
+import * as store from './store.ts';
+
+/** The path works: `last_reachable_at` advances. */
+export async function noteReachable(tx: Tx, instance: store.InstanceRow, nowMs: number): Promise<void> {
+  await store.setReachable(tx, instance.id, nowMs);
+}
+
+/** Billing ends at the first failed probe; what was posted past it is reversed, with the probes named on the transfers. */
+export function confirmOutage(
+  tx: Tx,
+  instance: store.InstanceRow,
+  outage: { sinceMs: number; nowMs: number; evidence: string },
+  deps: MoveDeps,
+): Promise<boolean> {
+  return move(
+    tx,
+    instance,
+    {
+      to: 'unreachable',
+      nowMs: outage.nowMs,
+      billedUntilMs: outage.sinceMs,
+      evidence: outage.evidence,
+      reason: `The SSH path is down: ${outage.evidence}. This time is not charged.`,
+      patch: { unreachable_since_ms: outage.sinceMs },
+    },
+    deps,
+  );
+}
+
+/** Running and billed again from now; `ready_at` stays, and no second `instance.running` is told. */
+export function endOutage(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: MoveDeps): Promise<boolean> {
+  return move(tx, instance, { to: 'running', nowMs, patch: { last_reachable_ms: nowMs, status_reason: null } }, deps);
+}
+
+/** The grace is over. The workload keeps its tombstone, so the GPUs stay held until the host itself lets go. */
+export function giveUp(
+  tx: Tx,
+  instance: store.InstanceRow,
+  end: { nowMs: number; reason: string },
+  deps: MoveDeps,
+): Promise<boolean> {
+  return move(tx, instance, { to: 'error', nowMs: end.nowMs, reason: end.reason }, deps);
+}

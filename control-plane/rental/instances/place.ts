@@ -1,0 +1,105 @@
+// Finding a place: the first one at creation, another one after a failed host. All in the caller's transaction.
+import { ucentsFromDollars } from '../../../shared/money.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
+import type { Metering } from '../../money/metering/metering.ts';
+import { candidates, type CapacityRequest, narrowing, type Offering } from '../../fleet/supply/offerings.ts';
+import type { Supply } from '../../fleet/supply/supply.ts';
+import * as supplyStore from '../../fleet/supply/store.ts';
+import { explain, rank } from '../../fleet/placement/placement.ts';
+import type { Workloads } from '../../fleet/workloads/workloads.ts';
+import type { Doors } from '../doors/doors.ts';
+import * as store from './store.ts';
+
+export interface PlaceDeps {
+  ids: Ids;
+  supply: Supply;
+  metering: Metering;
+  workloads: Workloads;
+  doors: Doors;
+}
+
+/**
+ * Takes GPUs on the best offering that fits, sets aside the money, and wants the container there. The machine's id, or undefined
+ * where nothing fits. An instance that was placed before gives the old host a tombstone and never pays more than before.
+ * @throws ServiceError `insufficient_balance`
+ */
+export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps): Promise<string | undefined> {
+  if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
+  const workloadId = deps.ids.prefixed('wl');
+  const found = await holdBest(tx, instance, workloadId, deps.supply);
+  if (found === undefined) return undefined;
+  const { offering, gpuUuids } = found;
+  const machine = await supplyStore.findMachine(tx, offering.machine_id);
+  const priceUcentsPerHour = offering.price_ucents_per_hour * BigInt(instance.gpu_count);
+  await deps.metering.holdForLaunch(tx, instance.id, instance.org_id, priceUcentsPerHour);
+  await deps.workloads.want(tx, offering.machine_id, {
+    workload_id: workloadId,
+    instance_id: instance.id,
+    image: instance.request.image,
+    command: { entrypoint: instance.request.entrypoint ?? null, cmd: instance.request.cmd ?? null },
+    env: instance.request.env ?? {},
+    gpu_uuids: gpuUuids,
+  });
+  if ((await deps.doors.find(tx, instance.id)) === undefined) await deps.doors.open(tx, instance.id);
+  await store.setPlacement(tx, instance.id, {
+    machineId: offering.machine_id,
+    supplierId: machine?.supplier_id ?? '',
+    workloadId,
+    region: offering.region,
+    priceUcentsPerHour,
+    triedMachineIds: [...instance.tried_machine_ids, offering.machine_id],
+  });
+  return offering.machine_id;
+}
+
+/** The offering that the launch would go to now, without taking it: its price is what a refusal names. */
+export async function bestOffering(query: Query, instance: store.InstanceRow): Promise<Offering | undefined> {
+  return (await fitting(query, capacityRequest(instance)))[0];
+}
+
+/** Why nothing fits, in one sentence. */
+export async function explainNoPlace(query: Query, instance: store.InstanceRow): Promise<string> {
+  const request = capacityRequest(instance);
+  return explain(request, await narrowing(query, request));
+}
+
+async function holdBest(
+  tx: Tx,
+  instance: store.InstanceRow,
+  heldBy: string,
+  supply: Supply,
+): Promise<{ offering: Offering; gpuUuids: string[] } | undefined> {
+  for (const offering of await fitting(tx, capacityRequest(instance))) {
+    const gpuUuids = await supply.hold(tx, {
+      machineId: offering.machine_id,
+      gpuType: instance.gpu_type,
+      count: instance.gpu_count,
+      heldBy,
+    });
+    if (gpuUuids !== undefined) return { offering, gpuUuids };
+  }
+  return undefined;
+}
+
+/** The preferred region first; elsewhere only where it has nothing. */
+async function fitting(query: Query, request: CapacityRequest): Promise<Offering[]> {
+  const inRegion = request.region === null ? [] : await candidates(query, request);
+  return rank(request, inRegion.length > 0 ? inRegion : await candidates(query, { ...request, region: null }));
+}
+
+function capacityRequest(instance: store.InstanceRow): CapacityRequest {
+  const { request } = instance;
+  const cap = request.max_price_per_hour === undefined ? undefined : ucentsFromDollars(request.max_price_per_hour);
+  const placed = instance.price_ucents_per_hour > 0n ? instance.price_ucents_per_hour : undefined;
+  const caps = [cap, placed].filter((value) => value !== undefined);
+  const lowest = caps.toSorted((a, b) => (a < b ? -1 : 1))[0];
+  return {
+    gpuType: instance.gpu_type,
+    gpuCount: instance.gpu_count,
+    offeringId: request.offering_id ?? null,
+    region: request.region ?? null,
+    maxPriceUcentsPerHour: lowest === undefined ? null : lowest / BigInt(instance.gpu_count),
+    exceptMachineIds: instance.tried_machine_ids,
+  };
+}

@@ -1,0 +1,116 @@
+// Pure: what to do next about an instance, from the facts alone.
+import { ALLOCATING_MS_MAX, STARTING_MS_MAX, STOPPING_MS_MAX } from '../../../shared/limits.ts';
+import type { ErrorCode } from '../../../shared/errors.ts';
+import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
+import type { InstanceState } from '../../../shared/states.ts';
+
+/** A host that was given a workload has this long to say that it works on it; then another is tried. */
+const ACKNOWLEDGE_MS_MAX = 60_000;
+/** Between two tries of the public SSH path while an instance starts. */
+const PROBE_AGAIN_MS = 1_000;
+
+export interface Facts {
+  status: InstanceState;
+  /** When the status began. */
+  enteredMs: number;
+  placed: boolean;
+  triedMachines: number;
+  /** What the host said last; null before the first word. */
+  observed: ObservedWorkload | null;
+}
+
+export type Step =
+  /** Find a place: the first one, or another after a failed host. */
+  | { do: 'place'; because: string | null }
+  | { do: 'fail'; code: ErrorCode; detail: string }
+  | { do: 'start' }
+  | { do: 'probe'; againMs: number; deadlineMs: number }
+  /** The container of a running rental is gone. */
+  | { do: 'lose'; reason: string }
+  | { do: 'finish' }
+  | { do: 'note'; progress: string; untilMs: number }
+  | { do: 'wait'; untilMs: number | null };
+
+/** Failures that another host cannot mend. */
+const CUSTOMERS_FAULT: Partial<Record<NonNullable<ObservedWorkload['failure_code']>, ErrorCode>> = {
+  image_pull_failed: 'image_unavailable',
+  no_command: 'image_unavailable',
+};
+/** Hosts that a launch is tried on before it fails. */
+const MACHINES_TRIED_MAX = 3;
+
+export function plan(facts: Facts, nowMs: number): Step {
+  switch (facts.status) {
+    case 'allocating':
+      return planAllocating(facts, nowMs);
+    case 'starting':
+      return planStarting(facts, nowMs);
+    case 'running':
+    case 'unreachable':
+      return planRunning(facts);
+    case 'stopping':
+      return planStopping(facts, nowMs);
+    case 'stopped':
+    case 'terminated':
+    case 'error':
+      return { do: 'wait', untilMs: null };
+  }
+}
+
+function planAllocating(facts: Facts, nowMs: number): Step {
+  if (!facts.placed) return { do: 'place', because: null };
+  if (facts.observed !== null) return { do: 'start' };
+  if (nowMs >= facts.enteredMs + ALLOCATING_MS_MAX) return elsewhere(facts, 'no host took the launch in time');
+  const acknowledgeMs = facts.enteredMs + ACKNOWLEDGE_MS_MAX;
+  return nowMs >= acknowledgeMs ? elsewhere(facts, 'the host did not answer') : { do: 'wait', untilMs: acknowledgeMs };
+}
+
+function planStarting(facts: Facts, nowMs: number): Step {
+  const { observed } = facts;
+  const deadlineMs = facts.enteredMs + STARTING_MS_MAX;
+  if (observed?.phase === 'failed') {
+    const code = observed.failure_code === null ? undefined : CUSTOMERS_FAULT[observed.failure_code];
+    const detail = observed.detail ?? 'the container could not be started';
+    return code === undefined ? elsewhere(facts, detail) : { do: 'fail', code, detail };
+  }
+  if (observed?.phase === 'missing' || observed?.phase === 'removed')
+    return elsewhere(facts, 'the container vanished from the host');
+  if (nowMs >= deadlineMs) return elsewhere(facts, 'the instance did not start in time');
+  if (observed?.phase === 'running') return { do: 'probe', againMs: PROBE_AGAIN_MS, deadlineMs };
+  if (observed !== null) return { do: 'note', progress: progressOf(observed), untilMs: deadlineMs };
+  return { do: 'wait', untilMs: deadlineMs };
+}
+
+function planRunning(facts: Facts): Step {
+  const { observed } = facts;
+  if (observed?.phase === 'failed') return { do: 'lose', reason: observed.detail ?? 'the container failed' };
+  if (observed?.phase === 'missing' || observed?.phase === 'removed') {
+    return { do: 'lose', reason: 'the container vanished from the host' };
+  }
+  if (observed?.phase === 'stopped') return { do: 'lose', reason: 'the container was stopped on the host' };
+  return { do: 'wait', untilMs: null };
+}
+
+function planStopping(facts: Facts, nowMs: number): Step {
+  const phase = facts.observed?.phase;
+  const deadlineMs = facts.enteredMs + STOPPING_MS_MAX;
+  const gone = phase === 'stopped' || phase === 'removed' || phase === 'missing';
+  return gone || nowMs >= deadlineMs ? { do: 'finish' } : { do: 'wait', untilMs: deadlineMs };
+}
+
+function elsewhere(facts: Facts, because: string): Step {
+  if (facts.triedMachines < MACHINES_TRIED_MAX) return { do: 'place', because };
+  return {
+    do: 'fail',
+    code: 'operation_failed',
+    detail: `Tried ${facts.triedMachines} hosts; on the last one, ${because}.`,
+  };
+}
+
+function progressOf(observed: ObservedWorkload): string {
+  const { pull, phase } = observed;
+  if (phase !== 'pulling') return `${phase} the container`;
+  if (pull === null || pull.total_bytes === 0) return 'pulling the image';
+  const mib = (bytes: number): string => (bytes / 1024 ** 2).toFixed(1);
+  return `pulling the image: ${mib(pull.done_bytes)} of ${mib(pull.total_bytes)} MiB`;
+}

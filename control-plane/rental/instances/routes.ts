@@ -1,0 +1,139 @@
+// /v1/instances (specification 4.3).
+import { z } from 'zod';
+import { CreateInstance, Instance, RenameInstance } from '../../../shared/api/instance.ts';
+import { Operation } from '../../../shared/api/operation.ts';
+import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import type { Db } from '../../base/db/db.ts';
+import { type Cursors, olderThan } from '../../base/http/cursors.ts';
+import { type Reply, type Route, route } from '../../base/http/route.ts';
+import type { OperationRow } from '../../base/operations/operations.ts';
+import { operationView } from '../../base/operations/view.ts';
+import type { Instances, InstanceWithDoor } from './instances.ts';
+import { instanceView } from './view.ts';
+
+const InstanceId = z.strictObject({ id: z.string().describe('The instance id') });
+const accepted = {
+  description: 'Accepted; follow the operation',
+  schema: Operation,
+  headers: { 'Operation-Id': 'The operation id' },
+};
+const tag = 'Instances';
+
+export function instanceRoutes(deps: { db: Db; cursors: Cursors; instances: Instances }): Route[] {
+  return [listRoute(deps), createRoute(deps), getRoute(deps), renameRoute(deps), deleteRoute(deps)];
+}
+
+function listRoute({ cursors, instances }: { cursors: Cursors; instances: Instances }): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/instances',
+    operationId: 'listInstances',
+    tag,
+    summary: 'List instances, newest first',
+    scope: 'instances:read',
+    idempotency: 'none',
+    query: PageQuery,
+    responses: { 200: { description: 'A page of instances', schema: pageSchema(Instance) } },
+    errors: [],
+    handler: async ({ caller, query }) => {
+      const list = `instances/${caller.orgId}`;
+      const after = olderThan(cursors.read(list, query.cursor));
+      const rows = await instances.list(caller.orgId, after, query.limit + 1);
+      const body = cursors.pageOf(list, rows, query.limit, {
+        at: ({ instance }) => ({ createdMs: instance.created_ms, id: instance.id }),
+        show: view,
+      });
+      return { status: 200, body };
+    },
+  });
+}
+
+function createRoute({ instances }: { instances: Instances }): Route {
+  return route({
+    method: 'POST',
+    path: '/v1/instances',
+    operationId: 'createInstance',
+    tag,
+    summary: 'Launch an image on GPUs',
+    description: 'Answers at once; the operation tells when the instance runs. Nothing is billed before that.',
+    scope: 'instances:write',
+    idempotency: 'required',
+    body: CreateInstance,
+    responses: { 202: accepted },
+    errors: [
+      'insufficient_balance',
+      'offering_unavailable',
+      'price_changed',
+      'reservation/no_contract',
+      'ssh_keys/org_mismatch',
+      'unavailable',
+    ],
+    handler: async ({ caller, body, settle }) =>
+      acceptedReply(await instances.create(caller, body, (tx, operation) => settle(tx, acceptedReply(operation)))),
+  });
+}
+
+function getRoute({ instances }: { instances: Instances }): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/instances/{id}',
+    operationId: 'getInstance',
+    tag,
+    summary: 'Read an instance',
+    scope: 'instances:read',
+    idempotency: 'none',
+    params: InstanceId,
+    responses: { 200: { description: 'The instance', schema: Instance } },
+    errors: ['not_found'],
+    handler: async ({ caller, params }) => ({ status: 200, body: view(await instances.get(caller.orgId, params.id)) }),
+  });
+}
+
+function renameRoute({ db, instances }: { db: Db; instances: Instances }): Route {
+  return route({
+    method: 'PATCH',
+    path: '/v1/instances/{id}',
+    operationId: 'renameInstance',
+    tag,
+    summary: 'Rename an instance',
+    scope: 'instances:write',
+    idempotency: 'optional',
+    params: InstanceId,
+    body: RenameInstance,
+    responses: { 200: { description: 'The instance', schema: Instance } },
+    errors: ['not_found'],
+    handler: ({ caller, params, body, settle }) =>
+      db.tx('instances.rename', async (tx) => {
+        const renamed = await instances.rename(tx, caller.orgId, params.id, body.name);
+        const reply: Reply = { status: 200, body: view(renamed) };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+}
+
+function deleteRoute({ instances }: { instances: Instances }): Route {
+  return route({
+    method: 'DELETE',
+    path: '/v1/instances/{id}',
+    operationId: 'deleteInstance',
+    tag,
+    summary: 'Terminate an instance',
+    description: 'Charging ends with this request. An instance that has ended already is not found.',
+    scope: 'instances:write',
+    idempotency: 'optional',
+    params: InstanceId,
+    responses: { 202: accepted },
+    errors: ['not_found', 'conflict'],
+    handler: async ({ caller, params, settle }) =>
+      acceptedReply(await instances.remove(caller, params.id, (tx, operation) => settle(tx, acceptedReply(operation)))),
+  });
+}
+
+function acceptedReply(operation: OperationRow): Reply {
+  return { status: 202, headers: { 'Operation-Id': operation.id }, body: operationView(operation) };
+}
+
+function view({ instance, door }: InstanceWithDoor): Instance {
+  return instanceView(instance, door);
+}

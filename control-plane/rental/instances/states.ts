@@ -1,0 +1,138 @@
+// The one `move` of an instance: status, event, billing, door and operation change together or not at all.
+import type { ErrorCode } from '../../../shared/errors.ts';
+import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../shared/states.ts';
+import type { Tx } from '../../base/db/db.ts';
+import type { Events, EventType } from '../../base/events/events.ts';
+import type { Operations } from '../../base/operations/operations.ts';
+import type { Metering } from '../../money/metering/metering.ts';
+import type { Workloads } from '../../fleet/workloads/workloads.ts';
+import type { Doors } from '../doors/doors.ts';
+import * as store from './store.ts';
+
+export interface MoveDeps {
+  events: Events;
+  operations: Operations;
+  metering: Metering;
+  workloads: Workloads;
+  doors: Doors;
+  platformFeeBps: number;
+}
+
+export interface Move {
+  to: InstanceState;
+  nowMs: number;
+  /** Shown as `status_reason`. */
+  reason?: string;
+  /** For a launch that fails: becomes the operation's error. */
+  error?: { code: ErrorCode; detail: string };
+  /** When billing stops, where that is not now: the first failed probe of a dead host. */
+  billedUntilMs?: number;
+  /** Kept on the transfers that a stop before `posted through` reverses. */
+  evidence?: string;
+  patch?: store.InstancePatch;
+}
+
+const EVENT_OF: Record<InstanceState, EventType> = {
+  allocating: 'instance.placed',
+  starting: 'instance.starting',
+  running: 'instance.running',
+  stopping: 'instance.stopping',
+  stopped: 'instance.terminated',
+  terminated: 'instance.terminated',
+  unreachable: 'instance.unreachable',
+  error: 'instance.failed',
+};
+
+const TERMINAL = new Set<InstanceState>(['stopped', 'terminated', 'error']);
+
+/**
+ * Moves `instance`, or returns false where it has another status by now (the caller drops its plan).
+ * Coming back from `unreachable` tells `instance.recovered`, and leaving `error` or `stopped` tells nothing: the four public events
+ * fire once each (specification 6.1).
+ */
+export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<boolean> {
+  const { status: from } = instance;
+  const { to, nowMs } = step;
+  if (!mayMove(INSTANCE_STATES, from, to)) throw new Error(`instance ${instance.id} cannot go from ${from} to ${to}`);
+  const moved = await store.setStatus(tx, instance.id, {
+    from,
+    to,
+    nowMs,
+    patch: {
+      due_ms: TERMINAL.has(to) ? null : nowMs,
+      unreachable_since_ms: null,
+      ...(step.reason === undefined ? {} : { status_reason: step.reason }),
+      ...(to === 'terminated' || to === 'stopped' ? { terminated_ms: nowMs } : {}),
+      ...step.patch,
+    },
+  });
+  if (!moved) return false;
+  await bill(tx, instance, step, deps);
+  if (TERMINAL.has(to)) await letGo(tx, instance, deps);
+  await finishOperations(tx, instance, step, deps);
+  await tell(tx, instance, step, deps);
+  return true;
+}
+
+async function bill(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<void> {
+  const { metering } = deps;
+  if (step.to === 'running') {
+    await metering.openSegment(tx, {
+      subjectId: instance.id,
+      orgId: instance.org_id,
+      supplierId: instance.supplier_id ?? '',
+      gpuType: instance.gpu_type,
+      gpuCount: instance.gpu_count,
+      rateUcentsPerHour: instance.price_ucents_per_hour,
+      supplierBps: 10_000 - deps.platformFeeBps,
+      startedMs: step.nowMs,
+    });
+  } else if (instance.status === 'running') {
+    await metering.closeSegment(tx, instance.id, step.billedUntilMs ?? step.nowMs, step.evidence);
+  }
+  // A rental that can still come back keeps its hold; closeSegment has released it, so it is the tick's to take again.
+  if (TERMINAL.has(step.to)) await metering.releaseHold(tx, instance.id, instance.org_id);
+}
+
+async function letGo(tx: Tx, instance: store.InstanceRow, deps: MoveDeps): Promise<void> {
+  if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
+  await deps.doors.close(tx, instance.id);
+}
+
+async function finishOperations(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<void> {
+  const { operations } = deps;
+  const create = instance.create_operation_id;
+  if (step.to === 'starting') await operations.move(tx, create, 'in_progress', { resourceId: instance.id });
+  if (step.to === 'running') await operations.move(tx, create, 'succeeded', { resourceId: instance.id });
+  if (step.to === 'error') {
+    const error = step.error ?? { code: 'operation_failed' as const, detail: step.reason ?? 'The instance failed.' };
+    await operations.move(tx, create, 'in_progress', { resourceId: instance.id });
+    await operations.move(tx, create, 'failed', { resourceId: instance.id, error });
+  }
+  if (step.to === 'terminated' || step.to === 'stopped') {
+    await operations.move(tx, create, 'cancelled', { resourceId: instance.id });
+    const deletion = step.patch?.delete_operation_id ?? instance.delete_operation_id;
+    if (deletion === null) return;
+    await operations.move(tx, deletion, 'in_progress', { resourceId: instance.id });
+    await operations.move(tx, deletion, 'succeeded', { resourceId: instance.id });
+  }
+}
+
+async function tell(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<void> {
+  const ended = instance.status === 'error' || instance.status === 'stopped';
+  if (ended) return;
+  const recovered = step.to === 'running' && instance.status === 'unreachable';
+  await deps.events.append(tx, {
+    type: recovered ? 'instance.recovered' : EVENT_OF[step.to],
+    subjectId: instance.id,
+    orgId: instance.org_id,
+    data: {
+      status: step.to,
+      gpu_type: instance.gpu_type,
+      gpu_count: instance.gpu_count,
+      region: instance.region,
+      machine_id: instance.machine_id,
+      reason: step.reason ?? null,
+    },
+  });
+}

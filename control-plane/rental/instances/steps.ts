@@ -1,0 +1,118 @@
+// One executor per step of the plan. Effects that wait (probes) happen with no transaction open; each result is applied by compare-and-set.
+import { ServiceError } from '../../../shared/errors.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
+import type { CreateDeps } from './create.ts';
+import { explainNoPlace, place } from './place.ts';
+import type { Step } from './plan.ts';
+import { move, type MoveDeps } from './states.ts';
+import * as store from './store.ts';
+
+/** What one login through the public port showed. */
+export type ProbeResult = { ok: true } | { ok: false; leg: string; detail: string };
+
+export interface StepDeps extends CreateDeps, MoveDeps {
+  db: Db;
+  log: Log;
+  /** Logs in over the public SSH port with the probe key. Never throws. */
+  probe(instanceId: string): Promise<ProbeResult>;
+}
+
+/** Performs one step; the ids of machines whose desired state changed. */
+export async function perform(instance: store.InstanceRow, step: Step, deps: StepDeps): Promise<string[]> {
+  switch (step.do) {
+    case 'place':
+      return replace(instance, step.because, deps).catch((error: unknown) => unaffordable(instance, error, deps));
+    case 'fail':
+      return moved(instance, deps, (tx, now) =>
+        move(
+          tx,
+          instance,
+          { to: 'error', nowMs: now, reason: step.detail, error: { code: step.code, detail: step.detail } },
+          deps,
+        ),
+      );
+    case 'start':
+      return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'starting', nowMs: now }, deps));
+    case 'lose':
+      return moved(instance, deps, (tx, now) =>
+        move(tx, instance, { to: 'error', nowMs: now, reason: step.reason }, deps),
+      );
+    case 'finish':
+      return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'terminated', nowMs: now }, deps));
+    case 'probe':
+      return tryDoor(instance, step.againMs, deps);
+    case 'note':
+      await deps.db.tx('instances.note', async (tx) => {
+        if (!(await store.patchInstance(tx, instance, { due_ms: step.untilMs }))) return;
+        await deps.operations.setProgress(tx, instance.create_operation_id, step.progress);
+      });
+      return [];
+    case 'wait':
+      await deps.db.tx('instances.wait', (tx) => store.patchInstance(tx, instance, { due_ms: step.untilMs }));
+      return [];
+  }
+}
+
+async function moved(
+  instance: store.InstanceRow,
+  deps: StepDeps,
+  body: (tx: Tx, nowMs: number) => Promise<boolean>,
+): Promise<string[]> {
+  const happened = await deps.db.tx('instances.move', (tx) => body(tx, deps.clock.now()));
+  return happened && instance.machine_id !== null ? [instance.machine_id] : [];
+}
+
+/** The first placement that found nothing at creation, or a boot rescue on another host. */
+async function replace(seen: store.InstanceRow, because: string | null, deps: StepDeps): Promise<string[]> {
+  return deps.db.tx('instances.place', async (tx) => {
+    const instance = await store.findInstance(tx, seen.id);
+    if (instance === undefined || instance.facts_version !== seen.facts_version) return [];
+    const nowMs = deps.clock.now();
+    const machineId = await place(tx, instance, deps);
+    const touched = instance.machine_id === null ? [] : [instance.machine_id];
+    if (machineId === undefined) {
+      const nothing = await explainNoPlace(tx, instance);
+      const detail = because === null ? nothing : `On the chosen host, ${because}. ${nothing}`;
+      const code = because === null ? ('no_capacity' as const) : ('operation_failed' as const);
+      await move(tx, instance, { to: 'error', nowMs, reason: detail, error: { code, detail } }, deps);
+      return touched;
+    }
+    if (because !== null)
+      deps.log.warn(
+        { instance_id: instance.id, machine_id: instance.machine_id, because },
+        'boot rescue: trying another host',
+      );
+    if (instance.status === 'starting') await move(tx, instance, { to: 'allocating', nowMs }, deps);
+    else await store.patchInstance(tx, instance, { due_ms: nowMs });
+    return [...touched, machineId];
+  });
+}
+
+/** Capacity came up after the launch was accepted, but by then the balance did not cover it. */
+async function unaffordable(instance: store.InstanceRow, error: unknown, deps: StepDeps): Promise<string[]> {
+  if (!(error instanceof ServiceError) || error.code !== 'insufficient_balance') throw error;
+  const { code, details } = error;
+  return moved(instance, deps, (tx, nowMs) =>
+    move(tx, instance, { to: 'error', nowMs, reason: details.detail, error: { code, detail: details.detail } }, deps),
+  );
+}
+
+async function tryDoor(instance: store.InstanceRow, againMs: number, deps: StepDeps): Promise<string[]> {
+  const result = await deps.probe(instance.id);
+  const nowMs = deps.clock.now();
+  await deps.db.tx('instances.probed', async (tx) => {
+    if (result.ok) {
+      await move(
+        tx,
+        instance,
+        { to: 'running', nowMs, patch: { ready_ms: nowMs, last_reachable_ms: nowMs, due_ms: null } },
+        deps,
+      );
+      return;
+    }
+    if (!(await store.patchInstance(tx, instance, { due_ms: nowMs + againMs }))) return;
+    await deps.operations.setProgress(tx, instance.create_operation_id, `checking SSH: ${result.detail}`);
+  });
+  return [];
+}

@@ -1,0 +1,184 @@
+// The SQL of instances.
+import { z } from 'zod';
+import { CreateInstance } from '../../../shared/api/instance.ts';
+import type { InstanceState } from '../../../shared/states.ts';
+import { int, json, text, ucents } from '../../base/db/columns.ts';
+import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
+
+const InstanceRow = z.object({
+  id: text,
+  org_id: text,
+  api_key_id: text,
+  name: text.nullable(),
+  status: z.enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error']),
+  status_reason: text.nullable(),
+  request: json(CreateInstance),
+  gpu_type: text,
+  gpu_count: int,
+  tier: z.enum(['on_demand', 'spot', 'reserved']),
+  region: text,
+  /** Of the whole instance; 0 before the first placement. */
+  price_ucents_per_hour: ucents,
+  machine_id: text.nullable(),
+  supplier_id: text.nullable(),
+  workload_id: text.nullable(),
+  tried_machine_ids: json(z.array(z.string())),
+  image_digest: text.nullable(),
+  create_operation_id: text,
+  delete_operation_id: text.nullable(),
+  created_ms: int,
+  /** When the current status began. */
+  entered_ms: int,
+  due_ms: int.nullable(),
+  /** Grows with every fact that changes, so that a decision made on old facts cannot postpone the next look. */
+  facts_version: int,
+  ready_ms: int.nullable(),
+  terminated_ms: int.nullable(),
+  last_reachable_ms: int.nullable(),
+  unreachable_since_ms: int.nullable(),
+});
+export type InstanceRow = z.infer<typeof InstanceRow>;
+
+const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, gpu_type, gpu_count, tier, region, price_ucents_per_hour,
+  machine_id, supplier_id, workload_id, tried_machine_ids, image_digest, create_operation_id, delete_operation_id, created_ms, entered_ms,
+  due_ms, facts_version, ready_ms, terminated_ms, last_reachable_ms, unreachable_since_ms`;
+
+export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
+  await tx.run(
+    sql`insert into instances (id, org_id, api_key_id, name, status, request, gpu_type, gpu_count, tier, region, price_ucents_per_hour,
+          tried_machine_ids, create_operation_id, created_ms, entered_ms, due_ms)
+        values (${row.id}, ${row.org_id}, ${row.api_key_id}, ${row.name}, ${row.status}, ${JSON.stringify(row.request)}, ${row.gpu_type},
+          ${row.gpu_count}, ${row.tier}, ${row.region}, ${row.price_ucents_per_hour}, '[]', ${row.create_operation_id},
+          ${row.created_ms}, ${row.entered_ms}, ${row.due_ms})`,
+  );
+}
+
+export function findInstance(query: Query, id: string): Promise<InstanceRow | undefined> {
+  return query.one(InstanceRow, sql`select ${COLUMNS} from instances where id = ${id}`);
+}
+
+/** Newest first; `after` is a keyset condition on (created_ms, id). */
+export function instancesOfOrg(query: Query, orgId: string, after: Sql, limit: number): Promise<InstanceRow[]> {
+  return query.all(
+    InstanceRow,
+    sql`select ${COLUMNS} from instances where org_id = ${orgId} and ${after} order by created_ms desc, id desc limit ${limit}`,
+  );
+}
+
+/** Rentals whose SSH path is to be probed. */
+export function liveInstances(query: Query): Promise<InstanceRow[]> {
+  return query.all(
+    InstanceRow,
+    sql`select ${COLUMNS} from instances where status in ('running', 'unreachable') order by id`,
+  );
+}
+
+const IdRow = z.object({ id: text });
+
+export async function dueInstances(query: Query, nowMs: number, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    IdRow,
+    sql`select id from instances where due_ms <= ${nowMs} order by due_ms limit ${limit}`,
+  );
+  return rows.map((row) => row.id);
+}
+
+export type InstancePatch = Partial<
+  Pick<
+    InstanceRow,
+    | 'status_reason'
+    | 'due_ms'
+    | 'ready_ms'
+    | 'terminated_ms'
+    | 'last_reachable_ms'
+    | 'unreachable_since_ms'
+    | 'image_digest'
+    | 'delete_operation_id'
+  >
+>;
+
+/** The only writer of `status` (through states.ts). False where it was another by now. */
+export async function setStatus(
+  tx: Tx,
+  id: string,
+  step: { from: InstanceState; to: InstanceState; nowMs: number; patch: InstancePatch },
+): Promise<boolean> {
+  const changed = await tx.run(
+    sql`update instances set status = ${step.to}, entered_ms = ${step.nowMs}, facts_version = facts_version + 1${assignments(step.patch)}
+        where id = ${id} and status = ${step.from}`,
+  );
+  return changed === 1;
+}
+
+/** Changes fields within a status; false where status or facts are others by now than in `seen`. */
+export async function patchInstance(tx: Tx, seen: InstanceRow, patch: InstancePatch): Promise<boolean> {
+  const changed = await tx.run(
+    sql`update instances set facts_version = facts_version + 1${assignments(patch)}
+        where id = ${seen.id} and status = ${seen.status} and facts_version = ${seen.facts_version}`,
+  );
+  return changed === 1;
+}
+
+export async function setName(tx: Tx, id: string, name: string | null): Promise<void> {
+  await tx.run(sql`update instances set name = ${name} where id = ${id}`);
+}
+
+export interface Placement {
+  machineId: string;
+  supplierId: string;
+  workloadId: string;
+  region: string;
+  priceUcentsPerHour: bigint;
+  triedMachineIds: string[];
+}
+
+export async function setPlacement(tx: Tx, id: string, placement: Placement): Promise<void> {
+  await tx.run(
+    sql`update instances set machine_id = ${placement.machineId}, supplier_id = ${placement.supplierId},
+          workload_id = ${placement.workloadId}, region = ${placement.region}, price_ucents_per_hour = ${placement.priceUcentsPerHour},
+          tried_machine_ids = ${JSON.stringify(placement.triedMachineIds)}
+        where id = ${id}`,
+  );
+}
+
+/** Something about it changed: the engine looks again at once. */
+export async function makeDue(tx: Tx, id: string, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`update instances set due_ms = ${nowMs}, facts_version = facts_version + 1
+        where id = ${id} and status not in ('stopped', 'terminated', 'error')`,
+  );
+}
+
+function assignments(patch: InstancePatch): Sql {
+  const columns = {
+    status_reason: sql`status_reason`,
+    due_ms: sql`due_ms`,
+    ready_ms: sql`ready_ms`,
+    terminated_ms: sql`terminated_ms`,
+    last_reachable_ms: sql`last_reachable_ms`,
+    unreachable_since_ms: sql`unreachable_since_ms`,
+    image_digest: sql`image_digest`,
+    delete_operation_id: sql`delete_operation_id`,
+  } satisfies Record<keyof InstancePatch, Sql>;
+  const given = (Object.keys(columns) as (keyof InstancePatch)[]).filter((key) => patch[key] !== undefined);
+  if (given.length === 0) return sql``;
+  return sql`, ${join(given.map((key) => sql`${columns[key]} = ${patch[key]}`))}`;
+}
+
+/** What a host said that the API shows; null keeps what is there. */
+export async function noteFacts(
+  tx: Tx,
+  id: string,
+  facts: { imageDigest: string | null; reason: string | null },
+): Promise<void> {
+  await tx.run(
+    sql`update instances set image_digest = coalesce(${facts.imageDigest}, image_digest), status_reason = coalesce(${facts.reason}, status_reason)
+        where id = ${id}`,
+  );
+}
+
+export async function setReachable(tx: Tx, id: string, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`update instances set last_reachable_ms = ${nowMs} where id = ${id} and status in ('running', 'unreachable')`,
+  );
+}

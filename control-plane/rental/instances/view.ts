@@ -1,0 +1,51 @@
+// An instance row as the API shows it, with the presence rules of specification 2.2.
+import type { Instance } from '../../../shared/api/instance.ts';
+import { isoTime } from '../../../shared/clock.ts';
+import { dollarsFromUcents } from '../../../shared/money.ts';
+import type { Door } from '../doors/doors.ts';
+import type { InstanceRow } from './store.ts';
+
+/** Statuses in which there is something to connect to. */
+const CONNECTABLE = new Set<InstanceRow['status']>(['running', 'unreachable']);
+
+export function instanceView(row: InstanceRow, door: Door | undefined): Instance {
+  const timeOrNull = (ms: number | null): string | null => (ms === null ? null : isoTime(ms));
+  return {
+    id: row.id,
+    status: row.status,
+    gpu_type: row.gpu_type,
+    gpu_count: row.gpu_count,
+    region: row.region,
+    tier: row.tier,
+    price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
+    created_at: isoTime(row.created_ms),
+    name: row.name,
+    ready_at: timeOrNull(row.ready_ms),
+    terminated_at: timeOrNull(row.terminated_ms),
+    image: imageText(row),
+    reservation_id: null,
+    ...(row.status_reason === null ? {} : { status_reason: row.status_reason }),
+    ...(row.last_reachable_ms === null ? {} : { last_reachable_at: isoTime(row.last_reachable_ms) }),
+    ...(row.status === 'unreachable' && row.unreachable_since_ms !== null
+      ? { unreachable_since: isoTime(row.unreachable_since_ms) }
+      : {}),
+    connection: door !== undefined && CONNECTABLE.has(row.status) ? connectionView(door) : null,
+  };
+}
+
+function connectionView(door: Door): NonNullable<Instance['connection']> {
+  return {
+    hostname: door.hostname,
+    port: door.ssh_port,
+    ssh_command: `ssh -p ${door.ssh_port} root@${door.hostname}`,
+    ...(door.host_key === null ? {} : { host_key: door.host_key }),
+  };
+}
+
+/** `<image>@sha256:...` once the digest is known; a reference that carries one keeps it. */
+function imageText(row: InstanceRow): string {
+  const { image } = row.request;
+  if (row.image_digest === null || image.includes('@')) return image;
+  const name = image.replace(/:[^:/]+$/, '');
+  return `${name}@${row.image_digest}`;
+}

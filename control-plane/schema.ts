@@ -1,0 +1,23 @@
+// Every room's migrations in the order of the house; tests open their databases with the same list.
+import type { RoomMigrations } from './base/db/migrate.ts';
+
+const ROOMS = [
+  'base/db',
+  'base/http',
+  'base/accounts',
+  'base/events',
+  'base/operations',
+  'money/ledger',
+  'money/metering',
+  'fleet/supply',
+  'fleet/link',
+  'fleet/workloads',
+  'rental/doors',
+  'rental/instances',
+  'rental/edge',
+];
+
+export const SCHEMA: RoomMigrations[] = ROOMS.map((room) => ({
+  room,
+  directory: new URL(`./${room}/migrations/`, import.meta.url),
+}));

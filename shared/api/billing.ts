@@ -1,0 +1,29 @@
+// Balance and usage as customers see them (specification 2.8, 4.6; balance: DESIGN section 8).
+import { z } from 'zod';
+
+export const Balance = z.strictObject({
+  balance_cents: z.int().describe('Prepaid and not yet charged, whole cents rounded down'),
+  held_cents: z.int().describe('Of it, set aside for what runs now'),
+  available_cents: z.int().describe('What a new launch can use'),
+  balance: z.string().describe('The exact balance in dollars'),
+});
+export type Balance = z.infer<typeof Balance>;
+
+export const UsageQuery = z.strictObject({
+  bucket: z
+    .enum(['hour', 'day', 'week', 'month'])
+    .optional()
+    .describe('Default: hour up to 2 days, day up to 62 days, month beyond'),
+  group_by: z.enum(['instance_id', 'gpu_type']).default('instance_id'),
+  start: z.iso.datetime({ offset: true }).optional().describe('Inclusive'),
+  end: z.iso.datetime({ offset: true }).optional().describe('Exclusive'),
+});
+
+export const UsageRow = z.strictObject({
+  bucket_start: z.iso.datetime(),
+  instance_id: z.string().optional(),
+  gpu_type: z.string().optional(),
+  gpu_seconds: z.int(),
+  cost_cents: z.int(),
+});
+export type UsageRow = z.infer<typeof UsageRow>;

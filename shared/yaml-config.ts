@@ -1,0 +1,68 @@
+// A YAML configuration file checked by a schema: every complaint names the line a person has to look at.
+import { LineCounter, parseDocument } from 'yaml';
+import type { z } from 'zod';
+
+/**
+ * The validated configuration in `text`. Throws one Error that lists every problem as `file:line: path: reason`;
+ * unknown keys are problems where the schema is strict. An empty file counts as `{}`.
+ */
+export function parseYamlConfig<T>(text: string, schema: z.ZodType<T>, fileName: string): T {
+  const lines = new LineCounter();
+  const document = parseDocument(text, { lineCounter: lines });
+  const complaints = document.errors.map(
+    (error) => `${fileName}:${lines.linePos(error.pos[0]).line}: ${firstLine(error.message)}`,
+  );
+  if (complaints.length > 0) throw new Error(complaints.join('\n'));
+  const parsed = schema.safeParse(document.toJS() ?? {});
+  if (parsed.success) return parsed.data;
+  const lineOf = (path: readonly PropertyKey[]): number => {
+    const names = path.map(String);
+    for (let depth = names.length; depth > 0; depth -= 1) {
+      const offset = keyOffset(document.contents, names.slice(0, depth));
+      if (offset !== undefined) return lines.linePos(offset).line;
+    }
+    return 1;
+  };
+  const found = parsed.error.issues.flatMap((issue) => {
+    if (issue.code !== 'unrecognized_keys') return [{ path: issue.path, reason: issue.message }];
+    return issue.keys.map((key) => ({ path: [...issue.path, key], reason: 'unknown key' }));
+  });
+  throw new Error(
+    found.map(({ path, reason }) => `${fileName}:${lineOf(path)}: ${path.join('.')}: ${reason}`).join('\n'),
+  );
+}
+
+/** Where the last key of `path` is written, as an offset into the text. */
+function keyOffset(root: unknown, path: readonly string[]): number | undefined {
+  let node = root;
+  let offset: number | undefined;
+  for (const name of path) {
+    const items: readonly unknown[] = isObject(node) && Array.isArray(node['items']) ? node['items'] : [];
+    const pair = items.find((item, index) => keyName(item) === name || (!isPair(item) && String(index) === name));
+    if (pair === undefined) return undefined;
+    offset = startOf(isPair(pair) ? pair['key'] : pair) ?? offset;
+    node = isPair(pair) ? pair['value'] : pair;
+  }
+  return offset;
+}
+
+function keyName(item: unknown): string | undefined {
+  return isPair(item) && isObject(item['key']) ? String(item['key']['value']) : undefined;
+}
+
+function startOf(node: unknown): number | undefined {
+  const range = isObject(node) ? node['range'] : undefined;
+  return Array.isArray(range) && typeof range[0] === 'number' ? range[0] : undefined;
+}
+
+function isPair(item: unknown): item is Record<string, unknown> {
+  return isObject(item) && 'key' in item && 'value' in item;
+}
+
+function isObject(value: unknown): value is Record<string, unknown> {
+  return typeof value === 'object' && value !== null;
+}
+
+function firstLine(text: string): string {
+  return text.split('\n')[0] ?? text;
+}
