@@ -84,6 +84,18 @@ export async function startEngine(options: EngineOptions = {}): Promise<Engine> 
   };
 }
 
+/** Pulls an image to the end. dockerode reports a failed layer only as a line of the progress; here it rejects. */
+export async function pullImage(docker: Docker, ref: string): Promise<void> {
+  const stream = await docker.pull(ref);
+  await new Promise<void>((resolve, reject) => {
+    docker.modem.followProgress(stream, (error: Error | null, lines: { error?: string }[]) => {
+      const failed = error?.message ?? lines.find((line) => line.error !== undefined)?.error;
+      if (failed === undefined) resolve();
+      else reject(new Error(`${ref} was not pulled: ${failed}`));
+    });
+  });
+}
+
 /** One line for each container, volume and network (beyond Docker's own three) that the engine holds. */
 export async function engineContents(docker: Docker): Promise<string[]> {
   const [containers, { Volumes: volumes }, networks] = await Promise.all([
