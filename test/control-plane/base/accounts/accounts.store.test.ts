@@ -1,0 +1,116 @@
+// Organisations and API keys on a real database: hashes only, scopes, expiry, revocation, last use.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { type Accounts, openAccounts } from '../../../../control-plane/base/accounts/accounts.ts';
+import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import { type Clock, systemClock } from '../../../../shared/clock.ts';
+import { createIds } from '../../../../shared/ids.ts';
+import { systemRng } from '../../../../shared/rng.ts';
+import { openTestDb } from '../../../kit/databases.ts';
+
+const ROOMS = [
+  {
+    room: 'base/accounts',
+    directory: new URL('../../../../control-plane/base/accounts/migrations/', import.meta.url),
+  },
+];
+let now = 1_700_000_000_000;
+const clock: Clock = { ...systemClock(), now: () => now };
+
+let db: Db;
+let accounts: Accounts;
+let orgId: string;
+beforeEach(async () => {
+  db = await openTestDb(ROOMS, clock);
+  accounts = openAccounts({ db, clock, ids: createIds(clock, systemRng()) });
+  orgId = (await accounts.createOrg('Acme')).id;
+});
+afterEach(() => db.close());
+
+const newKey = (more: { scopes?: string[]; expiresMs?: number | null } = {}) =>
+  accounts.createKey({
+    orgId,
+    name: 'ci',
+    scopes: more.scopes ?? ['instances: read'],
+    expiresMs: more.expiresMs ?? null,
+  });
+
+describe('API keys', () => {
+  test('are shown once, have 256 random bits, and are stored as a hash only', async () => {
+    const created = await newKey();
+    expect(created.key).toMatch(/^svc_live_[A-Za-z0-9_-]{43}$/);
+    expect(created.key.startsWith(created.prefix)).toBe(true);
+    expect(created.prefix).toHaveLength(15);
+    const [listed] = await accounts.listKeys(orgId);
+    expect(listed).toEqual(expect.not.objectContaining({ key: expect.anything() }));
+    const rows = await db.read.all(z.looseObject({}), sql`select * from api_keys`);
+    const stored = JSON.stringify(rows, (_name, value: unknown) => (typeof value === 'bigint' ? String(value) : value));
+    expect(stored).not.toContain(created.key.slice(created.prefix.length));
+  });
+  test('authenticate as their organisation with their scopes', async () => {
+    const created = await newKey({ scopes: ['instances: read', 'ssh_keys:write'] });
+    expect(await accounts.authenticate(created.key)).toEqual({
+      orgId,
+      apiKeyId: created.id,
+      scopes: ['instances:read', 'ssh_keys:write'],
+    });
+    expect(await accounts.authenticate(`${created.key}x`)).toBeUndefined();
+    expect(await accounts.authenticate(created.prefix)).toBeUndefined();
+  });
+  test('full_access is the three inference scopes', async () => {
+    const created = await newKey({ scopes: ['full_access'] });
+    expect(created.scopes).toEqual(['full_access']);
+    const caller = await accounts.authenticate(created.key);
+    expect(caller?.scopes).toEqual(['serverless:read', 'serverless:write', 'billing:read']);
+  });
+  test('expire on time', async () => {
+    const created = await newKey({ expiresMs: now + 1000 });
+    now += 999;
+    expect(await accounts.authenticate(created.key)).toBeDefined();
+    now += 1;
+    expect(await accounts.authenticate(created.key)).toBeUndefined();
+  });
+  test('are over once revoked, and revoking again changes nothing', async () => {
+    const created = await newKey();
+    const revoked = await accounts.revokeKey(created.id);
+    now += 5000;
+    expect((await accounts.revokeKey(created.id)).revoked_at).toBe(revoked.revoked_at);
+    expect(await accounts.authenticate(created.key)).toBeUndefined();
+  });
+  test('note their last use at most once a minute', async () => {
+    const created = await newKey();
+    const lastUsed = async () => (await accounts.listKeys(orgId))[0]?.last_used_at;
+    expect(await lastUsed()).toBeNull();
+    await Promise.all(Array.from({ length: 5 }, () => accounts.authenticate(created.key)));
+    const first = await lastUsed();
+    expect(first).toBe(new Date(now).toISOString());
+    now += 59_999;
+    await accounts.authenticate(created.key);
+    expect(await lastUsed()).toBe(first);
+    now += 1;
+    await accounts.authenticate(created.key);
+    expect(await lastUsed()).toBe(new Date(now).toISOString());
+  });
+  test.each([
+    ['no scope', [], 'at least one'],
+    ['an unknown scope', ['instances: fly'], 'instances: fly'],
+  ])('%s is refused', async (_what, scopes, reason) => {
+    await expect(newKey({ scopes })).rejects.toThrow(reason);
+  });
+  test('need an organisation, and revoking needs a key', async () => {
+    const request = { orgId: 'nobody', name: 'x', scopes: ['full_access'], expiresMs: null };
+    await expect(accounts.createKey(request)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(accounts.revokeKey('apk_nothing')).rejects.toMatchObject({ code: 'not_found' });
+  });
+});
+
+test('organisations and keys are listed oldest first', async () => {
+  now += 1;
+  const other = await accounts.createOrg('Bolt');
+  expect((await accounts.listOrgs()).map((org) => org.name)).toEqual(['Acme', 'Bolt']);
+  const first = await newKey();
+  now += 1;
+  const second = await accounts.createKey({ orgId: other.id, name: 'b', scopes: ['full_access'], expiresMs: null });
+  expect((await accounts.listKeys(null)).map((key) => key.id)).toEqual([first.id, second.id]);
+  expect((await accounts.listKeys(other.id)).map((key) => key.id)).toEqual([second.id]);
+});
