@@ -1,0 +1,54 @@
+// Who we are inside the container: name, home and shell from the image's own passwd file, which need not exist.
+import { accessSync, constants, readFileSync, statSync } from 'node:fs';
+
+export interface Account {
+  name: string;
+  home: string;
+  /** Absolute path of the shell to use, or null where the image has none. */
+  shell: string | null;
+}
+
+const SHELLS = ['/bin/bash', '/usr/bin/bash', '/bin/sh', '/usr/bin/sh', '/bin/busybox'];
+
+/** The account of `uid`; a user without an entry is called by its number and lives in `/`. */
+export function readAccount(uid: number, passwd: string = readPasswd()): Account {
+  const entry = passwd
+    .split('\n')
+    .map((line) => line.split(':'))
+    .find((fields) => fields[2] === String(uid));
+  const [name = String(uid), , , , , home = '/', shell = ''] = entry ?? [];
+  return { name, home: home || '/', shell: chooseShell(shell) };
+}
+
+/** True where `path` is a folder that can be a working directory. */
+export function isFolder(path: string): boolean {
+  try {
+    return statSync(path).isDirectory();
+  } catch {
+    return false;
+  }
+}
+
+function readPasswd(): string {
+  try {
+    return readFileSync('/etc/passwd', 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+/** The user's login shell where it is one, else bash, else sh. */
+function chooseShell(login: string): string | null {
+  const own = /\/(nologin|false|sync|shutdown|halt)$/.test(login) ? [] : [login];
+  return [...own, ...SHELLS].find(isProgram) ?? null;
+}
+
+function isProgram(path: string): boolean {
+  if (!path.startsWith('/')) return false;
+  try {
+    accessSync(path, constants.X_OK);
+    return statSync(path).isFile();
+  } catch {
+    return false;
+  }
+}

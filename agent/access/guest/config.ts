@@ -1,0 +1,41 @@
+// Where the guest finds its instructions: the door folder named on the command line, and what the engine put into our environment.
+import { readFileSync } from 'node:fs';
+import { dirname, join } from 'node:path';
+
+/** Written by the agent before the container is made (runtime/shape.ts). */
+interface LaunchFile {
+  argv: string[];
+  env: Record<string, string>;
+  stop_signal: string;
+}
+
+export interface GuestConfig {
+  doorSocket: string;
+  /** The native half of our terminals, beside this program. */
+  ptyModule: string;
+  argv: string[];
+  /** For the main process and every session: the image's environment, the request's over it, the engine's few over both. */
+  env: Record<string, string>;
+  stopSignal: string;
+}
+
+const PATH_DEFAULT = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
+
+/** Reads `<door>/launch.json`; `argv` is this process's own. */
+export function readGuestConfig(argv: readonly string[]): GuestConfig {
+  const [, program = '', door = ''] = argv;
+  const launch: LaunchFile = JSON.parse(readFileSync(join(door, 'launch.json'), 'utf8'));
+  const own = process.env;
+  const fromEngine: Record<string, string> = {};
+  for (const name of ['NVIDIA_VISIBLE_DEVICES', 'HOSTNAME']) {
+    const value = own[name];
+    if (value !== undefined) fromEngine[name] = value;
+  }
+  return {
+    doorSocket: join(door, 'guest.sock'),
+    ptyModule: join(dirname(program), 'pty.node'),
+    argv: launch.argv,
+    env: { PATH: PATH_DEFAULT, ...launch.env, ...fromEngine },
+    stopSignal: launch.stop_signal,
+  };
+}

@@ -1,0 +1,91 @@
+// The bytes between holder and guest (and supervisor and holder): frames of one type byte, a 32-bit length and a payload, over unix sockets.
+import type { Socket } from 'node:net';
+
+export const FRAME = { json: 0, data: 1, stderr: 2, eof: 3 } as const;
+export type FrameType = (typeof FRAME)[keyof typeof FRAME];
+
+export interface Frame {
+  type: FrameType;
+  payload: Buffer;
+}
+
+/** A larger frame ends the connection; an honest peer reads at most 64 KiB at a time. */
+export const FRAME_BYTES_MAX = 512 * 1024;
+const HEADER_BYTES = 5;
+
+/** Sends one frame; `done` is called when the socket can take more. It is not called on a socket that closes first. */
+export function sendFrame(socket: Socket, type: FrameType, payload: Uint8Array, done: () => void = () => {}): void {
+  const header = Buffer.allocUnsafe(HEADER_BYTES);
+  header.writeUInt8(type, 0);
+  header.writeUInt32BE(payload.length, 1);
+  socket.cork();
+  socket.write(header);
+  const ready = socket.write(payload);
+  socket.uncork();
+  if (ready) done();
+  else socket.once('drain', done);
+}
+
+/** Sends a value as one JSON frame. */
+export function sendJson(socket: Socket, value: unknown): void {
+  sendFrame(socket, FRAME.json, Buffer.from(JSON.stringify(value)));
+}
+
+/**
+ * Hands every frame to `handle` in order and waits for it before reading on, so that a slow consumer slows the sender.
+ * Resolves when the peer ends or the socket closes. Rejects on a frame that is malformed or larger than `bytesMax`.
+ */
+export async function eachFrame(
+  socket: Socket,
+  bytesMax: number,
+  handle: (frame: Frame) => Promise<void> | undefined | void,
+): Promise<void> {
+  const decode = createFrameDecoder(bytesMax);
+  const chunks: AsyncIterable<Buffer> = socket;
+  try {
+    for await (const chunk of chunks) {
+      for (const frame of decode(chunk)) {
+        const handled = handle(frame);
+        if (handled !== undefined) await handled;
+      }
+    }
+  } catch (error) {
+    if (error instanceof FrameError) throw error;
+    if (!socket.destroyed) throw error;
+  }
+}
+
+/** A peer that does not speak frames. */
+export class FrameError extends Error {}
+
+/** Takes chunks as they come and gives the frames that are complete. Throws FrameError on nonsense. */
+export function createFrameDecoder(bytesMax: number): (chunk: Buffer) => Frame[] {
+  let pending: Buffer[] = [];
+  let pendingBytes = 0;
+  let neededBytes = HEADER_BYTES;
+  return (chunk) => {
+    pending.push(chunk);
+    pendingBytes += chunk.length;
+    if (pendingBytes < neededBytes) return [];
+    let rest = pending.length === 1 ? chunk : Buffer.concat(pending);
+    const frames: Frame[] = [];
+    neededBytes = HEADER_BYTES;
+    while (rest.length >= HEADER_BYTES) {
+      const length = rest.readUInt32BE(1);
+      if (length > bytesMax) throw new FrameError('a frame is too large');
+      neededBytes = HEADER_BYTES + length;
+      if (rest.length < neededBytes) break;
+      frames.push({ type: frameType(rest.readUInt8(0)), payload: rest.subarray(HEADER_BYTES, neededBytes) });
+      rest = rest.subarray(neededBytes);
+      neededBytes = HEADER_BYTES;
+    }
+    pending = rest.length === 0 ? [] : [rest];
+    pendingBytes = rest.length;
+    return frames;
+  };
+}
+
+function frameType(value: number): FrameType {
+  if (value === FRAME.json || value === FRAME.data || value === FRAME.stderr || value === FRAME.eof) return value;
+  throw new FrameError('a frame has an unknown type');
+}

@@ -1,0 +1,75 @@
+// The guest: our program inside a container. Starts the main process, then serves sessions for the holder for as long as the container lives.
+import { connect, type Socket } from 'node:net';
+import { systemClock } from '../../../shared/clock.ts';
+import { readAccount } from './account.ts';
+import { readGuestConfig, type GuestConfig } from './config.ts';
+import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from './frames.ts';
+import { startMainProcess } from './main-process.ts';
+import { startSession, type GuestSession } from './sessions.ts';
+import type { Exit, GuestNews, HolderWord } from './words.ts';
+
+const RECONNECT_MS = 200;
+const clock = systemClock();
+
+/** Keeps a control connection to the holder, which may be restarted at any time. Never resolves. */
+async function serve(
+  config: GuestConfig,
+  mainExit: () => Exit | null,
+  onConnection: (control: Socket) => void,
+): Promise<never> {
+  for (;;) {
+    const control = connect(config.doorSocket);
+    control.on('error', () => control.destroy());
+    control.once('connect', () => {
+      sendJson(control, { kind: 'control' });
+      onConnection(control);
+      const exit = mainExit();
+      if (exit !== null) tellExit(control, exit);
+    });
+    const sessions = new Map<string, GuestSession>();
+    await eachFrame(control, FRAME_BYTES_MAX, ({ type, payload }) => {
+      if (type === FRAME.json) obey(JSON.parse(payload.toString()), config, sessions);
+    }).catch(() => control.destroy());
+    await clock.sleep(RECONNECT_MS);
+  }
+}
+
+function obey(word: HolderWord, config: GuestConfig, sessions: Map<string, GuestSession>): void {
+  switch (word.kind) {
+    case 'open': {
+      const socket = connect({ path: config.doorSocket });
+      const deps = { clock, env: config.env, ptyModule: config.ptyModule };
+      sendJson(socket, { kind: 'session', token: word.token });
+      sessions.set(
+        word.token,
+        startSession(socket, word.request, deps, () => sessions.delete(word.token)),
+      );
+      return;
+    }
+    case 'resize':
+      return sessions.get(word.token)?.resize(word.cols, word.rows);
+    case 'signal':
+      return sessions.get(word.token)?.signal(word.signal);
+  }
+}
+
+function tellExit(control: Socket, exit: Exit): void {
+  const news: GuestNews = { kind: 'main_exit', exit };
+  if (control.writable) sendJson(control, news);
+}
+
+function main(): void {
+  const config = readGuestConfig(process.argv);
+  let control: Socket | undefined;
+  const { home } = readAccount(process.getuid?.() ?? 0);
+  const mainProcess = startMainProcess(config, home, (exit) => {
+    if (control !== undefined) tellExit(control, exit);
+  });
+  // A tenant's odd request must not take the way in with it.
+  process.on('uncaughtException', (error) => process.stderr.write(`svc guest: ${error.message}\n`));
+  void serve(config, mainProcess.exit, (connected) => {
+    control = connected;
+  });
+}
+
+main();

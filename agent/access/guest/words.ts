@@ -1,0 +1,33 @@
+// What holder and guest say to each other in JSON frames. The guest trusts the holder; the holder checks every word (guests.ts).
+
+/** Holder -> guest, on the control connection. */
+export type HolderWord =
+  | { kind: 'open'; token: string; request: SessionRequest }
+  | { kind: 'resize'; token: string; cols: number; rows: number }
+  | { kind: 'signal'; token: string; signal: string };
+
+/** Something to do inside the container, on a connection of its own that the guest dials for it. */
+export type SessionRequest =
+  | { kind: 'exec'; command: string | null; env: Record<string, string>; pty: Pty | null }
+  | { kind: 'dial'; host: string; port: number };
+
+export interface Pty {
+  term: string;
+  cols: number;
+  rows: number;
+}
+
+/** How a process ended: a code or a signal such as `SIGTERM`. */
+export interface Exit {
+  code: number | null;
+  signal: string | null;
+}
+
+/** Guest -> holder: the first frame of a connection says what it is for. */
+export type GuestHello = { kind: 'control' } | { kind: 'session'; token: string };
+
+/** Guest -> holder, later on the control connection. */
+export type GuestNews = { kind: 'main_exit'; exit: Exit };
+
+/** Guest -> holder on a session's connection: `started` or `failed` first, `exit` after the last byte of output. */
+export type SessionNews = { kind: 'started' } | { kind: 'failed'; detail: string } | { kind: 'exit'; exit: Exit };

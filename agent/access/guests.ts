@@ -1,0 +1,203 @@
+// The holder's ear for the guest. Whoever connects here is inside the container, so every byte is taken as hostile: limits, schema, deadlines.
+import { createServer, type Server, type Socket } from 'node:net';
+import { z } from 'zod';
+import type { Clock } from '../../shared/clock.ts';
+import type { Ids } from '../../shared/ids.ts';
+import { eachFrame, FRAME, FRAME_BYTES_MAX, FrameError, sendJson, type Frame } from './guest/frames.ts';
+import type { Exit, HolderWord, SessionRequest } from './guest/words.ts';
+
+const ExitWord = z.object({ code: z.int().min(0).max(255).nullable(), signal: z.string().max(32).nullable() });
+const Hello = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('control') }),
+  z.object({ kind: z.literal('session'), token: z.string().max(64) }),
+]);
+const News = z.object({ kind: z.literal('main_exit'), exit: ExitWord });
+const SessionWord = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('started') }),
+  z.object({ kind: z.literal('failed'), detail: z.string().max(1024) }),
+  z.object({ kind: z.literal('exit'), exit: ExitWord }),
+]);
+
+/** What a session's owner is told. */
+export interface SessionEvents {
+  /** Resolve when the bytes are taken: until then no more are read. */
+  onData(type: 'stdout' | 'stderr', bytes: Buffer): Promise<void> | undefined;
+  /** No more output (of a dialled connection). */
+  onEof(): void;
+  /** The last event, also where the guest vanished: then `undefined`. */
+  onEnd(exit: Exit | undefined): void;
+}
+
+export interface GuestSession {
+  /** Frames of type data and eof may be sent on it. */
+  socket: Socket;
+  resize(cols: number, rows: number): void;
+  signal(name: string): void;
+}
+
+export interface Guests {
+  connected(): boolean;
+  mainExit(): Exit | null;
+  /** Starts something inside the container. Rejects with the reason where it does not start. */
+  open(request: SessionRequest, events: SessionEvents): Promise<GuestSession>;
+  close(): Promise<void>;
+}
+
+interface GuestsDeps {
+  clock: Clock;
+  ids: Ids;
+  onChange: () => void;
+}
+
+interface Pending {
+  events: SessionEvents;
+  started: (session: GuestSession) => void;
+  failed: (error: Error) => void;
+}
+
+const HELLO_MS_MAX = 5_000;
+const START_MS_MAX = 10_000;
+const STRANGERS_MAX = 64;
+
+/** Listens at `path` (a stale socket there must have been removed). */
+export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests> {
+  const { clock, ids, onChange } = deps;
+  const pending = new Map<string, Pending>();
+  const strangers = new Set<Socket>();
+  const sockets = new Set<Socket>();
+  let control: Socket | undefined;
+  let mainExit: Exit | null = null;
+
+  const send = (word: HolderWord): void => {
+    if (control?.writable === true) sendJson(control, word);
+  };
+
+  /** The first one keeps the place until it goes: nobody in the container can push the guest out of it. */
+  const takeControl = (socket: Socket): ((frame: Frame) => void) => {
+    if (control !== undefined) throw new FrameError('there is a guest already');
+    control = socket;
+    socket.once('close', () => {
+      control = undefined;
+      onChange();
+    });
+    onChange();
+    return (frame) => {
+      mainExit = parse(News, frame).exit;
+      onChange();
+    };
+  };
+
+  const takeSession = (socket: Socket, token: string): ((frame: Frame) => Promise<void> | undefined) => {
+    const waiting = pending.get(token);
+    if (waiting === undefined) throw new FrameError('nobody asked for this session');
+    pending.delete(token);
+    const session: GuestSession = {
+      socket,
+      resize: (cols, rows) => send({ kind: 'resize', token, cols, rows }),
+      signal: (signal) => send({ kind: 'signal', token, signal }),
+    };
+    return serveSession(session, waiting);
+  };
+
+  const server = createServer((socket) => {
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+    socket.on('error', () => socket.destroy());
+    if (strangers.size >= STRANGERS_MAX) return void socket.destroy();
+    strangers.add(socket);
+    const giveUp = clock.after(HELLO_MS_MAX, () => socket.destroy());
+    const known = (): void => {
+      giveUp();
+      strangers.delete(socket);
+    };
+    socket.once('close', known);
+    let handle = (frame: Frame): Promise<void> | undefined | void => {
+      const hello = parse(Hello, frame);
+      known();
+      handle = hello.kind === 'control' ? takeControl(socket) : takeSession(socket, hello.token);
+    };
+    void eachFrame(socket, FRAME_BYTES_MAX, (frame) => handle(frame))
+      .catch(() => {})
+      .finally(() => socket.destroy());
+  });
+  await listen(server, path);
+
+  return {
+    connected: () => control !== undefined,
+    mainExit: () => mainExit,
+    open: (request, events) => {
+      if (control === undefined) return Promise.reject(new Error('the helper inside the container does not answer'));
+      const token = ids.secret(16);
+      return new Promise((started, failed) => {
+        const cancel = clock.after(START_MS_MAX, () => {
+          pending.delete(token);
+          failed(new Error('the helper inside the container did not start it in time'));
+        });
+        pending.set(token, {
+          events,
+          started: (one) => (cancel(), started(one)),
+          failed: (why) => (cancel(), failed(why)),
+        });
+        send({ kind: 'open', token, request });
+      });
+    },
+    close: () => {
+      for (const socket of sockets) socket.destroy();
+      return new Promise((resolve) => server.close(() => resolve()));
+    },
+  };
+}
+
+function serveSession(
+  session: GuestSession,
+  { events, started, failed }: Pending,
+): (frame: Frame) => Promise<void> | undefined {
+  const { socket } = session;
+  let running = false;
+  let exit: Exit | undefined;
+  socket.once('close', () => {
+    if (running) events.onEnd(exit);
+    else failed(new Error('the helper inside the container went away'));
+  });
+  const hearWord = (frame: Frame): void => {
+    const word = parse(SessionWord, frame);
+    if (word.kind === 'exit') exit = word.exit;
+    if (word.kind === 'failed') failed(new Error(word.detail));
+    if (word.kind === 'started' && !running) {
+      running = true;
+      started(session);
+    }
+    // Nothing follows an end: the close tells the owner.
+    else socket.destroy();
+  };
+  return (frame) => {
+    switch (frame.type) {
+      case FRAME.json:
+        hearWord(frame);
+        return undefined;
+      case FRAME.data:
+        return running ? events.onData('stdout', frame.payload) : undefined;
+      case FRAME.stderr:
+        return running ? events.onData('stderr', frame.payload) : undefined;
+      case FRAME.eof:
+        if (running) events.onEof();
+        return undefined;
+    }
+  };
+}
+
+function parse<T>(schema: z.ZodType<T>, frame: Frame): T {
+  if (frame.type !== FRAME.json) throw new FrameError('a word was expected');
+  try {
+    return schema.parse(JSON.parse(frame.payload.toString()));
+  } catch {
+    throw new FrameError('a word was not understood');
+  }
+}
+
+function listen(server: Server, path: string): Promise<void> {
+  return new Promise((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(path, () => resolve());
+  });
+}

@@ -1,0 +1,35 @@
+// What supervisor and holder say to each other, as JSON frames over `holder.sock`. Both check it: after an upgrade they differ in version.
+import { z } from 'zod';
+import { LINK_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
+import { OpenTarget } from '../../shared/protocol/link.ts';
+
+/** Supervisor -> holder. */
+export const SupervisorWord = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('open'),
+    stream_id: z.string(),
+    /** `wss://host/agent/v1/streams/<token>`. */
+    url: z.string(),
+    ca: z.string().nullable(),
+    target: OpenTarget,
+  }),
+  /** The workload is over. */
+  z.object({ kind: z.literal('exit') }),
+]);
+export type SupervisorWord = z.infer<typeof SupervisorWord>;
+
+/** Holder -> supervisor: `status` at once and after every change. */
+export const HolderNews = z.discriminatedUnion('kind', [
+  z.object({
+    kind: z.literal('status'),
+    host_key: z.string().max(256),
+    guest: z.boolean(),
+    main_exit: z.object({ code: z.int().nullable(), signal: z.string().max(32).nullable() }).nullable(),
+  }),
+  z.object({ kind: z.literal('opened'), stream_id: z.string() }),
+  z.object({ kind: z.literal('refused'), stream_id: z.string(), detail: z.string() }),
+]);
+export type HolderNews = z.infer<typeof HolderNews>;
+
+/** An open message came over the link, so it is not much larger than a link message. */
+export const HOLDER_WORD_BYTES_MAX = 2 * LINK_MESSAGE_BYTES_MAX;

@@ -1,0 +1,125 @@
+// The holder: one process per workload on the host. It ends SSH for that workload and dials its own data streams, so a restart of the
+// supervisor drops no session and a tenant can only hurt the own door.
+import { createServer, connect, type Socket } from 'node:net';
+import { stat } from 'node:fs/promises';
+import type { Duplex } from 'node:stream';
+import WebSocket from 'ws';
+import { systemClock } from '../../shared/clock.ts';
+import { messageOf } from '../../shared/errors.ts';
+import { createIds } from '../../shared/ids.ts';
+import { STREAM_DIAL_MS_MAX, STREAM_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
+import { createLog } from '../../shared/log.ts';
+import { startLoop } from '../../shared/loop.ts';
+import { STREAM_SOCKET_OPTIONS, streamDuplex } from '../../shared/protocol/stream.ts';
+import { systemRng } from '../../shared/rng.ts';
+import { removePath } from '../host/state.ts';
+import { doorPaths, openDoorToUser } from './door-folder.ts';
+import { openGuests } from './guests.ts';
+import { eachFrame, FRAME, sendJson } from './guest/frames.ts';
+import { HOLDER_WORD_BYTES_MAX, SupervisorWord, type HolderNews } from './holder-words.ts';
+import { loadHostKey } from './host-key.ts';
+import { openSshDoor, type SshDoor } from './ssh-server.ts';
+
+type OpenWord = Extract<SupervisorWord, { kind: 'open' }>;
+
+/** A workload whose folder is gone has no use for a holder, even where nobody could tell it. */
+const FOLDER_CHECK_MS = 60_000;
+
+/** Runs until the workload is over. `folder` is the workload's; where another holder answers already, this one ends at once. */
+export async function runHolder(folder: string): Promise<void> {
+  const paths = doorPaths(folder);
+  if (await answers(paths.holderSocket)) return process.exit(0);
+  const clock = systemClock();
+  const log = createLog('holder', 'info');
+  const ids = createIds(clock, systemRng());
+  const hostKey = await loadHostKey(paths.hostKey);
+  await removePath(paths.holderSocket);
+  await removePath(paths.guestSocket);
+
+  const supervisors = new Set<Socket>();
+  const status = (): HolderNews => ({
+    kind: 'status',
+    host_key: hostKey.publicLine,
+    guest: guests.connected(),
+    main_exit: guests.mainExit(),
+  });
+  const guests = await openGuests(paths.guestSocket, {
+    clock,
+    ids,
+    onChange: () => {
+      for (const socket of supervisors) sendJson(socket, status());
+    },
+  });
+  await openDoorToUser(folder);
+  const door = openSshDoor({ clock, log, guests, hostKey: hostKey.privateKey });
+  const leave = (reason: string): void => {
+    log.info({ reason }, 'the holder ends');
+    process.exit(0);
+  };
+
+  const server = createServer((socket) => {
+    supervisors.add(socket);
+    socket.on('error', () => socket.destroy());
+    socket.once('close', () => supervisors.delete(socket));
+    sendJson(socket, status());
+    void eachFrame(socket, HOLDER_WORD_BYTES_MAX, ({ type, payload }) => {
+      if (type !== FRAME.json) return;
+      const word = SupervisorWord.parse(JSON.parse(payload.toString()));
+      if (word.kind === 'exit') return leave('the workload is over');
+      void openStream(word, door, (news) => sendJson(socket, news));
+    }).catch((error: unknown) => {
+      log.warn({ detail: messageOf(error) }, 'a supervisor spoke nonsense');
+      socket.destroy();
+    });
+  });
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(paths.holderSocket, resolve);
+  });
+  const checkFolder = async (): Promise<void> => {
+    await stat(paths.door).catch(() => leave("the workload's folder is gone"));
+  };
+  startLoop({ name: 'folder', periodMs: FOLDER_CHECK_MS, run: checkFolder }, { clock, log });
+  log.info({ folder }, 'the holder serves');
+}
+
+async function openStream(word: OpenWord, door: SshDoor, tell: (news: HolderNews) => void): Promise<void> {
+  try {
+    const stream = await dialStream(word);
+    try {
+      door.serve(stream, word.target);
+    } catch (error) {
+      stream.destroy();
+      throw error;
+    }
+    tell({ kind: 'opened', stream_id: word.stream_id });
+  } catch (error) {
+    tell({ kind: 'refused', stream_id: word.stream_id, detail: messageOf(error).slice(0, 400) });
+  }
+}
+
+/** Rejects where the control plane does not take the stream. ws sets TCP_NODELAY on every socket. */
+function dialStream({ url, ca }: OpenWord): Promise<Duplex> {
+  return new Promise((resolve, reject) => {
+    const socket = new WebSocket(url, {
+      ...STREAM_SOCKET_OPTIONS,
+      maxPayload: STREAM_MESSAGE_BYTES_MAX,
+      handshakeTimeout: STREAM_DIAL_MS_MAX,
+      ...(ca === null ? {} : { ca }),
+    });
+    // In this very turn: bytes that came with the handshake are handed out in the next one.
+    socket.once('open', () => resolve(streamDuplex(socket)));
+    socket.once('error', reject);
+  });
+}
+
+function answers(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
+}

@@ -1,0 +1,35 @@
+// The SSH host key of one workload: made on this host at the first start, the same for the workload's life, never sent anywhere.
+import { readFile } from 'node:fs/promises';
+import ssh2 from 'ssh2';
+import { isMissing, writeFileSafely } from '../host/state.ts';
+
+export interface HostKey {
+  /** OpenSSH private key text. */
+  privateKey: string;
+  /** `ssh-ed25519 AAAA...` */
+  publicLine: string;
+}
+
+/** Reads the key in `file`, or makes one and stores it (0600). */
+export async function loadHostKey(file: string): Promise<HostKey> {
+  const stored = await readStored(file);
+  if (stored !== undefined) return { privateKey: stored, publicLine: publicLineOf(stored) };
+  const made = ssh2.utils.generateKeyPairSync('ed25519').private;
+  await writeFileSafely(file, made);
+  return { privateKey: made, publicLine: publicLineOf(made) };
+}
+
+async function readStored(file: string): Promise<string | undefined> {
+  try {
+    return await readFile(file, 'utf8');
+  } catch (error) {
+    if (isMissing(error)) return undefined;
+    throw error;
+  }
+}
+
+function publicLineOf(privateKey: string): string {
+  const key = ssh2.utils.parseKey(privateKey);
+  if (key instanceof Error) throw key;
+  return `${key.type} ${key.getPublicSSH().toString('base64')}`;
+}

@@ -1,0 +1,56 @@
+// Who may log in over SSH: public keys only, and only those that came with this very connection's open message.
+import ssh2, { type AuthContext, type ParsedKey, type PublicKeyAuthContext } from 'ssh2';
+import { SSH_AUTH_TRIES_MAX, SSH_KEY_OFFERS_MAX } from '../../shared/limits.ts';
+
+/** May authenticate with the probe key and do nothing else. */
+export const PROBE_USER = 'svc-probe';
+
+export interface LoginKeys {
+  authorized_keys: readonly string[];
+  probe_key: string;
+}
+
+export type Verdict = 'accept' | 'reject' | 'disconnect';
+
+/**
+ * Judges one connection's attempts in order. A signature that does not hold counts as a try; an offer without one is only a
+ * question. RSA keys must sign with SHA-2.
+ */
+export function createLoginJudge(keys: LoginKeys): (attempt: AuthContext) => Verdict {
+  const users = parseLines(keys.authorized_keys);
+  const probes = parseLines([keys.probe_key]);
+  let tries = 0;
+  let offers = 0;
+  return (attempt) => {
+    offers += 1;
+    if (offers > SSH_KEY_OFFERS_MAX) return 'disconnect';
+    if (attempt.method !== 'publickey') return 'reject';
+    const key = findKey(attempt.username === PROBE_USER ? probes : users, attempt);
+    if (key !== undefined && isSound(attempt, key)) return 'accept';
+    if (attempt.signature !== undefined) tries += 1;
+    return tries >= SSH_AUTH_TRIES_MAX ? 'disconnect' : 'reject';
+  };
+}
+
+/** Lines that ssh2 cannot read (security keys, certificates) are skipped: nobody can log in with them. */
+function parseLines(lines: readonly string[]): ParsedKey[] {
+  return lines.flatMap((line) => {
+    const parsed = ssh2.utils.parseKey(line);
+    return parsed instanceof Error || parsed.isPrivateKey() ? [] : [parsed];
+  });
+}
+
+function findKey(keys: readonly ParsedKey[], attempt: PublicKeyAuthContext): ParsedKey | undefined {
+  return keys.find((key) => key.type === attempt.key.algo && key.getPublicSSH().equals(attempt.key.data));
+}
+
+/** A question about a key we know, or a signature over this session that verifies. */
+function isSound(attempt: PublicKeyAuthContext, key: ParsedKey): boolean {
+  const { signature, blob, hashAlgo } = attempt;
+  if (signature === undefined && blob === undefined) return true;
+  if (signature === undefined || blob === undefined) return false;
+  if (key.type === 'ssh-rsa' && hashAlgo !== 'sha256' && hashAlgo !== 'sha512') return false;
+  // verify() answers with an Error object where the digest does not fit, and an Error is truthy: only `true` is true.
+  const answer: boolean | Error = key.verify(blob, signature, hashAlgo);
+  return answer === true;
+}

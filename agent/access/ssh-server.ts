@@ -1,0 +1,169 @@
+// The SSH server of one workload. ssh2 speaks the protocol; the guards that a public SSH server needs and ssh2 lacks are here.
+import ssh2, { type Algorithms, type Connection } from 'ssh2';
+import type { Duplex } from 'node:stream';
+import type { Clock } from '../../shared/clock.ts';
+import {
+  SSH_CHANNELS_MAX,
+  SSH_CONNECTIONS_MAX,
+  SSH_LOGIN_GRACE_MS,
+  SSH_UNAUTHENTICATED_MAX,
+  STREAM_BUFFER_BYTES_HIGH,
+} from '../../shared/limits.ts';
+import type { Log } from '../../shared/log.ts';
+import type { Guests } from './guests.ts';
+import { createLoginJudge, PROBE_USER, type LoginKeys } from './ssh-auth.ts';
+import { createPace, type Pace } from './ssh-pace.ts';
+import { serveForward, serveSession, type SessionHost } from './ssh-session.ts';
+
+export interface SshDoor {
+  /** Serves one client on a byte stream of its own. Throws where there are too many already. */
+  serve(stream: Duplex, keys: LoginKeys & { client_ip: string }): void;
+  close(): void;
+}
+
+export interface SshDoorDeps {
+  clock: Clock;
+  log: Log;
+  guests: Guests;
+  /** OpenSSH private key text. */
+  hostKey: string;
+}
+
+const IDENT = 'svc';
+const KEEPALIVE_MS = 15_000;
+const KEEPALIVE_MISSES_MAX = 3;
+/** A client that has not said who it is by now gets the widest choice of algorithms. */
+const IDENT_MS_MAX = 1_000;
+const GCM = ['aes128-gcm@openssh.com', 'aes256-gcm@openssh.com'] as const;
+const CTR = ['aes128-ctr', 'aes192-ctr', 'aes256-ctr'] as const;
+
+export function openSshDoor(deps: SshDoorDeps): SshDoor {
+  const { clock, log } = deps;
+  const unauthenticated = new Set<Duplex>();
+  const open = new Set<Duplex>();
+
+  const begin = (stream: Duplex, keys: LoginKeys & { client_ip: string }, ident: string): void => {
+    const server = new ssh2.Server({
+      hostKeys: [deps.hostKey],
+      ident: IDENT,
+      algorithms: algorithmsFor(ident),
+      keepaliveInterval: KEEPALIVE_MS,
+      keepaliveCountMax: KEEPALIVE_MISSES_MAX,
+    });
+    server.once('connection', (client) => {
+      const loggedIn = (): void => {
+        unauthenticated.delete(stream);
+        log.info({ client_ip: keys.client_ip }, 'an SSH client logged in');
+      };
+      serveClient({ client, stream, keys, loggedIn, guests: deps.guests, pace: createPace(stream) });
+    });
+    // ssh2 takes any Duplex; its types say Socket.
+    (server.injectSocket as (socket: Duplex) => void).call(server, stream);
+  };
+
+  return {
+    serve: (stream, keys) => {
+      if (open.size >= SSH_CONNECTIONS_MAX) throw new Error('too many SSH connections to this workload');
+      if (unauthenticated.size >= SSH_UNAUTHENTICATED_MAX) throw new Error('too many SSH clients are logging in');
+      open.add(stream);
+      unauthenticated.add(stream);
+      const graceOver = clock.after(SSH_LOGIN_GRACE_MS, () => {
+        if (unauthenticated.has(stream)) stream.destroy();
+      });
+      stream.on('error', () => stream.destroy());
+      stream.once('close', () => {
+        graceOver();
+        open.delete(stream);
+        unauthenticated.delete(stream);
+      });
+      void readIdent(stream, clock).then((ident) => {
+        if (!stream.destroyed) begin(stream, keys, ident);
+      });
+    },
+    close: () => {
+      for (const stream of open) stream.destroy();
+    },
+  };
+}
+
+interface Served {
+  client: Connection;
+  stream: Duplex;
+  keys: LoginKeys;
+  guests: Guests;
+  pace: Pace;
+  loggedIn: () => void;
+}
+
+function serveClient({ client, stream, keys, guests, pace, loggedIn }: Served): void {
+  const judge = createLoginJudge(keys);
+  let user = '';
+  client.on('authentication', (attempt) => {
+    const verdict = judge(attempt);
+    if (verdict === 'accept') {
+      user = attempt.username;
+      attempt.accept();
+    } else {
+      attempt.reject(['publickey']);
+      if (verdict === 'disconnect') client.end();
+    }
+  });
+  // Malformed packets and lost peers: the connection ends by itself, nobody else is concerned.
+  client.on('error', () => {});
+  client.on('end', () => stream.end());
+  const host: SessionHost = { guests, pace, channels: new Set(), sessions: 0 };
+  client.once('ready', () => {
+    loggedIn();
+    // Without these listeners ssh2 refuses every channel: that is all a probe gets.
+    if (user === PROBE_USER) return;
+    client.on('session', (accept, reject) => {
+      if (host.sessions >= SSH_CHANNELS_MAX) return reject();
+      serveSession(accept(), host);
+    });
+    client.on('tcpip', (accept, reject, info) => {
+      if (host.sessions >= SSH_CHANNELS_MAX) return reject();
+      void serveForward({ accept, reject, host: info.destIP, port: info.destPort }, host);
+    });
+  });
+  stream.on('data', () => {
+    // ssh2 lets a client write past its window for ever; an honest one never does.
+    for (const channel of host.channels) if (channel.incoming.window < 0) stream.destroy();
+    // Answers to a client that does not read them would pile up: then we do not read it either.
+    if (stream.writableLength > 2 * STREAM_BUFFER_BYTES_HIGH && !stream.isPaused()) {
+      stream.pause();
+      stream.once('drain', () => stream.resume());
+    }
+  });
+}
+
+/**
+ * What we offer. The client's order decides, and OpenSSH puts the slower ciphers first, so it is offered the fast ones only;
+ * others may know nothing but CTR or ChaCha20. No SHA-1, no CBC, no compression (it can be turned into a memory bomb).
+ */
+export function algorithmsFor(ident: string): Algorithms {
+  const cipher = ident.startsWith('SSH-2.0-OpenSSH_')
+    ? [...GCM]
+    : [...GCM, ...CTR, 'chacha20-poly1305@openssh.com' as const];
+  return {
+    kex: ['curve25519-sha256', 'curve25519-sha256@libssh.org', 'ecdh-sha2-nistp256'],
+    serverHostKey: ['ssh-ed25519'],
+    cipher,
+    hmac: ['hmac-sha2-256-etm@openssh.com', 'hmac-sha2-512-etm@openssh.com', 'hmac-sha2-256', 'hmac-sha2-512'],
+    compress: ['none'],
+  };
+}
+
+/** The client's first bytes (put back), or an empty text where it waits for ours. */
+function readIdent(stream: Duplex, clock: Clock): Promise<string> {
+  return new Promise((resolve) => {
+    const finish = (): void => {
+      cancel();
+      stream.off('readable', finish);
+      const first: Buffer | null = stream.destroyed ? null : stream.read();
+      if (first !== null) stream.unshift(first);
+      resolve(first?.subarray(0, 255).toString('latin1') ?? '');
+    };
+    const cancel = clock.after(IDENT_MS_MAX, finish);
+    stream.once('readable', finish);
+  });
+}

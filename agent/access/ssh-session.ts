@@ -1,0 +1,199 @@
+// One SSH channel each: a shell, a command or a forwarded connection, carried between the client and the guest inside the container.
+import { Writable } from 'node:stream';
+import type { Socket } from 'node:net';
+import type { ServerChannel, Session } from 'ssh2';
+import { messageOf } from '../../shared/errors.ts';
+import type { GuestSession, Guests } from './guests.ts';
+import { FRAME, sendFrame } from './guest/frames.ts';
+import type { Exit, Pty } from './guest/words.ts';
+import type { Pace } from './ssh-pace.ts';
+
+/** The connection that a channel belongs to. */
+export interface SessionHost {
+  guests: Guests;
+  pace: Pace;
+  /** Open channels, watched for clients that write past their window. */
+  channels: Set<WindowedChannel>;
+  /** Channels counted from the moment they are asked for. */
+  sessions: number;
+}
+
+/** ssh2's channel with the part of it that its types leave out. */
+export type WindowedChannel = ServerChannel & { incoming: { window: number } };
+
+const ENV_NAMES_MAX = 128;
+const ENV_CHARS_MAX = 16_384;
+/** What an SSH client sees for anything that did not end by itself. */
+const LOST = 255;
+const NO_SUBSYSTEM = 1;
+
+/** Answers one `session` channel: environment and terminal first, then one shell or command. */
+export function serveSession(session: Session, host: SessionHost): void {
+  const env: Record<string, string> = {};
+  let pty: Pty | null = null;
+  let inside: GuestSession | undefined;
+  host.sessions += 1;
+  let counted = true;
+  const over = (): void => {
+    if (counted) host.sessions -= 1;
+    counted = false;
+  };
+  session.once('close', over);
+
+  session.on('env', (accept, reject, { key, val }) => {
+    if (!mayBeSet(key) || val.length > ENV_CHARS_MAX || Object.keys(env).length >= ENV_NAMES_MAX) return reject?.();
+    env[key] = val;
+    accept?.();
+  });
+  session.on('pty', (accept, _reject, { term, cols, rows }) => {
+    pty = { term: /^[\w.+-]{1,64}$/.test(term) ? term : 'xterm', cols, rows };
+    accept?.();
+  });
+  session.on('window-change', (accept, _reject, { cols, rows }) => {
+    if (pty !== null) pty = { ...pty, cols, rows };
+    inside?.resize(cols, rows);
+    accept?.();
+  });
+  session.on('signal', (accept, _reject, { name }) => {
+    inside?.signal(name.replace(/^SIG/, '').slice(0, 16));
+    accept?.();
+  });
+  const start = (channel: ServerChannel, command: string | null): void => {
+    const served = attach(channel, host);
+    served.closed.addEventListener('abort', over);
+    void runInside(served, { command, env, pty }, host).then((started) => {
+      inside = started;
+    });
+  };
+  session.on('shell', (accept) => start(accept(), null));
+  session.on('exec', (accept, _reject, { command }) => start(accept(), command));
+  session.on('subsystem', (accept, _reject, { name }) => {
+    const { channel } = attach(accept(), host);
+    finish(
+      channel,
+      NO_SUBSYSTEM,
+      `the subsystem ${name.slice(0, 32)} is not available here; use ssh with cat or tar to copy files`,
+    );
+  });
+}
+
+/** `-L` and `-D`: the guest dials, so the addresses mean what they mean inside the container. */
+export async function serveForward(
+  request: { accept: () => ServerChannel; reject: () => void; host: string; port: number },
+  host: SessionHost,
+): Promise<void> {
+  host.sessions += 1;
+  const opened = Promise.withResolvers<Attached>();
+  // Where the guest refuses, nobody waits for this any more.
+  opened.promise.catch(() => {});
+  try {
+    const inside = await host.guests.open(
+      { kind: 'dial', host: request.host, port: request.port },
+      {
+        onData: async (_type, bytes) => {
+          const { channel, closed } = await opened.promise;
+          await host.pace.write(channel, bytes, closed);
+        },
+        onEof: () => void opened.promise.then(({ channel }) => channel.eof()),
+        onEnd: () => void opened.promise.then(({ channel }) => channel.end()),
+      },
+    );
+    const attached = attach(request.accept(), host);
+    attached.closed.addEventListener('abort', () => {
+      host.sessions -= 1;
+      inside.socket.destroy();
+    });
+    attached.channel.pipe(frameSink(inside.socket));
+    opened.resolve(attached);
+  } catch (error) {
+    host.sessions -= 1;
+    opened.reject(error);
+    request.reject();
+  }
+}
+
+interface Attached {
+  channel: WindowedChannel;
+  /** Aborted when the channel has closed, whoever closed it. */
+  closed: AbortSignal;
+}
+
+function attach(channel: ServerChannel, host: SessionHost): Attached {
+  if (!isWindowed(channel)) throw new Error('ssh2 changed: a channel has no window');
+  const closing = new AbortController();
+  host.channels.add(channel);
+  channel.on('error', () => {});
+  channel.stderr.on('error', () => {});
+  channel.once('close', () => {
+    host.channels.delete(channel);
+    closing.abort();
+  });
+  return { channel, closed: closing.signal };
+}
+
+async function runInside(
+  { channel, closed }: Attached,
+  program: { command: string | null; env: Record<string, string>; pty: Pty | null },
+  { guests, pace }: SessionHost,
+): Promise<GuestSession | undefined> {
+  try {
+    const inside = await guests.open(
+      { kind: 'exec', ...program },
+      {
+        onData: (type, bytes) => pace.write(type === 'stdout' ? channel : channel.stderr, bytes, closed),
+        onEof: () => {},
+        onEnd: (exit) => end(channel, exit),
+      },
+    );
+    if (closed.aborted) inside.socket.destroy();
+    closed.addEventListener('abort', () => inside.socket.destroy());
+    channel.pipe(frameSink(inside.socket));
+    return inside;
+  } catch (error) {
+    finish(channel, LOST, messageOf(error));
+    return undefined;
+  }
+}
+
+function end(channel: ServerChannel, exit: Exit | undefined): void {
+  if (exit === undefined) return finish(channel, LOST, 'the helper inside the container went away');
+  if (!channel.writable) return;
+  if (exit.signal === null) channel.exit(exit.code ?? LOST);
+  else channel.exit(exit.signal.replace(/^SIG/, ''), false, '');
+  channel.end();
+}
+
+/** A sentence on the client's standard error, then the end. */
+function finish(channel: ServerChannel, code: number, sentence: string): void {
+  if (!channel.writable) return;
+  channel.stderr.write(`svc: ${sentence}\r\n`);
+  channel.exit(code);
+  channel.end();
+}
+
+/** The client's bytes to the guest, and its end of input as a frame: the other direction stays open. */
+function frameSink(socket: Socket): Writable {
+  const sink = new Writable({
+    write: (chunk: Buffer, _encoding, done) => {
+      if (socket.writable) sendFrame(socket, FRAME.data, chunk, done);
+      else done();
+    },
+    final: (done) => {
+      if (socket.writable) sendFrame(socket, FRAME.eof, Buffer.alloc(0));
+      done();
+    },
+  });
+  socket.once('close', () => sink.destroy());
+  return sink;
+}
+
+/** A client may set what it likes except what makes the session what it is. */
+function mayBeSet(name: string): boolean {
+  return (
+    /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(name) && !['HOME', 'USER', 'LOGNAME', 'SHELL', 'PATH', 'IFS'].includes(name)
+  );
+}
+
+function isWindowed(channel: ServerChannel): channel is WindowedChannel {
+  return 'incoming' in channel;
+}

@@ -1,0 +1,41 @@
+// The agent's configuration: one YAML file, every key optional, unknown keys refused with their line.
+import { readFile } from 'node:fs/promises';
+import { z } from 'zod';
+import { QUARANTINE_MS } from '../shared/limits.ts';
+import { parseYamlConfig } from '../shared/yaml-config.ts';
+
+/** Unix socket paths end at 107 characters, and the longest of ours is 52 below the state directory. */
+const STATE_DIR_CHARS_MAX = 55;
+
+const AgentConfig = z.strictObject({
+  /** Identity, desired state and the workloads' folders live here. */
+  state_dir: z
+    .string()
+    .startsWith('/', 'must be an absolute path')
+    .max(STATE_DIR_CHARS_MAX, `must be at most ${STATE_DIR_CHARS_MAX} characters (unix sockets live below it)`)
+    .default('/var/lib/svc-agent'),
+  docker_socket: z.string().startsWith('/', 'must be an absolute path').default('/var/run/docker.sock'),
+  /** Program that answers nvidia-smi's query flags. */
+  nvidia_smi: z.string().min(1).default('nvidia-smi'),
+  log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  /** PEM file with the authority that signed the control plane's certificate, where the system does not know it. */
+  tls_ca_file: z.string().min(1).optional(),
+  /** How long a stopped workload's disk is kept. */
+  quarantine_minutes: z
+    .number()
+    .min(0)
+    .max(7 * 24 * 60)
+    .default(QUARANTINE_MS / 60_000),
+});
+export type AgentConfig = z.infer<typeof AgentConfig>;
+
+/** Reads the file, or gives the defaults where none is named. Throws a message that says file, line and reason. */
+export async function readConfig(file: string | undefined): Promise<AgentConfig> {
+  if (file === undefined) return AgentConfig.parse({});
+  return parseYamlConfig(await readFile(file, 'utf8'), AgentConfig, file);
+}
+
+/** The PEM text of `tls_ca_file`, or undefined: then the system's authorities count. */
+export async function readCa(config: AgentConfig): Promise<string | undefined> {
+  return config.tls_ca_file === undefined ? undefined : readFile(config.tls_ca_file, 'utf8');
+}

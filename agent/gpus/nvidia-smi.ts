@@ -1,0 +1,92 @@
+// The GPUs of this machine, asked from nvidia-smi by its query flags; its screen text changes with every driver and is never read.
+import { readFile } from 'node:fs/promises';
+import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
+import type { GpuFacts } from '../../shared/protocol/inventory.ts';
+import { run } from '../host/run.ts';
+
+/** A process that computes on a GPU. */
+export interface ComputeProcess {
+  gpu_uuid: string;
+  pid: number;
+}
+
+export type GpuCard = Omit<GpuFacts, 'foreign_use'>;
+
+/** A stuck driver can hang nvidia-smi for ever. */
+const QUERY_MS_MAX = 20_000;
+
+/**
+ * All GPUs with their use by strangers: a process counts as ours when its cgroup names one of `containerIds`.
+ * A machine without nvidia-smi has no GPUs; an nvidia-smi that fails is an error.
+ */
+export async function readGpus(nvidiaSmi: string, containerIds: readonly string[]): Promise<GpuFacts[]> {
+  const cardsText = await query(nvidiaSmi, '--query-gpu=uuid,index,name,memory.total,driver_version');
+  if (cardsText === undefined) return [];
+  const processesText = (await query(nvidiaSmi, '--query-compute-apps=gpu_uuid,pid')) ?? '';
+  const foreign = new Set<string>();
+  for (const process of parseComputeProcesses(processesText)) {
+    if (!(await isOurs(process.pid, containerIds))) foreign.add(process.gpu_uuid);
+  }
+  return parseGpuCards(cardsText).map((card) => ({ ...card, foreign_use: foreign.has(card.uuid) }));
+}
+
+/** Lines of `uuid, index, name, memory MiB, driver`. A line without a uuid or an index is left out: such a card cannot be rented. */
+export function parseGpuCards(text: string): GpuCard[] {
+  const cards: GpuCard[] = [];
+  for (const [uuid, index, name, memoryMib, driver] of csvRows(text)) {
+    const parsedIndex = wholeNumber(index);
+    if (!isKnown(uuid) || parsedIndex === undefined) continue;
+    cards.push({
+      uuid,
+      index: parsedIndex,
+      name: isKnown(name) ? name : 'unknown',
+      memory_mib: wholeNumber(memoryMib) ?? 0,
+      driver_version: isKnown(driver) ? driver : '',
+    });
+  }
+  return cards.slice(0, GPUS_PER_MACHINE_MAX);
+}
+
+/** Lines of `gpu uuid, pid`; "No running processes found" and `[N/A]` are no processes. */
+export function parseComputeProcesses(text: string): ComputeProcess[] {
+  const processes: ComputeProcess[] = [];
+  for (const [uuid, pid] of csvRows(text)) {
+    const parsedPid = wholeNumber(pid);
+    if (isKnown(uuid) && parsedPid !== undefined) processes.push({ gpu_uuid: uuid, pid: parsedPid });
+  }
+  return processes;
+}
+
+async function query(nvidiaSmi: string, flag: string): Promise<string | undefined> {
+  const result = await run([nvidiaSmi, flag, '--format=csv,noheader,nounits'], { timeoutMs: QUERY_MS_MAX }).catch(
+    (error: unknown) => {
+      if (error instanceof Error && 'code' in error && error.code === 'ENOENT') return undefined;
+      throw error;
+    },
+  );
+  if (result === undefined) return undefined;
+  if (result.code === 0) return result.stdout;
+  const said = (result.stderr || result.stdout).trim().slice(0, 300);
+  throw new Error(`${nvidiaSmi} ${flag} ended with ${result.code ?? result.signal ?? 'nothing'}: ${said}`);
+}
+
+/** A process that has ended meanwhile is nobody's, so it is not held against the card. */
+async function isOurs(pid: number, containerIds: readonly string[]): Promise<boolean> {
+  const cgroup = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => undefined);
+  return cgroup === undefined || containerIds.some((id) => cgroup.includes(id));
+}
+
+function csvRows(text: string): string[][] {
+  return text
+    .split('\n')
+    .filter((line) => line.includes(','))
+    .map((line) => line.split(',').map((cell) => cell.trim()));
+}
+
+function isKnown(cell: string | undefined): cell is string {
+  return cell !== undefined && cell !== '' && !cell.startsWith('[');
+}
+
+function wholeNumber(cell: string | undefined): number | undefined {
+  return cell !== undefined && /^\d{1,12}$/.test(cell) ? Number(cell) : undefined;
+}

@@ -1,0 +1,64 @@
+// Starts other programs: argument arrays only, with a time limit and an output limit, or detached for good.
+import { spawn } from 'node:child_process';
+import { closeSync, openSync } from 'node:fs';
+
+export interface RunResult {
+  code: number | null;
+  signal: NodeJS.Signals | null;
+  stdout: string;
+  stderr: string;
+}
+
+export interface RunOptions {
+  timeoutMs: number;
+  /** Output beyond this ends the program: a helper that floods us is broken. */
+  outputBytesMax?: number;
+}
+
+const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
+
+/** Runs a program to its end. Rejects where it cannot be started; a bad exit code is a result. */
+export function run(argv: readonly [string, ...string[]], options: RunOptions): Promise<RunResult> {
+  const [file, ...args] = argv;
+  const bytesMax = options.outputBytesMax ?? OUTPUT_BYTES_MAX;
+  return new Promise((resolve, reject) => {
+    const child = spawn(file, args, {
+      stdio: ['ignore', 'pipe', 'pipe'],
+      timeout: options.timeoutMs,
+      killSignal: 'SIGKILL',
+    });
+    const collect = (stream: NodeJS.ReadableStream): Buffer[] => {
+      const chunks: Buffer[] = [];
+      let bytes = 0;
+      stream.on('data', (chunk: Buffer) => {
+        bytes += chunk.length;
+        if (bytes <= bytesMax) chunks.push(chunk);
+        else child.kill('SIGKILL');
+      });
+      return chunks;
+    };
+    const stdout = collect(child.stdout);
+    const stderr = collect(child.stderr);
+    child.once('error', reject);
+    child.once('close', (code, signal) => {
+      resolve({ code, signal, stdout: Buffer.concat(stdout).toString(), stderr: Buffer.concat(stderr).toString() });
+    });
+  });
+}
+
+/**
+ * Starts a program in a session of its own that outlives this process; its output is appended to `logFile`.
+ * Resolves with its process id once it has been started.
+ */
+export function startDetached(argv: readonly [string, ...string[]], logFile: string): Promise<number> {
+  const [file, ...args] = argv;
+  const log = openSync(logFile, 'a', 0o600);
+  return new Promise<number>((resolve, reject) => {
+    const child = spawn(file, args, { detached: true, stdio: ['ignore', log, log] });
+    child.once('error', reject);
+    child.once('spawn', () => {
+      child.unref();
+      resolve(child.pid ?? 0);
+    });
+  }).finally(() => closeSync(log));
+}

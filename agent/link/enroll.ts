@@ -1,0 +1,79 @@
+// Enrolment: this host shows its one-time token and its public key once, and is a machine of the fleet from then on.
+import { request as httpRequest } from 'node:http';
+import { request as httpsRequest } from 'node:https';
+import { EnrollResponse, type EnrollRequest, type Inventory } from '../../shared/protocol/inventory.ts';
+import { ENROLL_PATH } from '../../shared/protocol/link.ts';
+import { loadIdentity, storeIdentity } from './identity.ts';
+
+export interface EnrollOptions {
+  stateDir: string;
+  /** `https://host[:port]`; plain http is for loopback and tests. */
+  url: string;
+  token: string;
+  ca: string | undefined;
+  inventory: Inventory;
+}
+
+const ENROLL_MS_MAX = 30_000;
+const ANSWER_BYTES_MAX = 256 * 1024;
+
+/**
+ * Enrols and stores the result; resolves with the machine id. The key exists on disk before the call, so repeating after
+ * any failure is safe. Throws the control plane's own words where it refuses.
+ */
+export async function enroll(options: EnrollOptions): Promise<string> {
+  const identity = await loadIdentity(options.stateDir);
+  const url = new URL(options.url);
+  const body: EnrollRequest = { token: options.token, public_key: identity.public_key, inventory: options.inventory };
+  const answer = await postJson(new URL(ENROLL_PATH, url), JSON.stringify(body), options.ca);
+  if (answer.status < 200 || answer.status > 299) throw new Error(refusalOf(answer));
+  const { machine_id, link_path } = EnrollResponse.parse(JSON.parse(answer.text));
+  await storeIdentity(options.stateDir, { ...identity, enrolled: { url: url.origin, machine_id, link_path } });
+  return machine_id;
+}
+
+interface Answer {
+  status: number;
+  text: string;
+}
+
+function postJson(url: URL, body: string, ca: string | undefined): Promise<Answer> {
+  const request = url.protocol === 'https:' ? httpsRequest : httpRequest;
+  return new Promise((resolve, reject) => {
+    const call = request(
+      url,
+      {
+        method: 'POST',
+        headers: { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) },
+        signal: AbortSignal.timeout(ENROLL_MS_MAX),
+        ...(ca === undefined ? {} : { ca }),
+      },
+      (response) => {
+        let text = '';
+        response.setEncoding('utf8');
+        response.on('data', (chunk: string) => {
+          text += chunk;
+          if (text.length > ANSWER_BYTES_MAX) call.destroy(new Error('the answer is too long'));
+        });
+        response.once('end', () => resolve({ status: response.statusCode ?? 0, text }));
+        response.once('error', reject);
+      },
+    );
+    call.once('error', reject);
+    call.end(body);
+  });
+}
+
+/** The problem document's code and detail, or what came instead. */
+function refusalOf(answer: Answer): string {
+  try {
+    const problem: unknown = JSON.parse(answer.text);
+    if (typeof problem === 'object' && problem !== null && 'code' in problem) {
+      const detail = 'detail' in problem ? `: ${String(problem.detail)}` : '';
+      return `enrolment refused (${answer.status} ${String(problem.code)})${detail}`;
+    }
+  } catch {
+    // Not JSON: something else than our control plane answered, said below.
+  }
+  return `enrolment refused (${answer.status}): ${answer.text.slice(0, 200)}`;
+}

@@ -1,0 +1,48 @@
+// Who this host is: an ed25519 key that never leaves it, and the machine id the control plane gave it.
+import { createPrivateKey, generateKeyPairSync, sign } from 'node:crypto';
+import { join } from 'node:path';
+import { z } from 'zod';
+import { linkProof } from '../../shared/protocol/link.ts';
+import { readJson, writeJson } from '../host/state.ts';
+
+const Identity = z.strictObject({
+  /** PKCS#8 PEM. */
+  private_key: z.string(),
+  /** Raw 32 bytes, base64url. */
+  public_key: z.string().length(43),
+  /** Set by a successful enrolment. */
+  enrolled: z.strictObject({ url: z.string(), machine_id: z.string(), link_path: z.string() }).nullable(),
+});
+export type Identity = z.infer<typeof Identity>;
+
+/** The stored identity, made and stored first where there is none: an enrolment that crashed half way repeats with the same key. */
+export async function loadIdentity(stateDir: string): Promise<Identity> {
+  const stored = await readIdentity(stateDir);
+  if (stored !== undefined) return stored;
+  const { privateKey, publicKey } = generateKeyPairSync('ed25519');
+  const identity: Identity = {
+    private_key: privateKey.export({ type: 'pkcs8', format: 'pem' }).toString(),
+    public_key: publicKey.export({ format: 'jwk' }).x ?? '',
+    enrolled: null,
+  };
+  await storeIdentity(stateDir, identity);
+  return identity;
+}
+
+/** The stored identity, or undefined on a host that never tried to enrol. */
+export function readIdentity(stateDir: string): Promise<Identity | undefined> {
+  return readJson(identityFile(stateDir), Identity);
+}
+
+export function storeIdentity(stateDir: string, identity: Identity): Promise<void> {
+  return writeJson(identityFile(stateDir), identity);
+}
+
+/** base64url signature that proves to a server nonce that this is `machineId`. */
+export function proveIdentity(identity: Identity, machineId: string, nonce: string): string {
+  return sign(null, linkProof(machineId, nonce), createPrivateKey(identity.private_key)).toString('base64url');
+}
+
+function identityFile(stateDir: string): string {
+  return join(stateDir, 'identity.json');
+}

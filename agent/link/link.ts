@@ -1,0 +1,230 @@
+// The control link: dials the control plane, proves who we are, carries desired state in and observed state out, and comes back for ever.
+import WebSocket from 'ws';
+import { fullJitterMs, spreadMs } from '../../shared/backoff.ts';
+import type { Clock } from '../../shared/clock.ts';
+import type { LinkStatus } from '../host/status-socket.ts';
+import {
+  LINK_HELLO_MS_MAX,
+  LINK_MESSAGE_BYTES_MAX,
+  LINK_RECONNECT_MS_MAX,
+  LINK_RECONNECT_MS_MIN,
+  LINK_SILENCE_MS_MAX,
+} from '../../shared/limits.ts';
+import type { Log } from '../../shared/log.ts';
+import type { Inventory } from '../../shared/protocol/inventory.ts';
+import {
+  decodeMessage,
+  LINK_CLOSE,
+  ServerMessage,
+  type AgentMessage,
+  type DesiredMessage,
+  type ObservedMessage,
+  type OpenMessage,
+  type Position,
+} from '../../shared/protocol/link.ts';
+import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
+import type { Rng } from '../../shared/rng.ts';
+
+/** What the link asks of the rest of the agent. */
+export interface LinkPeer {
+  hello(): { held: Position | null; boot_id: string; inventory: Inventory };
+  /** base64url signature over the server's nonce. */
+  prove(nonce: string): string;
+  observed(): ObservedMessage;
+  /** Called one at a time, in the order of arrival. */
+  onDesired(message: DesiredMessage): Promise<void>;
+  onOpen(message: OpenMessage): Promise<void>;
+}
+
+export interface LinkOptions {
+  /** `wss://host/agent/v1/link`. */
+  url: string;
+  machineId: string;
+  ca: string | undefined;
+}
+
+export interface Link {
+  /** Something observable changed: it is sent within a tenth of a second, several changes together. */
+  observedChanged(): void;
+  sendInventory(inventory: Inventory): void;
+  status(): LinkStatus;
+  stop(): Promise<void>;
+}
+
+interface LinkDeps {
+  clock: Clock;
+  rng: Rng;
+  log: Log;
+}
+
+const OBSERVED_COALESCE_MS = 100;
+const OBSERVED_PERIOD_MS = 30_000;
+/** A connection that lasted this long was a good one: the next failure starts at the shortest delay again. */
+const SETTLED_MS = 30_000;
+
+/** Keeps one link up until `stop`. Never throws: every failure leads to another try. */
+export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Link {
+  const { clock, rng, log } = deps;
+  const stopping = new AbortController();
+  const status: LinkStatus = { connected: false, last_end: null };
+  let current: Connection | undefined;
+  let cancelReport: (() => void) | undefined;
+  let reportIsNear = false;
+
+  const report = (): void => {
+    cancelReport?.();
+    reportIsNear = false;
+    cancelReport = clock.after(spreadMs(OBSERVED_PERIOD_MS, rng), report);
+    current?.send(peer.observed());
+  };
+
+  const keep = async (): Promise<void> => {
+    let attempt = 0;
+    while (!stopping.signal.aborted) {
+      const startedMs = clock.monotonicMs();
+      current = connect(options, peer, deps);
+      void current.welcomed.then((ok) => {
+        status.connected = ok;
+        if (ok) report();
+      });
+      const end = await current.ended;
+      current = undefined;
+      status.connected = false;
+      status.last_end = end.reason;
+      log.info({ machine_id: options.machineId, reason: end.reason }, 'the link ended');
+      if (clock.monotonicMs() - startedMs > SETTLED_MS || end.drainMs !== undefined) attempt = 0;
+      const waitMs = fullJitterMs(attempt, LINK_RECONNECT_MS_MIN, LINK_RECONNECT_MS_MAX, rng) + (end.drainMs ?? 0);
+      attempt += 1;
+      await clock.sleep(waitMs, stopping.signal);
+    }
+  };
+  const finished = keep();
+  stopping.signal.addEventListener('abort', () => current?.close(1000, 'the agent stops'), { once: true });
+
+  return {
+    observedChanged: () => {
+      if (reportIsNear) return;
+      reportIsNear = true;
+      cancelReport?.();
+      cancelReport = clock.after(OBSERVED_COALESCE_MS, report);
+    },
+    sendInventory: (inventory) => current?.send({ type: 'inventory', inventory }),
+    status: () => ({ ...status }),
+    stop: async () => {
+      stopping.abort();
+      await finished;
+      cancelReport?.();
+    },
+  };
+}
+
+interface Connection {
+  /** True once the server has welcomed us, false where the connection ends before. */
+  welcomed: Promise<boolean>;
+  ended: Promise<{ reason: string; drainMs: number | undefined }>;
+  /** Drops the message where we are not welcome yet: the next report carries the same truth. */
+  send(message: AgentMessage): void;
+  close(code: number, reason: string): void;
+}
+
+function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Connection {
+  const { clock, log } = deps;
+  const socket = new WebSocket(options.url, {
+    perMessageDeflate: false,
+    maxPayload: LINK_MESSAGE_BYTES_MAX,
+    handshakeTimeout: LINK_HELLO_MS_MAX,
+    ...(options.ca === undefined ? {} : { ca: options.ca }),
+  });
+  const welcomed = Promise.withResolvers<boolean>();
+  const ended = Promise.withResolvers<{ reason: string; drainMs: number | undefined }>();
+  let welcome = false;
+  let drainMs: number | undefined;
+  let reason: string | undefined;
+  let desiredQueue = Promise.resolve();
+
+  const close = (code: number, why: string): void => {
+    reason ??= why;
+    socket.close(code, why.slice(0, 120));
+  };
+  const post = (message: AgentMessage): void => {
+    if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+  };
+  const silence = watchSilence(clock, () => {
+    reason ??= 'the control plane fell silent';
+    socket.terminate();
+  });
+
+  const receive = (message: ServerMessage): void => {
+    switch (message.type) {
+      case 'challenge':
+        if (negotiateVersion(message.protocol) === undefined)
+          return close(LINK_CLOSE.version, 'no common protocol version');
+        return post({
+          type: 'hello',
+          machine_id: options.machineId,
+          proof: peer.prove(message.nonce),
+          protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX },
+          ...peer.hello(),
+        });
+      case 'welcome':
+        welcome = true;
+        return welcomed.resolve(true);
+      case 'desired':
+        desiredQueue = desiredQueue
+          .then(() => peer.onDesired(message))
+          .catch((error: unknown) => {
+            log.error({ err: error }, 'a desired state could not be taken');
+          });
+        return;
+      case 'open':
+        peer.onOpen(message).catch((error: unknown) => {
+          const detail = error instanceof Error ? error.message : String(error);
+          log.warn({ stream_id: message.stream_id, workload_id: message.workload_id, detail }, 'a stream was refused');
+          post({ type: 'stream_refused', stream_id: message.stream_id, detail: detail.slice(0, 512) });
+        });
+        return;
+      case 'drain':
+        drainMs = message.reconnect_after_ms;
+        return close(1000, 'the control plane asked us to come back later');
+    }
+  };
+
+  socket.on('message', (data: Buffer, isBinary: boolean) => {
+    silence.heard();
+    const decoded = isBinary
+      ? { ok: false as const, reason: 'binary message' }
+      : decodeMessage(ServerMessage, data.toString());
+    if (!decoded.ok) return close(LINK_CLOSE.malformed, `malformed message: ${decoded.reason}`);
+    if (reason === undefined) receive(decoded.message);
+  });
+  socket.on('ping', silence.heard);
+  socket.on('error', (error) => {
+    reason ??= error.message;
+  });
+  socket.on('close', (code, text) => {
+    silence.stop();
+    welcomed.resolve(false);
+    ended.resolve({ reason: reason ?? `closed by the control plane (${code} ${text.toString()})`, drainMs });
+  });
+
+  return {
+    welcomed: welcomed.promise,
+    ended: ended.promise,
+    send: (message) => {
+      if (welcome) post(message);
+    },
+    close,
+  };
+}
+
+/** Calls `onSilent` once nothing was heard for `LINK_SILENCE_MS_MAX`. */
+function watchSilence(clock: Clock, onSilent: () => void): { heard(): void; stop(): void } {
+  let cancel = clock.after(LINK_SILENCE_MS_MAX, onSilent);
+  return {
+    heard: () => {
+      cancel();
+      cancel = clock.after(LINK_SILENCE_MS_MAX, onSilent);
+    },
+    stop: () => cancel(),
+  };
+}

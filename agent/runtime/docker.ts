@@ -1,0 +1,216 @@
+// Docker Engine behind our own words (engine.ts): the only file that knows its API.
+import Docker from 'dockerode';
+import type { ContainerShape, Engine, ImageFacts, LocalContainer, PullProgress } from './engine.ts';
+
+export interface DockerOptions {
+  socketPath: string;
+  /** Containers of other machines (several agents may share one engine in tests) are not ours. */
+  machineId: string;
+}
+
+const LABEL_WORKLOAD = 'svc.workload_id';
+const LABEL_INSTANCE = 'svc.instance_id';
+const LABEL_MACHINE = 'svc.machine_id';
+const STOP_SECONDS = 10;
+const NOFILE_MAX = 1_048_576;
+
+/** Opens nothing yet: every call connects by itself, so an engine that restarts is simply there again. */
+export function openDocker(options: DockerOptions): Engine {
+  const docker = new Docker({ socketPath: options.socketPath });
+  const findAll = (workloadId?: string): Promise<Docker.ContainerInfo[]> =>
+    docker.listContainers({
+      all: true,
+      filters: {
+        label: [
+          `${LABEL_MACHINE}=${options.machineId}`,
+          workloadId === undefined ? LABEL_WORKLOAD : `${LABEL_WORKLOAD}=${workloadId}`,
+        ],
+      },
+    });
+
+  return {
+    version: async () => (await docker.version()).Version,
+
+    list: async () => (await findAll()).map(localContainer),
+
+    inspectImage: (image) =>
+      absentAsUndefined(
+        docker
+          .getImage(image)
+          .inspect()
+          .then((facts) => imageFacts(image, facts)),
+      ),
+
+    pull: async (image, onProgress) => {
+      const stream = await docker.pull(image, {});
+      await new Promise<void>((resolve, reject) => {
+        const count = countBytes(onProgress);
+        docker.modem.followProgress(stream, (error) => (error ? reject(error) : resolve()), count);
+      });
+    },
+
+    create: async (shape) => {
+      const labels = {
+        [LABEL_WORKLOAD]: shape.workload_id,
+        [LABEL_INSTANCE]: shape.instance_id,
+        [LABEL_MACHINE]: options.machineId,
+      };
+      await ensureNetwork(docker, networkName(shape.workload_id), labels);
+      const container = await docker.createContainer(createOptions(shape, labels));
+      return container.id;
+    },
+
+    start: async (containerId) => {
+      await ignoring([304], docker.getContainer(containerId).start());
+    },
+
+    stopAndCut: async (workloadId) => {
+      for (const { Id } of await findAll(workloadId)) {
+        await ignoring([304, 404], docker.getContainer(Id).stop({ t: STOP_SECONDS }));
+        const network = docker.getNetwork(networkName(workloadId));
+        await ignoring([404, 500], network.disconnect({ Container: Id, Force: true }));
+      }
+      await ignoring([404], docker.getNetwork(networkName(workloadId)).remove());
+    },
+
+    remove: async (workloadId) => {
+      for (const { Id } of await findAll(workloadId)) {
+        await ignoring([404, 409], docker.getContainer(Id).remove({ force: true, v: true }));
+      }
+      await ignoring([404], docker.getNetwork(networkName(workloadId)).remove());
+    },
+
+    exitReason: async (containerId) => {
+      const { State: state } = await docker.getContainer(containerId).inspect();
+      if (state.Error !== '') return state.Error;
+      return state.OOMKilled ? 'it ran out of memory' : `it ended with code ${state.ExitCode}`;
+    },
+  };
+}
+
+function networkName(workloadId: string): string {
+  return `svc-${workloadId}`;
+}
+
+function createOptions(shape: ContainerShape, labels: Record<string, string>): Docker.ContainerCreateOptions {
+  const gpus = { Driver: 'nvidia', DeviceIDs: shape.gpu_uuids, Capabilities: [['gpu']] };
+  return {
+    name: `svc-${shape.workload_id}`,
+    Image: shape.image,
+    Hostname: shape.hostname,
+    Entrypoint: shape.entrypoint,
+    Env: shape.env,
+    Labels: labels,
+    // The image's own check would run without the environment that we keep from the container.
+    Healthcheck: { Test: ['NONE'] },
+    // To our guest, which sends the main process what the image asks for.
+    StopSignal: 'SIGTERM',
+    HostConfig: {
+      Init: true,
+      NetworkMode: networkName(shape.workload_id),
+      Mounts: shape.mounts.map((mount) => ({
+        Type: 'bind',
+        Source: mount.source,
+        Target: mount.target,
+        ReadOnly: true,
+      })),
+      Memory: shape.memory_bytes,
+      MemorySwap: shape.memory_bytes,
+      ShmSize: shape.shm_bytes,
+      NanoCpus: shape.nano_cpus,
+      CpuShares: shape.cpu_shares,
+      PidsLimit: shape.pids_max,
+      CapDrop: ['NET_RAW', 'MKNOD'],
+      SecurityOpt: ['no-new-privileges:true'],
+      Ulimits: [
+        { Name: 'memlock', Soft: -1, Hard: -1 },
+        { Name: 'nofile', Soft: NOFILE_MAX, Hard: NOFILE_MAX },
+      ],
+      LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
+      // Our reconciler starts it again after a reboot: it alone knows whether it should run.
+      RestartPolicy: { Name: 'no' },
+      ...(shape.gpu_uuids.length === 0 ? {} : { DeviceRequests: [gpus] }),
+    },
+  };
+}
+
+async function ensureNetwork(docker: Docker, name: string, labels: Record<string, string>): Promise<void> {
+  const found = await docker.listNetworks({ filters: { name: [name] } });
+  if (found.some((network) => network.Name === name)) return;
+  await docker.createNetwork({ Name: name, Driver: 'bridge', CheckDuplicate: true, Labels: labels });
+}
+
+function localContainer(info: Docker.ContainerInfo): LocalContainer {
+  return { id: info.Id, workload_id: info.Labels[LABEL_WORKLOAD] ?? '', running: info.State === 'running' };
+}
+
+function imageFacts(image: string, facts: Docker.ImageInspectInfo): ImageFacts {
+  const config = facts.Config;
+  const repoDigests = (facts.RepoDigests ?? []).map((one) => one.slice(one.indexOf('@') + 1));
+  const asked = image.includes('@') ? image.slice(image.indexOf('@') + 1) : undefined;
+  return {
+    digest: asked ?? repoDigests[0] ?? facts.Id,
+    entrypoint: listOf(config.Entrypoint),
+    cmd: listOf(config.Cmd),
+    env: config.Env ?? [],
+    user: config.User ?? '',
+    working_dir: config.WorkingDir ?? '',
+    stop_signal: 'StopSignal' in config && typeof config.StopSignal === 'string' ? config.StopSignal : '',
+  };
+}
+
+function listOf(value: string | string[] | null | undefined): string[] {
+  if (value === null || value === undefined) return [];
+  return typeof value === 'string' ? [value] : value;
+}
+
+interface PullEvent {
+  id?: string;
+  status?: string;
+  progressDetail?: { current?: number; total?: number };
+}
+
+/** Adds up the layers' downloads; a layer counts whole once it is complete. */
+function countBytes(onProgress: (progress: PullProgress) => void): (event: PullEvent) => void {
+  const layers = new Map<string, PullProgress>();
+  return ({ id, status, progressDetail }) => {
+    if (id === undefined) return;
+    const before = layers.get(id) ?? { done_bytes: 0, total_bytes: 0 };
+    if (status === 'Downloading') {
+      const total = progressDetail?.total ?? before.total_bytes;
+      layers.set(id, { done_bytes: Math.min(progressDetail?.current ?? 0, total), total_bytes: total });
+    } else if (status === 'Download complete' || status === 'Pull complete') {
+      layers.set(id, { ...before, done_bytes: before.total_bytes });
+    } else {
+      return;
+    }
+    const all = [...layers.values()];
+    onProgress({
+      done_bytes: all.reduce((sum, layer) => sum + layer.done_bytes, 0),
+      total_bytes: all.reduce((sum, layer) => sum + layer.total_bytes, 0),
+    });
+  };
+}
+
+async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefined> {
+  try {
+    return await call;
+  } catch (error) {
+    if (statusOf(error) === 404) return undefined;
+    throw error;
+  }
+}
+
+/** Statuses that mean that the wish is already so: 304 not modified, 404 gone, 409 being removed. */
+async function ignoring(statuses: readonly number[], call: Promise<unknown>): Promise<void> {
+  try {
+    await call;
+  } catch (error) {
+    if (!statuses.includes(statusOf(error) ?? 0)) throw error;
+  }
+}
+
+function statusOf(error: unknown): number | undefined {
+  if (typeof error !== 'object' || error === null || !('statusCode' in error)) return undefined;
+  return typeof error.statusCode === 'number' ? error.statusCode : undefined;
+}

@@ -1,0 +1,70 @@
+// What the runtime needs of a container engine, in our own words; docker.ts is the one that speaks to Docker.
+
+/** One of our containers, found by its labels. */
+export interface LocalContainer {
+  id: string;
+  workload_id: string;
+  running: boolean;
+}
+
+/** What an image says about itself. */
+export interface ImageFacts {
+  /** `sha256:...`: the registry's digest where the image came from one, else the local id. */
+  digest: string;
+  entrypoint: string[];
+  cmd: string[];
+  /** `NAME=value`. */
+  env: string[];
+  /** `user[:group]`, empty for root. */
+  user: string;
+  working_dir: string;
+  stop_signal: string;
+}
+
+export interface PullProgress {
+  done_bytes: number;
+  total_bytes: number;
+}
+
+/** A folder of the host, seen read-only inside. */
+export interface Mount {
+  source: string;
+  target: string;
+}
+
+/** A container as we want it made. */
+export interface ContainerShape {
+  workload_id: string;
+  instance_id: string;
+  image: string;
+  hostname: string;
+  entrypoint: string[];
+  /** `NAME=value` sets, `NAME` takes the image's value away. */
+  env: string[];
+  mounts: Mount[];
+  gpu_uuids: string[];
+  memory_bytes: number;
+  shm_bytes: number;
+  nano_cpus: number;
+  cpu_shares: number;
+  pids_max: number;
+}
+
+export interface Engine {
+  /** Version of the engine; throws where it does not answer. */
+  version(): Promise<string>;
+  /** Our containers of this machine, running or not. */
+  list(): Promise<LocalContainer[]>;
+  /** Undefined where the image is not on this machine. */
+  inspectImage(image: string): Promise<ImageFacts | undefined>;
+  pull(image: string, onProgress: (progress: PullProgress) => void): Promise<void>;
+  /** Makes the workload's network and its container; resolves with the container's id. */
+  create(shape: ContainerShape): Promise<string>;
+  start(containerId: string): Promise<void>;
+  /** Stops the workload's container if there is one, and takes its network away. Repeating it is harmless. */
+  stopAndCut(workloadId: string): Promise<void>;
+  /** Removes what is left: container, its anonymous volumes, network. Repeating it is harmless. */
+  remove(workloadId: string): Promise<void>;
+  /** Why a container is not running, in a sentence. */
+  exitReason(containerId: string): Promise<string>;
+}

@@ -1,0 +1,78 @@
+// What is said to the control plane about each workload: a pure reading of the same facts that the plan looks at.
+import type { ObservedMessage } from '../../shared/protocol/link.ts';
+import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
+import { isMissing, type Facts } from './plan.ts';
+import type { WorkloadRecord } from './records.ts';
+
+/** What is known of a workload's door. */
+export interface DoorStatus {
+  /** The holder process answers. */
+  up: boolean;
+  /** The guest inside the container is connected to it. */
+  guest: boolean;
+  host_key: string | null;
+  main_exit: ObservedWorkload['main_exit'];
+}
+
+export interface ObservedFacts extends Facts {
+  doors: ReadonlyMap<string, DoorStatus>;
+  /** The last failure to start, per workload. */
+  startErrors: ReadonlyMap<string, string>;
+}
+
+/** Every workload that is wanted or remembered; one about which nothing is known yet (engine away since our start) is left out. */
+export function observe(facts: ObservedFacts): Pick<ObservedMessage, 'workloads' | 'unknown_workload_ids'> {
+  const ids = new Set([...facts.desired.map((workload) => workload.workload_id), ...facts.records.keys()]);
+  const workloads = [...ids].flatMap((id) => {
+    const phase = phaseOf(id, facts);
+    return phase === undefined ? [] : [describe(id, phase, facts)];
+  });
+  const unknown = (facts.containers ?? []).map((one) => one.workload_id).filter((id) => !ids.has(id));
+  return { workloads: workloads.slice(0, 256), unknown_workload_ids: [...new Set(unknown)].slice(0, 256) };
+}
+
+function phaseOf(id: string, facts: ObservedFacts): ObservedWorkload['phase'] | undefined {
+  const record = facts.records.get(id);
+  const wanted = facts.desired.find((workload) => workload.workload_id === id);
+  const container = facts.containers?.find((one) => one.workload_id === id);
+  if (record?.gone === true) return 'removed';
+  if (record?.stopped_ms != null && container?.running !== true) return 'stopped';
+  if (record?.removing !== true && record?.failure) return 'failed';
+  if (container !== undefined) return container.running && isReachable(id, record, facts) ? 'running' : 'starting';
+  if (facts.containers === null) return undefined;
+  if (isMissing(id, record, facts)) return 'missing';
+  if (wanted === undefined || wanted.desired === 'removed') return undefined;
+  return facts.pulls(wanted.image).state === 'ready' ? 'creating' : 'pulling';
+}
+
+/** Once the guest has been there, its absence is the tenant's own doing and no reason to take `running` back. */
+function isReachable(id: string, record: WorkloadRecord | undefined, facts: ObservedFacts): boolean {
+  const door = facts.doors.get(id);
+  return door?.up === true && (door.guest || record?.ever_running === true);
+}
+
+function describe(id: string, phase: ObservedWorkload['phase'], facts: ObservedFacts): ObservedWorkload {
+  const record = facts.records.get(id);
+  const door = facts.doors.get(id);
+  const wanted = facts.desired.find((workload) => workload.workload_id === id);
+  const pull = phase === 'pulling' && wanted !== undefined ? facts.pulls(wanted.image) : undefined;
+  return {
+    workload_id: id,
+    phase,
+    pull: pull?.state === 'pulling' ? pull.progress : null,
+    image_digest: record?.image_digest ?? null,
+    host_key: door?.host_key ?? null,
+    main_exit: door?.main_exit ?? null,
+    failure_code: phase === 'failed' ? (record?.failure?.code ?? null) : null,
+    detail: detailOf(id, phase, facts),
+  };
+}
+
+function detailOf(id: string, phase: ObservedWorkload['phase'], facts: ObservedFacts): string | null {
+  const record = facts.records.get(id);
+  if (phase === 'failed') return record?.failure?.detail.slice(0, 2048) ?? null;
+  if (phase === 'starting') return facts.startErrors.get(id)?.slice(0, 2048) ?? null;
+  if (phase === 'running' && facts.doors.get(id)?.guest === false)
+    return 'the helper inside the container does not answer';
+  return null;
+}

@@ -1,0 +1,106 @@
+// What to do next about every workload of this machine: a pure function of what is wanted, what is there and what time it is.
+//
+// Silence is not death: a workload that no list names any more is left alone, and only `desired: removed` ends one. An engine that
+// does not answer (`containers: null`) is not an empty engine: nothing is concluded from it.
+import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
+import type { LocalContainer } from './engine.ts';
+import type { PullStatus } from './pulls.ts';
+import type { WorkloadRecord } from './records.ts';
+
+export type Step =
+  | { kind: 'pull'; workload_id: string; image: string }
+  | { kind: 'create'; workload_id: string; workload: DesiredWorkload }
+  | { kind: 'start'; workload_id: string; container_id: string }
+  | { kind: 'door'; workload_id: string }
+  | { kind: 'fail'; workload_id: string; image: string; code: 'gpu_unavailable' | 'image_pull_failed'; detail: string }
+  | { kind: 'stop'; workload_id: string }
+  | { kind: 'remove'; workload_id: string };
+
+/** What the plan looks at. Times are epoch ms. */
+export interface Facts {
+  desired: readonly DesiredWorkload[];
+  records: ReadonlyMap<string, WorkloadRecord>;
+  /** Our containers, or null while the engine does not answer. */
+  containers: readonly LocalContainer[] | null;
+  /** Workloads whose door (the holder process) answers. */
+  doorsUp: ReadonlySet<string>;
+  /** Workloads (and `door <id>`) that a step is at work on: facts about them are already old. */
+  busy: ReadonlySet<string>;
+  pulls: (image: string) => PullStatus;
+  gpuUuids: ReadonlySet<string>;
+  /** No step before this time: what failed is tried again later each time. */
+  retryAtMs: ReadonlyMap<string, number>;
+  nowMs: number;
+  quarantineMs: number;
+}
+
+/** The steps that are due, at most one per workload and one for its door; order between workloads means nothing. */
+export function plan(facts: Facts): Step[] {
+  const wanted = new Map(facts.desired.map((workload) => [workload.workload_id, workload]));
+  const ids = new Set([...wanted.keys(), ...facts.records.keys()]);
+  return [...ids].flatMap((id) => planWorkload(id, wanted.get(id), facts));
+}
+
+function planWorkload(id: string, workload: DesiredWorkload | undefined, facts: Facts): Step[] {
+  const record = facts.records.get(id);
+  if (record?.gone === true) return [];
+  if (workload?.desired === 'removed' || record?.removing === true) return planRemoval(id, record, facts);
+  if (workload === undefined) return [];
+  if (record?.failure) return [];
+  if (isMissing(id, record, facts)) return [];
+  const steps = planContainer(workload, facts);
+  return facts.doorsUp.has(id) || !isDue(`door ${id}`, facts) ? steps : [...steps, { kind: 'door', workload_id: id }];
+}
+
+/**
+ * True where its container was here and the engine, asked, no longer knows it. Reported, never replaced: a second one would be
+ * a new disk under an old name.
+ */
+export function isMissing(
+  id: string,
+  record: WorkloadRecord | undefined,
+  facts: Pick<Facts, 'containers' | 'busy'>,
+): boolean {
+  if (facts.containers === null || facts.busy.has(id) || record === undefined || record.container_id === null)
+    return false;
+  return !facts.containers.some((one) => one.workload_id === id);
+}
+
+function isDue(key: string, facts: Facts): boolean {
+  return !facts.busy.has(key) && (facts.retryAtMs.get(key) ?? 0) <= facts.nowMs;
+}
+
+function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
+  const id = workload.workload_id;
+  if (facts.containers === null || !isDue(id, facts)) return [];
+  const container = facts.containers.find((one) => one.workload_id === id);
+  if (container !== undefined) {
+    return container.running ? [] : [{ kind: 'start', workload_id: id, container_id: container.id }];
+  }
+  const absent = workload.gpu_uuids.filter((uuid) => !facts.gpuUuids.has(uuid));
+  if (absent.length > 0) {
+    const detail = `this machine has no GPU ${absent.join(', ')}`;
+    return [{ kind: 'fail', workload_id: id, image: workload.image, code: 'gpu_unavailable', detail }];
+  }
+  const pull = facts.pulls(workload.image);
+  switch (pull.state) {
+    case 'none':
+      return [{ kind: 'pull', workload_id: id, image: workload.image }];
+    case 'pulling':
+      return [];
+    case 'failed':
+      return [{ kind: 'fail', workload_id: id, image: workload.image, code: 'image_pull_failed', detail: pull.detail }];
+    case 'ready':
+      return [{ kind: 'create', workload_id: id, workload }];
+  }
+}
+
+/** Two phases: stop and cut off now, remove container and disk after the quarantine. */
+function planRemoval(id: string, record: WorkloadRecord | undefined, facts: Facts): Step[] {
+  if (facts.containers === null || !isDue(id, facts)) return [];
+  const container = facts.containers.find((one) => one.workload_id === id);
+  if (container === undefined) return [{ kind: 'remove', workload_id: id }];
+  const stoppedMs = record?.stopped_ms ?? null;
+  if (container.running || stoppedMs === null) return [{ kind: 'stop', workload_id: id }];
+  return stoppedMs + facts.quarantineMs <= facts.nowMs ? [{ kind: 'remove', workload_id: id }] : [];
+}

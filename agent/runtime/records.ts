@@ -1,0 +1,112 @@
+// What this host remembers about each workload beyond what the engine knows: failures, the two-phase removal, tombstones.
+import { mkdir, readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import { z } from 'zod';
+import type { Log } from '../../shared/log.ts';
+import { ObservedWorkload } from '../../shared/protocol/workload.ts';
+import { readJson, removePath, writeJson } from '../host/state.ts';
+
+const WorkloadRecord = z.strictObject({
+  workload_id: z.string(),
+  container_id: z.string().nullable(),
+  image_digest: z.string().nullable(),
+  /** Its door has answered from inside at least once. */
+  ever_running: z.boolean(),
+  failure: z.strictObject({ code: ObservedWorkload.shape.failure_code.unwrap(), detail: z.string() }).nullable(),
+  /** The order to remove it has come; it is never taken back. */
+  removing: z.boolean(),
+  /** Epoch ms at which it was stopped and cut off. */
+  stopped_ms: z.number().nullable(),
+  /** Nothing is left of it; kept so that this can be said again. Epoch ms. */
+  gone: z.boolean(),
+  changed_ms: z.number(),
+});
+export type WorkloadRecord = z.infer<typeof WorkloadRecord>;
+
+const Tombstones = z.array(WorkloadRecord);
+
+/** A tombstone that the control plane no longer asks about is forgotten after this. */
+const TOMBSTONE_MS = 24 * 3_600_000;
+
+export interface Records {
+  all(): ReadonlyMap<string, WorkloadRecord>;
+  /** Changes one record and stores it; resolves when it is on disk. A record that does not exist begins empty. */
+  change(workloadId: string, patch: Partial<Omit<WorkloadRecord, 'workload_id'>>): Promise<void>;
+  /** The workload's folder goes, a tombstone stays. */
+  bury(workloadId: string): Promise<void>;
+  /** Forgets old tombstones that are not among `wanted`. */
+  forgetOld(wanted: ReadonlySet<string>): Promise<void>;
+}
+
+/** Loads what an earlier process stored. A damaged record is logged and begins anew: the engine's labels still know the container. */
+export async function openRecords(stateDir: string, deps: { log: Log; now: () => number }): Promise<Records> {
+  const tombstoneFile = join(stateDir, 'tombstones.json');
+  const records = await load(stateDir, tombstoneFile, deps.log);
+  const recordFile = (id: string): string => join(workloadFolder(stateDir, id), 'record.json');
+  const storeTombstones = (): Promise<void> =>
+    writeJson(
+      tombstoneFile,
+      [...records.values()].filter((record) => record.gone),
+    );
+
+  return {
+    all: () => records,
+    change: async (workloadId, patch) => {
+      const next = { ...(records.get(workloadId) ?? emptyRecord(workloadId)), ...patch, changed_ms: deps.now() };
+      await writeJson(recordFile(workloadId), next);
+      records.set(workloadId, next);
+    },
+    bury: async (workloadId) => {
+      const before = records.get(workloadId) ?? emptyRecord(workloadId);
+      records.set(workloadId, { ...before, removing: true, gone: true, changed_ms: deps.now() });
+      await storeTombstones();
+      await removePath(workloadFolder(stateDir, workloadId));
+    },
+    forgetOld: async (wanted) => {
+      const old = [...records.values()].filter(
+        (record) => record.gone && !wanted.has(record.workload_id) && record.changed_ms + TOMBSTONE_MS < deps.now(),
+      );
+      if (old.length === 0) return;
+      for (const record of old) records.delete(record.workload_id);
+      await storeTombstones();
+    },
+  };
+}
+
+/** Everything of one workload on the host's disk. */
+export function workloadFolder(stateDir: string, workloadId: string): string {
+  return join(stateDir, 'workloads', workloadId);
+}
+
+async function load(stateDir: string, tombstoneFile: string, log: Log): Promise<Map<string, WorkloadRecord>> {
+  const records = new Map<string, WorkloadRecord>();
+  const folder = join(stateDir, 'workloads');
+  await mkdir(folder, { recursive: true, mode: 0o700 });
+  for (const id of await readdir(folder)) {
+    const record = await readJson(join(folder, id, 'record.json'), WorkloadRecord).catch((error: unknown) => {
+      log.error({ err: error, workload_id: id }, 'a workload record is damaged and begins anew');
+      return undefined;
+    });
+    if (record?.workload_id === id) records.set(id, record);
+  }
+  const tombstones = await readJson(tombstoneFile, Tombstones).catch((error: unknown) => {
+    log.error({ err: error }, 'the tombstones are damaged and begin anew');
+    return undefined;
+  });
+  for (const tombstone of tombstones ?? []) records.set(tombstone.workload_id, tombstone);
+  return records;
+}
+
+function emptyRecord(workloadId: string): WorkloadRecord {
+  return {
+    workload_id: workloadId,
+    container_id: null,
+    image_digest: null,
+    ever_running: false,
+    failure: null,
+    removing: false,
+    stopped_ms: null,
+    gone: false,
+    changed_ms: 0,
+  };
+}

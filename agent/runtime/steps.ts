@@ -1,0 +1,111 @@
+// One executor per step of the plan. Each may be cut off at any instant and repeated: the engine and the records say how far it came.
+import type { Log } from '../../shared/log.ts';
+import { messageOf } from '../../shared/errors.ts';
+import type { Clock } from '../../shared/clock.ts';
+import type { Engine } from './engine.ts';
+import type { Step } from './plan.ts';
+import type { Pulls } from './pulls.ts';
+import type { Records } from './records.ts';
+import type { Doors } from './runtime.ts';
+import { launchOf, shapeOf, type Machine } from './shape.ts';
+
+export interface StepsDeps {
+  clock: Clock;
+  log: Log;
+  engine: Engine;
+  doors: Doors;
+  records: Records;
+  pulls: Pulls;
+  machine: () => Machine;
+}
+
+/** What failed this often before the workload was ever reachable will not work: said, so that another host can be tried. */
+const ATTEMPTS_MAX = 3;
+
+type StepOf<K extends Step['kind']> = Extract<Step, { kind: K }>;
+type Executors = { [K in Step['kind']]: (step: StepOf<K>, attempt: number) => Promise<void> };
+
+/** `attempt` counts from 1 since the workload was last reachable. */
+export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: number): Promise<void> } {
+  const { clock, log, engine, doors, records, pulls } = deps;
+
+  const giveUpAfterTries = async (workloadId: string, attempt: number, error: unknown): Promise<void> => {
+    if (attempt < ATTEMPTS_MAX || records.all().get(workloadId)?.ever_running === true) throw error;
+    const detail = messageOf(error);
+    const code = /device driver|nvidia|cdi|gpu/i.test(detail) ? 'gpu_unavailable' : 'start_failed';
+    await records.change(workloadId, { failure: { code, detail } });
+  };
+
+  const executors: Executors = {
+    pull: async ({ image }) => pulls.begin(image),
+
+    create: async ({ workload, workload_id }, attempt) => {
+      const image = await engine.inspectImage(workload.image);
+      if (image === undefined) return pulls.forget(workload.image);
+      const launch = launchOf(workload, image);
+      if (launch.argv.length === 0) {
+        const detail = 'neither the image nor the request says what to run: set an entrypoint or a command';
+        return records.change(workload_id, { failure: { code: 'no_command', detail } });
+      }
+      try {
+        const entry = await doors.prepare(workload_id, launch, uidOf(image.user));
+        const containerId = await engine.create(shapeOf(workload, image, entry, deps.machine()));
+        await records.change(workload_id, { container_id: containerId, image_digest: image.digest });
+        log.info({ workload_id, container_id: containerId, image: workload.image }, 'a container was created');
+      } catch (error) {
+        await giveUpAfterTries(workload_id, attempt, error);
+      }
+    },
+
+    start: async ({ workload_id, container_id }, attempt) => {
+      const record = records.all().get(workload_id);
+      if (record?.container_id == null) await records.change(workload_id, { container_id });
+      if (record?.ever_running !== true && attempt > ATTEMPTS_MAX) {
+        const detail = `the container does not stay up: ${await engine.exitReason(container_id)}`;
+        return records.change(workload_id, { failure: { code: 'start_failed', detail } });
+      }
+      try {
+        await engine.start(container_id);
+        log.info({ workload_id, container_id }, 'a container was started');
+      } catch (error) {
+        await giveUpAfterTries(workload_id, attempt, error);
+      }
+    },
+
+    door: ({ workload_id }) => doors.ensure(workload_id),
+
+    fail: ({ workload_id, image, code, detail }) => {
+      pulls.forget(image);
+      return records.change(workload_id, { failure: { code, detail } });
+    },
+
+    stop: async ({ workload_id }) => {
+      await records.change(workload_id, { removing: true });
+      await engine.stopAndCut(workload_id);
+      await doors.end(workload_id);
+      await records.change(workload_id, { stopped_ms: clock.now() });
+      log.info({ workload_id }, 'a workload was stopped and cut off');
+    },
+
+    remove: async ({ workload_id }) => {
+      await engine.remove(workload_id);
+      await doors.end(workload_id);
+      await records.bury(workload_id);
+      log.info({ workload_id }, 'a workload was removed');
+    },
+  };
+
+  return {
+    perform: <K extends Step['kind']>(step: StepOf<K>, attempt: number) => {
+      const executor: (step: StepOf<K>, attempt: number) => Promise<void> = executors[step.kind];
+      return executor(step, attempt);
+    },
+  };
+}
+
+/** The numeric user of an image, or null where only the image's own passwd file knows it. */
+function uidOf(user: string): number | null {
+  const name = user.split(':')[0] ?? '';
+  if (name === '' || name === 'root') return 0;
+  return /^\d{1,9}$/.test(name) ? Number(name) : null;
+}
