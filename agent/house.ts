@@ -10,7 +10,7 @@ import { openDoors } from './access/doors.ts';
 import { prepareKit } from './access/kit.ts';
 import { readCa, type AgentConfig } from './config.ts';
 import { readGpus } from './gpus/nvidia-smi.ts';
-import { readBootId, readHostFacts, type HostFacts } from './host/facts.ts';
+import { readBootId, readHostFacts, readLimits, type HostFacts } from './host/facts.ts';
 import { startDetached } from './host/run.ts';
 import type { AgentStatus } from './host/status-socket.ts';
 import { proveIdentity, readIdentity } from './link/identity.ts';
@@ -48,6 +48,7 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
   const engine = openDocker({ socketPath: config.docker_socket, machineId });
   const facts = await readHostFacts(config.state_dir);
   const bootId = await readBootId();
+  const limits = await readLimits();
   let inventory = await takeInventory({ config, engine, facts, containerIds: [] });
   let link: Link | undefined;
   const changed = (): void => link?.observedChanged();
@@ -74,7 +75,7 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
       doors,
       desired: await openDesired(config.state_dir, log),
       records: await openRecords(config.state_dir, { log, now: clock.now }),
-      machine: () => ({ ...facts, gpu_count: inventory.gpus.length }),
+      machine: () => ({ ...facts, gpu_count: inventory.gpus.length, limits }),
       gpuUuids: () => new Set(inventory.gpus.map((gpu) => gpu.uuid)),
       quarantineMs: config.quarantine_minutes * 60_000,
     },

@@ -11,6 +11,10 @@ export interface HostFacts {
   kernel: string;
 }
 
+const CAP_SYS_RESOURCE = 1n << 24n;
+/** What the kernel allows a process at most by default, and what data loaders with many workers need. */
+const NOFILE_MAX = 1_048_576;
+
 /** Reads the machine; takes some hundred milliseconds, so callers keep the result. */
 export async function readHostFacts(dataDir: string): Promise<HostFacts> {
   const [processor, memory, disks, system] = await Promise.all([cpu(), mem(), fsSize(), osInfo()]);
@@ -24,6 +28,36 @@ export async function readHostFacts(dataDir: string): Promise<HostFacts> {
     hostname: system.hostname.slice(0, 255),
     kernel: system.kernel.slice(0, 255),
   };
+}
+
+/** The highest limits a container can get here; -1 is unlimited. */
+export interface LimitFacts {
+  memlock_bytes: number;
+  nofile: number;
+}
+
+/**
+ * Raising a hard limit needs CAP_SYS_RESOURCE. A machine that withholds it from everyone (some virtual machines do) refuses to
+ * start a container that asks for more than the limits it has.
+ */
+export async function readLimits(): Promise<LimitFacts> {
+  const [status, limits] = await Promise.all([
+    readFile('/proc/self/status', 'utf8'),
+    readFile('/proc/self/limits', 'utf8'),
+  ]);
+  return parseLimits(status, limits);
+}
+
+/** `status` and `limits` as in /proc/self. */
+export function parseLimits(status: string, limits: string): LimitFacts {
+  const bounding = BigInt(`0x${/^CapBnd:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0'}`);
+  if ((bounding & CAP_SYS_RESOURCE) !== 0n) return { memlock_bytes: -1, nofile: NOFILE_MAX };
+  const hard = (name: string): number => {
+    const text = new RegExp(`^${name}\\s+\\S+\\s+(\\S+)`, 'm').exec(limits)?.[1];
+    return text === undefined || text === 'unlimited' ? -1 : Number(text);
+  };
+  const nofile = hard('Max open files');
+  return { memlock_bytes: hard('Max locked memory'), nofile: nofile < 0 ? NOFILE_MAX : Math.min(NOFILE_MAX, nofile) };
 }
 
 /** Changes with every boot of the machine. */

@@ -12,7 +12,6 @@ const LABEL_WORKLOAD = 'svc.workload_id';
 const LABEL_INSTANCE = 'svc.instance_id';
 const LABEL_MACHINE = 'svc.machine_id';
 const STOP_SECONDS = 10;
-const NOFILE_MAX = 1_048_576;
 
 /** Opens nothing yet: every call connects by itself, so an engine that restarts is simply there again. */
 export function openDocker(options: DockerOptions): Engine {
@@ -123,8 +122,8 @@ function createOptions(shape: ContainerShape, labels: Record<string, string>): D
       CapDrop: ['NET_RAW', 'MKNOD'],
       SecurityOpt: ['no-new-privileges:true'],
       Ulimits: [
-        { Name: 'memlock', Soft: -1, Hard: -1 },
-        { Name: 'nofile', Soft: NOFILE_MAX, Hard: NOFILE_MAX },
+        { Name: 'memlock', Soft: shape.memlock_bytes, Hard: shape.memlock_bytes },
+        { Name: 'nofile', Soft: shape.nofile, Hard: shape.nofile },
       ],
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
       // Our reconciler starts it again after a reboot: it alone knows whether it should run.

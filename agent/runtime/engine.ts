@@ -48,6 +48,9 @@ export interface ContainerShape {
   nano_cpus: number;
   cpu_shares: number;
   pids_max: number;
+  /** -1 is unlimited. */
+  memlock_bytes: number;
+  nofile: number;
 }
 
 export interface Engine {

@@ -20,6 +20,8 @@ export interface Machine {
   cpu_cores: number;
   ram_bytes: number;
   gpu_count: number;
+  /** The highest limits this machine lets us set. */
+  limits: { memlock_bytes: number; nofile: number };
 }
 
 /** Kept for the host itself, the engine, the agent and its holders. */
@@ -77,6 +79,7 @@ export function shapeOf(
     nano_cpus: Math.round(Math.max(1, machine.cpu_cores * share) * 1e9),
     cpu_shares: CPU_SHARES_PER_GPU * part,
     pids_max: PIDS_MAX,
+    ...machine.limits,
   };
 }
 

@@ -1,0 +1,128 @@
+// An agent on a private engine with simulated GPUs, enrolled at a fake control plane: what the Docker tests of the agent stand on.
+import { execFileSync } from 'node:child_process';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
+import { GPU_DIR, startEngine, type Engine } from '../kit/engine.ts';
+import { startProgram, runProgram, type Program } from '../kit/processes.ts';
+import { startRegistry, type Registry } from '../kit/registry.ts';
+import { startFakeControlPlane, type FakeControlPlane } from './fake-control-plane.ts';
+
+const LAUNCHER = join(import.meta.dirname, '../../agent/svc-agent.js');
+
+export interface AgentWorld {
+  dir: string;
+  stateDir: string;
+  engine: Engine;
+  registry: Registry;
+  plane: FakeControlPlane;
+  agent(): Program;
+  /** Starts (again) the supervisor. */
+  startAgent(): Promise<Program>;
+  /** A key pair of OpenSSH: the private file, and the public line. */
+  key(name: string): { file: string; publicLine: string };
+  workload(id: string, image: string, more?: Partial<DesiredWorkload>): DesiredWorkload;
+  holderPid(workloadId: string): number;
+  stop(): Promise<void>;
+}
+
+/** `quarantineMinutes` is how long a stopped workload keeps its disk. */
+export async function startAgentWorld(options: { quarantineMinutes: number }): Promise<AgentWorld> {
+  // Short: unix sockets live below it.
+  const dir = mkdtempSync('/tmp/aw-');
+  const stateDir = join(dir, 's');
+  mkdirSync(join(dir, 'engine'));
+  const [registry, engine, plane] = await Promise.all([
+    startRegistry(),
+    startEngine({ dir: join(dir, 'engine'), env: { FAKE_GPU_COUNT: '4' } }),
+    startFakeControlPlane(),
+  ]);
+  await engine.letThrough(registry.port);
+  const configFile = join(dir, 'agent.yaml');
+  writeFileSync(
+    configFile,
+    [
+      `state_dir: ${stateDir}`,
+      `docker_socket: ${engine.socketPath}`,
+      `nvidia_smi: ${join(GPU_DIR, 'nvidia-smi')}`,
+      `quarantine_minutes: ${options.quarantineMinutes}`,
+    ].join('\n'),
+  );
+  const env = { FAKE_GPU_COUNT: '4' };
+  const command = process.execPath;
+  await runProgram({
+    command,
+    args: [LAUNCHER, 'enroll', '--config', configFile, '--url', plane.url, '--token', plane.token],
+    env,
+  });
+  let agent: Program | undefined;
+  const startAgent = async (): Promise<Program> => {
+    agent = startProgram({ command, args: [LAUNCHER, 'run', '--config', configFile], env });
+    await agent.waitForOutput(/the agent runs/, 30_000);
+    return agent;
+  };
+  await startAgent();
+
+  const running = (): Program => {
+    if (agent === undefined) throw new Error('no agent runs');
+    return agent;
+  };
+  return {
+    dir,
+    stateDir,
+    engine,
+    registry,
+    plane,
+    agent: running,
+    startAgent,
+    key: (name) => {
+      const file = join(dir, name);
+      execFileSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', '', '-f', file]);
+      return { file, publicLine: readFileSync(`${file}.pub`, 'utf8').trim() };
+    },
+    workload: (id, image, more = {}) => ({
+      workload_id: id,
+      instance_id: `i-${id}`,
+      desired: 'running',
+      image,
+      command: { entrypoint: null, cmd: null },
+      env: {},
+      gpu_uuids: [],
+      ...more,
+    }),
+    holderPid: (workloadId) => findHolder(join(stateDir, 'workloads', workloadId)),
+    stop: async () => {
+      await agent?.stop('SIGTERM');
+      for (const pid of holderPids(stateDir)) process.kill(pid, 'SIGKILL');
+      await plane.stop();
+      await engine.stop();
+      await registry.stop();
+      rmSync(dir, { recursive: true, force: true });
+    },
+  };
+}
+
+function findHolder(folder: string): number {
+  const pid = holderPids(folder)[0];
+  if (pid === undefined) throw new Error(`no holder for ${folder}`);
+  return pid;
+}
+
+/** Holders whose workload folder begins with `prefix`; end it with the folder's full name for one. */
+function holderPids(prefix: string): number[] {
+  return readdirSync('/proc')
+    .filter((name) => /^\d+$/.test(name))
+    .map(Number)
+    .filter((pid) => {
+      const argv = commandLine(pid);
+      return argv.includes('holder') && argv.some((arg) => arg.startsWith(prefix));
+    });
+}
+
+function commandLine(pid: number): string[] {
+  try {
+    return readFileSync(`/proc/${pid}/cmdline`, 'utf8').split('\0');
+  } catch {
+    return [];
+  }
+}
