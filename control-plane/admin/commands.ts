@@ -1,0 +1,171 @@
+// The operator's commands: each is one request to the daemon and a way to show its answer.
+import { type Command, InvalidArgumentError } from 'commander';
+import { z } from 'zod';
+import { isoTime } from '../../shared/clock.ts';
+import type { InjectedRequest } from '../base/http/server.ts';
+import { SCOPES } from '../base/http/scopes.ts';
+import type { Answer } from './daemon-door.ts';
+import { tableOf } from './table.ts';
+
+export interface CommandDeps {
+  /** Asks the daemon, or its rooms directly where none runs. */
+  ask(configFile: string | undefined, request: InjectedRequest): Promise<Answer>;
+  print(text: string): void;
+  now(): number;
+}
+
+interface CommonOptions {
+  config?: string;
+  json?: boolean;
+}
+
+const DAY_MS = 86_400_000;
+const Rows = z.union([
+  z.strictObject({ data: z.array(z.record(z.string(), z.unknown())) }).transform(({ data }) => data),
+  z.record(z.string(), z.unknown()).transform((row) => [row]),
+]);
+const Refusal = z.looseObject({ detail: z.string() });
+const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
+
+/** Adds `admin ...` and `ledger verify` to the program. An answer that is a refusal is thrown with its detail. */
+export function addOperatorCommands(program: Command, deps: CommandDeps): void {
+  const admin = program.command('admin').description('operator commands, sent to the daemon over its unix socket');
+  addOrgCommands(admin, deps);
+  addKeyCommands(admin, deps);
+  addBalanceCommands(admin, deps);
+  addMachineCommands(admin, deps);
+  withCommon(admin.command('loops').description('the background loops of the daemon')).action(
+    (options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/loops' }),
+  );
+  const ledger = program.command('ledger').description('the books');
+  withCommon(ledger.command('verify').description('prove that the books agree; exit code 1 where they do not')).action(
+    (options: CommonOptions) => verifyLedger(deps, options),
+  );
+}
+
+function addOrgCommands(admin: Command, deps: CommandDeps): void {
+  const org = admin.command('org').description('organisations');
+  withCommon(org.command('create').requiredOption('--name <name>')).action(
+    (options: CommonOptions & { name: string }) =>
+      show(deps, options, { method: 'POST', url: '/admin/orgs', payload: { name: options.name } }),
+  );
+  withCommon(org.command('list')).action((options: CommonOptions) =>
+    show(deps, options, { method: 'GET', url: '/admin/orgs' }),
+  );
+}
+
+interface KeyOptions extends CommonOptions {
+  org: string;
+  name: string;
+  scopes: string;
+  expiresInDays?: number;
+}
+
+function addKeyCommands(admin: Command, deps: CommandDeps): void {
+  const key = admin.command('key').description('API keys');
+  const create = key
+    .command('create')
+    .description('make an API key; it is shown once')
+    .requiredOption('--org <id>')
+    .requiredOption('--name <name>')
+    .requiredOption('--scopes <list>', 'comma-separated scopes, full_access, or all')
+    .option('--expires-in-days <days>', 'without it the key does not expire', readDays)
+    .addHelpText('after', `\nScopes:\n${scopesHelp()}`);
+  withCommon(create).action((options: KeyOptions) => {
+    const scopes =
+      options.scopes.trim() === 'all' ? Object.keys(SCOPES) : options.scopes.split(',').map((s) => s.trim());
+    const days = options.expiresInDays;
+    const expiry = days === undefined ? {} : { expires_at: isoTime(deps.now() + days * DAY_MS) };
+    const payload = { org_id: options.org, name: options.name, scopes, ...expiry };
+    return show(deps, options, { method: 'POST', url: '/admin/keys', payload });
+  });
+  withCommon(key.command('list').option('--org <id>')).action((options: CommonOptions & { org?: string }) => {
+    const query = options.org === undefined ? '' : `?org_id=${encodeURIComponent(options.org)}`;
+    return show(deps, options, { method: 'GET', url: `/admin/keys${query}` });
+  });
+  withCommon(key.command('revoke <id>')).action((id: string, options: CommonOptions) =>
+    show(deps, options, { method: 'POST', url: `/admin/keys/${encodeURIComponent(id)}/revoke` }),
+  );
+}
+
+interface CreditOptions extends CommonOptions {
+  org: string;
+  usd: number;
+  reference: string;
+}
+
+function addBalanceCommands(admin: Command, deps: CommandDeps): void {
+  const balance = admin.command('balance').description('prepaid balances');
+  const add = balance
+    .command('add')
+    .description('add to a balance')
+    .requiredOption('--org <id>')
+    .requiredOption('--usd <amount>', 'dollars, like 25 or 25.50', readCents)
+    .requiredOption('--reference <text>', 'what it is for, e.g. a payment id; adding twice under one counts once');
+  withCommon(add).action((options: CreditOptions) =>
+    show(deps, options, {
+      method: 'POST',
+      url: `/admin/balances/${encodeURIComponent(options.org)}/credits`,
+      payload: { cents: options.usd, reference: options.reference },
+    }),
+  );
+  withCommon(balance.command('show').requiredOption('--org <id>')).action((options: CommonOptions & { org: string }) =>
+    show(deps, options, { method: 'GET', url: `/admin/balances/${encodeURIComponent(options.org)}` }),
+  );
+}
+
+function addMachineCommands(admin: Command, deps: CommandDeps): void {
+  const machine = admin.command('machine').description("suppliers' machines");
+  withCommon(machine.command('list')).action((options: CommonOptions) =>
+    show(deps, options, { method: 'GET', url: '/admin/machines' }),
+  );
+  for (const verb of ['approve', 'suspend']) {
+    withCommon(machine.command(`${verb} <id>`)).action((id: string, options: CommonOptions) =>
+      show(deps, options, { method: 'POST', url: `/admin/machines/${encodeURIComponent(id)}/${verb}` }),
+    );
+  }
+}
+
+function withCommon(command: Command): Command {
+  return command
+    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names')
+    .option('--json', 'print JSON, for programs');
+}
+
+async function show(deps: CommandDeps, options: CommonOptions, request: InjectedRequest): Promise<void> {
+  const body = await askOrThrow(deps, options, request);
+  deps.print(options.json === true ? `${JSON.stringify(body)}\n` : tableOf(Rows.parse(body)));
+}
+
+async function verifyLedger(deps: CommandDeps, options: CommonOptions): Promise<void> {
+  const verdict = Verdict.parse(await askOrThrow(deps, options, { method: 'POST', url: '/admin/ledger/verify' }));
+  const text = verdict.ok ? 'ledger verify: OK' : verdict.faults.join('\n');
+  deps.print(options.json === true ? `${JSON.stringify(verdict)}\n` : `${text}\n`);
+  if (!verdict.ok) throw new Error(`the books do not agree: ${verdict.faults.length} faults`);
+}
+
+async function askOrThrow(deps: CommandDeps, options: CommonOptions, request: InjectedRequest): Promise<unknown> {
+  const { status, body } = await deps.ask(options.config, request);
+  const parsed: unknown = JSON.parse(body);
+  if (status < 400) return parsed;
+  const refusal = Refusal.safeParse(parsed);
+  throw new Error(refusal.success ? refusal.data.detail : `the daemon answered ${status}`);
+}
+
+/** Whole cents of dollars in decimal; a JavaScript fraction would lose some. */
+function readCents(text: string): number {
+  const [, dollars = '', cents = ''] = /^(\d{1,12})(?:\.(\d{1,2}))?$/.exec(text) ?? [];
+  if (dollars === '') throw new InvalidArgumentError('must be dollars with at most two decimals, like 25 or 25.50');
+  return Number(dollars) * 100 + Number(cents.padEnd(2, '0'));
+}
+
+function readDays(text: string): number {
+  if (!/^[1-9]\d{0,4}$/.test(text)) throw new InvalidArgumentError('must be a whole number of days');
+  return Number(text);
+}
+
+function scopesHelp(): string {
+  return Object.entries(SCOPES)
+    .map(([scope, meaning]) => `  ${scope.padEnd(28)}${meaning}`)
+    .join('\n');
+}

@@ -1,0 +1,99 @@
+// The control plane's configuration: one YAML file, unknown keys refused with their line. The only place that reads the environment.
+import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { z } from 'zod';
+import type { Rng } from '../shared/rng.ts';
+import { parseYamlConfig } from '../shared/yaml-config.ts';
+
+const SECRET_BYTES = 32;
+/** Unix socket paths end at 107 characters. */
+const SOCKET_PATH_CHARS_MAX = 107;
+
+const Port = z.int().min(1).max(65_535);
+const AbsolutePath = z.string().startsWith('/', 'must be an absolute path');
+const DomainName = z
+  .string()
+  .max(253)
+  .regex(/^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/, 'must be a lower-case domain name');
+/** Port 0 lets the system choose, for tests and demonstrations. */
+const Listen = z.strictObject({ host: z.string().min(1), port: z.int().min(0).max(65_535) });
+
+const Database = z
+  .strictObject({
+    /** File; it and its directory must be this process's own. */
+    sqlite: AbsolutePath.optional(),
+    postgres: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a URL like postgres://user@host/name' }).optional(),
+  })
+  .transform((database, context): { sqlite: string } | { postgres: string } => {
+    const { sqlite, postgres } = database;
+    if (sqlite !== undefined && postgres === undefined) return { sqlite };
+    if (postgres !== undefined && sqlite === undefined) return { postgres };
+    context.addIssue({ code: 'custom', message: 'must have either sqlite or postgres' });
+    return z.NEVER;
+  });
+
+const PortRange = z
+  .strictObject({ first: Port, last: Port })
+  .refine(({ first, last }) => first <= last, 'first must not be above last');
+
+const Config = z.strictObject({
+  listen: Listen.default({ host: '127.0.0.1', port: 8080 }),
+  /** Where customers and agents find the API. */
+  base_url: z
+    .url({ protocol: /^https?$/, error: 'must be a URL like https://api.example.com/v1' })
+    .regex(/\/v1$/, 'must end with /v1')
+    .default('http://127.0.0.1:8080/v1'),
+  database: Database.default({ sqlite: '/var/lib/svc-control-plane/control-plane.db' }),
+  /** Operator commands; file mode 0600. */
+  admin_socket: AbsolutePath.max(SOCKET_PATH_CHARS_MAX).default('/run/svc-control-plane/admin.sock'),
+  /** 32 random bytes in hex that sign cursors and seal what must not be readable in the database. Made at the first start. */
+  secret_file: AbsolutePath.default('/var/lib/svc-control-plane/secret'),
+  log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
+  ssh: z
+    .strictObject({
+      /** Address that the SSH ports listen on. */
+      host: z.string().min(1).default('0.0.0.0'),
+      /** Instances are reached at <id>.<domain>: a wildcard DNS name of this host. */
+      domain: DomainName.default('ssh.localhost'),
+      /** One port for each running instance. */
+      port_range: PortRange.default({ first: 20_000, last: 29_999 }),
+    })
+    .prefault({}),
+  app_domain: DomainName.default('apps.localhost'),
+  /** `verified`: a machine is listed once its GPUs have been checked. `operator_approved`: once an operator says so. */
+  listing_policy: z.enum(['verified', 'operator_approved']).default('operator_approved'),
+  /** The platform's share of what a customer pays, in hundredths of a percent. */
+  platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
+  /** A launch needs a balance for this long. */
+  launch_hold_minutes: z.int().min(1).max(1_440).default(10),
+  /** Proxies (addresses or networks) whose X-Forwarded-For is believed. */
+  trust_proxy: z.array(z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()])).default([]),
+  /** Prometheus metrics without authentication; left out, they are on the operator's socket only. */
+  metrics_listen: Listen.optional(),
+});
+export type Config = z.infer<typeof Config>;
+
+/** Reads `file`, or the one that SVC_CONFIG names. Throws one Error that lists every problem with its line. */
+export function readConfig(file: string | undefined): Config {
+  const path = file ?? process.env['SVC_CONFIG'];
+  if (path === undefined || path === '') throw new Error('name the configuration with --config <file> or SVC_CONFIG');
+  return parseYamlConfig(readFileSync(path, 'utf8'), Config, path);
+}
+
+/** The secret in `secret_file`, which is made where it does not exist yet. */
+export function readSecret(config: Config, rng: Rng): Buffer {
+  const path = config.secret_file;
+  const made = `${path}.${Buffer.from(rng.bytes(8)).toString('hex')}`;
+  writeFileSync(made, `${Buffer.from(rng.bytes(SECRET_BYTES)).toString('hex')}\n`, { mode: 0o600, flush: true });
+  try {
+    // Never overwrites, and is whole at once: replicas on one disk and a crash in between both end with one good secret.
+    linkSync(made, path);
+  } catch (error) {
+    if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
+  } finally {
+    rmSync(made);
+  }
+  const text = readFileSync(path, 'utf8').trim();
+  if (!/^[0-9a-f]{64}$/.test(text))
+    throw new Error(`${path} must hold ${SECRET_BYTES} bytes as 64 hexadecimal characters`);
+  return Buffer.from(text, 'hex');
+}
