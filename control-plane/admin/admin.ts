@@ -1,0 +1,12 @@
+// The operator's door: a server of its own that has nothing but the operator's routes and listens on a unix socket.
+import { type Http, type HttpDeps, openHttp } from '../base/http/server.ts';
+import { type AdminDeps, adminRoutes } from './routes.ts';
+
+/** `listen` it on a unix socket; `inject` asks it without one, which is how commands work while the daemon is stopped. */
+export function openAdmin(rooms: AdminDeps, core: Omit<HttpDeps, 'authenticate'>): Http {
+  const deps: HttpDeps = { ...core, authenticate: async () => undefined };
+  // No API keys, so no Idempotency-Keys: the epoch is never looked at.
+  const http = openHttp(deps, { epoch: 0, audience: 'operator', baseUrl: 'http://localhost/v1', trustProxy: [] });
+  http.register(adminRoutes(rooms));
+  return http;
+}

@@ -1,0 +1,193 @@
+// The operator's commands, from their words on the command line through the unix socket and the routes to what they print.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Command } from 'commander';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openAdmin } from '../../../control-plane/admin/admin.ts';
+import { addOperatorCommands } from '../../../control-plane/admin/commands.ts';
+import { askDaemon } from '../../../control-plane/admin/daemon-door.ts';
+import type { AdminDeps, Fields } from '../../../control-plane/admin/routes.ts';
+import { tableOf } from '../../../control-plane/admin/table.ts';
+import { type Accounts, openAccounts } from '../../../control-plane/base/accounts/accounts.ts';
+import type { Db } from '../../../control-plane/base/db/db.ts';
+import { openMetrics } from '../../../control-plane/base/http/metrics.ts';
+import type { Http } from '../../../control-plane/base/http/server.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import { createIds } from '../../../shared/ids.ts';
+import { createLog } from '../../../shared/log.ts';
+import { systemRng } from '../../../shared/rng.ts';
+import { openTestDb } from '../../kit/databases.ts';
+
+const directoryOf = (room: string) => new URL(`../../../control-plane/${room}/migrations/`, import.meta.url);
+const ROOMS = ['base/http', 'base/accounts'].map((room) => ({ room, directory: directoryOf(room) }));
+
+let db: Db;
+let accounts: Accounts;
+let daemon: Http;
+let directory: string;
+let socketPath: string;
+let faults: string[];
+let credits: Map<string, number>;
+beforeEach(async () => {
+  const clock = systemClock();
+  const ids = createIds(clock, systemRng());
+  const metrics = openMetrics();
+  const log = createLog('test', 'silent');
+  faults = [];
+  credits = new Map();
+  db = await openTestDb(ROOMS);
+  accounts = openAccounts({ db, clock, ids });
+  daemon = openAdmin({ ...plantedRooms(), accounts, metrics }, { db, clock, ids, log, metrics, ready: async () => [] });
+  directory = mkdtempSync(join(tmpdir(), 'svc-'));
+  socketPath = join(directory, 'admin.sock');
+  await daemon.listen({ socketPath });
+});
+afterEach(async () => {
+  await daemon.close();
+  await db.close();
+  rmSync(directory, { recursive: true });
+});
+
+function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
+  const balanceOf = (orgId: string): Fields => ({
+    org_id: orgId,
+    cents: [...credits.values()].reduce((a, b) => a + b, 0),
+  });
+  const machine = (id: string, status: string): Fields => ({ id, status, gpu_type: null });
+  return {
+    balance: {
+      add: async (orgId, cents, reference) => {
+        credits.set(reference, cents);
+        return balanceOf(orgId);
+      },
+      show: async (orgId) => balanceOf(orgId),
+    },
+    machines: {
+      list: async () => [machine('m1', 'listed')],
+      approve: async (id) => (id === 'm1' ? machine(id, 'listed') : fail('not_found', `There is no machine ${id}.`)),
+      suspend: async (id) => machine(id, 'suspended'),
+    },
+    ledger: { verify: async () => faults },
+    loops: () => [
+      {
+        name: 'engine',
+        period_ms: 1000,
+        running: false,
+        runs: 3,
+        last_started_ms: null,
+        last_duration_ms: null,
+        last_error: null,
+      },
+    ],
+  };
+}
+
+/** What a command printed; throws what it failed with. */
+async function run(...words: string[]): Promise<string> {
+  const printed: string[] = [];
+  const program = new Command().exitOverride().configureOutput({ writeErr: () => undefined });
+  addOperatorCommands(program, {
+    ask: async (_config, request) => (await askDaemon(socketPath, request)) ?? (await daemon.inject(request)),
+    print: (text) => void printed.push(text),
+    now: () => 1_700_000_000_000,
+  });
+  for (const command of program.commands) quiet(command);
+  await program.parseAsync(words, { from: 'user' });
+  return printed.join('');
+}
+
+function quiet(command: Command): void {
+  command.exitOverride().configureOutput({ writeErr: () => undefined });
+  for (const inner of command.commands) quiet(inner);
+}
+
+const runJson = async (...words: string[]): Promise<Record<string, unknown>> =>
+  JSON.parse(await run(...words, '--json')) as Record<string, unknown>;
+
+describe('organisations and keys', () => {
+  test('are made, listed and revoked', async () => {
+    const org = await runJson('admin', 'org', 'create', '--name', 'Acme');
+    const orgId = String(org['id']);
+    expect(await run('admin', 'org', 'list')).toContain('Acme');
+    const scopes = 'instances: read, ssh_keys:write,full_access';
+    const key = await runJson('admin', 'key', 'create', '--org', orgId, '--name', 'ci', '--scopes', scopes);
+    expect(key['scopes']).toEqual(['instances: read', 'ssh_keys:write', 'full_access']);
+    expect(await accounts.authenticate(String(key['key']))).toMatchObject({ orgId });
+    const listed = await run('admin', 'key', 'list', '--org', orgId);
+    expect(listed).toContain(String(key['prefix']));
+    expect(listed).not.toContain(String(key['key']));
+    expect(await run('admin', 'key', 'list', '--org', 'nobody')).toBe('none\n');
+    await run('admin', 'key', 'revoke', String(key['id']));
+    expect(await accounts.authenticate(String(key['key']))).toBeUndefined();
+  });
+  test('"all" is every scope, and keys may expire', async () => {
+    const org = await runJson('admin', 'org', 'create', '--name', 'Acme');
+    const common = ['admin', 'key', 'create', '--org', String(org['id']), '--name', 'ci', '--scopes'];
+    const key = await runJson(...common, 'all', '--expires-in-days', '2');
+    expect(key['scopes']).toContain('supply:write');
+    expect(key['expires_at']).toBe(new Date(1_700_000_000_000 + 2 * 86_400_000).toISOString());
+    await expect(run(...common, 'all', '--expires-in-days', 'soon')).rejects.toThrow('whole number of days');
+    await expect(run(...common, 'instances: fly')).rejects.toThrow('instances: fly');
+  });
+  test('a refusal is what the command fails with', async () => {
+    await expect(run('admin', 'key', 'revoke', 'apk_x')).rejects.toThrow('There is no API key apk_x.');
+    await expect(run('admin', 'org', 'create', '--name', '')).rejects.toThrow('at least 1 characters');
+    await expect(run('admin', 'org', 'create')).rejects.toThrow('--name');
+  });
+});
+
+describe('balances', () => {
+  test.each([
+    ['25', 2_500],
+    ['25.5', 2_550],
+    ['0.01', 1],
+    ['999999999999.99', 99_999_999_999_999],
+  ])('%s dollars are %d cents', async (usd, cents) => {
+    const balance = await runJson('admin', 'balance', 'add', '--org', 'o', '--usd', usd, '--reference', 'r');
+    expect(balance).toEqual({ org_id: 'o', cents });
+  });
+  test.each(['0', '0.00', '-1', '1.005', '1e3', 'ten', ''])('%s dollars are refused', async (usd) => {
+    const added = run('admin', 'balance', 'add', '--org', 'o', `--usd=${usd}`, '--reference', 'r');
+    await expect(added).rejects.toThrow(/cents must be at least 1|at most two decimals/);
+  });
+  test('are shown as a table', async () => {
+    expect(await run('admin', 'balance', 'show', '--org', 'o')).toBe('org_id  cents\no       0\n');
+  });
+});
+
+describe('machines, loops, ledger, metrics', () => {
+  test('machines are listed, approved and suspended', async () => {
+    expect(await run('admin', 'machine', 'list')).toBe('id  status  gpu_type\nm1  listed  -\n');
+    expect(await runJson('admin', 'machine', 'approve', 'm1')).toMatchObject({ status: 'listed' });
+    expect(await runJson('admin', 'machine', 'suspend', 'm1')).toMatchObject({ status: 'suspended' });
+    await expect(run('admin', 'machine', 'approve', 'm2')).rejects.toThrow('There is no machine m2.');
+  });
+  test('loops are visible', async () => {
+    expect(await run('admin', 'loops')).toContain('engine');
+  });
+  test('the ledger is verified, and faults fail the command', async () => {
+    expect(await run('ledger', 'verify')).toBe('ledger verify: OK\n');
+    faults = ['debits 1 differ from credits 2'];
+    await expect(run('ledger', 'verify')).rejects.toThrow('1 faults');
+  });
+  test('metrics are text', async () => {
+    const answer = await askDaemon(socketPath, { method: 'GET', url: '/metrics' });
+    expect(answer?.body).toContain('http_request_duration_seconds');
+  });
+});
+
+test('a socket without a daemon is told from a daemon that refuses', async () => {
+  expect(await askDaemon(join(directory, 'nobody.sock'), { method: 'GET', url: '/healthz' })).toBeUndefined();
+  expect(await askDaemon(socketPath, { method: 'GET', url: '/nothing' })).toMatchObject({ status: 404 });
+});
+
+test('a table shows lists, nested values and gaps', () => {
+  expect(
+    tableOf([
+      { a: ['x', 'y'], b: null },
+      { a: [], b: { c: 1 } },
+    ]),
+  ).toBe('a     b\nx, y  -\n      {"c":1}\n');
+});

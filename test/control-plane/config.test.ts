@@ -1,0 +1,119 @@
+// The control plane's configuration: defaults, every rule, and messages that name the line.
+import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { readConfig, readSecret } from '../../control-plane/config.ts';
+import { systemRng } from '../../shared/rng.ts';
+
+let directory: string;
+let file: string;
+beforeEach(() => {
+  directory = mkdtempSync(join(tmpdir(), 'svc-'));
+  file = join(directory, 'config.yaml');
+});
+afterEach(() => rmSync(directory, { recursive: true }));
+
+const read = (...lines: string[]) => {
+  writeFileSync(file, lines.join('\n'));
+  return readConfig(file);
+};
+
+test('an empty file is a whole configuration', () => {
+  expect(read('')).toMatchObject({
+    listen: { host: '127.0.0.1', port: 8080 },
+    database: { sqlite: '/var/lib/svc-control-plane/control-plane.db' },
+    ssh: { host: '0.0.0.0', domain: 'ssh.localhost', port_range: { first: 20_000, last: 29_999 } },
+    listing_policy: 'operator_approved',
+    platform_fee_bps: 1_500,
+    trust_proxy: [],
+  });
+});
+
+test('part of a section keeps the defaults of the rest', () => {
+  expect(read('ssh:', '  domain: ssh.example.com').ssh).toEqual({
+    host: '0.0.0.0',
+    domain: 'ssh.example.com',
+    port_range: { first: 20_000, last: 29_999 },
+  });
+});
+
+test('every setting is read', () => {
+  const config = read(
+    'listen: { host: 0.0.0.0, port: 443 }',
+    'base_url: https://api.example.com/v1',
+    'database: { postgres: "postgres://svc@db/svc" }',
+    'admin_socket: /run/svc/admin.sock',
+    'secret_file: /etc/svc/secret',
+    'log_level: debug',
+    'ssh: { host: 203.0.113.1, domain: ssh.example.com, port_range: { first: 1, last: 65535 } }',
+    'app_domain: apps.example.com',
+    'listing_policy: verified',
+    'platform_fee_bps: 10000',
+    'launch_hold_minutes: 1440',
+    'trust_proxy: [10.0.0.0/8, "::1"]',
+    'metrics_listen: { host: 127.0.0.1, port: 9100 }',
+  );
+  expect(config.database).toEqual({ postgres: 'postgres://svc@db/svc' });
+  expect(config.trust_proxy).toEqual(['10.0.0.0/8', '::1']);
+  expect(config.metrics_listen).toEqual({ host: '127.0.0.1', port: 9100 });
+});
+
+describe('what is wrong is named with its line', () => {
+  test.each([
+    ['an unknown key', ['log_level: info', 'colour: red'], /config\.yaml:2: colour: unknown key/],
+    ['an unknown key in a section', ['ssh:', '  host: 0.0.0.0', '  port: 22'], /:3: ssh\.port: unknown key/],
+    ['a port above the range', ['listen:', '  host: x', '  port: 65536'], /:3: listen\.port: /],
+    ['a word for a number', ['platform_fee_bps: much'], /:1: platform_fee_bps: /],
+    ['a fee above all', ['platform_fee_bps: 10001'], /:1: platform_fee_bps: /],
+    ['a hold of nothing', ['launch_hold_minutes: 0'], /:1: launch_hold_minutes: /],
+    ['a base_url without /v1', ['base_url: https://api.example.com'], /:1: base_url: must end with \/v1/],
+    ['a base_url that is none', ['base_url: ftp://x/v1'], /:1: base_url: must be a URL/],
+    [
+      'two databases',
+      ['database: { sqlite: /a, postgres: "postgres://x" }'],
+      /:1: database: .*either sqlite or postgres/,
+    ],
+    ['no database', ['database: {}'], /:1: database: .*either sqlite or postgres/],
+    ['a relative path', ['database:', '  sqlite: data.db'], /:2: database\.sqlite: must be an absolute path/],
+    [
+      'a port range backwards',
+      ['ssh:', '  port_range: { first: 9, last: 8 }'],
+      /:2: ssh\.port_range: first must not be above last/,
+    ],
+    ['a domain with capitals', ['app_domain: Apps.example.com'], /:1: app_domain: must be a lower-case domain name/],
+    ['a socket path that no system takes', [`admin_socket: /${'x'.repeat(107)}`], /:1: admin_socket: /],
+    ['a proxy that is no address', ['trust_proxy:', '  - 10.0.0.1', '  - proxy'], /:3: trust_proxy\.1: /],
+    ['broken YAML', ['log_level: [', 'x'], /config\.yaml:\d: /],
+  ])('%s', (_what, lines, message) => {
+    expect(() => read(...lines)).toThrow(message);
+  });
+  test('all of it at once', () => {
+    expect(() => read('log_level: loud', 'colour: red')).toThrow(/:1: log_level: .*\n.*:2: colour: unknown key/);
+  });
+});
+
+test('the file comes from the option or the environment', () => {
+  expect(() => readConfig(undefined)).toThrow('--config');
+  writeFileSync(file, 'log_level: warn');
+  process.env['SVC_CONFIG'] = file;
+  expect(readConfig(undefined).log_level).toBe('warn');
+  delete process.env['SVC_CONFIG'];
+});
+
+describe('the secret', () => {
+  test('is made once, readable by its owner only, and stays', () => {
+    const config = read(`secret_file: ${directory}/secret`);
+    const first = readSecret(config, systemRng());
+    expect(first).toHaveLength(32);
+    expect(readSecret(config, systemRng())).toEqual(first);
+    expect(statSync(config.secret_file).mode & 0o777).toBe(0o600);
+    expect(readFileSync(config.secret_file, 'utf8').trim()).toBe(first.toString('hex'));
+  });
+  test('that is damaged is refused, not replaced', () => {
+    const config = read(`secret_file: ${directory}/secret`);
+    writeFileSync(config.secret_file, 'short');
+    expect(() => readSecret(config, systemRng())).toThrow('64 hexadecimal characters');
+    expect(readFileSync(config.secret_file, 'utf8')).toBe('short');
+  });
+});
