@@ -37,6 +37,11 @@ export function knownError(error: unknown): ServiceError | undefined {
   }
 }
 
+/** Nobody reads this answer; it is here so that a caller who hangs up is not taken for a bug of ours. */
+export function abandonedRequest(): ServiceError {
+  return new ServiceError('invalid_request', { detail: 'The connection ended before the body did.' });
+}
+
 export function internalError(): ServiceError {
   return new ServiceError('internal_error', {
     detail: 'Something went wrong on our side. Try again; if it stays, ask for help and quote the request_id.',

@@ -4,7 +4,7 @@ import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
-import { fail, type ServiceError } from '../../../shared/errors.ts';
+import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { BODY_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -14,7 +14,7 @@ import { authorize } from './checks.ts';
 import { openIdempotency } from './idempotency.ts';
 import type { Metrics } from './metrics.ts';
 import { openapiDocument } from './openapi.ts';
-import { internalError, knownError, problemReply } from './problems.ts';
+import { abandonedRequest, internalError, knownError, problemReply } from './problems.ts';
 import type { Caller, Route } from './route.ts';
 import { systemRoutes } from './system-routes.ts';
 import { listenOn, type ListenAddress } from './listen.ts';
@@ -209,7 +209,7 @@ function assertPlaced(each: Route, audience: HttpOptions['audience']): void {
 }
 
 function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
-  const known: ServiceError | undefined = knownError(error);
+  const known = request.raw.readableAborted ? abandonedRequest() : knownError(error);
   if (known === undefined)
     log.error(
       { request_id: request.id, method: request.method, path: pathOf(request), err: error },

@@ -1,4 +1,5 @@
 // What a request meets before and after its handler: authentication, validation, problem documents, headers, closing.
+import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { connect, type Socket } from 'node:net';
 import { mkdtempSync, statSync, rmSync } from 'node:fs';
@@ -297,6 +298,24 @@ describe('on a real socket', () => {
     expect(await talk('/agent/v1/link')).toContain('hello');
     expect(await talk('/healthz')).toContain('{"status":"ok"}');
     expect(seen).toEqual(['/agent/v1/link']);
+    await own.close();
+  });
+
+  test('a caller who hangs up in the middle of a body is not an error of ours', async () => {
+    const lines: string[] = [];
+    const log = createLog('test', 'error', { write: (line) => void lines.push(line) });
+    const own = await openBench({ log });
+    const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+    const head = 'POST /v1/things HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all\r\nContent-Type: application/json';
+    const socket = connect(port, '127.0.0.1', () => {
+      socket.write(`${head}\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n`);
+    });
+    // The server says that it is reading.
+    socket.once('data', () => socket.destroy());
+    await once(socket, 'close');
+    // Comes after the end of the other connection, so that one has been seen by then.
+    await get(port, '/healthz');
+    expect(lines).toEqual([]);
     await own.close();
   });
 
