@@ -132,6 +132,7 @@ export async function refreshOfferings(tx: Tx, machineId: string, newId: () => s
 function conditions(request: CapacityRequest): Sql {
   const parts = [sql`1 = 1`];
   if (request.offeringId !== null) parts.push(sql`id = ${request.offeringId}`);
+  if (request.region !== null) parts.push(sql`region = ${request.region}`);
   if (request.maxPriceUcentsPerHour !== null)
     parts.push(sql`price_ucents_per_hour <= ${request.maxPriceUcentsPerHour}`);
   if (request.exceptMachineIds.length > 0) parts.push(sql`machine_id not in (${join(request.exceptMachineIds)})`);

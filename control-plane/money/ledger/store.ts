@@ -1,6 +1,6 @@
 // The SQL of accounts, transfers and holds.
 import { z } from 'zod';
-import { int, text, ucents } from '../../base/db/columns.ts';
+import { text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
 import { type AccountRef, accountId, isPrepaid } from './accounts.ts';
 import type { NewTransfer } from './ledger.ts';
@@ -20,7 +20,6 @@ const TransferRow = z.object({
   credit_account_id: text,
   amount_ucents: ucents,
   kind: text,
-  effective_ms: int,
 });
 const AmountRow = z.object({ amount_ucents: ucents });
 
@@ -52,14 +51,13 @@ export async function insertTransfer(tx: Tx, batchId: string, transfer: NewTrans
   if (inserted === 1) return true;
   const existing = await tx.one(
     TransferRow,
-    sql`select debit_account_id, credit_account_id, amount_ucents, kind, effective_ms from transfers where id = ${transfer.id}`,
+    sql`select debit_account_id, credit_account_id, amount_ucents, kind from transfers where id = ${transfer.id}`,
   );
   const same =
     existing?.debit_account_id === debitId &&
     existing.credit_account_id === creditId &&
     existing.amount_ucents === transfer.amountUcents &&
-    existing.kind === transfer.kind &&
-    existing.effective_ms === transfer.effectiveMs;
+    existing.kind === transfer.kind;
   if (!same) throw new Error(`transfer ${transfer.id} exists with other fields`);
   return false;
 }

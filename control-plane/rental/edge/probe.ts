@@ -1,5 +1,5 @@
 // One end-to-end look at an instance's SSH door: the public port, a real key exchange, the expected host key, a real login.
-import { Client, utils } from 'ssh2';
+import ssh2 from 'ssh2';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Door, ProbeKey } from '../doors/doors.ts';
 
@@ -15,7 +15,7 @@ export type DoorProbe = { ok: true } | { ok: false; leg: ProbeLeg; detail: strin
 /** Never throws; takes at most PROBE_MS_MAX. */
 export function probeDoor(door: Door, host: string, clock: Clock): Promise<DoorProbe> {
   return new Promise((resolve) => {
-    const client = new Client();
+    const client = new ssh2.Client();
     let leg: ProbeLeg = 'tcp';
     const done = (result: DoorProbe): void => {
       cancel();
@@ -49,6 +49,6 @@ export function probeDoor(door: Door, host: string, clock: Clock): Promise<DoorP
 
 /** A fresh key for one door. */
 export function newProbeKey(): ProbeKey {
-  const pair = utils.generateKeyPairSync('ed25519', { comment: PROBE_USER });
+  const pair = ssh2.utils.generateKeyPairSync('ed25519', { comment: PROBE_USER });
   return { privateKey: pair.private, publicLine: pair.public };
 }

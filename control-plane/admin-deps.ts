@@ -1,0 +1,83 @@
+// What the operator's routes ask of the rooms, in an operator's words.
+import { isoTime } from '../shared/clock.ts';
+import { fail } from '../shared/errors.ts';
+import type { LoopStatus } from '../shared/loop.ts';
+import { centsFloor, dollarsFromUcents, dollarText, UCENTS_PER_CENT } from '../shared/money.ts';
+import type { AdminDeps, Fields } from './admin/routes.ts';
+import type { Metrics } from './base/http/metrics.ts';
+import { allMachines, type MachineRow, supplierOfOrg } from './fleet/supply/store.ts';
+import { funding, payable, wallet } from './money/ledger/accounts.ts';
+import { ledgerFaults } from './money/ledger/verify.ts';
+import { meteringFaults } from './money/metering/verify.ts';
+import type { Core, Rooms } from './rooms.ts';
+
+export function adminDeps(core: Core, rooms: Rooms, process: { loops(): LoopStatus[]; metrics: Metrics }): AdminDeps {
+  const { db, clock } = core;
+  const show = async (orgId: string): Promise<Fields> => {
+    await assertOrg(rooms, orgId);
+    const balance = await rooms.ledger.balance(db.read, wallet(orgId));
+    const supplier = await supplierOfOrg(db.read, orgId);
+    const owed = supplier === undefined ? 0n : (await rooms.ledger.balance(db.read, payable(supplier.id))).postedUcents;
+    return {
+      org_id: orgId,
+      balance_cents: Number(centsFloor(balance.postedUcents)),
+      held_cents: Number(centsFloor(balance.heldUcents)),
+      available_cents: Number(centsFloor(balance.availableUcents)),
+      balance: dollarText(balance.postedUcents),
+      supplier_accrued: dollarText(owed),
+    };
+  };
+  return {
+    accounts: rooms.accounts,
+    balance: {
+      show,
+      add: async (orgId, cents, reference) => {
+        await assertOrg(rooms, orgId);
+        const id = `funding:${orgId}:${reference}`;
+        await db.tx('admin.balance_add', (tx) =>
+          rooms.ledger.post(tx, id, [
+            {
+              id,
+              debit: funding,
+              credit: wallet(orgId),
+              amountUcents: BigInt(cents) * UCENTS_PER_CENT,
+              kind: 'funding.manual',
+              subjectId: orgId,
+              effectiveMs: clock.now(),
+            },
+          ]),
+        );
+        return show(orgId);
+      },
+    },
+    machines: {
+      list: async () => (await allMachines(db.read)).map(machineFields),
+      approve: async (id) => machineFields(await rooms.supply.approve(id)),
+      suspend: async (id) => machineFields(await rooms.supply.suspend(id)),
+    },
+    ledger: {
+      verify: () => db.tx('admin.verify', async (tx) => [...(await ledgerFaults(tx)), ...(await meteringFaults(tx))]),
+    },
+    ...process,
+  };
+}
+
+async function assertOrg(rooms: Rooms, orgId: string): Promise<void> {
+  const known = (await rooms.accounts.listOrgs()).some((org) => org.id === orgId);
+  if (!known) fail('not_found', `There is no organisation ${orgId}.`);
+}
+
+function machineFields(row: MachineRow): Fields {
+  return {
+    machine_id: row.id,
+    supplier_id: row.supplier_id,
+    status: row.status,
+    verification_status: row.verification_status,
+    online: row.online,
+    gpus: row.inventory?.gpus.length ?? null,
+    gpu_name: row.inventory?.gpus[0]?.name ?? null,
+    region: row.region,
+    price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
+    last_heartbeat_at: row.last_heartbeat_ms === null ? null : isoTime(row.last_heartbeat_ms),
+  };
+}

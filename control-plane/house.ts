@@ -1,0 +1,196 @@
+// The only file that knows every room at work: opens the database, the sockets and the loops, and closes them in reverse.
+import { systemClock } from '../shared/clock.ts';
+import { createIds } from '../shared/ids.ts';
+import { type Loop, startLoop } from '../shared/loop.ts';
+import type { Log } from '../shared/log.ts';
+import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
+import { systemRng } from '../shared/rng.ts';
+import { openAdmin } from './admin/admin.ts';
+import { metricsRoute } from './admin/routes.ts';
+import { adminDeps } from './admin-deps.ts';
+import { sshKeyRoutes } from './base/accounts/routes.ts';
+import { type Cursors, openCursors } from './base/http/cursors.ts';
+import { type Metrics, openMetrics } from './base/http/metrics.ts';
+import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
+import { type Engine, startEngine } from './base/operations/engine.ts';
+import { operationRoutes } from './base/operations/routes.ts';
+import { type Config, readSecret } from './config.ts';
+import { type Foundation, openFoundation } from './foundation.ts';
+import { catalogRoutes } from './fleet/supply/catalog-routes.ts';
+import { supplyRoutes } from './fleet/supply/routes.ts';
+import { TICK_MS } from './money/metering/metering.ts';
+import { billingRoutes } from './money/metering/routes.ts';
+import { doorAccess } from './rental/edge/access.ts';
+import { openSshDoors, type SshDoors } from './rental/edge/ssh-doors.ts';
+import { instanceRoutes } from './rental/instances/routes.ts';
+import { type Core, openRooms, type Rooms, type Settings } from './rooms.ts';
+
+/** Where probes find the SSH ports when they listen on every address. */
+const LOOPBACK = '127.0.0.1';
+const EDGE_PERIOD_MS = 2_000;
+const WATCH_PERIOD_MS = 1_000;
+const PURGE_PERIOD_MS = 3_600_000;
+/** Agents come back after a restart spread over this time. */
+const RECONNECT_AFTER_MS = 1_000;
+
+export interface House {
+  /** Opens the sockets and starts the loops. */
+  start(): Promise<{ port: number }>;
+  /** Called when another control plane has taken over the database: this process must end at once. */
+  onLost(fn: () => void): void;
+  /** The operator's routes without a socket: how commands work while the daemon is stopped. */
+  readonly admin: Http;
+  /** Stops accepting, lets work under way finish, says goodbye to agents, closes the database. */
+  close(): Promise<void>;
+}
+
+interface Running {
+  engine: Engine;
+  loops: Loop[];
+}
+
+/** @throws DbError `database_in_use` where another control plane runs on this database */
+export async function openHouse(config: Config, log: Log): Promise<House> {
+  const clock = systemClock();
+  const rng = systemRng();
+  const core = { clock, rng, ids: createIds(clock, rng), log };
+  const foundation = await openFoundation(config.database, core);
+  let running: Running | undefined;
+  let nudgeEdge = (): void => undefined;
+  const nudges = { engine: () => running?.engine.nudge(), edge: () => nudgeEdge() };
+  const rooms = openRooms({ ...core, db: foundation.db }, settingsOf(config), { nudges });
+  const metrics = openMetrics();
+  const loopsNow = (): Loop[] => (running === undefined ? [] : [running.engine.loop, ...running.loops]);
+  const web: HttpDeps = {
+    ...core,
+    db: foundation.db,
+    metrics,
+    authenticate: (token) => rooms.accounts.authenticate(token),
+    ready: async () => (running === undefined ? ['still starting'] : []),
+  };
+  const admin = openAdmin(
+    adminDeps({ ...core, db: foundation.db }, rooms, { loops: () => loopsNow().map((loop) => loop.status()), metrics }),
+    web,
+  );
+  const http = openPublicHttp(config, web, { rooms, foundation, rng });
+  const metricsHttp = config.metrics_listen === undefined ? undefined : openMetricsHttp(config, web, metrics);
+  const sshDoors = openSshDoors({
+    ...core,
+    db: foundation.db,
+    link: rooms.link,
+    doors: rooms.doors,
+    host: config.ssh.host,
+    access: (instanceId) =>
+      doorAccess(instanceId, {
+        db: foundation.db,
+        doors: rooms.doors,
+        keysOfOrg: (...args) => publicKeys(rooms, ...args),
+      }),
+  });
+
+  return {
+    admin,
+    onLost: foundation.onLost,
+    start: async () => {
+      await rooms.supply.setAllOffline();
+      await rooms.doors.prepare();
+      await sshDoors.sync();
+      running = startLoops({ ...core, db: foundation.db }, rooms, { sshDoors, http });
+      nudgeEdge = () => running?.loops.find((loop) => loop.status().name === 'edge')?.nudge();
+      await admin.listen({ socketPath: config.admin_socket });
+      if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
+      const { port } = await http.listen(config.listen);
+      log.info({ host: config.listen.host, port, admin_socket: config.admin_socket }, 'the control plane serves');
+      return { port };
+    },
+    close: async () => {
+      await rooms.link.drain(RECONNECT_AFTER_MS);
+      await http.close();
+      await metricsHttp?.close();
+      await admin.close();
+      await Promise.all(running?.loops.map((loop) => loop.stop()) ?? []);
+      await running?.engine.stop();
+      await sshDoors.close();
+      await foundation.close();
+    },
+  };
+}
+
+function settingsOf(config: Config): Settings {
+  const everywhere = config.ssh.host === '0.0.0.0' || config.ssh.host === '::';
+  return {
+    platformFeeBps: config.platform_fee_bps,
+    launchHoldMinutes: config.launch_hold_minutes,
+    sshDomain: config.ssh.domain,
+    sshPorts: config.ssh.port_range,
+    sshHost: everywhere ? LOOPBACK : config.ssh.host,
+  };
+}
+
+function openPublicHttp(
+  config: Config,
+  web: HttpDeps,
+  house: { rooms: Rooms; foundation: Foundation; rng: Core['rng'] },
+): Http {
+  const { rooms, foundation } = house;
+  const http = openHttp(web, {
+    epoch: foundation.epoch,
+    audience: 'public',
+    baseUrl: config.base_url,
+    trustProxy: config.trust_proxy,
+  });
+  const cursors: Cursors = openCursors(readSecret(config, house.rng));
+  const deps = { ...rooms, db: foundation.db, clock: web.clock, cursors };
+  http.register([
+    ...sshKeyRoutes(deps),
+    ...operationRoutes(deps),
+    ...billingRoutes(deps),
+    ...catalogRoutes(deps),
+    ...supplyRoutes(deps),
+    ...instanceRoutes(deps),
+  ]);
+  http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
+  http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
+  return http;
+}
+
+function openMetricsHttp(config: Config, web: HttpDeps, metrics: Metrics): Http {
+  const http = openHttp(web, { epoch: 0, audience: 'public', baseUrl: config.base_url, trustProxy: [] });
+  http.register([metricsRoute(metrics, 'none')]);
+  return http;
+}
+
+function startLoops(core: Core, rooms: Rooms, house: { sshDoors: SshDoors; http: Http }): Running {
+  const { log } = core;
+  const engine = startEngine([rooms.instances.driver], core);
+  const loops = [
+    startLoop(
+      {
+        name: 'metering',
+        periodMs: TICK_MS,
+        run: async (signal) => {
+          for (const id of await rooms.metering.tick(signal)) await rooms.instances.stopUnpaid(id);
+        },
+      },
+      core,
+    ),
+    startLoop({ name: 'edge', periodMs: EDGE_PERIOD_MS, run: () => house.sshDoors.sync() }, core),
+    startLoop({ name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => rooms.watch.run(signal) }, core),
+    startLoop(
+      {
+        name: 'purge',
+        periodMs: PURGE_PERIOD_MS,
+        run: async () => {
+          const forgotten = await house.http.purgeIdempotencyKeys();
+          log.debug({ forgotten }, 'old idempotency keys are forgotten');
+        },
+      },
+      core,
+    ),
+  ];
+  return { engine, loops };
+}
+
+async function publicKeys(rooms: Rooms, ...args: Parameters<Rooms['sshKeys']['keysForOrg']>): Promise<string[]> {
+  return (await rooms.sshKeys.keysForOrg(...args)).map((key) => key.public_key);
+}

@@ -1,0 +1,154 @@
+// The rooms of the house, wired from the ground floor up. Opens no socket and starts no loop: house.ts does, and tests drive by hand.
+import type { Clock } from '../shared/clock.ts';
+import type { Ids } from '../shared/ids.ts';
+import type { Log } from '../shared/log.ts';
+import type { Rng } from '../shared/rng.ts';
+import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
+import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
+import type { Db } from './base/db/db.ts';
+import { type Events, openEvents } from './base/events/events.ts';
+import { openOperations, type Operations } from './base/operations/operations.ts';
+import { type Ledger, openLedger } from './money/ledger/ledger.ts';
+import { type Metering, openMetering } from './money/metering/metering.ts';
+import { type Link, openLink } from './fleet/link/link.ts';
+import { openLinkNotes } from './fleet/link/notes.ts';
+import { findMachine } from './fleet/supply/store.ts';
+import { openSupply, type Supply } from './fleet/supply/supply.ts';
+import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
+import { type Doors, openDoors } from './rental/doors/doors.ts';
+import { newProbeKey, probeDoor } from './rental/edge/probe.ts';
+import { openWatch, type Watch } from './rental/edge/watch.ts';
+import { type Instances, type InstancesDeps, openInstances } from './rental/instances/instances.ts';
+import { confirmOutage, endOutage, giveUp, noteReachable } from './rental/instances/outages.ts';
+import type { ProbeResult } from './rental/instances/steps.ts';
+
+/** What every room may be given. */
+export interface Core {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  rng: Rng;
+  log: Log;
+}
+
+export interface Settings {
+  platformFeeBps: number;
+  launchHoldMinutes: number;
+  /** Host names of instances are `<id>.<sshDomain>`. */
+  sshDomain: string;
+  sshPorts: { first: number; last: number };
+  /** Where probes find the public SSH ports. */
+  sshHost: string;
+}
+
+/** What rooms ask of the processes around them, after a commit. */
+export interface Nudges {
+  engine(): void;
+  edge(): void;
+}
+
+export interface Rooms {
+  accounts: Accounts;
+  sshKeys: SshKeys;
+  events: Events;
+  operations: Operations;
+  ledger: Ledger;
+  metering: Metering;
+  supply: Supply;
+  link: Link;
+  workloads: Workloads;
+  doors: Doors;
+  instances: Instances;
+  watch: Watch;
+}
+
+/** `probe` replaces the real look at an SSH door where there is no network. */
+export function openRooms(
+  core: Core,
+  settings: Settings,
+  outside: { nudges: Nudges; probe?: (instanceId: string) => Promise<ProbeResult> },
+): Rooms {
+  const { clock, db } = core;
+  const sshKeys = openSshKeys(core);
+  const events = openEvents(core);
+  const operations = openOperations(core);
+  const ledger = openLedger(core);
+  const metering = openMetering({ ...core, ledger, launchHoldMinutes: settings.launchHoldMinutes });
+  const supply = openSupply({ ...core, events });
+  const workloads: Workloads = openWorkloads({
+    ...core,
+    supply,
+    onChange: (tx, instanceId, observed) => instances.noteObserved(tx, instanceId, observed),
+  });
+  const link = openFleetLink(core, { supply, workloads, nudges: outside.nudges });
+  const doors = openDoors({ db, clock, newProbeKey, sshDomain: settings.sshDomain, ports: settings.sshPorts });
+  const probe = outside.probe ?? ((instanceId) => probePublicDoor(instanceId, { ...core, doors }, settings.sshHost));
+  const rental: InstancesDeps = {
+    ...core,
+    events,
+    operations,
+    metering,
+    supply,
+    workloads,
+    doors,
+    platformFeeBps: settings.platformFeeBps,
+    assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
+    probe,
+    push: (machineId) => link.push(machineId),
+    onDoorsChanged: () => outside.nudges.edge(),
+    nudge: () => outside.nudges.engine(),
+  };
+  const instances: Instances = openInstances(rental);
+  const watch = openWatch({ ...core, probe, onDoorsChanged: () => outside.nudges.edge(), outages: outagesOf(rental) });
+  const accounts = openAccounts(core);
+  return { accounts, sshKeys, events, operations, ledger, metering, supply, link, workloads, doors, instances, watch };
+}
+
+function openFleetLink(core: Core, rooms: { supply: Supply; workloads: Workloads; nudges: Nudges }): Link {
+  const { supply, workloads, nudges } = rooms;
+  const notes = openLinkNotes(core);
+  return openLink({
+    ...core,
+    machineKey: async (machineId) => (await findMachine(core.db.read, machineId))?.public_key ?? undefined,
+    handlers: {
+      onUp: async (machineId, hello, clientIp) => {
+        await workloads.meet(machineId, hello.held);
+        await notes.up(hello, clientIp);
+        await supply.reportInventory(machineId, hello.inventory);
+        await supply.setOnline(machineId, true);
+        nudges.engine();
+      },
+      onDown: async (machineId) => {
+        await supply.setOnline(machineId, false);
+        await notes.down(machineId);
+      },
+      onObserved: async (machineId, message) => {
+        await workloads.observe(machineId, message);
+        nudges.engine();
+      },
+      onInventory: (machineId, inventory) => supply.reportInventory(machineId, inventory),
+      desired: (machineId) => workloads.desired(machineId),
+    },
+  });
+}
+
+async function probePublicDoor(
+  instanceId: string,
+  { db, clock, doors }: Core & { doors: Doors },
+  host: string,
+): Promise<ProbeResult> {
+  const door = await doors.find(db.read, instanceId);
+  if (door === undefined || !door.open) return { ok: false, leg: 'door', detail: 'the SSH port is not open' };
+  return probeDoor(door, host, clock);
+}
+
+function outagesOf(rental: InstancesDeps): Parameters<typeof openWatch>[0]['outages'] {
+  const { clock } = rental;
+  return {
+    seen: noteReachable,
+    confirm: (tx, instance, sinceMs, evidence) =>
+      confirmOutage(tx, instance, { sinceMs, nowMs: clock.now(), evidence }, rental),
+    recover: (tx, instance, nowMs) => endOutage(tx, instance, nowMs, rental),
+    giveUp: (tx, instance, reason) => giveUp(tx, instance, { nowMs: clock.now(), reason }, rental),
+  };
+}

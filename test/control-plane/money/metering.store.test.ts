@@ -1,0 +1,119 @@
+// Metering: what is posted is exactly what the time cost, in every bucket, forwards and backwards.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { bucketStart, type Bucket, type GroupBy, usageRows } from '../../../control-plane/money/metering/usage.ts';
+import { accruedUcents, centsFloor, supplierPartUcents } from '../../../shared/money.ts';
+import { seededRng } from '../../../shared/rng.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
+const RATE = 37_000_000n; // $0.37 an hour: the price that naive rounding gets wrong by 62 %
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+async function rent(orgId: string, subjectId = 'i-1', rate = RATE): Promise<number> {
+  const startedMs = world.clock.now();
+  await world.db.tx('open', (tx) =>
+    world.rooms.metering.openSegment(tx, {
+      subjectId,
+      orgId,
+      supplierId: 's',
+      gpuType: 'H100_SXM',
+      gpuCount: 2,
+      rateUcentsPerHour: rate,
+      supplierBps: 8000,
+      startedMs,
+    }),
+  );
+  return startedMs;
+}
+
+const end = (subjectId: string, endedMs: number, evidence?: string): Promise<void> =>
+  world.db.tx('close', (tx) => world.rooms.metering.closeSegment(tx, subjectId, endedMs, evidence));
+const tick = (): Promise<string[]> => world.rooms.metering.tick(new AbortController().signal);
+const posted = async (account: Parameters<World['rooms']['ledger']['balance']>[1]): Promise<bigint> =>
+  (await world.rooms.ledger.balance(world.db.read, account)).postedUcents;
+
+describe('a rental of three days with ticks at random times', () => {
+  test('costs, pays and shows exactly the cumulative amount', async () => {
+    const { orgId } = await world.customer(100_000);
+    const before = await posted(wallet(orgId));
+    const startedMs = await rent(orgId);
+    const rng = seededRng(7);
+    while (world.clock.now() < startedMs + 72 * HOUR_MS) {
+      await world.clock.advance(Math.round(rng.float() * 4 * HOUR_MS));
+      expect(await tick()).toEqual([]);
+    }
+    const endedMs = world.clock.now();
+    await end('i-1', endedMs);
+    const cost = accruedUcents(RATE, endedMs - startedMs);
+    expect(before - (await posted(wallet(orgId)))).toBe(cost);
+    expect(await posted(payable('s'))).toBe(supplierPartUcents(cost, 8000));
+    expect(await posted(revenue)).toBe(cost - supplierPartUcents(cost, 8000));
+    for (const bucket of ['hour', 'day', 'week', 'month'] satisfies Bucket[]) {
+      for (const groupBy of ['instance_id', 'gpu_type'] satisfies GroupBy[]) {
+        const question = { orgId, bucket, groupBy, startMs: 0, endMs: endedMs + 1, nowMs: endedMs };
+        const rows = await usageRows(world.db.read, question);
+        expect(rows.reduce((sum, row) => sum + row.costCents, 0n)).toBe(centsFloor(cost));
+        expect(rows.reduce((sum, row) => sum + row.gpuSeconds, 0)).toBe(Math.floor(((endedMs - startedMs) * 2) / 1000));
+        expect(rows.every((row) => row.bucketStartMs === bucketStart(row.bucketStartMs, bucket))).toBe(true);
+      }
+    }
+  });
+});
+
+test('usage shows the time that is not posted yet', async () => {
+  const { orgId } = await world.customer(100_000);
+  const startedMs = await rent(orgId, 'i-1', 3_600_000_000n); // a cent a second
+  await world.clock.advance(90_000);
+  const nowMs = world.clock.now();
+  const rows = await usageRows(world.db.read, {
+    orgId,
+    bucket: 'hour',
+    groupBy: 'instance_id',
+    startMs: 0,
+    endMs: nowMs + 1,
+    nowMs,
+  });
+  expect(rows).toEqual([{ bucketStartMs: startedMs, key: 'i-1', gpuSeconds: 180, costCents: 90n }]);
+  await end('i-1', nowMs);
+});
+
+test('an end before what was posted gives the difference back to everybody, with the evidence on it', async () => {
+  const { orgId } = await world.customer(100_000);
+  const before = await posted(wallet(orgId));
+  const startedMs = await rent(orgId);
+  await world.clock.advance(3 * HOUR_MS);
+  await tick();
+  const deadMs = startedMs + 90 * 60_000;
+  await end('i-1', deadMs, '3 failed probes');
+  const cost = accruedUcents(RATE, deadMs - startedMs);
+  expect(before - (await posted(wallet(orgId)))).toBe(cost);
+  expect(await posted(payable('s'))).toBe(supplierPartUcents(cost, 8000));
+});
+
+test('a wallet that runs dry is reported two ticks ahead, never goes negative, and the rest is bad debt', async () => {
+  const { orgId } = await world.customer(10);
+  await rent(orgId, 'i-1', 3_600_000_000n); // a cent a second
+  expect(await tick()).toEqual(['i-1']);
+  await world.clock.advance(20_000);
+  await end('i-1', world.clock.now());
+  expect(await posted(wallet(orgId))).toBe(0n);
+  expect(await posted(payable('s'))).toBe(16_000_000n);
+});
+
+test('a launch hold covers ten minutes and is refused one cent below', async () => {
+  const poor = await world.customer(599);
+  const just = await world.customer(600);
+  const hold = (orgId: string): Promise<void> =>
+    world.db.tx('hold', (tx) => world.rooms.metering.holdForLaunch(tx, `i-${orgId}`, orgId, 3_600_000_000n));
+  await expect(hold(poor.orgId)).rejects.toMatchObject({ code: 'insufficient_balance' });
+  await hold(just.orgId);
+});

@@ -1,0 +1,245 @@
+// A rental's life on a real database: placed, billed, rescued, ended; two launches never get the same GPU.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
+import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { LAUNCH, openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+const HOUR_MS = 3_600_000;
+const ROUNDS = process.env['SOAK'] === '1' ? 200 : 25;
+
+const status = async (id: string): Promise<string | undefined> => (await findInstance(world.db.read, id))?.status;
+const operationOf = async (id: string, apiKeyId: string) => {
+  const instance = await findInstance(world.db.read, id);
+  return world.rooms.operations.find(world.db.read, instance?.create_operation_id ?? '', apiKeyId);
+};
+const held = async (machineId: string): Promise<number> =>
+  (await gpusOf(world.db.read, machineId)).filter((gpu) => gpu.held_by !== null).length;
+const available = async (orgId: string): Promise<bigint> =>
+  (await world.rooms.ledger.balance(world.db.read, wallet(orgId))).availableUcents;
+const remove = (who: { orgId: string; apiKeyId: string }, id: string): Promise<unknown> =>
+  world.rooms.instances.remove(who, id, async () => undefined);
+
+async function run(who: { orgId: string; apiKeyId: string }): Promise<string> {
+  const id = await world.launch(who);
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  return id;
+}
+
+describe('a launch', () => {
+  test('runs once SSH works, bills from then to the delete, and frees the GPU when the host lets go', async () => {
+    const { machineId, supplierId } = await world.machine({ dollars: 3.6 });
+    const who = await world.customer(10_000);
+    const before = await available(who.orgId);
+    const id = await world.launch(who);
+    expect(await status(id)).toBe('allocating');
+    expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'pending', resource_id: null });
+    await world.observe(id, { phase: 'pulling', pull: { done_bytes: 1024 ** 2, total_bytes: 4 * 1024 ** 2 } });
+    await world.drive();
+    expect(await status(id)).toBe('starting');
+    expect(await operationOf(id, who.apiKeyId)).toMatchObject({
+      state: 'in_progress',
+      resource_id: id,
+      progress: 'pulling the image: 1.0 of 4.0 MiB',
+    });
+    world.probeAnswers.set(id, { ok: false, leg: 'auth', detail: 'not yet' });
+    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await world.drive();
+    expect(await status(id)).toBe('starting');
+    world.probeAnswers.delete(id);
+    await world.clock.advance(1000);
+    await world.drive();
+    expect(await status(id)).toBe('running');
+    expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'succeeded' });
+    await world.clock.advance(HOUR_MS);
+    await remove(who, id);
+    expect(await status(id)).toBe('stopping');
+    await world.clock.advance(1000);
+    expect(await held(machineId)).toBe(1);
+    await world.observe(id, { phase: 'stopped' });
+    await world.drive();
+    expect(await status(id)).toBe('terminated');
+    expect(await held(machineId)).toBe(0);
+    expect(before - (await available(who.orgId))).toBe(360_000_000n);
+    expect((await world.rooms.ledger.balance(world.db.read, payable(supplierId))).postedUcents).toBe(288_000_000n);
+    const events = await world.rooms.events.ofSubject(world.db.read, id, 100);
+    expect(events.map((event) => event.type)).toEqual([
+      'instance.creating',
+      'instance.starting',
+      'instance.running',
+      'instance.stopping',
+      'instance.terminated',
+    ]);
+  });
+
+  test('without any capacity is accepted, then fails with the count that each condition left', async () => {
+    await world.machine({ gpus: 1 });
+    const who = await world.customer(10_000);
+    const id = await world.launch(who, { gpu_count: 2 });
+    await world.drive();
+    expect(await status(id)).toBe('error');
+    expect(await operationOf(id, who.apiKeyId)).toMatchObject({
+      state: 'failed',
+      error_code: 'no_capacity',
+      error_detail:
+        'No offering fits. Offerings left after each condition: 1 listed, 1 of type H100_SXM, 0 with at least 2 GPUs.',
+    });
+    expect(await available(who.orgId)).toBe(10_000_000_000n);
+  });
+
+  test('that the balance does not cover is refused and leaves nothing behind', async () => {
+    const { machineId } = await world.machine({ dollars: 600 });
+    const who = await world.customer(9_999);
+    await expect(world.launch(who)).rejects.toMatchObject({ code: 'insufficient_balance' });
+    expect(await held(machineId)).toBe(0);
+    expect(await world.rooms.doors.openDoors(world.db.read)).toEqual([]);
+  });
+
+  test('respects the cap and the viewed price at their edges', async () => {
+    await world.machine({ dollars: 2.0 });
+    const who = await world.customer(10_000);
+    await expect(world.launch(who, { viewed_price_per_hour: 1.98 })).rejects.toMatchObject({
+      code: 'price_changed',
+      details: { extra: { current_price_per_hour: 2 } },
+    });
+    const capped = await world.launch(who, { max_price_per_hour: 1.99 });
+    await world.drive();
+    expect(await status(capped)).toBe('error');
+    const fits = await world.launch(who, { viewed_price_per_hour: 1.99, max_price_per_hour: 2 });
+    expect(await status(fits)).toBe('allocating');
+  });
+
+  test('prefers the region, goes elsewhere without it, and stays with a pin', async () => {
+    const near = await world.machine({ region: 'near', dollars: 5 });
+    const far = await world.machine({ region: 'far', dollars: 1 });
+    const who = await world.customer(100_000);
+    const inRegion = await findInstance(world.db.read, await world.launch(who, { region: 'near' }));
+    expect(inRegion?.machine_id).toBe(near.machineId);
+    const elsewhere = await findInstance(world.db.read, await world.launch(who, { region: 'near' }));
+    expect(elsewhere?.machine_id).toBe(far.machineId);
+    await expect(world.launch(who, { offering_id: 'off_gone' })).rejects.toMatchObject({
+      code: 'offering_unavailable',
+    });
+  });
+});
+
+describe('a host that fails', () => {
+  test('hands the launch to another one, never above the first price', async () => {
+    const cheap = await world.machine({ dollars: 2 });
+    await world.machine({ dollars: 3 });
+    const equal = await world.machine({ dollars: 2 });
+    const who = await world.customer(100_000);
+    const id = await world.launch(who);
+    const first = (await findInstance(world.db.read, id))?.machine_id;
+    expect([cheap.machineId, equal.machineId]).toContain(first);
+    await world.observe(id, { phase: 'failed', failure_code: 'start_failed', detail: 'no such runtime' });
+    await world.drive();
+    const rescued = await findInstance(world.db.read, id);
+    expect(rescued).toMatchObject({ status: 'allocating', price_ucents_per_hour: 200_000_000n });
+    expect([cheap.machineId, equal.machineId].filter((machineId) => machineId !== first)).toEqual([
+      rescued?.machine_id,
+    ]);
+    await world.observe(id, { phase: 'failed', failure_code: 'gpu_unavailable', detail: 'no GPU' });
+    await world.drive();
+    expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'failed', error_code: 'operation_failed' });
+    expect(await available(who.orgId)).toBe(100_000_000_000n);
+  });
+
+  test('keeps its GPU held after the rental has ended, until it says that the container stopped', async () => {
+    const { machineId } = await world.machine();
+    const who = await world.customer(100_000);
+    const id = await run(who);
+    await world.observe(id, { phase: 'failed', detail: 'out of memory' });
+    await world.drive();
+    expect(await status(id)).toBe('error');
+    expect(await held(machineId)).toBe(1);
+    await world.observe(id, { phase: 'stopped' });
+    expect(await held(machineId)).toBe(0);
+  });
+
+  test('with a bad image fails at once, because no other host can mend that', async () => {
+    await world.machine();
+    await world.machine();
+    const who = await world.customer(100_000);
+    const id = await world.launch(who);
+    await world.observe(id, { phase: 'failed', failure_code: 'image_pull_failed', detail: 'manifest unknown' });
+    await world.drive();
+    expect(await operationOf(id, who.apiKeyId)).toMatchObject({
+      error_code: 'image_unavailable',
+      error_detail: 'manifest unknown',
+    });
+  });
+});
+
+describe('a delete', () => {
+  test('while starting cancels the launch unbilled', async () => {
+    await world.machine();
+    const who = await world.customer(100_000);
+    const id = await world.launch(who);
+    await remove(who, id);
+    expect(await status(id)).toBe('terminated');
+    expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'cancelled' });
+    expect(await available(who.orgId)).toBe(100_000_000_000n);
+    await expect(remove(who, id)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  test('of another organisation finds nothing', async () => {
+    await world.machine();
+    const who = await world.customer(100_000);
+    const id = await world.launch(who);
+    const other = await world.customer(1);
+    await expect(remove(other, id)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  test('whose host never answers ends after five minutes', async () => {
+    await world.machine();
+    const who = await world.customer(100_000);
+    const id = await run(who);
+    await remove(who, id);
+    await world.drive();
+    await world.clock.advance(5 * 60_000);
+    await world.drive();
+    expect(await status(id)).toBe('terminated');
+  });
+});
+
+test('a rental that can no longer be paid for is stopped', async () => {
+  await world.machine({ dollars: 3.6 });
+  const who = await world.customer(65);
+  const id = await run(who);
+  await world.clock.advance(HOUR_MS / 6);
+  for (const unpaid of await world.rooms.metering.tick(new AbortController().signal)) {
+    await world.rooms.instances.stopUnpaid(unpaid);
+  }
+  expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'stopping' });
+});
+
+test(`two launches race for the last GPU: exactly one gets it, ${ROUNDS} rounds`, async () => {
+  const { machineId } = await world.machine();
+  const who = await world.customer(10_000_000);
+  for (let round = 0; round < ROUNDS; round += 1) {
+    const launch = (): Promise<unknown> => world.rooms.instances.create(who, LAUNCH, async () => undefined);
+    await Promise.all([launch(), launch()]);
+    await world.drive();
+    const rows = await world.rooms.instances.list(who.orgId, sql`1 = 1`, 2);
+    const placed = rows.filter(({ instance }) => instance.status === 'allocating');
+    expect(placed).toHaveLength(1);
+    expect(rows.filter(({ instance }) => instance.status === 'error')).toHaveLength(1);
+    expect(await held(machineId)).toBe(1);
+    const id = placed[0]?.instance.id ?? '';
+    await remove(who, id);
+    await world.observe(id, { phase: 'removed' });
+    await world.clock.advance(1);
+  }
+});

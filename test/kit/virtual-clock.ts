@@ -1,0 +1,55 @@
+// A clock that moves only when a test says so. Timers fire in order, and their effects settle before the next one.
+import type { Clock } from '../../shared/clock.ts';
+
+export interface VirtualClock extends Clock {
+  /** Moves time on by `ms`, firing what comes due on the way. */
+  advance(ms: number): Promise<void>;
+}
+
+interface Timer {
+  atMs: number;
+  fire(): void;
+}
+
+/** Turns of the event loop that an effect may take to settle: a transaction needs two. */
+const TURNS_TO_SETTLE = 6;
+
+export function virtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClock {
+  let nowMs = startMs;
+  let timers: Timer[] = [];
+  const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  const settle = async (): Promise<void> => {
+    for (let i = 0; i < TURNS_TO_SETTLE; i += 1) await nextTurn();
+  };
+  const after = (ms: number, fn: () => void): (() => void) => {
+    const timer: Timer = { atMs: nowMs + ms, fire: fn };
+    timers.push(timer);
+    return () => (timers = timers.filter((other) => other !== timer));
+  };
+
+  return {
+    now: () => nowMs,
+    monotonicMs: () => nowMs - startMs,
+    nextTurn,
+    after,
+    sleep: (ms, signal) =>
+      new Promise((resolve) => {
+        if (signal?.aborted) return resolve();
+        const cancel = after(ms, resolve);
+        signal?.addEventListener('abort', () => (cancel(), resolve()), { once: true });
+      }),
+    advance: async (ms) => {
+      const untilMs = nowMs + ms;
+      await settle();
+      for (;;) {
+        const next = timers.toSorted((a, b) => a.atMs - b.atMs)[0];
+        if (next === undefined || next.atMs > untilMs) break;
+        timers = timers.filter((timer) => timer !== next);
+        nowMs = Math.max(nowMs, next.atMs);
+        next.fire();
+        await settle();
+      }
+      nowMs = untilMs;
+    },
+  };
+}

@@ -1,0 +1,190 @@
+// A small world for room tests: all rooms of the control plane on a real database and a virtual clock, with hosts played by the test.
+import { type Rooms, openRooms } from '../../control-plane/rooms.ts';
+import { type Db, sql } from '../../control-plane/base/db/db.ts';
+import { SCHEMA } from '../../control-plane/schema.ts';
+import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
+import { ledgerFaults } from '../../control-plane/money/ledger/verify.ts';
+import { meteringFaults } from '../../control-plane/money/metering/verify.ts';
+import type { CreateInstance } from '../../shared/api/instance.ts';
+import { createIds } from '../../shared/ids.ts';
+import { createLog } from '../../shared/log.ts';
+import { UCENTS_PER_CENT } from '../../shared/money.ts';
+import type { Inventory } from '../../shared/protocol/inventory.ts';
+import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
+import { findInstance } from '../../control-plane/rental/instances/store.ts';
+import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
+import { seededRng } from '../../shared/rng.ts';
+import { openTestDb } from './databases.ts';
+import { type VirtualClock, virtualClock } from './virtual-clock.ts';
+
+export interface World {
+  db: Db;
+  clock: VirtualClock;
+  rooms: Rooms;
+  /** What the next look at an SSH door shows. */
+  probeAnswers: Map<string, ProbeResult>;
+  /** An organisation with a prepaid balance. */
+  customer(cents: number): Promise<{ orgId: string; apiKeyId: string }>;
+  /** A listed, online machine. Price of one GPU in dollars. */
+  machine(options?: {
+    gpus?: number;
+    dollars?: number;
+    region?: string;
+  }): Promise<{ machineId: string; supplierId: string }>;
+  launch(who: { orgId: string; apiKeyId: string }, request?: Partial<CreateInstance>): Promise<string>;
+  /** The host says something about the instance's current workload. */
+  observe(instanceId: string, patch: Partial<ObservedWorkload> & Pick<ObservedWorkload, 'phase'>): Promise<void>;
+  /** Drives every due row until nothing is due now. */
+  drive(): Promise<void>;
+  /** Throws where the books do not agree. */
+  verify(): Promise<void>;
+  close(): Promise<void>;
+}
+
+export async function openWorld(seed = 1): Promise<World> {
+  const clock = virtualClock();
+  const db = await openTestDb(SCHEMA, clock);
+  const rng = seededRng(seed);
+  const ids = createIds(clock, rng);
+  const probeAnswers = new Map<string, ProbeResult>();
+  const rooms = openRooms(
+    { db, clock, ids, rng, log: createLog('test', 'silent') },
+    {
+      platformFeeBps: 2000,
+      launchHoldMinutes: 10,
+      sshDomain: 'ssh.test',
+      sshPorts: { first: 30000, last: 30399 },
+      sshHost: '127.0.0.1',
+    },
+    {
+      nudges: { engine: () => undefined, edge: () => undefined },
+      probe: async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true },
+    },
+  );
+  await rooms.doors.prepare();
+
+  const observe: World['observe'] = async (instanceId, patch) => {
+    const instance = await findInstance(db.read, instanceId);
+    await rooms.workloads.observe(instance?.machine_id ?? '', {
+      type: 'observed',
+      held: null,
+      unknown_workload_ids: [],
+      workloads: [{ ...NOTHING_OBSERVED, workload_id: instance?.workload_id ?? '', ...patch }],
+    });
+  };
+
+  return {
+    db,
+    clock,
+    rooms,
+    probeAnswers,
+    observe,
+    customer: (cents) => addCustomer(rooms, db, { cents, nowMs: clock.now() }),
+    machine: (options = {}) => addMachine(rooms, db, ids.uuid, options),
+    launch: async (who, request = {}) => {
+      const before = new Set((await rooms.instances.list(who.orgId, ALL, 1000)).map(({ instance }) => instance.id));
+      await rooms.instances.create(who, { ...LAUNCH, ...request }, async () => undefined);
+      const after = await rooms.instances.list(who.orgId, ALL, 1000);
+      return after.find(({ instance }) => !before.has(instance.id))?.instance.id ?? '';
+    },
+    drive: () => driveUntilIdle(rooms, clock),
+    verify: async () => {
+      const faults = await db.tx('verify', async (tx) => [...(await ledgerFaults(tx)), ...(await meteringFaults(tx))]);
+      if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
+    },
+    close: () => db.close(),
+  };
+}
+
+export const LAUNCH: CreateInstance = { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand', image: 'busybox' };
+
+const ALL = sql`1 = 1`;
+
+const NOTHING_OBSERVED: Omit<ObservedWorkload, 'workload_id' | 'phase'> = {
+  pull: null,
+  image_digest: null,
+  host_key: null,
+  main_exit: null,
+  failure_code: null,
+  detail: null,
+};
+
+async function addCustomer(
+  rooms: Rooms,
+  db: Db,
+  funds: { cents: number; nowMs: number },
+): Promise<{ orgId: string; apiKeyId: string }> {
+  const org = await rooms.accounts.createOrg('customer');
+  const id = `fund:${org.id}`;
+  await db.tx('test.fund', (tx) =>
+    rooms.ledger.post(tx, id, [
+      {
+        id,
+        debit: funding,
+        credit: wallet(org.id),
+        amountUcents: BigInt(funds.cents) * UCENTS_PER_CENT,
+        kind: 'funding',
+        subjectId: org.id,
+        effectiveMs: funds.nowMs,
+      },
+    ]),
+  );
+  return { orgId: org.id, apiKeyId: `apk_of_${org.id}` };
+}
+
+async function driveUntilIdle(rooms: Rooms, clock: VirtualClock): Promise<void> {
+  const { driver } = rooms.instances;
+  const signal = new AbortController().signal;
+  for (let round = 0; round < 50; round += 1) {
+    const due = await driver.due(clock.now(), 1000);
+    if (due.length === 0) return;
+    for (const id of due) await driver.drive(id, signal);
+  }
+  throw new Error('the engine does not come to rest');
+}
+
+async function addMachine(
+  rooms: Rooms,
+  db: Db,
+  newName: () => string,
+  options: { gpus?: number; dollars?: number; region?: string },
+): Promise<{ machineId: string; supplierId: string }> {
+  const supplierOrg = await rooms.accounts.createOrg('supplier');
+  const { machine, token } = await db.tx('test.machine', async (tx) => {
+    await rooms.supply.registerSupplier(tx, supplierOrg.id);
+    return rooms.supply.registerMachine(tx, supplierOrg.id, {
+      gpuCount: null,
+      gpuType: null,
+      vramPerGpuGb: null,
+      region: options.region ?? 'eu-west',
+      priceUcentsPerHour: BigInt(Math.round((options.dollars ?? 2) * 1e8)),
+      tier: 'on_demand',
+    });
+  });
+  const inventory = inventoryOf(options.gpus ?? 1, newName);
+  await rooms.supply.enroll({ token, public_key: 'k'.repeat(43), inventory });
+  await rooms.supply.setOnline(machine.id, true);
+  await rooms.supply.approve(machine.id);
+  return { machineId: machine.id, supplierId: machine.supplier_id };
+}
+
+/** `count` H100s. */
+export function inventoryOf(count: number, newName: () => string): Inventory {
+  return {
+    gpus: Array.from({ length: count }, (_, index) => ({
+      uuid: `GPU-${newName()}`,
+      index,
+      name: 'NVIDIA H100 80GB HBM3',
+      memory_mib: 81_559,
+      driver_version: '550.54.15',
+      foreign_use: false,
+    })),
+    cpu_cores: 64,
+    ram_bytes: 512 * 1024 ** 3,
+    storage_bytes: 4000 * 1024 ** 3,
+    hostname: 'host',
+    kernel: '6.1',
+    engine_version: '20.10.24',
+    agent_version: '0.1.0',
+  };
+}
