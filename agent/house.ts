@@ -4,7 +4,7 @@ import { systemClock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
 import { startLoop } from '../shared/loop.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
-import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
+import { STREAMS_PATH } from '../shared/protocol/link.ts';
 import { systemRng } from '../shared/rng.ts';
 import { openDoors } from './access/doors.ts';
 import { prepareKit } from './access/kit.ts';
@@ -13,7 +13,7 @@ import { readGpus } from './gpus/nvidia-smi.ts';
 import { readBootId, readHostFacts, readLimits, type HostFacts } from './host/facts.ts';
 import { startDetached } from './host/run.ts';
 import type { AgentStatus } from './host/status-socket.ts';
-import { proveIdentity, readIdentity } from './link/identity.ts';
+import { proveIdentity, readIdentity, type Identity } from './link/identity.ts';
 import { openLink, type Link } from './link/link.ts';
 import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
@@ -38,35 +38,20 @@ export interface AgentHouse {
 /** Starts the supervisor. Throws a sentence for people where this host is not enrolled. */
 export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHouse> {
   const clock = systemClock();
-  const identity = await readIdentity(config.state_dir);
-  const enrolled = identity?.enrolled;
-  if (identity === undefined || enrolled == null) {
-    throw new Error('this host is not enrolled: run `svc-agent enroll --url https://... --token ...` first');
-  }
-  const { machine_id: machineId, url } = enrolled;
+  const { identity, machineId, url, linkPath } = await requireEnrolment(config.state_dir);
   const ca = await readCa(config);
   const engine = openDocker({ socketPath: config.docker_socket, machineId });
-  const facts = await readHostFacts(config.state_dir);
-  const bootId = await readBootId();
-  const limits = await readLimits();
+  const [facts, bootId, limits] = await Promise.all([readHostFacts(config.state_dir), readBootId(), readLimits()]);
   let inventory = await takeInventory({ config, engine, facts, containerIds: [] });
   let link: Link | undefined;
   const changed = (): void => link?.observedChanged();
 
   const kit = await prepareKit(config.state_dir);
-  const doors = openDoors(
-    {
-      clock,
-      log,
-      stateDir: config.state_dir,
-      kit,
-      startHolder: (folder, logFile) => startDetached(holderArgv(folder), logFile),
-    },
-    () => {
-      changed();
-      runtime.nudge();
-    },
-  );
+  const startHolder = (folder: string, logFile: string): Promise<number> => startDetached(holderArgv(folder), logFile);
+  const doors = openDoors({ clock, log, stateDir: config.state_dir, kit, startHolder }, () => {
+    changed();
+    runtime.nudge();
+  });
   const runtime = openRuntime(
     {
       clock,
@@ -84,7 +69,7 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
 
   const wire = (path: string): string => new URL(path, url).href.replace(/^http/, 'ws');
   link = openLink(
-    { url: wire(enrolled.link_path || LINK_PATH), machineId, ca },
+    { url: wire(linkPath), machineId, ca },
     {
       hello: () => ({ held: runtime.held(), boot_id: bootId, inventory }),
       prove: (nonce) => proveIdentity(identity, machineId, nonce),
@@ -115,6 +100,22 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
       doors.leave();
     },
   };
+}
+
+interface Enrolment {
+  identity: Identity;
+  machineId: string;
+  url: string;
+  linkPath: string;
+}
+
+async function requireEnrolment(stateDir: string): Promise<Enrolment> {
+  const identity = await readIdentity(stateDir);
+  if (identity?.enrolled == null) {
+    throw new Error('this host is not enrolled: run `svc-agent enroll --url https://... --token ...` first');
+  }
+  const { machine_id: machineId, url, link_path: linkPath } = identity.enrolled;
+  return { identity, machineId, url, linkPath };
 }
 
 export interface StockTaking {

@@ -102,23 +102,10 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
   const server = createServer((socket) => {
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
-    socket.on('error', () => socket.destroy());
     if (strangers.size >= STRANGERS_MAX) return void socket.destroy();
-    strangers.add(socket);
-    const giveUp = clock.after(HELLO_MS_MAX, () => socket.destroy());
-    const known = (): void => {
-      giveUp();
-      strangers.delete(socket);
-    };
-    socket.once('close', known);
-    let handle = (frame: Frame): Promise<void> | undefined | void => {
-      const hello = parse(Hello, frame);
-      known();
-      handle = hello.kind === 'control' ? takeControl(socket) : takeSession(socket, hello.token);
-    };
-    void eachFrame(socket, FRAME_BYTES_MAX, (frame) => handle(frame))
-      .catch(() => {})
-      .finally(() => socket.destroy());
+    void serveStranger(socket, strangers, clock, (hello) =>
+      hello.kind === 'control' ? takeControl(socket) : takeSession(socket, hello.token),
+    );
   });
   await listen(server, path);
 
@@ -128,24 +115,61 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
     open: (request, events) => {
       if (control === undefined) return Promise.reject(new Error('the helper inside the container does not answer'));
       const token = ids.secret(16);
-      return new Promise((started, failed) => {
-        const cancel = clock.after(START_MS_MAX, () => {
-          pending.delete(token);
-          failed(new Error('the helper inside the container did not start it in time'));
-        });
-        pending.set(token, {
-          events,
-          started: (one) => (cancel(), started(one)),
-          failed: (why) => (cancel(), failed(why)),
-        });
-        send({ kind: 'open', token, request });
-      });
+      send({ kind: 'open', token, request });
+      return waitForSession(pending, { token, events, clock });
     },
     close: () => {
       for (const socket of sockets) socket.destroy();
       return new Promise((resolve) => server.close(() => resolve()));
     },
   };
+}
+
+function waitForSession(
+  pending: Map<string, Pending>,
+  { token, events, clock }: { token: string; events: SessionEvents; clock: Clock },
+): Promise<GuestSession> {
+  return new Promise((resolve, reject) => {
+    const cancel = clock.after(START_MS_MAX, () => {
+      pending.delete(token);
+      reject(new Error('the helper inside the container did not start it in time'));
+    });
+    const started = (session: GuestSession): void => {
+      cancel();
+      resolve(session);
+    };
+    const failed = (error: Error): void => {
+      cancel();
+      reject(error);
+    };
+    pending.set(token, { events, started, failed });
+  });
+}
+
+type FrameHandler = (frame: Frame) => Promise<void> | undefined | void;
+
+/** The first frame says who it is, soon; `know` gives what hears the rest. A socket that breaks a rule is destroyed. */
+async function serveStranger(
+  socket: Socket,
+  strangers: Set<Socket>,
+  clock: Clock,
+  know: (hello: z.infer<typeof Hello>) => FrameHandler,
+): Promise<void> {
+  strangers.add(socket);
+  socket.on('error', () => socket.destroy());
+  const giveUp = clock.after(HELLO_MS_MAX, () => socket.destroy());
+  const known = (): void => {
+    giveUp();
+    strangers.delete(socket);
+  };
+  socket.once('close', known);
+  let handle: FrameHandler = (frame) => {
+    const hello = parse(Hello, frame);
+    known();
+    handle = know(hello);
+  };
+  await eachFrame(socket, FRAME_BYTES_MAX, (frame) => handle(frame)).catch(() => {});
+  socket.destroy();
 }
 
 function serveSession(

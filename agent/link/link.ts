@@ -2,6 +2,7 @@
 import WebSocket from 'ws';
 import { fullJitterMs, spreadMs } from '../../shared/backoff.ts';
 import type { Clock } from '../../shared/clock.ts';
+import { messageOf } from '../../shared/errors.ts';
 import type { LinkStatus } from '../host/status-socket.ts';
 import {
   LINK_HELLO_MS_MAX,
@@ -128,7 +129,6 @@ interface Connection {
 }
 
 function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Connection {
-  const { clock, log } = deps;
   const socket = new WebSocket(options.url, {
     perMessageDeflate: false,
     maxPayload: LINK_MESSAGE_BYTES_MAX,
@@ -140,7 +140,6 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Connecti
   let welcome = false;
   let drainMs: number | undefined;
   let reason: string | undefined;
-  let desiredQueue = Promise.resolve();
 
   const close = (code: number, why: string): void => {
     reason ??= why;
@@ -149,45 +148,22 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Connecti
   const post = (message: AgentMessage): void => {
     if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
   };
-  const silence = watchSilence(clock, () => {
+  const silence = watchSilence(deps.clock, () => {
     reason ??= 'the control plane fell silent';
     socket.terminate();
   });
-
-  const receive = (message: ServerMessage): void => {
-    switch (message.type) {
-      case 'challenge':
-        if (negotiateVersion(message.protocol) === undefined)
-          return close(LINK_CLOSE.version, 'no common protocol version');
-        return post({
-          type: 'hello',
-          machine_id: options.machineId,
-          proof: peer.prove(message.nonce),
-          protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX },
-          ...peer.hello(),
-        });
-      case 'welcome':
-        welcome = true;
-        return welcomed.resolve(true);
-      case 'desired':
-        desiredQueue = desiredQueue
-          .then(() => peer.onDesired(message))
-          .catch((error: unknown) => {
-            log.error({ err: error }, 'a desired state could not be taken');
-          });
-        return;
-      case 'open':
-        peer.onOpen(message).catch((error: unknown) => {
-          const detail = error instanceof Error ? error.message : String(error);
-          log.warn({ stream_id: message.stream_id, workload_id: message.workload_id, detail }, 'a stream was refused');
-          post({ type: 'stream_refused', stream_id: message.stream_id, detail: detail.slice(0, 512) });
-        });
-        return;
-      case 'drain':
-        drainMs = message.reconnect_after_ms;
-        return close(1000, 'the control plane asked us to come back later');
-    }
-  };
+  const act = createActor(options, peer, {
+    log: deps.log,
+    post,
+    close,
+    welcome: () => {
+      welcome = true;
+      welcomed.resolve(true);
+    },
+    drain: (ms) => {
+      drainMs = ms;
+    },
+  });
 
   socket.on('message', (data: Buffer, isBinary: boolean) => {
     silence.heard();
@@ -195,7 +171,7 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Connecti
       ? { ok: false as const, reason: 'binary message' }
       : decodeMessage(ServerMessage, data.toString());
     if (!decoded.ok) return close(LINK_CLOSE.malformed, `malformed message: ${decoded.reason}`);
-    if (reason === undefined) receive(decoded.message);
+    if (reason === undefined) act(decoded.message);
   });
   socket.on('ping', silence.heard);
   socket.on('error', (error) => {
@@ -214,6 +190,59 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Connecti
       if (welcome) post(message);
     },
     close,
+  };
+}
+
+interface ActorDeps {
+  log: Log;
+  post(message: AgentMessage): void;
+  close(code: number, reason: string): void;
+  welcome(): void;
+  drain(reconnectAfterMs: number): void;
+}
+
+/** Does what each of the server's messages asks. */
+function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (message: ServerMessage) => void {
+  const { log, post, close } = deps;
+  let desiredQueue = Promise.resolve();
+
+  const sayHello = (nonce: string): void =>
+    post({
+      type: 'hello',
+      machine_id: options.machineId,
+      proof: peer.prove(nonce),
+      protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX },
+      ...peer.hello(),
+    });
+  const open = async (message: OpenMessage): Promise<void> => {
+    try {
+      await peer.onOpen(message);
+    } catch (error) {
+      const { stream_id, workload_id } = message;
+      const detail = messageOf(error).slice(0, 512);
+      log.warn({ stream_id, workload_id, detail }, 'a stream was refused');
+      post({ type: 'stream_refused', stream_id, detail });
+    }
+  };
+
+  return (message) => {
+    switch (message.type) {
+      case 'challenge':
+        if (negotiateVersion(message.protocol) !== undefined) return sayHello(message.nonce);
+        return close(LINK_CLOSE.version, 'no common protocol version');
+      case 'welcome':
+        return deps.welcome();
+      case 'desired':
+        desiredQueue = desiredQueue
+          .then(() => peer.onDesired(message))
+          .catch((error: unknown) => log.error({ err: error }, 'a desired state could not be taken'));
+        return;
+      case 'open':
+        return void open(message);
+      case 'drain':
+        deps.drain(message.reconnect_after_ms);
+        return close(1000, 'the control plane asked us to come back later');
+    }
   };
 }
 

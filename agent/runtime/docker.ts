@@ -40,13 +40,7 @@ export function openDocker(options: DockerOptions): Engine {
           .then((facts) => imageFacts(image, facts)),
       ),
 
-    pull: async (image, onProgress) => {
-      const stream = await docker.pull(image, {});
-      await new Promise<void>((resolve, reject) => {
-        const count = countBytes(onProgress);
-        docker.modem.followProgress(stream, (error) => (error ? reject(error) : resolve()), count);
-      });
-    },
+    pull: (image, onProgress) => pullImage(docker, image, onProgress),
 
     create: async (shape) => {
       const labels = {
@@ -85,6 +79,13 @@ export function openDocker(options: DockerOptions): Engine {
       return state.OOMKilled ? 'it ran out of memory' : `it ended with code ${state.ExitCode}`;
     },
   };
+}
+
+async function pullImage(docker: Docker, image: string, onProgress: (progress: PullProgress) => void): Promise<void> {
+  const stream = await docker.pull(image, {});
+  await new Promise<void>((resolve, reject) => {
+    docker.modem.followProgress(stream, (error) => (error ? reject(error) : resolve()), countBytes(onProgress));
+  });
 }
 
 function networkName(workloadId: string): string {

@@ -49,7 +49,7 @@ function planWorkload(id: string, workload: DesiredWorkload | undefined, facts: 
   if (record?.failure) return [];
   if (isMissing(id, record, facts)) return [];
   const steps = planContainer(workload, facts);
-  return facts.doorsUp.has(id) || !isDue(`door ${id}`, facts) ? steps : [...steps, { kind: 'door', workload_id: id }];
+  return facts.doorsUp.has(id) || !isDue(doorKey(id), facts) ? steps : [...steps, { kind: 'door', workload_id: id }];
 }
 
 /**
@@ -64,6 +64,11 @@ export function isMissing(
   if (facts.containers === null || facts.busy.has(id) || record === undefined || record.container_id === null)
     return false;
   return !facts.containers.some((one) => one.workload_id === id);
+}
+
+/** A door is worked on beside its container, under a key of its own. */
+export function doorKey(workloadId: string): string {
+  return `door ${workloadId}`;
 }
 
 function isDue(key: string, facts: Facts): boolean {

@@ -4,14 +4,15 @@ import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import { startLoop, type LoopStatus } from '../../shared/loop.ts';
 import type { DesiredMessage, ObservedMessage, Position } from '../../shared/protocol/link.ts';
+import { createAttempts, type Attempts } from './attempts.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalContainer } from './engine.ts';
 import { observe, type DoorStatus, type ObservedFacts } from './observe.ts';
-import { plan, type Step } from './plan.ts';
+import { doorKey, plan, type Step } from './plan.ts';
 import { openPulls } from './pulls.ts';
 import type { Records } from './records.ts';
 import type { GuestEntry, Launch, Machine } from './shape.ts';
-import { createSteps } from './steps.ts';
+import { createSteps, type StepsDeps } from './steps.ts';
 
 /** The way into a workload, kept by another room. */
 export interface Doors {
@@ -41,7 +42,7 @@ export interface Runtime {
   take(message: DesiredMessage): Promise<void>;
   held(): Position | null;
   observed(): ObservedMessage;
-  /** Ids of our containers, running or not; empty while the engine does not answer. */
+  /** Ids of our containers, running or not, as last seen. */
   containerIds(): string[];
   nudge(): void;
   status(): LoopStatus;
@@ -50,25 +51,20 @@ export interface Runtime {
 }
 
 const PERIOD_MS = 5_000;
-const RETRY_MS_MIN = 1_000;
-const RETRY_MS_MAX = 60_000;
 
 /** Starts the loop. `onChange` is called whenever `observed()` may have changed. */
 export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
-  const { clock, log, engine, doors, desired, records } = deps;
-  const busy = new Set<string>();
-  const atWork = new Set<Promise<void>>();
-  const retryAtMs = new Map<string, number>();
-  const startErrors = new Map<string, string>();
-  const attempts = new Map<string, number>();
-  let containers: LocalContainer[] | null = null;
-  let engineWasAway = false;
-
+  const { clock, log, doors, desired, records } = deps;
   const nudge = (): void => loop.nudge();
-  const pulls = openPulls(engine, () => (onChange(), nudge()), { clock, log });
-  const steps = createSteps({ ...deps, pulls });
+  const changed = (): void => {
+    onChange();
+    nudge();
+  };
+  const pulls = openPulls(deps.engine, changed, { clock, log });
+  const work = createWork({ ...deps, pulls }, changed);
+  const listing = createListing(deps.engine, log);
 
-  const facts = (busyNow: ReadonlySet<string>): ObservedFacts => {
+  const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts => {
     const statuses = doors.statuses();
     return {
       desired: desired.held()?.workloads ?? [],
@@ -76,90 +72,36 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       containers,
       doorsUp: new Set([...statuses].filter(([, status]) => status.up).map(([id]) => id)),
       doors: statuses,
-      busy: busyNow,
+      busy,
       pulls: pulls.status,
       gpuUuids: deps.gpuUuids(),
-      retryAtMs,
-      startErrors,
+      retryAtMs: work.attempts.retryAtMs,
+      startErrors: work.errors,
       nowMs: clock.now(),
       quarantineMs: deps.quarantineMs,
     };
   };
 
-  /** What fails, or will not stay up, is tried again ever more slowly: a tenant cannot keep the host busy with it. */
-  const retryLater = (key: string): void => {
-    const delayMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** (attempts.get(key) ?? 0));
-    attempts.set(key, (attempts.get(key) ?? 0) + 1);
-    retryAtMs.set(key, clock.now() + delayMs);
-    clock.after(delayMs, nudge);
-  };
-
-  const perform = async (step: Step, key: string): Promise<void> => {
-    const attempt = (attempts.get(key) ?? 0) + 1;
-    if (step.kind === 'start') retryLater(key);
-    try {
-      await steps.perform(step, attempt);
-    } catch (error) {
-      const detail = messageOf(error);
-      startErrors.set(step.workload_id, detail);
-      log.warn({ workload_id: step.workload_id, step: step.kind, attempt, detail }, 'a step failed; it is tried again');
-      if (step.kind !== 'start') retryLater(key);
-    }
-  };
-
-  const begin = (step: Step): void => {
-    const key = step.kind === 'door' ? `door ${step.workload_id}` : step.workload_id;
-    busy.add(key);
-    const work = perform(step, key).finally(() => {
-      busy.delete(key);
-      atWork.delete(work);
-      onChange();
-      nudge();
-    });
-    atWork.add(work);
-  };
-
-  const look = async (): Promise<void> => {
-    const busyBefore = new Set(busy);
-    containers = await listOrNull();
-    await recordReachable();
-    const now = facts(new Set([...busyBefore, ...busy]));
-    await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
-    for (const step of plan(now)) begin(step);
-    onChange();
-  };
-
-  const listOrNull = async (): Promise<LocalContainer[] | null> => {
-    try {
-      const listed = await engine.list();
-      engineWasAway = false;
-      return listed;
-    } catch (error) {
-      // Said once, not at every period of a long absence.
-      if (!engineWasAway) log.warn({ detail: messageOf(error) }, 'the container engine does not answer');
-      engineWasAway = true;
-      return null;
-    }
-  };
-
-  const forgetAttempts = (id: string): void => {
-    for (const key of [id, `door ${id}`]) {
-      attempts.delete(key);
-      retryAtMs.delete(key);
-    }
-    startErrors.delete(id);
-  };
-
   const recordReachable = async (): Promise<void> => {
     for (const [id, status] of doors.statuses()) {
       if (!status.guest) continue;
-      forgetAttempts(id);
+      work.forget(id);
       const record = records.all().get(id);
       if (record !== undefined && !record.ever_running && !record.gone)
         await records.change(id, { ever_running: true });
     }
   };
 
+  const look = async (): Promise<void> => {
+    // Whatever was at work while the engine was asked may have changed since it answered.
+    const busyBefore = new Set(work.busy);
+    await listing.refresh();
+    await recordReachable();
+    const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
+    await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
+    for (const step of plan(now)) work.begin(step);
+    onChange();
+  };
   const loop = startLoop({ name: 'runtime', periodMs: PERIOD_MS, run: look }, { clock, log });
 
   return {
@@ -167,13 +109,102 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       if (await desired.take(message)) nudge();
     },
     held: () => positionOf(desired),
-    observed: () => ({ type: 'observed', held: positionOf(desired), ...observe(facts(busy)) }),
-    containerIds: () => (containers ?? []).map((container) => container.id),
+    observed: () => ({ type: 'observed', held: positionOf(desired), ...observe(facts(listing.known(), work.busy)) }),
+    containerIds: () => (listing.known() ?? []).map((container) => container.id),
     nudge,
     status: () => loop.status(),
     stop: async () => {
       await loop.stop();
+      await work.settled();
+    },
+  };
+}
+
+interface Work {
+  /** Keys that a step is at work on: a workload's id, or `door <id>`. */
+  busy: ReadonlySet<string>;
+  attempts: Attempts;
+  /** The last failure of each workload. */
+  errors: ReadonlyMap<string, string>;
+  begin(step: Step): void;
+  /** It works: the next failure is a first one again. */
+  forget(workloadId: string): void;
+  settled(): Promise<void>;
+}
+
+/** Steps run beside each other and beside the loop: stopping one container must not delay starting another. */
+function createWork(deps: StepsDeps, changed: () => void): Work {
+  const busy = new Set<string>();
+  const atWork = new Set<Promise<void>>();
+  const errors = new Map<string, string>();
+  const attempts = createAttempts(deps.clock, changed);
+  const steps = createSteps(deps);
+
+  const perform = async (step: Step, key: string): Promise<void> => {
+    const attempt = attempts.count(key) + 1;
+    // Even a start that succeeds counts, until the workload is reachable: the container may end at once.
+    if (step.kind === 'start') attempts.delay(key);
+    try {
+      await steps.perform(step, attempt);
+    } catch (error) {
+      const detail = messageOf(error);
+      errors.set(step.workload_id, detail);
+      deps.log.warn(
+        { workload_id: step.workload_id, step: step.kind, attempt, detail },
+        'a step failed; it is tried again',
+      );
+      if (step.kind !== 'start') attempts.delay(key);
+    }
+  };
+
+  return {
+    busy,
+    attempts,
+    errors,
+    begin: (step) => {
+      const key = step.kind === 'door' ? doorKey(step.workload_id) : step.workload_id;
+      busy.add(key);
+      const work = perform(step, key).finally(() => {
+        busy.delete(key);
+        atWork.delete(work);
+        changed();
+      });
+      atWork.add(work);
+    },
+    forget: (id) => {
+      attempts.forget(id);
+      attempts.forget(doorKey(id));
+      errors.delete(id);
+    },
+    settled: async () => {
       await Promise.all(atWork);
+    },
+  };
+}
+
+interface Listing {
+  /** Our containers, or null while the engine does not answer: nothing may be concluded then. */
+  current(): LocalContainer[] | null;
+  /** What was last seen: an engine that is away has not lost anything. Null before the first answer. */
+  known(): LocalContainer[] | null;
+  refresh(): Promise<void>;
+}
+
+function createListing(engine: Engine, log: Log): Listing {
+  let known: LocalContainer[] | null = null;
+  let away = false;
+  return {
+    current: () => (away ? null : known),
+    known: () => known,
+    refresh: async () => {
+      try {
+        known = await engine.list();
+        away = false;
+      } catch (error) {
+        // Said once, not at every period of a long absence.
+        if (!away) log.warn({ detail: messageOf(error) }, 'the container engine does not answer');
+        away = true;
+      }
     },
   };
 }

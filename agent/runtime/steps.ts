@@ -2,6 +2,7 @@
 import type { Log } from '../../shared/log.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Clock } from '../../shared/clock.ts';
+import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { Engine } from './engine.ts';
 import type { Step } from './plan.ts';
 import type { Pulls } from './pulls.ts';
@@ -29,33 +30,10 @@ type Executors = { [K in Step['kind']]: (step: StepOf<K>, attempt: number) => Pr
 export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: number): Promise<void> } {
   const { clock, log, engine, doors, records, pulls } = deps;
 
-  const giveUpAfterTries = async (workloadId: string, attempt: number, error: unknown): Promise<void> => {
-    if (attempt < ATTEMPTS_MAX || records.all().get(workloadId)?.ever_running === true) throw error;
-    const detail = messageOf(error);
-    const code = /device driver|nvidia|cdi|gpu/i.test(detail) ? 'gpu_unavailable' : 'start_failed';
-    await records.change(workloadId, { failure: { code, detail } });
-  };
-
   const executors: Executors = {
     pull: async ({ image }) => pulls.begin(image),
 
-    create: async ({ workload, workload_id }, attempt) => {
-      const image = await engine.inspectImage(workload.image);
-      if (image === undefined) return pulls.forget(workload.image);
-      const launch = launchOf(workload, image);
-      if (launch.argv.length === 0) {
-        const detail = 'neither the image nor the request says what to run: set an entrypoint or a command';
-        return records.change(workload_id, { failure: { code: 'no_command', detail } });
-      }
-      try {
-        const entry = await doors.prepare(workload_id, launch, uidOf(image.user));
-        const containerId = await engine.create(shapeOf(workload, image, entry, deps.machine()));
-        await records.change(workload_id, { container_id: containerId, image_digest: image.digest });
-        log.info({ workload_id, container_id: containerId, image: workload.image }, 'a container was created');
-      } catch (error) {
-        await giveUpAfterTries(workload_id, attempt, error);
-      }
-    },
+    create: ({ workload }, attempt) => orGiveUp(deps, workload.workload_id, attempt, () => create(deps, workload)),
 
     start: async ({ workload_id, container_id }, attempt) => {
       const record = records.all().get(workload_id);
@@ -64,12 +42,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
         const detail = `the container does not stay up: ${await engine.exitReason(container_id)}`;
         return records.change(workload_id, { failure: { code: 'start_failed', detail } });
       }
-      try {
-        await engine.start(container_id);
-        log.info({ workload_id, container_id }, 'a container was started');
-      } catch (error) {
-        await giveUpAfterTries(workload_id, attempt, error);
-      }
+      await orGiveUp(deps, workload_id, attempt, () => engine.start(container_id));
     },
 
     door: ({ workload_id }) => doors.ensure(workload_id),
@@ -101,6 +74,41 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       return executor(step, attempt);
     },
   };
+}
+
+async function create(
+  { engine, doors, records, pulls, log, machine }: StepsDeps,
+  workload: DesiredWorkload,
+): Promise<void> {
+  const { workload_id, image: ref } = workload;
+  const image = await engine.inspectImage(ref);
+  if (image === undefined) return pulls.forget(ref);
+  const launch = launchOf(workload, image);
+  if (launch.argv.length === 0) {
+    const detail = 'neither the image nor the request says what to run: set an entrypoint or a command';
+    return records.change(workload_id, { failure: { code: 'no_command', detail } });
+  }
+  const entry = await doors.prepare(workload_id, launch, uidOf(image.user));
+  const containerId = await engine.create(shapeOf(workload, image, entry, machine()));
+  await records.change(workload_id, { container_id: containerId, image_digest: image.digest });
+  log.info({ workload_id, container_id: containerId, image: ref }, 'a container was created');
+}
+
+/** The last try's error becomes the workload's failure, unless it has run before: then we go on trying. */
+async function orGiveUp(
+  { records }: StepsDeps,
+  workloadId: string,
+  attempt: number,
+  act: () => Promise<void>,
+): Promise<void> {
+  try {
+    await act();
+  } catch (error) {
+    if (attempt < ATTEMPTS_MAX || records.all().get(workloadId)?.ever_running === true) throw error;
+    const detail = messageOf(error);
+    const code = /device driver|nvidia|cdi|gpu/i.test(detail) ? 'gpu_unavailable' : 'start_failed';
+    await records.change(workloadId, { failure: { code, detail } });
+  }
 }
 
 /** The numeric user of an image, or null where only the image's own passwd file knows it. */

@@ -38,16 +38,7 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
     startFakeControlPlane(),
   ]);
   await engine.letThrough(registry.port);
-  const configFile = join(dir, 'agent.yaml');
-  writeFileSync(
-    configFile,
-    [
-      `state_dir: ${stateDir}`,
-      `docker_socket: ${engine.socketPath}`,
-      `nvidia_smi: ${join(GPU_DIR, 'nvidia-smi')}`,
-      `quarantine_minutes: ${options.quarantineMinutes}`,
-    ].join('\n'),
-  );
+  const configFile = writeConfig(dir, stateDir, engine.socketPath, options.quarantineMinutes);
   const env = { FAKE_GPU_COUNT: '4' };
   const command = process.execPath;
   await runProgram({
@@ -100,6 +91,20 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
       rmSync(dir, { recursive: true, force: true });
     },
   };
+}
+
+function writeConfig(dir: string, stateDir: string, dockerSocket: string, quarantineMinutes: number): string {
+  const file = join(dir, 'agent.yaml');
+  const nvidiaSmi = join(GPU_DIR, 'nvidia-smi');
+  writeFileSync(
+    file,
+    `state_dir: ${stateDir}
+docker_socket: ${dockerSocket}
+nvidia_smi: ${nvidiaSmi}
+quarantine_minutes: ${quarantineMinutes}
+`,
+  );
+  return file;
 }
 
 function findHolder(folder: string): number {

@@ -1,6 +1,6 @@
 // The control plane as an agent sees it: enrolment, the link, data streams, and one TCP port per workload that leads to its SSH door.
 import { createPublicKey, randomBytes, verify } from 'node:crypto';
-import { createServer as createHttpServer } from 'node:http';
+import { createServer as createHttpServer, type ServerResponse } from 'node:http';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
@@ -54,104 +54,103 @@ export const MACHINE_ID = '0192aaaa-0000-7000-8000-000000000001';
 
 /** Listens on a free loopback port. It accepts one enrolment token and the key that used it first. */
 export async function startFakeControlPlane(): Promise<FakeControlPlane> {
-  const token = 'enrolment-token-for-tests';
   const enrolments: EnrollRequest[] = [];
-  const hellos: HelloMessage[] = [];
-  const ended: { code: number; reason: string }[] = [];
-  const refused: string[] = [];
-  const waiting = new Map<string, (stream: Duplex) => void>();
-  const servers: Server[] = [];
   const sockets = new Set<Socket>();
-  let link: WebSocket | undefined;
-  let observed: ObservedMessage | undefined;
-  let desired: ServerMessage | undefined;
-  let revision = 0;
-
+  const doors: Server[] = [];
+  const link = createLinkEnd(() => enrolments.at(-1)?.public_key ?? '');
+  const streams = createStreams(link);
   const http = createHttpServer((request, response) => {
     let body = '';
     request.on('data', (chunk: Buffer) => (body += chunk.toString()));
-    request.on('end', () => {
-      const reply = (status: number, value: unknown): void => {
-        response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
-      };
-      if (request.url !== ENROLL_PATH) return reply(404, { code: 'not_found' });
-      const asked = EnrollRequest.parse(JSON.parse(body));
-      if (asked.token !== token) return reply(401, { code: 'enrollment_token_invalid', detail: 'no such token' });
-      const first = enrolments[0];
-      if (first !== undefined && first.public_key !== asked.public_key) {
-        return reply(409, { code: 'enrollment_token_used', detail: 'another host used it' });
-      }
-      enrolments.push(asked);
-      reply(200, { machine_id: MACHINE_ID, link_path: LINK_PATH });
-    });
+    request.on('end', () => answerEnrolment(request.url ?? '', body, response, enrolments));
   });
   const websockets = new WebSocketServer({ noServer: true, ...STREAM_SOCKET_OPTIONS });
   http.on('upgrade', (request, socket: Socket, head) => {
     sockets.add(socket);
-    const path = request.url ?? '';
-    const streamTaker = path.startsWith(STREAMS_PATH) ? waiting.get(path.slice(STREAMS_PATH.length)) : undefined;
-    if (path !== LINK_PATH && streamTaker === undefined) {
-      socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
-      return;
-    }
     socket.setNoDelay(true);
-    websockets.handleUpgrade(request, socket, head, (client) => {
-      if (streamTaker !== undefined) streamTaker(streamDuplex(client));
-      else serveLink(client);
-    });
+    const serve = request.url === LINK_PATH ? link.serve : streams.taker(request.url ?? '');
+    if (serve === undefined) socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
+    else websockets.handleUpgrade(request, socket, head, serve);
   });
   http.listen(0, '127.0.0.1');
   await once(http, 'listening');
   const { port } = http.address() as AddressInfo;
 
-  const send = (message: ServerMessage): void => link?.send(JSON.stringify(message));
-  const serveLink = (client: WebSocket): void => {
-    const nonce = randomBytes(24).toString('base64url');
-    client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: 1, max: 1 } }));
-    client.on('message', (data: Buffer) => {
-      const decoded = decodeMessage(AgentMessage, data.toString());
-      if (!decoded.ok) throw new Error(`the agent sent nonsense: ${decoded.reason}`);
-      const message = decoded.message;
-      if (message.type === 'hello') {
-        const x = enrolments.at(-1)?.public_key ?? '';
-        const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x }, format: 'jwk' });
-        const proof = Buffer.from(message.proof, 'base64url');
-        if (!verify(null, linkProof(message.machine_id, nonce), key, proof)) return client.close(4401, 'bad proof');
-        hellos.push(message);
-        link = client;
-        send({ type: 'welcome', protocol: 1, now_ms: Date.now() });
-        if (desired !== undefined) send(desired);
-      } else if (message.type === 'observed') observed = message;
-      else if (message.type === 'stream_refused') refused.push(message.detail);
-    });
-    client.on('close', (code, reason) => ended.push({ code, reason: reason.toString() }));
+  return {
+    ...link,
+    url: `http://127.0.0.1:${port}`,
+    token: TOKEN,
+    enrolments,
+    sshPort: async (workloadId, keys) => {
+      const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+        sockets.add(socket);
+        socket.on('error', () => socket.destroy());
+        streams.open(workloadId, keys()).then(
+          (duplex) => splice(socket, duplex),
+          () => socket.destroy(),
+        );
+      }).listen(0, '127.0.0.1');
+      await once(server, 'listening');
+      doors.push(server);
+      return (server.address() as AddressInfo).port;
+    },
+    stream: streams.open,
+    stop: async () => {
+      for (const server of doors) server.close();
+      websockets.clients.forEach((client) => client.terminate());
+      for (const socket of sockets) socket.destroy();
+      http.closeAllConnections();
+      await new Promise((resolve) => http.close(resolve));
+    },
   };
+}
 
-  const stream = (workloadId: string, keys: SshKeys): Promise<Duplex> => {
-    const streamToken = randomBytes(24).toString('base64url');
-    return new Promise((resolve, reject) => {
-      const timer = setTimeout(() => {
-        waiting.delete(streamToken);
-        reject(new Error(`no stream came; refused: ${refused.at(-1) ?? 'nothing'}`));
-      }, 15_000);
-      waiting.set(streamToken, (duplex) => {
-        clearTimeout(timer);
-        waiting.delete(streamToken);
-        resolve(duplex);
-      });
-      const target = { kind: 'ssh' as const, ...keys, client_ip: '127.0.0.1' };
-      const streamId = randomBytes(8).toString('hex');
-      send({ type: 'open', stream_id: streamId, token: streamToken, workload_id: workloadId, target });
-    });
+const TOKEN = 'enrolment-token-for-tests';
+
+function answerEnrolment(path: string, body: string, response: ServerResponse, enrolments: EnrollRequest[]): void {
+  const reply = (status: number, value: unknown): void => {
+    response.writeHead(status, { 'content-type': 'application/json' }).end(JSON.stringify(value));
+  };
+  if (path !== ENROLL_PATH) return reply(404, { code: 'not_found' });
+  const asked = EnrollRequest.parse(JSON.parse(body));
+  if (asked.token !== TOKEN) return reply(401, { code: 'enrollment_token_invalid', detail: 'no such token' });
+  const first = enrolments[0];
+  if (first !== undefined && first.public_key !== asked.public_key) {
+    return reply(409, { code: 'enrollment_token_used', detail: 'another host used it' });
+  }
+  enrolments.push(asked);
+  reply(200, { machine_id: MACHINE_ID, link_path: LINK_PATH });
+}
+
+type LinkEnd = Pick<
+  FakeControlPlane,
+  'desire' | 'send' | 'sendText' | 'observed' | 'phase' | 'hellos' | 'ended' | 'refused' | 'dropLink'
+> & { serve(client: WebSocket): void };
+
+function createLinkEnd(publicKey: () => string): LinkEnd {
+  const hellos: HelloMessage[] = [];
+  const ended: { code: number; reason: string }[] = [];
+  const refused: string[] = [];
+  let link: WebSocket | undefined;
+  let observed: ObservedMessage | undefined;
+  let desired: ServerMessage | undefined;
+  let revision = 0;
+  const send = (message: ServerMessage): void => link?.send(JSON.stringify(message));
+
+  const greet = (client: WebSocket, nonce: string, message: HelloMessage): void => {
+    const key = createPublicKey({ key: { kty: 'OKP', crv: 'Ed25519', x: publicKey() }, format: 'jwk' });
+    const proof = Buffer.from(message.proof, 'base64url');
+    if (!verify(null, linkProof(message.machine_id, nonce), key, proof)) return client.close(4401, 'bad proof');
+    hellos.push(message);
+    link = client;
+    send({ type: 'welcome', protocol: 1, now_ms: Date.now() });
+    if (desired !== undefined) send(desired);
   };
 
   return {
-    url: `http://127.0.0.1:${port}`,
-    token,
     hellos,
     ended,
     refused,
-    enrolments,
     send,
     sendText: (text) => link?.send(text),
     desire: (workloads) => {
@@ -166,27 +165,52 @@ export async function startFakeControlPlane(): Promise<FakeControlPlane> {
         if (workload?.phase === phase) return Promise.resolve(workload);
         throw new Error(`it is ${JSON.stringify(workload)}`);
       }),
-    sshPort: async (workloadId, keys) => {
-      const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-        sockets.add(socket);
-        socket.on('error', () => socket.destroy());
-        stream(workloadId, keys()).then(
-          (duplex) => splice(socket, duplex),
-          () => socket.destroy(),
-        );
-      }).listen(0, '127.0.0.1');
-      await once(server, 'listening');
-      servers.push(server);
-      return (server.address() as AddressInfo).port;
-    },
-    stream,
     dropLink: () => link?.terminate(),
-    stop: async () => {
-      for (const server of servers) server.close();
-      websockets.clients.forEach((client) => client.terminate());
-      for (const socket of sockets) socket.destroy();
-      http.closeAllConnections();
-      await new Promise((resolve) => http.close(resolve));
+    serve: (client) => {
+      const nonce = randomBytes(24).toString('base64url');
+      client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: 1, max: 1 } }));
+      client.on('message', (data: Buffer) => {
+        const decoded = decodeMessage(AgentMessage, data.toString());
+        if (!decoded.ok) throw new Error(`the agent sent nonsense: ${decoded.reason}`);
+        const message = decoded.message;
+        if (message.type === 'hello') greet(client, nonce, message);
+        else if (message.type === 'observed') observed = message;
+        else if (message.type === 'stream_refused') refused.push(message.detail);
+      });
+      client.on('close', (code, reason) => ended.push({ code, reason: reason.toString() }));
+    },
+  };
+}
+
+interface Streams {
+  open: FakeControlPlane['stream'];
+  /** What takes a WebSocket at this path, once. */
+  taker(path: string): ((client: WebSocket) => void) | undefined;
+}
+
+function createStreams(link: LinkEnd): Streams {
+  const waiting = new Map<string, (stream: Duplex) => void>();
+  return {
+    taker: (path) => {
+      const take = path.startsWith(STREAMS_PATH) ? waiting.get(path.slice(STREAMS_PATH.length)) : undefined;
+      return take === undefined ? undefined : (client) => take(streamDuplex(client));
+    },
+    open: (workloadId, keys) => {
+      const token = randomBytes(24).toString('base64url');
+      return new Promise((resolve, reject) => {
+        const timer = setTimeout(() => {
+          waiting.delete(token);
+          reject(new Error(`no stream came; refused: ${link.refused.at(-1) ?? 'nothing'}`));
+        }, 15_000);
+        waiting.set(token, (duplex) => {
+          clearTimeout(timer);
+          waiting.delete(token);
+          resolve(duplex);
+        });
+        const target = { kind: 'ssh' as const, ...keys, client_ip: '127.0.0.1' };
+        const streamId = randomBytes(8).toString('hex');
+        link.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
+      });
     },
   };
 }

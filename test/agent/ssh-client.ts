@@ -24,7 +24,8 @@ export function sshArgs(target: SshTarget, ...options: string[]): string[] {
     'LogLevel=ERROR',
     'ConnectTimeout=15',
   ].flatMap((setting) => ['-o', setting]);
-  return ['-F', 'none', ...settings, '-i', target.keyFile, '-p', String(target.port), ...options];
+  // The first value of a setting counts.
+  return ['-F', 'none', ...options, ...settings, '-i', target.keyFile, '-p', String(target.port)];
 }
 
 /** Runs one command (or, without one, whatever `options` ask for) to its end. */

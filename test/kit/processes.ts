@@ -142,6 +142,8 @@ function spawnOptions(options: ProgramOptions): SpawnOptions {
     stdio: [options.stdin ?? 'ignore', 'pipe', 'pipe'],
     ...(options.cwd === undefined ? {} : { cwd: options.cwd }),
     ...options.user,
+    // A group of its own: the terminal's Ctrl-C reaches only us, and we end the program in order.
+    detached: true,
   };
 }
 

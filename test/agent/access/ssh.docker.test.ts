@@ -1,26 +1,33 @@
 // The door of a workload end to end: real Docker Engine, real guest and holder, the real OpenSSH client through a data stream.
+import { spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
+import { connect } from 'node:net';
+import { spawn as spawnPty } from '@lydell/node-pty';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import type { SshKeys } from '../fake-control-plane.ts';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
-import { ssh, type SshTarget } from '../ssh-client.ts';
-import { busyboxImage, scratchImage } from '../../kit/images.ts';
+import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
+import { eventually, freePort } from '../../kit/processes.ts';
+import { busyboxImage, scratchImage, type TestImage } from '../../kit/images.ts';
 
 let world: AgentWorld;
 let target: SshTarget;
+let keys: SshKeys;
+let busybox: TestImage;
 
 beforeAll(async () => {
   world = await startAgentWorld({ quarantineMinutes: 0 });
-  const image = await busyboxImage(world.registry);
+  busybox = await busyboxImage(world.registry);
   const key = world.key('user');
   const gpu = 'GPU-00000000-0000-4000-8000-000000000000';
   world.plane.desire([
-    world.workload('wl_busybox', image.pinnedRef, {
+    world.workload('wl_busybox', busybox.pinnedRef, {
       gpu_uuids: [gpu],
       env: { GREETING: 'hello', LD_PRELOAD: '/none.so' },
     }),
   ]);
   await world.plane.phase('wl_busybox', 'running');
-  const keys = { authorized_keys: [key.publicLine], probe_key: world.key('probe').publicLine };
+  keys = { authorized_keys: [key.publicLine], probe_key: world.key('probe').publicLine };
   target = { port: await world.plane.sshPort('wl_busybox', () => keys), keyFile: key.file };
 });
 
@@ -36,7 +43,167 @@ test("a command runs as the image's user with its environment, and its exit code
   expect(result.code).toBe(42);
 });
 
-test('the rented GPU is there', async () => {
-  const result = await ssh(target, 'nvidia-smi --query-gpu=uuid --format=csv,noheader; ls /dev | grep -c nvidia');
-  expect(result.stdout.toString()).toContain('GPU-00000000-0000-4000-8000-000000000000\n');
+test('the rented GPU is there, and no other', async () => {
+  const result = await ssh(target, 'nvidia-smi --query-gpu=uuid --format=csv,noheader');
+  expect(result.stdout.toString()).toBe('GPU-00000000-0000-4000-8000-000000000000\n');
 });
+
+test('output and errors are apart, and a signal is told as a signal', async () => {
+  const both = await ssh(target, 'echo out; echo err >&2; exit 3');
+  expect({ ...both, stdout: both.stdout.toString() }).toEqual({ code: 3, stdout: 'out\n', stderr: 'err\n' });
+  // OpenSSH's client ends with 255 where the server sent exit-signal.
+  expect((await ssh(target, 'kill -TERM $$')).code).toBe(255);
+});
+
+test('half-close: the command sees the end of input and its output still comes', async () => {
+  const bytes = randomBytes(3_000_000);
+  const result = await ssh(target, 'cat > /root/g; md5sum < /root/g', { input: bytes });
+  expect(result.stdout.toString().slice(0, 32)).toBe(md5(bytes));
+});
+
+test('256 MiB are the same after both ways', async () => {
+  const bytes = randomBytes(256 * 1024 * 1024);
+  const result = await ssh(target, 'cat', { input: bytes });
+  expect(result.code).toBe(0);
+  expect(result.stdout.length).toBe(bytes.length);
+  expect(md5(result.stdout)).toBe(md5(bytes));
+});
+
+test('a terminal: size, resize, and all output of a program that ends at once', async () => {
+  const sized = await ssh(target, 'stty size; test -t 0 && echo terminal', { options: ['-tt'] });
+  expect(sized.stdout.toString()).toBe('24 80\r\nterminal\r\n');
+  const many = await ssh(target, 'seq 1 20000', { options: ['-tt'] });
+  expect(many.stdout.toString().trimEnd().split('\r\n')).toHaveLength(20_000);
+  expect((await ssh(target, 'exit 7', { options: ['-tt'] })).code).toBe(7);
+});
+
+test('a window that changes reaches the program', async () => {
+  const client = spawnPty('ssh', [...sshArgs(target), '-t', 'root@127.0.0.1'], { cols: 91, rows: 31 });
+  let output = '';
+  client.onData((text) => (output += text));
+  const exited = new Promise<number>((resolve) => client.onExit(({ exitCode }) => resolve(exitCode)));
+  const see = (text: string): Promise<boolean> =>
+    eventually(text, 15_000, () => Promise.resolve(output.includes(text) ? true : undefined));
+  await see('# ');
+  client.write('stty size\r');
+  await see('31 91');
+  client.resize(66, 17);
+  await eventually('new size', 15_000, async () => {
+    client.write('stty size\r');
+    await new Promise((resolve) => setTimeout(resolve, 50));
+    return output.includes('17 66') ? true : undefined;
+  });
+  client.write('exit 5\r');
+  expect(await exited).toBe(5);
+});
+
+test('environment from the client is taken, except what makes the session what it is', async () => {
+  const options = ['-o', 'SetEnv=FOO=bar HOME=/nowhere'];
+  expect((await ssh(target, 'echo $FOO $HOME', { options })).stdout.toString()).toBe('bar /root\n');
+});
+
+test('a wrong key is refused', async () => {
+  const result = await ssh({ ...target, keyFile: world.key('stranger').file }, 'true');
+  expect(result.code).toBe(255);
+  expect(result.stderr).toContain('Permission denied (publickey)');
+});
+
+test('keys count from the next connection on', async () => {
+  const late = world.key('late');
+  expect((await ssh({ ...target, keyFile: late.file }, 'true')).code).toBe(255);
+  keys.authorized_keys.push(late.publicLine);
+  expect((await ssh({ ...target, keyFile: late.file }, 'true')).code).toBe(0);
+});
+
+test('the probe authenticates and gets no channel', async () => {
+  const probe = { ...target, keyFile: `${world.dir}/probe` };
+  const asProbe = await ssh({ ...probe, user: 'svc-probe' }, 'true', { options: ['-o', 'LogLevel=INFO'] });
+  expect(asProbe.code).toBe(255);
+  expect(asProbe.stderr).toMatch(/open failed|administratively prohibited/);
+  expect((await ssh(probe, 'true')).stderr).toContain('Permission denied');
+  expect((await ssh({ ...target, user: 'svc-probe' }, 'true')).stderr).toContain('Permission denied');
+});
+
+test('a forwarded port reaches what listens inside, and nothing where nothing listens', async () => {
+  const [open, closed] = [await freePort(), await freePort()];
+  const forwards = ['-L', `127.0.0.1:${open}:127.0.0.1:9000`, '-L', `127.0.0.1:${closed}:127.0.0.1:9001`];
+  const listener = ssh(target, 'echo from inside | nc -l -p 9000');
+  const child = spawn('ssh', [...sshArgs(target), '-N', ...forwards, 'root@127.0.0.1'], { stdio: 'ignore' });
+  const reached = await eventually(
+    'answer through the forward',
+    15_000,
+    async () => (await readAll(open)) || undefined,
+  );
+  expect(reached).toBe('from inside\n');
+  expect(await readAll(closed)).toBe('');
+  expect((await listener).code).toBe(0);
+  child.kill();
+});
+
+test('several sessions share one connection', async () => {
+  const control = `${world.dir}/control`;
+  const options = ['-o', `ControlPath=${control}`];
+  const master = spawn('ssh', [...sshArgs(target), ...options, '-M', '-N', 'root@127.0.0.1'], { stdio: 'ignore' });
+  await eventually('control socket', 15_000, async () =>
+    (await ssh(target, 'true', { options })).code === 0 ? true : undefined,
+  );
+  const results = await Promise.all([1, 2, 3, 4].map((n) => ssh(target, `sleep 0.2; exit ${n}`, { options })));
+  expect(results.map((result) => result.code)).toEqual([1, 2, 3, 4]);
+  master.kill();
+});
+
+test('sftp is refused with a sentence', async () => {
+  const result = await ssh(target, null, { options: ['-s'], input: '' });
+  expect(result.code).not.toBe(0);
+  const sftp = await ssh(target, 'sftp', { options: ['-s'] });
+  expect(sftp.stderr).toContain('the subsystem sftp is not available');
+});
+
+test('whoever hangs up takes the program along', async () => {
+  const child = spawn('ssh', [...sshArgs(target), 'root@127.0.0.1', 'echo begun; exec sleep 54321'], {
+    stdio: ['ignore', 'pipe', 'ignore'],
+  });
+  await new Promise((resolve) => child.stdout.once('data', resolve));
+  child.kill('SIGKILL');
+  await eventually('end of the program', 10_000, async () => {
+    const { stdout } = await ssh(target, 'ps | grep -c "sleep 5432[1]"');
+    return stdout.toString() === '0\n' ? true : undefined;
+  });
+});
+
+test('a scratch image without a shell says so, and its main process runs as its own user', async () => {
+  const image = await scratchImage(world.registry, { config: { User: '1000' } });
+  world.plane.desire([
+    world.workload('wl_busybox', busybox.pinnedRef, { gpu_uuids: ['GPU-00000000-0000-4000-8000-000000000000'] }),
+    world.workload('wl_scratch', image.pinnedRef),
+  ]);
+  await world.plane.phase('wl_scratch', 'running');
+  const port = await world.plane.sshPort('wl_scratch', () => keys);
+  const result = await ssh({ ...target, port }, 'true');
+  expect(result.code).toBe(255);
+  expect(result.stderr).toContain('this image has no shell');
+});
+
+test('a main process that ends leaves the way in open, and its code is reported', async () => {
+  world.plane.desire([
+    world.workload('wl_busybox', busybox.pinnedRef, { gpu_uuids: ['GPU-00000000-0000-4000-8000-000000000000'] }),
+    world.workload('wl_short', busybox.pinnedRef, { command: { entrypoint: null, cmd: ['sh', '-c', 'exit 9'] } }),
+  ]);
+  await world.plane.phase('wl_short', 'running');
+  const observed = await eventually('main exit', 10_000, () => {
+    const one = world.plane.observed()?.workloads.find((workload) => workload.workload_id === 'wl_short');
+    return Promise.resolve(one?.main_exit === null ? undefined : one);
+  });
+  expect(observed.main_exit).toEqual({ code: 9, signal: null });
+  expect(observed.phase).toBe('running');
+  const port = await world.plane.sshPort('wl_short', () => keys);
+  expect((await ssh({ ...target, port }, 'echo still here')).stdout.toString()).toBe('still here\n');
+});
+
+async function readAll(port: number): Promise<string> {
+  const socket = connect(port, '127.0.0.1');
+  socket.on('error', () => socket.destroy());
+  let text = '';
+  for await (const chunk of socket) text += String(chunk);
+  return text;
+}

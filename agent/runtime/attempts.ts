@@ -1,0 +1,36 @@
+// How often something has been tried and when it may be tried again: what fails, or will not stay up, is tried ever more slowly.
+import type { Clock } from '../../shared/clock.ts';
+
+export interface Attempts {
+  /** Tries so far since `forget`. */
+  count(key: string): number;
+  /** One more try was made; the next one waits longer. */
+  delay(key: string): void;
+  forget(key: string): void;
+  /** Epoch ms before which a key is not due. */
+  retryAtMs: ReadonlyMap<string, number>;
+}
+
+const RETRY_MS_MIN = 1_000;
+const RETRY_MS_MAX = 60_000;
+
+/** `onDue` is called when a delayed key becomes due. */
+export function createAttempts(clock: Clock, onDue: () => void): Attempts {
+  const counts = new Map<string, number>();
+  const retryAtMs = new Map<string, number>();
+  const count = (key: string): number => counts.get(key) ?? 0;
+  return {
+    count,
+    retryAtMs,
+    delay: (key) => {
+      const delayMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** count(key));
+      counts.set(key, count(key) + 1);
+      retryAtMs.set(key, clock.now() + delayMs);
+      clock.after(delayMs, onDue);
+    },
+    forget: (key) => {
+      counts.delete(key);
+      retryAtMs.delete(key);
+    },
+  };
+}

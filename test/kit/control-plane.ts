@@ -1,0 +1,87 @@
+// The real control plane as a child process on an embedded SQLite database, and its operator's command line.
+import { mkdirSync, writeFileSync } from 'node:fs';
+import { createServer } from 'node:net';
+import { once } from 'node:events';
+import { join, resolve } from 'node:path';
+import { capture, type Captured } from './capture.ts';
+import { openDaemon, type Daemon } from './daemon.ts';
+import { freePort } from './processes.ts';
+
+export interface ControlPlane {
+  daemon: Daemon;
+  /** Of the public API; ends with /v1. */
+  baseUrl: string;
+  /** What agents are told. */
+  agentUrl: string;
+  configPath: string;
+  databaseFile: string;
+  /** Ports that instances are reached at. */
+  sshPorts: { first: number; last: number };
+  /** Runs `svc-control-plane <argv> --json` and returns what it printed. Throws with its message where it fails. */
+  operator(...argv: string[]): Promise<unknown>;
+}
+
+const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
+const SSH_PORTS = 8;
+
+/** Writes its configuration below `dir` and starts it. `dir` is new and short: unix socket paths are limited. */
+export async function startControlPlane(dir: string): Promise<ControlPlane> {
+  mkdirSync(dir, { mode: 0o700 });
+  const configPath = join(dir, 'control-plane.yaml');
+  const databaseFile = join(dir, 'control-plane.db');
+  const port = await freePort();
+  const sshPorts = await freePortRange(SSH_PORTS);
+  const agentUrl = `http://127.0.0.1:${port}`;
+  const baseUrl = `${agentUrl}/v1`;
+  const config = {
+    listen: { host: '127.0.0.1', port },
+    base_url: baseUrl,
+    database: { sqlite: databaseFile },
+    admin_socket: join(dir, 'admin.sock'),
+    secret_file: join(dir, 'secret'),
+    ssh: { host: '127.0.0.1', domain: 'ssh.localhost', port_range: sshPorts },
+  };
+  // JSON is YAML.
+  writeFileSync(configPath, JSON.stringify(config, undefined, 2));
+  const daemon = openDaemon({
+    name: 'the control plane',
+    argv: [process.execPath, LAUNCHER, 'serve', '--config', configPath],
+    logPath: join(dir, 'control-plane.log'),
+    ready: async () => (await fetch(`${agentUrl}/readyz`, { signal: AbortSignal.timeout(1000) })).ok,
+  });
+  await daemon.start();
+  const operator = async (...argv: string[]): Promise<unknown> => {
+    const line = [process.execPath, LAUNCHER, ...argv, '--config', configPath, '--json'];
+    return JSON.parse(outputOf(await capture(line), argv));
+  };
+  return { daemon, baseUrl, agentUrl, configPath, databaseFile, sshPorts, operator };
+}
+
+function outputOf({ code, stdout, stderr }: Captured, argv: readonly string[]): string {
+  if (code === 0) return stdout.toString();
+  throw new Error(`svc-control-plane ${argv.join(' ')} ended with ${code}: ${stderr.trim()}`);
+}
+
+/** Ports below the range from which the system takes the ports of outgoing connections, free a moment ago. */
+async function freePortRange(count: number): Promise<{ first: number; last: number }> {
+  for (let tries = 0; tries < 50; tries += 1) {
+    const first = 20_000 + Math.floor((Math.random() * 12_000) / count) * count;
+    const ports = Array.from({ length: count }, (_, i) => first + i);
+    const free = await Promise.all(ports.map(isFree));
+    if (free.every(Boolean)) return { first, last: first + count - 1 };
+  }
+  throw new Error(`no ${count} free ports in a row on this machine`);
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  try {
+    server.listen(port, '127.0.0.1');
+    await once(server, 'listening');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    server.close();
+  }
+}
