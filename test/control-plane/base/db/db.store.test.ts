@@ -1,0 +1,114 @@
+// The contract of Db, on both drivers: what a transaction promises and what it refuses.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { int, text, ucents } from '../../../../control-plane/base/db/columns.ts';
+import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import { holdLease, releaseLease } from '../../../../control-plane/base/db/lease.ts';
+import { SCHEMA } from '../../../../control-plane/schema.ts';
+import { openTestDb } from '../../../kit/databases.ts';
+
+let db: Db;
+beforeEach(async () => {
+  db = await openTestDb(SCHEMA.filter(({ room }) => room === 'base/db'));
+  await db.tx('setup', (tx) => tx.run(sql`create table counters (name text primary key, value bigint not null)`));
+  await db.tx('setup', (tx) => tx.run(sql`insert into counters (name, value) values ('a', 0)`));
+});
+afterEach(() => db.close());
+
+const Value = z.object({ value: int });
+const read = async (): Promise<number | undefined> =>
+  (await db.read.one(Value, sql`select value from counters where name = 'a'`))?.value;
+
+describe('transactions', () => {
+  test('of many callers behave as if they ran one after another', async () => {
+    const add = (): Promise<void> =>
+      db.tx('add', async (tx) => {
+        const before = await tx.one(Value, sql`select value from counters where name = 'a'`);
+        await tx.run(sql`update counters set value = ${(before?.value ?? 0) + 1} where name = 'a'`);
+      });
+    await Promise.all(Array.from({ length: 30 }, add));
+    expect(await read()).toBe(30);
+  });
+
+  test('that throw leave nothing behind, and the others of the same turn stay', async () => {
+    const fine = db.tx('fine', (tx) => tx.run(sql`update counters set value = value + 1 where name = 'a'`));
+    const broken = db.tx('broken', async (tx) => {
+      await tx.run(sql`update counters set value = 100 where name = 'a'`);
+      throw new Error('no');
+    });
+    await expect(broken).rejects.toThrow('no');
+    await fine;
+    expect(await read()).toBe(1);
+  });
+
+  test('that fail in SQL do not take the others of the same turn along', async () => {
+    const broken = db.tx('broken', (tx) => tx.run(sql`insert into counters (name, value) values ('a', 1)`));
+    const fine = db.tx('fine', (tx) => tx.run(sql`update counters set value = 5 where name = 'a'`));
+    await expect(broken).rejects.toThrow();
+    await fine;
+    expect(await read()).toBe(5);
+  });
+
+  test('tell how many rows changed, so that a stale compare-and-set is seen', async () => {
+    const set = (from: number): Promise<number> =>
+      db.tx('cas', (tx) => tx.run(sql`update counters set value = 9 where name = 'a' and value = ${from}`));
+    expect(await set(0)).toBe(1);
+    expect(await set(0)).toBe(0);
+  });
+
+  test('refuse another transaction or a committed read inside', async () => {
+    const nested = db.tx('outer', () => db.tx('inner', async () => undefined));
+    await expect(nested).rejects.toMatchObject({ code: 'tx_nested' });
+    const reading = db.tx('outer', () => db.read.all(Value, sql`select value from counters`));
+    await expect(reading).rejects.toMatchObject({ code: 'tx_nested' });
+  });
+
+  test('are over when they are over', async () => {
+    let late: (() => Promise<unknown>) | undefined;
+    await db.tx('leak', async (tx) => {
+      late = () => tx.run(sql`update counters set value = 7 where name = 'a'`);
+    });
+    await expect(late?.()).rejects.toMatchObject({ code: 'tx_over' });
+    expect(await read()).toBe(0);
+  });
+});
+
+describe('values', () => {
+  test('keep every microcent', async () => {
+    const large = 9_007_199_254_740_993n;
+    await db.tx('large', (tx) => tx.run(sql`update counters set value = ${large}`));
+    const row = await db.read.one(z.object({ value: ucents }), sql`select value from counters`);
+    expect(row?.value).toBe(large);
+    await expect(read()).rejects.toThrow();
+  });
+
+  test.each([1.5, Number.NaN, 2 ** 53, undefined, new Date(0), {}])(
+    'of a kind that no column keeps are refused: %s',
+    async (value) => {
+      await expect(db.tx('bad', (tx) => tx.run(sql`update counters set value = ${value}`))).rejects.toMatchObject({
+        code: 'bad_value',
+      });
+    },
+  );
+});
+
+describe('a lease', () => {
+  const request = { name: 'primary', holder: 'one', nowMs: 1000, untilMs: 2000, force: false };
+  const Row = z.object({ holder: text });
+
+  test('keeps its epoch while renewed, and grows it with every new holder', async () => {
+    expect(await holdLease(db, request)).toBe(1);
+    expect(await holdLease(db, { ...request, nowMs: 1500, untilMs: 2500 })).toBe(1);
+    expect(await holdLease(db, { ...request, holder: 'two', nowMs: 2499 })).toBeUndefined();
+    expect(await holdLease(db, { ...request, holder: 'two', nowMs: 2500, untilMs: 3500 })).toBe(2);
+    expect(await holdLease(db, { ...request, nowMs: 2600 })).toBeUndefined();
+    expect(await db.read.one(Row, sql`select holder from leases`)).toEqual({ holder: 'two' });
+  });
+
+  test('can be taken from a holder that is known to be dead, and is free once released', async () => {
+    await holdLease(db, request);
+    expect(await holdLease(db, { ...request, holder: 'two', force: true })).toBe(2);
+    await releaseLease(db, 'primary', 'two');
+    expect(await holdLease(db, { ...request, holder: 'three' })).toBe(3);
+  });
+});

@@ -1,0 +1,75 @@
+// Migrations are applied once, never edited, and mean the same on both engines.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { pathToFileURL } from 'node:url';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import { text } from '../../../../control-plane/base/db/columns.ts';
+import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import { migrate, portable } from '../../../../control-plane/base/db/migrate.ts';
+import { openSqlite } from '../../../../control-plane/base/db/sqlite.ts';
+import { systemClock } from '../../../../shared/clock.ts';
+
+const clock = systemClock();
+let dir: string;
+let db: Db;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'migrations-'));
+  db = openSqlite(':memory:', { clock });
+});
+afterEach(async () => {
+  await db.close();
+  rmSync(dir, { recursive: true });
+});
+
+const write = (name: string, source: string): void => writeFileSync(join(dir, name), source);
+const run = (): Promise<void> => migrate(db, [{ room: 'a', directory: pathToFileURL(`${dir}/`) }], { clock });
+const tables = async (): Promise<string[]> =>
+  (
+    await db.read.all(z.object({ name: text }), sql`select name from sqlite_master where type = 'table' order by name`)
+  ).map(({ name }) => name);
+
+test('new files are applied in order, once', async () => {
+  write('0001-a.sql', 'create table a (id TEXT) STRICT;\n');
+  await run();
+  write('0002-b.sql', 'create table b (id TEXT) STRICT;\n\ncreate index b_id on b (id);\n');
+  await run();
+  await run();
+  expect(await tables()).toEqual(['a', 'b', 'schema_migrations']);
+});
+
+test('a file that was edited after it had been applied is refused', async () => {
+  write('0001-a.sql', 'create table a (id TEXT) STRICT;\n');
+  await run();
+  write('0001-a.sql', 'create table a (id TEXT, more TEXT) STRICT;\n');
+  await expect(run()).rejects.toMatchObject({ code: 'migration' });
+});
+
+test('a file that fails half way leaves nothing of itself', async () => {
+  write('0001-a.sql', 'create table a (id TEXT) STRICT;\n\ncreate table a (id TEXT) STRICT;\n');
+  await expect(run()).rejects.toThrow('already exists');
+  expect(await tables()).toEqual(['schema_migrations']);
+});
+
+test('a file with a strange name is refused', async () => {
+  write('first.sql', '');
+  await expect(run()).rejects.toMatchObject({ code: 'migration' });
+});
+
+test('PostgreSQL gets its own words, and each engine only its own blocks', () => {
+  const source = [
+    'create table t (a INTEGER, b BLOB, c TEXT) STRICT;',
+    '-- only sqlite',
+    'x;',
+    '-- end',
+    '-- only postgres',
+    'y;',
+    '-- end',
+  ].join('\n');
+  expect(portable(source, 'postgres')).toBe(
+    'create table t (a bigint, b bytea, c text COLLATE "C");\n\n-- only postgres\ny;\n-- end',
+  );
+  expect(portable(source, 'sqlite')).toContain('x;');
+  expect(portable(source, 'sqlite')).not.toContain('y;');
+});

@@ -1,0 +1,132 @@
+// Supply: enrolment with a one-time token, offerings that follow their machine, and what is never offered.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { text } from '../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { candidates, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
+import { ENROLLMENT_TOKEN_MS } from '../../../shared/limits.ts';
+import type { EnrollRequest } from '../../../shared/protocol/inventory.ts';
+import { inventoryOf, openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.close());
+
+const KEY = 'a'.repeat(43);
+const OTHER_KEY = 'b'.repeat(43);
+
+async function register(): Promise<{ token: string; machineId: string; orgId: string }> {
+  const org = await world.rooms.accounts.createOrg('supplier');
+  const { machine, token } = await world.db.tx('register', async (tx) => {
+    await world.rooms.supply.registerSupplier(tx, org.id);
+    return world.rooms.supply.registerMachine(tx, org.id, {
+      gpuCount: null,
+      gpuType: null,
+      vramPerGpuGb: null,
+      region: 'eu',
+      priceUcentsPerHour: 100_000_000n,
+      tier: 'on_demand',
+    });
+  });
+  return { token, machineId: machine.id, orgId: org.id };
+}
+
+const enroll = (patch: Partial<EnrollRequest>): Promise<{ machineId: string }> =>
+  world.rooms.supply.enroll({ token: '', public_key: KEY, inventory: inventoryOf(1, () => 'x'), ...patch });
+const offered = async (): Promise<{ gpu_total: number; gpu_free: number }[]> =>
+  (await listedOfferings(world.db.read, sql`1 = 1`, 10)).map(({ gpu_total, gpu_free }) => ({ gpu_total, gpu_free }));
+
+describe('enrolment', () => {
+  test('binds the key once; repeating it with the same key answers the same', async () => {
+    const { token, machineId } = await register();
+    expect(await enroll({ token })).toEqual({ machineId });
+    expect(await enroll({ token })).toEqual({ machineId });
+    await expect(enroll({ token, public_key: OTHER_KEY })).rejects.toMatchObject({ code: 'enrollment_token_used' });
+  });
+
+  test('refuses a wrong token, and one at the very moment that it expires', async () => {
+    await expect(enroll({ token: 'enroll_wrong' })).rejects.toMatchObject({ code: 'enrollment_token_invalid' });
+    const { token } = await register();
+    await world.clock.advance(ENROLLMENT_TOKEN_MS);
+    await expect(enroll({ token })).rejects.toMatchObject({ code: 'enrollment_token_expired' });
+    const late = await register();
+    await world.clock.advance(ENROLLMENT_TOKEN_MS - 1);
+    expect(await enroll({ token: late.token })).toEqual({ machineId: late.machineId });
+  });
+
+  test('a new token ends the one before, and an enrolled machine gets none', async () => {
+    const { token, machineId, orgId } = await register();
+    const again = await world.db.tx('again', (tx) => world.rooms.supply.reissueToken(tx, orgId, machineId));
+    await expect(enroll({ token })).rejects.toMatchObject({ code: 'enrollment_token_expired' });
+    expect(await enroll({ token: again.token })).toEqual({ machineId });
+    const refused = world.db.tx('again', (tx) => world.rooms.supply.reissueToken(tx, orgId, machineId));
+    await expect(refused).rejects.toMatchObject({ code: 'conflict' });
+  });
+
+  test('a machine of another supplier gets no token', async () => {
+    const { machineId } = await register();
+    const other = await register();
+    const foreign = world.db.tx('foreign', (tx) => world.rooms.supply.reissueToken(tx, other.orgId, machineId));
+    await expect(foreign).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  test('keeps the token as a hash only', async () => {
+    const { token } = await register();
+    const rows = await world.db.read.all(z.object({ token_hash: text }), sql`select token_hash from enrollment_tokens`);
+    expect(JSON.stringify(rows)).not.toContain(token);
+  });
+});
+
+describe('an offering', () => {
+  test('appears when approved and online, and goes with either', async () => {
+    const { token, machineId } = await register();
+    await enroll({ token, inventory: inventoryOf(3, () => String(Math.random())) });
+    expect(await offered()).toEqual([]);
+    await world.rooms.supply.approve(machineId);
+    expect(await offered()).toEqual([]);
+    await world.rooms.supply.setOnline(machineId, true);
+    expect(await offered()).toEqual([{ gpu_total: 3, gpu_free: 3 }]);
+    await world.rooms.supply.setAllOffline();
+    expect(await offered()).toEqual([]);
+    await world.rooms.supply.setOnline(machineId, true);
+    await world.rooms.supply.suspend(machineId);
+    expect(await offered()).toEqual([]);
+  });
+
+  test('leaves out GPUs that a foreign process uses or that the host no longer shows', async () => {
+    const { machineId } = await world.machine({ gpus: 4 });
+    const gpus = (await gpusOf(world.db.read, machineId)).map((gpu) => gpu.gpu_uuid);
+    const inventory = inventoryOf(4, () => '');
+    const shown = inventory.gpus.map((gpu, i) => ({ ...gpu, uuid: gpus[i] ?? '', foreign_use: i === 0 }));
+    await world.rooms.supply.reportInventory(machineId, { ...inventory, gpus: shown.slice(0, 3) });
+    expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 2 }]);
+    const want = { machineId, gpuType: 'H100_SXM', count: 3, heldBy: 'w' };
+    expect(await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, want))).toBeUndefined();
+    const two = await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...want, count: 2 }));
+    expect(two?.toSorted()).toEqual(gpus.slice(1, 3).toSorted());
+    expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 0 }]);
+    await world.db.tx('release', (tx) => world.rooms.supply.release(tx, 'w'));
+    expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 2 }]);
+  });
+
+  test('is found by machines with enough free GPUs only, cheapest first', async () => {
+    await world.machine({ gpus: 8, dollars: 3 });
+    await world.machine({ gpus: 2, dollars: 2 });
+    await world.machine({ gpus: 1, dollars: 1 });
+    const request = {
+      gpuType: 'H100_SXM',
+      offeringId: null,
+      region: null,
+      maxPriceUcentsPerHour: null,
+      exceptMachineIds: [],
+    };
+    const found = async (gpuCount: number): Promise<number[]> =>
+      (await candidates(world.db.read, { ...request, gpuCount })).map((offering) => offering.gpu_free);
+    expect(await found(1)).toEqual([1, 2, 8]);
+    expect(await found(2)).toEqual([2, 8]);
+    expect(await found(8)).toEqual([8]);
+  });
+});
