@@ -47,7 +47,12 @@ export async function openSshClient(instance: Instance, identity: SshIdentity): 
   ];
   const argv = (more: readonly string[] = []): string[] => [
     requireProgram('ssh'),
-    ...['-F', 'none', '-i', identity.keyFile, '-p', String(port)],
+    '-F',
+    'none',
+    '-i',
+    identity.keyFile,
+    '-p',
+    String(port),
     ...options.flatMap((option) => ['-o', option]),
     ...more,
     `root@${hostname}`,

@@ -79,7 +79,10 @@ export async function openAccount({ operator, baseUrl }: ControlPlane, name: str
 }
 
 /** An organisation that has registered as a supplier. */
-export async function openSupplier(controlPlane: ControlPlane, name: string): Promise<Account & { supplierId: string }> {
+export async function openSupplier(
+  controlPlane: ControlPlane,
+  name: string,
+): Promise<Account & { supplierId: string }> {
   const account = await openAccount(controlPlane, name, SUPPLIER_SCOPES);
   const { supplier_id: supplierId } = await account.api.post('/community/supplier', undefined, CommunitySupplier);
   return { ...account, supplierId };
@@ -124,5 +127,7 @@ export async function waitForOffering({ baseUrl }: ControlPlane): Promise<Pricin
 
 /** What an operator reads where the books agree; throws what is wrong where they do not. */
 export async function verifyLedger({ operator }: ControlPlane): Promise<void> {
-  z.strictObject({ ok: z.literal(true), faults: z.array(z.string()).length(0) }).parse(await operator('ledger', 'verify'));
+  z.strictObject({ ok: z.literal(true), faults: z.array(z.string()).length(0) }).parse(
+    await operator('ledger', 'verify'),
+  );
 }

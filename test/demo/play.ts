@@ -1,0 +1,39 @@
+// The lines that the demo leaves a person with: where everything is, and commands to try.
+import { relative } from 'node:path';
+import type { Stack } from '../kit/stack.ts';
+import type { Rented } from './walk.ts';
+
+/** Every line can be pasted into a second terminal, in the project's folder. */
+export function playLines({ controlPlane, dir }: Stack, { customer, image, offering }: Rented): string[] {
+  const api = controlPlane.baseUrl;
+  const launch = { gpu_type: offering.gpu_type, gpu_count: 1, tier: 'on_demand', image };
+  const node = relative(process.cwd(), process.execPath);
+  const operator = `${node} control-plane/svc-control-plane.js`;
+  const config = `--config ${controlPlane.configPath}`;
+  return [
+    '',
+    'It stays up until Ctrl-C. In a second terminal:',
+    '',
+    `  export KEY=${customer.key}`,
+    `  curl -s ${api}/pricing`,
+    `  curl -s ${api}/openapi.json`,
+    `  curl -s -H "Authorization: Bearer $KEY" ${api}/balance`,
+    `  curl -s -H "Authorization: Bearer $KEY" ${api}/usage`,
+    '',
+    '  # launch a second instance, follow its operation, read it',
+    `  curl -s -H "Authorization: Bearer $KEY" -H "Idempotency-Key: $(date +%s)" -H 'Content-Type: application/json' \\`,
+    `    -d '${JSON.stringify(launch)}' ${api}/instances`,
+    `  curl -s -H "Authorization: Bearer $KEY" ${api}/operations/<operation_id>`,
+    `  curl -s -H "Authorization: Bearer $KEY" ${api}/instances`,
+    `  ssh -i ${customer.identity.keyFile} -p <port> root@127.0.0.1`,
+    `  curl -s -X DELETE -H "Authorization: Bearer $KEY" ${api}/instances/<id>`,
+    '',
+    '  # the operator',
+    `  ${operator} admin machine list ${config}`,
+    `  ${operator} admin loops ${config}`,
+    `  ${operator} ledger verify ${config}`,
+    '',
+    `  # logs and data: ${dir}`,
+    '',
+  ];
+}

@@ -1,0 +1,213 @@
+// The demo's walk through the service, step by step: a supplier brings a machine, a customer rents it, uses it and pays.
+import { randomBytes } from 'node:crypto';
+import { connect } from 'node:net';
+import { z } from 'zod';
+import { Balance, UsageRow } from '../../shared/api/billing.ts';
+import { Instance } from '../../shared/api/instance.ts';
+import { Operation } from '../../shared/api/operation.ts';
+import { pageSchema } from '../../shared/api/page.ts';
+import type { PricingRow } from '../../shared/api/pricing.ts';
+import type { AgentHost, GpuOptions } from '../kit/agent-host.ts';
+import { followOperation } from '../kit/api-client.ts';
+import { busyboxImage } from '../kit/images.ts';
+import { eventually } from '../kit/processes.ts';
+import { openSshClient, type SshClient } from '../kit/ssh-client.ts';
+import {
+  addHost,
+  openCustomer,
+  openSupplier,
+  registerMachine,
+  verifyLedger,
+  waitForOffering,
+  type Account,
+  type Customer,
+  type Stack,
+} from '../kit/stack.ts';
+import type { Show } from './show.ts';
+
+/** Far above the market, so that a few seconds cost cents. */
+const DOLLARS_PER_GPU_HOUR = 36;
+const GPUS_RENTED = 2;
+/** What the rental has cost before it is ended. */
+const CENTS_TO_SEE = 6;
+/** Random bytes in the image, so that its pull takes a moment and shows progress. */
+const WEIGHTS_BYTES = 48 * 1024 ** 2;
+
+export interface Rented {
+  image: string;
+  customer: Customer;
+  offering: PricingRow;
+}
+
+/** Throws StepFailed at the first step that does not hold. */
+export async function walk(show: Show, stack: Stack, gpus: GpuOptions): Promise<Rented> {
+  const image = await show.step('Image', async () => {
+    const { ref } = await busyboxImage(stack.registry, {
+      name: 'demo',
+      files: { 'model/weights.bin': randomBytes(WEIGHTS_BYTES) },
+    });
+    return { value: ref, result: `${ref} is in the registry` };
+  });
+  const { supplier, offering } = await bringMachine(show, stack, gpus);
+  const customer = await show.step('SSH key', async () => {
+    const made = await openCustomer(stack, 'customer');
+    const { balance } = await made.api.get('/balance', Balance);
+    return { value: made, result: `${made.sshKeyId} registered; the customer has prepaid $${balance}` };
+  });
+  const instance = await rent(show, customer, { image, offering });
+  await use(show, customer, instance);
+  await pay(show, stack, { customer, supplier, instance });
+  return { image, customer, offering };
+}
+
+async function bringMachine(
+  show: Show,
+  stack: Stack,
+  gpus: GpuOptions,
+): Promise<{ supplier: Account; offering: PricingRow }> {
+  const { controlPlane } = stack;
+  const supplier = await openSupplier(controlPlane, 'supplier');
+  const machine = await show.step('Machine registered', async () => {
+    const made = await registerMachine(supplier, DOLLARS_PER_GPU_HOUR);
+    return { value: made, result: `${made.machineId}, with a one-time enrolment token` };
+  });
+  await show.step('Machine enrolled', async () => {
+    const host = addHost(stack, gpus);
+    await enroll(host, controlPlane.agentUrl, machine.token);
+    await host.daemon.start();
+    return { value: undefined, result: 'it made its key, spent the token and keeps a link to the control plane' };
+  });
+  const offering = await show.step('Offering listed', async () => {
+    await controlPlane.operator('admin', 'machine', 'approve', machine.machineId);
+    const row = await waitForOffering(controlPlane);
+    const price = `$${row.price_per_hour.toFixed(2)} per GPU and hour`;
+    return {
+      value: row,
+      result: `the operator approved it; GET /v1/pricing: ${row.available} x ${row.gpu_type}, ${price}`,
+    };
+  });
+  return { supplier, offering };
+}
+
+async function enroll(host: AgentHost, url: string, token: string): Promise<void> {
+  const { code, stderr } = await host.enroll(url, token);
+  if (code !== 0) throw new Error(`svc-agent enroll ended with ${code}: ${stderr.trim()}`);
+}
+
+async function rent(
+  show: Show,
+  customer: Customer,
+  { image, offering }: { image: string; offering: PricingRow },
+): Promise<Instance> {
+  const { api, sshKeyId } = customer;
+  const { operation_id: operationId } = await show.step('POST /v1/instances', async () => {
+    const gpuCount = Math.min(GPUS_RENTED, offering.available);
+    const request = { gpu_type: offering.gpu_type, gpu_count: gpuCount, tier: 'on_demand', image };
+    const value = await api.post('/instances', { ...request, ssh_key_ids: [sshKeyId] }, Operation);
+    return { value, result: `${gpuCount} x ${offering.gpu_type}: operation ${value.operation_id} is ${value.state}` };
+  });
+  return show.step('Instance running', async (note) => {
+    const operation = await followOperation(api, operationId, ({ state, progress }) => {
+      note(progress === undefined ? state : `${state}: ${progress}`);
+    });
+    if (operation.state !== 'succeeded') {
+      throw new Error(`the operation ${operation.state}: ${operation.error?.detail ?? 'no reason given'}`);
+    }
+    const value = await api.get(`/instances/${operation.resource_id ?? ''}`, Instance);
+    return { value, result: `${value.id} at $${value.price_per_hour.toFixed(2)} an hour, billed from now on` };
+  });
+}
+
+async function use(show: Show, customer: Customer, instance: Instance): Promise<void> {
+  const ssh = await openSshClient(instance, customer.identity);
+  await show.step('nvidia-smi over ssh', async () => {
+    const output = await said(ssh, 'nvidia-smi');
+    const seen = output.split('\n').filter((line) => /^\|\s+\d+\s/.test(line)).length;
+    if (seen !== instance.gpu_count) throw new Error(`it shows ${seen} GPUs, not ${instance.gpu_count}:\n${output}`);
+    return { value: undefined, result: `${instance.connection?.ssh_command}, host key checked\n${output}` };
+  });
+  await show.step('hostname over ssh', async () => {
+    const name = await said(ssh, 'hostname');
+    if (name !== instance.id) throw new Error(`the host is called ${name}, not ${instance.id}`);
+    return { value: undefined, result: name };
+  });
+  await show.step('Usage and balance', async (note) => {
+    const usage = await eventually('usage worth showing', 30_000, async () => {
+      const row = await usageOf(customer, instance);
+      note(`${row.gpu_seconds} GPU seconds, ${row.cost_cents} cents`);
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+      return row.cost_cents >= CENTS_TO_SEE ? row : undefined;
+    });
+    const { balance, held_cents: heldCents } = await customer.api.get('/balance', Balance);
+    const held = `$${(heldCents / 100).toFixed(2)} held for the running rental`;
+    return {
+      value: undefined,
+      result: `${usage.gpu_seconds} GPU seconds cost ${usage.cost_cents} cents; balance $${balance}, ${held}`,
+    };
+  });
+}
+
+interface Parties {
+  customer: Customer;
+  supplier: Account;
+  instance: Instance;
+}
+
+async function pay(show: Show, stack: Stack, { customer, supplier, instance }: Parties): Promise<void> {
+  const { api } = customer;
+  const before = await api.get('/balance', Balance);
+  await show.step('Instance deleted', async (note) => {
+    const { operation_id: id } = await api.delete(`/instances/${instance.id}`, Operation);
+    const { state } = await followOperation(api, id, (operation) => note(operation.state));
+    if (state !== 'succeeded') throw new Error(`the operation ${state}`);
+    await eventually('closed SSH port', 10_000, async () =>
+      (await isOpen(instance.connection?.port)) ? undefined : true,
+    );
+    return { value: undefined, result: 'the container has stopped and its SSH port is closed' };
+  });
+  await show.step('Final bill', async () => {
+    const usage = await usageOf(customer, instance);
+    const after = await api.get('/balance', Balance);
+    const paid = Number(before.balance) - Number(after.balance);
+    // A bill is in whole cents, a balance is exact.
+    if (Math.abs(paid * 100 - usage.cost_cents) > 1) {
+      throw new Error(`${usage.cost_cents} cents are billed, but $${paid} were taken`);
+    }
+    const result = `${usage.gpu_seconds} GPU seconds, ${usage.cost_cents} cents; balance $${after.balance}, nothing held`;
+    return { value: undefined, result };
+  });
+  await show.step("Supplier's accrual", async () => {
+    const shown = await stack.controlPlane.operator('admin', 'balance', 'show', '--org', supplier.orgId);
+    const { supplier_accrued: accrued } = z.looseObject({ supplier_accrued: z.string() }).parse(shown);
+    if (Number(accrued) <= 0) throw new Error(`the supplier has earned ${accrued}`);
+    return { value: undefined, result: `$${accrued}, which is the bill less the platform's fee` };
+  });
+  await show.step('ledger verify', async () => {
+    await verifyLedger(stack.controlPlane);
+    return { value: undefined, result: 'OK: every transfer adds up' };
+  });
+}
+
+async function said(ssh: SshClient, command: string): Promise<string> {
+  const { code, stdout, stderr } = await ssh.run(command, { timeoutMs: 20_000 });
+  if (code !== 0) throw new Error(`ssh ${command} ended with ${code}: ${stderr.trim()}`);
+  return stdout.toString().trim();
+}
+
+function isOpen(port: number | undefined): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect({ host: '127.0.0.1', port: port ?? 0 });
+    socket.once('error', () => resolve(false));
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+  });
+}
+
+async function usageOf({ api }: Customer, instance: Instance): Promise<{ gpu_seconds: number; cost_cents: number }> {
+  const { data } = await api.get('/usage?bucket=month', pageSchema(UsageRow));
+  const rows = data.filter((row) => row.instance_id === instance.id);
+  const sum = (key: 'gpu_seconds' | 'cost_cents'): number => rows.reduce((total, row) => total + row[key], 0);
+  return { gpu_seconds: sum('gpu_seconds'), cost_cents: sum('cost_cents') };
+}
