@@ -34,13 +34,16 @@ export interface FakeControlPlane {
   send(message: ServerMessage): void;
   /** Sends a text frame as it is. */
   sendText(text: string): void;
+  connected(): boolean;
+  /** The last report of the link that is up. */
   observed(): ObservedMessage | undefined;
   /** Waits until the workload is observed so. */
   phase(workloadId: string, phase: ObservedWorkload['phase'], timeoutMs?: number): Promise<ObservedWorkload>;
   hellos: HelloMessage[];
   /** Close codes and reasons of links that ended. */
   ended: { code: number; reason: string }[];
-  refused: string[];
+  /** Streams that the agent refused. */
+  refused: { streamId: string; detail: string }[];
   enrolments: EnrollRequest[];
   /** Listens on loopback; every connection is led through a new stream to the workload's SSH door. */
   sshPort(workloadId: string, keys: () => SshKeys): Promise<number>;
@@ -124,13 +127,13 @@ function answerEnrolment(path: string, body: string, response: ServerResponse, e
 
 type LinkEnd = Pick<
   FakeControlPlane,
-  'desire' | 'send' | 'sendText' | 'observed' | 'phase' | 'hellos' | 'ended' | 'refused' | 'dropLink'
+  'desire' | 'send' | 'sendText' | 'connected' | 'observed' | 'phase' | 'hellos' | 'ended' | 'refused' | 'dropLink'
 > & { serve(client: WebSocket): void };
 
 function createLinkEnd(publicKey: () => string): LinkEnd {
   const hellos: HelloMessage[] = [];
   const ended: { code: number; reason: string }[] = [];
-  const refused: string[] = [];
+  const refused: { streamId: string; detail: string }[] = [];
   let link: WebSocket | undefined;
   let observed: ObservedMessage | undefined;
   let desired: ServerMessage | undefined;
@@ -153,6 +156,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
     refused,
     send,
     sendText: (text) => link?.send(text),
+    connected: () => link !== undefined,
     desire: (workloads) => {
       revision += 1;
       desired = { type: 'desired', epoch: 1, revision, complete: true, workloads };
@@ -175,9 +179,16 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
         const message = decoded.message;
         if (message.type === 'hello') greet(client, nonce, message);
         else if (message.type === 'observed') observed = message;
-        else if (message.type === 'stream_refused') refused.push(message.detail);
+        else if (message.type === 'stream_refused') {
+          refused.push({ streamId: message.stream_id, detail: message.detail });
+        }
       });
-      client.on('close', (code, reason) => ended.push({ code, reason: reason.toString() }));
+      client.on('close', (code, reason) => {
+        ended.push({ code, reason: reason.toString() });
+        if (link !== client) return;
+        link = undefined;
+        observed = undefined;
+      });
     },
   };
 }
@@ -195,22 +206,22 @@ function createStreams(link: LinkEnd): Streams {
       const take = path.startsWith(STREAMS_PATH) ? waiting.get(path.slice(STREAMS_PATH.length)) : undefined;
       return take === undefined ? undefined : (client) => take(streamDuplex(client));
     },
-    open: (workloadId, keys) => {
+    open: async (workloadId, keys) => {
+      if (!link.connected()) throw new Error('the agent has no link');
       const token = randomBytes(24).toString('base64url');
-      return new Promise((resolve, reject) => {
-        const timer = setTimeout(() => {
-          waiting.delete(token);
-          reject(new Error(`no stream came; refused: ${link.refused.at(-1) ?? 'nothing'}`));
-        }, 15_000);
-        waiting.set(token, (duplex) => {
-          clearTimeout(timer);
-          waiting.delete(token);
-          resolve(duplex);
-        });
-        const target = { kind: 'ssh' as const, ...keys, client_ip: '127.0.0.1' };
-        const streamId = randomBytes(8).toString('hex');
-        link.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
+      const streamId = randomBytes(8).toString('hex');
+      let stream: Duplex | undefined;
+      waiting.set(token, (duplex) => {
+        waiting.delete(token);
+        stream = duplex;
       });
+      const target = { kind: 'ssh' as const, ...keys, client_ip: '127.0.0.1' };
+      link.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
+      const answer = await eventually('stream', 15_000, () =>
+        Promise.resolve(stream ?? link.refused.find((one) => one.streamId === streamId)),
+      );
+      if ('detail' in answer) throw new Error(answer.detail);
+      return answer;
     },
   };
 }

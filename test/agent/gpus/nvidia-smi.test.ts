@@ -1,0 +1,55 @@
+// nvidia-smi's answers: real ones, odd ones, and those of a program that fails.
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { parseComputeProcesses, parseGpuCards, readGpus } from '../../../agent/gpus/nvidia-smi.ts';
+import { GPU_DIR } from '../../kit/engine.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'smi-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+
+function script(text: string): string {
+  const file = join(dir, `smi-${Math.random()}`);
+  writeFileSync(file, `#!/bin/sh\n${text}\n`);
+  chmodSync(file, 0o755);
+  return file;
+}
+
+test('cards with and without every value', () => {
+  const text =
+    'GPU-1, 0, NVIDIA H100 80GB HBM3, 81559, 550.54.15\nGPU-2, 1, [N/A], [N/A], [Not Supported]\n[N/A], 2, x, 1, 2\n';
+  expect(parseGpuCards(text)).toEqual([
+    { uuid: 'GPU-1', index: 0, name: 'NVIDIA H100 80GB HBM3', memory_mib: 81_559, driver_version: '550.54.15' },
+    { uuid: 'GPU-2', index: 1, name: 'unknown', memory_mib: 0, driver_version: '' },
+  ]);
+  expect(parseGpuCards('No devices were found\n')).toEqual([]);
+});
+
+test('processes, and sentences instead of processes', () => {
+  expect(parseComputeProcesses('GPU-1, 42\nGPU-1, [N/A]\nNo running processes found\n')).toEqual([
+    { gpu_uuid: 'GPU-1', pid: 42 },
+  ]);
+});
+
+test('a process outside our containers makes its card foreign, one inside does not', async () => {
+  const smi = script(
+    `case $1 in *apps*) echo "GPU-1, ${process.pid}";; *) echo "GPU-1, 0, X, 1, 1"; echo "GPU-2, 1, X, 1, 1";; esac`,
+  );
+  const inOurs = await readGpus(smi, ['']);
+  expect(inOurs.map((gpu) => gpu.foreign_use)).toEqual([false, false]);
+  const foreign = await readGpus(smi, ['0123456789abcdef']);
+  expect(foreign.map((gpu) => gpu.foreign_use)).toEqual([true, false]);
+});
+
+test('no nvidia-smi: no GPUs; a failing one: an error in its own words', async () => {
+  expect(await readGpus('/no/such/nvidia-smi', [])).toEqual([]);
+  const broken = script('echo "NVIDIA-SMI has failed because it could not communicate with the driver"; exit 9');
+  await expect(readGpus(broken, [])).rejects.toThrow('could not communicate with the driver');
+});
+
+test('the simulated nvidia-smi speaks the same language', async () => {
+  const gpus = await readGpus(join(GPU_DIR, 'nvidia-smi'), []);
+  expect(gpus).toHaveLength(8);
+  expect(gpus[0]).toMatchObject({ index: 0, memory_mib: 81_559, foreign_use: false });
+});

@@ -1,0 +1,184 @@
+// What must survive: killed supervisors and holders, restarted engines, old and empty lists, and the two phases of a removal.
+import { spawn, type ChildProcess } from 'node:child_process';
+import { existsSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
+import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
+import { engineContents } from '../../kit/engine.ts';
+import { busyboxImage, type TestImage } from '../../kit/images.ts';
+import { eventually } from '../../kit/processes.ts';
+
+const ID = 'wl_main';
+/** Long enough to be seen, short enough to be waited for. */
+const QUARANTINE_MINUTES = 0.1;
+let world: AgentWorld;
+let target: SshTarget;
+let image: TestImage;
+
+beforeAll(async () => {
+  world = await startAgentWorld({ quarantineMinutes: QUARANTINE_MINUTES });
+  image = await busyboxImage(world.registry);
+  const key = world.key('user');
+  world.plane.desire([world.workload(ID, image.pinnedRef)]);
+  await world.plane.phase(ID, 'running');
+  const keys = { authorized_keys: [key.publicLine], probe_key: world.key('probe').publicLine };
+  target = { port: await world.plane.sshPort(ID, () => keys), keyFile: key.file };
+});
+
+afterAll(async () => {
+  await world.stop();
+});
+
+/** Identity of the container and of its start. */
+async function container(): Promise<string> {
+  const listed = await world.engine.docker.listContainers({ filters: { label: [`svc.workload_id=${ID}`] } });
+  const id = listed[0]?.Id ?? 'none';
+  const { State: state } = await world.engine.docker.getContainer(id).inspect();
+  return `${id} ${state.StartedAt} of ${listed.length}`;
+}
+
+interface Conversation {
+  say(text: string): Promise<string>;
+  child: ChildProcess;
+}
+
+/** One ssh session that answers line by line for as long as it lives. */
+function converse(): Conversation {
+  const child = spawn('ssh', [...sshArgs(target), 'root@127.0.0.1', 'cat'], { stdio: ['pipe', 'pipe', 'ignore'] });
+  let output = '';
+  child.stdout.on('data', (chunk: Buffer) => (output += chunk.toString()));
+  return {
+    child,
+    say: async (text) => {
+      child.stdin.write(`${text}\n`);
+      await eventually(`echo of ${text}`, 10_000, () => Promise.resolve(output.includes(text) ? true : undefined));
+      return text;
+    },
+  };
+}
+
+test('kill -9 of the supervisor: the container and the session go on, and the next supervisor adopts both', async () => {
+  const before = await container();
+  const holder = world.holderPid(ID);
+  const session = converse();
+  await session.say('before');
+  process.kill(world.agent().pid, 'SIGKILL');
+  await world.agent().exited;
+  await session.say('nobody supervises');
+  await world.startAgent();
+  await world.plane.phase(ID, 'running');
+  await session.say('after');
+  expect((await ssh(target, 'exit 4')).code).toBe(4);
+  expect(await container()).toBe(before);
+  expect(world.holderPid(ID)).toBe(holder);
+  session.child.kill();
+});
+
+test('SIGTERM of the supervisor leaves everything as it is', async () => {
+  const before = await container();
+  expect(await world.agent().stop('SIGTERM')).toEqual({ code: 0, signal: null });
+  expect(await container()).toBe(before);
+  await world.startAgent();
+  await world.plane.phase(ID, 'running');
+  expect((await ssh(target, 'true')).code).toBe(0);
+});
+
+test('kill -9 of the holder: a new one serves the next connection, with the same host key', async () => {
+  const before = (await world.plane.phase(ID, 'running')).host_key;
+  const container1 = await container();
+  const holder = world.holderPid(ID);
+  process.kill(holder, 'SIGKILL');
+  await eventually('new holder', 15_000, async () => (await ssh(target, 'true')).code === 0 || undefined);
+  expect(world.holderPid(ID)).not.toBe(holder);
+  expect((await world.plane.phase(ID, 'running')).host_key).toBe(before);
+  expect(await container()).toBe(container1);
+});
+
+test('a restarted engine is found again: the container is adopted, not started anew', async () => {
+  const before = await container();
+  const session = converse();
+  await session.say('before');
+  await world.engine.restart();
+  await session.say('after');
+  await eventually('adoption', 15_000, async () => {
+    const text = world.agent().output();
+    return text.includes('does not answer') || (await container()) === before ? true : undefined;
+  });
+  await world.plane.phase(ID, 'running');
+  expect(await container()).toBe(before);
+  session.child.kill();
+});
+
+test('an older list and an empty one stop nothing', async () => {
+  const before = await container();
+  world.plane.send({ type: 'desired', epoch: 0, revision: 99, complete: true, workloads: [] });
+  world.plane.send({ type: 'desired', epoch: 1, revision: 1, complete: true, workloads: [] });
+  world.plane.desire([]);
+  await eventually('unknown workload', 15_000, () => {
+    const observed = world.plane.observed();
+    return Promise.resolve(observed?.held?.revision === 2 ? true : undefined);
+  });
+  expect((await ssh(target, 'true')).code).toBe(0);
+  expect(await container()).toBe(before);
+  world.plane.desire([world.workload(ID, image.pinnedRef)]);
+  await world.plane.phase(ID, 'running');
+});
+
+test('a partial list closes the link with a reason and stops nothing', async () => {
+  const before = await container();
+  const hellos = world.plane.hellos.length;
+  world.plane.sendText(JSON.stringify({ type: 'desired', epoch: 1, revision: 500, workloads: [] }));
+  await eventually('new link', 15_000, () => Promise.resolve(world.plane.hellos.length > hellos || undefined));
+  expect(world.plane.ended.at(-1)).toMatchObject({ code: 4400 });
+  expect(world.plane.ended.at(-1)?.reason).toContain('complete');
+  expect(await container()).toBe(before);
+});
+
+test('a container whose tenant kills the way in is started again', async () => {
+  const before = await container();
+  await ssh(target, 'kill -KILL $PPID');
+  await eventually('restart', 20_000, async () => (await ssh(target, 'true')).code === 0 || undefined);
+  expect((await container()).split(' ')[0]).toBe(before.split(' ')[0]);
+  expect(await container()).not.toBe(before);
+  await world.plane.phase(ID, 'running');
+});
+
+test('what cannot run says why', async () => {
+  const main = world.workload(ID, image.pinnedRef);
+  const empty = await busyboxImage(world.registry, { name: 'empty', config: { Cmd: [] } });
+  world.plane.desire([
+    main,
+    world.workload('wl_no_command', empty.pinnedRef),
+    world.workload('wl_no_image', `${world.registry.host}/nothing@sha256:${'0'.repeat(64)}`),
+    world.workload('wl_no_gpu', image.pinnedRef, { gpu_uuids: ['GPU-that-is-not-there'] }),
+  ]);
+  expect((await world.plane.phase('wl_no_command', 'failed')).failure_code).toBe('no_command');
+  expect((await world.plane.phase('wl_no_image', 'failed')).failure_code).toBe('image_pull_failed');
+  expect((await world.plane.phase('wl_no_gpu', 'failed')).failure_code).toBe('gpu_unavailable');
+});
+
+test('a vanished container is reported, not replaced', async () => {
+  world.plane.desire([world.workload(ID, image.pinnedRef), world.workload('wl_vanish', image.pinnedRef)]);
+  await world.plane.phase('wl_vanish', 'running');
+  await world.engine.docker.getContainer('svc-wl_vanish').remove({ force: true });
+  await world.plane.phase('wl_vanish', 'missing');
+});
+
+test('removal: stopped and cut off at once, gone after the quarantine, and said again to a new supervisor', async () => {
+  const folder = join(world.stateDir, 'workloads', ID);
+  const removed = [ID, 'wl_vanish', 'wl_no_command', 'wl_no_image', 'wl_no_gpu'].map((id) =>
+    world.workload(id, image.pinnedRef, { desired: 'removed' }),
+  );
+  world.plane.desire(removed);
+  await world.plane.phase(ID, 'stopped');
+  expect(await engineContents(world.engine.docker)).toEqual([expect.stringContaining('exited')]);
+  expect(existsSync(folder)).toBe(true);
+  for (const workload of removed) await world.plane.phase(workload.workload_id, 'removed');
+  expect(await engineContents(world.engine.docker)).toEqual([]);
+  expect(existsSync(folder)).toBe(false);
+  expect(() => world.holderPid(ID)).toThrow('no holder');
+  await world.agent().stop('SIGKILL');
+  await world.startAgent();
+  await world.plane.phase(ID, 'removed');
+});

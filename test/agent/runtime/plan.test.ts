@@ -1,0 +1,169 @@
+// The plan's promises, over every mixture of facts: nothing but an order to remove ends a workload.
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { plan, type Facts, type Step } from '../../../agent/runtime/plan.ts';
+import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
+import { observe } from '../../../agent/runtime/observe.ts';
+import type { DesiredWorkload } from '../../../shared/protocol/workload.ts';
+
+const IDS = ['wl_a', 'wl_b', 'wl_c'];
+const GPU = 'GPU-0';
+
+function workload(id: string, desired: 'running' | 'removed' = 'running'): DesiredWorkload {
+  const command = { entrypoint: null, cmd: null };
+  return { workload_id: id, instance_id: `i-${id}`, desired, image: 'image', command, env: {}, gpu_uuids: [GPU] };
+}
+
+function record(id: string, patch: Partial<WorkloadRecord> = {}): WorkloadRecord {
+  return {
+    workload_id: id,
+    container_id: null,
+    image_digest: null,
+    ever_running: false,
+    failure: null,
+    removing: false,
+    stopped_ms: null,
+    gone: false,
+    changed_ms: 0,
+    ...patch,
+  };
+}
+
+function facts(patch: Partial<Facts> = {}): Facts {
+  return {
+    desired: [],
+    records: new Map(),
+    containers: [],
+    doorsUp: new Set(IDS),
+    busy: new Set(),
+    pulls: () => ({ state: 'none' }),
+    gpuUuids: new Set([GPU]),
+    retryAtMs: new Map(),
+    nowMs: 1000,
+    quarantineMs: 500,
+    ...patch,
+  };
+}
+
+const anyRecord = fc.record({
+  container_id: fc.constantFrom(null, 'c1'),
+  ever_running: fc.boolean(),
+  failure: fc.constantFrom(null, { code: 'start_failed' as const, detail: 'no' }),
+  removing: fc.boolean(),
+  stopped_ms: fc.constantFrom(null, 0, 900),
+  gone: fc.boolean(),
+});
+const anyFacts = fc
+  .record({
+    desired: fc.array(fc.tuple(fc.constantFrom(...IDS), fc.constantFrom('running' as const, 'removed' as const))),
+    records: fc.array(fc.tuple(fc.constantFrom(...IDS), anyRecord)),
+    containers: fc.option(fc.uniqueArray(fc.tuple(fc.constantFrom(...IDS), fc.boolean()), { selector: ([id]) => id })),
+    busy: fc.subarray(IDS),
+    doorsUp: fc.subarray(IDS),
+    pull: fc.constantFrom('none' as const, 'pulling' as const, 'ready' as const, 'failed' as const),
+  })
+  .map((drawn) =>
+    facts({
+      desired: [...new Map(drawn.desired.map(([id, desired]) => [id, workload(id, desired)])).values()],
+      records: new Map(drawn.records.map(([id, patch]) => [id, record(id, patch)])),
+      containers: drawn.containers?.map(([id, running]) => ({ id: `c-${id}`, workload_id: id, running })) ?? null,
+      busy: new Set(drawn.busy),
+      doorsUp: new Set(drawn.doorsUp),
+      pulls: () => ({ state: drawn.pull, detail: 'no', progress: null }),
+    }),
+  );
+
+const ends = (step: Step): boolean => step.kind === 'stop' || step.kind === 'remove';
+const orderedGone = (all: Facts, id: string): boolean =>
+  all.records.get(id)?.removing === true ||
+  all.desired.some((one) => one.workload_id === id && one.desired === 'removed');
+
+describe('over all facts', () => {
+  test('only an order to remove stops or removes anything', () => {
+    fc.assert(
+      fc.property(anyFacts, (all) => {
+        for (const step of plan(all).filter(ends)) expect(orderedGone(all, step.workload_id)).toBe(true);
+      }),
+    );
+  });
+
+  test('an engine that does not answer leads to no step on a container', () => {
+    fc.assert(
+      fc.property(anyFacts, (all) => {
+        const steps = plan({ ...all, containers: null });
+        expect(steps.filter((step) => step.kind !== 'door')).toEqual([]);
+      }),
+    );
+  });
+
+  test('at most one step and one door per workload, none on a busy one, and never a second container', () => {
+    fc.assert(
+      fc.property(anyFacts, (all) => {
+        const steps = plan(all);
+        const keys = steps.map((step) => `${step.kind === 'door'} ${step.workload_id}`);
+        expect(new Set(keys).size).toBe(keys.length);
+        for (const step of steps.filter((one) => one.kind !== 'door'))
+          expect(all.busy.has(step.workload_id)).toBe(false);
+        for (const step of steps.filter((one) => one.kind === 'create')) {
+          expect(all.containers?.some((one) => one.workload_id === step.workload_id)).toBe(false);
+          expect(all.records.get(step.workload_id)?.container_id ?? null).toBeNull();
+        }
+      }),
+    );
+  });
+
+  test('a disk is removed only after the quarantine', () => {
+    fc.assert(
+      fc.property(anyFacts, (all) => {
+        for (const step of plan(all).filter((one) => one.kind === 'remove')) {
+          const container = all.containers?.find((one) => one.workload_id === step.workload_id);
+          const stoppedMs = all.records.get(step.workload_id)?.stopped_ms ?? null;
+          if (container !== undefined)
+            expect(stoppedMs !== null && stoppedMs + all.quarantineMs <= all.nowMs).toBe(true);
+        }
+      }),
+    );
+  });
+
+  test('every observed phase is one of a workload that is wanted or remembered, each named once', () => {
+    fc.assert(
+      fc.property(anyFacts, (all) => {
+        const { workloads } = observe({ ...all, doors: new Map(), startErrors: new Map() });
+        const ids = workloads.map((one) => one.workload_id);
+        expect(new Set(ids).size).toBe(ids.length);
+      }),
+    );
+  });
+});
+
+describe('a workload on its way', () => {
+  const wanted = { desired: [workload('wl_a')] };
+  const running = { id: 'c1', workload_id: 'wl_a', running: true };
+
+  test.each([
+    ['nothing there', {}, 'pull'],
+    ['image there', { pulls: () => ({ state: 'ready' as const }) }, 'create'],
+    ['image cannot be had', { pulls: () => ({ state: 'failed' as const, detail: 'no' }) }, 'fail'],
+    ['GPU not there', { gpuUuids: new Set<string>() }, 'fail'],
+    ['container not started', { containers: [{ ...running, running: false }] }, 'start'],
+    ['running', { containers: [running] }, undefined],
+    ['running without a door', { containers: [running], doorsUp: new Set<string>() }, 'door'],
+    [
+      'failed before',
+      { records: new Map([['wl_a', record('wl_a', { failure: { code: 'start_failed', detail: '' } })]]) },
+      undefined,
+    ],
+    ['vanished', { records: new Map([['wl_a', record('wl_a', { container_id: 'c1' })]]) }, undefined],
+    ['not due yet', { retryAtMs: new Map([['wl_a', 1001]]) }, undefined],
+    ['ordered gone', { desired: [workload('wl_a', 'removed')], containers: [running] }, 'stop'],
+    ['ordered gone, never here', { desired: [workload('wl_a', 'removed')] }, 'remove'],
+    ['buried', { records: new Map([['wl_a', record('wl_a', { gone: true })]]) }, undefined],
+    [
+      'named by no list any more',
+      { desired: [], containers: [running], records: new Map([['wl_a', record('wl_a')]]) },
+      undefined,
+    ],
+  ])('%s', (_name, patch, kind) => {
+    expect(plan(facts({ ...wanted, ...patch })).map((step) => step.kind)).toEqual(kind === undefined ? [] : [kind]);
+  });
+});

@@ -1,0 +1,72 @@
+// Commands as containers mean them, and an environment in which our guest cannot be captured.
+import { describe, expect, test } from 'vitest';
+import { commandOf, launchOf, shapeOf } from '../../../agent/runtime/shape.ts';
+import type { DesiredWorkload } from '../../../shared/protocol/workload.ts';
+
+const image = {
+  digest: 'sha256:0',
+  entrypoint: ['/entry'],
+  cmd: ['a', 'b'],
+  env: [
+    'PATH=/image',
+    'LD_PRELOAD=/evil.so',
+    'NVIDIA_VISIBLE_DEVICES=all',
+    'NVIDIA_DRIVER_CAPABILITIES=compute',
+    'A=1',
+  ],
+  user: '',
+  working_dir: '',
+  stop_signal: 'SIGQUIT',
+};
+const workload: DesiredWorkload = {
+  workload_id: 'wl_a',
+  instance_id: 'i-a',
+  desired: 'running',
+  image: 'image',
+  command: { entrypoint: null, cmd: null },
+  env: { A: '2', NODE_OPTIONS: '--inspect' },
+  gpu_uuids: ['GPU-0', 'GPU-1'],
+};
+const machine = { cpu_cores: 64, ram_bytes: 9 * 1024 ** 3, gpu_count: 8, limits: { memlock_bytes: -1, nofile: 1024 } };
+const entry = { entrypoint: ['/guest'], mounts: [] };
+
+test.each([
+  [null, null, ['/entry', 'a', 'b']],
+  [null, ['c'], ['/entry', 'c']],
+  [null, [], ['/entry']],
+  [['/other'], null, ['/other']],
+  [['/other'], ['c'], ['/other', 'c']],
+  [[], ['c'], ['c']],
+  [[], null, []],
+])('entrypoint %j and cmd %j', (entrypoint, cmd, argv) => {
+  expect(commandOf({ entrypoint, cmd }, image)).toEqual(argv);
+});
+
+describe('environment', () => {
+  test("the main process gets the image's, and the request's over it", () => {
+    const { env, stop_signal } = launchOf(workload, image);
+    expect(env).toMatchObject({ PATH: '/image', LD_PRELOAD: '/evil.so', A: '2', NODE_OPTIONS: '--inspect' });
+    expect(stop_signal).toBe('SIGQUIT');
+  });
+
+  test('the guest gets none of it, and no image names its own GPUs', () => {
+    const { env } = shapeOf(workload, image, entry, machine);
+    const set = env.filter((line) => line.includes('='));
+    expect(set).toEqual(['NVIDIA_DRIVER_CAPABILITIES=compute']);
+    expect(env).toEqual(expect.arrayContaining(['PATH', 'LD_PRELOAD', 'A', 'NODE_OPTIONS', 'NVIDIA_VISIBLE_DEVICES']));
+    const without = shapeOf({ ...workload, gpu_uuids: [] }, image, entry, machine);
+    expect(without.env).toContain('NVIDIA_VISIBLE_DEVICES=void');
+  });
+});
+
+test('a container gets the part of the machine that its GPUs are', () => {
+  const shape = shapeOf(workload, image, entry, machine);
+  expect(shape).toMatchObject({
+    memory_bytes: 2 * 1024 ** 3,
+    shm_bytes: 1024 ** 3,
+    nano_cpus: 16e9,
+    cpu_shares: 2048,
+    memlock_bytes: -1,
+    nofile: 1024,
+  });
+});
