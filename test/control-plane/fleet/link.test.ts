@@ -1,0 +1,251 @@
+// The control plane's end of a link, spoken to over a real socket: proof, order, malformed messages, the newest link, streams.
+import { generateKeyPairSync, sign, type KeyObject } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { Writable } from 'node:stream';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { WebSocket } from 'ws';
+import { type Link, openLink } from '../../../control-plane/fleet/link/link.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { createIds } from '../../../shared/ids.ts';
+import { createLog } from '../../../shared/log.ts';
+import {
+  LINK_CLOSE,
+  LINK_PATH,
+  linkProof,
+  type OpenMessage,
+  STREAMS_PATH,
+  ServerMessage,
+} from '../../../shared/protocol/link.ts';
+import { streamDuplex } from '../../../shared/protocol/stream.ts';
+import { systemRng } from '../../../shared/rng.ts';
+import { inventoryOf } from '../../kit/world.ts';
+
+const MACHINE = 'm-1';
+const TARGET: OpenMessage['target'] = { kind: 'ssh', authorized_keys: [], probe_key: 'p', client_ip: '127.0.0.1' };
+const clock = systemClock();
+const rng = systemRng();
+
+let server: Server;
+let link: Link;
+let origin: string;
+let key: KeyObject;
+let told: string[];
+let lines: string[];
+
+beforeEach(async () => {
+  const pair = generateKeyPairSync('ed25519');
+  key = pair.privateKey;
+  told = [];
+  lines = [];
+  const destination = new Writable({
+    write: (chunk: Buffer, _encoding, done) => {
+      lines.push(chunk.toString());
+      done();
+    },
+  });
+  link = openLink({
+    clock,
+    rng,
+    ids: createIds(clock, rng),
+    log: createLog('test', 'info', destination),
+    machineKey: async (id) => (id === MACHINE ? (pair.publicKey.export({ format: 'jwk' }).x ?? '') : undefined),
+    handlers: {
+      onUp: async (id) => void told.push(`up ${id}`),
+      onDown: async (id) => void told.push(`down ${id}`),
+      onObserved: async (_id, message) => void told.push(`observed ${message.workloads.length}`),
+      onInventory: async () => void told.push('inventory'),
+      desired: async () => ({ type: 'desired', epoch: 1, revision: 7, complete: true, workloads: [] }),
+    },
+  });
+  server = createServer();
+  server.on('upgrade', (request, socket, head) => {
+    const toStream = request.url?.startsWith(STREAMS_PATH) ?? false;
+    (toStream ? link.onStreamUpgrade : link.onLinkUpgrade)(request, socket, head);
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  origin = `ws://127.0.0.1:${(server.address() as AddressInfo).port}`;
+});
+afterEach(async () => {
+  await link.drain(0);
+  server.closeAllConnections();
+  server.close();
+});
+
+interface Agent {
+  socket: WebSocket;
+  /** The next message of this type; earlier others are passed over. */
+  next<T extends ServerMessage['type']>(type: T): Promise<Extract<ServerMessage, { type: T }>>;
+  closed: Promise<{ code: number; reason: string }>;
+}
+
+function dial(): Agent {
+  const socket = new WebSocket(origin + LINK_PATH);
+  const queue: ServerMessage[] = [];
+  let wake = (): void => undefined;
+  socket.on('message', (data: Buffer) => {
+    queue.push(ServerMessage.parse(JSON.parse(data.toString())));
+    wake();
+  });
+  const closed = new Promise<{ code: number; reason: string }>((resolve) => {
+    socket.on('close', (code, reason) => resolve({ code, reason: reason.toString() }));
+  });
+  return {
+    socket,
+    closed,
+    next: async (type) => {
+      for (;;) {
+        const message = queue.shift();
+        if (message?.type === type) return message as never;
+        if (message === undefined) await new Promise<void>((resolve) => (wake = resolve));
+      }
+    },
+  };
+}
+
+async function hello(
+  agent: Agent,
+  patch: { machineId?: string; key?: KeyObject; protocol?: number } = {},
+): Promise<void> {
+  const { nonce } = await agent.next('challenge');
+  const machineId = patch.machineId ?? MACHINE;
+  const proof = sign(null, linkProof(machineId, nonce), patch.key ?? key).toString('base64url');
+  const protocol = patch.protocol ?? 1;
+  agent.socket.send(
+    JSON.stringify({
+      type: 'hello',
+      machine_id: machineId,
+      proof,
+      protocol: { min: protocol, max: protocol },
+      held: null,
+      boot_id: 'b',
+      inventory: inventoryOf(1, () => 'u'),
+    }),
+  );
+}
+
+async function up(): Promise<Agent> {
+  const agent = dial();
+  await hello(agent);
+  await agent.next('desired');
+  return agent;
+}
+
+describe('a link', () => {
+  test('comes up with the right key and gets the whole desired state', async () => {
+    const agent = dial();
+    await hello(agent);
+    expect(await agent.next('welcome')).toMatchObject({ protocol: 1 });
+    expect(await agent.next('desired')).toMatchObject({ revision: 7, complete: true });
+    expect(link.isUp(MACHINE)).toBe(true);
+    expect(told).toEqual([`up ${MACHINE}`]);
+  });
+
+  test.each([
+    ['an unknown machine', { machineId: 'm-2' }, LINK_CLOSE.unauthorized],
+    ['a wrong key', { key: generateKeyPairSync('ed25519').privateKey }, LINK_CLOSE.unauthorized],
+    ['a protocol from the future', { protocol: 99 }, LINK_CLOSE.version],
+  ])('of %s is refused with a reason', async (_what, patch, code) => {
+    const agent = dial();
+    await hello(agent, patch);
+    expect((await agent.closed).code).toBe(code);
+    expect(told).toEqual([]);
+  });
+
+  test('that was replayed from another nonce is refused', async () => {
+    const first = dial();
+    const { nonce } = await first.next('challenge');
+    const second = dial();
+    await second.next('challenge');
+    const proof = sign(null, linkProof(MACHINE, nonce), key).toString('base64url');
+    const inventory = inventoryOf(1, () => 'u');
+    second.socket.send(
+      JSON.stringify({
+        type: 'hello',
+        machine_id: MACHINE,
+        proof,
+        protocol: { min: 1, max: 1 },
+        held: null,
+        boot_id: '',
+        inventory,
+      }),
+    );
+    expect((await second.closed).code).toBe(LINK_CLOSE.unauthorized);
+  });
+
+  test.each([
+    'nonsense',
+    '{"type":"unknown"}',
+    '{"type":"observed","held":null,"workloads":[{}],"unknown_workload_ids":[]}',
+  ])('that says %s is closed with a reason, logged once, and nothing else happens', async (frame) => {
+    const other = await up();
+    const agent = await up();
+    agent.socket.send(frame);
+    const { code, reason } = await agent.closed;
+    expect(code).toBe(LINK_CLOSE.malformed);
+    expect(reason).toContain('malformed message');
+    expect(told.filter((what) => what.startsWith('observed'))).toEqual([]);
+    expect(lines.filter((line) => line.includes('malformed'))).toHaveLength(1);
+    expect((await other.closed).code).toBe(LINK_CLOSE.superseded);
+  });
+
+  test('speaks in order: no message before hello, no second hello', async () => {
+    const early = dial();
+    await early.next('challenge');
+    early.socket.send('{"type":"inventory","inventory":null}');
+    expect((await early.closed).code).toBe(LINK_CLOSE.malformed);
+    const agent = await up();
+    const inventory = inventoryOf(1, () => 'u');
+    const again = {
+      type: 'hello',
+      machine_id: MACHINE,
+      proof: 'x',
+      protocol: { min: 1, max: 1 },
+      held: null,
+      boot_id: '',
+      inventory,
+    };
+    agent.socket.send(JSON.stringify(again));
+    expect((await agent.closed).code).toBe(LINK_CLOSE.malformed);
+  });
+
+  test('gives way to a newer one of the same machine, which alone counts', async () => {
+    const old = await up();
+    const fresh = await up();
+    expect((await old.closed).code).toBe(LINK_CLOSE.superseded);
+    fresh.socket.send(JSON.stringify({ type: 'observed', held: null, workloads: [], unknown_workload_ids: [] }));
+    await expect.poll(() => told).toContain('observed 0');
+    expect(told).not.toContain(`down ${MACHINE}`);
+    expect(link.isUp(MACHINE)).toBe(true);
+  });
+});
+
+describe('a stream', () => {
+  test('is dialled once with its token and carries bytes both ways, each direction ending by itself', async () => {
+    const agent = await up();
+    const opening = link.openStream(MACHINE, 'w', TARGET);
+    const { token } = await agent.next('open');
+    const socket = new WebSocket(origin + STREAMS_PATH + token);
+    const near = streamDuplex(socket);
+    await once(socket, 'open');
+    const far = await opening;
+    far.end('question');
+    const asked = (await near.toArray()).join('');
+    near.end('answer');
+    expect([asked, (await far.toArray()).join('')]).toEqual(['question', 'answer']);
+    const again = new WebSocket(origin + STREAMS_PATH + token);
+    const [error] = (await once(again, 'error')) as [Error];
+    expect(error.message).toContain('404');
+  });
+
+  test('to a machine without a link, or refused by it, fails naming the leg', async () => {
+    await expect(link.openStream(MACHINE, 'w', TARGET)).rejects.toMatchObject({ leg: 'link' });
+    const agent = await up();
+    const opening = link.openStream(MACHINE, 'w', TARGET);
+    const { stream_id } = await agent.next('open');
+    agent.socket.send(JSON.stringify({ type: 'stream_refused', stream_id, detail: 'no such workload' }));
+    await expect(opening).rejects.toMatchObject({ leg: 'refused', message: 'no such workload' });
+  });
+});

@@ -1,0 +1,78 @@
+// Desired and observed: revisions grow, removals are tombstones, and a restored database starts above what hosts hold.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { overTheWire } from '../../kit/wire.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.close());
+
+async function placed(): Promise<{
+  id: string;
+  machineId: string;
+  workloadId: string;
+  who: { orgId: string; apiKeyId: string };
+}> {
+  const { machineId } = await world.machine();
+  const who = await world.customer(10_000);
+  const id = await world.launch(who);
+  const instance = await findInstance(world.db.read, id);
+  return { id, machineId, workloadId: instance?.workload_id ?? '', who };
+}
+
+test('desired state is whole, fits the wire, and every change raises its revision', async () => {
+  const { id, machineId, workloadId, who } = await placed();
+  const first = overTheWire(await world.rooms.workloads.desired(machineId));
+  expect(first).toMatchObject({ epoch: 1, revision: 1, complete: true });
+  expect(first.workloads).toMatchObject([
+    { workload_id: workloadId, instance_id: id, desired: 'running', image: 'busybox' },
+  ]);
+  await world.rooms.instances.remove(who, id, async () => undefined);
+  const second = await world.rooms.workloads.desired(machineId);
+  expect(second.revision).toBeGreaterThan(first.revision);
+  expect(second.workloads).toMatchObject([{ workload_id: workloadId, desired: 'removed' }]);
+});
+
+test('a tombstone stays until the host says that nothing is left', async () => {
+  const { id, machineId, who } = await placed();
+  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.observe(id, { phase: 'stopped' });
+  expect((await world.rooms.workloads.desired(machineId)).workloads).toHaveLength(1);
+  await world.observe(id, { phase: 'removed' });
+  expect((await world.rooms.workloads.desired(machineId)).workloads).toEqual([]);
+});
+
+test('a host can only speak of its own workloads', async () => {
+  const { id, workloadId } = await placed();
+  const other = await world.machine();
+  await world.rooms.workloads.observe(other.machineId, {
+    type: 'observed',
+    held: null,
+    unknown_workload_ids: [],
+    workloads: [
+      {
+        workload_id: workloadId,
+        phase: 'running',
+        pull: null,
+        image_digest: null,
+        host_key: 'ssh-ed25519 EVIL',
+        main_exit: null,
+        failure_code: null,
+        detail: null,
+      },
+    ],
+  });
+  await world.drive();
+  expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'allocating' });
+});
+
+test('a host that holds more than this database ever sent moves it to a new epoch above', async () => {
+  const { machineId } = await placed();
+  await world.rooms.workloads.meet(machineId, { epoch: 1, revision: 1 });
+  expect(await world.rooms.workloads.desired(machineId)).toMatchObject({ epoch: 1, revision: 1 });
+  await world.rooms.workloads.meet(machineId, { epoch: 1, revision: 9 });
+  expect(await world.rooms.workloads.desired(machineId)).toMatchObject({ epoch: 2, revision: 0 });
+});

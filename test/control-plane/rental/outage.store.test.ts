@@ -1,0 +1,176 @@
+// A host dies: the outage is confirmed by probes from outside, and the customer is credited without asking.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
+import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { GRACE_MS, QUIET_AFTER_START_MS } from '../../../control-plane/rental/edge/verdict.ts';
+import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { z } from 'zod';
+import { text } from '../../../control-plane/base/db/columns.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
+const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+async function running(who: { orgId: string; apiKeyId: string }): Promise<string> {
+  const id = await world.launch(who);
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  return id;
+}
+
+/** The watch loop for `ms` of virtual time. */
+async function watch(ms: number): Promise<void> {
+  const signal = new AbortController().signal;
+  for (let passed = 0; passed < ms; passed += 1000) {
+    await world.rooms.watch.run(signal);
+    await world.clock.advance(1000);
+  }
+}
+
+const instance = (id: string) => findInstance(world.db.read, id);
+const spent = async (orgId: string, funded: bigint): Promise<bigint> =>
+  funded - (await world.rooms.ledger.balance(world.db.read, wallet(orgId))).postedUcents;
+
+describe('an outage', () => {
+  test('is confirmed after three failures over twenty seconds and credited from the first one', async () => {
+    const { supplierId } = await world.machine({ dollars: 3.6 });
+    const who = await world.customer(10_000);
+    const id = await running(who);
+    const startedMs = (await instance(id))?.ready_ms ?? 0;
+    await watch(HOUR_MS / 2);
+    expect((await instance(id))?.last_reachable_ms).toBeGreaterThan(startedMs);
+    const diesMs = world.clock.now();
+    world.probeAnswers.set(id, DEAD);
+    // Past the hour, so that time after the death has been posted before the outage is known.
+    await world.clock.advance(HOUR_MS / 2);
+    await world.rooms.metering.tick(new AbortController().signal);
+    await watch(10_000);
+    expect(await instance(id)).toMatchObject({ status: 'running', unreachable_since_ms: null });
+    await watch(30_000);
+    const dead = await instance(id);
+    expect(dead?.status).toBe('unreachable');
+    const sinceMs = dead?.unreachable_since_ms ?? 0;
+    expect(sinceMs).toBeGreaterThanOrEqual(diesMs);
+    expect(dead?.status_reason).toContain('failed SSH probes');
+    const cost = (360_000_000n * BigInt(sinceMs - startedMs)) / BigInt(HOUR_MS);
+    expect(await spent(who.orgId, 10_000_000_000n)).toBe(cost);
+    const earned = await world.rooms.ledger.balance(world.db.read, payable(supplierId));
+    expect(earned.postedUcents).toBe((cost * 8000n) / 10_000n);
+  });
+
+  test('names its evidence on the transfers that take posted time back', async () => {
+    await world.machine({ dollars: 3.6 });
+    const who = await world.customer(10_000);
+    const id = await running(who);
+    await watch(QUIET_AFTER_START_MS);
+    world.probeAnswers.set(id, DEAD);
+    await watch(32_000);
+    const failing = await instance(id);
+    if (failing?.status === 'running') await watch(30_000);
+    const Row = z.object({ evidence: text });
+    await world.clock.advance(1);
+    const rows = await world.db.read.all(
+      Row,
+      sql`select evidence from transfers where subject_id = ${id} and evidence is not null`,
+    );
+    expect(rows[0]?.evidence).toMatch(/^\d failed SSH probes since 2026-01-01T.* last: banner/);
+  });
+
+  test('ends by itself: running and billed again, ready_at unchanged, no second instance.running', async () => {
+    await world.machine({ dollars: 3.6 });
+    const who = await world.customer(10_000);
+    const id = await running(who);
+    const readyMs = (await instance(id))?.ready_ms;
+    await watch(QUIET_AFTER_START_MS);
+    world.probeAnswers.set(id, DEAD);
+    await watch(60_000);
+    const billedMs = ((await instance(id))?.unreachable_since_ms ?? 0) - (readyMs ?? 0);
+    world.probeAnswers.delete(id);
+    await watch(12_000);
+    const back = await instance(id);
+    expect(back).toMatchObject({
+      status: 'running',
+      ready_ms: readyMs,
+      unreachable_since_ms: null,
+      status_reason: null,
+    });
+    const resumedMs = back?.entered_ms ?? 0;
+    await world.clock.advance(HOUR_MS);
+    await world.rooms.instances.remove(who, id, async () => undefined);
+    const total = billedMs + world.clock.now() - resumedMs;
+    const cost = await spent(who.orgId, 10_000_000_000n);
+    const exact = (360_000_000n * BigInt(total)) / BigInt(HOUR_MS);
+    expect(exact - cost === 0n || exact - cost === 1n).toBe(true);
+    const events = (await world.rooms.events.ofSubject(world.db.read, id, 100)).map((event) => event.type);
+    expect(events.filter((type) => type === 'instance.running')).toHaveLength(1);
+    expect(events).toContain('instance.recovered');
+  });
+
+  test('that outlasts its grace ends the rental, and the GPU stays held until the host lets go', async () => {
+    const { machineId } = await world.machine();
+    const who = await world.customer(10_000);
+    const id = await running(who);
+    await watch(QUIET_AFTER_START_MS);
+    world.probeAnswers.set(id, DEAD);
+    await watch(GRACE_MS + 60_000);
+    expect(await instance(id)).toMatchObject({ status: 'error' });
+    expect((await gpusOf(world.db.read, machineId)).some((gpu) => gpu.held_by !== null)).toBe(true);
+    const events = (await world.rooms.events.ofSubject(world.db.read, id, 100)).map((event) => event.type);
+    expect(events.at(-1)).toBe('instance.failed');
+  });
+
+  test('can be deleted: terminated at once, nothing more is charged', async () => {
+    await world.machine({ dollars: 3.6 });
+    const who = await world.customer(10_000);
+    const id = await running(who);
+    await watch(QUIET_AFTER_START_MS);
+    world.probeAnswers.set(id, DEAD);
+    await watch(60_000);
+    const before = await spent(who.orgId, 10_000_000_000n);
+    await world.rooms.instances.remove(who, id, async () => undefined);
+    expect(await instance(id)).toMatchObject({ status: 'terminated' });
+    await world.clock.advance(HOUR_MS);
+    expect(await spent(who.orgId, 10_000_000_000n)).toBe(before);
+  });
+});
+
+describe('no outage is confirmed', () => {
+  test('while the control plane has just started', async () => {
+    await world.machine();
+    const who = await world.customer(10_000);
+    const id = await running(who);
+    world.probeAnswers.set(id, DEAD);
+    await watch(QUIET_AFTER_START_MS - 1000);
+    expect(await instance(id)).toMatchObject({ status: 'running' });
+    await watch(20_000);
+    expect(await instance(id)).toMatchObject({ status: 'unreachable' });
+  });
+
+  test('for ten minutes when many machines fail at once; the credit still runs from the first failure', async () => {
+    const who = await world.customer(1_000_000);
+    const ids: string[] = [];
+    for (let i = 0; i < 6; i += 1) {
+      await world.machine();
+      ids.push(await running(who));
+    }
+    await watch(QUIET_AFTER_START_MS);
+    const failedMs = world.clock.now();
+    for (const id of ids) world.probeAnswers.set(id, DEAD);
+    await watch(9 * 60_000);
+    expect((await instance(ids[0] ?? ''))?.status).toBe('running');
+    await watch(3 * 60_000);
+    const first = await instance(ids[0] ?? '');
+    expect(first?.status).toBe('unreachable');
+    expect((first?.unreachable_since_ms ?? 0) - failedMs).toBeLessThan(60_000);
+  });
+});

@@ -1,0 +1,65 @@
+// The plan is pure: whatever the facts, its steps are moves that the table allows, and it never sleeps for ever on the way.
+import fc from 'fast-check';
+import { describe, expect, test } from 'vitest';
+import { type Facts, plan } from '../../../control-plane/rental/instances/plan.ts';
+import { WORKLOAD_PHASES } from '../../../shared/protocol/workload.ts';
+import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../shared/states.ts';
+
+const STATES = Object.keys(INSTANCE_STATES) as InstanceState[];
+const observed = fc.record({
+  workload_id: fc.constant('wl'),
+  phase: fc.constantFrom(...WORKLOAD_PHASES),
+  pull: fc.constant(null),
+  image_digest: fc.constant(null),
+  host_key: fc.constant(null),
+  main_exit: fc.constant(null),
+  failure_code: fc.constantFrom(null, 'image_pull_failed' as const, 'no_command' as const, 'start_failed' as const),
+  detail: fc.constantFrom(null, 'because'),
+});
+const facts: fc.Arbitrary<Facts> = fc.record({
+  status: fc.constantFrom(...STATES),
+  enteredMs: fc.integer({ min: 0, max: 10_000_000 }),
+  placed: fc.boolean(),
+  triedMachines: fc.integer({ min: 0, max: 5 }),
+  observed: fc.option(observed),
+});
+
+/** Where each step leads; a `place` from `starting` goes back to `allocating`. */
+const LEADS_TO: Partial<Record<ReturnType<typeof plan>['do'], InstanceState>> = {
+  fail: 'error',
+  start: 'starting',
+  probe: 'running',
+  lose: 'error',
+  finish: 'terminated',
+};
+
+describe('for any facts', () => {
+  test('every step leads where the table allows', () => {
+    fc.assert(
+      fc.property(facts, fc.integer({ min: 0, max: 20_000_000 }), (given, nowMs) => {
+        const target = LEADS_TO[plan(given, nowMs).do];
+        expect(target === undefined || mayMove(INSTANCE_STATES, given.status, target)).toBe(true);
+      }),
+    );
+  });
+
+  test('a passing state always has a time when it is looked at again', () => {
+    const passing = fc.constantFrom<InstanceState>('allocating', 'starting', 'stopping');
+    fc.assert(
+      fc.property(facts, passing, fc.integer({ min: 0, max: 20_000_000 }), (given, status, nowMs) => {
+        const step = plan({ ...given, status }, nowMs);
+        if (step.do === 'wait') expect(step.untilMs).toBeGreaterThan(nowMs);
+        if (step.do === 'note') expect(step.untilMs).toBeGreaterThan(nowMs);
+      }),
+    );
+  });
+
+  test('what has ended is left alone', () => {
+    const ended = fc.constantFrom<InstanceState>('stopped', 'terminated', 'error');
+    fc.assert(
+      fc.property(facts, ended, (given, status) => {
+        expect(plan({ ...given, status }, 0)).toEqual({ do: 'wait', untilMs: null });
+      }),
+    );
+  });
+});
