@@ -1,0 +1,77 @@
+// The control plane's command line: `serve` for ever, and the operator's commands.
+import { Command } from 'commander';
+import { systemClock } from '../shared/clock.ts';
+import { messageOf } from '../shared/errors.ts';
+import { createLog, type Log } from '../shared/log.ts';
+import { addOperatorCommands } from './admin/commands.ts';
+import { type Answer, askDaemon } from './admin/daemon-door.ts';
+import type { InjectedRequest } from './base/http/server.ts';
+import { type Config, readConfig } from './config.ts';
+import type { House } from './house.ts';
+
+async function serve(options: { config?: string }): Promise<void> {
+  const config = readConfig(options.config);
+  const log = createLog('control-plane', config.log_level);
+  const house = await openHouse(config, log);
+  // Nothing is lost by a hard end: all state is in the database, which belongs to another process now.
+  house.onLost(() => process.exit(1));
+  let stopping = false;
+  const stop = (signal: NodeJS.Signals): void => {
+    // The second signal does not wait: everything that matters is in the database.
+    if (stopping) process.exit(1);
+    stopping = true;
+    log.info({ signal }, 'stopping: requests under way are finished first');
+    void house.close().then(
+      () => process.exit(0),
+      (error: unknown) => {
+        log.error({ err: error }, 'stopping failed');
+        process.exit(1);
+      },
+    );
+  };
+  process.on('SIGTERM', stop);
+  process.on('SIGINT', stop);
+  try {
+    await house.start();
+  } catch (error) {
+    await house.close();
+    throw error;
+  }
+}
+
+/** Asks the running daemon; where none runs, opens the rooms without starting them and asks those. */
+async function ask(configFile: string | undefined, request: InjectedRequest): Promise<Answer> {
+  const config = readConfig(configFile);
+  const answer = await askDaemon(config.admin_socket, request);
+  if (answer !== undefined) return answer;
+  const log = createLog('control-plane', 'warn', { write: (line) => void process.stderr.write(line) });
+  const house = await openHouse(config, log);
+  try {
+    return await house.admin.inject(request);
+  } finally {
+    await house.close();
+  }
+}
+
+/** Loaded only when needed: a command that asks the daemon needs none of the rooms. */
+async function openHouse(config: Config, log: Log): Promise<House> {
+  const house = await import('./house.ts');
+  return house.openHouse(config, log);
+}
+
+const program = new Command('svc-control-plane').description(
+  'The control plane of the GPU rental and inference service.',
+);
+program
+  .command('serve')
+  .description('run the control plane')
+  .option('--config <file>', 'YAML configuration; without it the one that SVC_CONFIG names')
+  .action(serve);
+addOperatorCommands(program, { ask, print: (text) => void process.stdout.write(text), now: systemClock().now });
+
+try {
+  await program.parseAsync();
+} catch (error) {
+  process.stderr.write(`${messageOf(error)}\n`);
+  process.exitCode = 1;
+}
