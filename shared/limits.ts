@@ -15,8 +15,11 @@ export const BODY_BYTES_MAX = 256 * 1024;
 export const SSH_KEYS_PER_ORG_MAX = 250;
 /** Specification 8: instance create. */
 export const GPU_COUNT_MAX = 8;
-/** Rows that placement ranks: enough for a choice, few enough to stay flat at 100,000 machines. */
-export const CANDIDATES_MAX = 64;
+/**
+ * Rows that placement ranks. Transactions run one after another, so the best row is almost always the one that is taken; the rest
+ * are for the rare miss, and each more costs every launch.
+ */
+export const CANDIDATES_MAX = 16;
 /** A host that reports more than this is not believed. */
 export const GPUS_PER_MACHINE_MAX = 16;
 

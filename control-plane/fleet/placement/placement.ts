@@ -1,12 +1,12 @@
 // Which offering a launch goes to, and why there was none.
-import type { CapacityRequest, Narrowing, Offering } from '../supply/offerings.ts';
+import type { Candidate, CapacityRequest, Narrowing } from '../supply/offerings.ts';
 
 /**
  * Best first: cheapest; then the machine that has the fewest GPUs left over, so that whole machines stay free for large launches;
  * then by id, so that the answer is always the same.
  */
-export function rank(request: { gpuCount: number }, offerings: readonly Offering[]): Offering[] {
-  const leftOver = (offering: Offering): number => offering.gpu_free - request.gpuCount;
+export function rank(request: { gpuCount: number }, offerings: readonly Candidate[]): Candidate[] {
+  const leftOver = (offering: Candidate): number => offering.gpu_free - request.gpuCount;
   return offerings.toSorted(
     (a, b) =>
       compare(a.price_ucents_per_hour, b.price_ucents_per_hour) ||

@@ -26,6 +26,17 @@ export type Offering = z.infer<typeof OfferingRow>;
 const COLUMNS = sql`id, machine_id, gpu_type, region, tier, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb, gpu_total, gpu_free, created_ms`;
 const GIB = 1024 ** 3;
 
+const CandidateRow = OfferingRow.pick({
+  id: true,
+  machine_id: true,
+  region: true,
+  gpu_free: true,
+  price_ucents_per_hour: true,
+});
+/** As much of an offering as a choice needs. */
+export type Candidate = z.infer<typeof CandidateRow>;
+const CANDIDATE = sql`id, machine_id, region, gpu_free, price_ucents_per_hour`;
+
 /** What a launch needs of an offering. Prices are of one GPU. */
 export interface CapacityRequest {
   gpuType: string;
@@ -42,16 +53,16 @@ export interface CapacityRequest {
  * At most CANDIDATES_MAX offerings that fit, cheapest first. One index range per count of free GPUs, so the cost does not grow with
  * the fleet: machines with too few free GPUs are never looked at.
  */
-export async function candidates(query: Query, request: CapacityRequest): Promise<Offering[]> {
+export async function candidates(query: Query, request: CapacityRequest): Promise<Candidate[]> {
   const fits = conditions(request);
   const counts = Array.from({ length: GPUS_PER_MACHINE_MAX - request.gpuCount + 1 }, (_, i) => request.gpuCount + i);
   const ranges = counts.map(
     (free) =>
-      sql`select * from (select ${COLUMNS} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
+      sql`select * from (select ${CANDIDATE} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
             and gpu_free = ${free} and ${fits} order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}) as range_${sqlNumber(free)}`,
   );
   return query.all(
-    OfferingRow,
+    CandidateRow,
     sql`${join(ranges, ' union all ')} order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}`,
   );
 }

@@ -3,7 +3,7 @@ import { ucentsFromDollars } from '../../../shared/money.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Metering } from '../../money/metering/metering.ts';
-import { candidates, type CapacityRequest, narrowing, type Offering } from '../../fleet/supply/offerings.ts';
+import { candidates, type Candidate, type CapacityRequest, narrowing } from '../../fleet/supply/offerings.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import * as supplyStore from '../../fleet/supply/store.ts';
 import { explain, rank } from '../../fleet/placement/placement.ts';
@@ -54,7 +54,7 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
 }
 
 /** The offering that the launch would go to now, without taking it: its price is what a refusal names. */
-export async function bestOffering(query: Query, instance: store.InstanceRow): Promise<Offering | undefined> {
+export async function bestOffering(query: Query, instance: store.InstanceRow): Promise<Candidate | undefined> {
   return (await fitting(query, capacityRequest(instance)))[0];
 }
 
@@ -69,7 +69,7 @@ async function holdBest(
   instance: store.InstanceRow,
   heldBy: string,
   supply: Supply,
-): Promise<{ offering: Offering; gpuUuids: string[] } | undefined> {
+): Promise<{ offering: Candidate; gpuUuids: string[] } | undefined> {
   for (const offering of await fitting(tx, capacityRequest(instance))) {
     const gpuUuids = await supply.hold(tx, {
       machineId: offering.machine_id,
@@ -83,7 +83,7 @@ async function holdBest(
 }
 
 /** The preferred region first; elsewhere only where it has nothing. */
-async function fitting(query: Query, request: CapacityRequest): Promise<Offering[]> {
+async function fitting(query: Query, request: CapacityRequest): Promise<Candidate[]> {
   const inRegion = request.region === null ? [] : await candidates(query, request);
   return rank(request, inRegion.length > 0 ? inRegion : await candidates(query, { ...request, region: null }));
 }

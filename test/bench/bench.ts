@@ -1,0 +1,18 @@
+// `npm run bench [name ...]`: prints ratios against a named peer measured in the same run. Never part of CI.
+import { benchLedger } from './ledger.ts';
+import { benchPlacement } from './placement.ts';
+
+const BENCHES: Record<string, () => Promise<void>> = {
+  ledger: benchLedger,
+  placement: benchPlacement,
+};
+
+const wanted = process.argv.slice(2);
+const unknown = wanted.filter((name) => BENCHES[name] === undefined);
+if (unknown.length > 0) {
+  console.error(`Unknown benchmark ${unknown.join(', ')}: there are ${Object.keys(BENCHES).join(', ')}.`);
+  process.exit(2);
+}
+for (const [name, bench] of Object.entries(BENCHES)) {
+  if (wanted.length === 0 || wanted.includes(name)) await bench();
+}
