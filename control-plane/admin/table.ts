@@ -1,5 +1,8 @@
 // Rows as a plain table for people: columns in the order of the first row, padded to their widest value.
 
+/** Entries of a list that a cell shows; a key with all scopes would fill several lines. */
+const ENTRIES_SHOWN = 3;
+
 /** Rows of one shape; nested values are shown as JSON, null as a dash. */
 export function tableOf(rows: readonly Record<string, unknown>[]): string {
   const [first] = rows;
@@ -13,6 +16,11 @@ export function tableOf(rows: readonly Record<string, unknown>[]): string {
 
 function cellOf(value: unknown): string {
   if (value === null || value === undefined) return '-';
-  if (Array.isArray(value)) return value.map(cellOf).join(', ');
+  if (Array.isArray(value)) return listText(value);
   return typeof value === 'string' ? value : JSON.stringify(value);
+}
+
+function listText(values: readonly unknown[]): string {
+  const shown = values.slice(0, ENTRIES_SHOWN).map(cellOf).join(', ');
+  return values.length > ENTRIES_SHOWN ? `${shown} and ${values.length - ENTRIES_SHOWN} more` : shown;
 }

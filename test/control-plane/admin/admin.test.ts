@@ -184,10 +184,9 @@ test('a socket without a daemon is told from a daemon that refuses', async () =>
 });
 
 test('a table shows lists, nested values and gaps', () => {
-  expect(
-    tableOf([
-      { a: ['x', 'y'], b: null },
-      { a: [], b: { c: 1 } },
-    ]),
-  ).toBe('a     b\nx, y  -\n      {"c":1}\n');
+  const rows = [
+    { a: ['x', 'y', 'z'], b: null },
+    { a: ['x', 'y', 'z', 'u', 'v'], b: { c: 1 } },
+  ];
+  expect(tableOf(rows)).toBe('a                   b\nx, y, z             -\nx, y, z and 2 more  {"c":1}\n');
 });
