@@ -10,37 +10,55 @@ import { rank } from '../../control-plane/fleet/placement/placement.ts';
 import { SCHEMA } from '../../control-plane/schema.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { seededRng } from '../../shared/rng.ts';
-import { report, timeMs } from './measure.ts';
+import { median, report, timeMs } from './measure.ts';
 
 const SMALL = 10_000;
 const LARGE = 100_000;
-const CHOICES = 4_000;
+const ROUNDS = 7;
+const CHOICES = 1_000;
+/** Launches that arrive together share a commit. */
+const AT_ONCE = 64;
 const PER_SECOND_MIN = 2_000;
 const TYPES = ['H100_SXM', 'A100_SXM_80GB', 'RTX_4090', 'L40S', 'H200'];
 const PIECE = 2_000;
 
 export async function benchPlacement(): Promise<void> {
-  const small = await choicesPerSecond(SMALL);
-  const large = await choicesPerSecond(LARGE);
+  const small = await openFleet(SMALL);
+  const large = await openFleet(LARGE);
+  const smallMs: number[] = [];
+  const largeMs: number[] = [];
+  // Turn by turn, so that whatever else the machine does meets both.
+  for (let round = 0; round < ROUNDS; round += 1) {
+    smallMs.push(await small.choiceMs());
+    largeMs.push(await large.choiceMs());
+  }
   report({
     what: `placement choices, ${SMALL.toLocaleString('en')} machines`,
-    ours: small,
+    ours: 1000 / median(smallMs),
     peer: PER_SECOND_MIN,
     peerName: 'the required',
     unit: '/s',
     target: { rule: 'at least', ratio: 1 },
   });
   report({
-    what: `placement choice time, ${LARGE.toLocaleString('en')} machines`,
-    ours: 1000 / large,
-    peer: 1000 / small,
+    what: `placement choice, ${LARGE.toLocaleString('en')} machines`,
+    ours: median(largeMs),
+    peer: median(smallMs),
     peerName: `${SMALL.toLocaleString('en')} machines`,
     unit: 'ms',
     target: { rule: 'at most', ratio: 1.5 },
   });
+  await small.close();
+  await large.close();
 }
 
-async function choicesPerSecond(machines: number): Promise<number> {
+interface Fleet {
+  /** Mean time of one choice over a round. */
+  choiceMs(): Promise<number>;
+  close(): Promise<void>;
+}
+
+async function openFleet(machines: number): Promise<Fleet> {
   const dir = mkdtempSync(join(tmpdir(), 'bench-placement-'));
   const clock = systemClock();
   const db = openSqlite(join(dir, 'fleet.db'), { clock });
@@ -61,14 +79,19 @@ async function choicesPerSecond(machines: number): Promise<number> {
     const chosen = rank(request, await db.tx('choose', (tx) => candidates(tx, request)))[0];
     if (chosen === undefined) throw new Error(`nothing fits ${gpuCount} x ${gpuType}`);
   };
-  for (let i = 0; i < CHOICES / 4; i += 1) await choose();
-  const ms = await timeMs(async () => {
-    for (let left = CHOICES; left > 0; left -= 64)
-      await Promise.all(Array.from({ length: Math.min(64, left) }, choose));
-  });
-  await db.close();
-  rmSync(dir, { recursive: true });
-  return (CHOICES / ms) * 1000;
+  const round = async (): Promise<void> => {
+    for (let left = CHOICES; left > 0; left -= AT_ONCE) {
+      await Promise.all(Array.from({ length: Math.min(AT_ONCE, left) }, choose));
+    }
+  };
+  await round();
+  return {
+    choiceMs: async () => (await timeMs(round)) / CHOICES,
+    close: async () => {
+      await db.close();
+      rmSync(dir, { recursive: true });
+    },
+  };
 }
 
 async function fill(db: Db, machines: number): Promise<void> {
