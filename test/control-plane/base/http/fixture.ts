@@ -13,7 +13,7 @@ import { createLog, type Log } from '../../../../shared/log.ts';
 import { systemRng } from '../../../../shared/rng.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 
-export const HTTP_ROOMS = [
+const HTTP_ROOMS = [
   { room: 'base/http', directory: new URL('../../../../control-plane/base/http/migrations/', import.meta.url) },
 ];
 
@@ -89,7 +89,7 @@ function openServer(db: Db, options: BenchOptions, clock: Clock): Http {
 const Thing = z.strictObject({ id: z.string(), size: z.int() }).meta({ id: 'Thing' });
 const common = { tag: 'things', operationId: 'thing', summary: 'A thing' };
 
-export function thingRoutes(db: Db): Route[] {
+function thingRoutes(db: Db): Route[] {
   const ids = createIds(systemClock(), systemRng());
   return [
     route({
