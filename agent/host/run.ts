@@ -22,18 +22,20 @@ export function run(argv: readonly [string, ...string[]], options: RunOptions): 
   const [file, ...args] = argv;
   const bytesMax = options.outputBytesMax ?? OUTPUT_BYTES_MAX;
   return new Promise((resolve, reject) => {
-    const child = spawn(file, args, {
-      stdio: ['ignore', 'pipe', 'pipe'],
-      timeout: options.timeoutMs,
-      killSignal: 'SIGKILL',
-    });
+    // A group of its own: what the program has started must end with it, or it would keep the output open.
+    const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+    const kill = (): void => {
+      if (child.pid !== undefined) killGroup(child.pid);
+    };
+    const limit = AbortSignal.timeout(options.timeoutMs);
+    limit.addEventListener('abort', kill);
     const collect = (stream: NodeJS.ReadableStream): Buffer[] => {
       const chunks: Buffer[] = [];
       let bytes = 0;
       stream.on('data', (chunk: Buffer) => {
         bytes += chunk.length;
         if (bytes <= bytesMax) chunks.push(chunk);
-        else child.kill('SIGKILL');
+        else kill();
       });
       return chunks;
     };
@@ -41,6 +43,7 @@ export function run(argv: readonly [string, ...string[]], options: RunOptions): 
     const stderr = collect(child.stderr);
     child.once('error', reject);
     child.once('close', (code, signal) => {
+      limit.removeEventListener('abort', kill);
       resolve({ code, signal, stdout: Buffer.concat(stdout).toString(), stderr: Buffer.concat(stderr).toString() });
     });
   });
@@ -61,4 +64,12 @@ export function startDetached(argv: readonly [string, ...string[]], logFile: str
       resolve(child.pid ?? 0);
     });
   }).finally(() => closeSync(log));
+}
+
+function killGroup(pid: number): void {
+  try {
+    process.kill(-pid, 'SIGKILL');
+  } catch {
+    // It has ended meanwhile.
+  }
 }

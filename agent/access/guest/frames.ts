@@ -14,7 +14,7 @@ export const FRAME_BYTES_MAX = 512 * 1024;
 const HEADER_BYTES = 5;
 
 /** Sends one frame; `done` is called when the socket can take more. It is not called on a socket that closes first. */
-export function sendFrame(socket: Socket, type: FrameType, payload: Uint8Array, done: () => void = () => {}): void {
+export function sendFrame(socket: Socket, type: FrameType, payload: Uint8Array, done?: () => void): void {
   const header = Buffer.allocUnsafe(HEADER_BYTES);
   header.writeUInt8(type, 0);
   header.writeUInt32BE(payload.length, 1);
@@ -22,6 +22,7 @@ export function sendFrame(socket: Socket, type: FrameType, payload: Uint8Array, 
   socket.write(header);
   const ready = socket.write(payload);
   socket.uncork();
+  if (done === undefined) return;
   if (ready) done();
   else socket.once('drain', done);
 }

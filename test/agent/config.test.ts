@@ -1,0 +1,40 @@
+// The agent's configuration file: what is accepted, and how a mistake is told.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { readConfig } from '../../agent/config.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'config-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+
+async function read(text: string): Promise<unknown> {
+  const file = join(dir, 'agent.yaml');
+  writeFileSync(file, text);
+  return readConfig(file).catch((error: unknown) => String(error).replaceAll(`${dir}/`, ''));
+}
+
+test('without a file, and with an empty one, every setting has its default', async () => {
+  const defaults = await readConfig(undefined);
+  expect(defaults).toEqual({
+    state_dir: '/var/lib/svc-agent',
+    docker_socket: '/var/run/docker.sock',
+    nvidia_smi: 'nvidia-smi',
+    log_level: 'info',
+    quarantine_minutes: 15,
+  });
+  expect(await read('')).toEqual(defaults);
+});
+
+test('mistakes name their line', async () => {
+  expect(await read('log_level: debug\n\nstate_dri: /x\n')).toBe('Error: agent.yaml:3: state_dri: unknown key');
+  expect(await read('log_level: loud\n')).toContain('agent.yaml:1: log_level: ');
+  expect(await read('# comment\nquarantine_minutes: soon\n')).toContain('agent.yaml:2: quarantine_minutes: ');
+  expect(await read('state_dir: relative\n')).toBe('Error: agent.yaml:1: state_dir: must be an absolute path');
+  expect(await read(`state_dir: /${'x'.repeat(60)}\n`)).toContain('at most 55 characters');
+  expect(await read('a: [\n')).toContain('agent.yaml:');
+});
+
+test('all mistakes are told at once', async () => {
+  expect(await read('one: 1\ntwo: 2\n')).toBe('Error: agent.yaml:1: one: unknown key\nagent.yaml:2: two: unknown key');
+});

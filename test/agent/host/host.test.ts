@@ -1,0 +1,131 @@
+// Programs with limits, files that survive a crash, and what the machine says about itself.
+import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { parseLdd } from '../../../agent/access/kit.ts';
+import { parseLimits, readBootId, readHostFacts } from '../../../agent/host/facts.ts';
+import { run, startDetached } from '../../../agent/host/run.ts';
+import { readJson, writeFileSafely, writeJson } from '../../../agent/host/state.ts';
+import { openDesired } from '../../../agent/runtime/desired.ts';
+import { openRecords } from '../../../agent/runtime/records.ts';
+import { createLog } from '../../../shared/log.ts';
+import type { DesiredMessage } from '../../../shared/protocol/link.ts';
+import { eventually } from '../../kit/processes.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'host-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+const log = createLog('test', 'silent');
+
+describe('programs', () => {
+  test('give their output and code; a missing one rejects', async () => {
+    expect(await run(['sh', '-c', 'echo a; echo b >&2; exit 3'], { timeoutMs: 5000 })).toEqual({
+      code: 3,
+      signal: null,
+      stdout: 'a\n',
+      stderr: 'b\n',
+    });
+    await expect(run(['/no/such'], { timeoutMs: 5000 })).rejects.toThrow('ENOENT');
+  });
+
+  test('end when they take too long or say too much', async () => {
+    expect((await run(['sleep', '60'], { timeoutMs: 50 })).signal).toBe('SIGKILL');
+    const flood = await run(['sh', '-c', 'yes'], { timeoutMs: 10_000, outputBytesMax: 1000 });
+    expect(flood.signal).toBe('SIGKILL');
+    expect(flood.stdout.length).toBeLessThanOrEqual(1000);
+  });
+
+  test('detached ones lead a session of their own and write to their log', async () => {
+    const file = join(dir, 'log');
+    const pid = await startDetached(['sh', '-c', 'echo begun; sleep 60'], file);
+    await eventually('output', 5000, () => Promise.resolve(readFileSync(file, 'utf8') === 'begun\n' || undefined));
+    const session = readFileSync(`/proc/${pid}/stat`, 'utf8').split(') ')[1]?.split(' ')[3];
+    expect(Number(session)).toBe(pid);
+    process.kill(-pid, 'SIGKILL');
+  });
+});
+
+describe('files', () => {
+  test('are replaced whole, private, and leave nothing beside them', async () => {
+    const file = join(dir, 'deep/er/state.json');
+    await writeJson(file, { a: 1 });
+    await writeJson(file, { a: 2 });
+    expect(await readJson(file, z.object({ a: z.number() }))).toEqual({ a: 2 });
+    expect(statSync(file).mode & 0o777).toBe(0o600);
+    expect(statSync(join(dir, 'deep')).mode & 0o777).toBe(0o700);
+    expect(readdirSync(join(dir, 'deep/er'))).toEqual(['state.json']);
+  });
+
+  test('a missing one is nothing, a damaged one is an error that names it', async () => {
+    expect(await readJson(join(dir, 'none'), z.string())).toBeUndefined();
+    await writeFileSafely(join(dir, 'damaged'), '{"half":');
+    await expect(readJson(join(dir, 'damaged'), z.string())).rejects.toThrow(`${dir}/damaged is damaged`);
+  });
+
+  test('a damaged desired state is nothing held, and the next one is taken', async () => {
+    const state = join(dir, 'state');
+    await writeFileSafely(join(state, 'desired.json'), 'x');
+    const desired = await openDesired(state, log);
+    expect(desired.held()).toBeUndefined();
+    const message: DesiredMessage = { type: 'desired', complete: true, epoch: 2, revision: 5, workloads: [] };
+    expect(await desired.take(message)).toBe(true);
+    expect(await desired.take(message)).toBe(false);
+    expect(await desired.take({ ...message, revision: 4 })).toBe(false);
+    expect(await desired.take({ ...message, epoch: 1, revision: 9 })).toBe(false);
+    expect(await desired.take({ ...message, epoch: 3, revision: 0 })).toBe(true);
+    expect((await openDesired(state, log)).held()).toEqual({ epoch: 3, revision: 0, workloads: [] });
+  });
+
+  test('records come back after a restart, a damaged one begins anew, tombstones are forgotten late', async () => {
+    const state = join(dir, 'records');
+    let nowMs = 0;
+    const open = (): ReturnType<typeof openRecords> => openRecords(state, { log, now: () => nowMs });
+    const records = await open();
+    await records.change('wl_a', { container_id: 'c' });
+    await records.change('wl_b', { removing: true });
+    await records.change('wl_c', {});
+    await records.bury('wl_b');
+    writeFileSync(join(state, 'workloads/wl_c/record.json'), '{');
+    const again = await open();
+    expect(again.all().get('wl_a')).toMatchObject({ container_id: 'c', gone: false });
+    expect(again.all().get('wl_b')).toMatchObject({ gone: true, removing: true });
+    expect(again.all().has('wl_c')).toBe(false);
+    nowMs = 25 * 3_600_000;
+    await again.forgetOld(new Set(['wl_b']));
+    expect(again.all().has('wl_b')).toBe(true);
+    await again.forgetOld(new Set());
+    expect((await open()).all().has('wl_b')).toBe(false);
+  });
+});
+
+describe('facts', () => {
+  test('this machine has cores, memory, a disk and a boot', async () => {
+    const facts = await readHostFacts('/');
+    for (const value of [facts.cpu_cores, facts.ram_bytes, facts.storage_bytes]) expect(value).toBeGreaterThan(0);
+    expect(await readBootId()).toMatch(/^[0-9a-f-]{36}$/);
+  });
+
+  test('limits are raised only where the machine lets anyone', () => {
+    const limits = 'Max open files  1024  20000  files\nMax locked memory  8388608  8388608  bytes\n';
+    expect(parseLimits('CapBnd:\t000001ffffffffff\n', limits)).toEqual({ memlock_bytes: -1, nofile: 1_048_576 });
+    expect(parseLimits('CapBnd:\t000001fffeffffff\n', limits)).toEqual({ memlock_bytes: 8_388_608, nofile: 20_000 });
+    const open = 'Max open files  1  unlimited  files\nMax locked memory  1  unlimited  bytes\n';
+    expect(parseLimits('CapBnd:\t0\n', open)).toEqual({ memlock_bytes: -1, nofile: 1_048_576 });
+  });
+
+  test('libraries and loader as ldd names them', () => {
+    const text = `/usr/bin/node:
+\tlinux-vdso.so.1 (0x00007ffd)
+\tlibdl.so.2 => /lib/x86_64-linux-gnu/libdl.so.2 (0x00007f1)
+\t/lib64/ld-linux-x86-64.so.2 (0x00007f2)
+/pty.node:
+\tlibdl.so.2 => /lib/x86_64-linux-gnu/libdl.so.2 (0x00007f3)
+\tlibutil.so.1 => /lib/x86_64-linux-gnu/libutil.so.1 (0x00007f4)
+`;
+    expect(parseLdd(text)).toEqual({
+      loader: '/lib64/ld-linux-x86-64.so.2',
+      files: ['/lib/x86_64-linux-gnu/libdl.so.2', '/lib/x86_64-linux-gnu/libutil.so.1'],
+    });
+  });
+});

@@ -1,0 +1,177 @@
+// Enrolment and the link against a control plane that is played here.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { enroll } from '../../../agent/link/enroll.ts';
+import { loadIdentity, proveIdentity, readIdentity } from '../../../agent/link/identity.ts';
+import { openLink, type Link, type LinkPeer } from '../../../agent/link/link.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { createLog } from '../../../shared/log.ts';
+import type { Inventory } from '../../../shared/protocol/inventory.ts';
+import type { DesiredMessage, OpenMessage } from '../../../shared/protocol/link.ts';
+import { seededRng } from '../../../shared/rng.ts';
+import { eventually } from '../../kit/processes.ts';
+import { MACHINE_ID, startFakeControlPlane, type FakeControlPlane } from '../fake-control-plane.ts';
+
+const inventory: Inventory = {
+  gpus: [],
+  cpu_cores: 2,
+  ram_bytes: 1,
+  storage_bytes: 1,
+  hostname: 'h',
+  kernel: 'k',
+  engine_version: '',
+  agent_version: '0',
+};
+const dir = mkdtempSync(join(tmpdir(), 'link-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+let plane: FakeControlPlane;
+let stateDir: string;
+let count = 0;
+
+beforeEach(async () => {
+  count += 1;
+  stateDir = join(dir, String(count));
+  plane = await startFakeControlPlane();
+});
+afterEach(() => plane.stop());
+
+const enrolHost = (token = plane.token): Promise<string> =>
+  enroll({ stateDir, url: plane.url, token, ca: undefined, inventory });
+
+describe('enrolment', () => {
+  test('stores who we are, and a repeat is the same machine', async () => {
+    expect(await enrolHost()).toBe(MACHINE_ID);
+    expect(await enrolHost()).toBe(MACHINE_ID);
+    expect(new Set(plane.enrolments.map((one) => one.public_key)).size).toBe(1);
+    expect((await readIdentity(stateDir))?.enrolled).toEqual({
+      url: plane.url,
+      machine_id: MACHINE_ID,
+      link_path: '/agent/v1/link',
+    });
+  });
+
+  test('the key is on disk before the first call, so a call that got lost is repeated with it', async () => {
+    await expect(enroll({ stateDir, url: 'http://127.0.0.1:1', token: 't', ca: undefined, inventory })).rejects.toThrow(
+      'ECONNREFUSED',
+    );
+    const key = (await loadIdentity(stateDir)).public_key;
+    await enrolHost();
+    expect(plane.enrolments[0]?.public_key).toBe(key);
+  });
+
+  test("refusals come in the control plane's words", async () => {
+    await expect(enrolHost('wrong')).rejects.toThrow('enrolment refused (401 enrollment_token_invalid): no such token');
+    await enrolHost();
+    stateDir = join(dir, 'another-host');
+    await expect(enrolHost()).rejects.toThrow('enrollment_token_used');
+  });
+});
+
+describe('link', () => {
+  let link: Link | undefined;
+  let desired: DesiredMessage[];
+  let opened: OpenMessage[];
+
+  const open = async (patch: Partial<LinkPeer> = {}): Promise<void> => {
+    await enrolHost();
+    const identity = await loadIdentity(stateDir);
+    desired = [];
+    opened = [];
+    const peer: LinkPeer = {
+      hello: () => ({ held: null, boot_id: 'boot', inventory }),
+      prove: (nonce) => proveIdentity(identity, MACHINE_ID, nonce),
+      observed: () => ({ type: 'observed', held: null, workloads: [], unknown_workload_ids: [] }),
+      onDesired: async (message) => void desired.push(message),
+      onOpen: async (message) => void opened.push(message),
+      ...patch,
+    };
+    link = openLink(
+      { url: `${plane.url.replace('http', 'ws')}/agent/v1/link`, machineId: MACHINE_ID, ca: undefined },
+      peer,
+      { clock: systemClock(), rng: seededRng(1), log: createLog('test', 'silent') },
+    );
+    await eventually('hello', 5000, () => Promise.resolve(plane.hellos.length > 0 || undefined));
+  };
+  afterEach(() => link?.stop());
+
+  const hello = (number: number): Promise<boolean> =>
+    eventually(`hello ${number}`, 10_000, () => Promise.resolve(plane.hellos.length >= number || undefined));
+
+  test('says hello with a proof, reports at once, and hands desired states on in order', async () => {
+    await open();
+    await eventually('report', 5000, () => Promise.resolve(plane.observed()));
+    plane.desire([]);
+    plane.desire([]);
+    await eventually('desired', 5000, () => Promise.resolve(desired.length === 2 || undefined));
+    expect(desired.map((one) => one.revision)).toEqual([1, 2]);
+    expect(link?.status().connected).toBe(true);
+  });
+
+  test('a wrong proof is told and tried again', async () => {
+    await enrolHost();
+    const other = await loadIdentity(join(dir, 'foreign'));
+    link = openLink(
+      { url: `${plane.url.replace('http', 'ws')}/agent/v1/link`, machineId: MACHINE_ID, ca: undefined },
+      {
+        hello: () => ({ held: null, boot_id: 'boot', inventory }),
+        prove: (nonce) => proveIdentity(other, MACHINE_ID, nonce),
+        observed: () => ({ type: 'observed', held: null, workloads: [], unknown_workload_ids: [] }),
+        onDesired: () => Promise.resolve(),
+        onOpen: () => Promise.resolve(),
+      },
+      { clock: systemClock(), rng: seededRng(1), log: createLog('test', 'silent') },
+    );
+    await eventually('two tries', 10_000, () => Promise.resolve(plane.ended.length >= 2 || undefined));
+    expect(plane.ended[0]).toEqual({ code: 4401, reason: 'bad proof' });
+    expect(link.status().last_end).toContain('4401 bad proof');
+  });
+
+  test.each([
+    ['not JSON', 'nonsense'],
+    ['an unknown type', '{"type":"reboot"}'],
+    ['an incomplete list', '{"type":"desired","epoch":1,"revision":1,"workloads":[]}'],
+    [
+      'a path as a workload',
+      '{"type":"desired","epoch":1,"revision":1,"complete":true,"workloads":[{"workload_id":"../x"}]}',
+    ],
+  ])('%s closes the link with a reason, reaches nobody, and the link comes back', async (_name, text) => {
+    await open();
+    plane.sendText(text);
+    await hello(2);
+    expect(plane.ended[0]?.code).toBe(4400);
+    expect(plane.ended[0]?.reason).toContain('malformed message: ');
+    expect(desired).toEqual([]);
+  });
+
+  test('a stream that cannot be opened is refused with a reason', async () => {
+    await open({ onOpen: () => Promise.reject(new Error('no door')) });
+    await expect(plane.stream('wl_a', { authorized_keys: [], probe_key: '' })).rejects.toThrow('no door');
+  });
+
+  test('a lost link comes back, and one that is drained comes back later', async () => {
+    await open();
+    plane.dropLink();
+    await hello(2);
+    const before = performance.now();
+    plane.send({ type: 'drain', reconnect_after_ms: 700 });
+    await hello(3);
+    expect(performance.now() - before).toBeGreaterThan(1_150);
+  });
+
+  test('a thousand changes at once are one report', async () => {
+    let reports = 0;
+    await open({
+      observed: () => {
+        reports += 1;
+        return { type: 'observed', held: null, workloads: [], unknown_workload_ids: [] };
+      },
+    });
+    await eventually('first report', 5000, () => Promise.resolve(plane.observed()));
+    const before = reports;
+    for (let i = 0; i < 1000; i += 1) link?.observedChanged();
+    await eventually('second report', 5000, () => Promise.resolve(reports > before || undefined));
+    expect(reports).toBe(before + 1);
+  });
+});
