@@ -24,7 +24,7 @@ export function adminDeps(core: Core, rooms: Rooms, process: { loops(): LoopStat
       held_cents: Number(centsFloor(balance.heldUcents)),
       available_cents: Number(centsFloor(balance.availableUcents)),
       balance: dollarText(balance.postedUcents),
-      supplier_earned: dollarText(owed),
+      supplier_accrued: dollarText(owed),
     };
   };
   return {
