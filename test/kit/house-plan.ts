@@ -78,11 +78,6 @@ export const DOORS: readonly Door[] = [
     why: 'logic that knows its web framework cannot be called by another room',
   },
   {
-    packages: ['@fastify/swagger', 'fastify-type-provider-zod'],
-    doors: ['control-plane/base/http/'],
-    why: 'validation and the OpenAPI document are set up once',
-  },
-  {
     packages: ['ws'],
     doors: ['control-plane/fleet/link/', 'control-plane/rental/edge/', 'agent/link/', 'agent/access/'],
     why: 'the guards of a socket (limits, backpressure, no deflate) live with the rooms that own sockets',
