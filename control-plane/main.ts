@@ -11,6 +11,8 @@ import type { House } from './house.ts';
 
 async function serve(options: { config?: string }): Promise<void> {
   const config = readConfig(options.config);
+  // Database, secret and socket hold what only this user may read.
+  process.umask(0o077);
   const log = createLog('control-plane', config.log_level);
   const house = await openHouse(config, log);
   // Nothing is lost by a hard end: all state is in the database, which belongs to another process now.

@@ -1,12 +1,14 @@
 // Balance and usage as customers see them (specification 2.8, 4.6; balance: DESIGN section 8).
 import { z } from 'zod';
 
-export const Balance = z.strictObject({
-  balance_cents: z.int().describe('Prepaid and not yet charged, whole cents rounded down'),
-  held_cents: z.int().describe('Of it, set aside for what runs now'),
-  available_cents: z.int().describe('What a new launch can use'),
-  balance: z.string().describe('The exact balance in dollars'),
-});
+export const Balance = z
+  .strictObject({
+    balance_cents: z.int().describe('Prepaid and not yet charged, whole cents rounded down'),
+    held_cents: z.int().describe('Of it, set aside for what runs now'),
+    available_cents: z.int().describe('What a new launch can use'),
+    balance: z.string().describe('The exact balance in dollars'),
+  })
+  .meta({ id: 'Balance' });
 export type Balance = z.infer<typeof Balance>;
 
 export const UsageQuery = z.strictObject({
@@ -19,11 +21,13 @@ export const UsageQuery = z.strictObject({
   end: z.iso.datetime({ offset: true }).optional().describe('Exclusive'),
 });
 
-export const UsageRow = z.strictObject({
-  bucket_start: z.iso.datetime(),
-  instance_id: z.string().optional(),
-  gpu_type: z.string().optional(),
-  gpu_seconds: z.int(),
-  cost_cents: z.int(),
-});
+export const UsageRow = z
+  .strictObject({
+    bucket_start: z.iso.datetime(),
+    instance_id: z.string().optional(),
+    gpu_type: z.string().optional(),
+    gpu_seconds: z.int(),
+    cost_cents: z.int(),
+  })
+  .meta({ id: 'UsageRow' });
 export type UsageRow = z.infer<typeof UsageRow>;

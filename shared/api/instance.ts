@@ -13,56 +13,58 @@ const ENV_ENTRIES_MAX = 256;
 const argument = z.string().min(1, 'must not be an empty string');
 
 /** Body of POST /v1/instances. */
-export const CreateInstance = z.strictObject({
-  gpu_type: z.string().min(1).max(64).describe('Canonical GPU type from GET /v1/gpu-types'),
-  gpu_count: z.int().min(1).max(GPU_COUNT_MAX).describe('GPUs of one machine'),
-  tier: z
-    .enum(['on_demand', 'spot', 'reserved'])
-    .describe('spot currently has no capacity; reserved needs an active contract'),
-  image: z
-    .string()
-    .max(512)
-    .regex(IMAGE, 'is not an image reference such as ghcr.io/org/app:1.2')
-    .describe('Container image, linux/amd64'),
-  cmd: z.array(argument).max(256).optional().describe('Overrides the image CMD; an empty array clears it'),
-  entrypoint: z
-    .array(argument)
-    .max(ENTRYPOINT_ARGUMENTS_MAX)
-    .refine(
-      (args) => Buffer.byteLength(args.join('')) <= ENTRYPOINT_BYTES_MAX,
-      `must be at most ${ENTRYPOINT_BYTES_MAX} bytes`,
-    )
-    .optional()
-    .describe('Overrides the image ENTRYPOINT and drops its CMD unless cmd is given; an empty array clears it'),
-  env: z
-    .record(z.string().regex(ENV_KEY, 'is not a POSIX variable name'), z.string().max(32_768))
-    .refine((env) => Object.keys(env).length <= ENV_ENTRIES_MAX, `must have at most ${ENV_ENTRIES_MAX} entries`)
-    .refine((env) => !Object.keys(env).some(isReservedEnv), 'must not set PUBLIC_KEY or a name that starts with SVC_')
-    .optional()
-    .describe('Variables of the container'),
-  ssh_key_ids: z
-    .array(z.string().min(1))
-    .max(64)
-    .optional()
-    .describe('Keys that may log in; omitted: all keys of the organisation'),
-  region: z.string().min(1).max(64).optional().describe('Preferred region, best effort'),
-  name: z.string().min(1).max(128).optional().describe('A name of your own'),
-  offering_id: z.string().min(1).max(64).optional().describe('Pins the launch to one offering at its listed rate'),
-  max_price_per_hour: z
-    .number()
-    .positive()
-    .max(1_000_000)
-    .optional()
-    .describe('Cap on the hourly price of the whole instance, in dollars'),
-  viewed_price_per_hour: z
-    .number()
-    .min(0)
-    .max(1_000_000)
-    .optional()
-    .describe(
-      'The hourly price of the whole instance that you saw; more than 0.01 above it is refused with price_changed',
-    ),
-});
+export const CreateInstance = z
+  .strictObject({
+    gpu_type: z.string().min(1).max(64).describe('Canonical GPU type from GET /v1/gpu-types'),
+    gpu_count: z.int().min(1).max(GPU_COUNT_MAX).describe('GPUs of one machine'),
+    tier: z
+      .enum(['on_demand', 'spot', 'reserved'])
+      .describe('spot currently has no capacity; reserved needs an active contract'),
+    image: z
+      .string()
+      .max(512)
+      .regex(IMAGE, 'is not an image reference such as ghcr.io/org/app:1.2')
+      .describe('Container image, linux/amd64'),
+    cmd: z.array(argument).max(256).optional().describe('Overrides the image CMD; an empty array clears it'),
+    entrypoint: z
+      .array(argument)
+      .max(ENTRYPOINT_ARGUMENTS_MAX)
+      .refine(
+        (args) => Buffer.byteLength(args.join('')) <= ENTRYPOINT_BYTES_MAX,
+        `must be at most ${ENTRYPOINT_BYTES_MAX} bytes`,
+      )
+      .optional()
+      .describe('Overrides the image ENTRYPOINT and drops its CMD unless cmd is given; an empty array clears it'),
+    env: z
+      .record(z.string().regex(ENV_KEY, 'is not a POSIX variable name'), z.string().max(32_768))
+      .refine((env) => Object.keys(env).length <= ENV_ENTRIES_MAX, `must have at most ${ENV_ENTRIES_MAX} entries`)
+      .refine((env) => !Object.keys(env).some(isReservedEnv), 'must not set PUBLIC_KEY or a name that starts with SVC_')
+      .optional()
+      .describe('Variables of the container'),
+    ssh_key_ids: z
+      .array(z.string().min(1))
+      .max(64)
+      .optional()
+      .describe('Keys that may log in; omitted: all keys of the organisation'),
+    region: z.string().min(1).max(64).optional().describe('Preferred region, best effort'),
+    name: z.string().min(1).max(128).optional().describe('A name of your own'),
+    offering_id: z.string().min(1).max(64).optional().describe('Pins the launch to one offering at its listed rate'),
+    max_price_per_hour: z
+      .number()
+      .positive()
+      .max(1_000_000)
+      .optional()
+      .describe('Cap on the hourly price of the whole instance, in dollars'),
+    viewed_price_per_hour: z
+      .number()
+      .min(0)
+      .max(1_000_000)
+      .optional()
+      .describe(
+        'The hourly price of the whole instance that you saw; more than 0.01 above it is refused with price_changed',
+      ),
+  })
+  .meta({ id: 'CreateInstance' });
 export type CreateInstance = z.infer<typeof CreateInstance>;
 
 function isReservedEnv(key: string): boolean {
@@ -70,9 +72,11 @@ function isReservedEnv(key: string): boolean {
 }
 
 /** Body of PATCH /v1/instances/{id}. */
-export const RenameInstance = z.strictObject({
-  name: z.string().min(1).max(128).nullable().describe('The new name; null removes it'),
-});
+export const RenameInstance = z
+  .strictObject({
+    name: z.string().min(1).max(128).nullable().describe('The new name; null removes it'),
+  })
+  .meta({ id: 'RenameInstance' });
 
 const Connection = z.strictObject({
   hostname: z.string().optional().describe('Host name of the SSH door'),
@@ -85,29 +89,31 @@ const Connection = z.strictObject({
 });
 
 /** Optional members are absent where they do not apply; nullable ones are always there. */
-export const Instance = z.strictObject({
-  id: z.string(),
-  status: z.enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error']),
-  gpu_type: z.string(),
-  gpu_count: z.int(),
-  region: z.string().describe('Where it was placed; before that, the region asked for'),
-  tier: z.enum(['on_demand', 'spot', 'reserved']),
-  price_per_hour: z.number().describe('Dollars an hour for the whole instance'),
-  created_at: z.iso.datetime(),
-  name: z.string().nullable(),
-  ready_at: z.iso.datetime().nullable(),
-  terminated_at: z.iso.datetime().nullable(),
-  image: z.string().optional().describe('Pinned to the digest that runs, once known'),
-  reservation_id: z.string().nullable(),
-  status_reason: z.string().optional().describe('Why it is as it is, where that needs an explanation'),
-  last_reachable_at: z.iso
-    .datetime()
-    .optional()
-    .describe('Last end-to-end check of the SSH path; absent before the first'),
-  unreachable_since: z.iso
-    .datetime()
-    .optional()
-    .describe('Start of the confirmed outage; present exactly while unreachable'),
-  connection: Connection.nullable(),
-});
+export const Instance = z
+  .strictObject({
+    id: z.string(),
+    status: z.enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error']),
+    gpu_type: z.string(),
+    gpu_count: z.int(),
+    region: z.string().describe('Where it was placed; before that, the region asked for'),
+    tier: z.enum(['on_demand', 'spot', 'reserved']),
+    price_per_hour: z.number().describe('Dollars an hour for the whole instance'),
+    created_at: z.iso.datetime(),
+    name: z.string().nullable(),
+    ready_at: z.iso.datetime().nullable(),
+    terminated_at: z.iso.datetime().nullable(),
+    image: z.string().optional().describe('Pinned to the digest that runs, once known'),
+    reservation_id: z.string().nullable(),
+    status_reason: z.string().optional().describe('Why it is as it is, where that needs an explanation'),
+    last_reachable_at: z.iso
+      .datetime()
+      .optional()
+      .describe('Last end-to-end check of the SSH path; absent before the first'),
+    unreachable_since: z.iso
+      .datetime()
+      .optional()
+      .describe('Start of the confirmed outage; present exactly while unreachable'),
+    connection: Connection.nullable(),
+  })
+  .meta({ id: 'Instance' });
 export type Instance = z.infer<typeof Instance>;

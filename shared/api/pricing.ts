@@ -1,27 +1,31 @@
 // The catalog as anybody sees it (specification 2.3 and 2.4).
 import { z } from 'zod';
 
-export const GpuType = z.strictObject({
-  gpu_type: z.string().describe('Canonical identifier'),
-  vram_gb: z.int().describe('Nameplate VRAM of one GPU; the smallest on offer where a model has variants'),
-  architecture: z.string().optional(),
-  cpu_cores: z.int().describe('Representative vCPUs of a host; 0 = unreported'),
-  ram_gb: z.int().describe('Representative RAM of a host; 0 = unreported'),
-  storage_gb: z.int().describe('Representative storage of a host; 0 = unreported'),
-  instance_disk_gb: z.int().describe('Representative file system size of a launch; 0 = unreported'),
-  disk_configurable: z.boolean().describe('True where at least one offering honours disk_gb'),
-});
+export const GpuType = z
+  .strictObject({
+    gpu_type: z.string().describe('Canonical identifier'),
+    vram_gb: z.int().describe('Nameplate VRAM of one GPU; the smallest on offer where a model has variants'),
+    architecture: z.string().optional(),
+    cpu_cores: z.int().describe('Representative vCPUs of a host; 0 = unreported'),
+    ram_gb: z.int().describe('Representative RAM of a host; 0 = unreported'),
+    storage_gb: z.int().describe('Representative storage of a host; 0 = unreported'),
+    instance_disk_gb: z.int().describe('Representative file system size of a launch; 0 = unreported'),
+    disk_configurable: z.boolean().describe('True where at least one offering honours disk_gb'),
+  })
+  .meta({ id: 'GpuType' });
 export type GpuType = z.infer<typeof GpuType>;
 
-export const PricingRow = z.strictObject({
-  offering_id: z.string().describe('Pins a launch to exactly this offering'),
-  gpu_type: z.string(),
-  region: z.string(),
-  tier: z.enum(['on_demand']),
-  price_per_hour: z.number().describe('Dollars an hour for one GPU'),
-  available: z.int().describe('GPUs that are free now; one launch can have at most this many'),
-  vram_gb: z.int(),
-  storage_gb: z.int(),
-  disk_configurable: z.boolean(),
-});
+export const PricingRow = z
+  .strictObject({
+    offering_id: z.string().describe('Pins a launch to exactly this offering'),
+    gpu_type: z.string(),
+    region: z.string(),
+    tier: z.enum(['on_demand']),
+    price_per_hour: z.number().describe('Dollars an hour for one GPU'),
+    available: z.int().describe('GPUs that are free now; one launch can have at most this many'),
+    vram_gb: z.int(),
+    storage_gb: z.int(),
+    disk_configurable: z.boolean(),
+  })
+  .meta({ id: 'PricingRow' });
 export type PricingRow = z.infer<typeof PricingRow>;

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
 
 /** What the container runs. `null` = as the image says; an empty array clears it (container semantics). */
-export const WorkloadCommand = z.strictObject({
+const WorkloadCommand = z.strictObject({
   entrypoint: z.array(z.string()).nullable(),
   cmd: z.array(z.string()).nullable(),
 });

@@ -2,7 +2,7 @@
 import type { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
 
-export { default as sql, empty, join, raw, type Sql } from 'sql-template-tag';
+export { default as sql, join, raw, type Sql } from 'sql-template-tag';
 
 /** Statements that only look. Rows are decoded by a zod schema, so a column that is not what the code expects fails loudly. */
 export interface Query {

@@ -1,6 +1,6 @@
 // Known GPU models: what nvidia-smi prints -> canonical `gpu_type`, architecture and nameplate VRAM. Data, longest match first.
 
-export interface KnownGpu {
+interface KnownGpu {
   /** Lower-case part of the name that nvidia-smi prints. */
   match: string;
   gpu_type: string;
@@ -8,7 +8,7 @@ export interface KnownGpu {
   vram_gb: number;
 }
 
-export const KNOWN_GPUS: readonly KnownGpu[] = [
+const KNOWN_GPUS: readonly KnownGpu[] = [
   { match: 'h100 80gb hbm3', gpu_type: 'H100_SXM', architecture: 'Hopper', vram_gb: 80 },
   { match: 'h100 nvl', gpu_type: 'H100_NVL', architecture: 'Hopper', vram_gb: 94 },
   { match: 'h100 pcie', gpu_type: 'H100_PCIE', architecture: 'Hopper', vram_gb: 80 },

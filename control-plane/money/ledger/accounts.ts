@@ -20,7 +20,7 @@ export interface AccountRef {
   ownerId: string;
 }
 
-export const PLATFORM = 'platform';
+const PLATFORM = 'platform';
 
 export function accountId(account: AccountRef): string {
   return `${account.kind}:${account.ownerId}`;

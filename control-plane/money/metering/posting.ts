@@ -39,7 +39,7 @@ export interface Split {
 }
 
 /** What the stretch moves in all, and the two parts of it. All negative for a stretch taken back. */
-export function splitOf(segment: Segment, fromMs: number, toMs: number): Split {
+function splitOf(segment: Segment, fromMs: number, toMs: number): Split {
   const before = costUcents(segment, fromMs);
   const after = costUcents(segment, toMs);
   const totalUcents = after - before;

@@ -5,7 +5,7 @@ import type { Door, ProbeKey } from '../doors/doors.ts';
 
 /** The user that may only authenticate. */
 const PROBE_USER = 'svc-probe';
-export const PROBE_MS_MAX = 10_000;
+const PROBE_MS_MAX = 10_000;
 
 /** The first leg that failed, in the order in which they are passed. */
 export type ProbeLeg = 'tcp' | 'banner' | 'host_key' | 'auth';

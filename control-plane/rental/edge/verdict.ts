@@ -16,7 +16,7 @@ export const QUIET_AFTER_START_MS = 120_000;
 /** When this many machines and this part of all fail together, the fault is probably ours: hold the verdict, but not for ever. */
 const TOGETHER_MACHINES_MIN = 5;
 const TOGETHER_PART_MIN = 0.3;
-export const TOGETHER_HOLD_MS_MAX = 10 * 60_000;
+const TOGETHER_HOLD_MS_MAX = 10 * 60_000;
 
 export interface Series {
   firstFailureMs: number | null;
