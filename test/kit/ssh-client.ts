@@ -4,6 +4,7 @@ import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Instance } from '../../shared/api/instance.ts';
 import { capture, type Captured, type CaptureOptions } from './capture.ts';
+import { startProgram, type Program } from './processes.ts';
 import { requireProgram } from './setup.ts';
 
 export interface SshIdentity {
@@ -14,7 +15,9 @@ export interface SshIdentity {
 
 export interface SshClient {
   /** `ssh <options> root@host`: append a command, or nothing for a shell. `more` are further options. */
-  argv(more?: readonly string[]): string[];
+  argv(more?: readonly string[]): [string, ...string[]];
+  /** Starts a command over there that stays; its input is open. */
+  start(command: string): Program;
   /** Runs a command over there. */
   run(command: string, options?: CaptureOptions): Promise<Captured>;
 }
@@ -45,7 +48,7 @@ export async function openSshClient(instance: Instance, identity: SshIdentity): 
     'ConnectTimeout=10',
     ...(await addressOption(hostname, port)),
   ];
-  const argv = (more: readonly string[] = []): string[] => [
+  const argv = (more: readonly string[] = []): [string, ...string[]] => [
     requireProgram('ssh'),
     '-F',
     'none',
@@ -57,7 +60,12 @@ export async function openSshClient(instance: Instance, identity: SshIdentity): 
     ...more,
     `root@${hostname}`,
   ];
-  return { argv, run: (command, more) => capture([...argv(), command], more) };
+  const [ssh, ...args] = argv();
+  return {
+    argv,
+    start: (command) => startProgram({ command: ssh, args: [...args, command], stdin: 'pipe' }),
+    run: (command, more) => capture([ssh, ...args, command], more),
+  };
 }
 
 /** Not every system resolves names below `localhost`; the host key stays bound to the name. */
