@@ -52,15 +52,12 @@ const Config = z.strictObject({
     .strictObject({
       /** Address that the SSH ports listen on. */
       host: z.string().min(1).default('0.0.0.0'),
-      /** Instances are reached at <id>.<domain>: a wildcard DNS name of this host. */
-      domain: DomainName.default('ssh.localhost'),
+      /** A wildcard DNS name of this host: instances are reached at <id>.<domain>. Left out, at the host of `base_url`. */
+      domain: DomainName.optional(),
       /** One port for each running instance. */
       port_range: PortRange.default({ first: 20_000, last: 29_999 }),
     })
     .prefault({}),
-  app_domain: DomainName.default('apps.localhost'),
-  /** `verified`: a machine is listed once its GPUs have been checked. `operator_approved`: once an operator says so. */
-  listing_policy: z.enum(['verified', 'operator_approved']).default('operator_approved'),
   /** The platform's share of what a customer pays, in hundredths of a percent. */
   platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
   /** A launch needs a balance for this long. */

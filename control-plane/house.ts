@@ -121,7 +121,8 @@ function settingsOf(config: Config): Settings {
   return {
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
-    sshDomain: config.ssh.domain,
+    hostnameOf: (instanceId) =>
+      config.ssh.domain === undefined ? new URL(config.base_url).hostname : `${instanceId}.${config.ssh.domain}`,
     sshPorts: config.ssh.port_range,
     sshHost: everywhere ? LOOPBACK : config.ssh.host,
   };

@@ -34,8 +34,8 @@ export interface Core {
 export interface Settings {
   platformFeeBps: number;
   launchHoldMinutes: number;
-  /** Host names of instances are `<id>.<sshDomain>`. */
-  sshDomain: string;
+  /** The host name that customers reach an instance at. */
+  hostnameOf(instanceId: string): string;
   sshPorts: { first: number; last: number };
   /** Where probes find the public SSH ports. */
   sshHost: string;
@@ -81,7 +81,7 @@ export function openRooms(
     onChange: (tx, instanceId, observed) => instances.noteObserved(tx, instanceId, observed),
   });
   const link = openFleetLink(core, { supply, workloads, nudges: outside.nudges });
-  const doors = openDoors({ db, clock, newProbeKey, sshDomain: settings.sshDomain, ports: settings.sshPorts });
+  const doors = openDoors({ db, clock, newProbeKey, hostnameOf: settings.hostnameOf, ports: settings.sshPorts });
   const probe = outside.probe ?? ((instanceId) => probePublicDoor(instanceId, { ...core, doors }, settings.sshHost));
   const rental: InstancesDeps = {
     ...core,

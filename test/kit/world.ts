@@ -52,7 +52,7 @@ export async function openWorld(seed = 1): Promise<World> {
     {
       platformFeeBps: 2000,
       launchHoldMinutes: 10,
-      sshDomain: 'ssh.test',
+      hostnameOf: (id) => `${id}.ssh.test`,
       sshPorts: { first: 30000, last: 30399 },
       sshHost: '127.0.0.1',
     },

@@ -45,7 +45,7 @@ export interface Doors {
 export function openDoors(deps: {
   db: Db;
   clock: Clock;
-  sshDomain: string;
+  hostnameOf(instanceId: string): string;
   ports: { first: number; last: number };
   newProbeKey(): ProbeKey;
 }): Doors {
@@ -72,7 +72,7 @@ export function openDoors(deps: {
       const probe = deps.newProbeKey();
       await tx.run(
         sql`insert into doors (instance_id, hostname, ssh_port, probe_private_key, probe_public_key, open)
-            values (${instanceId}, ${`${instanceId}.${deps.sshDomain}`}, ${taken.port}, ${probe.privateKey}, ${probe.publicLine}, 1)`,
+            values (${instanceId}, ${deps.hostnameOf(instanceId)}, ${taken.port}, ${probe.privateKey}, ${probe.publicLine}, 1)`,
       );
     },
     close: async (tx, instanceId) => {
