@@ -23,8 +23,7 @@ test('an empty file is a whole configuration', () => {
   expect(read('')).toMatchObject({
     listen: { host: '127.0.0.1', port: 8080 },
     database: { sqlite: '/var/lib/svc-control-plane/control-plane.db' },
-    ssh: { host: '0.0.0.0', domain: 'ssh.localhost', port_range: { first: 20_000, last: 29_999 } },
-    listing_policy: 'operator_approved',
+    ssh: { host: '0.0.0.0', port_range: { first: 20_000, last: 29_999 } },
     platform_fee_bps: 1_500,
     trust_proxy: [],
   });
