@@ -22,9 +22,9 @@ export interface Db {
   readonly read: Query;
   /**
    * Runs `body` in a transaction; resolves once it is durable. All transactions behave as if they ran one after another.
-   * - A body awaits only `tx`. One that waits for anything else is rolled back and rejected with `tx_awaited_outside`
-   *   (SQLite), because it would hold up every other writer.
-   * - A body may run more than once (PostgreSQL retries serialization failures): no effects outside `tx`.
+   * - A body awaits only `tx`: bodies run one after another and share commits, so one that waits for anything else holds up every
+   *   other writer. SQLite, where it can be seen, rolls such a body back with `tx_awaited_outside`.
+   * - A body may run more than once (PostgreSQL, after a collision with a foreign writer): no effects outside `tx`.
    * - `db.tx` or `db.read` inside a body throws `tx_nested`.
    */
   tx<T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T>;

@@ -1,4 +1,8 @@
-// PostgreSQL driver: each body is a serializable transaction, tried again when the server says that it collided with another.
+// PostgreSQL driver: one writer connection with the same group commit as SQLite, and a pool for committed reads.
+//
+// Exactly one control plane writes (the lease `primary`), so running bodies one after another costs no concurrency between processes.
+// It saves the retries that a transaction per body would need on the rows that every rental touches (clearing, revenue), and shares
+// one commit among the bodies that wait. A collision with a foreign writer is still noticed (serializable) and the batch runs again.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { DatabaseError, Pool, type PoolClient, types } from 'pg';
 import type { Sql } from 'sql-template-tag';
@@ -10,50 +14,51 @@ import type { Rng } from '../../../shared/rng.ts';
 import { type Db, DbError, type Query, type Tx, storedValue } from './db.ts';
 
 const INT8_TYPE = 20;
-const CONNECTIONS_MAX = 16;
-/** Serialization failure and deadlock: the transaction had no effect and may run again. */
+/** For reads; writes have one connection of their own. */
+const CONNECTIONS_MAX = 8;
+/** Bodies that share one commit at most; bounds how long the first of them waits. */
+const BODIES_PER_COMMIT_MAX = 128;
+/** Serialization failure and deadlock: the batch had no effect and may run again. */
 const RETRY_CODES = new Set(['40001', '40P01']);
-const TRIES_MAX = 40;
+const TRIES_MAX = 10;
+
+interface Job {
+  name: string;
+  run(tx: Tx): Promise<unknown>;
+  resolve(value: unknown): void;
+  reject(error: unknown): void;
+}
+
+type Outcome = { job: Job; value: unknown } | { job: Job; error: unknown };
+
+interface PostgresDeps {
+  clock: Clock;
+  log: Log;
+  rng: Rng;
+}
 
 /** Opens a pool on `url` (`postgres://...`). Connections are made when first needed. */
-export function openPostgres(url: string, deps: { clock: Clock; log: Log; rng: Rng }): Db {
-  const { clock, log, rng } = deps;
+export function openPostgres(url: string, deps: PostgresDeps): Db {
   const inside = new AsyncLocalStorage<string>();
-  const pool = new Pool({
-    connectionString: url,
-    max: CONNECTIONS_MAX,
-    types: {
-      // int8 as BigInt: the default is text, and a number would lose microcents.
-      getTypeParser: (id, format) =>
-        id === INT8_TYPE && format !== 'binary' ? BigInt : types.getTypeParser(id, format),
-    },
-  });
-  // An idle connection that the server drops must not end the process; the next query gets a new one.
-  pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
+  const writers = openPool(url, 1, deps.log);
+  const readers = openPool(url, CONNECTIONS_MAX, deps.log);
+  let queue: Job[] = [];
+  let flushing: Promise<void> | undefined;
 
+  const flush = async (): Promise<void> => {
+    while (queue.length > 0) {
+      await deps.clock.nextTurn();
+      await commitBatch(queue.splice(0, BODIES_PER_COMMIT_MAX), writers, inside, deps);
+    }
+    flushing = undefined;
+  };
   const refuseNested = (name: string): void => {
     const outer = inside.getStore();
-    if (outer !== undefined)
-      throw new DbError('tx_nested', `${name} was called inside the transaction ${outer}; pass its tx instead`);
+    if (outer === undefined) return;
+    throw new DbError('tx_nested', `${name} was called inside the transaction ${outer}; pass its tx instead`);
   };
 
-  const tx = async <T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T> => {
-    refuseNested(name);
-    for (let attempt = 0; ; attempt += 1) {
-      const client = await pool.connect();
-      try {
-        return await inside.run(name, () => runOnce(client, body));
-      } catch (error) {
-        const again = error instanceof DatabaseError && RETRY_CODES.has(error.code ?? '') && attempt < TRIES_MAX;
-        if (!again) throw error;
-      } finally {
-        client.release();
-      }
-      await clock.sleep(fullJitterMs(attempt, 1, 200, rng));
-    }
-  };
-
-  const committed = statements((statement) => pool.query(statement.text, statement.values.map(storedValue)));
+  const committed = statements((statement) => readers.query(statement.text, statement.values.map(storedValue)));
   return {
     dialect: 'postgres',
     read: {
@@ -66,31 +71,102 @@ export function openPostgres(url: string, deps: { clock: Clock; log: Log; rng: R
         return committed.one(row, statement);
       },
     },
-    tx,
-    close: () => pool.end(),
+    tx: async <T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T> => {
+      refuseNested(name);
+      return new Promise<T>((resolve, reject) => {
+        queue.push({ name, run: body, resolve: resolve as (value: unknown) => void, reject });
+        flushing ??= flush();
+      });
+    },
+    close: async () => {
+      await flushing;
+      await writers.end();
+      await readers.end();
+    },
   };
 }
 
-async function runOnce<T>(client: PoolClient, body: (tx: Tx) => Promise<T>): Promise<T> {
+function openPool(url: string, max: number, log: Log): Pool {
+  const pool = new Pool({
+    connectionString: url,
+    max,
+    types: {
+      // int8 as BigInt: the default is text, and a number would lose microcents.
+      getTypeParser: (id, format) =>
+        id === INT8_TYPE && format !== 'binary' ? BigInt : types.getTypeParser(id, format),
+    },
+  });
+  // An idle connection that the server drops must not end the process; the next query gets a new one.
+  pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
+  return pool;
+}
+
+async function commitBatch(
+  batch: Job[],
+  writers: Pool,
+  inside: AsyncLocalStorage<string>,
+  { clock, rng }: PostgresDeps,
+): Promise<void> {
+  for (let attempt = 0; ; attempt += 1) {
+    try {
+      for (const outcome of await runBatch(batch, writers, inside)) {
+        if ('error' in outcome) outcome.job.reject(outcome.error);
+        else outcome.job.resolve(outcome.value);
+      }
+      return;
+    } catch (error) {
+      const again = isCollision(error) && attempt < TRIES_MAX;
+      if (!again) return batch.forEach((job) => job.reject(error));
+    }
+    await clock.sleep(fullJitterMs(attempt, 1, 200, rng));
+  }
+}
+
+/** All bodies in one transaction, a savepoint each. Throws where the transaction as a whole came to nothing. */
+async function runBatch(batch: Job[], writers: Pool, inside: AsyncLocalStorage<string>): Promise<Outcome[]> {
+  const client = await writers.connect();
+  let broken = true;
+  try {
+    await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE; SAVEPOINT body');
+    const outcomes: Outcome[] = [];
+    for (const job of batch) outcomes.push(await runBody(client, job, inside));
+    await client.query('COMMIT');
+    broken = false;
+    return outcomes;
+  } catch (error) {
+    await client.query('ROLLBACK').then(
+      () => (broken = false),
+      () => undefined,
+    );
+    throw error;
+  } finally {
+    // A connection that cannot even roll back is not given to the next batch.
+    client.release(broken);
+  }
+}
+
+async function runBody(client: PoolClient, job: Job, inside: AsyncLocalStorage<string>): Promise<Outcome> {
   let open = true;
   const execute = async (statement: Sql): Promise<QueryAnswer> => {
     if (!open) throw new DbError('tx_over', 'this transaction is over');
     return client.query(statement.text, statement.values.map(storedValue));
   };
+  const tx: Tx = { ...statements(execute), run: async (statement) => (await execute(statement)).rowCount ?? 0 };
   try {
-    await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE');
-    const result = await body({
-      ...statements(execute),
-      run: async (statement) => (await execute(statement)).rowCount ?? 0,
-    });
-    await client.query('COMMIT');
-    return result;
-  } catch (error) {
-    await client.query('ROLLBACK').catch(() => undefined);
-    throw error;
-  } finally {
+    const value = await inside.run(job.name, () => job.run(tx));
     open = false;
+    await client.query('RELEASE body; SAVEPOINT body');
+    return { job, value };
+  } catch (error) {
+    open = false;
+    if (isCollision(error)) throw error;
+    await client.query('ROLLBACK TO body');
+    return { job, error };
   }
+}
+
+function isCollision(error: unknown): boolean {
+  return error instanceof DatabaseError && RETRY_CODES.has(error.code ?? '');
 }
 
 interface QueryAnswer {
