@@ -1,5 +1,4 @@
 // The supervisor put together: the only file that knows every room of the agent.
-import { join } from 'node:path';
 import { systemClock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
 import { startLoop } from '../shared/loop.ts';
@@ -27,7 +26,6 @@ export const AGENT_VERSION = '0.1.0';
 const INVENTORY_PERIOD_MS = 60_000;
 /** A holder carries bytes and keeps little; a client that makes it grow ends this one door. */
 const HOLDER_HEAP_MIB = 192;
-const LAUNCHER = join(import.meta.dirname, 'svc-agent.js');
 
 export interface AgentHouse {
   status(): AgentStatus;
@@ -47,7 +45,8 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
   const changed = (): void => link?.observedChanged();
 
   const kit = await prepareKit(config.state_dir);
-  const startHolder = (folder: string, logFile: string): Promise<number> => startDetached(holderArgv(folder), logFile);
+  const startHolder = (folder: string, logFile: string): Promise<number> =>
+    startDetached(holderArgv(kit.holderProgram, folder), logFile);
   const doors = openDoors({ clock, log, stateDir: config.state_dir, kit, startHolder }, () => {
     changed();
     runtime.nudge();
@@ -134,14 +133,7 @@ export async function takeInventory({ config, engine, facts, containerIds }: Sto
   return { gpus, ...facts, engine_version: engineVersion.slice(0, 64), agent_version: AGENT_VERSION };
 }
 
-function holderArgv(folder: string): [string, ...string[]] {
-  return [
-    process.execPath,
-    `--max-old-space-size=${HOLDER_HEAP_MIB}`,
-    '--disable-sigusr1',
-    LAUNCHER,
-    'holder',
-    '--dir',
-    folder,
-  ];
+function holderArgv(program: string, folder: string): [string, ...string[]] {
+  const heap = `--max-old-space-size=${HOLDER_HEAP_MIB}`;
+  return [process.execPath, heap, '--disable-sigusr1', program, 'holder', '--dir', folder];
 }

@@ -1,4 +1,4 @@
-// What our guest needs inside a container that has nothing: itself as one file, Node, the loader and libraries, and the terminal module.
+// Our programs as single files: the holder, and the guest with all it needs inside a container that has nothing (Node, loader, libraries).
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -8,9 +8,12 @@ import { basename, join } from 'node:path';
 import { isMissing, removePath } from '../host/state.ts';
 import { run } from '../host/run.ts';
 
-/** A folder of the host that is mounted read-only at `KIT_TARGET`; named by its content, so an upgrade makes a new one. */
+/** Below a folder that is named by its content, so an upgrade makes a new one beside the one that is in use. */
 export interface Kit {
+  /** Mounted read-only at `KIT_TARGET`. */
   folder: string;
+  /** The holder in one file: it starts in a third of the time that its sources take, and a restarted one is the same one. */
+  holderProgram: string;
   /** The program line inside the container; the door folder follows as last argument. */
   entrypoint: string[];
 }
@@ -18,26 +21,32 @@ export interface Kit {
 export const KIT_TARGET = '/.svc';
 export const DOOR_TARGET = `${KIT_TARGET}/door`;
 
+/** Its last argument is the workload's folder. */
+const HOLDER_START = "void program.runHolder(process.argv.at(-1) ?? '');";
 const LDD_MS_MAX = 20_000;
 /** The guest carries bytes and keeps none: this is room enough, and a leak ends the guest before it starves the tenant. */
 const GUEST_HEAP_MIB = 128;
 
 /** Makes the kit below `stateDir`, or finds the one an earlier start made. Needs glibc's `ldd` on the host. */
 export async function prepareKit(stateDir: string): Promise<Kit> {
-  const program = await bundleGuest();
+  const [guest, holder] = await Promise.all([bundle('guest/main.ts'), bundle('holder.ts', HOLDER_START)]);
   const node = await realpath(process.execPath);
   const ptyModule = createRequire(import.meta.url).resolve(
     `@lydell/node-pty-${process.platform}-${process.arch}/pty.node`,
   );
   const libraries = await librariesOf([node, ptyModule]);
-  const name = await contentName(program, [node, ptyModule, libraries.loader, ...libraries.files]);
-  const folder = join(stateDir, 'kits', name);
+  const name = await contentName([guest, holder], [node, ptyModule, libraries.loader, ...libraries.files]);
+  const whole = join(stateDir, 'kits', name);
   const loader = basename(libraries.loader);
-  const kit = { folder, entrypoint: entrypointOf(loader) };
-  if (await exists(folder)) return kit;
+  const kit = {
+    folder: join(whole, 'guest'),
+    holderProgram: join(whole, 'holder.cjs'),
+    entrypoint: entrypointOf(loader),
+  };
+  if (await exists(whole)) return kit;
 
-  const temporary = `${folder}.new`;
-  await removePath(temporary);
+  await removePath(`${whole}.new`);
+  const temporary = join(`${whole}.new`, 'guest');
   await mkdir(join(temporary, 'lib'), { recursive: true });
   // A mount needs a place: each workload's door is mounted over this one.
   await mkdir(join(temporary, 'door'));
@@ -45,9 +54,10 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
   await place(ptyModule, join(temporary, 'pty.node'), 0o644);
   await place(libraries.loader, join(temporary, loader), 0o755);
   for (const file of libraries.files) await place(file, join(temporary, 'lib', basename(file)), 0o644);
-  await writeFile(join(temporary, 'guest.cjs'), program, { mode: 0o644 });
+  await writeFile(join(temporary, 'guest.cjs'), guest, { mode: 0o644 });
+  await writeFile(join(`${whole}.new`, 'holder.cjs'), holder, { mode: 0o600 });
   for (const path of [temporary, join(temporary, 'lib'), join(temporary, 'door')]) await chmod(path, 0o755);
-  await rename(temporary, folder);
+  await rename(`${whole}.new`, whole);
   return kit;
 }
 
@@ -78,18 +88,26 @@ function entrypointOf(loader: string): string[] {
   ];
 }
 
-async function bundleGuest(): Promise<Uint8Array> {
+/** One file of the program that begins in `source` (beside this file), with `start` as its last line. */
+async function bundle(source: string, start = ''): Promise<Uint8Array> {
   const result = await build({
-    entryPoints: [new URL('guest/main.ts', import.meta.url).pathname],
+    stdin: {
+      contents: `import * as program from './${source}';\n${start}`,
+      resolveDir: import.meta.dirname,
+      // Not ts: that would drop an import whose name is not used.
+      loader: 'js',
+    },
     bundle: true,
     platform: 'node',
     target: 'node24',
     format: 'cjs',
     write: false,
     logLevel: 'silent',
+    // ssh2's optional native helpers: it works without them, and a bundle cannot hold them.
+    external: ['cpu-features', '*.node'],
   });
   const file = result.outputFiles[0];
-  if (file === undefined) throw new Error('the guest could not be bundled');
+  if (file === undefined) throw new Error(`${source} could not be bundled`);
   return file.contents;
 }
 
@@ -103,10 +121,9 @@ async function librariesOf(programs: string[]): Promise<{ loader: string; files:
 }
 
 /** Large files are told apart by path, size and time: hashing 120 MB at every start would be slow for nothing. */
-async function contentName(program: Uint8Array, files: string[]): Promise<string> {
-  const hash = createHash('sha256')
-    .update(program)
-    .update(await readFile(new URL(import.meta.url)));
+async function contentName(programs: Uint8Array[], files: string[]): Promise<string> {
+  const hash = createHash('sha256').update(await readFile(new URL(import.meta.url)));
+  for (const program of programs) hash.update(program);
   for (const file of files) {
     const { size, mtimeMs } = await stat(file);
     hash.update(`\n${file} ${size} ${mtimeMs}`);

@@ -58,6 +58,8 @@ interface LinkDeps {
   log: Log;
 }
 
+/** A change after a quiet time goes out at once, with those of the same moment; further ones wait for their turn. */
+const OBSERVED_SOON_MS = 5;
 const OBSERVED_COALESCE_MS = 100;
 const OBSERVED_PERIOD_MS = 30_000;
 /** A connection that lasted this long was a good one: the next failure starts at the shortest delay again. */
@@ -71,10 +73,12 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
   let current: Connection | undefined;
   let cancelReport: (() => void) | undefined;
   let reportIsNear = false;
+  let reportedMs = 0;
 
   const report = (): void => {
     cancelReport?.();
     reportIsNear = false;
+    reportedMs = clock.monotonicMs();
     cancelReport = clock.after(spreadMs(OBSERVED_PERIOD_MS, rng), report);
     current?.send(peer.observed());
   };
@@ -107,7 +111,8 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
       if (reportIsNear) return;
       reportIsNear = true;
       cancelReport?.();
-      cancelReport = clock.after(OBSERVED_COALESCE_MS, report);
+      const sinceMs = clock.monotonicMs() - reportedMs;
+      cancelReport = clock.after(Math.max(OBSERVED_SOON_MS, OBSERVED_COALESCE_MS - sinceMs), report);
     },
     sendInventory: (inventory) => current?.send({ type: 'inventory', inventory }),
     status: () => ({ ...status }),
