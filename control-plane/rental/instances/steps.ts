@@ -24,6 +24,10 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
     case 'place':
       return replace(instance, step.because, deps).catch((error: unknown) => unaffordable(instance, error, deps));
     case 'fail':
+      deps.log.warn(
+        { instance_id: instance.id, machine_id: instance.machine_id, code: step.code, detail: step.detail },
+        'launch failed',
+      );
       return moved(instance, deps, (tx, now) =>
         move(
           tx,
@@ -35,6 +39,7 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
     case 'start':
       return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'starting', nowMs: now }, deps));
     case 'lose':
+      deps.log.warn({ instance_id: instance.id, machine_id: instance.machine_id, reason: step.reason }, 'rental lost');
       return moved(instance, deps, (tx, now) =>
         move(tx, instance, { to: 'error', nowMs: now, reason: step.reason }, deps),
       );
@@ -101,18 +106,16 @@ async function unaffordable(instance: store.InstanceRow, error: unknown, deps: S
 async function tryDoor(instance: store.InstanceRow, againMs: number, deps: StepDeps): Promise<string[]> {
   const result = await deps.probe(instance.id);
   const nowMs = deps.clock.now();
-  await deps.db.tx('instances.probed', async (tx) => {
-    if (result.ok) {
-      await move(
-        tx,
-        instance,
-        { to: 'running', nowMs, patch: { ready_ms: nowMs, last_reachable_ms: nowMs, due_ms: null } },
-        deps,
-      );
-      return;
-    }
-    if (!(await store.patchInstance(tx, instance, { due_ms: nowMs + againMs }))) return;
-    await deps.operations.setProgress(tx, instance.create_operation_id, `checking SSH: ${result.detail}`);
-  });
+  if (!result.ok) {
+    await deps.db.tx('instances.probed', async (tx) => {
+      if (!(await store.patchInstance(tx, instance, { due_ms: nowMs + againMs }))) return;
+      await deps.operations.setProgress(tx, instance.create_operation_id, `checking SSH: ${result.detail}`);
+    });
+    return [];
+  }
+  const patch = { ready_ms: nowMs, last_reachable_ms: nowMs, due_ms: null };
+  await deps.db.tx('instances.probed', (tx) => move(tx, instance, { to: 'running', nowMs, patch }, deps));
+  const { id, machine_id, created_ms: createdMs } = instance;
+  deps.log.info({ instance_id: id, machine_id, after_ms: nowMs - createdMs }, 'instance running');
   return [];
 }
