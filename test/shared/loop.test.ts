@@ -1,0 +1,71 @@
+// Loops: they run at once, on their period and on a nudge, never twice at a time, and survive a throw.
+import { expect, test } from 'vitest';
+import { createLog } from '../../shared/log.ts';
+import { startLoop } from '../../shared/loop.ts';
+import { virtualClock } from '../kit/virtual-clock.ts';
+
+const log = createLog('test', 'silent');
+
+test('a day of minute ticks', async () => {
+  const clock = virtualClock();
+  let runs = 0;
+  const loop = startLoop({ name: 'l', periodMs: 60_000, run: async () => void (runs += 1) }, { clock, log });
+  await clock.advance(24 * 3_600_000);
+  expect(runs).toBe(24 * 60 + 1);
+  await loop.stop();
+});
+
+test('nudges during a run lead to exactly one more run, after it', async () => {
+  const clock = virtualClock();
+  let runs = 0;
+  let atOnce = 0;
+  let atOnceMax = 0;
+  const run = async (): Promise<void> => {
+    atOnce += 1;
+    atOnceMax = Math.max(atOnceMax, atOnce);
+    runs += 1;
+    await clock.sleep(1000);
+    atOnce -= 1;
+  };
+  const loop = startLoop({ name: 'l', periodMs: 3_600_000, run }, { clock, log });
+  await clock.advance(500);
+  loop.nudge();
+  loop.nudge();
+  await clock.advance(10_000);
+  expect([runs, atOnceMax]).toEqual([2, 1]);
+  loop.nudge();
+  await clock.advance(10_000);
+  expect(runs).toBe(3);
+  await loop.stop();
+});
+
+test('a run that throws is visible and tried again', async () => {
+  const clock = virtualClock();
+  let runs = 0;
+  const run = async (): Promise<void> => {
+    runs += 1;
+    if (runs === 1) throw new Error('once');
+  };
+  const loop = startLoop({ name: 'l', periodMs: 1000, run }, { clock, log });
+  await clock.advance(0);
+  expect(loop.status()).toMatchObject({ runs: 1, last_error: 'once', running: false });
+  await clock.advance(1000);
+  expect(loop.status()).toMatchObject({ runs: 2, last_error: null });
+  await loop.stop();
+});
+
+test('stop waits for the run under way and lets no other begin', async () => {
+  const clock = virtualClock();
+  let finished = 0;
+  const run = async (): Promise<void> => {
+    await clock.sleep(1000);
+    finished += 1;
+  };
+  const loop = startLoop({ name: 'l', periodMs: 1000, run }, { clock, log });
+  await clock.advance(10);
+  const stopping = loop.stop();
+  loop.nudge();
+  await clock.advance(10_000);
+  await stopping;
+  expect(finished).toBe(1);
+});
