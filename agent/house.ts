@@ -21,7 +21,7 @@ import { openRecords } from './runtime/records.ts';
 import { openRuntime } from './runtime/runtime.ts';
 
 /** Version of this agent, as its inventory says it. */
-export const AGENT_VERSION = '0.1.0';
+const AGENT_VERSION = '0.1.0';
 
 const INVENTORY_PERIOD_MS = 60_000;
 /** A holder carries bytes and keeps little; a client that makes it grow ends this one door. */

@@ -37,53 +37,75 @@ const IDENT_MS_MAX = 1_000;
 const GCM = ['aes128-gcm@openssh.com', 'aes256-gcm@openssh.com'] as const;
 const CTR = ['aes128-ctr', 'aes192-ctr', 'aes256-ctr'] as const;
 
-export function openSshDoor(deps: SshDoorDeps): SshDoor {
-  const { clock, log } = deps;
-  const unauthenticated = new Set<Duplex>();
-  const open = new Set<Duplex>();
+interface Caller {
+  stream: Duplex;
+  keys: LoginKeys & { client_ip: string };
+}
 
-  const begin = (stream: Duplex, keys: LoginKeys & { client_ip: string }, ident: string): void => {
-    const server = new ssh2.Server({
-      hostKeys: [deps.hostKey],
-      ident: IDENT,
-      algorithms: algorithmsFor(ident),
-      keepaliveInterval: KEEPALIVE_MS,
-      keepaliveCountMax: KEEPALIVE_MISSES_MAX,
+export function openSshDoor(deps: SshDoorDeps): SshDoor {
+  const { clock } = deps;
+  const open = new Set<Duplex>();
+  const loggingIn = new Set<Duplex>();
+  /** A burst of honest clients waits here, unread, instead of being refused. */
+  let queue: Caller[] = [];
+
+  const admit = (): void => {
+    while (loggingIn.size < SSH_UNAUTHENTICATED_MAX) {
+      const next = queue.shift();
+      if (next === undefined) return;
+      logIn(next);
+    }
+  };
+  const logIn = (caller: Caller): void => {
+    const { stream } = caller;
+    loggingIn.add(stream);
+    const graceOver = clock.after(SSH_LOGIN_GRACE_MS, () => stream.destroy());
+    const over = (): void => {
+      graceOver();
+      if (loggingIn.delete(stream)) admit();
+    };
+    stream.once('close', over);
+    void readIdent(stream, clock).then((ident) => {
+      if (!stream.destroyed) greet(caller, ident, deps, over);
     });
-    server.once('connection', (client) => {
-      const loggedIn = (): void => {
-        unauthenticated.delete(stream);
-        log.info({ client_ip: keys.client_ip }, 'an SSH client logged in');
-      };
-      serveClient({ client, stream, keys, loggedIn, guests: deps.guests, pace: createPace(stream) });
-    });
-    // ssh2 takes any Duplex; its types say Socket.
-    (server.injectSocket as (socket: Duplex) => void).call(server, stream);
   };
 
   return {
     serve: (stream, keys) => {
       if (open.size >= SSH_CONNECTIONS_MAX) throw new Error('too many SSH connections to this workload');
-      if (unauthenticated.size >= SSH_UNAUTHENTICATED_MAX) throw new Error('too many SSH clients are logging in');
       open.add(stream);
-      unauthenticated.add(stream);
-      const graceOver = clock.after(SSH_LOGIN_GRACE_MS, () => {
-        if (unauthenticated.has(stream)) stream.destroy();
-      });
       stream.on('error', () => stream.destroy());
       stream.once('close', () => {
-        graceOver();
         open.delete(stream);
-        unauthenticated.delete(stream);
+        queue = queue.filter((caller) => caller.stream !== stream);
       });
-      void readIdent(stream, clock).then((ident) => {
-        if (!stream.destroyed) begin(stream, keys, ident);
-      });
+      queue.push({ stream, keys });
+      admit();
     },
     close: () => {
       for (const stream of open) stream.destroy();
     },
   };
+}
+
+/** Begins the protocol; `loggedIn` is called once the client has authenticated. */
+function greet({ stream, keys }: Caller, ident: string, deps: SshDoorDeps, loggedIn: () => void): void {
+  const server = new ssh2.Server({
+    hostKeys: [deps.hostKey],
+    ident: IDENT,
+    algorithms: algorithmsFor(ident),
+    keepaliveInterval: KEEPALIVE_MS,
+    keepaliveCountMax: KEEPALIVE_MISSES_MAX,
+  });
+  server.once('connection', (client) => {
+    client.once('ready', () => {
+      loggedIn();
+      deps.log.info({ client_ip: keys.client_ip }, 'an SSH client logged in');
+    });
+    serveClient({ client, stream, keys, guests: deps.guests, pace: createPace(stream) });
+  });
+  // ssh2 takes any Duplex; its types say Socket.
+  (server.injectSocket as (socket: Duplex) => void).call(server, stream);
 }
 
 interface Served {
@@ -92,10 +114,9 @@ interface Served {
   keys: LoginKeys;
   guests: Guests;
   pace: Pace;
-  loggedIn: () => void;
 }
 
-function serveClient({ client, stream, keys, guests, pace, loggedIn }: Served): void {
+function serveClient({ client, stream, keys, guests, pace }: Served): void {
   const judge = createLoginJudge(keys);
   let user = '';
   client.on('authentication', (attempt) => {
@@ -113,7 +134,6 @@ function serveClient({ client, stream, keys, guests, pace, loggedIn }: Served): 
   client.on('end', () => stream.end());
   const host: SessionHost = { guests, pace, channels: new Set(), sessions: 0 };
   client.once('ready', () => {
-    loggedIn();
     // Without these listeners ssh2 refuses every channel: that is all a probe gets.
     if (user === PROBE_USER) return;
     client.on('session', (accept, reject) => {

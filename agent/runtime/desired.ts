@@ -35,6 +35,6 @@ export async function openDesired(stateDir: string, log: Log): Promise<Desired> 
 }
 
 /** True where `a` was decided after `b`: a later epoch, or a later revision of the same one. */
-export function isNewer(a: Position, b: Position): boolean {
+function isNewer(a: Position, b: Position): boolean {
   return a.epoch > b.epoch || (a.epoch === b.epoch && a.revision > b.revision);
 }

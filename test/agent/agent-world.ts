@@ -1,7 +1,7 @@
 // An agent on a private engine with simulated GPUs, enrolled at a fake control plane: what the Docker tests of the agent stand on.
-import { execFileSync } from 'node:child_process';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
+import ssh2 from 'ssh2';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { GPU_DIR, startEngine, type Engine } from '../kit/engine.ts';
 import { startProgram, runProgram, type Program } from '../kit/processes.ts';
@@ -68,8 +68,9 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
     startAgent,
     key: (name) => {
       const file = join(dir, name);
-      execFileSync('ssh-keygen', ['-q', '-t', 'ed25519', '-N', '', '-C', '', '-f', file]);
-      return { file, publicLine: readFileSync(`${file}.pub`, 'utf8').trim() };
+      const pair = ssh2.utils.generateKeyPairSync('ed25519');
+      writeFileSync(file, pair.private, { mode: 0o600 });
+      return { file, publicLine: pair.public };
     },
     workload: (id, image, more = {}) => ({
       workload_id: id,

@@ -6,7 +6,7 @@ import { readGuestConfig, type GuestConfig } from './config.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from './frames.ts';
 import { startMainProcess } from './main-process.ts';
 import { startSession, type GuestSession } from './sessions.ts';
-import type { Exit, GuestNews, HolderWord } from './words.ts';
+import type { Exit, GuestHello, GuestNews, HolderWord } from './words.ts';
 
 const RECONNECT_MS = 200;
 const clock = systemClock();
@@ -21,7 +21,7 @@ async function serve(
     const control = connect(config.doorSocket);
     control.on('error', () => control.destroy());
     control.once('connect', () => {
-      sendJson(control, { kind: 'control' });
+      introduce(control, { kind: 'control' });
       onConnection(control);
       const exit = mainExit();
       if (exit !== null) tellExit(control, exit);
@@ -39,7 +39,7 @@ function obey(word: HolderWord, config: GuestConfig, sessions: Map<string, Guest
     case 'open': {
       const socket = connect({ path: config.doorSocket });
       const deps = { clock, env: config.env, ptyModule: config.ptyModule };
-      sendJson(socket, { kind: 'session', token: word.token });
+      introduce(socket, { kind: 'session', token: word.token });
       sessions.set(
         word.token,
         startSession(socket, word.request, deps, () => sessions.delete(word.token)),
@@ -51,6 +51,10 @@ function obey(word: HolderWord, config: GuestConfig, sessions: Map<string, Guest
     case 'signal':
       return sessions.get(word.token)?.signal(word.signal);
   }
+}
+
+function introduce(socket: Socket, hello: GuestHello): void {
+  sendJson(socket, hello);
 }
 
 function tellExit(control: Socket, exit: Exit): void {

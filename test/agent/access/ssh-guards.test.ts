@@ -245,10 +245,33 @@ describe('limits', () => {
     expect(stream.destroyed).toBe(true);
   });
 
-  test('the eleventh client that is logging in is refused', async () => {
+  test('only ten log in at a time: the eleventh waits for a place', async () => {
+    const clock = manualClock();
+    const world = await startWorld(clock);
+    const first = Array.from({ length: 10 }, silent);
+    for (const stream of first) world.door.serve(stream, keys);
+    const eleventh = silent();
+    world.door.serve(eleventh, keys);
+    clock.advance(15_000);
+    first[0]?.destroy();
+    await once(first[0] ?? eleventh, 'close');
+    clock.advance(10_000);
+    expect(first.every((stream) => stream.destroyed)).toBe(true);
+    expect(eleventh.destroyed).toBe(false);
+    clock.advance(10_000);
+    expect(eleventh.destroyed).toBe(true);
+  });
+
+  test('a burst of honest clients is served', async () => {
     const world = await startWorld();
-    for (let i = 0; i < 10; i += 1) world.door.serve(silent(), keys);
-    expect(() => world.door.serve(silent(), keys)).toThrow('too many SSH clients are logging in');
+    const clients = Array.from({ length: 30 }, () => client(world));
+    await Promise.all(clients.map((one) => once(one, 'ready')));
+  });
+
+  test('the hundred-and-twenty-ninth connection is refused', async () => {
+    const world = await startWorld();
+    for (let i = 0; i < 128; i += 1) world.door.serve(silent(), keys);
+    expect(() => world.door.serve(silent(), keys)).toThrow('too many SSH connections to this workload');
   });
 
   test('the sixty-fifth channel of a connection is refused', async () => {

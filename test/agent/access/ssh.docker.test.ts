@@ -1,6 +1,7 @@
 // The door of a workload end to end: real Docker Engine, real guest and holder, the real OpenSSH client through a data stream.
 import { spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
+import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { spawn as spawnPty } from '@lydell/node-pty';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -138,6 +139,26 @@ test('a forwarded port reaches what listens inside, and nothing where nothing li
   expect(await readAll(closed)).toBe('');
   expect((await listener).code).toBe(0);
   child.kill();
+});
+
+test('twenty readers that have stopped reading do not hold up anyone else', async () => {
+  const stalled = Array.from({ length: 20 }, () =>
+    spawn('ssh', [...sshArgs(target), 'root@127.0.0.1', 'yes'], { stdio: ['ignore', 'pipe', 'ignore'] }),
+  );
+  await Promise.all(stalled.map((child) => new Promise((resolve) => child.stdout.once('readable', resolve))));
+  expect((await ssh(target, 'cat', { input: 'still quick' })).stdout.toString()).toBe('still quick');
+  const rssKib = Number(
+    /VmRSS:\s+(\d+)/.exec(readFileSync(`/proc/${world.holderPid('wl_busybox')}/status`, 'utf8'))?.[1],
+  );
+  expect(rssKib).toBeLessThan(400 * 1024);
+  for (const child of stalled) child.kill('SIGKILL');
+});
+
+test('a holder has a heap limit, and OpenSSH is given a fast cipher', async () => {
+  const argv = readFileSync(`/proc/${world.holderPid('wl_busybox')}/cmdline`, 'utf8').split('\0');
+  expect(argv).toContain('--max-old-space-size=192');
+  const { stderr } = await ssh(target, 'true', { options: ['-v'] });
+  expect(stderr).toContain('kex: server->client cipher: aes128-gcm@openssh.com');
 });
 
 test('several sessions share one connection', async () => {
