@@ -205,6 +205,20 @@ test('a scratch image without a shell says so, and its main process runs as its 
   expect(result.stderr).toContain('this image has no shell');
 });
 
+test('an image with a named user: everything runs as that user, in its home', async () => {
+  const image = await busyboxImage(world.registry, { name: 'named', config: { User: 'user' } });
+  world.plane.desire([
+    world.workload('wl_busybox', busybox.pinnedRef, { gpu_uuids: ['GPU-00000000-0000-4000-8000-000000000000'] }),
+    world.workload('wl_named', image.pinnedRef),
+  ]);
+  await world.plane.phase('wl_named', 'running');
+  const port = await world.plane.sshPort('wl_named', () => keys);
+  const plain = await ssh({ ...target, port }, 'id -un; pwd');
+  expect(plain.stdout.toString()).toBe('user\n/home/user\n');
+  const onTerminal = await ssh({ ...target, port }, 'id -un', { options: ['-tt'] });
+  expect(onTerminal.stdout.toString()).toBe('user\r\n');
+});
+
 test('a main process that ends leaves the way in open, and its code is reported', async () => {
   world.plane.desire([
     world.workload('wl_busybox', busybox.pinnedRef, { gpu_uuids: ['GPU-00000000-0000-4000-8000-000000000000'] }),
