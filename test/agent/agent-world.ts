@@ -41,18 +41,29 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
   const configFile = writeConfig(dir, stateDir, engine.socketPath, options.quarantineMinutes);
   const env = { FAKE_GPU_COUNT: '4' };
   const command = process.execPath;
-  await runProgram({
-    command,
-    args: [LAUNCHER, 'enroll', '--config', configFile, '--url', plane.url, '--token', plane.token],
-    env,
-  });
   let agent: Program | undefined;
+  const stop = async (): Promise<void> => {
+    await agent?.stop('SIGTERM');
+    for (const pid of holderPids(stateDir)) process.kill(pid, 'SIGKILL');
+    await plane.stop();
+    await engine.stop();
+    await registry.stop();
+    rmSync(dir, { recursive: true, force: true });
+  };
   const startAgent = async (): Promise<Program> => {
     agent = startProgram({ command, args: [LAUNCHER, 'run', '--config', configFile], env });
     await agent.waitForOutput(/the agent runs/, 30_000);
     return agent;
   };
-  await startAgent();
+  try {
+    const args = [LAUNCHER, 'enroll', '--config', configFile, '--url', plane.url, '--token', plane.token];
+    await runProgram({ command, args, env });
+    await startAgent();
+  } catch (error) {
+    // Whoever cannot get a world has nothing to stop.
+    await stop();
+    throw error;
+  }
 
   const running = (): Program => {
     if (agent === undefined) throw new Error('no agent runs');
@@ -83,14 +94,7 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
       ...more,
     }),
     holderPid: (workloadId) => findHolder(join(stateDir, 'workloads', workloadId)),
-    stop: async () => {
-      await agent?.stop('SIGTERM');
-      for (const pid of holderPids(stateDir)) process.kill(pid, 'SIGKILL');
-      await plane.stop();
-      await engine.stop();
-      await registry.stop();
-      rmSync(dir, { recursive: true, force: true });
-    },
+    stop,
   };
 }
 
