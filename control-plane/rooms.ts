@@ -17,6 +17,7 @@ import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
 import { type Doors, openDoors } from './rental/doors/doors.ts';
 import { newProbeKey, probeDoor } from './rental/edge/probe.ts';
+import { startSeries } from './rental/edge/store.ts';
 import { openWatch, type Watch } from './rental/edge/watch.ts';
 import { type Instances, type InstancesDeps, openInstances } from './rental/instances/instances.ts';
 import { confirmOutage, endOutage, giveUp, noteReachable } from './rental/instances/outages.ts';
@@ -92,6 +93,7 @@ export function openRooms(
     workloads,
     doors,
     platformFeeBps: settings.platformFeeBps,
+    onRunning: startSeries,
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
     probe,
     push: (machineId) => link.push(machineId),

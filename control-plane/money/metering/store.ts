@@ -78,12 +78,28 @@ export async function addUsage(tx: Tx, segment: Segment, part: UsagePart): Promi
   );
 }
 
-/** Posted hours of an organisation up to `beforeMs` (exclusive), for all time before it: cents are cumulative from a rental's start. */
-export function usageHours(query: Query, orgId: string, beforeMs: number): Promise<UsageHour[]> {
+/** Posted hours of an organisation that start in [fromMs, beforeMs). */
+export function usageHours(
+  query: Query,
+  orgId: string,
+  window: { fromMs: number; beforeMs: number },
+): Promise<UsageHour[]> {
   return query.all(
     UsageHourRow,
     sql`select subject_id, gpu_type, hour_start_ms, ucents, gpu_ms from usage_hours
-        where org_id = ${orgId} and hour_start_ms < ${beforeMs} order by subject_id, hour_start_ms`,
+        where org_id = ${orgId} and hour_start_ms >= ${window.fromMs} and hour_start_ms < ${window.beforeMs}`,
+  );
+}
+
+const UsageTotalRow = z.object({ subject_id: text, ucents, gpu_ms: int });
+export type UsageTotal = z.infer<typeof UsageTotalRow>;
+
+/** What each rental had used before `beforeMs`: whole cents are differences of totals from its start. */
+export function usageTotalsBefore(query: Query, orgId: string, beforeMs: number): Promise<UsageTotal[]> {
+  return query.all(
+    UsageTotalRow,
+    sql`select subject_id, cast(sum(ucents) as bigint) as ucents, cast(sum(gpu_ms) as bigint) as gpu_ms from usage_hours
+        where org_id = ${orgId} and hour_start_ms < ${beforeMs} group by subject_id`,
   );
 }
 

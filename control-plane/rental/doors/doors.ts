@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { flag, int, text } from '../../base/db/columns.ts';
-import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
+import { type Db, type Query, type Tx, join, sql } from '../../base/db/db.ts';
 
 const DoorRow = z.object({
   instance_id: text,
@@ -39,6 +39,8 @@ export interface Doors {
   close(tx: Tx, instanceId: string): Promise<void>;
   setHostKey(tx: Tx, instanceId: string, hostKey: string): Promise<void>;
   find(query: Query, instanceId: string): Promise<Door | undefined>;
+  /** Those of `instanceIds` that were ever opened. */
+  ofInstances(query: Query, instanceIds: string[]): Promise<Map<string, Door>>;
   openDoors(query: Query): Promise<Door[]>;
 }
 
@@ -86,6 +88,14 @@ export function openDoors(deps: {
     },
     find: (query, instanceId) =>
       query.one(DoorRow, sql`select ${COLUMNS} from doors where instance_id = ${instanceId}`),
+    ofInstances: async (query, instanceIds) => {
+      if (instanceIds.length === 0) return new Map();
+      const rows = await query.all(
+        DoorRow,
+        sql`select ${COLUMNS} from doors where instance_id in (${join(instanceIds)})`,
+      );
+      return new Map(rows.map((door) => [door.instance_id, door]));
+    },
     openDoors: (query) => query.all(DoorRow, sql`select ${COLUMNS} from doors where open = 1`),
   };
 }

@@ -5,6 +5,7 @@ import { type Query, type Tx, sql } from '../../base/db/db.ts';
 
 const ProbeRow = z.object({
   instance_id: text,
+  machine_id: text,
   next_ms: int,
   first_failure_ms: int.nullable(),
   failures: int,
@@ -14,16 +15,45 @@ const ProbeRow = z.object({
 });
 export type ProbeRow = z.infer<typeof ProbeRow>;
 
-const COLUMNS = sql`instance_id, next_ms, first_failure_ms, failures, successes, last_leg, last_detail`;
+const COLUMNS = sql`instance_id, machine_id, next_ms, first_failure_ms, failures, successes, last_leg, last_detail`;
 
-export function allProbes(query: Query): Promise<ProbeRow[]> {
-  return query.all(ProbeRow, sql`select ${COLUMNS} from probes order by next_ms`);
+export function dueProbes(query: Query, nowMs: number, limit: number): Promise<ProbeRow[]> {
+  return query.all(
+    ProbeRow,
+    sql`select ${COLUMNS} from probes where next_ms <= ${nowMs} order by next_ms limit ${limit}`,
+  );
+}
+
+const MachinesRow = z.object({ machines: int, failing: int });
+
+/** Machines that carry rentals, and those of them with a rental that fails now or is known to be unreachable. */
+export async function countMachines(query: Query): Promise<z.infer<typeof MachinesRow>> {
+  const row = await query.one(
+    MachinesRow,
+    sql`select count(distinct machine_id) as machines, count(distinct case when failures > 0 then machine_id end) as failing
+        from probes`,
+  );
+  return row ?? { machines: 0, failing: 0 };
+}
+
+/** A rental has begun to run: its first look is due at once. */
+export function startSeries(tx: Tx, rental: { instanceId: string; machineId: string; nowMs: number }): Promise<void> {
+  return writeProbe(tx, {
+    instance_id: rental.instanceId,
+    machine_id: rental.machineId,
+    next_ms: rental.nowMs,
+    first_failure_ms: null,
+    failures: 0,
+    successes: 0,
+    last_leg: null,
+    last_detail: null,
+  });
 }
 
 export async function writeProbe(tx: Tx, row: ProbeRow): Promise<void> {
   await tx.run(
     sql`insert into probes (${COLUMNS})
-        values (${row.instance_id}, ${row.next_ms}, ${row.first_failure_ms}, ${row.failures}, ${row.successes}, ${row.last_leg}, ${row.last_detail})
+        values (${row.instance_id}, ${row.machine_id}, ${row.next_ms}, ${row.first_failure_ms}, ${row.failures}, ${row.successes}, ${row.last_leg}, ${row.last_detail})
         on conflict (instance_id) do update set next_ms = excluded.next_ms, first_failure_ms = excluded.first_failure_ms,
           failures = excluded.failures, successes = excluded.successes, last_leg = excluded.last_leg, last_detail = excluded.last_detail`,
   );

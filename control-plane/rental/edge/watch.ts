@@ -5,7 +5,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
-import { liveInstances, type InstanceRow } from '../instances/store.ts';
+import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { ProbeResult } from '../instances/steps.ts';
 import * as store from './store.ts';
 import {
@@ -20,6 +20,8 @@ import {
 
 /** Looks at once: each costs about 3 ms of CPU on either side. */
 const LOOKS_AT_ONCE_MAX = 50;
+/** Of one run; the rest waits for the next, a second later. */
+const LOOKS_PER_RUN_MAX = 1000;
 
 /** What the instances room does with a verdict; each in the caller's transaction, false where the rental has moved on. */
 export interface Outages {
@@ -49,14 +51,11 @@ export function openWatch(deps: WatchDeps): Watch {
   const startedMs = clock.now();
   let togetherSinceMs: number | null = null;
 
-  const fleetView = (rentals: InstanceRow[], series: Map<string, store.ProbeRow>): FleetView => {
-    const { machines, failingMachines } = countFailing(rentals, series);
-    const together = failsTogether(machines, failingMachines);
+  const fleetView = async (): Promise<FleetView> => {
+    const { machines, failing } = await store.countMachines(db.read);
+    const together = failsTogether(machines, failing);
     if (together && togetherSinceMs === null) {
-      log.error(
-        { machines, failing: failingMachines },
-        'many machines fail at once: verdicts are held, look at our own network first',
-      );
+      log.error({ machines, failing }, 'many machines fail at once: verdicts are held, look at our own network first');
     }
     togetherSinceMs = together ? (togetherSinceMs ?? clock.now()) : null;
     return { togetherSinceMs, startedMs };
@@ -64,51 +63,31 @@ export function openWatch(deps: WatchDeps): Watch {
 
   return {
     run: async (signal) => {
-      const rentals = await liveInstances(db.read);
-      const series = new Map((await store.allProbes(db.read)).map((row) => [row.instance_id, row]));
-      const fleet = fleetView(rentals, series);
-      const due = rentals.filter((rental) => (series.get(rental.id)?.next_ms ?? 0) <= clock.now());
-      for (let at = 0; at < due.length && !signal.aborted; at += LOOKS_AT_ONCE_MAX) {
-        const piece = due.slice(at, at + LOOKS_AT_ONCE_MAX);
-        await Promise.all(piece.map((rental) => lookOrLog(rental, series.get(rental.id), fleet, deps)));
-      }
-      await forgetEnded(rentals, [...series.keys()], db);
+      const fleet = await fleetView();
+      const due = await store.dueProbes(db.read, clock.now(), LOOKS_PER_RUN_MAX);
+      const looker = async (): Promise<void> => {
+        for (let row = due.shift(); row !== undefined && !signal.aborted; row = due.shift()) {
+          await lookOrLog(row, fleet, deps);
+        }
+      };
+      await Promise.all(Array.from({ length: LOOKS_AT_ONCE_MAX }, looker));
     },
   };
 }
 
-function countFailing(
-  rentals: InstanceRow[],
-  series: Map<string, store.ProbeRow>,
-): { machines: number; failingMachines: number } {
-  const fails = (rental: InstanceRow): boolean =>
-    rental.status === 'unreachable' || (series.get(rental.id)?.failures ?? 0) > 0;
-  return {
-    machines: new Set(rentals.map((rental) => rental.machine_id)).size,
-    failingMachines: new Set(rentals.filter(fails).map((rental) => rental.machine_id)).size,
-  };
-}
-
-async function lookOrLog(
-  rental: InstanceRow,
-  before: store.ProbeRow | undefined,
-  fleet: FleetView,
-  deps: WatchDeps,
-): Promise<void> {
+async function lookOrLog(before: store.ProbeRow, fleet: FleetView, deps: WatchDeps): Promise<void> {
   try {
-    await look(rental, before, fleet, deps);
+    const rental = await findInstance(deps.db.read, before.instance_id);
+    if (rental?.status === 'running' || rental?.status === 'unreachable')
+      return await look(rental, before, fleet, deps);
+    await deps.db.tx('edge.forget', (tx) => store.forgetProbe(tx, before.instance_id));
   } catch (error) {
-    const reason = messageOf(error);
-    deps.log.error({ instance_id: rental.id, reason }, 'a look at an SSH door failed on our side; it is repeated');
+    const told = { instance_id: before.instance_id, reason: messageOf(error) };
+    deps.log.error(told, 'a look at an SSH door failed on our side; it is repeated');
   }
 }
 
-async function look(
-  rental: InstanceRow,
-  before: store.ProbeRow | undefined,
-  fleet: FleetView,
-  deps: WatchDeps,
-): Promise<void> {
+async function look(rental: InstanceRow, before: store.ProbeRow, fleet: FleetView, deps: WatchDeps): Promise<void> {
   const { clock, outages } = deps;
   const startMs = clock.now();
   const result = await deps.probe(rental.id);
@@ -118,6 +97,7 @@ async function look(
   const settling = !result.ok || (rental.unreachable_since_ms !== null && decided === 'as it is');
   const row: store.ProbeRow = {
     instance_id: rental.id,
+    machine_id: before.machine_id,
     next_ms: nowMs + (settling ? REPROBE_MS : spreadMs(PROBE_PERIOD_MS, deps.rng)),
     first_failure_ms: series.firstFailureMs,
     failures: series.failures,
@@ -140,21 +120,8 @@ async function look(
   deps.onDoorsChanged();
 }
 
-async function forgetEnded(rentals: InstanceRow[], known: string[], db: Db): Promise<void> {
-  const live = new Set(rentals.map((rental) => rental.id));
-  const ended = known.filter((id) => !live.has(id));
-  if (ended.length === 0) return;
-  await db.tx('edge.forget', async (tx) => {
-    for (const id of ended) await store.forgetProbe(tx, id);
-  });
-}
-
-function seriesOf(row: store.ProbeRow | undefined): Series {
-  return {
-    firstFailureMs: row?.first_failure_ms ?? null,
-    failures: row?.failures ?? 0,
-    successes: row?.successes ?? 0,
-  };
+function seriesOf(row: store.ProbeRow): Series {
+  return { firstFailureMs: row.first_failure_ms, failures: row.failures, successes: row.successes };
 }
 
 function evidenceOf(row: store.ProbeRow): string {

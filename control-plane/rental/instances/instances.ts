@@ -102,8 +102,7 @@ export function openInstances(deps: InstancesDeps): Instances {
       if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
       return withDoor(instance);
     },
-    list: async (orgId, after, limit) =>
-      Promise.all((await store.instancesOfOrg(db.read, orgId, after, limit)).map(withDoor)),
+    list: (orgId, after, limit) => list(orgId, { after, limit }, deps),
     driver: {
       name: 'instances',
       due: (nowMs, limit) => store.dueInstances(db.read, nowMs, limit),
@@ -121,6 +120,17 @@ export function openInstances(deps: InstancesDeps): Instances {
       afterCommit([instance.machine_id]);
     },
   };
+}
+
+async function list(
+  orgId: string,
+  page: { after: Sql; limit: number },
+  { db, doors }: InstancesDeps,
+): Promise<InstanceWithDoor[]> {
+  const rows = await store.instancesOfOrg(db.read, orgId, page.after, page.limit);
+  const ids = rows.map((row) => row.id);
+  const doorOf = await doors.ofInstances(db.read, ids);
+  return rows.map((instance) => ({ instance, door: doorOf.get(instance.id) }));
 }
 
 async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {

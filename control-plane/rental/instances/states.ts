@@ -16,6 +16,8 @@ export interface MoveDeps {
   workloads: Workloads;
   doors: Doors;
   platformFeeBps: number;
+  /** A rental runs for the first time: a room above begins to watch it. In the same transaction. */
+  onRunning(tx: Tx, rental: { instanceId: string; machineId: string; nowMs: number }): Promise<void>;
 }
 
 export interface Move {
@@ -69,6 +71,9 @@ export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps
   if (!moved) return false;
   await bill(tx, instance, step, deps);
   if (TERMINAL.has(to)) await letGo(tx, instance, deps);
+  if (to === 'running' && from === 'starting') {
+    await deps.onRunning(tx, { instanceId: instance.id, machineId: instance.machine_id ?? '', nowMs });
+  }
   await finishOperations(tx, instance, step, deps);
   await tell(tx, instance, step, deps);
   return true;

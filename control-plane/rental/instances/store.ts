@@ -65,14 +65,6 @@ export function instancesOfOrg(query: Query, orgId: string, after: Sql, limit: n
   );
 }
 
-/** Rentals whose SSH path is to be probed. */
-export function liveInstances(query: Query): Promise<InstanceRow[]> {
-  return query.all(
-    InstanceRow,
-    sql`select ${COLUMNS} from instances where status in ('running', 'unreachable') order by id`,
-  );
-}
-
 const IdRow = z.object({ id: text });
 
 export async function dueInstances(query: Query, nowMs: number, limit: number): Promise<string[]> {

@@ -86,6 +86,21 @@ test('usage shows the time that is not posted yet', async () => {
   await end('i-1', nowMs);
 });
 
+test('a window that begins in the middle shows the same hours as the whole', async () => {
+  const { orgId } = await world.customer(100_000);
+  const startedMs = await rent(orgId, 'i-1', 123_456_789n);
+  await world.clock.advance(5 * HOUR_MS + 1234);
+  await tick();
+  await world.clock.advance(2 * HOUR_MS);
+  const nowMs = world.clock.now();
+  const rowsFrom = (startMs: number): ReturnType<typeof usageRows> =>
+    usageRows(world.db.read, { orgId, bucket: 'hour', groupBy: 'instance_id', startMs, endMs: nowMs + 1, nowMs });
+  const whole = await rowsFrom(0);
+  expect(whole).toHaveLength(8);
+  for (let hour = 0; hour < 8; hour += 1) expect(await rowsFrom(startedMs + hour * HOUR_MS)).toEqual(whole.slice(hour));
+  await end('i-1', nowMs);
+});
+
 test('an end before what was posted gives the difference back to everybody, with the evidence on it', async () => {
   const { orgId } = await world.customer(100_000);
   const before = await posted(wallet(orgId));

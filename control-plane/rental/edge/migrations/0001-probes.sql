@@ -1,6 +1,7 @@
 -- The running account of looking at a rental's SSH door from outside.
 create table probes (
   instance_id TEXT not null primary key,
+  machine_id TEXT not null,
   next_ms INTEGER not null,
   first_failure_ms INTEGER,
   failures INTEGER not null default 0,

@@ -31,4 +31,3 @@ create table instances (
 
 create index instances_of_org on instances (org_id, created_ms, id);
 create index instances_due on instances (due_ms) where due_ms is not null;
-create index instances_live on instances (id) where status in ('running', 'unreachable');
