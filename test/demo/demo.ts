@@ -2,8 +2,9 @@
 import { parseArgs } from 'node:util';
 import { installMissing } from '../kit/setup.ts';
 import { openStack, type Stack } from '../kit/stack.ts';
+import { runInContainer } from './elsewhere.ts';
 import { playLines } from './play.ts';
-import { openShow, StepFailed, type Show } from './show.ts';
+import { openShow, StepFailed } from './show.ts';
 import { walk } from './walk.ts';
 
 const { values } = parseArgs({
@@ -16,13 +17,37 @@ const { values } = parseArgs({
 const SIMULATED_GPUS = { FAKE_GPU_COUNT: '8', FAKE_GPU_NAME: 'NVIDIA H100 80GB HBM3' };
 const EXIT_INTERRUPTED = 130;
 
-process.exitCode = await demo(openShow(process.stdout));
+const show = openShow(process.stdout);
+const code = await canHoldDemo().then(
+  (canHold) => (canHold ? demo() : demoElsewhere()),
+  (error: unknown) => {
+    explain(error, undefined);
+    return 1;
+  },
+);
+// What an interrupted step still waits for must not keep the process alive.
+process.exit(code);
 
-async function demo(show: Show): Promise<number> {
-  const interrupted = onSignal((signal) => show.say(`\n${signal}: stopping everything`));
+/** The daemons and the engine are Linux programs that want root; Debian's packages bring what is missing. */
+async function canHoldDemo(): Promise<boolean> {
+  if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
+  return show.step('Programs', async (note) => {
+    const missing = installMissing(['dockerd', 'docker-registry', 'iptables', 'busybox', 'ssh'], note);
+    const found = 'Docker Engine, image registry and OpenSSH are there';
+    return { value: missing.length === 0, result: missing.length === 0 ? found : `${missing.join(', ')} not found` };
+  });
+}
+
+async function demo(): Promise<number> {
+  const interrupted = onSignal((signal) => {
+    show.endSteps();
+    show.say(`${signal}: stopping everything`);
+  });
   let opening: Promise<Stack> | undefined;
-  const tour = async (): Promise<void> => {
-    await prepare(show);
+  let isWalked = false;
+  // Ctrl-C is the ordinary end of playing, but not of the walk.
+  const cutShort = interrupted.then(() => (isWalked ? 0 : EXIT_INTERRUPTED));
+  const tour = async (): Promise<number> => {
     const stack = await show.step('Service', async () => {
       opening = openStack(SIMULATED_GPUS);
       const value = await opening;
@@ -31,43 +56,46 @@ async function demo(show: Show): Promise<number> {
       return { value, result };
     });
     const rented = await walk(show, stack, { env: SIMULATED_GPUS });
-    if (values.once) return;
+    isWalked = true;
+    if (values.once) return 0;
     for (const line of playLines(stack, rented)) show.say(line);
-    await interrupted;
+    return cutShort;
   };
-  try {
-    return await Promise.race([tour().then(() => 0), interrupted]);
-  } catch (error) {
-    explain(show, error, await opening?.catch(() => undefined));
+  const opened = async (): Promise<Stack | undefined> => opening?.catch(() => undefined);
+  const result = await Promise.race([tour(), cutShort]).catch(async (error: unknown) => {
+    explain(error, await opened());
     return 1;
-  } finally {
-    const stack = await opening?.catch(() => undefined);
-    const left = (await stack?.stop()) ?? [];
-    for (const line of left) show.say(`had to be ended by force: ${line}`);
-    show.say('Everything is stopped, and nothing is left behind.');
+  });
+  const left = (await (await opened())?.stop()) ?? [];
+  for (const line of left) show.say(`had to be ended by force: ${line}`);
+  if (left.length > 0) return 1;
+  show.say('Everything is stopped, and nothing is left behind.');
+  return result;
+}
+
+async function demoElsewhere(): Promise<number> {
+  show.say('This machine cannot hold the demo itself (that takes Linux, root, and Debian or its programs):');
+  show.say('it runs in a container of the Docker Engine here.');
+  try {
+    return await runInContainer(process.argv.slice(2));
+  } catch (error) {
+    show.say(`There is no docker command to do that with: ${error instanceof Error ? error.message : String(error)}`);
+    return 1;
   }
 }
 
-async function prepare(show: Show): Promise<void> {
-  await show.step('Programs', async (note) => {
-    const missing = installMissing(['dockerd', 'docker-registry', 'iptables', 'busybox', 'ssh'], note);
-    if (missing.length > 0) throw new Error(`${missing.join(', ')} not found, and only root on Debian can install it`);
-    return { value: undefined, result: 'Docker Engine, image registry and OpenSSH are there' };
-  });
-}
-
-/** Resolves with the exit code at the first signal; later ones do not cut the cleaning up short. */
-function onSignal(say: (signal: NodeJS.Signals) => void): Promise<number> {
+/** Resolves at the first signal; later ones do not cut the cleaning up short. */
+function onSignal(say: (signal: NodeJS.Signals) => void): Promise<void> {
   return new Promise((resolve) => {
     const stop = (signal: NodeJS.Signals): void => {
       say(signal);
-      resolve(EXIT_INTERRUPTED);
+      resolve();
     };
     process.on('SIGINT', stop).on('SIGTERM', stop).on('SIGHUP', stop);
   });
 }
 
-function explain(show: Show, error: unknown, stack: Stack | undefined): void {
+function explain(error: unknown, stack: Stack | undefined): void {
   if (!(error instanceof StepFailed)) throw error;
   show.say(`\nThe step "${error.step}" failed: ${error.message}`);
   if (stack === undefined) return;

@@ -1,6 +1,7 @@
 // The lines that the demo leaves a person with: where everything is, and commands to try.
 import { relative } from 'node:path';
 import type { Stack } from '../kit/stack.ts';
+import { CONTAINER_VARIABLE, COPY } from './elsewhere.ts';
 import type { Rented } from './walk.ts';
 
 /** Every line can be pasted into a second terminal, in the project's folder. */
@@ -9,11 +10,13 @@ export function playLines({ controlPlane, dir }: Stack, { customer, image, offer
   const launch = { gpu_type: offering.gpu_type, gpu_count: 1, tier: 'on_demand', image };
   const node = relative(process.cwd(), process.execPath);
   const operator = `${node} control-plane/svc-control-plane.js`;
+  const container = process.env[CONTAINER_VARIABLE];
   const config = `--config ${controlPlane.configPath}`;
   return [
     '',
     'It stays up until Ctrl-C. In a second terminal:',
     '',
+    ...(container === undefined ? [] : [`  docker exec -it -w ${COPY} ${container} bash`]),
     `  export KEY=${customer.key}`,
     `  curl -s ${api}/pricing`,
     `  curl -s ${api}/openapi.json`,

@@ -3,6 +3,8 @@ export interface Show {
   say(text: string): void;
   /** Runs one step; `note` shows what is going on in it, `work` returns what came of it. A failure is thrown as StepFailed. */
   step<T>(name: string, work: (note: (text: string) => void) => Promise<Outcome<T>>): Promise<T>;
+  /** Steps that still run are not shown any more. */
+  endSteps(): void;
 }
 
 export interface Outcome<T> {
@@ -27,26 +29,36 @@ const INDENT = ' '.repeat(12);
 export function openShow(out: NodeJS.WriteStream): Show {
   const startedMs = performance.now();
   const time = (): string => `${((performance.now() - startedMs) / 1000).toFixed(1).padStart(6)} s`;
+  let ended = false;
   const line = (text: string): void => void out.write(`${text}\n`);
   const passing = (text: string): void => {
+    if (ended) return;
     if (!out.isTTY) return line(`${INDENT}${text}`);
-    out.write(`\r\u001B[K${`${INDENT}${text}`.slice(0, out.columns - 1)}`);
+    // A terminal that does not say how wide it is says 0.
+    out.write(`\r\u001B[K${`${INDENT}${text}`.slice(0, (out.columns || 80) - 1)}`);
   };
   const settle = (): void => {
     if (out.isTTY) out.write('\r\u001B[K');
   };
+  const settled = (text: string): void => {
+    if (ended) return;
+    settle();
+    line(`${time()}  ${text}`);
+  };
   return {
     say: line,
+    endSteps: () => {
+      settle();
+      ended = true;
+    },
     step: async (name, work) => {
       if (out.isTTY) passing(`${name} ...`);
       try {
         const { value, result } = await work(passing);
-        settle();
-        line(`${time()}  \u2713 ${name.padEnd(NAME_WIDTH)}  ${result.replaceAll('\n', `\n${INDENT}`)}`);
+        settled(`\u2713 ${name.padEnd(NAME_WIDTH)}  ${result.replaceAll('\n', `\n${INDENT}`)}`);
         return value;
       } catch (error) {
-        settle();
-        line(`${time()}  \u2717 ${name}`);
+        settled(`\u2717 ${name}`);
         throw new StepFailed(name, error);
       }
     },
