@@ -4,23 +4,12 @@ import type { z } from 'zod';
 import { Instance, type CreateInstance } from '../../shared/api/instance.ts';
 import { Operation } from '../../shared/api/operation.ts';
 
+/** An answer that is no success is thrown with its status, code and detail. */
 export interface ApiClient {
   get<T>(path: string, schema: z.ZodType<T>): Promise<T>;
   /** Sends an Idempotency-Key: a new one unless `idempotencyKey` names it. */
   post<T>(path: string, body: unknown, schema: z.ZodType<T>, idempotencyKey?: string): Promise<T>;
   delete<T>(path: string, schema: z.ZodType<T>): Promise<T>;
-}
-
-/** An answer that is no success, with the `code` of its problem document. */
-export class ApiRefusal extends Error {
-  readonly status: number;
-  readonly code: string;
-
-  constructor(status: number, code: string, message: string) {
-    super(message);
-    this.status = status;
-    this.code = code;
-  }
 }
 
 /** `baseUrl` ends with /v1. Without a key the calls are those of a stranger. */
@@ -81,11 +70,11 @@ export async function terminate(api: ApiClient, instanceId: string): Promise<voi
   if (operation.state !== 'succeeded') throw new Error(`the removal ${operation.state}`);
 }
 
-function refusalOf(status: number, text: string): ApiRefusal {
+function refusalOf(status: number, text: string): Error {
   try {
     const { code = '', detail = text } = JSON.parse(text) as { code?: string; detail?: string };
-    return new ApiRefusal(status, code, `${status} ${code}: ${detail}`);
+    return new Error(`${status} ${code}: ${detail}`);
   } catch {
-    return new ApiRefusal(status, '', `${status}: ${text.slice(0, 500)}`);
+    return new Error(`${status}: ${text.slice(0, 500)}`);
   }
 }

@@ -71,7 +71,7 @@ export async function openStack(gpuEnv: Record<string, string> = {}): Promise<St
 }
 
 /** A new organisation with an API key; `scopes` separated by commas. */
-export async function openAccount({ operator, baseUrl }: ControlPlane, name: string, scopes: string): Promise<Account> {
+async function openAccount({ operator, baseUrl }: ControlPlane, name: string, scopes: string): Promise<Account> {
   const org = Org.parse(await operator('admin', 'org', 'create', '--name', name));
   const made = await operator('admin', 'key', 'create', '--org', org.id, '--name', 'first', '--scopes', scopes);
   const { key } = NewApiKey.parse(made);
