@@ -1,5 +1,6 @@
 // Docker Engine behind our own words (engine.ts): the only file that knows its API.
 import Docker from 'dockerode';
+import { messageOf } from '../../shared/errors.ts';
 import type { ContainerShape, Engine, ImageFacts, LocalContainer, PullProgress } from './engine.ts';
 
 export interface DockerOptions {
@@ -27,7 +28,7 @@ export function openDocker(options: DockerOptions): Engine {
       },
     });
 
-  return {
+  return inItsOwnWords({
     version: async () => (await docker.version()).Version,
 
     list: async () => (await findAll()).map(localContainer),
@@ -78,14 +79,51 @@ export function openDocker(options: DockerOptions): Engine {
       if (state.Error !== '') return state.Error;
       return state.OOMKilled ? 'it ran out of memory' : `it ended with code ${state.ExitCode}`;
     },
+  });
+}
+
+/** Errors reach customers: `(HTTP code 500) server error - ` is dockerode's addition and says nothing to them. */
+function inItsOwnWords(engine: Engine): Engine {
+  const plain =
+    <A extends unknown[], R>(call: (...args: A) => Promise<R>) =>
+    async (...args: A): Promise<R> => {
+      try {
+        return await call(...args);
+      } catch (error) {
+        const words = messageOf(error)
+          .replace(/^\(HTTP code \d+\) [^-]* - /, '')
+          .trim();
+        throw new Error(words, { cause: error });
+      }
+    };
+  return {
+    version: plain(engine.version),
+    list: plain(engine.list),
+    inspectImage: plain(engine.inspectImage),
+    pull: plain(engine.pull),
+    create: plain(engine.create),
+    start: plain(engine.start),
+    stopAndCut: plain(engine.stopAndCut),
+    remove: plain(engine.remove),
+    exitReason: plain(engine.exitReason),
   };
 }
 
 async function pullImage(docker: Docker, image: string, onProgress: (progress: PullProgress) => void): Promise<void> {
   const stream = await docker.pull(image, {});
   await new Promise<void>((resolve, reject) => {
-    docker.modem.followProgress(stream, (error) => (error ? reject(error) : resolve()), countBytes(onProgress));
+    // A layer that fails is only a line of the stream, which then ends like a good one.
+    const finished = (error: Error | null, lines: PullEvent[]): void => {
+      const failed = lines.find((line) => line.error !== undefined);
+      if (error !== null) reject(error);
+      else if (failed !== undefined) reject(new Error(failed.error));
+      else resolve();
+    };
+    docker.modem.followProgress(stream, finished, countBytes(onProgress));
   });
+  if ((await absentAsUndefined(docker.getImage(image).inspect())) === undefined) {
+    throw new Error('the engine stopped pulling before the image was whole');
+  }
 }
 
 function networkName(workloadId: string): string {
@@ -167,6 +205,7 @@ function listOf(value: string | string[] | null | undefined): string[] {
 interface PullEvent {
   id?: string;
   status?: string;
+  error?: string;
   progressDetail?: { current?: number; total?: number };
 }
 

@@ -1,0 +1,75 @@
+// The engine behind our words: pulls that break half way are failures, and refusals come without the client library's additions.
+import { createHash } from 'node:crypto';
+import { once } from 'node:events';
+import { createServer, type Server } from 'node:http';
+import type { AddressInfo } from 'node:net';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { openDocker } from '../../../agent/runtime/docker.ts';
+import type { Engine as AgentEngine } from '../../../agent/runtime/engine.ts';
+import { type Engine, startEngine } from '../../kit/engine.ts';
+
+let engine: Engine;
+let docker: AgentEngine;
+let registry: Server;
+let host: string;
+
+const CONFIG = JSON.stringify({
+  architecture: 'amd64',
+  os: 'linux',
+  config: {},
+  rootfs: { type: 'layers', diff_ids: ['sha256:0'] },
+});
+const digestOf = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;
+const MANIFEST_TYPE = 'application/vnd.docker.distribution.manifest.v2+json';
+const MANIFEST = JSON.stringify({
+  schemaVersion: 2,
+  mediaType: MANIFEST_TYPE,
+  config: {
+    mediaType: 'application/vnd.docker.container.image.v1+json',
+    size: CONFIG.length,
+    digest: digestOf(CONFIG),
+  },
+  layers: [
+    { mediaType: 'application/vnd.docker.image.rootfs.diff.tar.gzip', size: 1000, digest: `sha256:${'1'.repeat(64)}` },
+  ],
+});
+
+/** A registry that has an image's manifest and configuration but lost its only layer. */
+beforeAll(async () => {
+  registry = createServer((request, response) => {
+    const path = request.url ?? '';
+    if (path === '/v2/') return void response.end('{}');
+    if (path.includes('/manifests/')) {
+      response.setHeader('content-type', MANIFEST_TYPE);
+      response.setHeader('docker-content-digest', digestOf(MANIFEST));
+      response.setHeader('content-length', MANIFEST.length);
+      return void response.end(request.method === 'HEAD' ? undefined : MANIFEST);
+    }
+    if (path.endsWith(digestOf(CONFIG))) return void response.end(CONFIG);
+    response.statusCode = 404;
+    response.end('{"errors":[{"code":"BLOB_UNKNOWN","message":"the layer is lost"}]}');
+  });
+  registry.listen(0, '127.0.0.1');
+  await once(registry, 'listening');
+  const { port } = registry.address() as AddressInfo;
+  host = `127.0.0.1:${port}`;
+  engine = await startEngine({});
+  await engine.letThrough(port);
+  docker = openDocker({ socketPath: engine.socketPath, machineId: 'm' });
+});
+
+afterAll(async () => {
+  await engine.stop();
+  registry.closeAllConnections();
+  registry.close();
+});
+
+test('a layer that cannot be had fails the pull', async () => {
+  await expect(docker.pull(`${host}/half:1`, () => undefined)).rejects.toThrow(/unknown blob|lost|404|not found/i);
+  expect(await docker.inspectImage(`${host}/half:1`)).toBeUndefined();
+});
+
+test("a refusal is the engine's own sentence", async () => {
+  const refusal = docker.pull('127.0.0.1:1/nothing:1', () => undefined);
+  await expect(refusal).rejects.toThrow(/^Get .*connection refused$/);
+});
