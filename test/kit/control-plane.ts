@@ -1,4 +1,4 @@
-// The real control plane as a child process on an embedded SQLite database, and its operator's command line.
+// The real control plane as a child process on embedded SQLite or on PostgreSQL, and its operator's command line.
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
@@ -25,7 +25,7 @@ const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-p
 const SSH_PORTS = 8;
 
 /** Writes its configuration below `dir` and starts it. `dir` is new and short: unix socket paths are limited. */
-export async function startControlPlane(dir: string): Promise<ControlPlane> {
+export async function startControlPlane(dir: string, postgresUrl?: string): Promise<ControlPlane> {
   mkdirSync(dir, { mode: 0o700 });
   const configPath = join(dir, 'control-plane.yaml');
   const databaseFile = join(dir, 'control-plane.db');
@@ -36,7 +36,7 @@ export async function startControlPlane(dir: string): Promise<ControlPlane> {
   const config = {
     listen: { host: '127.0.0.1', port },
     base_url: baseUrl,
-    database: { sqlite: databaseFile },
+    database: postgresUrl === undefined ? { sqlite: databaseFile } : { postgres: postgresUrl },
     admin_socket: join(dir, 'admin.sock'),
     secret_file: join(dir, 'secret'),
     ssh: { host: '127.0.0.1', domain: 'ssh.localhost', port_range: sshPorts },

@@ -37,8 +37,9 @@ export const ONE_GPU = { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand' }
 const GPUS = { env: { FAKE_GPU_COUNT: '8' } };
 const DOLLARS_PER_GPU_HOUR = 36;
 
-export async function openRentalStack(): Promise<RentalStack> {
-  const stack = await openStack(GPUS.env);
+/** On SQLite, or on the PostgreSQL database that is named. */
+export async function openRentalStack(postgresUrl?: string): Promise<RentalStack> {
+  const stack = await openStack(GPUS.env, postgresUrl);
   try {
     const supplier = await openSupplier(stack.controlPlane, 'supplier');
     const { machineId, token } = await registerMachine(supplier, DOLLARS_PER_GPU_HOUR);

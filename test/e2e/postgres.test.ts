@@ -1,0 +1,35 @@
+// The main job with the control plane on PostgreSQL: rent, log in, be killed and come back, end, and the books agree.
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { terminate } from '../kit/api-client.ts';
+import { eventually } from '../kit/processes.ts';
+import { startPostgres } from '../kit/postgres.ts';
+import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
+import { verifyLedger } from '../kit/stack.ts';
+
+let postgres: Awaited<ReturnType<typeof startPostgres>>;
+let stack: RentalStack;
+
+beforeAll(async () => {
+  postgres = await startPostgres();
+  stack = await openRentalStack(postgres.url);
+});
+
+afterAll(async () => {
+  const wrong = await stack.end();
+  await postgres.stop();
+  expect(wrong).toEqual([]);
+});
+
+test('an instance is rented, survives a killed control plane, and ends with the books in order', async () => {
+  const instance = await stack.rent();
+  const ssh = await stack.ssh(instance);
+  expect((await ssh.run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
+  await stack.controlPlane.daemon.stop('SIGKILL');
+  // The dead process's lease has to run out first: nothing else proves its death on PostgreSQL.
+  await stack.controlPlane.daemon.start();
+  await eventually('login after the restart', 30_000, async () =>
+    (await ssh.run('true')).code === 0 ? true : undefined,
+  );
+  await terminate(stack.customer.api, instance.id);
+  await verifyLedger(stack.controlPlane);
+});
