@@ -3,7 +3,6 @@
 // Exactly one control plane writes (the lease `primary`), so running bodies one after another costs no concurrency between processes.
 // It saves the retries that a transaction per body would need on the rows that every rental touches (clearing, revenue), and shares
 // one commit among the bodies that wait. A collision with a foreign writer is still noticed (serializable) and the batch runs again.
-import { AsyncLocalStorage } from 'node:async_hooks';
 import { DatabaseError, Pool, type PoolClient, types } from 'pg';
 import type { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
@@ -12,6 +11,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import { type Db, DbError, type Query, type Tx, storedValue } from './db.ts';
+import { type Body, openGroupCommit, type Outcome } from './group-commit.ts';
 
 const INT8_TYPE = 20;
 /** For reads; writes have one connection of their own. */
@@ -22,15 +22,6 @@ const BODIES_PER_COMMIT_MAX = 128;
 const RETRY_CODES = new Set(['40001', '40P01']);
 const TRIES_MAX = 10;
 
-interface Job {
-  name: string;
-  run(tx: Tx): Promise<unknown>;
-  resolve(value: unknown): void;
-  reject(error: unknown): void;
-}
-
-type Outcome = { job: Job; value: unknown } | { job: Job; error: unknown };
-
 interface PostgresDeps {
   clock: Clock;
   log: Log;
@@ -39,47 +30,29 @@ interface PostgresDeps {
 
 /** Opens a pool on `url` (`postgres://...`). Connections are made when first needed. */
 export function openPostgres(url: string, deps: PostgresDeps): Db {
-  const inside = new AsyncLocalStorage<string>();
   const writers = openPool(url, 1, deps.log);
   const readers = openPool(url, CONNECTIONS_MAX, deps.log);
-  let queue: Job[] = [];
-  let flushing: Promise<void> | undefined;
+  const group = openGroupCommit((batch) => commitBatch(batch, writers, deps), {
+    clock: deps.clock,
+    batchMax: BODIES_PER_COMMIT_MAX,
+  });
+  const reads = statements((statement) => readers.query(statement.text, statement.values.map(storedValue)));
 
-  const flush = async (): Promise<void> => {
-    while (queue.length > 0) {
-      await deps.clock.nextTurn();
-      await commitBatch(queue.splice(0, BODIES_PER_COMMIT_MAX), writers, inside, deps);
-    }
-    flushing = undefined;
-  };
-  const refuseNested = (name: string): void => {
-    const outer = inside.getStore();
-    if (outer === undefined) return;
-    throw new DbError('tx_nested', `${name} was called inside the transaction ${outer}; pass its tx instead`);
-  };
-
-  const committed = statements((statement) => readers.query(statement.text, statement.values.map(storedValue)));
   return {
     dialect: 'postgres',
     read: {
       all: async (row, statement) => {
-        refuseNested('read');
-        return committed.all(row, statement);
+        group.refuseNested('read');
+        return reads.all(row, statement);
       },
       one: async (row, statement) => {
-        refuseNested('read');
-        return committed.one(row, statement);
+        group.refuseNested('read');
+        return reads.one(row, statement);
       },
     },
-    tx: async <T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T> => {
-      refuseNested(name);
-      return new Promise<T>((resolve, reject) => {
-        queue.push({ name, run: body, resolve: resolve as (value: unknown) => void, reject });
-        flushing ??= flush();
-      });
-    },
+    tx: group.tx,
     close: async () => {
-      await flushing;
+      await group.idle();
       await writers.end();
       await readers.end();
     },
@@ -101,35 +74,25 @@ function openPool(url: string, max: number, log: Log): Pool {
   return pool;
 }
 
-async function commitBatch(
-  batch: Job[],
-  writers: Pool,
-  inside: AsyncLocalStorage<string>,
-  { clock, rng }: PostgresDeps,
-): Promise<void> {
+async function commitBatch(batch: readonly Body[], writers: Pool, { clock, rng }: PostgresDeps): Promise<Outcome[]> {
   for (let attempt = 0; ; attempt += 1) {
     try {
-      for (const outcome of await runBatch(batch, writers, inside)) {
-        if ('error' in outcome) outcome.job.reject(outcome.error);
-        else outcome.job.resolve(outcome.value);
-      }
-      return;
+      return await runBatch(batch, writers);
     } catch (error) {
-      const again = isCollision(error) && attempt < TRIES_MAX;
-      if (!again) return batch.forEach((job) => job.reject(error));
+      if (!isCollision(error) || attempt === TRIES_MAX) throw error;
     }
     await clock.sleep(fullJitterMs(attempt, 1, 200, rng));
   }
 }
 
 /** All bodies in one transaction, a savepoint each. Throws where the transaction as a whole came to nothing. */
-async function runBatch(batch: Job[], writers: Pool, inside: AsyncLocalStorage<string>): Promise<Outcome[]> {
+async function runBatch(batch: readonly Body[], writers: Pool): Promise<Outcome[]> {
   const client = await writers.connect();
   let broken = true;
   try {
     await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE; SAVEPOINT body');
     const outcomes: Outcome[] = [];
-    for (const job of batch) outcomes.push(await runBody(client, job, inside));
+    for (const body of batch) outcomes.push(await runBody(client, body));
     await client.query('COMMIT');
     broken = false;
     return outcomes;
@@ -145,7 +108,7 @@ async function runBatch(batch: Job[], writers: Pool, inside: AsyncLocalStorage<s
   }
 }
 
-async function runBody(client: PoolClient, job: Job, inside: AsyncLocalStorage<string>): Promise<Outcome> {
+async function runBody(client: PoolClient, body: Body): Promise<Outcome> {
   let open = true;
   const execute = async (statement: Sql): Promise<QueryAnswer> => {
     if (!open) throw new DbError('tx_over', 'this transaction is over');
@@ -153,15 +116,15 @@ async function runBody(client: PoolClient, job: Job, inside: AsyncLocalStorage<s
   };
   const tx: Tx = { ...statements(execute), run: async (statement) => (await execute(statement)).rowCount ?? 0 };
   try {
-    const value = await inside.run(job.name, () => job.run(tx));
+    const value = await body.run(tx);
     open = false;
     await client.query('RELEASE body; SAVEPOINT body');
-    return { job, value };
+    return { value };
   } catch (error) {
     open = false;
     if (isCollision(error)) throw error;
     await client.query('ROLLBACK TO body');
-    return { job, error };
+    return { error };
   }
 }
 

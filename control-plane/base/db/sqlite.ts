@@ -1,35 +1,19 @@
 // SQLite driver: one writer connection with group commit, one reader, and a lock that keeps a second process out.
-//
-// Group commit: transaction bodies queue and run one after another, a savepoint each, inside one BEGIN IMMEDIATE ... COMMIT per turn
-// of the event loop. One fsync is shared by all of them; a caller is told only after it. A failed COMMIT rejects every body of the turn.
-import { AsyncLocalStorage } from 'node:async_hooks';
 import Database from 'better-sqlite3';
 import type { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
 import { type Clock } from '../../../shared/clock.ts';
 import { type Db, DbError, type Query, type Tx, storedValue } from './db.ts';
+import { type Body, openGroupCommit, type Outcome } from './group-commit.ts';
 
 /** Bodies that share one commit at most; bounds how long the first of them waits. */
 const BODIES_PER_COMMIT_MAX = 512;
 /** Older ones can lose committed writes when a checkpoint meets a write (WAL-reset bug, fixed in 3.51.3). */
 const SQLITE_VERSION_MIN = [3, 51, 3] as const;
 
-interface Job {
-  name: string;
-  run(tx: Tx): Promise<unknown>;
-  resolve(value: unknown): void;
-  reject(error: unknown): void;
-}
-
 interface Connection {
   database: Database.Database;
   prepare(text: string): Database.Statement;
-}
-
-interface Outcome {
-  job: Job;
-  error?: unknown;
-  value?: unknown;
 }
 
 /**
@@ -42,42 +26,28 @@ export function openSqlite(path: string, deps: { clock: Clock }): Db {
   const writer = connect(path, false);
   assertVersion(writer.database);
   const reader = path === ':memory:' ? undefined : connect(path, true);
-  const inside = new AsyncLocalStorage<string>();
-  let queue: Job[] = [];
-  let flushing: Promise<void> | undefined;
-
-  const flush = async (): Promise<void> => {
-    while (queue.length > 0) {
-      await clock.nextTurn();
-      const batch = queue.splice(0, BODIES_PER_COMMIT_MAX);
-      await commitBatch(writer, batch, clock, inside);
-    }
-    flushing = undefined;
-  };
-
-  const tx = <T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T> => {
-    refuseNested(inside, name);
-    return new Promise<T>((resolve, reject) => {
-      queue.push({ name, run: body, resolve: resolve as (value: unknown) => void, reject });
-      flushing ??= flush();
-    });
-  };
-
-  const committed = (name: string): Query => {
-    refuseNested(inside, name);
-    // In memory there is one connection, so a read waits its turn like a write; it must not see half a transaction.
-    return reader === undefined ? queuedReads(tx) : statements(reader, () => true);
-  };
+  const group = openGroupCommit((batch) => commitBatch(writer, batch, clock), {
+    clock,
+    batchMax: BODIES_PER_COMMIT_MAX,
+  });
+  // In memory there is one connection, so a read waits its turn like a write; it must not see half a transaction.
+  const reads = reader === undefined ? queuedReads(group.tx) : statements(reader, () => true);
 
   return {
     dialect: 'sqlite',
     read: {
-      all: async (row, statement) => committed('read').all(row, statement),
-      one: async (row, statement) => committed('read').one(row, statement),
+      all: async (row, statement) => {
+        group.refuseNested('read');
+        return reads.all(row, statement);
+      },
+      one: async (row, statement) => {
+        group.refuseNested('read');
+        return reads.one(row, statement);
+      },
     },
-    tx,
+    tx: group.tx,
     close: async () => {
-      await flushing;
+      await group.idle();
       reader?.database.close();
       writer.database.close();
       unlock();
@@ -85,67 +55,48 @@ export function openSqlite(path: string, deps: { clock: Clock }): Db {
   };
 }
 
-async function commitBatch(
-  writer: Connection,
-  batch: Job[],
-  clock: Clock,
-  inside: AsyncLocalStorage<string>,
-): Promise<void> {
+async function commitBatch(writer: Connection, batch: readonly Body[], clock: Clock): Promise<Outcome[]> {
   const outcomes: Outcome[] = [];
   try {
     writer.database.exec('BEGIN IMMEDIATE');
     let turn = clock.nextTurn().then(() => 'turn over' as const);
-    for (const job of batch) {
-      const outcome = await runBody(writer, job, turn, inside);
-      if (outcome.error instanceof DbError && outcome.error.code === 'tx_awaited_outside') {
+    for (const body of batch) {
+      const outcome = await runBody(writer, body, turn);
+      if ('error' in outcome && outcome.error instanceof DbError && outcome.error.code === 'tx_awaited_outside') {
         turn = clock.nextTurn().then(() => 'turn over' as const);
       }
       outcomes.push(outcome);
     }
     writer.database.exec('COMMIT');
+    return outcomes;
   } catch (error) {
     if (writer.database.inTransaction) writer.database.exec('ROLLBACK');
-    for (const job of batch) job.reject(error);
-    return;
-  }
-  for (const { job, error, value } of outcomes) {
-    if (error === undefined) job.resolve(value);
-    else job.reject(error);
+    throw error;
   }
 }
 
 /** A body that only awaits `tx` is over before the event loop turns; if the turn comes first, it waited for something else. */
-async function runBody(
-  writer: Connection,
-  job: Job,
-  turn: Promise<'turn over'>,
-  inside: AsyncLocalStorage<string>,
-): Promise<Outcome> {
+async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'>): Promise<Outcome> {
   let open = true;
-  const base = statements(writer, () => open);
   const tx: Tx = {
-    ...base,
+    ...statements(writer, () => open),
     run: async (statement) => {
       assertOpen(open);
       return writer.prepare(statement.sql).run(...statement.values.map(storedValue)).changes;
     },
   };
   writer.database.exec('SAVEPOINT body');
-  const body = inside.run(job.name, () => Promise.resolve().then(() => job.run(tx)));
-  const settled = body.then(
-    (value): Outcome => ({ job, value }),
-    (error: unknown): Outcome => ({ job, error: error ?? new Error('rejected without a reason') }),
+  const settled = body.run(tx).then(
+    (value): Outcome => ({ value }),
+    (error: unknown): Outcome => ({ error }),
   );
   const first = await Promise.race([settled, turn]);
   open = false;
   const outcome: Outcome =
     first === 'turn over'
-      ? {
-          job,
-          error: new DbError('tx_awaited_outside', `the transaction ${job.name} waited for something other than tx`),
-        }
+      ? { error: new DbError('tx_awaited_outside', `the transaction ${body.name} waited for something other than tx`) }
       : first;
-  if (outcome.error !== undefined) writer.database.exec('ROLLBACK TO body');
+  if ('error' in outcome) writer.database.exec('ROLLBACK TO body');
   writer.database.exec('RELEASE body');
   return outcome;
 }
@@ -203,12 +154,6 @@ function assertVersion(connection: Database.Database): void {
   const firstDifference = SQLITE_VERSION_MIN.findIndex((min, i) => parts[i] !== min);
   const older = firstDifference >= 0 && (parts[firstDifference] ?? 0) < (SQLITE_VERSION_MIN[firstDifference] ?? 0);
   if (older) throw new DbError('unsupported', `SQLite ${version} can lose committed writes; 3.51.3 or newer is needed`);
-}
-
-function refuseNested(inside: AsyncLocalStorage<string>, name: string): void {
-  const outer = inside.getStore();
-  if (outer !== undefined)
-    throw new DbError('tx_nested', `${name} was called inside the transaction ${outer}; pass its tx instead`);
 }
 
 function assertOpen(open: boolean): void {
