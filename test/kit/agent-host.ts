@@ -57,7 +57,7 @@ export function openAgentHost(options: AgentHostOptions): AgentHost {
     logPath: join(dir, 'agent.log'),
     ready: () => isLinked(join(stateDir, 'agent.sock')),
   });
-  const holders = (): number[] => processesNaming([LAUNCHER, 'holder', `${stateDir}/`]);
+  const holders = (): number[] => processesWith(['holder', '--dir', `${stateDir}/workloads/`]);
   return {
     daemon,
     stateDir,
@@ -86,13 +86,11 @@ function isLinked(socketPath: string): Promise<boolean> {
   });
 }
 
-function processesNaming(words: readonly string[]): number[] {
+/** Processes with these arguments one after the other, the last one as a beginning. */
+function processesWith(words: readonly string[]): number[] {
+  const line = `\0${words.join('\0')}`;
   return readdirSync('/proc')
-    .filter((name) => /^\d+$/.test(name))
-    .filter((name) => {
-      const command = readOrEmpty(`/proc/${name}/cmdline`);
-      return words.every((word) => command.includes(word));
-    })
+    .filter((name) => /^\d+$/.test(name) && readOrEmpty(`/proc/${name}/cmdline`).includes(line))
     .map(Number);
 }
 
