@@ -6,7 +6,7 @@ import type { Inventory } from '../shared/protocol/inventory.ts';
 import { STREAMS_PATH } from '../shared/protocol/link.ts';
 import { systemRng } from '../shared/rng.ts';
 import { openDoors } from './access/doors.ts';
-import { prepareKit } from './access/kit.ts';
+import { prepareKit, removeOldKits } from './access/kit.ts';
 import { readCa, type AgentConfig } from './config.ts';
 import { readGpus } from './gpus/nvidia-smi.ts';
 import { readBootId, readHostFacts, readLimits, type HostFacts } from './host/facts.ts';
@@ -80,6 +80,10 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
     { clock, rng: systemRng(), log },
   );
   const takeStock = async (): Promise<void> => {
+    // An engine that does not answer is not an empty one.
+    const containers = await engine.list().catch(() => undefined);
+    const inUse = containers?.flatMap((container) => container.mount_sources);
+    if (inUse !== undefined) await removeOldKits(config.state_dir, kit, inUse);
     const now = await takeInventory({ config, engine, facts, containerIds: runtime.containerIds() });
     if (JSON.stringify(now) === JSON.stringify(inventory)) return;
     inventory = now;

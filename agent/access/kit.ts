@@ -2,9 +2,9 @@
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
-import { chmod, copyFile, mkdir, readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
+import { chmod, copyFile, mkdir, readdir, readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
 import { createRequire } from 'node:module';
-import { basename, join } from 'node:path';
+import { basename, dirname, join } from 'node:path';
 import { isMissing, removePath } from '../host/state.ts';
 import { run } from '../host/run.ts';
 
@@ -59,6 +59,16 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
   for (const path of [temporary, join(temporary, 'lib'), join(temporary, 'door')]) await chmod(path, 0o755);
   await rename(`${whole}.new`, whole);
   return kit;
+}
+
+/** Removes the kits of earlier versions (over 100 MB each) that no container sees any more. `inUse`: folders that containers see. */
+export async function removeOldKits(stateDir: string, kit: Kit, inUse: readonly string[]): Promise<string[]> {
+  const kits = join(stateDir, 'kits');
+  const current = basename(dirname(kit.folder));
+  const names = await readdir(kits);
+  const old = names.filter((name) => name !== current && !inUse.some((path) => path.startsWith(join(kits, name, '/'))));
+  for (const name of old) await removePath(join(kits, name));
+  return old;
 }
 
 /** The shared libraries and the loader that `ldd` names, `text` being its output for one or more programs. */

@@ -179,7 +179,12 @@ async function ensureNetwork(docker: Docker, name: string, labels: Record<string
 }
 
 function localContainer(info: Docker.ContainerInfo): LocalContainer {
-  return { id: info.Id, workload_id: info.Labels[LABEL_WORKLOAD] ?? '', running: info.State === 'running' };
+  return {
+    id: info.Id,
+    workload_id: info.Labels[LABEL_WORKLOAD] ?? '',
+    running: info.State === 'running',
+    mount_sources: info.Mounts.flatMap(({ Source }) => (Source === undefined ? [] : [Source])),
+  };
 }
 
 function imageFacts(image: string, facts: Docker.ImageInspectInfo): ImageFacts {

@@ -5,6 +5,8 @@ export interface LocalContainer {
   id: string;
   workload_id: string;
   running: boolean;
+  /** Folders of the host that it sees; they must stay for as long as it exists. */
+  mount_sources: string[];
 }
 
 /** What an image says about itself. */

@@ -66,7 +66,9 @@ const anyFacts = fc
     facts({
       desired: [...new Map(drawn.desired.map(([id, desired]) => [id, workload(id, desired)])).values()],
       records: new Map(drawn.records.map(([id, patch]) => [id, record(id, patch)])),
-      containers: drawn.containers?.map(([id, running]) => ({ id: `c-${id}`, workload_id: id, running })) ?? null,
+      containers:
+        drawn.containers?.map(([id, running]) => ({ id: `c-${id}`, workload_id: id, running, mount_sources: [] })) ??
+        null,
       busy: new Set(drawn.busy),
       doorsUp: new Set(drawn.doorsUp),
       pulls: () => ({ state: drawn.pull, detail: 'no', progress: null }),
@@ -139,7 +141,7 @@ describe('over all facts', () => {
 
 describe('a workload on its way', () => {
   const wanted = { desired: [workload('wl_a')] };
-  const running = { id: 'c1', workload_id: 'wl_a', running: true };
+  const running = { id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [] };
 
   test.each([
     ['nothing there', {}, 'pull'],
