@@ -1,6 +1,6 @@
 // The only file that knows every room at work: opens the database, the sockets and the loops, and closes them in reverse.
-import { systemClock } from '../shared/clock.ts';
-import { createIds } from '../shared/ids.ts';
+import { type Clock, systemClock } from '../shared/clock.ts';
+import { createIds, type Ids } from '../shared/ids.ts';
 import { type Loop, startLoop } from '../shared/loop.ts';
 import type { Log } from '../shared/log.ts';
 import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
@@ -8,9 +8,13 @@ import { systemRng } from '../shared/rng.ts';
 import { openAdmin } from './admin/admin.ts';
 import { metricsRoute } from './admin/routes.ts';
 import { adminDeps } from './admin-deps.ts';
+import { apiKeyRoutes } from './base/accounts/api-key-routes.ts';
 import { sshKeyRoutes } from './base/accounts/routes.ts';
+import type { Db } from './base/db/db.ts';
 import { type Cursors, openCursors } from './base/http/cursors.ts';
 import { type Metrics, openMetrics } from './base/http/metrics.ts';
+import type { Route } from './base/http/route.ts';
+import { openSealing } from './base/http/sealing.ts';
 import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { type Engine, startEngine } from './base/operations/engine.ts';
 import { operationRoutes } from './base/operations/routes.ts';
@@ -134,25 +138,32 @@ function openPublicHttp(
   house: { rooms: Rooms; foundation: Foundation; rng: Core['rng'] },
 ): Http {
   const { rooms, foundation } = house;
+  const secret = readSecret(config, house.rng);
   const http = openHttp(web, {
     epoch: foundation.epoch,
     audience: 'public',
     baseUrl: config.base_url,
     trustProxy: config.trust_proxy,
+    sealing: openSealing(secret, web.ids),
   });
-  const cursors: Cursors = openCursors(readSecret(config, house.rng));
-  const deps = { ...rooms, db: foundation.db, clock: web.clock, cursors };
-  http.register([
-    ...sshKeyRoutes(deps),
-    ...operationRoutes(deps),
-    ...billingRoutes(deps),
-    ...catalogRoutes(deps),
-    ...supplyRoutes(deps),
-    ...instanceRoutes(deps),
-  ]);
+  const { clock, ids } = web;
+  http.register(publicRoutes({ ...rooms, db: foundation.db, clock, ids, cursors: openCursors(secret) }));
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
   http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
   return http;
+}
+
+/** Every route of the public listener, agents' too. */
+export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cursors: Cursors }): Route[] {
+  return [
+    ...catalogRoutes(deps),
+    ...apiKeyRoutes(deps),
+    ...sshKeyRoutes(deps),
+    ...instanceRoutes(deps),
+    ...operationRoutes(deps),
+    ...billingRoutes(deps),
+    ...supplyRoutes(deps),
+  ];
 }
 
 function openMetricsHttp(config: Config, web: HttpDeps, metrics: Metrics): Http {

@@ -1,11 +1,13 @@
 // One request's way through its route: check, parse, claim the Idempotency-Key, call the handler, shape the reply.
 import type { IncomingMessage } from 'node:http';
-import { type ErrorCode, ServiceError } from '../../../shared/errors.ts';
+import { ServiceError } from '../../../shared/errors.ts';
 import type { Tx } from '../db/db.ts';
 import { parseRequest, readIdempotencyKey } from './checks.ts';
 import type { Idempotency } from './idempotency.ts';
 import { problemReply } from './problems.ts';
 import type { Call, Caller, Reply, Route } from './route.ts';
+import type { Sealing } from './sealing.ts';
+import { undeclared } from './route-errors.ts';
 import { toWire, type WireReply } from './wire-reply.ts';
 
 export interface ReceivedRequest {
@@ -23,6 +25,7 @@ export interface ReceivedRequest {
 
 export interface AnswerDeps {
   idempotency: Idempotency;
+  sealing: Sealing | undefined;
   strictResponses: boolean;
 }
 
@@ -39,21 +42,16 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
   };
   if (key === undefined || caller === undefined) return toWire(await handle(async () => undefined));
   const { query, body } = request;
+  const sealing = route.secretReply === true ? deps.sealing : undefined;
   return deps.idempotency.run(
-    { apiKeyId: caller.apiKeyId, method: route.method, path, key, query, body },
+    { apiKeyId: caller.apiKeyId, method: route.method, path, key, query, body, sealing },
     { handle, refusal: (error) => problemReply(error, { requestId, path }) },
   );
 }
 
-/** What every route may answer without saying so. */
-const GENERAL: readonly ErrorCode[] = ['validation_failed', 'idempotency_key_in_use', 'unavailable'];
-
 async function declared(route: Route, work: Promise<Reply>): Promise<Reply> {
   const reply = await work.catch((error: unknown) => {
-    if (error instanceof ServiceError && ![...GENERAL, ...route.errors].includes(error.code)) {
-      throw new Error(`${route.operationId} failed with ${error.code}, which it does not declare`, { cause: error });
-    }
-    throw error;
+    throw (error instanceof ServiceError ? undeclared(route, error) : undefined) ?? error;
   });
   const response = route.responses[reply.status];
   if (response === undefined)

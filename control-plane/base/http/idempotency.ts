@@ -12,6 +12,7 @@ import type { Log } from '../../../shared/log.ts';
 import { int, json, text } from '../db/columns.ts';
 import { type Db, type Sql, type Tx, sql } from '../db/db.ts';
 import type { Reply } from './route.ts';
+import type { Sealing } from './sealing.ts';
 import { toWire, type WireReply } from './wire-reply.ts';
 
 /** Longer than the slowest handler (checks against a registry). A claim past it may be taken over; the fence is its token. */
@@ -30,6 +31,8 @@ export interface KeyedRequest {
   query: unknown;
   /** As parsed from JSON, before the schema. */
   body: unknown;
+  /** Given where the reply holds a secret: it is stored sealed. */
+  sealing?: Sealing | undefined;
 }
 
 export interface Work {
@@ -73,7 +76,7 @@ export function openIdempotency(deps: Deps): Idempotency {
   return {
     run: async (request, work) => {
       const attempt = await claimOrWait(deps, request);
-      if (attempt.kind === 'stored') return replayed(attempt.reply);
+      if (attempt.kind === 'stored') return replayed(readable(attempt.reply, request));
       const held: Held = { request, token: attempt.token };
       return perform(deps, held, work).catch(async (error: unknown) => {
         // Free at once for the next try; if even this fails, the lease frees it later.
@@ -98,7 +101,7 @@ async function perform({ db }: Deps, held: Held, work: Work): Promise<WireReply>
   const outcome = await work
     .handle(async (tx, reply) => {
       settled = toWire(reply);
-      await finish(tx, held, settled);
+      await finish(tx, held, storable(settled, held.request));
     })
     .catch((error: unknown) => {
       if (!(error instanceof ServiceError) || !isStored(error)) throw error;
@@ -107,7 +110,7 @@ async function perform({ db }: Deps, held: Held, work: Work): Promise<WireReply>
     });
   if (settled !== undefined) return settled;
   const reply = toWire(outcome);
-  await db.tx('idempotency.finish', (tx) => finish(tx, held, reply));
+  await db.tx('idempotency.finish', (tx) => finish(tx, held, storable(reply, held.request)));
   return reply;
 }
 
@@ -195,6 +198,20 @@ async function release(db: Db, held: Held): Promise<void> {
 
 function keyOf({ apiKeyId, method, path, key }: KeyedRequest): Sql {
   return sql`api_key_id = ${apiKeyId} and method = ${method} and path = ${path} and idempotency_key = ${key}`;
+}
+
+function storable(reply: WireReply, request: KeyedRequest): WireReply {
+  const { sealing } = request;
+  return sealing === undefined ? reply : { ...reply, body: sealing.seal(placeOf(request), reply.body) };
+}
+
+function readable(reply: WireReply, request: KeyedRequest): WireReply {
+  const { sealing } = request;
+  return sealing === undefined ? reply : { ...reply, body: sealing.open(placeOf(request), reply.body) };
+}
+
+function placeOf({ apiKeyId, method, path, key }: KeyedRequest): string {
+  return JSON.stringify(['idempotency', apiKeyId, method, path, key]);
 }
 
 function replayed(reply: WireReply): WireReply {

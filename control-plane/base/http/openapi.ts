@@ -3,9 +3,10 @@
 // Chose z.toJSONSchema over @fastify/swagger: 3.1 schemas are JSON Schema 2020-12, which zod writes itself, and the problem
 // documents, scopes and headers of each route would have to be put together here in any case.
 import { z } from 'zod';
-import { type ErrorCode, ERRORS } from '../../../shared/errors.ts';
+import { ERRORS } from '../../../shared/errors.ts';
 import { Problem } from '../../../shared/api/problem.ts';
 import type { ResponseSpec, Route } from './route.ts';
+import { errorsOf } from './route-errors.ts';
 import { SCOPES, type Scope, scopeText } from './scopes.ts';
 
 type Json = Record<string, unknown>;
@@ -113,8 +114,7 @@ function success({ description, schema, headers = {} }: ResponseSpec, keyed: boo
 
 /** One response for each status, which lists the codes that can come with it. */
 function refusals(each: Route): Json {
-  const codes = [...new Set([...each.errors, ...generalErrors(each)])];
-  const byStatus = Map.groupBy(codes, (code): number => ERRORS[code].status);
+  const byStatus = Map.groupBy(errorsOf(each), (code): number => ERRORS[code].status);
   return Object.fromEntries(
     [...byStatus].map(([status, group]) => [
       String(status),
@@ -124,16 +124,6 @@ function refusals(each: Route): Json {
       },
     ]),
   );
-}
-
-function generalErrors(each: Route): ErrorCode[] {
-  const codes: ErrorCode[] = ['validation_failed', 'internal_error'];
-  if (each.scope !== 'none') codes.push('unauthorized', 'insufficient_scope');
-  if (each.body !== undefined) codes.push('malformed_json', 'body_too_large', 'unsupported_media_type');
-  if (each.idempotency === 'required') codes.push('idempotency_key_required');
-  if (each.idempotency !== 'none')
-    codes.push('idempotency_key_invalid', 'idempotency_key_in_use', 'idempotency_key_reused');
-  return codes;
 }
 
 /** The JSON Schema of `schema`; those with an id move to the document's components and are referred to. */

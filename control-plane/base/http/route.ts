@@ -59,6 +59,8 @@ export interface RouteFacts {
   responses: Record<number, ResponseSpec>;
   /** What the handler may fail with, beyond what every route can (authentication, schema, idempotency, internal errors). */
   errors: readonly ErrorCode[];
+  /** The answer shows a secret once: what is kept of it for an equal request is sealed. */
+  secretReply?: boolean;
   /** Agents' and operators' routes: not in the OpenAPI document. */
   hidden?: boolean;
 }

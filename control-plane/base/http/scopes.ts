@@ -2,6 +2,8 @@
 
 /** Scope -> meaning. Written without the space here; `scopeText` gives the public spelling. */
 export const SCOPES = {
+  'api_keys:read': 'List the API keys of the organisation',
+  'api_keys:write': 'Make and revoke API keys; a key can give only what it has itself',
   'ssh_keys:read': 'List SSH public keys',
   'ssh_keys:write': 'Register and delete SSH public keys',
   'instances:read': 'Read instances, reservations and operations',

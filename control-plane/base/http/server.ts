@@ -16,6 +16,8 @@ import type { Metrics } from './metrics.ts';
 import { openapiDocument } from './openapi.ts';
 import { abandonedRequest, internalError, knownError, problemReply } from './problems.ts';
 import type { Caller, Route } from './route.ts';
+import { undeclared } from './route-errors.ts';
+import type { Sealing } from './sealing.ts';
 import { systemRoutes } from './system-routes.ts';
 import { listenOn, type ListenAddress } from './listen.ts';
 import type { WireReply } from './wire-reply.ts';
@@ -48,6 +50,8 @@ export interface HttpOptions {
   baseUrl: string;
   /** Addresses or networks of proxies whose X-Forwarded-For is believed. */
   trustProxy: string[];
+  /** The server's own secret, for listeners whose routes take an Idempotency-Key. */
+  sealing?: Sealing;
   /** For tests: a reply or refusal that the route does not declare becomes an internal error. */
   strictResponses?: boolean;
 }
@@ -86,12 +90,13 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const upgraded = new Set<Duplex>();
   const app = createServer(deps, options, (path) => upgradeListener(upgrades, path) !== undefined);
   const idempotency = openIdempotency({ ...deps, epoch: options.epoch });
-  const answerDeps: AnswerDeps = { idempotency, strictResponses: options.strictResponses === true };
+  const { sealing, strictResponses = false } = options;
+  const answerDeps: AnswerDeps = { idempotency, sealing, strictResponses };
   const openapi = (): object => openapiDocument(routes, options.baseUrl);
 
   const register = (more: Route[]): void => {
     for (const each of more) {
-      assertPlaced(each, options.audience);
+      assertPlaced(each, options);
       routes.push(each);
       addRoute(app, each, deps, answerDeps);
     }
@@ -179,6 +184,10 @@ function addRoute(app: FastifyInstance, each: Route, deps: HttpDeps, answerDeps:
       if (scope === 'none' || scope === 'operator') return;
       request.setDecorator('caller', await authorize(request.headers.authorization, scope, deps.authenticate));
     },
+    errorHandler: (error, request, reply) => {
+      const known = answerDeps.strictResponses ? knownError(error) : undefined;
+      void sendError((known && undeclared(each, known)) ?? error, request, reply, deps.log);
+    },
     handler: async (request, reply) => {
       const wire = await answer(
         each,
@@ -199,12 +208,15 @@ function addRoute(app: FastifyInstance, each: Route, deps: HttpDeps, answerDeps:
   });
 }
 
-function assertPlaced(each: Route, audience: HttpOptions['audience']): void {
+function assertPlaced(each: Route, { audience, sealing }: HttpOptions): void {
   if (each.scope === 'operator' && audience !== 'operator') {
     throw new Error(`${each.operationId} is an operator's route: it must not be reachable by the public listener`);
   }
   if (each.idempotency !== 'none' && (each.scope === 'none' || each.scope === 'operator')) {
     throw new Error(`${each.operationId} has no API key to keep an Idempotency-Key under`);
+  }
+  if (each.secretReply === true && each.idempotency !== 'none' && sealing === undefined) {
+    throw new Error(`${each.operationId} answers with a secret: this listener needs a sealing to store it`);
   }
 }
 

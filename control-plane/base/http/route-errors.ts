@@ -1,0 +1,24 @@
+// Which error codes a route may answer with: its own, and those of the checks that it has asked for.
+import type { ErrorCode, ServiceError } from '../../../shared/errors.ts';
+import type { Route } from './route.ts';
+
+/** Without repetition, the route's own first. The OpenAPI document lists these; strict servers refuse to send others. */
+export function errorsOf(route: Route): ErrorCode[] {
+  const { scope, method, idempotency } = route;
+  const codes: ErrorCode[] = [...route.errors, 'validation_failed', 'rate_limit_exceeded'];
+  if (scope !== 'none' && scope !== 'operator') codes.push('unauthorized', 'insufficient_scope');
+  // A body is read, and so can be wrong, wherever the method allows one.
+  if (method !== 'GET') codes.push('malformed_json', 'invalid_request', 'body_too_large', 'unsupported_media_type');
+  if (idempotency === 'required') codes.push('idempotency_key_required');
+  if (idempotency !== 'none') {
+    codes.push('idempotency_key_invalid', 'idempotency_key_in_use', 'idempotency_key_reused');
+  }
+  codes.push('internal_error', 'unavailable');
+  return [...new Set(codes)];
+}
+
+/** The complaint that the route's document does not know this error; undefined where it does. */
+export function undeclared(route: Route, error: ServiceError): Error | undefined {
+  if (errorsOf(route).includes(error.code)) return undefined;
+  return new Error(`${route.operationId} failed with ${error.code}, which it does not declare`, { cause: error });
+}

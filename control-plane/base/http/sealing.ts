@@ -1,0 +1,39 @@
+// Seals text that must not be readable in the database: AES-256-GCM under a key of the server's own secret.
+import { createCipheriv, createDecipheriv, hkdfSync } from 'node:crypto';
+import type { Ids } from '../../../shared/ids.ts';
+
+export interface Sealing {
+  /** `place` says what the text is and whose; it is not hidden, and a sealed text opens only for the same one. */
+  seal(place: string, text: string): string;
+  /** @throws Error for a text that was sealed for another place, by another secret, or was changed */
+  open(place: string, sealed: string): string;
+}
+
+const ALGORITHM = 'aes-256-gcm';
+const KEY_BYTES = 32;
+/** Random, so at most 2^32 texts may be sealed under one secret; that is far above one a second for a century. */
+const NONCE_BYTES = 12;
+const TAG_BYTES = 16;
+
+/** `secret` is at least 32 random bytes and stays the same over restarts. */
+export function openSealing(secret: Uint8Array, ids: Ids): Sealing {
+  const key = Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), 'sealing', KEY_BYTES));
+  return {
+    seal: (place, text) => {
+      const nonce = Buffer.from(ids.secret(NONCE_BYTES), 'base64url');
+      const cipher = createCipheriv(ALGORITHM, key, nonce).setAAD(Buffer.from(place));
+      const hidden = Buffer.concat([cipher.update(text, 'utf8'), cipher.final()]);
+      return Buffer.concat([nonce, cipher.getAuthTag(), hidden]).toString('base64url');
+    },
+    open: (place, sealed) => {
+      const bytes = Buffer.from(sealed, 'base64url');
+      const nonce = bytes.subarray(0, NONCE_BYTES);
+      const tag = bytes.subarray(NONCE_BYTES, NONCE_BYTES + TAG_BYTES);
+      const decipher = createDecipheriv(ALGORITHM, key, nonce, { authTagLength: TAG_BYTES })
+        .setAAD(Buffer.from(place))
+        .setAuthTag(tag);
+      const hidden = bytes.subarray(NONCE_BYTES + TAG_BYTES);
+      return Buffer.concat([decipher.update(hidden), decipher.final()]).toString('utf8');
+    },
+  };
+}

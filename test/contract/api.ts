@@ -1,0 +1,105 @@
+// The whole public API without a network: every route of the house over a small world, each answer held to what its route declares.
+import { openCursors } from '../../control-plane/base/http/cursors.ts';
+import { openMetrics } from '../../control-plane/base/http/metrics.ts';
+import type { Route } from '../../control-plane/base/http/route.ts';
+import { SCOPES } from '../../control-plane/base/http/scopes.ts';
+import { openSealing } from '../../control-plane/base/http/sealing.ts';
+import { type Http, type InjectedRequest, openHttp } from '../../control-plane/base/http/server.ts';
+import type { WireReply } from '../../control-plane/base/http/wire-reply.ts';
+import { publicRoutes } from '../../control-plane/house.ts';
+import { createIds, type Ids } from '../../shared/ids.ts';
+import { createLog } from '../../shared/log.ts';
+import { seededRng } from '../../shared/rng.ts';
+import { openWorld, type World } from '../kit/world.ts';
+
+export interface Api {
+  world: World;
+  http: Http;
+  ids: Ids;
+  routes: readonly Route[];
+  /** A new organisation with a key of these scopes, all scopes unless named. */
+  account(scopes?: readonly string[]): Promise<ApiAccount>;
+  /** With a key, and an Idempotency-Key of its own where none is given. */
+  call(method: InjectedRequest['method'], url: string, options?: CallOptions): Promise<Answer>;
+  close(): Promise<void>;
+}
+
+export interface ApiAccount {
+  orgId: string;
+  apiKeyId: string;
+  key: string;
+}
+
+export interface CallOptions {
+  key?: string;
+  body?: unknown;
+  headers?: Record<string, string>;
+}
+
+export interface Answer extends WireReply {
+  /** The body as JSON, null where there is none. */
+  json: JsonObject;
+}
+
+/** What tests look into; they say with `toMatchObject` what they expect of it. */
+export type JsonObject = { [name: string]: unknown; errors?: { field: string; rule: string }[] };
+
+const SECRET = new Uint8Array(32).fill(3);
+
+export async function openApi(): Promise<Api> {
+  const world = await openWorld();
+  const { db, clock, rooms } = world;
+  const ids = createIds(clock, seededRng(2));
+  const routes = publicRoutes({ ...rooms, db, clock, ids, cursors: openCursors(SECRET) });
+  const http = openHttp(
+    {
+      db,
+      clock,
+      ids,
+      log: createLog('test', 'error'),
+      metrics: openMetrics(),
+      authenticate: rooms.accounts.authenticate,
+      ready: async () => [],
+    },
+    {
+      epoch: 1,
+      audience: 'public',
+      baseUrl: 'https://api.example.com/v1',
+      trustProxy: [],
+      sealing: openSealing(SECRET, ids),
+      strictResponses: true,
+    },
+  );
+  http.register(routes);
+  return {
+    world,
+    http,
+    ids,
+    routes,
+    account: async (scopes = Object.keys(SCOPES)) => {
+      const org = await rooms.accounts.createOrg('Acme');
+      const request = { orgId: org.id, name: 'first', scopes: [...scopes], expiresMs: null };
+      const { id, key } = await rooms.accounts.createKey(request);
+      return { orgId: org.id, apiKeyId: id, key };
+    },
+    call: async (method, url, { key, body, headers } = {}) => {
+      const reply = await http.inject({
+        method,
+        url,
+        headers: {
+          ...(key === undefined ? {} : { authorization: `Bearer ${key}` }),
+          ...(method === 'GET' ? {} : { 'idempotency-key': ids.secret(16) }),
+          ...(body === undefined ? {} : { 'content-type': 'application/json' }),
+          ...headers,
+        },
+        ...(body === undefined ? {} : { payload: JSON.stringify(body) }),
+      });
+      const isJson = reply.body !== '' && /json/.test(reply.headers['content-type'] ?? '');
+      return { ...reply, json: isJson ? (JSON.parse(reply.body) as JsonObject) : {} };
+    },
+    close: async () => {
+      await http.close();
+      await world.close();
+    },
+  };
+}
