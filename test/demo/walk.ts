@@ -119,7 +119,7 @@ async function rent(
 }
 
 async function use(show: Show, customer: Customer, instance: Instance): Promise<void> {
-  const ssh = await openSshClient(instance, customer.identity);
+  const ssh = openSshClient(instance, customer.identity);
   await show.step('nvidia-smi over ssh', async () => {
     const output = await said(ssh, 'nvidia-smi');
     const seen = output.split('\n').filter((line) => /^\|\s+\d+\s/.test(line)).length;

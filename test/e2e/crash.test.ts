@@ -58,7 +58,7 @@ async function echoes(
 }
 
 test('kill -9 of the supervisor: the container and the SSH session go on, and the next supervisor adopts both', async () => {
-  const ssh = await stack.ssh(instance);
+  const ssh = stack.ssh(instance);
   const [containers, holders] = [await containersOf(instance), stack.host.holders()];
   expect([containers.length, holders.length]).toEqual([1, 1]);
   const session = ssh.start('cat');
@@ -74,7 +74,7 @@ test('kill -9 of the supervisor: the container and the SSH session go on, and th
 });
 
 test('kill -9 of the control plane: sessions end, the instance runs on, and the next connection is served', async () => {
-  const ssh = await stack.ssh(instance);
+  const ssh = stack.ssh(instance);
   const containers = await containersOf(instance);
   const session = ssh.start('cat');
   await echoes(session, 'before');
@@ -107,7 +107,7 @@ test('kill -9 of the control plane while a launch is in flight: it completes onc
   const rented = await api.get(`/instances/${done.resource_id ?? ''}`, Instance);
   expect(Date.parse(rented.ready_at ?? '')).toBeGreaterThan(killedMs);
   expect(await containersOf(rented)).toHaveLength(1);
-  expect(await (await openSshClient(rented, payer.identity)).run('true')).toMatchObject({ code: 0 });
+  expect(await openSshClient(rented, payer.identity).run('true')).toMatchObject({ code: 0 });
   await terminate(api, rented.id);
 
   // One charge: the balance lost what the one row of usage says, and nothing is held any more.
@@ -135,7 +135,7 @@ test('kill -9 of the supervisor while a launch is in flight: it completes once',
 });
 
 test('kill -9 of a holder: a new one serves the next connection, with the same host key and container', async () => {
-  const ssh = await stack.ssh(instance);
+  const ssh = stack.ssh(instance);
   const containers = await containersOf(instance);
   const holders = stack.host.holders();
   const session = ssh.start('cat');
@@ -153,7 +153,7 @@ test('kill -9 of a holder: a new one serves the next connection, with the same h
 test.each(['SIGTERM', 'SIGKILL'] as const)(
   'dockerd ends by %s and comes back: the container is adopted',
   async (signal) => {
-    const ssh = await stack.ssh(instance);
+    const ssh = stack.ssh(instance);
     const containers = await containersOf(instance);
     const startedAt = await startTimes(containers);
     const session = ssh.start('cat');
@@ -177,7 +177,7 @@ async function startTimes(containers: readonly string[]): Promise<string[]> {
 }
 
 test('kill -9 of everything at once: what comes back finds the instance running and serves it', async () => {
-  const ssh = await stack.ssh(instance);
+  const ssh = stack.ssh(instance);
   const containers = await containersOf(instance);
   const holders = stack.host.holders();
   await Promise.all([stack.controlPlane.daemon.stop('SIGKILL'), stack.host.daemon.stop('SIGKILL')]);

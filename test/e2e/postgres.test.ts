@@ -22,7 +22,7 @@ afterAll(async () => {
 
 test('an instance is rented, survives a killed control plane, and ends with the books in order', async () => {
   const instance = await stack.rent();
-  const ssh = await stack.ssh(instance);
+  const ssh = stack.ssh(instance);
   expect((await ssh.run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
   await stack.controlPlane.daemon.stop('SIGKILL');
   // The dead process's lease has to run out first: nothing else proves its death on PostgreSQL.

@@ -22,7 +22,7 @@ let ssh: SshClient;
 beforeAll(async () => {
   stack = await openRentalStack();
   instance = await stack.rent({ env: { GREETING: 'hello' } });
-  ssh = await stack.ssh(instance);
+  ssh = stack.ssh(instance);
 });
 
 afterEach(async () => {
@@ -114,7 +114,7 @@ async function isAlive(client: Program): Promise<boolean> {
 
 test('a key that is not registered is refused, and counts from the moment it is', async () => {
   const late = await makeIdentity(join(stack.dir, 'ssh'), 'late');
-  const asLate = await openSshClient(instance, late);
+  const asLate = openSshClient(instance, late);
   const refused = await asLate.run('true');
   expect(refused.stderr).toContain('Permission denied (publickey)');
   expect(refused.code).toBe(255);
@@ -128,7 +128,7 @@ test('a key that is not registered is refused, and counts from the moment it is'
 test('a host key that is not the published one ends the connection', async () => {
   const stranger = await makeIdentity(join(stack.dir, 'ssh'), 'stranger');
   const connection = { ...instance.connection, host_key: stranger.publicKey };
-  const deceived = await openSshClient({ ...instance, connection }, stranger);
+  const deceived = openSshClient({ ...instance, connection }, stranger);
   expect((await deceived.run('true')).stderr).toContain('Host key verification failed');
 });
 
@@ -151,7 +151,7 @@ test('one connection carries many sessions (ControlMaster)', async () => {
 
 test('the door of a terminated instance is closed, and its sessions end', async () => {
   const other = await stack.rent();
-  const client = await stack.ssh(other);
+  const client = stack.ssh(other);
   const session = client.start('cat');
   session.write('here\n');
   await session.waitForOutput(/^here$/m);

@@ -28,7 +28,7 @@ export interface RentalStack extends Stack {
   image: TestImage;
   /** A running instance with one GPU. */
   rent(request?: Partial<CreateInstance>): Promise<Instance>;
-  ssh(instance: Instance): Promise<SshClient>;
+  ssh(instance: Instance): SshClient;
   /** Terminates what still runs, then returns what is wrong: books that do not agree, anything left on engine or machine. */
   end(): Promise<string[]>;
 }

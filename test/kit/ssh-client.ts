@@ -1,5 +1,4 @@
 // The real OpenSSH client against an instance's door, with the host key that the API published and nothing from ~/.ssh.
-import { lookup } from 'node:dns/promises';
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Instance } from '../../shared/api/instance.ts';
@@ -32,7 +31,7 @@ export async function makeIdentity(dir: string, name: string): Promise<SshIdenti
 }
 
 /** Throws where the instance has no door yet. The host key is checked: a wrong one ends the connection. */
-export async function openSshClient(instance: Instance, identity: SshIdentity): Promise<SshClient> {
+export function openSshClient(instance: Instance, identity: SshIdentity): SshClient {
   const { hostname, port, host_key: hostKey } = instance.connection ?? {};
   if (hostname === undefined || port === undefined || hostKey === undefined) {
     throw new Error(`instance ${instance.id} is ${instance.status} and has no door`);
@@ -46,7 +45,9 @@ export async function openSshClient(instance: Instance, identity: SshIdentity): 
     'IdentitiesOnly=yes',
     'BatchMode=yes',
     'ConnectTimeout=10',
-    ...(await addressOption(hostname, port)),
+    // Not every system resolves names below `localhost`; the host key stays bound to the name.
+    'HostName=127.0.0.1',
+    `HostKeyAlias=[${hostname}]:${port}`,
   ];
   const argv = (more: readonly string[] = []): [string, ...string[]] => [
     requireProgram('ssh'),
@@ -66,13 +67,4 @@ export async function openSshClient(instance: Instance, identity: SshIdentity): 
     start: (command) => startProgram({ command: ssh, args: [...args, command], stdin: 'pipe' }),
     run: (command, more) => capture([ssh, ...args, command], more),
   };
-}
-
-/** Not every system resolves names below `localhost`; the host key stays bound to the name. */
-async function addressOption(hostname: string, port: number): Promise<string[]> {
-  const resolves = await lookup(hostname).then(
-    () => true,
-    () => false,
-  );
-  return resolves ? [] : ['HostName=127.0.0.1', `HostKeyAlias=[${hostname}]:${port}`];
 }
