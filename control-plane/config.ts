@@ -8,12 +8,16 @@ const SECRET_BYTES = 32;
 /** Unix socket paths end at 107 characters. */
 const SOCKET_PATH_CHARS_MAX = 107;
 
+/** Above what one process can answer: no limit at all. */
+const RATE_MAX = 1_000_000;
+
 const Port = z.int().min(1).max(65_535);
 const AbsolutePath = z.string().startsWith('/', 'must be an absolute path');
 const DomainName = z
   .string()
   .max(253)
   .regex(/^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/, 'must be a lower-case domain name');
+const PerSecond = z.number().positive().max(RATE_MAX);
 /** Port 0 lets the system choose, for tests and demonstrations. */
 const Listen = z.strictObject({ host: z.string().min(1), port: z.int().min(0).max(65_535) });
 
@@ -62,6 +66,16 @@ const Config = z.strictObject({
   platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
   /** A launch needs a balance for this long. */
   launch_hold_minutes: z.int().min(1).max(1_440).default(10),
+  /** Requests; above them callers are told 429 and when to come back. */
+  rate_limits: z
+    .strictObject({
+      per_key_per_second: PerSecond.default(100),
+      /** Behind a proxy, name it in `trust_proxy`: else all customers are one address. */
+      per_ip_per_second: PerSecond.default(200),
+      /** How many may come at once after a pause. */
+      burst: z.int().min(1).max(RATE_MAX).default(400),
+    })
+    .prefault({}),
   /** Proxies (addresses or networks) whose X-Forwarded-For is believed. */
   trust_proxy: z.array(z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()])).default([]),
   /** Prometheus metrics without authentication; left out, they are on the operator's socket only. */

@@ -145,6 +145,11 @@ function openPublicHttp(
     baseUrl: config.base_url,
     trustProxy: config.trust_proxy,
     sealing: openSealing(secret, web.ids),
+    rateLimits: {
+      perKeyPerSecond: config.rate_limits.per_key_per_second,
+      perIpPerSecond: config.rate_limits.per_ip_per_second,
+      burst: config.rate_limits.burst,
+    },
   });
   const { clock, ids } = web;
   http.register(publicRoutes({ ...rooms, db: foundation.db, clock, ids, cursors: openCursors(secret) }));

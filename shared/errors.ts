@@ -20,6 +20,7 @@ export const ERRORS = {
   'ssh_keys/org_mismatch': { status: 403, title: 'An SSH key belongs to another organisation' },
   not_found: { status: 404, title: 'Not found' },
   method_not_allowed: { status: 405, title: 'Method not allowed' },
+  request_timeout: { status: 408, title: 'The request took too long to arrive' },
   idempotency_key_in_use: { status: 409, title: 'A request with this Idempotency-Key is still in progress' },
   price_changed: { status: 409, title: 'The price has changed' },
   conflict: { status: 409, title: 'The resource is in a state that does not allow this' },
@@ -30,6 +31,7 @@ export const ERRORS = {
   offering_unavailable: { status: 422, title: 'The pinned offering is gone' },
   image_unavailable: { status: 422, title: 'The image cannot be used' },
   rate_limit_exceeded: { status: 429, title: 'Too many requests' },
+  headers_too_large: { status: 431, title: 'The headers are too large' },
   // Enrolment of hosts
   enrollment_token_invalid: { status: 401, title: 'Unknown enrolment token' },
   enrollment_token_expired: { status: 410, title: 'The enrolment token has expired' },

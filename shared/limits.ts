@@ -11,6 +11,8 @@ export const IDEMPOTENCY_WAIT_MS = 2_000;
 export const IDEMPOTENCY_KEEP_MS = 24 * 3_600_000;
 /** The largest legal body is a create request with 32 arguments and an environment; 256 KiB leaves room and starves nobody. */
 export const BODY_BYTES_MAX = 256 * 1024;
+/** Path, query and headers together. Node's own default, named so that the refusal can say it. */
+export const HEADER_BYTES_MAX = 16 * 1024;
 /** API keys that are not over, of one organisation: far more than people and machines need, and a list that a person can still read. */
 export const API_KEYS_PER_ORG_MAX = 200;
 /** All SSH keys of an organisation may travel in one link message; at 3 KiB for the largest kind this many stay below its limit. */

@@ -26,6 +26,7 @@ test('an empty file is a whole configuration', () => {
     ssh: { host: '0.0.0.0', port_range: { first: 20_000, last: 29_999 } },
     platform_fee_bps: 1_500,
     trust_proxy: [],
+    rate_limits: { per_key_per_second: 100, per_ip_per_second: 200, burst: 400 },
   });
 });
 
@@ -49,6 +50,7 @@ test('every setting is read', () => {
     'platform_fee_bps: 10000',
     'launch_hold_minutes: 1440',
     'trust_proxy: [10.0.0.0/8, "::1"]',
+    'rate_limits: { per_key_per_second: 0.5, per_ip_per_second: 1000000, burst: 1 }',
     'metrics_listen: { host: 127.0.0.1, port: 9100 }',
   );
   expect(config.database).toEqual({ postgres: 'postgres://svc@db/svc' });
@@ -84,6 +86,7 @@ describe('what is wrong is named with its line', () => {
       /:2: ssh\.domain: must be a lower-case domain name/,
     ],
     ['a socket path that no system takes', [`admin_socket: /${'x'.repeat(107)}`], /:1: admin_socket: /],
+    ['a rate of nothing', ['rate_limits:', '  per_ip_per_second: 0'], /:2: rate_limits\.per_ip_per_second: /],
     ['a proxy that is no address', ['trust_proxy:', '  - 10.0.0.1', '  - proxy'], /:3: trust_proxy\.1: /],
     ['broken YAML', ['log_level: [', 'x'], /config\.yaml:\d: /],
   ])('%s', (_what, lines, message) => {

@@ -5,10 +5,10 @@ import type { Route } from './route.ts';
 /** Without repetition, the route's own first. The OpenAPI document lists these; strict servers refuse to send others. */
 export function errorsOf(route: Route): ErrorCode[] {
   const { scope, method, idempotency } = route;
-  const codes: ErrorCode[] = [...route.errors, 'validation_failed', 'rate_limit_exceeded'];
+  const codes: ErrorCode[] = [...route.errors, 'invalid_request', 'validation_failed', 'rate_limit_exceeded'];
   if (scope !== 'none' && scope !== 'operator') codes.push('unauthorized', 'insufficient_scope');
   // A body is read, and so can be wrong, wherever the method allows one.
-  if (method !== 'GET') codes.push('malformed_json', 'invalid_request', 'body_too_large', 'unsupported_media_type');
+  if (method !== 'GET') codes.push('malformed_json', 'body_too_large', 'unsupported_media_type');
   if (idempotency === 'required') codes.push('idempotency_key_required');
   if (idempotency !== 'none') {
     codes.push('idempotency_key_invalid', 'idempotency_key_in_use', 'idempotency_key_reused');

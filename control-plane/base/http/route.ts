@@ -61,6 +61,8 @@ export interface RouteFacts {
   errors: readonly ErrorCode[];
   /** The answer shows a secret once: what is kept of it for an equal request is sealed. */
   secretReply?: boolean;
+  /** Load balancers ask it: it is never refused because of too many requests. */
+  unlimited?: boolean;
   /** Agents' and operators' routes: not in the OpenAPI document. */
   hidden?: boolean;
 }

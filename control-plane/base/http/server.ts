@@ -6,7 +6,7 @@ import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest }
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { BODY_BYTES_MAX } from '../../../shared/limits.ts';
+import { BODY_BYTES_MAX, HEADER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db } from '../db/db.ts';
 import { answer, type AnswerDeps } from './answer.ts';
@@ -15,11 +15,13 @@ import { openIdempotency } from './idempotency.ts';
 import type { Metrics } from './metrics.ts';
 import { openapiDocument } from './openapi.ts';
 import { abandonedRequest, internalError, knownError, problemReply } from './problems.ts';
+import { openRateLimits, type RateLimitOptions, type RateLimits } from './rate-limits.ts';
 import type { Caller, Route } from './route.ts';
 import { undeclared } from './route-errors.ts';
 import type { Sealing } from './sealing.ts';
 import { systemRoutes } from './system-routes.ts';
 import { listenOn, type ListenAddress } from './listen.ts';
+import { answerUnusual, refuseUnread } from './unread-requests.ts';
 import type { WireReply } from './wire-reply.ts';
 
 /** A request must have arrived whole by then, so that slow senders cannot hold connections for ever. */
@@ -50,6 +52,8 @@ export interface HttpOptions {
   baseUrl: string;
   /** Addresses or networks of proxies whose X-Forwarded-For is believed. */
   trustProxy: string[];
+  /** Left out, there are none: for listeners that only the operator reaches. */
+  rateLimits?: RateLimitOptions;
   /** The server's own secret, for listeners whose routes take an Idempotency-Key. */
   sealing?: Sealing;
   /** For tests: a reply or refusal that the route does not declare becomes an internal error. */
@@ -92,13 +96,14 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const idempotency = openIdempotency({ ...deps, epoch: options.epoch });
   const { sealing, strictResponses = false } = options;
   const answerDeps: AnswerDeps = { idempotency, sealing, strictResponses };
+  const limits = options.rateLimits === undefined ? undefined : openRateLimits(options.rateLimits, clock);
   const openapi = (): object => openapiDocument(routes, options.baseUrl);
 
   const register = (more: Route[]): void => {
     for (const each of more) {
       assertPlaced(each, options);
       routes.push(each);
-      addRoute(app, each, deps, answerDeps);
+      addRoute(app, each, { ...deps, limits }, answerDeps);
     }
   };
 
@@ -107,7 +112,11 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     socket.once('close', () => upgraded.delete(socket));
     upgradeListener(upgrades, request.url ?? '')?.(request, socket, head);
   });
-  app.setNotFoundHandler((request, reply) => refuseUnknown(routes, request, reply));
+  app.setNotFoundHandler((request, reply) => {
+    limits?.takeForIp(request.ip);
+    return refuseUnknown(routes, request, reply);
+  });
+  answerUnusual(app.server, deps);
   register(systemRoutes({ ready: deps.ready, openapi }));
 
   return {
@@ -150,14 +159,21 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
     return503OnClosing: false,
     routerOptions: { maxParamLength: PATH_PARAMETER_CHARS_MAX },
     frameworkErrors: (error, request, reply) => void sendError(error, request, reply, log),
-    // Without this, a client that offers h2c on a plain request would get no answer.
-    http: { shouldUpgradeCallback: (request) => takesUpgrade(request.url ?? '') },
+    clientErrorHandler: (error, socket) => refuseUnread(error, socket, deps),
+    http: {
+      maxHeaderSize: HEADER_BYTES_MAX,
+      // Node would answer with nothing but a status; `assertHost` says why.
+      requireHostHeader: false,
+      // Without this, a client that offers h2c on a plain request would get no answer.
+      shouldUpgradeCallback: (request) => takesUpgrade(request.url ?? ''),
+    },
   });
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) =>
     done(null, parseJson(String(body))),
   );
   app.decorateRequest('caller', undefined);
+  app.addHook('onRequest', async (request) => assertHost(request.raw));
   app.addHook('preClose', async () => {
     closing = true;
   });
@@ -174,15 +190,23 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   return app;
 }
 
-function addRoute(app: FastifyInstance, each: Route, deps: HttpDeps, answerDeps: AnswerDeps): void {
+interface RouteDeps extends HttpDeps {
+  limits: RateLimits | undefined;
+}
+
+function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps: AnswerDeps): void {
   const { scope } = each;
+  const limits = each.unlimited === true ? undefined : deps.limits;
   app.route({
     method: each.method,
     url: each.path.replaceAll(/\{(\w+)\}/g, ':$1'),
     // Before the body is read: strangers do not get to send one.
     onRequest: async (request) => {
+      limits?.takeForIp(request.ip);
       if (scope === 'none' || scope === 'operator') return;
-      request.setDecorator('caller', await authorize(request.headers.authorization, scope, deps.authenticate));
+      const caller = await authorize(request.headers.authorization, scope, deps.authenticate);
+      limits?.takeForKey(caller.apiKeyId);
+      request.setDecorator('caller', caller);
     },
     errorHandler: (error, request, reply) => {
       const known = answerDeps.strictResponses ? knownError(error) : undefined;
@@ -206,6 +230,11 @@ function addRoute(app: FastifyInstance, each: Route, deps: HttpDeps, answerDeps:
       return send(reply, wire);
     },
   });
+}
+
+/** @throws ServiceError `invalid_request` (RFC 9112, section 3.2) */
+function assertHost({ httpVersion, headers }: IncomingMessage): void {
+  if (httpVersion === '1.1' && headers.host === undefined) fail('invalid_request', 'The Host header is missing.');
 }
 
 function assertPlaced(each: Route, { audience, sealing }: HttpOptions): void {

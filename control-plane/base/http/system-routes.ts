@@ -16,6 +16,7 @@ export function systemRoutes({ ready, openapi }: SystemDeps): Route[] {
   return [
     route({
       ...common,
+      unlimited: true,
       path: '/healthz',
       operationId: 'health',
       summary: 'The process answers',
@@ -25,6 +26,7 @@ export function systemRoutes({ ready, openapi }: SystemDeps): Route[] {
     }),
     route({
       ...common,
+      unlimited: true,
       path: '/readyz',
       operationId: 'ready',
       summary: 'Everything behind the process answers too',

@@ -1,0 +1,72 @@
+// Answers where Node's HTTP parser gives up before there is a request: a problem document, and the connection ends.
+import { STATUS_CODES, type Server } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Clock } from '../../../shared/clock.ts';
+import { ServiceError } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { HEADER_BYTES_MAX } from '../../../shared/limits.ts';
+import { problemReply } from './problems.ts';
+
+/** What still arrives is read and dropped for so long: closing at once would make the network throw our answer away. */
+const LINGER_MS = 1_000;
+
+interface Deps {
+  clock: Clock;
+  ids: Ids;
+}
+
+/** For the event `clientError`. */
+export function refuseUnread(error: Error, socket: Duplex, { clock, ids }: Deps): void {
+  // A parser that has given up complains again about each further piece.
+  if (socket.writableEnded) return;
+  if (!socket.writable || codeOf(error) === 'ECONNRESET') {
+    socket.destroy();
+    return;
+  }
+  endWith(meaningOf(error), socket, { clock, ids });
+}
+
+/** Requests that Node handles by itself, without an answer or with an empty one. */
+export function answerUnusual(server: Server, deps: Deps): void {
+  // RFC 9110 lets us ignore expectations that we do not know.
+  server.on('checkExpectation', (request, response) => void server.emit('request', request, response));
+  server.on('connect', (_request, socket) => {
+    const detail = 'This server is no proxy: it does not take CONNECT.';
+    endWith(new ServiceError('method_not_allowed', { detail }), socket, deps);
+  });
+}
+
+function endWith(refusal: ServiceError, socket: Duplex, { clock, ids }: Deps): void {
+  const requestId = ids.prefixed('req');
+  const { status, headers, body } = problemReply(refusal, { requestId, path: '/' });
+  const lines = Object.entries({
+    ...headers,
+    'x-request-id': requestId,
+    'content-length': String(Buffer.byteLength(body)),
+    connection: 'close',
+  }).map(([name, value]) => `${name}: ${value}\r\n`);
+  socket.on('error', () => socket.destroy());
+  socket.end(`HTTP/1.1 ${status} ${STATUS_CODES[status]}\r\n${lines.join('')}\r\n${body}`);
+  socket.resume();
+  const cancel = clock.after(LINGER_MS, () => socket.destroy());
+  socket.once('close', cancel);
+}
+
+function meaningOf(error: Error): ServiceError {
+  switch (codeOf(error)) {
+    case 'HPE_HEADER_OVERFLOW':
+      return new ServiceError('headers_too_large', {
+        detail: `Path, query and headers may have at most ${HEADER_BYTES_MAX} bytes together.`,
+      });
+    case 'ERR_HTTP_REQUEST_TIMEOUT':
+      return new ServiceError('request_timeout', { detail: 'The request did not arrive in time.' });
+    default: {
+      const reason = 'reason' in error && typeof error.reason === 'string' ? ` (${error.reason})` : '';
+      return new ServiceError('invalid_request', { detail: `This is not HTTP as we can read it${reason}.` });
+    }
+  }
+}
+
+function codeOf(error: Error): string | undefined {
+  return 'code' in error && typeof error.code === 'string' ? error.code : undefined;
+}

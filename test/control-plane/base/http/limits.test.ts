@@ -1,0 +1,197 @@
+// How much and how often strangers may send: rates, headers, and what is no HTTP at all; every refusal is a problem document.
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { PassThrough } from 'node:stream';
+import { afterEach, describe, expect, test } from 'vitest';
+import { openRateLimits } from '../../../../control-plane/base/http/rate-limits.ts';
+import { refuseUnread } from '../../../../control-plane/base/http/unread-requests.ts';
+import { ServiceError } from '../../../../shared/errors.ts';
+import { createIds } from '../../../../shared/ids.ts';
+import { HEADER_BYTES_MAX } from '../../../../shared/limits.ts';
+import { seededRng } from '../../../../shared/rng.ts';
+import { virtualClock } from '../../../kit/virtual-clock.ts';
+import { as, type Bench, openBench, problemOf } from './fixture.ts';
+
+const open: Bench[] = [];
+afterEach(async () => {
+  for (const bench of open.splice(0)) await bench.close();
+});
+async function openLimited(rateLimits: { perKeyPerSecond: number; perIpPerSecond: number; burst: number }) {
+  const clock = virtualClock();
+  const bench = await openBench({ clock, http: { rateLimits, trustProxy: ['127.0.0.1'] } });
+  open.push(bench);
+  const get = (url: string, token?: string, from = '192.0.2.1') =>
+    bench.http.inject({
+      method: 'GET',
+      url,
+      headers: { 'x-forwarded-for': from, ...(token === undefined ? {} : as(token)) },
+    });
+  return { clock, get };
+}
+
+function isRefused(take: () => void): boolean {
+  try {
+    take();
+    return false;
+  } catch (error) {
+    return error instanceof ServiceError && error.code === 'rate_limit_exceeded';
+  }
+}
+
+describe('rates', () => {
+  test('a key gets its burst, then 429 with the seconds to wait, then what has come back since', async () => {
+    const { clock, get: getFrom } = await openLimited({ perKeyPerSecond: 0.5, perIpPerSecond: 1000, burst: 3 });
+    let address = 0;
+    const get = (url: string, token: string) => getFrom(url, token, `198.51.100.${(address += 1)}`);
+    const statuses = async (count: number, token: string) => {
+      const replies = await Promise.all(Array.from({ length: count }, () => get('/v1/things/x', token)));
+      return replies.map((reply) => reply.status);
+    };
+    expect(await statuses(4, 'all')).toEqual([200, 200, 200, 429]);
+    const refused = await get('/v1/things/x', 'all');
+    expect(problemOf(refused)).toMatchObject({ code: 'rate_limit_exceeded', status: 429 });
+    expect(refused.headers['retry-after']).toBe('2');
+    expect(await statuses(1, 'other')).toEqual([200]);
+    await clock.advance(1_999);
+    expect((await get('/v1/things/x', 'all')).headers['retry-after']).toBe('1');
+    await clock.advance(1);
+    expect(await statuses(2, 'all')).toEqual([200, 429]);
+    await clock.advance(60_000);
+    expect(await statuses(4, 'all')).toEqual([200, 200, 200, 429]);
+  });
+
+  test('an address is limited with and without a key, also where there is nothing', async () => {
+    const { get } = await openLimited({ perKeyPerSecond: 1000, perIpPerSecond: 0.1, burst: 4 });
+    const urls = ['/v1/ip', '/v1/things/x', '/v1/nowhere', '/v1/things/x'];
+    const replies = await Promise.all(urls.map((url, i) => get(url, i === 3 ? 'all' : undefined)));
+    expect(replies.map((reply) => reply.status)).toEqual([200, 401, 404, 200]);
+    for (const url of urls) expect((await get(url, 'all')).status).toBe(429);
+    expect((await get('/v1/nowhere')).headers['retry-after']).toBe('10');
+  });
+
+  test('a load balancer that asks for health is never refused', async () => {
+    const { get } = await openLimited({ perKeyPerSecond: 1, perIpPerSecond: 1, burst: 1 });
+    for (let i = 0; i < 5; i += 1) expect((await get(i % 2 === 0 ? '/healthz' : '/readyz')).status).toBe(200);
+  });
+
+  test.each([
+    ['2001:db8:1:2::1', '2001:db8:1:2:ffff::9', true],
+    ['2001:db8:1:2::1', '2001:0DB8:0001:0002:3:4:5:6', true],
+    ['2001:db8::1', '2001:db8:0:0:1::', true],
+    ['2001:db8:1:2::1', '2001:db8:1:3::1', false],
+    ['::1', '::2', true],
+    ['::ffff:192.0.2.1', '192.0.2.1', true],
+    ['::ffff:192.0.2.1', '::ffff:192.0.2.2', false],
+    ['192.0.2.1', '192.0.2.2', false],
+  ])('%s and %s are one: %s', (a, b, one) => {
+    const limits = openRateLimits({ perKeyPerSecond: 1, perIpPerSecond: 1, burst: 1 }, virtualClock());
+    limits.takeForIp(a);
+    expect(isRefused(() => limits.takeForIp(b))).toBe(one);
+  });
+
+  test('strangers from many addresses do not make it forget the one that keeps asking', () => {
+    const limits = openRateLimits({ perKeyPerSecond: 1, perIpPerSecond: 1, burst: 2 }, virtualClock());
+    const addressOf = (i: number): string => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
+    limits.takeForIp('192.0.2.1');
+    limits.takeForIp('192.0.2.1');
+    const refusals: boolean[] = [];
+    for (let i = 0; i < 25_000; i += 1) {
+      limits.takeForIp(addressOf(i));
+      if (i % 5000 === 0) refusals.push(isRefused(() => limits.takeForIp('192.0.2.1')));
+    }
+    expect(refusals).toEqual([true, true, true, true, true]);
+  });
+});
+
+async function openPort(): Promise<number> {
+  const bench = await openBench();
+  open.push(bench);
+  return (await bench.http.listen({ host: '127.0.0.1', port: 0 })).port;
+}
+
+/** Everything that the server says until it ends the connection. */
+async function exchange(port: number, text: string): Promise<{ head: string; body: string }> {
+  const chunks: Buffer[] = [];
+  const socket = connect(port, '127.0.0.1', () => socket.write(text));
+  socket.on('data', (chunk) => chunks.push(chunk));
+  await once(socket, 'close');
+  const answer = Buffer.concat(chunks).toString();
+  const end = answer.indexOf('\r\n\r\n');
+  return { head: answer.slice(0, end), body: answer.slice(end + 4) };
+}
+
+const HEAD = 'GET /v1/ip HTTP/1.1\r\nHost: x\r\nConnection: close\r\n';
+/** A request whose headers have `bytes` bytes, as the parser counts them: names, values and what stands between. */
+const padded = (bytes: number): string => `${HEAD}X-Padding: ${'x'.repeat(bytes - HEAD.length - 13)}\r\n\r\n`;
+
+describe('headers', () => {
+  test('up to the limit are read, above it are 431', async () => {
+    const port = await openPort();
+    expect((await exchange(port, padded(HEADER_BYTES_MAX - 64))).head).toContain('HTTP/1.1 200');
+    const refused = await exchange(port, padded(HEADER_BYTES_MAX + 64));
+    expect(refused.head).toMatch(/^HTTP\/1\.1 431 Request Header Fields Too Large\r\n/);
+    expect(refused.head).toContain('content-type: application/problem+json');
+    expect(JSON.parse(refused.body)).toMatchObject({
+      code: 'headers_too_large',
+      status: 431,
+      detail: expect.stringContaining(String(HEADER_BYTES_MAX)),
+    });
+  });
+  test('a path that is too long is 431 too, and so is what comes in many megabytes', async () => {
+    const port = await openPort();
+    const long = await exchange(port, `GET /${'x'.repeat(HEADER_BYTES_MAX)} HTTP/1.1\r\nHost: x\r\n\r\n`);
+    expect(JSON.parse(long.body)).toMatchObject({ code: 'headers_too_large' });
+    const huge = await exchange(port, padded(8 * 1024 * 1024));
+    expect(JSON.parse(huge.body)).toMatchObject({ code: 'headers_too_large' });
+  });
+});
+
+describe('what is no HTTP', () => {
+  test.each([
+    ['a TLS hello', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
+    ['an unknown method', 'FROBNICATE / HTTP/1.1\r\nHost: x\r\n\r\n'],
+    ['an unknown version', 'GET / HTTP/9.9\r\nHost: x\r\n\r\n'],
+    ['HTTP/2', 'PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n'],
+    ['a header without a name', 'GET / HTTP/1.1\r\nHost: x\r\n: y\r\n\r\n'],
+    ['a control character in a header', 'GET / HTTP/1.1\r\nHost: x\r\nA: \x01\r\n\r\n'],
+    ['two lengths', 'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\n{}'],
+    [
+      'a length and chunks',
+      'POST /v1/things HTTP/1.1\r\nHost: x\r\nContent-Length: 2\r\nTransfer-Encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n',
+    ],
+    ['no Host', 'GET /v1/ip HTTP/1.1\r\nConnection: close\r\n\r\n'],
+  ])('%s is 400', async (_what, text) => {
+    const answer = await exchange(await openPort(), text);
+    expect(answer.head).toMatch(/^HTTP\/1\.1 400 Bad Request\r\n/);
+    expect(answer.head).toContain('application/problem+json');
+    const problem = JSON.parse(answer.body) as { request_id: string };
+    expect(problem).toMatchObject({ code: 'invalid_request', status: 400 });
+    expect(answer.head).toContain(`x-request-id: ${problem.request_id}`);
+  });
+  test.each(['CONNECT example.com:443', 'OPTIONS /v1/ip', 'TRACE /v1/ip', 'PROPFIND /v1/ip'])(
+    '%s is 405',
+    async (line) => {
+      const answer = await exchange(await openPort(), `${line} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n`);
+      expect(answer.head).toMatch(/^HTTP\/1\.1 405 /);
+      expect(JSON.parse(answer.body)).toMatchObject({ code: 'method_not_allowed', status: 405 });
+    },
+  );
+  test('an expectation that we do not know is no reason to refuse', async () => {
+    expect((await exchange(await openPort(), `${HEAD}Expect: the-best\r\n\r\n`)).head).toContain('HTTP/1.1 200');
+  });
+  test('HTTP/1.0 needs no Host', async () => {
+    expect((await exchange(await openPort(), 'GET /v1/ip HTTP/1.0\r\n\r\n')).head).toContain(' 200 ');
+  });
+  test('a request that does not arrive in time is 408', async () => {
+    const clock = virtualClock();
+    const socket = new PassThrough();
+    refuseUnread(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket, {
+      clock,
+      ids: createIds(clock, seededRng(1)),
+    });
+    const chunks: Buffer[] = [];
+    socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+    await once(socket, 'end');
+    expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n[^]*"code":"request_timeout"/);
+  });
+});
