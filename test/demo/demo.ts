@@ -16,6 +16,7 @@ const { values } = parseArgs({
 
 const SIMULATED_GPUS = { FAKE_GPU_COUNT: '8', FAKE_GPU_NAME: 'NVIDIA H100 80GB HBM3' };
 const EXIT_INTERRUPTED = 130;
+const SETTLE_MS_MAX = 5_000;
 
 const show = openShow(process.stdout);
 const code = await canHoldDemo().then(
@@ -62,13 +63,19 @@ async function demo(): Promise<number> {
     return cutShort;
   };
   const opened = async (): Promise<Stack | undefined> => opening?.catch(() => undefined);
-  const result = await Promise.race([tour(), cutShort]).catch(async (error: unknown) => {
+  const touring = tour();
+  const result = await Promise.race([touring, cutShort]).catch(async (error: unknown) => {
     explain(error, await opened());
     return 1;
   });
   const left = (await (await opened())?.stop()) ?? [];
-  for (const line of left) show.say(`had to be ended by force: ${line}`);
-  if (left.length > 0) return 1;
+  if (result === EXIT_INTERRUPTED) {
+    // A step that was cut short may hold a temporary folder; its own programs are among those that were ended.
+    await Promise.race([touring.catch(() => undefined), new Promise((resolve) => setTimeout(resolve, SETTLE_MS_MAX))]);
+  } else if (left.length > 0) {
+    for (const line of left) show.say(`had to be ended by force: ${line}`);
+    return 1;
+  }
   show.say('Everything is stopped, and nothing is left behind.');
   return result;
 }

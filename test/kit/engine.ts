@@ -117,7 +117,11 @@ async function startDaemon(dir: string, namespace: Namespace, options: EngineOpt
   const [command, ...args] = namespace.inside([dockerd, '--config-file', configPath]);
   // The hook must be found in dockerd's PATH, and containerd, runc and iptables beside dockerd.
   const path = [GPU_DIR, dirname(dockerd), '/usr/bin', '/usr/sbin', '/bin', '/sbin', process.env['PATH']].join(':');
-  const daemon = startProgram({ command, args, env: { ...options.env, PATH: path, DOCKER_HOST: undefined } });
+  const daemon = startProgram({
+    command,
+    args,
+    env: { ...options.env, PATH: path, DOCKER_HOST: undefined, TMPDIR: dir },
+  });
   const docker = new Docker({ socketPath: join(dir, 'docker.sock') });
   try {
     await Promise.race([

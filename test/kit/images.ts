@@ -111,21 +111,23 @@ async function layerTar(
   fill: (root: string) => Promise<void>,
 ): Promise<Buffer> {
   const dir = mkdtempSync(join(tmpdir(), 'image-'));
-  const root = join(dir, 'root');
-  mkdirSync(root, { mode: 0o755 });
-  await fill(root);
-  for (const [path, content] of Object.entries(files)) {
-    const target = join(root, path);
-    mkdirSync(dirname(target), { recursive: true });
-    writeFileSync(target, content, { mode: content.toString().startsWith('#!') ? 0o755 : 0o644 });
+  try {
+    const root = join(dir, 'root');
+    mkdirSync(root, { mode: 0o755 });
+    await fill(root);
+    for (const [path, content] of Object.entries(files)) {
+      const target = join(root, path);
+      mkdirSync(dirname(target), { recursive: true });
+      writeFileSync(target, content, { mode: content.toString().startsWith('#!') ? 0o755 : 0o644 });
+    }
+    const tarPath = join(dir, 'layer.tar');
+    // The same content gives the same digest: order, owners and times are fixed.
+    const fixed = ['--sort=name', '--owner=0', '--group=0', '--numeric-owner', '--mtime=@0'];
+    await runProgram({ command: 'tar', args: [...fixed, '-C', root, '-cf', tarPath, '.'] });
+    return readFileSync(tarPath);
+  } finally {
+    rmSync(dir, { recursive: true });
   }
-  const tarPath = join(dir, 'layer.tar');
-  // The same content gives the same digest: order, owners and times are fixed.
-  const fixed = ['--sort=name', '--owner=0', '--group=0', '--numeric-owner', '--mtime=@0'];
-  await runProgram({ command: 'tar', args: [...fixed, '-C', root, '-cf', tarPath, '.'] });
-  const tar = readFileSync(tarPath);
-  rmSync(dir, { recursive: true });
-  return tar;
 }
 
 async function pushBlob(repository: string, blob: Buffer): Promise<void> {
