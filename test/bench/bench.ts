@@ -1,10 +1,12 @@
 // `npm run bench [name ...]`: prints ratios against a named peer measured in the same run. Never part of CI.
 import { benchLedger } from './ledger.ts';
 import { benchPlacement } from './placement.ts';
+import { benchTunnel } from './tunnel.ts';
 
 const BENCHES: Record<string, () => Promise<void>> = {
   ledger: benchLedger,
   placement: benchPlacement,
+  tunnel: benchTunnel,
 };
 
 const wanted = process.argv.slice(2);
@@ -13,6 +15,8 @@ if (unknown.length > 0) {
   console.error(`Unknown benchmark ${unknown.join(', ')}: there are ${Object.keys(BENCHES).join(', ')}.`);
   process.exit(2);
 }
+// An exit runs what the benches leave for it; a signal alone would not.
+for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 for (const [name, bench] of Object.entries(BENCHES)) {
   if (wanted.length === 0 || wanted.includes(name)) await bench();
 }

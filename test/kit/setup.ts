@@ -10,6 +10,8 @@ const PACKAGES = {
   iptables: 'iptables',
   busybox: 'busybox-static',
   ssh: 'openssh-client',
+  sshd: 'openssh-server',
+  openssl: 'openssl',
   initdb: 'postgresql',
 } as const;
 

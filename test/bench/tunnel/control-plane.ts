@@ -1,0 +1,48 @@
+// The control plane's part of the data path, on its real code: the SSH door and the streams that hosts dial.
+import { readFileSync } from 'node:fs';
+import { createServer as createHttpServer, type Server } from 'node:http';
+import { createServer as createHttpsServer } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { openStreams } from '../../../control-plane/fleet/link/streams.ts';
+import { openSshDoors } from '../../../control-plane/rental/edge/ssh-doors.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { createIds } from '../../../shared/ids.ts';
+import { createLog } from '../../../shared/log.ts';
+import { STREAMS_PATH } from '../../../shared/protocol/link.ts';
+import { systemRng } from '../../../shared/rng.ts';
+import { serveOrders, tellParent, type Answer, type Order } from './program.ts';
+
+const MACHINE = 'm';
+
+serveOrders(open);
+
+/** `port` is where users come in; with `cert` and `key` (files) the host dials over TLS. */
+async function open(order: Order): Promise<Answer> {
+  const clock = systemClock();
+  const streams = openStreams({ clock, ids: createIds(clock, systemRng()) });
+  const { cert, key } = order;
+  const tls = typeof cert === 'string' && typeof key === 'string';
+  const server: Server = tls
+    ? createHttpsServer({ cert: readFileSync(cert), key: readFileSync(key) })
+    : createHttpServer();
+  server.on('upgrade', streams.onUpgrade);
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  const { port } = server.address() as AddressInfo;
+  const doors = openSshDoors({
+    log: createLog('bench', 'warn'),
+    host: '127.0.0.1',
+    db: { read: undefined } as never,
+    doors: { openDoors: async () => [{ instance_id: 'i', ssh_port: Number(order['port']) }] } as never,
+    access: async () => ({ machineId: MACHINE, workloadId: 'w', authorizedKeys: [], probeKey: '' }),
+    link: {
+      openStream: async (machineId) => {
+        const { token, dialled } = streams.expect(machineId);
+        const url = `${tls ? 'wss' : 'ws'}://127.0.0.1:${port}${STREAMS_PATH}${token}`;
+        tellParent({ kind: 'dial', url });
+        return dialled;
+      },
+    },
+  });
+  await doors.sync();
+  return {};
+}
