@@ -19,8 +19,16 @@ export interface StreamSocket {
   on(event: 'close' | 'error', listener: () => void): unknown;
 }
 
-/** Socket options that both ends must use: no compression, no fragments, no text check on bytes. */
-export const STREAM_SOCKET_OPTIONS = { perMessageDeflate: false, skipUTF8Validation: true, maxFragments: 16 } as const;
+/**
+ * Socket options that both ends must use: no compression, no fragments, no text check on bytes. The mask is zero, which ws takes as
+ * nothing to do: masks keep web pages from fooling proxies that look into plain HTTP, and cost us half the throughput.
+ */
+export const STREAM_SOCKET_OPTIONS = {
+  perMessageDeflate: false,
+  skipUTF8Validation: true,
+  maxFragments: 16,
+  generateMask: (mask: Buffer): void => void mask.fill(0),
+} as const;
 
 /**
  * Wraps an open socket. Reading pauses the socket when the consumer is slow; writing waits once `STREAM_BUFFER_BYTES_HIGH`
