@@ -5,7 +5,7 @@ export const GpuType = z
   .strictObject({
     gpu_type: z.string().describe('Canonical identifier'),
     vram_gb: z.int().describe('Nameplate VRAM of one GPU; the smallest on offer where a model has variants'),
-    architecture: z.string().optional(),
+    architecture: z.string().optional().describe('Family of the GPU; absent for a model that we do not know'),
     cpu_cores: z.int().describe('Representative vCPUs of a host; 0 = unreported'),
     ram_gb: z.int().describe('Representative RAM of a host; 0 = unreported'),
     storage_gb: z.int().describe('Representative storage of a host; 0 = unreported'),
@@ -18,14 +18,17 @@ export type GpuType = z.infer<typeof GpuType>;
 export const PricingRow = z
   .strictObject({
     offering_id: z.string().describe('Pins a launch to exactly this offering'),
-    gpu_type: z.string(),
-    region: z.string(),
-    tier: z.enum(['on_demand']),
+    gpu_type: z.string().describe('Canonical identifier, as in GET /v1/gpu-types'),
+    region: z.string().describe('Where the host stands'),
+    tier: z.enum(['on_demand']).describe('How it is rented'),
     price_per_hour: z.number().describe('Dollars an hour for one GPU'),
     available: z.int().describe('GPUs that are free now; one launch can have at most this many'),
-    vram_gb: z.int(),
-    storage_gb: z.int(),
-    disk_configurable: z.boolean(),
+    vram_gb: z.int().describe('Nameplate VRAM of one GPU'),
+    storage_gb: z.int().describe('Storage of the host; 0 = unreported'),
+    disk_configurable: z.boolean().describe('Whether a launch here can choose disk_gb'),
+    disk_price_per_gb_hour: z
+      .number()
+      .describe('Dollars an hour for each GB of disk beyond the included 100; 0 where the disk cannot be chosen'),
   })
   .meta({ id: 'PricingRow' });
 export type PricingRow = z.infer<typeof PricingRow>;

@@ -42,7 +42,12 @@ export interface Answer extends WireReply {
 }
 
 /** What tests look into; they say with `toMatchObject` what they expect of it. */
-export type JsonObject = { [name: string]: unknown; errors?: { field: string; rule: string }[] };
+export type JsonObject = {
+  [name: string]: unknown;
+  data?: Record<string, unknown>[];
+  next_cursor?: string | null;
+  errors?: { field: string; rule: string }[];
+};
 
 const SECRET = new Uint8Array(32).fill(3);
 

@@ -22,7 +22,8 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
       path: '/v1/gpu-types',
       operationId: 'listGpuTypes',
       tag: 'Catalog',
-      summary: 'GPU types on offer',
+      summary: 'List the GPU types on offer, by name',
+      description: 'Figures that hosts do not report are 0. The exact values of each offering are in GET /v1/pricing.',
       scope: 'none',
       idempotency: 'none',
       query: PageQuery,
@@ -43,7 +44,7 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
       path: '/v1/pricing',
       operationId: 'listPricing',
       tag: 'Catalog',
-      summary: 'Offerings with live prices and free GPUs',
+      summary: 'List offerings with live prices and free GPUs, newest first',
       scope: 'none',
       idempotency: 'none',
       query: PricingQuery,
@@ -73,6 +74,8 @@ function pricingView(row: Offering): PricingRow {
     vram_gb: row.vram_gb,
     storage_gb: row.storage_gb,
     disk_configurable: false,
+    // Nothing beyond the included disk can be bought, so there is no price for it.
+    disk_price_per_gb_hour: 0,
   };
 }
 

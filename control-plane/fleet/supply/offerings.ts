@@ -125,7 +125,7 @@ export async function refreshOfferings(tx: Tx, machineId: string, newId: () => s
   for (const [gpuType, ofType] of Map.groupBy(gpus, (gpu) => gpu.gpu_type)) {
     const usable = ofType.filter((gpu) => gpu.usable);
     const free = usable.filter((gpu) => gpu.held_by === null).length;
-    const vramGb = Math.min(...ofType.map((gpu) => gpu.vram_gb));
+    const vramGb = Math.min(...(usable.length > 0 ? usable : ofType).map((gpu) => gpu.vram_gb));
     const { inventory } = machine;
     await tx.run(
       sql`insert into offerings (${COLUMNS}, listed)
@@ -158,11 +158,15 @@ function sqlNumber(value: number): Sql {
 const GpuTypeRow = z.object({ gpu_type: text, vram_gb: int, cpu_cores: int, ram_gb: int, storage_gb: int });
 export type GpuTypeFacts = z.infer<typeof GpuTypeRow>;
 
-/** What is on offer by type, in the order of their names; the smallest host stands for a type. */
+/**
+ * What is on offer by type, in the order of their names. The smallest host stands for a type, so that nobody gets less than what is
+ * shown; hosts that report nothing do not count.
+ */
 export function gpuTypes(query: Query, afterType: string, limit: number): Promise<GpuTypeFacts[]> {
   return query.all(
     GpuTypeRow,
-    sql`select gpu_type, min(vram_gb) as vram_gb, min(cpu_cores) as cpu_cores, min(ram_gb) as ram_gb, min(storage_gb) as storage_gb
+    sql`select gpu_type, min(vram_gb) as vram_gb, coalesce(min(nullif(cpu_cores, 0)), 0) as cpu_cores,
+          coalesce(min(nullif(ram_gb, 0)), 0) as ram_gb, coalesce(min(nullif(storage_gb, 0)), 0) as storage_gb
         from offerings where listed = 1 and tier = 'on_demand' and gpu_type > ${afterType}
         group by gpu_type order by gpu_type limit ${limit}`,
   );

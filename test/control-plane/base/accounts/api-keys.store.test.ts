@@ -128,7 +128,7 @@ describe('listing keys', () => {
       await api.world.clock.advance(1);
     }
     const first = await api.call('GET', '/v1/api-keys?limit=3', { key: owner.key });
-    const rest = await api.call('GET', `/v1/api-keys?limit=3&cursor=${String(first.json['next_cursor'])}`, {
+    const rest = await api.call('GET', `/v1/api-keys?limit=3&cursor=${first.json.next_cursor}`, {
       key: owner.key,
     });
     expect(first.json['data']).toMatchObject([{ name: 'c' }, { name: 'b' }, { name: 'a' }]);

@@ -1,0 +1,185 @@
+// The catalog (specification 2.3, 2.4, 4.1): what strangers see of the machines that are on offer, and pages that hold still.
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { sql } from '../../control-plane/base/db/db.ts';
+import type { Inventory } from '../../shared/protocol/inventory.ts';
+import { inventoryOf } from '../kit/world.ts';
+import { type Api, openApi } from './api.ts';
+
+let api: Api;
+beforeEach(async () => {
+  api = await openApi();
+});
+afterEach(() => api.close());
+
+/** A listed machine whose host reports `inventory` instead of what the kit makes up. */
+async function machineWith(inventory: Partial<Inventory> & { gpuName?: string }, dollars = 2): Promise<string> {
+  const { gpuName, ...rest } = inventory;
+  const { machineId } = await api.world.machine({ gpus: 2, dollars });
+  const made = inventoryOf(2, () => api.ids.uuid());
+  const gpus = made.gpus.map((gpu) => ({ ...gpu, name: gpuName ?? gpu.name }));
+  await api.world.rooms.supply.reportInventory(machineId, { ...made, gpus, ...rest });
+  return machineId;
+}
+const rows = async (path: string): Promise<Record<string, unknown>[]> => {
+  const answer = await api.call('GET', path);
+  expect(answer.status).toBe(200);
+  return answer.json.data ?? [];
+};
+
+describe('GPU types', () => {
+  test('nothing on offer is an empty page', async () => {
+    expect((await api.call('GET', '/v1/gpu-types')).json).toEqual({ data: [], next_cursor: null });
+  });
+
+  test('show the smallest host that is on offer', async () => {
+    await machineWith({ cpu_cores: 128, ram_bytes: 2 * 1024 ** 4, storage_bytes: 100 * 1024 ** 3 });
+    await machineWith({ cpu_cores: 64, ram_bytes: 4 * 1024 ** 4, storage_bytes: 900 * 1024 ** 3 });
+    expect(await rows('/v1/gpu-types')).toEqual([
+      {
+        gpu_type: 'H100_SXM',
+        vram_gb: 80,
+        architecture: 'Hopper',
+        cpu_cores: 64,
+        ram_gb: 2048,
+        storage_gb: 100,
+        instance_disk_gb: 0,
+        disk_configurable: false,
+      },
+    ]);
+  });
+
+  test('0 is what nobody reports; a host that is silent does not hide what the others say', async () => {
+    await machineWith({ cpu_cores: 0, ram_bytes: 0, storage_bytes: 0 });
+    expect(await rows('/v1/gpu-types')).toMatchObject([{ cpu_cores: 0, ram_gb: 0, storage_gb: 0 }]);
+    await machineWith({ cpu_cores: 32, ram_bytes: 1024 ** 3, storage_bytes: 5 * 1024 ** 3 });
+    expect(await rows('/v1/gpu-types')).toMatchObject([{ cpu_cores: 32, ram_gb: 1, storage_gb: 5 }]);
+  });
+
+  test('a model that spans variants shows its smallest VRAM on offer', async () => {
+    const large = inventoryOf(1, () => api.ids.uuid()).gpus.map((gpu) => ({
+      ...gpu,
+      name: 'NVIDIA GeForce RTX 4090',
+      memory_mib: 49_140,
+    }));
+    await machineWith({ gpus: large });
+    expect(await rows('/v1/gpu-types')).toMatchObject([{ gpu_type: 'RTX_4090', vram_gb: 48 }]);
+    const machineId = await machineWith({ gpus: large.map((gpu) => ({ ...gpu, uuid: 'GPU-s', memory_mib: 24_564 })) });
+    expect(await rows('/v1/gpu-types')).toMatchObject([{ gpu_type: 'RTX_4090', vram_gb: 24 }]);
+    await api.world.rooms.supply.setOnline(machineId, false);
+    expect(await rows('/v1/gpu-types')).toMatchObject([{ gpu_type: 'RTX_4090', vram_gb: 48 }]);
+  });
+
+  test('a model that nobody knows has no architecture', async () => {
+    await machineWith({ gpuName: 'NVIDIA Zeta 9' });
+    const [row] = await rows('/v1/gpu-types');
+    expect(row).toMatchObject({ gpu_type: 'ZETA_9', vram_gb: 80 });
+    expect(row).not.toHaveProperty('architecture');
+  });
+
+  test('are walked in pages by name, also when a type appears or goes on the way', async () => {
+    for (const name of ['D', 'B', 'F']) await machineWith({ gpuName: name });
+    const first = await api.call('GET', '/v1/gpu-types?limit=2');
+    expect(first.json.data).toMatchObject([{ gpu_type: 'B' }, { gpu_type: 'D' }]);
+    await machineWith({ gpuName: 'C' });
+    await machineWith({ gpuName: 'E' });
+    expect(await rows(`/v1/gpu-types?limit=2&cursor=${first.json.next_cursor}`)).toMatchObject([
+      { gpu_type: 'E' },
+      { gpu_type: 'F' },
+    ]);
+  });
+});
+
+describe('pricing', () => {
+  test('has one row for each offering, with the price of one GPU and what is free now', async () => {
+    const { machineId } = await api.world.machine({ gpus: 4, dollars: 2.345678, region: 'eu-north' });
+    const [row] = await rows('/v1/pricing');
+    expect(row).toEqual({
+      offering_id: expect.stringMatching(/^off_/),
+      gpu_type: 'H100_SXM',
+      region: 'eu-north',
+      tier: 'on_demand',
+      price_per_hour: 2.345678,
+      available: 4,
+      vram_gb: 80,
+      storage_gb: 4000,
+      disk_configurable: false,
+      disk_price_per_gb_hour: 0,
+    });
+    const want = { machineId, gpuType: 'H100_SXM', count: 3, heldBy: 'w' };
+    await api.world.db.tx('hold', (tx) => api.world.rooms.supply.hold(tx, want));
+    expect(await rows('/v1/pricing')).toMatchObject([{ offering_id: row?.['offering_id'], available: 1 }]);
+    await api.world.rooms.supply.setOnline(machineId, false);
+    expect(await rows('/v1/pricing')).toEqual([]);
+    await api.world.rooms.supply.setOnline(machineId, true);
+    expect(await rows('/v1/pricing')).toMatchObject([{ offering_id: row?.['offering_id'] }]);
+  });
+
+  test('tier=spot gives no offerings, on_demand is the default, and another tier is refused', async () => {
+    await api.world.machine();
+    expect((await api.call('GET', '/v1/pricing?tier=spot')).json).toEqual({ data: [], next_cursor: null });
+    expect(await rows('/v1/pricing?tier=on_demand')).toHaveLength(1);
+    const refused = await api.call('GET', '/v1/pricing?tier=reserved');
+    expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field: 'tier' }] } });
+  });
+
+  test('machines of the tier spot never show', async () => {
+    const { machineId } = await api.world.machine();
+    await api.world.db.tx('spot', (tx) => tx.run(sql`update machines set tier = 'spot' where id = ${machineId}`));
+    await api.world.rooms.supply.setOnline(machineId, true);
+    for (const path of ['/v1/pricing', '/v1/pricing?tier=spot', '/v1/gpu-types']) expect(await rows(path)).toEqual([]);
+  });
+
+  test('a walk in pages never skips or repeats a row, whatever is listed meanwhile', async () => {
+    const step = fc.record({ limit: fc.integer({ min: 1, max: 4 }), added: fc.nat(2), sameMs: fc.boolean() });
+    await fc.assert(
+      fc.asyncProperty(fc.nat(6), fc.array(step, { minLength: 1, maxLength: 5 }), async (initial, steps) => {
+        const add = async (count: number, sameMs: boolean): Promise<void> => {
+          for (let i = 0; i < count; i += 1) {
+            if (!sameMs) await api.world.clock.advance(1);
+            await api.world.machine();
+          }
+        };
+        await add(initial, true);
+        const before = (await rows('/v1/pricing?limit=200')).map((row) => row['offering_id']);
+        const seen: unknown[] = [];
+        let query: string | undefined = '';
+        for (let i = 0; query !== undefined; i += 1) {
+          const { limit, added, sameMs } = steps[i % steps.length] ?? { limit: 1, added: 0, sameMs: true };
+          const { json } = await api.call('GET', `/v1/pricing?limit=${limit}${query}`);
+          seen.push(...(json.data ?? []).map((row) => row['offering_id']));
+          query = json.next_cursor === null ? undefined : `&cursor=${json.next_cursor}`;
+          if (i < steps.length) await add(added, sameMs);
+        }
+        expect(new Set(seen).size).toBe(seen.length);
+        expect(seen.filter((id) => before.includes(id))).toEqual(before);
+      }),
+      { seed: 4, numRuns: 12 },
+    );
+  });
+});
+
+describe('pages', () => {
+  test.each(['/v1/gpu-types', '/v1/pricing'])('%s takes a limit from 1 to 200 and nothing unknown', async (path) => {
+    for (const query of ['', '?limit=1', '?limit=200']) expect((await api.call('GET', path + query)).status).toBe(200);
+    for (const query of [
+      'limit=0',
+      'limit=201',
+      'limit=1.5',
+      'limit=',
+      'cursor=',
+      'cursor=x',
+      'offset=1',
+      'limit=1&limit=2',
+    ]) {
+      const refused = await api.call('GET', `${path}?${query}`);
+      expect(refused.status).toBe(422);
+      expect(refused.json.errors).toMatchObject([{ field: query.split('=')[0] }]);
+    }
+  });
+  test('a cursor of one list is none of the other', async () => {
+    for (const gpuName of ['A', 'B']) await machineWith({ gpuName });
+    const { json } = await api.call('GET', '/v1/gpu-types?limit=1');
+    expect((await api.call('GET', `/v1/pricing?cursor=${json.next_cursor}`)).status).toBe(422);
+  });
+});
