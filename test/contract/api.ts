@@ -17,7 +17,7 @@ export interface Api {
   http: Http;
   ids: Ids;
   routes: readonly Route[];
-  /** A new organisation with a key of these scopes, all scopes unless named. */
+  /** A new organisation with a prepaid balance and a key of these scopes, all scopes unless named. */
   account(scopes?: readonly string[]): Promise<ApiAccount>;
   /** With a key, and an Idempotency-Key of its own where none is given. */
   call(method: InjectedRequest['method'], url: string, options?: CallOptions): Promise<Answer>;
@@ -49,6 +49,7 @@ export type JsonObject = {
   errors?: { field: string; rule: string }[];
 };
 
+const BALANCE_CENTS = 1_000_000;
 const SECRET = new Uint8Array(32).fill(3);
 
 export async function openApi(): Promise<Api> {
@@ -82,10 +83,14 @@ export async function openApi(): Promise<Api> {
     ids,
     routes,
     account: async (scopes = Object.keys(SCOPES)) => {
-      const org = await rooms.accounts.createOrg('Acme');
-      const request = { orgId: org.id, name: 'first', scopes: [...scopes], expiresMs: null };
-      const { id, key } = await rooms.accounts.createKey(request);
-      return { orgId: org.id, apiKeyId: id, key };
+      const { orgId } = await world.customer(BALANCE_CENTS);
+      const { id, key } = await rooms.accounts.createKey({
+        orgId,
+        name: 'first',
+        scopes: [...scopes],
+        expiresMs: null,
+      });
+      return { orgId, apiKeyId: id, key };
     },
     call: async (method, url, { key, body, headers } = {}) => {
       const reply = await http.inject({

@@ -1,0 +1,85 @@
+// SSH keys (specification 2.5, 4.2, 7.2) where they meet instances: which may be named, and what deleting one in use does.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { doorAccess } from '../../control-plane/rental/edge/access.ts';
+import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
+import { LAUNCH } from '../kit/world.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+});
+afterEach(() => api.close());
+
+async function register(line: string, account = owner): Promise<string> {
+  const body = { name: 'laptop', public_key: line };
+  const made = await api.call('POST', '/v1/ssh-keys', { key: account.key, body });
+  expect(made.status).toBe(201);
+  // Keys are shown in the order of their birth.
+  await api.world.clock.advance(1);
+  return String(made.json['id']);
+}
+const launch = (keyIds: string[] | undefined): Promise<Answer> => {
+  const chosen = keyIds === undefined ? {} : { ssh_key_ids: keyIds };
+  return api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, ...chosen } });
+};
+/** The keys that somebody who connects to the instance now is let in with. */
+async function keysAtTheDoor(instanceId: string): Promise<string[] | undefined> {
+  const { db, rooms } = api.world;
+  const keysOfOrg = async (...args: Parameters<typeof rooms.sshKeys.keysForOrg>): Promise<string[]> =>
+    (await rooms.sshKeys.keysForOrg(...args)).map((key) => key.public_key);
+  return (await doorAccess(instanceId, { db, doors: rooms.doors, keysOfOrg }))?.authorizedKeys;
+}
+async function runningInstance(keyIds: string[] | undefined): Promise<string> {
+  await api.world.machine();
+  expect((await launch(keyIds)).status).toBe(202);
+  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+  const id = String(json.data?.[0]?.['id']);
+  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await api.world.drive();
+  return id;
+}
+const bare = (line: string): string => line.split(' ').slice(0, 2).join(' ');
+
+test('deleting a key that an instance uses is allowed and takes effect at the next connect', async () => {
+  const [ed, ec] = [await register(KEYS.ed.line), await register(KEYS.ec256.line)];
+  const id = await runningInstance([ed, ec]);
+  expect(await keysAtTheDoor(id)).toEqual([bare(KEYS.ed.line), bare(KEYS.ec256.line)]);
+  expect((await api.call('DELETE', `/v1/ssh-keys/${ed}`, { key: owner.key })).status).toBe(204);
+  expect(await keysAtTheDoor(id)).toEqual([bare(KEYS.ec256.line)]);
+  expect((await api.call('DELETE', `/v1/ssh-keys/${ec}`, { key: owner.key })).status).toBe(204);
+  expect(await keysAtTheDoor(id)).toEqual([]);
+  expect((await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json['status']).toBe('running');
+});
+
+test('without ssh_key_ids all keys of the organisation may connect, also those that come later', async () => {
+  await register(KEYS.ed.line);
+  const id = await runningInstance(undefined);
+  await register(KEYS.ec256.line);
+  expect(await keysAtTheDoor(id)).toEqual([bare(KEYS.ed.line), bare(KEYS.ec256.line)]);
+});
+
+test("another organisation's key is 403 ssh_keys/org_mismatch, and nothing is launched", async () => {
+  const foreign = await register(KEYS.ed.line, await api.account());
+  await api.world.machine();
+  expect(await launch([foreign])).toMatchObject({ status: 403, json: { code: 'ssh_keys/org_mismatch' } });
+  expect((await api.call('GET', '/v1/instances', { key: owner.key })).json.data).toEqual([]);
+});
+
+test('an unknown or deleted key cannot be named in a launch', async () => {
+  const gone = await register(KEYS.ed.line);
+  await api.call('DELETE', `/v1/ssh-keys/${gone}`, { key: owner.key });
+  await api.world.machine();
+  const refused = await launch([gone]);
+  expect(refused).toMatchObject({ status: 422, json: { errors: [{ field: 'ssh_key_ids[0]' }] } });
+});
+
+test('deleting an already gone key is 404 not_found', async () => {
+  const id = await register(KEYS.ed.line);
+  await api.call('DELETE', `/v1/ssh-keys/${id}`, { key: owner.key });
+  const again = await api.call('DELETE', `/v1/ssh-keys/${id}`, { key: owner.key });
+  expect(again).toMatchObject({ status: 404, json: { code: 'not_found', status: 404 } });
+  expect(again.headers['content-type']).toBe('application/problem+json');
+});
