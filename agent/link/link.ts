@@ -60,7 +60,7 @@ interface LinkDeps {
 
 /** A change after a quiet time goes out at once, with those of the same moment; further ones wait for their turn. */
 const OBSERVED_SOON_MS = 5;
-const OBSERVED_COALESCE_MS = 100;
+const OBSERVED_COALESCE_MS = 10;
 const OBSERVED_PERIOD_MS = 30_000;
 /** A connection that lasted this long was a good one: the next failure starts at the shortest delay again. */
 const SETTLED_MS = 30_000;

@@ -20,8 +20,10 @@ export interface Pulls {
 
 const TRIES = 3;
 const RETRY_MS = 2_000;
+/** An engine tells of every chunk; people and the control plane need far fewer. */
+const PROGRESS_MS = 250;
 
-/** `onChange` is called after every change of a status, progress included. */
+/** `onChange` is called after every change of a status; progress is one, a few times a second. */
 export function openPulls(engine: Engine, onChange: () => void, deps: { clock: Clock; log: Log }): Pulls {
   const statuses = new Map<string, PullStatus>();
   const set = (image: string, status: PullStatus): void => {
@@ -29,11 +31,21 @@ export function openPulls(engine: Engine, onChange: () => void, deps: { clock: C
     onChange();
   };
 
+  const slowly = (tell: (progress: PullProgress) => void): ((progress: PullProgress) => void) => {
+    let toldMs = Number.NEGATIVE_INFINITY;
+    return (progress) => {
+      if (deps.clock.monotonicMs() - toldMs < PROGRESS_MS) return;
+      toldMs = deps.clock.monotonicMs();
+      tell(progress);
+    };
+  };
+
   const pull = async (image: string): Promise<void> => {
+    const tell = slowly((progress) => set(image, { state: 'pulling', progress }));
     for (let attempt = 1; ; attempt += 1) {
       try {
         const here = await engine.inspectImage(image);
-        if (here === undefined) await engine.pull(image, (progress) => set(image, { state: 'pulling', progress }));
+        if (here === undefined) await engine.pull(image, tell);
         return set(image, { state: 'ready' });
       } catch (error) {
         const detail = messageOf(error).slice(0, 1024);

@@ -44,6 +44,8 @@ export function probeDoor(door: Door, host: string, clock: Clock): Promise<DoorP
         return matches;
       },
     });
+    // A login is a dozen small messages: without this each waits for the acknowledgement of the one before.
+    client.setNoDelay(true);
   });
 }
 
