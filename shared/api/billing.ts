@@ -16,18 +16,21 @@ export const UsageQuery = z.strictObject({
     .enum(['hour', 'day', 'week', 'month'])
     .optional()
     .describe('Default: hour up to 2 days, day up to 62 days, month beyond'),
-  group_by: z.enum(['instance_id', 'gpu_type']).default('instance_id'),
+  group_by: z
+    .enum(['instance_id', 'gpu_type'])
+    .default('instance_id')
+    .describe('What the rows of a bucket are told apart by'),
   start: z.iso.datetime({ offset: true }).optional().describe('Inclusive'),
   end: z.iso.datetime({ offset: true }).optional().describe('Exclusive'),
 });
 
 export const UsageRow = z
   .strictObject({
-    bucket_start: z.iso.datetime(),
-    instance_id: z.string().optional(),
-    gpu_type: z.string().optional(),
-    gpu_seconds: z.int(),
-    cost_cents: z.int(),
+    bucket_start: z.iso.datetime().describe('Start of the time bucket'),
+    instance_id: z.string().optional().describe('Present where rows are grouped by it'),
+    gpu_type: z.string().optional().describe('Present where rows are grouped by it'),
+    gpu_seconds: z.int().describe('Seconds times GPUs'),
+    cost_cents: z.int().describe('Charged, in whole cents; rows add up to the exact charge'),
   })
   .meta({ id: 'UsageRow' });
 export type UsageRow = z.infer<typeof UsageRow>;

@@ -91,19 +91,23 @@ const Connection = z.strictObject({
 /** Optional members are absent where they do not apply; nullable ones are always there. */
 export const Instance = z
   .strictObject({
-    id: z.string(),
-    status: z.enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error']),
-    gpu_type: z.string(),
-    gpu_count: z.int(),
+    id: z.string().describe('Identifies the instance'),
+    status: z
+      .enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error'])
+      .describe(
+        'allocating: GPUs are being found; starting: it boots; unreachable: running, but SSH does not get through',
+      ),
+    gpu_type: z.string().describe('Canonical GPU type'),
+    gpu_count: z.int().describe('GPUs of one machine'),
     region: z.string().describe('Where it was placed; before that, the region asked for'),
-    tier: z.enum(['on_demand', 'spot', 'reserved']),
+    tier: z.enum(['on_demand', 'spot', 'reserved']).describe('How it is rented'),
     price_per_hour: z.number().describe('Dollars an hour for the whole instance'),
-    created_at: z.iso.datetime(),
-    name: z.string().nullable(),
-    ready_at: z.iso.datetime().nullable(),
-    terminated_at: z.iso.datetime().nullable(),
+    created_at: z.iso.datetime().describe('When it was asked for'),
+    name: z.string().nullable().describe('A name of your own'),
+    ready_at: z.iso.datetime().nullable().describe('When it first ran; charging begins here'),
+    terminated_at: z.iso.datetime().nullable().describe('When it ended; charging ends here at the latest'),
     image: z.string().optional().describe('Pinned to the digest that runs, once known'),
-    reservation_id: z.string().nullable(),
+    reservation_id: z.string().nullable().describe('The contract of a reserved instance; null for all others'),
     status_reason: z.string().optional().describe('Why it is as it is, where that needs an explanation'),
     last_reachable_at: z.iso
       .datetime()
@@ -113,7 +117,7 @@ export const Instance = z
       .datetime()
       .optional()
       .describe('Start of the confirmed outage; present exactly while unreachable'),
-    connection: Connection.nullable(),
+    connection: Connection.nullable().describe('How to reach it; null before it has a place'),
   })
   .meta({ id: 'Instance' });
 export type Instance = z.infer<typeof Instance>;

@@ -3,15 +3,18 @@ import { z } from 'zod';
 
 export const Operation = z
   .strictObject({
-    operation_id: z.uuid(),
-    kind: z.enum(['instance.create', 'instance.delete']),
-    state: z.enum(['pending', 'in_progress', 'succeeded', 'failed', 'cancelled']),
+    operation_id: z.uuid().describe('Also in the Operation-Id header'),
+    kind: z.enum(['instance.create', 'instance.delete']).describe('What was asked for'),
+    state: z.enum(['pending', 'in_progress', 'succeeded', 'failed', 'cancelled']).describe('The last three are final'),
     resource_id: z.string().nullable().describe('The instance, once work on it has begun'),
-    created_at: z.iso.datetime(),
-    updated_at: z.iso.datetime(),
-    completed_at: z.iso.datetime().nullable(),
+    created_at: z.iso.datetime().describe('When it was asked for'),
+    updated_at: z.iso.datetime().describe('Last change'),
+    completed_at: z.iso.datetime().nullable().describe('When it reached a final state; null before'),
     error: z
-      .strictObject({ code: z.string(), detail: z.string() })
+      .strictObject({
+        code: z.string().describe('Stable identifier of the kind of failure'),
+        detail: z.string().describe('What happened, in words'),
+      })
       .optional()
       .describe('Present exactly when the operation failed'),
     progress: z.string().optional().describe('What is going on, in words: e.g. how much of the image has been pulled'),

@@ -20,7 +20,7 @@ export interface Page<T> {
 /** The response schema of a list of `entry`. */
 export function pageSchema<T extends z.ZodType>(entry: T): z.ZodType<Page<z.output<T>>> {
   return z.strictObject({
-    data: z.array(entry),
+    data: z.array(entry).describe('The entries of this page'),
     next_cursor: z.string().nullable().describe('Null when no further page exists'),
   });
 }

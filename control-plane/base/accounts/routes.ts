@@ -57,7 +57,7 @@ export function sshKeyRoutes(deps: { db: Db; sshKeys: SshKeys; cursors: Cursors 
     description: 'New connections with it are refused from then on; sessions that are open stay open.',
     scope: 'ssh_keys:write',
     idempotency: 'none',
-    params: z.strictObject({ id: z.string() }),
+    params: z.strictObject({ id: z.string().describe('The id of the key') }),
     responses: { 204: { description: 'It is gone' } },
     errors: ['not_found'],
     handler: async ({ caller, params }) => {

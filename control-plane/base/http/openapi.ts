@@ -3,7 +3,7 @@
 // Chose z.toJSONSchema over @fastify/swagger: 3.1 schemas are JSON Schema 2020-12, which zod writes itself, and the problem
 // documents, scopes and headers of each route would have to be put together here in any case.
 import { z } from 'zod';
-import { ERRORS } from '../../../shared/errors.ts';
+import { type ErrorCode, ERRORS } from '../../../shared/errors.ts';
 import { Problem } from '../../../shared/api/problem.ts';
 import type { ResponseSpec, Route } from './route.ts';
 import { errorsOf } from './route-errors.ts';
@@ -11,18 +11,29 @@ import { SCOPES, type Scope, scopeText } from './scopes.ts';
 
 type Json = Record<string, unknown>;
 
+const INTRODUCTION = `Rent GPU instances by the hour.
+
+Requests and answers are JSON in UTF-8. Times are ISO 8601 in UTC. Lists are pages: \`next_cursor\` of one is \`cursor\` of the next.
+
+Every refusal is a problem document (RFC 9457) of the type \`application/problem+json\`: branch on its \`code\`, read its \`detail\`.
+Any request can also be refused with 404 \`not_found\`, 405 \`method_not_allowed\`, 408 \`request_timeout\` or 431 \`headers_too_large\`.
+
+Requests that create something take an \`Idempotency-Key\`: send the same one again and nothing happens twice.`;
+
 /** The document of the routes that are not hidden. `baseUrl` is the API's address with `/v1`. */
 export function openapiDocument(routes: readonly Route[], baseUrl: string): Json {
   const schemas: Json = {};
   hoist(schemas, Problem, 'output');
   const paths: Record<string, Json> = {};
-  for (const each of routes.filter((candidate) => candidate.hidden !== true)) {
+  const shown = routes.filter((each) => each.hidden !== true);
+  for (const each of shown) {
     paths[each.path] = { ...paths[each.path], [each.method.toLowerCase()]: operation(each, schemas) };
   }
   return {
     openapi: '3.1.0',
-    info: { title: 'GPU Rental and Inference Service', version: '1.1' },
+    info: { title: 'GPU Rental and Inference Service', version: '1.1', description: INTRODUCTION },
     servers: [{ url: baseUrl.replace(/\/v1$/, '') }],
+    tags: [...new Set(shown.map(({ tag }) => tag))].map((name) => ({ name })),
     paths,
     components: {
       schemas,
@@ -105,9 +116,7 @@ function success({ description, schema, headers = {} }: ResponseSpec, keyed: boo
   };
   return {
     description,
-    headers: Object.fromEntries(
-      Object.entries(all).map(([name, text]) => [name, { description: text, schema: { type: 'string' } }]),
-    ),
+    headers: headerObjects(all),
     ...(schema === undefined ? {} : { content: { 'application/json': { schema: hoist(schemas, schema, 'output') } } }),
   };
 }
@@ -115,14 +124,37 @@ function success({ description, schema, headers = {} }: ResponseSpec, keyed: boo
 /** One response for each status, which lists the codes that can come with it. */
 function refusals(each: Route): Json {
   const byStatus = Map.groupBy(errorsOf(each), (code): number => ERRORS[code].status);
+  return Object.fromEntries([...byStatus].map(([status, codes]) => [String(status), refusal(status, codes)]));
+}
+
+function refusal(status: number, codes: ErrorCode[]): Json {
+  const headers: Record<string, string> = { 'X-Request-Id': 'Identifies this request in our logs' };
+  if (status === 401) headers['WWW-Authenticate'] = '`Bearer`';
+  if (status === 403 && codes.includes('insufficient_scope')) {
+    headers['WWW-Authenticate'] = '`Bearer error="insufficient_scope"` where the API key lacks a scope';
+  }
+  if (RETRY_STATUSES.has(status)) {
+    headers['Retry-After'] = 'Whole seconds, at least 1, after which to try again, where that is known';
+  }
+  const schema = {
+    allOf: [
+      { $ref: '#/components/schemas/Problem' },
+      { type: 'object', properties: { code: { description: 'The codes of this status', enum: codes } } },
+    ],
+  };
+  return {
+    description: codes.map((code) => `\`${code}\`: ${ERRORS[code].title}`).join('\n\n'),
+    headers: headerObjects(headers),
+    content: { 'application/problem+json': { schema } },
+  };
+}
+
+/** Those that may pass by waiting. */
+const RETRY_STATUSES = new Set([409, 429, 503]);
+
+function headerObjects(headers: Record<string, string>): Json {
   return Object.fromEntries(
-    [...byStatus].map(([status, group]) => [
-      String(status),
-      {
-        description: group.map((code) => `\`${code}\`: ${ERRORS[code].title}`).join('\n\n'),
-        content: { 'application/problem+json': { schema: { $ref: '#/components/schemas/Problem' } } },
-      },
-    ]),
+    Object.entries(headers).map(([name, description]) => [name, { description, schema: { type: 'string' } }]),
   );
 }
 
@@ -144,7 +176,8 @@ function hoist(schemas: Json, schema: z.ZodType, io: 'input' | 'output'): Json {
   for (const [name, { id: ___, ...definition }] of Object.entries($defs)) schemas[name] = withComponentRefs(definition);
   const result = withComponentRefs(own);
   if (id === undefined) return result;
-  schemas[id] = result;
+  // Zod may have moved the schema itself into the definitions: then this is only the reference to it.
+  if (result['$ref'] === undefined) schemas[id] = result;
   return { $ref: `#/components/schemas/${id}` };
 }
 

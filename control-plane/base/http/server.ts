@@ -97,9 +97,11 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const { sealing, strictResponses = false } = options;
   const answerDeps: AnswerDeps = { idempotency, sealing, strictResponses };
   const limits = options.rateLimits === undefined ? undefined : openRateLimits(options.rateLimits, clock);
-  const openapi = (): object => openapiDocument(routes, options.baseUrl);
+  let document: object | undefined;
+  const openapi = (): object => (document ??= openapiDocument(routes, options.baseUrl));
 
   const register = (more: Route[]): void => {
+    document = undefined;
     for (const each of more) {
       assertPlaced(each, options);
       routes.push(each);

@@ -1,6 +1,7 @@
 // The routes that every listener has: is it alive, is it ready, what can it do.
 import { z } from 'zod';
 import { ServiceError } from '../../../shared/errors.ts';
+import { docsReply } from './docs-page.ts';
 import { type Route, route } from './route.ts';
 
 export interface SystemDeps {
@@ -46,6 +47,15 @@ export function systemRoutes({ ready, openapi }: SystemDeps): Route[] {
       responses: { 200: { description: 'The document' } },
       errors: [],
       handler: async () => ({ status: 200, body: openapi() }),
+    }),
+    route({
+      ...common,
+      path: '/docs',
+      operationId: 'docs',
+      summary: 'The same document for people',
+      responses: { 200: { description: 'A page' } },
+      errors: [],
+      handler: async () => docsReply(openapi()),
     }),
   ];
 }

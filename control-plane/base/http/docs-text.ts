@@ -1,0 +1,34 @@
+// The little Markdown that descriptions are written in, as HTML: paragraphs, lists and code.
+
+export function escapeHtml(text: string): string {
+  return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
+}
+
+export function code(text: string): string {
+  return `<code>${escapeHtml(text)}</code>`;
+}
+
+/** Paragraphs are separated by empty lines; lines that begin with `- ` are a list. */
+export function prose(text: string): string {
+  return text
+    .split('\n\n')
+    .filter((block) => block !== '')
+    .map(blockHtml)
+    .join('');
+}
+
+function blockHtml(block: string): string {
+  const lines = block.split('\n');
+  const entries = lines.filter((line) => line.startsWith('- '));
+  const rest = lines.filter((line) => !line.startsWith('- ')).join(' ');
+  const paragraph = rest === '' ? '' : `<p>${inline(rest)}</p>`;
+  const list = entries.map((entry) => `<li>${inline(entry.slice(2))}</li>`).join('');
+  return list === '' ? paragraph : `${paragraph}<ul>${list}</ul>`;
+}
+
+function inline(text: string): string {
+  return text
+    .split('`')
+    .map((part, i) => (i % 2 === 1 ? code(part) : escapeHtml(part)))
+    .join('');
+}

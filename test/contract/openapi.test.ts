@@ -1,0 +1,157 @@
+// The OpenAPI document of the whole API: complete, well formed, described to the last field; and the page made of it.
+import { createHash } from 'node:crypto';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ERRORS } from '../../shared/errors.ts';
+import { type Api, openApi } from './api.ts';
+
+type Json = { [name: string]: unknown };
+interface Operation {
+  operationId: string;
+  tags: string[];
+  summary: string;
+  security: Json[];
+  parameters: { name: string; in: string; required: boolean; description?: string; schema: Json }[];
+  requestBody?: { content: Json };
+  responses: Record<string, { description: string; headers: Json; content?: Json }>;
+}
+interface Document {
+  openapi: string;
+  info: Json;
+  tags: { name: string }[];
+  paths: Record<string, Record<string, Operation>>;
+  components: { schemas: Record<string, Json> };
+}
+
+let api: Api;
+let document: Document;
+let operations: (Operation & { path: string; method: string })[];
+beforeAll(async () => {
+  api = await openApi();
+  document = JSON.parse((await api.call('GET', '/v1/openapi.json')).body) as Document;
+  operations = Object.entries(document.paths).flatMap(([path, methods]) =>
+    Object.entries(methods).map(([method, operation]) => ({ ...operation, path, method })),
+  );
+});
+afterAll(() => api.close());
+
+/** Every value below `value`, with its path. */
+function walk(value: unknown, path = ''): { path: string; value: unknown }[] {
+  const inner = typeof value === 'object' && value !== null ? Object.entries(value) : [];
+  return [{ path, value }, ...inner.flatMap(([name, child]) => walk(child, `${path}/${name}`))];
+}
+
+describe('the document', () => {
+  test('has every route that is for customers, and nothing else', () => {
+    const shown = operations.map(({ method, path }) => `${method.toUpperCase()} ${path}`);
+    const hidden = api.routes.filter((route) => route.hidden === true).map(({ path }) => path);
+    const registered = api.routes.filter((route) => route.hidden !== true);
+    expect(shown.toSorted()).toEqual(registered.map(({ method, path }) => `${method} ${path}`).toSorted());
+    expect(hidden).toEqual(['/agent/v1/enroll']);
+  });
+
+  test('is OpenAPI 3.1 with the required members', () => {
+    expect(document.openapi).toMatch(/^3\.1\.\d+$/);
+    expect(document.info).toMatchObject({ title: expect.any(String), version: expect.any(String) });
+    for (const operation of operations) {
+      expect(operation.path).toMatch(/^\/v1\//);
+      expect(Object.keys(operation.responses).length).toBeGreaterThan(0);
+      expect(document.tags.map(({ name }) => name)).toEqual(expect.arrayContaining(operation.tags));
+      for (const [status, response] of Object.entries(operation.responses)) {
+        expect(status).toMatch(/^[1-5]\d\d$/);
+        expect(response.description).not.toBe('');
+      }
+    }
+  });
+
+  test('has operation ids that are unique and fit to be names', () => {
+    const ids = operations.map(({ operationId }) => operationId);
+    expect(new Set(ids).size).toBe(ids.length);
+    for (const id of ids) expect(id).toMatch(/^[a-z][A-Za-z]+$/);
+  });
+
+  test('declares exactly the parameters that a path has, and no parameter twice', () => {
+    for (const { path, parameters } of operations) {
+      const inPath = [...path.matchAll(/\{(\w+)\}/g)].map(([, name]) => name);
+      expect(parameters.filter((each) => each.in === 'path').map(({ name }) => name)).toEqual(inPath);
+      expect(parameters.filter((each) => each.in === 'path').every(({ required }) => required)).toBe(true);
+      expect(new Set(parameters.map((each) => `${each.in} ${each.name}`)).size).toBe(parameters.length);
+    }
+  });
+
+  test('has references that all lead to a schema which is more than a reference', () => {
+    const references = walk(document).filter(({ path }) => path.endsWith('/$ref'));
+    expect(references.length).toBeGreaterThan(20);
+    for (const { value } of references) {
+      const name = /^#\/components\/schemas\/(\w+)$/.exec(String(value))?.[1] ?? '';
+      expect(Object.keys(document.components.schemas[name] ?? {})).toContain('properties');
+    }
+  });
+
+  test('describes every field, parameter and header', () => {
+    const silent = walk(document)
+      .filter(({ path }) => /\/(properties|headers)\/[^/]+$|\/parameters\/\d+$/.test(path))
+      .filter(({ value }) => !(value as Json)['description'])
+      .map(({ path }) => path);
+    expect(silent).toEqual([]);
+  });
+
+  test('closes every object, so that nothing undocumented is sent or taken', () => {
+    const open = walk(document.components.schemas)
+      .filter(({ value }) => typeof value === 'object' && value !== null && 'properties' in value && 'type' in value)
+      .filter(({ value }) => (value as Json)['additionalProperties'] !== false)
+      .map(({ path }) => path);
+    // Some problems carry members of their own.
+    expect(open).toEqual(['/Problem']);
+  });
+
+  test('lists every error code of a route under its status, with Retry-After where waiting helps', () => {
+    for (const { responses, security } of operations) {
+      for (const [status, { content = {}, headers }] of Object.entries(responses)) {
+        if (Number(status) < 400) continue;
+        const codes = walk(content['application/problem+json']).find(({ path }) => path.endsWith('/code/enum'))?.value;
+        expect((codes as (keyof typeof ERRORS)[]).map((code) => ERRORS[code].status)).toEqual(
+          Array((codes as string[]).length).fill(Number(status)),
+        );
+        expect(Object.keys(headers)).toEqual(expect.arrayContaining(status === '429' ? ['Retry-After'] : []));
+      }
+      const always = ['422', '429', '500', ...(security.length > 0 ? ['401', '403'] : [])];
+      expect(Object.keys(responses)).toEqual(expect.arrayContaining(always));
+    }
+  });
+
+  test('names the scope of every route that needs a key', () => {
+    for (const route of api.routes.filter(({ hidden, scope }) => hidden !== true && scope !== 'none')) {
+      const operation = document.paths[route.path]?.[route.method.toLowerCase()];
+      expect(JSON.stringify(operation)).toContain(route.scope.replace(':', ': '));
+      expect(operation?.security).toEqual([{ api_key: [] }]);
+    }
+  });
+});
+
+describe('the page', () => {
+  test('shows every operation, field and error of the document', async () => {
+    const { status, headers, body } = await api.call('GET', '/docs');
+    expect(status).toBe(200);
+    expect(headers['content-type']).toBe('text/html; charset=utf-8');
+    for (const { operationId, path } of operations) {
+      expect(body).toContain(`<section id="${operationId}">`);
+      expect(body).toContain(`<code>${path}</code>`);
+    }
+    for (const name of Object.keys(document.components.schemas)) expect(body).toContain(`<h3 id="schema-${name}">`);
+    const text = body.replaceAll(/<[^>]*>/g, '\n');
+    for (const { path } of walk(document).filter((each) => /\/properties\/[^/]+$/.test(each.path))) {
+      expect(text).toMatch(new RegExp(`[\\n.]${path.split('/').at(-1)}\\n`));
+    }
+  });
+
+  test('links only to what is there, and loads nothing from anywhere', async () => {
+    const { headers, body } = await api.call('GET', '/docs');
+    const anchors = [...body.matchAll(/href="#([^"]+)"/g)].map(([, id]) => id);
+    for (const id of anchors) expect(body).toContain(`id="${id}"`);
+    expect(body.match(/href="(?!#)[^"]*"/g)).toEqual(['href="/v1/openapi.json"']);
+    expect(body).not.toMatch(/<(script|link|img|iframe)|src=|@import|url\(| on\w+=/);
+    const style = /<style>([^]*)<\/style>/.exec(body)?.[1] ?? '';
+    const digest = createHash('sha256').update(style).digest('base64');
+    expect(headers['content-security-policy']).toContain(`default-src 'none'; style-src 'sha256-${digest}'`);
+  });
+});
