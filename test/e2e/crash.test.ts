@@ -186,7 +186,8 @@ test('kill -9 of everything at once: what comes back finds the instance running 
   await stack.host.daemon.start();
   await eventually('served connection', 30_000, async () => ((await ssh.run('true')).code === 0 ? true : undefined));
   expect(await containersOf(instance)).toEqual(containers);
-  expect(stack.host.holders()).toHaveLength(1);
+  // On a busy machine a second one may have been started: it finds the first and leaves.
+  await eventually('one holder', 20_000, async () => (stack.host.holders().length === 1 ? true : undefined));
 });
 
 test('no log holds the API key', () => {
