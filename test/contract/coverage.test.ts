@@ -1,0 +1,115 @@
+// Every route that asks for an API key is tried by a stranger, with the wrong scope and from another organisation.
+//
+// The routes come from the house itself, so a new one is tried too, or shows up in uncovered.json, which must stay empty.
+import { readFileSync } from 'node:fs';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { Route } from '../../control-plane/base/http/route.ts';
+import { SCOPES, type Scope, scopeText } from '../../control-plane/base/http/scopes.ts';
+import { openApi } from './api.ts';
+import { bodyFor, makeAll, makerFor } from './resources.ts';
+
+const api = await openApi();
+afterAll(() => api.close());
+
+type Kind = 'unauthenticated' | 'wrong scope' | 'wrong organisation';
+const keyed = api.routes.flatMap((route) => (route.scope === 'none' || route.scope === 'operator' ? [] : [route]));
+const naming = keyed.filter(({ path }) => path.includes('{'));
+const needed = [
+  ...keyed.flatMap((route) => [caseName(route, 'unauthenticated'), caseName(route, 'wrong scope')]),
+  ...naming.map((route) => caseName(route, 'wrong organisation')),
+];
+const tried = new Set<string>();
+
+function caseName({ operationId }: Route, kind: Kind): string {
+  return `${operationId}: ${kind}`;
+}
+const named = (routes: readonly Route[]): [string, Route][] => routes.map((route) => [route.operationId, route]);
+const urlOf = ({ path }: Route, id = 'x'): string => path.replace(/\{\w+\}/, id);
+const withoutId = (body: string, id: string): unknown =>
+  JSON.parse(body.replaceAll(id, 'ID'), (name, value) => {
+    return name === 'request_id' ? 'ID' : value;
+  });
+
+describe('unauthenticated', () => {
+  test.each(named(keyed))(
+    '%s is 401 without a key, and with one that is unknown, revoked or expired',
+    async (_id, route) => {
+      const [revoked, expired] = [await api.account(), await api.account()];
+      await api.world.rooms.accounts.revokeKey(revoked.apiKeyId);
+      const late = await api.world.rooms.accounts.createKey({
+        orgId: expired.orgId,
+        name: 'late',
+        scopes: Object.keys(SCOPES),
+        expiresMs: api.world.clock.now(),
+      });
+      for (const options of [{}, { key: `svc_live_${'x'.repeat(43)}` }, { key: revoked.key }, { key: late.key }]) {
+        const answer = await api.call(route.method, urlOf(route), options);
+        expect(answer).toMatchObject({ status: 401, json: { code: 'unauthorized', status: 401 } });
+        expect(answer.headers['www-authenticate']).toBe('Bearer');
+      }
+      tried.add(caseName(route, 'unauthenticated'));
+    },
+  );
+});
+
+describe('wrong scope', () => {
+  test.each(named(keyed))(
+    '%s is 403 with every scope but its own, and names the one that is missing',
+    async (_id, route) => {
+      const others = Object.keys(SCOPES).filter((scope) => scope !== route.scope);
+      const { key } = await api.account(others);
+      const answer = await api.call(route.method, urlOf(route), { key });
+      const missing = scopeText(route.scope as Scope);
+      expect(answer).toMatchObject({ status: 403, json: { code: 'insufficient_scope', required_scope: missing } });
+      expect(answer.json['detail']).toContain(missing);
+      tried.add(caseName(route, 'wrong scope'));
+    },
+  );
+});
+
+describe('wrong organisation', () => {
+  test.each(named(naming.filter(({ path }) => makerFor(path) !== undefined)))(
+    '%s is 404 for a stranger, as if there were nothing, and works for the owner',
+    async (operationId, route) => {
+      const [owner, stranger] = [await api.account(), await api.account()];
+      const id = (await makerFor(route.path)?.(api, owner)) ?? '';
+      const nothing = id.replace(/.{4}$/, (end) => (end === '0000' ? '1111' : '0000'));
+      const body = bodyFor(operationId);
+      const foreign = await api.call(route.method, urlOf(route, id), { key: stranger.key, ...body });
+      const absent = await api.call(route.method, urlOf(route, nothing), { key: stranger.key, ...body });
+      expect(foreign).toMatchObject({ status: 404, json: { code: 'not_found' } });
+      expect(withoutId(foreign.body, id)).toEqual(withoutId(absent.body, nothing));
+      const own = await api.call(route.method, urlOf(route, id), { key: owner.key, ...body });
+      expect(own.status).toBeLessThan(300);
+      tried.add(caseName(route, 'wrong organisation'));
+    },
+  );
+
+  test("a stranger's lists hold nothing of what others have", async () => {
+    const [owner, stranger] = [await api.account(), await api.account()];
+    await makeAll(api, owner);
+    const lists = keyed.filter(({ method, path }) => method === 'GET' && !path.includes('{') && path !== '/v1/balance');
+    for (const route of lists) {
+      const answer = await api.call('GET', route.path, { key: stranger.key });
+      // The one key of its own.
+      expect(answer.json.data).toHaveLength(route.operationId === 'listApiKeys' ? 1 : 0);
+    }
+  });
+});
+
+test('the list of routes without these cases is what uncovered.json says: empty', () => {
+  const uncovered = needed.filter((name) => !tried.has(name));
+  const committed: unknown = JSON.parse(readFileSync(new URL('uncovered.json', import.meta.url), 'utf8'));
+  expect(uncovered).toEqual(committed);
+  expect(committed).toEqual([]);
+});
+
+test('an operation is visible only to the key that created it, not to others of the organisation', async () => {
+  const owner = await api.account();
+  const id = await makerFor('/v1/operations/{id}')?.(api, owner);
+  const request = { orgId: owner.orgId, name: 'second', scopes: ['instances: read'], expiresMs: null };
+  const second = await api.world.rooms.accounts.createKey(request);
+  const foreign = await api.call('GET', `/v1/operations/${id}`, { key: second.key });
+  expect(foreign).toMatchObject({ status: 404, json: { code: 'not_found' } });
+  expect((await api.call('GET', `/v1/operations/${id}`, { key: owner.key })).status).toBe(200);
+});

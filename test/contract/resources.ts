@@ -1,0 +1,63 @@
+// One resource behind each path that names one, made by its owner through the API: what a stranger must not find.
+import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
+import { LAUNCH } from '../kit/world.ts';
+import type { Answer, Api, ApiAccount } from './api.ts';
+
+type Make = (api: Api, owner: ApiAccount) => Promise<string>;
+
+/** Path up to its parameter -> makes a resource and returns its id. Every path with a parameter needs its line here. */
+const RESOURCES: Record<string, Make> = {
+  '/v1/api-keys/{id}': async (api, owner) => {
+    const body = { name: 'x', scopes: ['instances: read'] };
+    return idOf(await create(api, owner, '/v1/api-keys', body), 'id');
+  },
+  '/v1/ssh-keys/{id}': async (api, owner) => {
+    const body = { name: 'x', public_key: KEYS.ed.line };
+    return idOf(await create(api, owner, '/v1/ssh-keys', body), 'id');
+  },
+  '/v1/instances/{id}': async (api, owner) => {
+    await launch(api, owner);
+    const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+    return String(json.data?.[0]?.['id']);
+  },
+  '/v1/operations/{id}': async (api, owner) => idOf(await launch(api, owner), 'operation_id'),
+  '/v1/community/machines/{id}': async (api, owner) => {
+    await create(api, owner, '/v1/community/supplier', undefined);
+    const body = { region: 'eu', price_per_hour: 1 };
+    const { json } = await create(api, owner, '/v1/community/machines', body);
+    return String((json['machine'] as { machine_id: string }).machine_id);
+  },
+};
+
+/** Bodies that the owner could send, by operation. */
+const BODIES: Record<string, object> = { renameInstance: { name: 'renamed' } };
+
+/** Undefined where nobody has said how to make what the path names. */
+export function makerFor(path: string): Make | undefined {
+  return RESOURCES[/^[^}]*\}/.exec(path)?.[0] ?? ''];
+}
+
+export function bodyFor(operationId: string): { body?: object } {
+  const body = BODIES[operationId];
+  return body === undefined ? {} : { body };
+}
+
+/** An owner with one of everything. */
+export async function makeAll(api: Api, owner: ApiAccount): Promise<void> {
+  for (const make of Object.values(RESOURCES)) await make(api, owner);
+}
+
+async function launch(api: Api, owner: ApiAccount): Promise<Answer> {
+  await api.world.machine();
+  return create(api, owner, '/v1/instances', LAUNCH);
+}
+
+async function create(api: Api, { key }: ApiAccount, url: string, body: object | undefined): Promise<Answer> {
+  const answer = await api.call('POST', url, body === undefined ? { key } : { key, body });
+  if (answer.status >= 300) throw new Error(`POST ${url}: ${answer.status} ${answer.body}`);
+  return answer;
+}
+
+function idOf({ json }: Answer, member: string): string {
+  return String(json[member]);
+}
