@@ -63,6 +63,8 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const pulls = openPulls(deps.engine, changed, { clock, log });
   const work = createWork({ ...deps, pulls }, changed);
   const listing = createListing(deps.engine, log);
+  /** What was at work when the engine last answered, or has begun since: the answer may not show what it did. */
+  let unseen: ReadonlySet<string> = new Set();
 
   const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts => {
     const statuses = doors.statuses();
@@ -100,6 +102,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
     await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
     for (const step of plan(now)) work.begin(step);
+    unseen = new Set([...busyBefore, ...work.busy]);
     onChange();
   };
   const loop = startLoop({ name: 'runtime', periodMs: PERIOD_MS, run: look }, { clock, log });
@@ -109,7 +112,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       if (await desired.take(message)) nudge();
     },
     held: () => positionOf(desired),
-    observed: () => ({ type: 'observed', held: positionOf(desired), ...observe(facts(listing.known(), work.busy)) }),
+    observed: () => ({ type: 'observed', held: positionOf(desired), ...observe(facts(listing.known(), unseen)) }),
     containerIds: () => (listing.known() ?? []).map((container) => container.id),
     nudge,
     status: () => loop.status(),

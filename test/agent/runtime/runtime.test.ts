@@ -1,0 +1,102 @@
+// The loop around the plan, with an engine that is played here: what is said of a workload while steps are at work.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openDesired } from '../../../agent/runtime/desired.ts';
+import type { Engine, LocalContainer } from '../../../agent/runtime/engine.ts';
+import { openRecords } from '../../../agent/runtime/records.ts';
+import { openRuntime, type Doors, type Runtime } from '../../../agent/runtime/runtime.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { createLog } from '../../../shared/log.ts';
+import { eventually } from '../../kit/processes.ts';
+
+const ID = 'wl_a';
+const clock = systemClock();
+const log = createLog('test', 'silent');
+let dir: string;
+let runtime: Runtime;
+let phases: string[];
+
+beforeEach(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'runtime-'));
+  phases = [];
+  const say = (): void => {
+    const phase = runtime.observed().workloads.find((workload) => workload.workload_id === ID)?.phase;
+    if (phase !== undefined && phase !== phases.at(-1)) phases.push(phase);
+  };
+  runtime = openRuntime(
+    {
+      clock,
+      log,
+      engine: slowEngine(),
+      doors: openDoors(),
+      desired: await openDesired(dir, log),
+      records: await openRecords(dir, { log, now: clock.now }),
+      machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
+      gpuUuids: () => new Set(),
+      quarantineMs: 0,
+    },
+    say,
+  );
+});
+afterEach(async () => {
+  await runtime.stop();
+  rmSync(dir, { recursive: true });
+});
+
+/** It lists what was there when it was asked, and answers turns later. */
+function slowEngine(): Engine {
+  let containers: LocalContainer[] = [];
+  const put = (running: boolean): void => {
+    containers = [{ id: 'c', workload_id: ID, running, mount_sources: [] }];
+  };
+  const image = {
+    digest: 'sha256:0',
+    entrypoint: ['run'],
+    cmd: [],
+    env: [],
+    user: '',
+    working_dir: '',
+    stop_signal: '',
+  };
+  return {
+    version: async () => '1',
+    list: async () => {
+      const then = containers;
+      for (let turn = 0; turn < 5; turn += 1) await clock.nextTurn();
+      return then;
+    },
+    inspectImage: async () => image,
+    pull: async () => undefined,
+    create: async () => {
+      put(false);
+      return 'c';
+    },
+    start: async () => put(true),
+    stopAndCut: async () => put(false),
+    remove: async () => {
+      containers = [];
+    },
+    exitReason: async () => '',
+  };
+}
+
+function openDoors(): Doors {
+  const up = new Set<string>();
+  return {
+    prepare: async () => ({ entrypoint: [], mounts: [] }),
+    ensure: async (id) => void up.add(id),
+    statuses: () => new Map([...up].map((id) => [id, { up: true, guest: true, host_key: null, main_exit: null }])),
+    end: async (id) => void up.delete(id),
+  };
+}
+
+test('a container that the engine has not listed yet is never called missing', async () => {
+  const command = { entrypoint: null, cmd: null };
+  const wanted = { workload_id: ID, instance_id: 'i-a', image: 'image', command, env: {}, gpu_uuids: [] };
+  const workloads = [{ ...wanted, desired: 'running' as const }];
+  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, workloads });
+  await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+  expect(phases).toEqual(['pulling', 'creating', 'starting', 'running']);
+});
