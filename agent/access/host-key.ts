@@ -14,9 +14,17 @@ export interface HostKey {
 export async function loadHostKey(file: string): Promise<HostKey> {
   const stored = await readStored(file);
   if (stored !== undefined) return { privateKey: stored, publicLine: publicLineOf(stored) };
-  const made = ssh2.utils.generateKeyPairSync('ed25519').private;
+  const made = makeKeyPair().private;
   await writeFileSafely(file, made);
   return { privateKey: made, publicLine: publicLineOf(made) };
+}
+
+/** ssh2 drops leading zeros of a public key, so one pair in 256 cannot be read by anyone: then another is made. */
+export function makeKeyPair(): { private: string; public: string } {
+  for (;;) {
+    const pair = ssh2.utils.generateKeyPairSync('ed25519');
+    if (!(ssh2.utils.parseKey(pair.private) instanceof Error)) return pair;
+  }
 }
 
 async function readStored(file: string): Promise<string | undefined> {

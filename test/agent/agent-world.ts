@@ -1,7 +1,7 @@
 // An agent on a private engine with simulated GPUs, enrolled at a fake control plane: what the Docker tests of the agent stand on.
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
-import ssh2 from 'ssh2';
+import { makeKeyPair } from '../../agent/access/host-key.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { GPU_DIR, startEngine, type Engine } from '../kit/engine.ts';
 import { startProgram, runProgram, type Program } from '../kit/processes.ts';
@@ -79,7 +79,7 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
     startAgent,
     key: (name) => {
       const file = join(dir, name);
-      const pair = ssh2.utils.generateKeyPairSync('ed25519');
+      const pair = makeKeyPair();
       writeFileSync(file, pair.private, { mode: 0o600 });
       return { file, publicLine: pair.public };
     },

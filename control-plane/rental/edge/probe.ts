@@ -51,6 +51,10 @@ export function probeDoor(door: Door, host: string, clock: Clock): Promise<DoorP
 
 /** A fresh key for one door. */
 export function newProbeKey(): ProbeKey {
-  const pair = ssh2.utils.generateKeyPairSync('ed25519', { comment: PROBE_USER });
-  return { privateKey: pair.private, publicLine: pair.public };
+  // ssh2 drops leading zeros of a public key, so one pair in 256 cannot be read by anyone: then another is made.
+  for (;;) {
+    const pair = ssh2.utils.generateKeyPairSync('ed25519', { comment: PROBE_USER });
+    if (ssh2.utils.parseKey(pair.private) instanceof Error) continue;
+    return { privateKey: pair.private, publicLine: pair.public };
+  }
 }
