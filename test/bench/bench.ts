@@ -1,4 +1,5 @@
 // `npm run bench [name ...]`: prints ratios against a named peer measured in the same run. Never part of CI.
+import { benchLaunch } from './launch.ts';
 import { benchLedger } from './ledger.ts';
 import { benchPlacement } from './placement.ts';
 import { benchTunnel } from './tunnel.ts';
@@ -7,6 +8,7 @@ const BENCHES: Record<string, () => Promise<void>> = {
   ledger: benchLedger,
   placement: benchPlacement,
   tunnel: benchTunnel,
+  launch: benchLaunch,
 };
 
 const wanted = process.argv.slice(2);

@@ -5,10 +5,9 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { systemRng } from '../../shared/rng.ts';
 import { runProgram } from '../kit/processes.ts';
 import { installMissing, requireProgram } from '../kit/setup.ts';
-import { median, report, type Target } from './measure.ts';
+import { median, report, shuffled, type Target } from './measure.ts';
 import { memoryMb, type Chain } from './tunnel/chain.ts';
 import { openSshTunnel } from './tunnel/open-ssh.ts';
 import { openOwnTunnel, type Certificate } from './tunnel/own.ts';
@@ -152,14 +151,6 @@ async function warmUp(client: Side, port: number): Promise<void> {
 
 function note(figures: Figures, name: string, value: number): void {
   figures.set(name, [...(figures.get(name) ?? []), value]);
-}
-
-function shuffled<T>(items: readonly T[]): T[] {
-  const rng = systemRng();
-  return items
-    .map((item) => ({ item, order: rng.float() }))
-    .toSorted((a, b) => a.order - b.order)
-    .map(({ item }) => item);
 }
 
 async function makeCertificate(dir: string): Promise<Certificate> {
