@@ -3,6 +3,7 @@ import { parseArgs } from 'node:util';
 import { installMissing } from '../kit/setup.ts';
 import { openStack, type Stack } from '../kit/stack.ts';
 import { runInContainer } from './elsewhere.ts';
+import { findGpus } from './gpus.ts';
 import { playLines } from './play.ts';
 import { openShow, StepFailed } from './show.ts';
 import { walk } from './walk.ts';
@@ -14,7 +15,6 @@ const { values } = parseArgs({
   },
 });
 
-const SIMULATED_GPUS = { FAKE_GPU_COUNT: '8', FAKE_GPU_NAME: 'NVIDIA H100 80GB HBM3' };
 const EXIT_INTERRUPTED = 130;
 const SETTLE_MS_MAX = 5_000;
 
@@ -40,6 +40,7 @@ async function canHoldDemo(): Promise<boolean> {
 }
 
 async function demo(): Promise<number> {
+  const gpus = findGpus(process.env['PATH'] ?? '');
   const interrupted = onSignal((signal) => {
     show.endSteps();
     show.say(`${signal}: stopping everything`);
@@ -50,13 +51,13 @@ async function demo(): Promise<number> {
   const cutShort = interrupted.then(() => (isWalked ? 0 : EXIT_INTERRUPTED));
   const tour = async (): Promise<number> => {
     const stack = await show.step('Service', async () => {
-      opening = openStack(SIMULATED_GPUS);
+      opening = openStack(gpus);
       const value = await opening;
       const { Version: version } = (await value.engine.docker.version()) as { Version: string };
-      const result = `control plane at ${value.controlPlane.baseUrl} on SQLite, Docker Engine ${version}, image registry`;
+      const result = `control plane at ${value.controlPlane.baseUrl} on SQLite, Docker Engine ${version}, image registry, ${gpus.told}`;
       return { value, result };
     });
-    const rented = await walk(show, stack, { env: SIMULATED_GPUS });
+    const rented = await walk(show, stack, gpus);
     isWalked = true;
     if (values.once) return 0;
     for (const line of playLines(stack, rented)) show.say(line);

@@ -23,6 +23,7 @@ import {
   type Customer,
   type Stack,
 } from '../kit/stack.ts';
+import type { DemoGpus } from './gpus.ts';
 import type { Show } from './show.ts';
 
 /** Far above the market, so that a few seconds cost cents. */
@@ -40,11 +41,12 @@ export interface Rented {
 }
 
 /** Throws StepFailed at the first step that does not hold. */
-export async function walk(show: Show, stack: Stack, gpus: GpuOptions): Promise<Rented> {
+export async function walk(show: Show, stack: Stack, gpus: DemoGpus): Promise<Rented> {
   const image = await show.step('Image', async () => {
     const { ref } = await busyboxImage(stack.registry, {
       name: 'demo',
-      files: { 'model/weights.bin': randomBytes(WEIGHTS_BYTES) },
+      ...gpus.image,
+      files: { ...gpus.image.files, 'model/weights.bin': randomBytes(WEIGHTS_BYTES) },
     });
     return { value: ref, result: `${ref} is in the registry` };
   });

@@ -31,6 +31,8 @@ export interface EngineOptions {
   dir?: string;
   /** Environment of dockerd, and so of the GPU hook: FAKE_GPU_COUNT, FAKE_GPU_NAME, FAKE_GPU_SEED, FAKE_GPU_TABLE. */
   env?: Record<string, string>;
+  /** By default true: the fake hook is what dockerd finds. With false it finds the machine's own. */
+  simulatesGpus?: boolean;
   storageDriver?: string;
 }
 
@@ -116,7 +118,8 @@ async function startDaemon(dir: string, namespace: Namespace, options: EngineOpt
   const dockerd = requireProgram('dockerd');
   const [command, ...args] = namespace.inside([dockerd, '--config-file', configPath]);
   // The hook must be found in dockerd's PATH, and containerd, runc and iptables beside dockerd.
-  const path = [GPU_DIR, dirname(dockerd), '/usr/bin', '/usr/sbin', '/bin', '/sbin', process.env['PATH']].join(':');
+  const hooks = options.simulatesGpus === false ? [] : [GPU_DIR];
+  const path = [...hooks, dirname(dockerd), '/usr/bin', '/usr/sbin', '/bin', '/sbin', process.env['PATH']].join(':');
   const daemon = startProgram({
     command,
     args,

@@ -38,7 +38,7 @@ export interface ImageOptions {
   name?: string;
   tag?: string;
   config?: ImageConfig;
-  /** Path in the image -> content; executable when it begins with `#!`. */
+  /** Path in the image -> content; scripts and programs become executable. */
   files?: Record<string, string | Buffer>;
 }
 
@@ -118,7 +118,7 @@ async function layerTar(
     for (const [path, content] of Object.entries(files)) {
       const target = join(root, path);
       mkdirSync(dirname(target), { recursive: true });
-      writeFileSync(target, content, { mode: content.toString().startsWith('#!') ? 0o755 : 0o644 });
+      writeFileSync(target, content, { mode: isExecutable(content) ? 0o755 : 0o644 });
     }
     const tarPath = join(dir, 'layer.tar');
     // The same content gives the same digest: order, owners and times are fixed.
@@ -144,4 +144,10 @@ async function put(url: string, contentType: string, body: Buffer): Promise<void
 
 function digestOf(bytes: Buffer): string {
   return `sha256:${createHash('sha256').update(bytes).digest('hex')}`;
+}
+
+/** A script, or what the loader can start. */
+function isExecutable(content: string | Buffer): boolean {
+  const start = Buffer.from(content).subarray(0, 4).toString('latin1');
+  return start.startsWith('#!') || start === '\u007fELF';
 }

@@ -39,7 +39,7 @@ const DOLLARS_PER_GPU_HOUR = 36;
 
 /** On SQLite, or on the PostgreSQL database that is named. */
 export async function openRentalStack(postgresUrl?: string): Promise<RentalStack> {
-  const stack = await openStack(GPUS.env, postgresUrl);
+  const stack = await openStack(GPUS, postgresUrl);
   try {
     const supplier = await openSupplier(stack.controlPlane, 'supplier');
     const { machineId, token } = await registerMachine(supplier, DOLLARS_PER_GPU_HOUR);

@@ -45,7 +45,7 @@ const SUPPLIER_SCOPES = 'supply:read,supply:write';
 const CUSTOMER_SCOPES = 'ssh_keys:read,ssh_keys:write,instances:read,instances:write,billing:read';
 
 /** Engine, registry and control plane; no machine yet. What has been started when one of them fails is ended again. */
-export async function openStack(gpuEnv: Record<string, string> = {}, postgresUrl?: string): Promise<Stack> {
+export async function openStack(gpus: GpuOptions = { env: {} }, postgresUrl?: string): Promise<Stack> {
   const dir = mkdtempSync(join(tmpdir(), 'gpu-'));
   chmodSync(dir, 0o755); // users inside containers reach their door below it
   const agents: AgentHost[] = [];
@@ -58,7 +58,11 @@ export async function openStack(gpuEnv: Record<string, string> = {}, postgresUrl
   try {
     const registry = await startRegistry();
     undo.push(() => registry.stop());
-    const engine = await chooseEngine({ dir: mkdtempSync(join(dir, 'engine-')), env: gpuEnv });
+    const engine = await chooseEngine({
+      dir: mkdtempSync(join(dir, 'engine-')),
+      env: gpus.env,
+      simulatesGpus: gpus.nvidiaSmi === undefined,
+    });
     undo.push(() => engine.stop());
     await engine.letThrough(registry.port);
     const controlPlane = await startControlPlane(join(dir, 'cp'), postgresUrl);
