@@ -7,6 +7,21 @@ export function fieldErrors(error: z.ZodError, input: unknown, whole: string): F
   return error.issues.flatMap((issue) => explain(issue, input, whole));
 }
 
+/** Texts that hold U+0000, wherever they are: one of our databases cannot store it, so no field may. */
+export function nulErrors(value: unknown, whole: string): FieldError[] {
+  const search = (inner: unknown, path: readonly PropertyKey[]): FieldError[] => {
+    if (typeof inner === 'string') {
+      return inner.includes('\0')
+        ? [{ field: fieldPath(path) || whole, rule: 'must not contain the character U+0000' }]
+        : [];
+    }
+    if (typeof inner !== 'object' || inner === null) return [];
+    const entries: [PropertyKey, unknown][] = Array.isArray(inner) ? [...inner.entries()] : Object.entries(inner);
+    return entries.flatMap(([name, child]) => search(child, [...path, name]));
+  };
+  return search(value, []);
+}
+
 function explain(issue: z.core.$ZodIssue, input: unknown, whole: string): FieldError[] {
   const field = fieldPath(issue.path) || whole;
   if (issue.code === 'unrecognized_keys') {

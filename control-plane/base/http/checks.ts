@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { fail, type FieldError, ServiceError } from '../../../shared/errors.ts';
 import { IDEMPOTENCY_KEY_CHARS_MAX } from '../../../shared/limits.ts';
-import { fieldErrors } from '../../../shared/api/field-errors.ts';
+import { fieldErrors, nulErrors } from '../../../shared/api/field-errors.ts';
 import type { Caller, Route } from './route.ts';
 import { type Scope, scopeText } from './scopes.ts';
 
@@ -36,8 +36,8 @@ export function parseRequest(
   const errors: FieldError[] = [];
   const parse = (schema: z.ZodType | undefined, input: unknown, whole: string): unknown => {
     const parsed = (schema ?? Nothing).safeParse(input);
+    errors.push(...(parsed.success ? nulErrors(parsed.data, whole) : fieldErrors(parsed.error, input, whole)));
     if (parsed.success) return schema === undefined ? undefined : parsed.data;
-    errors.push(...fieldErrors(parsed.error, input, whole));
     return undefined;
   };
   const parts = {

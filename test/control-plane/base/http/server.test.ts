@@ -94,6 +94,13 @@ describe('bad input', () => {
       { field: 'parts', rule: 'must be an array' },
     ]);
   });
+  test('U+0000 is refused in every text: PostgreSQL could not store it', async () => {
+    const reply = await post({ name: 'a\0b' });
+    expect(reply.status).toBe(422);
+    expect(problemOf(reply).errors).toEqual([{ field: 'name', rule: 'must not contain the character U+0000' }]);
+    const path = await bench.http.inject({ method: 'GET', url: '/v1/things/a%00', headers: as('all') });
+    expect(problemOf(path).errors).toMatchObject([{ field: 'id' }]);
+  });
   test.each([
     ['null', 'null'],
     ['an array', '[]'],

@@ -1,0 +1,127 @@
+// Random requests to every route: what the document allows is never an error of ours, and what it forbids is refused by its name.
+import fc from 'fast-check';
+import { afterAll, describe, expect, test } from 'vitest';
+import type { Route } from '../../control-plane/base/http/route.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { brokenOnce, inputSchema, valid } from './requests.ts';
+import { makerFor } from './resources.ts';
+
+const RUNS = process.env['SOAK'] === '1' ? 1000 : 40;
+
+const api: Api = await openApi();
+const owner: ApiAccount = await api.account();
+afterAll(() => api.close());
+
+const withBody = api.routes.filter(({ body }) => body !== undefined);
+const withQuery = api.routes.filter(({ query }) => query !== undefined);
+const named = (routes: readonly Route[]): [string, Route][] => routes.map((route) => [route.operationId, route]);
+
+/** Each is a resource that exists, so that the request gets past the path. */
+async function urlOf({ path }: Route): Promise<string> {
+  return path.replace(/\{\w+\}/, (await makerFor(path)?.(api, owner)) ?? '');
+}
+const sendBody = (route: Route, url: string, body: unknown): Promise<Answer> =>
+  api.call(route.method, url, { ...(route.scope === 'none' ? {} : { key: owner.key }), body });
+const sendQuery = (url: string, query: object): Promise<Answer> => {
+  const texts = Object.entries(query).map(([name, value]): [string, string] => [name, String(value)]);
+  return api.call('GET', `${url}?${new URLSearchParams(texts).toString()}`, { key: owner.key });
+};
+
+function expectNoFault(answer: Answer): void {
+  expect(answer.status).toBeLessThan(500);
+  expect(answer.status < 400 || answer.headers['content-type'] === 'application/problem+json').toBe(true);
+}
+
+function expectNamed(answer: Answer, field: string): void {
+  expect(answer.status).toBe(422);
+  const fields = answer.json.errors?.map((error) => error.field.split(/[.[]/)[0]) ?? [];
+  expect(fields).toContain(field);
+}
+
+describe('bodies', () => {
+  test.each(named(withBody))('%s: none that the document allows is an error of ours', async (_id, route) => {
+    const url = await urlOf(route);
+    const bodies = valid(inputSchema(route.body) ?? {});
+    await fc.assert(
+      fc.asyncProperty(bodies, async (body) => expectNoFault(await sendBody(route, url, body))),
+      { seed: 11, numRuns: RUNS },
+    );
+  });
+
+  test.each(named(withBody))(
+    '%s: one that the document forbids is refused, and the field is named',
+    async (_id, route) => {
+      const url = await urlOf(route);
+      const bodies = brokenOnce(inputSchema(route.body) ?? {}, { asText: false });
+      await fc.assert(
+        fc.asyncProperty(bodies, async ({ value, field }) => expectNamed(await sendBody(route, url, value), field)),
+        { seed: 12, numRuns: RUNS },
+      );
+    },
+  );
+
+  test.each(named(withBody))('%s: whatever JSON comes is never an error of ours', async (_id, route) => {
+    const url = await urlOf(route);
+    await fc.assert(
+      fc.asyncProperty(fc.jsonValue({ stringUnit: 'binary' }), async (body) =>
+        expectNoFault(await sendBody(route, url, body)),
+      ),
+      { seed: 13, numRuns: RUNS },
+    );
+  });
+
+  test.each([
+    ['arrays', '['.repeat(100_000) + ']'.repeat(100_000)],
+    ['objects', '{"a":'.repeat(40_000) + '1' + '}'.repeat(40_000)],
+    ['arrays in a field', `{"name": ${'['.repeat(100_000)}${']'.repeat(100_000)}}`],
+  ])('%s nested as deep as a body can be are refused', async (_what, payload) => {
+    for (const { method, path } of withBody.filter((route) => route.scope !== 'none')) {
+      const reply = await api.http.inject({
+        method,
+        url: path.replace(/\{\w+\}/, 'x'),
+        headers: {
+          authorization: `Bearer ${owner.key}`,
+          'content-type': 'application/json',
+          'idempotency-key': api.ids.secret(8),
+        },
+        payload,
+      });
+      expect([400, 422]).toContain(reply.status);
+    }
+  });
+});
+
+describe('queries', () => {
+  test.each(named(withQuery))('%s: none that the document allows is an error of ours', async (_id, route) => {
+    const queries = valid(inputSchema(route.query) ?? {});
+    await fc.assert(
+      fc.asyncProperty(queries, async (query) => expectNoFault(await sendQuery(route.path, query as object))),
+      { seed: 14, numRuns: RUNS },
+    );
+  });
+
+  test.each(named(withQuery))(
+    '%s: one that the document forbids is refused, and the field is named',
+    async (_id, route) => {
+      const queries = brokenOnce(inputSchema(route.query) ?? {}, { asText: true });
+      await fc.assert(
+        fc.asyncProperty(queries, async ({ value, field }) => expectNamed(await sendQuery(route.path, value), field)),
+        { seed: 15, numRuns: RUNS },
+      );
+    },
+  );
+});
+
+describe('paths', () => {
+  const naming = api.routes.filter(({ path }) => path.includes('{'));
+  test.each(named(naming))('%s: whatever stands for the id is never an error of ours', async (_id, route) => {
+    await fc.assert(
+      fc.asyncProperty(fc.string({ unit: 'binary', minLength: 1, maxLength: 80 }), async (id) => {
+        fc.pre(!/^\.{1,2}$/.test(id) && id.isWellFormed());
+        const url = route.path.replace(/\{\w+\}/, () => encodeURIComponent(id));
+        expectNoFault(await api.call(route.method, url, { key: owner.key }));
+      }),
+      { seed: 16, numRuns: RUNS },
+    );
+  });
+});
