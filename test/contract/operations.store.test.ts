@@ -1,0 +1,82 @@
+// Operations (specification 2.6, 3.2, 4.5): what a caller sees of one from the request to its end.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { LAUNCH } from '../kit/world.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+});
+afterEach(() => api.close());
+
+const launch = (): Promise<Answer> => api.call('POST', '/v1/instances', { key: owner.key, body: LAUNCH });
+const read = async (id: unknown): Promise<Answer['json']> => {
+  const answer = await api.call('GET', `/v1/operations/${String(id)}`, { key: owner.key });
+  expect(answer.status).toBe(200);
+  return answer.json;
+};
+const now = (): string => new Date(api.world.clock.now()).toISOString();
+
+test('a create answers 202 with the operation, pending and without a resource, and its id in the header', async () => {
+  await api.world.machine();
+  const accepted = await launch();
+  expect(accepted.status).toBe(202);
+  expect(accepted.json).toEqual({
+    operation_id: expect.stringMatching(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/),
+    kind: 'instance.create',
+    state: 'pending',
+    resource_id: null,
+    created_at: now(),
+    updated_at: now(),
+    completed_at: null,
+  });
+  expect(accepted.headers['operation-id']).toBe(accepted.json['operation_id']);
+});
+
+test('it succeeds with the instance as its resource once that runs, and a delete has an operation of its own', async () => {
+  await api.world.machine();
+  const { json: created } = await launch();
+  const { json: list } = await api.call('GET', '/v1/instances', { key: owner.key });
+  const id = String(list.data?.[0]?.['id']);
+  await api.world.observe(id, { phase: 'pulling' });
+  await api.world.drive();
+  const begun = await read(created['operation_id']);
+  expect(begun).toMatchObject({ state: 'in_progress', resource_id: id, completed_at: null });
+  await api.world.clock.advance(1000);
+  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await api.world.drive();
+  const done = await read(created['operation_id']);
+  expect(done).toMatchObject({ state: 'succeeded', resource_id: id, completed_at: now(), updated_at: now() });
+  expect(done).not.toHaveProperty('error');
+  const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+  expect(removal).toMatchObject({ status: 202, json: { kind: 'instance.delete', resource_id: id } });
+  expect(removal.headers['operation-id']).toBe(removal.json['operation_id']);
+  await api.world.observe(id, { phase: 'stopped' });
+  await api.world.drive();
+  expect(await read(removal.json['operation_id'])).toMatchObject({ state: 'succeeded', resource_id: id });
+  const again = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+  expect(again).toMatchObject({ status: 404, json: { code: 'not_found' } });
+});
+
+test('one that fails says why with a code and in words', async () => {
+  const { json: created } = await launch();
+  for (let i = 0; i < 20; i += 1) {
+    await api.world.clock.advance(60_000);
+    await api.world.drive();
+  }
+  const failed = await read(created['operation_id']);
+  expect(failed).toMatchObject({
+    state: 'failed',
+    error: { code: 'no_capacity', detail: expect.stringMatching(/\w/) },
+  });
+  expect(failed['completed_at']).not.toBeNull();
+});
+
+test('an id that is none is 404', async () => {
+  for (const id of ['x', '00000000-0000-7000-8000-000000000000']) {
+    const answer = await api.call('GET', `/v1/operations/${id}`, { key: owner.key });
+    expect(answer).toMatchObject({ status: 404, json: { code: 'not_found' } });
+  }
+});

@@ -1,0 +1,201 @@
+// The rules of the interface specification, each with the test that proves it. spec-rows.test.ts fails when a test is gone.
+
+export interface SpecRow {
+  /** Section of the specification. */
+  section: string;
+  rule: string;
+  /** Below `test/`. */
+  file: string;
+  /** The title as it is written in the file. */
+  test: string;
+}
+
+const HTTP = 'control-plane/base/http';
+const ACCOUNTS = 'control-plane/base/accounts';
+
+/** File -> rows of [section, rule, test]. */
+const ROWS: Record<string, readonly [string, string, string][]> = {
+  [`${HTTP}/cursors.test.ts`]: [
+    [
+      '2.1',
+      'A page is data and next_cursor, which is null when no further page exists',
+      'an exactly full last page has no next cursor',
+    ],
+    ['2.1', 'limit: default 50, minimum 1, maximum 200', '%s is %d'],
+    ['8', 'Page size above 200 or below 1 is refused', '%s is refused'],
+    ['2.1', 'A walk by cursor shows every entry once, in order', 'of %d entries show every row once, in order'],
+  ],
+  [`${HTTP}/idempotency.store.test.ts`]: [
+    ['2.1', 'Idempotency-Key has at most 255 characters', 'has 1 to 255 characters'],
+    ['8', 'Idempotency-Key is required where the table says so', 'is required'],
+    [
+      '8',
+      'An equal request has no second effect and gets the same answer',
+      'gets the same bytes, the operation id and a mark, and has no second effect',
+    ],
+    ['8', 'Equal requests at the same time have one effect', 'fifty at once have one effect and one answer'],
+  ],
+  [`${HTTP}/limits.test.ts`]: [
+    [
+      '7.1',
+      '429 carries Retry-After in whole seconds',
+      'a key gets its burst, then 429 with the seconds to wait, then what has come back since',
+    ],
+    [
+      '7.3',
+      'rate_limit_exceeded is the per-second rate limit, per address too',
+      'an address is limited with and without a key, also where there is nothing',
+    ],
+    ['8', 'Headers have a largest size', 'up to the limit are read, above it are 431'],
+    ['7.1', 'What is no HTTP is answered by a problem document too', '%s is 400'],
+  ],
+  [`${HTTP}/server.test.ts`]: [
+    ['7.1', 'Platform endpoints answer with problem documents of application/problem+json', '404 for an unknown path'],
+    ['7.1', 'Retry-After is at least 1', 'Retry-After is whole seconds, at least one'],
+    ['5', 'Keys are sent as Authorization: Bearer', '401 for %s'],
+    [
+      '5',
+      'Platform scopes are written with a space after the colon',
+      '403 names the missing scope as the specification writes it',
+    ],
+    ['8', 'Request bodies have a largest size', 'the largest body is read, one byte more is 413'],
+    ['7.2', 'validation_failed names the fields, unknown ones too', 'unknown fields are named, at every depth'],
+  ],
+  [`${ACCOUNTS}/accounts.store.test.ts`]: [
+    ['5', 'Keys carry the prefix svc_live_', 'are shown once, have 256 random bits, and are stored as a hash only'],
+    ['5', 'full_access covers the three inference scopes', 'full_access is the three inference scopes'],
+  ],
+  [`${ACCOUNTS}/api-keys.store.test.ts`]: [
+    ['5', 'Keys are made by others within their rights', 'a key cannot give a scope that it lacks'],
+    ['5', 'A revoked key is invalid', 'takes effect at the next request, and a second time it is gone'],
+    [
+      '8',
+      'A replay does not keep a secret in clear',
+      'an equal request gets the same key again, and the database never holds it in clear',
+    ],
+  ],
+  [`${ACCOUNTS}/ssh-keys.store.test.ts`]: [
+    [
+      '2.5',
+      'An SSH key has id, name, fingerprint and created_at',
+      'answers 201 with the fingerprint, and again with the same bytes',
+    ],
+    ['4.2', 'POST /v1/ssh-keys requires Idempotency-Key', 'needs an Idempotency-Key'],
+    ['4.2', 'name and public_key are required strings', '%s is refused'],
+    [
+      '4.2',
+      'Malformed keys are rejected',
+      'a bad key names the field and the reason, and leaves the Idempotency-Key free',
+    ],
+    ['4.2', 'GET /v1/ssh-keys is a page', 'walks all pages newest first, and shows no other organisation'],
+    ['5', 'ssh_keys: read and ssh_keys: write are two scopes', 'reading and writing are two scopes'],
+  ],
+  [`${ACCOUNTS}/ssh-keygen.test.ts`]: [
+    [
+      '2.5',
+      'The fingerprint has the SHA256 form',
+      'a new %s key of %s bits has the fingerprint that ssh-keygen -lf prints',
+    ],
+    [
+      '4.2',
+      'Keys must have the OpenSSH public-key format',
+      'an RSA key of 1024 bits, a private key and a certificate are refused with the reason',
+    ],
+  ],
+  'contract/ssh-keys.store.test.ts': [
+    [
+      '7.2',
+      'ssh_keys/org_mismatch: 403 for a key of another organisation',
+      "another organisation's key is 403 ssh_keys/org_mismatch, and nothing is launched",
+    ],
+    ['4.2', 'Deleting an already gone key is 404 not_found', 'deleting an already gone key is 404 not_found'],
+    [
+      '4.2',
+      'A key in use can be deleted',
+      'deleting a key that an instance uses is allowed and takes effect at the next connect',
+    ],
+  ],
+  'contract/catalog.store.test.ts': [
+    [
+      '2.3',
+      'GPU types show the smallest VRAM on offer',
+      'a model that spans variants shows its smallest VRAM on offer',
+    ],
+    ['2.3', 'cpu_cores, ram_gb and storage_gb are representative', 'show the smallest host that is on offer'],
+    ['2.3', '0 means unreported', '0 is what nobody reports; a host that is silent does not hide what the others say'],
+    [
+      '2.4',
+      'A pricing row carries the exact values of one offering and its live availability',
+      'has one row for each offering, with the price of one GPU and what is free now',
+    ],
+    [
+      '2.4',
+      'tier=spot returns no offerings',
+      'tier=spot gives no offerings, on_demand is the default, and another tier is refused',
+    ],
+    ['9', 'Spot capacity is unavailable', 'machines of the tier spot never show'],
+    ['4.1', 'Both lists take cursor and limit', '%s takes a limit from 1 to 200 and nothing unknown'],
+    [
+      '2.1',
+      'Pages hold still while rows are inserted',
+      'a walk in pages never skips or repeats a row, whatever is listed meanwhile',
+    ],
+    ['4.1', 'The catalog needs no authentication', 'nothing on offer is an empty page'],
+  ],
+  'contract/operations.store.test.ts': [
+    [
+      '2.6',
+      'A create carries the operation id in Operation-Id; resource_id is null',
+      'a create answers 202 with the operation, pending and without a resource, and its id in the header',
+    ],
+    [
+      '3.2',
+      'in_progress, then succeeded with resource_id and completed_at',
+      'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
+    ],
+    ['2.6', 'A failed operation has error.code and error.detail', 'one that fails says why with a code and in words'],
+    ['4.5', 'GET /v1/operations/{id} of an unknown id is 404', 'an id that is none is 404'],
+  ],
+  'contract/coverage.test.ts': [
+    [
+      '5',
+      'A missing or invalid key receives 401',
+      '%s is 401 without a key, and with one that is unknown, revoked or expired',
+    ],
+    [
+      '5',
+      'A key that lacks the scope receives 403',
+      '%s is 403 with every scope but its own, and names the one that is missing',
+    ],
+    [
+      '7.2',
+      'not_found: a missing resource, also where it is another organisation that has it',
+      '%s is 404 for a stranger, as if there were nothing, and works for the owner',
+    ],
+    [
+      '2.6',
+      'An operation is visible only to the key that created it',
+      'an operation is visible only to the key that created it, not to others of the organisation',
+    ],
+  ],
+  'contract/openapi.test.ts': [
+    ['9', 'All endpoints live under /v1', 'is OpenAPI 3.1 with the required members'],
+    [
+      '7.2',
+      'Every code is documented with its status',
+      'lists every error code of a route under its status, with Retry-After where waiting helps',
+    ],
+  ],
+  'contract/requests.store.test.ts': [
+    [
+      '7.2',
+      'Whatever breaks a bound is refused, and the field is named',
+      '%s: one that the document forbids is refused, and the field is named',
+    ],
+    ['7.3', 'No request makes an internal error', '%s: none that the document allows is an error of ours'],
+  ],
+};
+
+export const SPEC_ROWS: readonly SpecRow[] = Object.entries(ROWS).flatMap(([file, rows]) =>
+  rows.map(([section, rule, test]) => ({ section, rule, file, test })),
+);
