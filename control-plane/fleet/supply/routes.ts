@@ -88,14 +88,16 @@ function registerRoute({ db, supply }: Deps): Route {
     tag,
     summary: 'Register a machine and get its enrolment token',
     scope: 'supply:write',
-    idempotency: 'none',
+    idempotency: 'optional',
+    secretReply: true,
     body: RegisterMachine,
     responses: { 201: { description: 'The machine and its token', schema: CommunityMachineRegistration } },
     errors: ['not_found', 'conflict'],
-    handler: ({ caller, body }) =>
+    handler: ({ caller, body, settle }) =>
       db.tx('supply.register', async (tx) => {
-        const { machine, token } = await supply.registerMachine(tx, caller.orgId, declaredMachine(body));
-        return { status: 201, body: { machine: machineView(machine), enrollment_token: token } };
+        const reply = registered(await supply.registerMachine(tx, caller.orgId, declaredMachine(body)));
+        await settle(tx, reply);
+        return reply;
       }),
   });
 }
@@ -109,14 +111,16 @@ function tokenRoute({ db, supply }: Deps): Route {
     summary: 'A new enrolment token for a machine that has not enrolled',
     description: 'Ends the token before it.',
     scope: 'supply:write',
-    idempotency: 'none',
+    idempotency: 'optional',
+    secretReply: true,
     params: MachineId,
     responses: { 201: { description: 'The machine and its token', schema: CommunityMachineRegistration } },
     errors: ['not_found', 'conflict'],
-    handler: ({ caller, params }) =>
+    handler: ({ caller, params, settle }) =>
       db.tx('supply.token', async (tx) => {
-        const { machine, token } = await supply.reissueToken(tx, caller.orgId, params.id);
-        return { status: 201, body: { machine: machineView(machine), enrollment_token: token } };
+        const reply = registered(await supply.reissueToken(tx, caller.orgId, params.id));
+        await settle(tx, reply);
+        return reply;
       }),
   });
 }
@@ -139,6 +143,10 @@ function enrollRoute({ supply }: Deps): Route {
       return { status: 200, body: { machine_id: machineId, link_path: LINK_PATH } };
     },
   });
+}
+
+function registered({ machine, token }: { machine: store.MachineRow; token: string }): Reply {
+  return { status: 201, body: { machine: machineView(machine), enrollment_token: token } };
 }
 
 function declaredMachine(body: RegisterMachine): DeclaredMachine {
