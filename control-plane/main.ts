@@ -3,6 +3,7 @@ import { Command } from 'commander';
 import { systemClock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import { createLog, type Log } from '../shared/log.ts';
+import { countBuffersWithHeap } from '../shared/memory.ts';
 import { addOperatorCommands } from './admin/commands.ts';
 import { type Answer, askDaemon } from './admin/daemon-door.ts';
 import type { InjectedRequest } from './base/http/server.ts';
@@ -10,6 +11,7 @@ import { type Config, readConfig } from './config.ts';
 import type { House } from './house.ts';
 
 async function serve(options: { config?: string }): Promise<void> {
+  countBuffersWithHeap();
   const config = readConfig(options.config);
   // Database, secret and socket hold what only this user may read.
   process.umask(0o077);

@@ -8,12 +8,15 @@ import { openSshDoors } from '../../../control-plane/rental/edge/ssh-doors.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { createLog } from '../../../shared/log.ts';
+import { countBuffersWithHeap } from '../../../shared/memory.ts';
 import { STREAMS_PATH } from '../../../shared/protocol/link.ts';
 import { systemRng } from '../../../shared/rng.ts';
 import { serveOrders, tellParent, type Answer, type Order } from './program.ts';
 
 const MACHINE = 'm';
 
+// As main.ts does.
+countBuffersWithHeap();
 serveOrders(open);
 
 /** `port` is where users come in; with `cert` and `key` (files) the host dials over TLS. */
