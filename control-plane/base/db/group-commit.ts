@@ -2,7 +2,7 @@
 // One flush to disk is shared by all of them; a caller is told only after it. A commit that fails rejects every body of its batch.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../../../shared/clock.ts';
-import { DbError, type Tx } from './db.ts';
+import { DbError, type Query, type Tx } from './db.ts';
 
 export interface Body {
   name: string;
@@ -13,8 +13,8 @@ export type Outcome = { value: unknown } | { error: unknown };
 
 export interface GroupCommit {
   tx<T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T>;
-  /** Throws `tx_nested` inside a body: what it would wait for waits for that body. */
-  refuseNested(name: string): void;
+  /** `reads` that throw `tx_nested` inside a body: they would not see what it has written, or wait for it for ever. */
+  outside(reads: Query): Query;
   /** Resolves when everything queued so far is over. */
   idle(): Promise<void>;
 }
@@ -55,7 +55,16 @@ export function openGroupCommit(
   };
 
   return {
-    refuseNested,
+    outside: (reads) => ({
+      all: async (row, statement) => {
+        refuseNested('read');
+        return reads.all(row, statement);
+      },
+      one: async (row, statement) => {
+        refuseNested('read');
+        return reads.one(row, statement);
+      },
+    }),
     idle: async () => flushing,
     tx: async <T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T> => {
       refuseNested(name);

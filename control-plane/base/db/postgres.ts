@@ -40,16 +40,7 @@ export function openPostgres(url: string, deps: PostgresDeps): Db {
 
   return {
     dialect: 'postgres',
-    read: {
-      all: async (row, statement) => {
-        group.refuseNested('read');
-        return reads.all(row, statement);
-      },
-      one: async (row, statement) => {
-        group.refuseNested('read');
-        return reads.one(row, statement);
-      },
-    },
+    read: group.outside(reads),
     tx: group.tx,
     close: async () => {
       await group.idle();

@@ -24,7 +24,7 @@ export function openSqlite(path: string, deps: { clock: Clock }): Db {
   const { clock } = deps;
   const unlock = path === ':memory:' ? () => undefined : lockFile(`${path}.lock`);
   const writer = connect(path, false);
-  assertVersion(writer.database);
+  refuseUnsafeVersion(versionOf(writer.database));
   const reader = path === ':memory:' ? undefined : connect(path, true);
   const group = openGroupCommit((batch) => commitBatch(writer, batch, clock), {
     clock,
@@ -35,16 +35,7 @@ export function openSqlite(path: string, deps: { clock: Clock }): Db {
 
   return {
     dialect: 'sqlite',
-    read: {
-      all: async (row, statement) => {
-        group.refuseNested('read');
-        return reads.all(row, statement);
-      },
-      one: async (row, statement) => {
-        group.refuseNested('read');
-        return reads.one(row, statement);
-      },
-    },
+    read: group.outside(reads),
     tx: group.tx,
     close: async () => {
       await group.idle();
@@ -148,12 +139,16 @@ function lockFile(path: string): () => void {
   return () => lock.close();
 }
 
-function assertVersion(connection: Database.Database): void {
-  const { version } = connection.prepare('select sqlite_version() as version').get() as { version: string };
+/** @throws DbError `unsupported` for a version below SQLITE_VERSION_MIN */
+export function refuseUnsafeVersion(version: string): void {
   const parts = version.split('.').map(Number);
   const firstDifference = SQLITE_VERSION_MIN.findIndex((min, i) => parts[i] !== min);
   const older = firstDifference >= 0 && (parts[firstDifference] ?? 0) < (SQLITE_VERSION_MIN[firstDifference] ?? 0);
   if (older) throw new DbError('unsupported', `SQLite ${version} can lose committed writes; 3.51.3 or newer is needed`);
+}
+
+function versionOf(connection: Database.Database): string {
+  return (connection.prepare('select sqlite_version() as version').get() as { version: string }).version;
 }
 
 function assertOpen(open: boolean): void {

@@ -8,7 +8,7 @@ import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
-import { openSqlite } from '../../../../control-plane/base/db/sqlite.ts';
+import { openSqlite, refuseUnsafeVersion } from '../../../../control-plane/base/db/sqlite.ts';
 import { systemClock } from '../../../../shared/clock.ts';
 
 const clock = systemClock();
@@ -81,6 +81,13 @@ test('a second process on the same file is refused by name, and welcome after th
   await db.close();
   db = openSqlite(path, { clock });
   expect(await count()).toBe(0);
+});
+
+test('a SQLite that can lose committed writes is refused, up to the version that does not', () => {
+  for (const unsafe of ['3.51.2', '3.50.9', '3.7.0', '2.99.99']) {
+    expect(() => refuseUnsafeVersion(unsafe)).toThrow(expect.objectContaining({ code: 'unsupported' }));
+  }
+  for (const safe of ['3.51.3', '3.51.10', '3.52.0', '4.0.0']) expect(() => refuseUnsafeVersion(safe)).not.toThrow();
 });
 
 test('every connection flushes fully and keeps foreign keys', async () => {
