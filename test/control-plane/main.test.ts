@@ -1,0 +1,58 @@
+// The control plane as a process: the first signal lets work under way finish, the second one does not wait.
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { freePort, type Program, startProgram } from '../kit/processes.ts';
+
+const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
+
+let dir: string;
+let port: number;
+let daemon: Program;
+let socket: Socket;
+
+beforeEach(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'main-'));
+  port = await freePort();
+  const config = {
+    listen: { host: '127.0.0.1', port },
+    database: { sqlite: join(dir, 'db') },
+    admin_socket: join(dir, 'admin.sock'),
+    secret_file: join(dir, 'secret'),
+    ssh: { host: '127.0.0.1', port_range: { first: 20_000, last: 20_000 } },
+  };
+  writeFileSync(join(dir, 'config.yaml'), JSON.stringify(config));
+  const args = [LAUNCHER, 'serve', '--config', join(dir, 'config.yaml')];
+  daemon = startProgram({ command: process.execPath, args });
+  await daemon.waitForOutput(/the control plane serves/, 30_000);
+  // A request whose body never comes is work under way.
+  socket = connect(port, '127.0.0.1');
+  await once(socket, 'connect');
+  socket.on('error', () => undefined);
+  socket.write(
+    'POST /v1/instances HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\nContent-Length: 9\r\n\r\n{',
+  );
+});
+
+afterEach(async () => {
+  socket.destroy();
+  await daemon.stop('SIGKILL');
+  rmSync(dir, { recursive: true });
+});
+
+test('one signal ends it in order, with exit code 0', async () => {
+  process.kill(daemon.pid, 'SIGTERM');
+  await daemon.waitForOutput(/stopping: requests under way are finished first/);
+  socket.destroy();
+  expect(await daemon.exited).toEqual({ code: 0, signal: null });
+});
+
+test('a second signal ends it at once, with exit code 1', async () => {
+  process.kill(daemon.pid, 'SIGTERM');
+  await daemon.waitForOutput(/stopping: requests under way are finished first/);
+  process.kill(daemon.pid, 'SIGTERM');
+  expect(await daemon.exited).toEqual({ code: 1, signal: null });
+});
