@@ -106,7 +106,7 @@ function sources(files: readonly SourceFile[]): SourceFile[] {
 function importsOf(file: SourceFile): string[] {
   if (!file.path.endsWith('.ts')) return [];
   const statements =
-    /(?:^|\n)\s*(?:import|export)\b[^;'"]*?(?:\bfrom\s*)?['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]/g;
+    /(?:^|\n)\s*(?:(?:import|export)\b[^;'"]*?\bfrom\s*|import\s*)['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]/g;
   return [...withoutComments(file.text).matchAll(statements)].flatMap(([, fixed, lazy]) => fixed ?? lazy ?? []);
 }
 
