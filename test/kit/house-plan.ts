@@ -23,6 +23,7 @@ export const DAEMONS: readonly Daemon[] = [
     rooms: [
       { path: 'base/db', tables: ['schema_migrations', 'leases'] },
       { path: 'base/http', tables: ['idempotency_keys'] },
+      { path: 'base/outbound', tables: [] },
       { path: 'base/accounts', tables: ['orgs', 'api_keys', 'ssh_keys'] },
       { path: 'base/events', tables: ['events'] },
       { path: 'base/operations', tables: ['operations'] },
@@ -76,6 +77,11 @@ export const DOORS: readonly Door[] = [
     packages: ['fastify'],
     doors: ['control-plane/base/http/', '*/routes.ts'],
     why: 'logic that knows its web framework cannot be called by another room',
+  },
+  {
+    packages: ['undici', 'ipaddr.js'],
+    doors: ['control-plane/base/outbound/'],
+    why: 'whoever calls an address that a stranger has named goes through the guard of that room',
   },
   {
     packages: ['ws'],

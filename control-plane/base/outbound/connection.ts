@@ -1,0 +1,114 @@
+// Opens one guarded connection: a name is resolved once, only allowed addresses are connected to, and the socket is asked whom it reached.
+import { lookup, Resolver } from 'node:dns/promises';
+import { once } from 'node:events';
+import { isIP, connect as connectTcp, type Socket } from 'node:net';
+import { connect as connectTls } from 'node:tls';
+import { messageOf } from '../../../shared/errors.ts';
+import { OutboundError, type OutboundErrorCode } from './outbound-error.ts';
+import type { Policy, Target } from './policy.ts';
+
+export type Resolve = (hostname: string) => Promise<string[]>;
+
+export interface ConnectionDeps {
+  policy: Policy;
+  /** Takes the place of DNS. */
+  resolve?: Resolve | undefined;
+  /** PEM certificates that are trusted instead of the system's. */
+  ca?: string | undefined;
+}
+
+/** DNS answers within two tries of this, or the name does not resolve. */
+const DNS_TRY_MS = 3_000;
+
+/** A connected socket, its TLS handshake over. @throws OutboundError dns, blocked_address, connect, tls */
+export async function openConnection(target: Target, deps: ConnectionDeps, signal: AbortSignal): Promise<Socket> {
+  const addresses = await addressesOf(target, deps);
+  const socket = await openTcp(target, addresses, signal);
+  const remoteAddress = socket.remoteAddress ?? null;
+  if (remoteAddress === null || !deps.policy.allows(target, remoteAddress)) {
+    socket.destroy();
+    throw new OutboundError('blocked_address', 'the connection reached an address that is not public', {
+      remoteAddress,
+    });
+  }
+  return target.isTls ? await startTls(socket, target, deps.ca) : socket;
+}
+
+/** What may be connected to: the literal address, or those of the name's addresses that are allowed. */
+async function addressesOf(target: Target, { policy, resolve }: ConnectionDeps): Promise<string[]> {
+  const { hostname } = target;
+  if (isIP(hostname) !== 0) return [hostname];
+  const found = await (resolve ?? (target.isNamed ? bySystem : byDns))(hostname).catch((cause: unknown) => {
+    throw new OutboundError('dns', `the name ${hostname} does not resolve: ${messageOf(cause)}`, { cause });
+  });
+  if (found.length === 0) throw new OutboundError('dns', `the name ${hostname} has no address`);
+  const allowed = found.filter((address) => policy.allows(target, address));
+  if (allowed.length > 0) return allowed;
+  throw new OutboundError('blocked_address', `the name ${hostname} has no public address`);
+}
+
+function openTcp(target: Target, addresses: readonly string[], signal: AbortSignal): Promise<Socket> {
+  const options = { host: target.hostname, port: target.port, noDelay: true, signal };
+  const families = addresses.map((address) => ({ address, family: isIP(address) }));
+  const socket = connectTcp({
+    ...options,
+    autoSelectFamily: true,
+    // Never asked for a literal address. Its answer is the one that was judged, so a second DNS answer cannot slip in.
+    lookup: (_hostname, _options, callback) => callback(null, families),
+  });
+  return settled(socket, 'connect', {
+    code: 'connect',
+    what: `no connection to ${target.hostname} port ${target.port}`,
+  });
+}
+
+function startTls(socket: Socket, target: Target, ca: string | undefined): Promise<Socket> {
+  const secure = connectTls({
+    socket,
+    host: target.hostname,
+    ...(isIP(target.hostname) === 0 ? { servername: target.hostname } : {}),
+    ALPNProtocols: ['http/1.1'],
+    ...(ca === undefined ? {} : { ca }),
+  });
+  return settled(secure, 'secureConnect', {
+    code: 'tls',
+    what: `no TLS connection to ${target.hostname} port ${target.port}`,
+    remoteAddress: socket.remoteAddress ?? null,
+  });
+}
+
+async function settled(
+  socket: Socket,
+  event: 'connect' | 'secureConnect',
+  failure: { code: OutboundErrorCode; what: string; remoteAddress?: string | null },
+): Promise<Socket> {
+  // Errors are seen as the end that they bring; between two listeners one would end the process.
+  socket.on('error', () => undefined);
+  try {
+    await Promise.race([
+      once(socket, event),
+      once(socket, 'close').then(() => Promise.reject(new Error('the other side closed it'))),
+    ]);
+    return socket;
+  } catch (cause) {
+    socket.destroy();
+    throw new OutboundError(failure.code, `${failure.what}: ${reasonOf(cause)}`, { ...failure, cause });
+  }
+}
+
+/** Several addresses fail with one error each, and the sum of them has no message. */
+function reasonOf(cause: unknown): string {
+  return cause instanceof AggregateError ? cause.errors.map(messageOf).join(', ') : messageOf(cause);
+}
+
+/** getaddrinfo runs on the few threads that files and hashes need too: names of strangers must not keep them waiting. */
+async function byDns(hostname: string): Promise<string[]> {
+  const resolver = new Resolver({ timeout: DNS_TRY_MS, tries: 2 });
+  const [v4, v6] = await Promise.allSettled([resolver.resolve4(hostname), resolver.resolve6(hostname)]);
+  if (v4.status === 'rejected' && v6.status === 'rejected') throw v4.reason;
+  return [...(v4.status === 'fulfilled' ? v4.value : []), ...(v6.status === 'fulfilled' ? v6.value : [])];
+}
+
+async function bySystem(hostname: string): Promise<string[]> {
+  return (await lookup(hostname, { all: true })).map(({ address }) => address);
+}
