@@ -57,7 +57,7 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
       log,
       engine,
       doors,
-      desired: await openDesired(config.state_dir, log),
+      desired: await openDesired(config.state_dir, { log, clock }),
       records: await openRecords(config.state_dir, { log, now: clock.now }),
       machine: () => ({ ...facts, gpu_count: inventory.gpus.length, limits }),
       gpuUuids: () => new Set(inventory.gpus.map((gpu) => gpu.uuid)),
@@ -134,7 +134,13 @@ export async function takeInventory({ config, engine, facts, containerIds }: Sto
     readGpus(config.nvidia_smi, containerIds),
     engine.version().catch(() => ''),
   ]);
-  return { gpus, ...facts, engine_version: engineVersion.slice(0, 64), agent_version: AGENT_VERSION };
+  return {
+    gpus,
+    ...facts,
+    disk_enforced: false,
+    engine_version: engineVersion.slice(0, 64),
+    agent_version: AGENT_VERSION,
+  };
 }
 
 function holderArgv(program: string, folder: string): [string, ...string[]] {

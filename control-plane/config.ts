@@ -1,6 +1,7 @@
 // The control plane's configuration: one YAML file, unknown keys refused with their line. The only place that reads the environment.
 import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { z } from 'zod';
+import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
 import { parseYamlConfig } from '../shared/yaml-config.ts';
 
@@ -64,6 +65,13 @@ const Config = z.strictObject({
     .prefault({}),
   /** The platform's share of what a customer pays, in hundredths of a percent. */
   platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
+  /** Dollars an hour for each GB of an instance's disk beyond the included 100, on hosts that honour disk_gb. */
+  disk_price_per_gb_hour: z
+    .number()
+    .min(0)
+    .max(1)
+    .refine((dollars) => ucentsFromDollars(dollars) !== undefined, 'must have at most 8 decimals')
+    .default(0.0002),
   /** A launch needs a balance for this long. */
   launch_hold_minutes: z.int().min(1).max(1_440).default(10),
   /** Requests; above them callers are told 429 and when to come back. */

@@ -3,6 +3,7 @@ import { type Clock, systemClock } from '../shared/clock.ts';
 import { createIds, type Ids } from '../shared/ids.ts';
 import { type Loop, startLoop } from '../shared/loop.ts';
 import type { Log } from '../shared/log.ts';
+import { ucentsFromDollars } from '../shared/money.ts';
 import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
 import { systemRng } from '../shared/rng.ts';
 import { openAdmin } from './admin/admin.ts';
@@ -125,6 +126,7 @@ function settingsOf(config: Config): Settings {
   return {
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
+    diskPriceUcentsPerGbHour: ucentsFromDollars(config.disk_price_per_gb_hour) ?? 0n,
     hostnameOf: (instanceId) =>
       config.ssh.domain === undefined ? new URL(config.base_url).hostname : `${instanceId}.${config.ssh.domain}`,
     sshPorts: config.ssh.port_range,

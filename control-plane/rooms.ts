@@ -35,6 +35,7 @@ export interface Core {
 export interface Settings {
   platformFeeBps: number;
   launchHoldMinutes: number;
+  diskPriceUcentsPerGbHour: bigint;
   /** The host name that customers reach an instance at. */
   hostnameOf(instanceId: string): string;
   sshPorts: { first: number; last: number };
@@ -75,7 +76,7 @@ export function openRooms(
   const operations = openOperations(core);
   const ledger = openLedger(core);
   const metering = openMetering({ ...core, ledger, launchHoldMinutes: settings.launchHoldMinutes });
-  const supply = openSupply({ ...core, events });
+  const supply = openSupply({ ...core, events, diskPriceUcentsPerGbHour: settings.diskPriceUcentsPerGbHour });
   const workloads: Workloads = openWorkloads({
     ...core,
     supply,

@@ -29,6 +29,8 @@ export const ERRORS = {
   validation_failed: { status: 422, title: 'The request is not valid' },
   idempotency_key_reused: { status: 422, title: 'The Idempotency-Key was used for another request' },
   offering_unavailable: { status: 422, title: 'The pinned offering is gone' },
+  disk_unavailable: { status: 422, title: 'No offering honours this disk size' },
+  disk_exceeds_offering: { status: 422, title: 'The pinned offering has less storage' },
   image_unavailable: { status: 422, title: 'The image cannot be used' },
   rate_limit_exceeded: { status: 429, title: 'Too many requests' },
   headers_too_large: { status: 431, title: 'The headers are too large' },

@@ -19,6 +19,12 @@ export const API_KEYS_PER_ORG_MAX = 200;
 export const SSH_KEYS_PER_ORG_MAX = 250;
 /** Specification 8: instance create. */
 export const GPU_COUNT_MAX = 8;
+export const AUTO_TERMINATE_HOURS_MAX = 720;
+export const PORTS_MAX = 10;
+export const DISK_GB_MIN = 10;
+export const DISK_GB_MAX = 1_000;
+/** Every instance has this much without extra charge. */
+export const DISK_GB_INCLUDED = 100;
 /**
  * Rows that placement ranks. Transactions run one after another, so the best row is almost always the one that is taken; the rest
  * are for the rare miss, and each more costs every launch.
@@ -34,6 +40,12 @@ export const ENROLLMENT_TOKEN_MS = 24 * 3_600_000;
 export const ALLOCATING_MS_MAX = 15 * 60_000;
 export const STARTING_MS_MAX = 25 * 60_000;
 export const STOPPING_MS_MAX = 5 * 60_000;
+
+/**
+ * The control plane ends a rental at its runtime limit; a host that is cut off does so by itself this much later, so that the two
+ * never race over small differences of their clocks.
+ */
+export const AUTO_TERMINATE_GRACE_MS = 30_000;
 
 /** Link: a message larger than this closes it. A full machine with 16 workloads is below 200 KiB. */
 export const LINK_MESSAGE_BYTES_MAX = 1024 * 1024;

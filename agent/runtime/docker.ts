@@ -168,6 +168,7 @@ function createOptions(shape: ContainerShape, labels: Record<string, string>): D
       // Our reconciler starts it again after a reboot: it alone knows whether it should run.
       RestartPolicy: { Name: 'no' },
       ...(shape.gpu_uuids.length === 0 ? {} : { DeviceRequests: [gpus] }),
+      ...(shape.disk_gb === null ? {} : { StorageOpt: { size: `${shape.disk_gb}G` } }),
     },
   };
 }

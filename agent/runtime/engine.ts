@@ -45,6 +45,8 @@ export interface ContainerShape {
   env: string[];
   mounts: Mount[];
   gpu_uuids: string[];
+  /** Limit of what it can write; null where the engine cannot enforce one. */
+  disk_gb: number | null;
   memory_bytes: number;
   shm_bytes: number;
   nano_cpus: number;

@@ -2,6 +2,7 @@
 //
 // Silence is not death: a workload that no list names any more is left alone, and only `desired: removed` ends one. An engine that
 // does not answer (`containers: null`) is not an empty engine: nothing is concluded from it.
+import { AUTO_TERMINATE_GRACE_MS } from '../../shared/limits.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { LocalContainer } from './engine.ts';
 import type { PullStatus } from './pulls.ts';
@@ -31,6 +32,8 @@ export interface Facts {
   /** No step before this time: what failed is tried again later each time. */
   retryAtMs: ReadonlyMap<string, number>;
   nowMs: number;
+  /** Added to `nowMs` it is the control plane's time. */
+  clockOffsetMs: number;
   quarantineMs: number;
 }
 
@@ -44,7 +47,9 @@ export function plan(facts: Facts): Step[] {
 function planWorkload(id: string, workload: DesiredWorkload | undefined, facts: Facts): Step[] {
   const record = facts.records.get(id);
   if (record?.gone === true) return [];
-  if (workload?.desired === 'removed' || record?.removing === true) return planRemoval(id, record, facts);
+  if (workload?.desired === 'removed' || record?.removing === true || hasEnded(workload, facts)) {
+    return planRemoval(id, record, facts);
+  }
   if (workload === undefined) return [];
   if (record?.failure) return [];
   if (isMissing(id, record, facts)) return [];
@@ -64,6 +69,12 @@ export function isMissing(
   if (facts.containers === null || facts.busy.has(id) || record === undefined || record.container_id === null)
     return false;
   return !facts.containers.some((one) => one.workload_id === id);
+}
+
+/** Its runtime limit is over and the control plane has not said so: this host may be cut off, the rental ends all the same. */
+function hasEnded(workload: DesiredWorkload | undefined, { nowMs, clockOffsetMs }: Facts): boolean {
+  const endsAtMs = workload?.ends_at_ms ?? null;
+  return endsAtMs !== null && nowMs + clockOffsetMs >= endsAtMs + AUTO_TERMINATE_GRACE_MS;
 }
 
 /** A door is worked on beside its container, under a key of its own. */

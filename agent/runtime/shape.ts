@@ -74,6 +74,7 @@ export function shapeOf(
     env: containerEnv(workload, image),
     mounts: entry.mounts,
     gpu_uuids: workload.gpu_uuids,
+    disk_gb: workload.disk_gb,
     memory_bytes: memoryBytes,
     shm_bytes: Math.floor(memoryBytes / 2),
     nano_cpus: Math.round(Math.max(1, machine.cpu_cores * share) * 1e9),

@@ -1,6 +1,13 @@
 // The instance as customers see it, and what they send to get one (specification 2.2 and 4.3).
 import { z } from 'zod';
-import { GPU_COUNT_MAX } from '../limits.ts';
+import {
+  AUTO_TERMINATE_HOURS_MAX,
+  DISK_GB_INCLUDED,
+  DISK_GB_MAX,
+  DISK_GB_MIN,
+  GPU_COUNT_MAX,
+  PORTS_MAX,
+} from '../limits.ts';
 
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
 /** A reference like `alpine`, `ghcr.io/org/app:1.2` or `host:5000/app@sha256:...`. */
@@ -9,8 +16,22 @@ const IMAGE =
 const ENTRYPOINT_ARGUMENTS_MAX = 32;
 const ENTRYPOINT_BYTES_MAX = 4096;
 const ENV_ENTRIES_MAX = 256;
+const SSH_PORT = 22;
 
 const argument = z.string().min(1, 'must not be an empty string');
+
+/** A port of the application (specification 4.3 `ports`). */
+export const Port = z.strictObject({
+  port: z
+    .int()
+    .min(1)
+    .max(65_535)
+    .refine((port) => port !== SSH_PORT, 'must not be 22: SSH has a door of its own')
+    .describe('What the application listens on inside the container'),
+  protocol: z.enum(['http', 'tcp']).describe('How it is served'),
+  primary: z.boolean().optional().describe('Served at the app URL; at most one, and it must be http'),
+});
+export type Port = z.infer<typeof Port>;
 
 /** Body of POST /v1/instances. */
 export const CreateInstance = z
@@ -41,6 +62,21 @@ export const CreateInstance = z
       .refine((env) => !Object.keys(env).some(isReservedEnv), 'must not set PUBLIC_KEY or a name that starts with SVC_')
       .optional()
       .describe('Variables of the container'),
+    ports: z.array(Port).max(PORTS_MAX).superRefine(refusePorts).optional().describe('Ports of the application'),
+    disk_gb: z
+      .int()
+      .min(DISK_GB_MIN)
+      .max(DISK_GB_MAX)
+      .optional()
+      .describe(
+        `Size of the file system; only hosts that honour it are considered. Omitted: ${DISK_GB_INCLUDED}, on any host. What is above ${DISK_GB_INCLUDED} is charged at the offering's disk_price_per_gb_hour, within price_per_hour`,
+      ),
+    auto_terminate_hours: z
+      .int()
+      .min(1)
+      .max(AUTO_TERMINATE_HOURS_MAX)
+      .optional()
+      .describe('Ends the rental this long after it began to run; omitted: no limit'),
     ssh_key_ids: z
       .array(z.string().min(1))
       .max(64)
@@ -69,6 +105,19 @@ export type CreateInstance = z.infer<typeof CreateInstance>;
 
 function isReservedEnv(key: string): boolean {
   return key === 'PUBLIC_KEY' || key.startsWith('SVC_');
+}
+
+function refusePorts(ports: Port[], context: z.RefinementCtx): void {
+  const refuse = (index: number, member: keyof Port, message: string): void =>
+    context.addIssue({ code: 'custom', path: [index, member], message });
+  ports.forEach(({ port, protocol, primary }, index) => {
+    if (ports.findIndex((other) => other.port === port) < index) refuse(index, 'port', 'must not be listed twice');
+    if (primary !== true) return;
+    if (protocol !== 'http') refuse(index, 'protocol', 'must be http for the primary port');
+    if (ports.findIndex((other) => other.primary === true) < index) {
+      refuse(index, 'primary', 'must be true for at most one port');
+    }
+  });
 }
 
 /** Body of PATCH /v1/instances/{id}. */
@@ -106,8 +155,14 @@ export const Instance = z
     name: z.string().nullable().describe('A name of your own'),
     ready_at: z.iso.datetime().nullable().describe('When it first ran; charging begins here'),
     terminated_at: z.iso.datetime().nullable().describe('When it ended; charging ends here at the latest'),
+    disk_gb: z.int().optional().describe('Size of the file system; absent where the host does not honour a size'),
     image: z.string().optional().describe('Pinned to the digest that runs, once known'),
     reservation_id: z.string().nullable().describe('The contract of a reserved instance; null for all others'),
+    auto_terminate_hours: z.int().optional().describe('The runtime limit of the launch; absent without one'),
+    auto_terminate_at: z.iso
+      .datetime()
+      .optional()
+      .describe('When the limit ends it; absent before it runs, and once the limit has been acted on'),
     status_reason: z.string().optional().describe('Why it is as it is, where that needs an explanation'),
     last_reachable_at: z.iso
       .datetime()

@@ -19,6 +19,8 @@ export const Inventory = z.strictObject({
   cpu_cores: z.int().min(0),
   ram_bytes: z.int().min(0),
   storage_bytes: z.int().min(0),
+  /** A container's disk was limited and filled here, and the limit held. */
+  disk_enforced: z.boolean(),
   hostname: z.string().max(255),
   kernel: z.string().max(255),
   /** Docker Engine's version, empty where it does not answer. */

@@ -38,6 +38,8 @@ export const ServerMessage = z.discriminatedUnion('type', [
     ...Position.shape,
     /** Always true: the message names every workload of this machine. An agent ignores a message without it. */
     complete: z.literal(true),
+    /** The control plane's clock, for what ends at a time. */
+    now_ms: z.int(),
     workloads: z.array(DesiredWorkload).max(256),
   }),
   z.strictObject({

@@ -21,6 +21,13 @@ export const DesiredWorkload = z.strictObject({
   env: z.record(z.string(), z.string()),
   /** UUIDs as nvidia-smi prints them. The host gives CPU and RAM in proportion to its GPUs. */
   gpu_uuids: z.array(z.string()).max(GPUS_PER_MACHINE_MAX),
+  /** Limit of the container's file system; null where the host cannot enforce one. */
+  disk_gb: z.int().min(1).nullable(),
+  /**
+   * By the control plane's clock. The host ends the rental by itself AUTO_TERMINATE_GRACE_MS later, so that one that is cut off
+   * does too; null without a limit, and before the instance runs.
+   */
+  ends_at_ms: z.int().nullable(),
 });
 export type DesiredWorkload = z.infer<typeof DesiredWorkload>;
 

@@ -6,6 +6,7 @@ import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { GPU_DIR, startEngine, type Engine } from '../kit/engine.ts';
 import { startProgram, runProgram, type Program } from '../kit/processes.ts';
 import { startRegistry, type Registry } from '../kit/registry.ts';
+import { desiredWorkload } from './desired-workload.ts';
 import { startFakeControlPlane, type FakeControlPlane } from './fake-control-plane.ts';
 
 const LAUNCHER = join(import.meta.dirname, '../../agent/svc-agent.js');
@@ -83,16 +84,7 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
       writeFileSync(file, pair.private, { mode: 0o600 });
       return { file, publicLine: pair.public };
     },
-    workload: (id, image, more = {}) => ({
-      workload_id: id,
-      instance_id: `i-${id}`,
-      desired: 'running',
-      image,
-      command: { entrypoint: null, cmd: null },
-      env: {},
-      gpu_uuids: [],
-      ...more,
-    }),
+    workload: desiredWorkload,
     holderPid: (workloadId) => findHolder(join(stateDir, 'workloads', workloadId)),
     stop,
   };

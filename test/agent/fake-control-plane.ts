@@ -159,7 +159,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
     connected: () => link !== undefined,
     desire: (workloads) => {
       revision += 1;
-      desired = { type: 'desired', epoch: 1, revision, complete: true, workloads };
+      desired = { type: 'desired', epoch: 1, revision, complete: true, now_ms: Date.now(), workloads };
       send(desired);
     },
     observed: () => observed,

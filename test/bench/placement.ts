@@ -74,6 +74,7 @@ async function openFleet(machines: number): Promise<Fleet> {
       offeringId: null,
       region: null,
       maxPriceUcentsPerHour: null,
+      diskGb: null,
       exceptMachineIds: [],
     };
     const chosen = rank(request, await db.tx('choose', (tx) => candidates(tx, request)))[0];

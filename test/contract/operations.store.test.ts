@@ -61,6 +61,8 @@ test('it succeeds with the instance as its resource once that runs, and a delete
 });
 
 test('one that fails says why with a code and in words', async () => {
+  await api.world.machine();
+  await launch();
   const { json: created } = await launch();
   for (let i = 0; i < 20; i += 1) {
     await api.world.clock.advance(60_000);

@@ -26,11 +26,7 @@ export interface World {
   /** An organisation with a prepaid balance. */
   customer(cents: number): Promise<{ orgId: string; apiKeyId: string }>;
   /** A listed, online machine. Price of one GPU in dollars. */
-  machine(options?: {
-    gpus?: number;
-    dollars?: number;
-    region?: string;
-  }): Promise<{ machineId: string; supplierId: string }>;
+  machine(options?: MachineOptions): Promise<{ machineId: string; supplierId: string }>;
   launch(who: { orgId: string; apiKeyId: string }, request?: Partial<CreateInstance>): Promise<string>;
   /** The host says something about the instance's current workload. */
   observe(instanceId: string, patch: Partial<ObservedWorkload> & Pick<ObservedWorkload, 'phase'>): Promise<void>;
@@ -39,6 +35,15 @@ export interface World {
   /** Throws where the books do not agree. */
   verify(): Promise<void>;
   close(): Promise<void>;
+}
+
+export interface MachineOptions {
+  gpus?: number;
+  dollars?: number;
+  region?: string;
+  /** Whether the host holds a disk to its size. */
+  diskEnforced?: boolean;
+  storageBytes?: number;
 }
 
 export async function openWorld(seed = 1): Promise<World> {
@@ -52,6 +57,7 @@ export async function openWorld(seed = 1): Promise<World> {
     {
       platformFeeBps: 2000,
       launchHoldMinutes: 10,
+      diskPriceUcentsPerGbHour: 20_000n,
       hostnameOf: (id) => `${id}.ssh.test`,
       sshPorts: { first: 30000, last: 30399 },
       sshHost: '127.0.0.1',
@@ -147,7 +153,7 @@ async function addMachine(
   rooms: Rooms,
   db: Db,
   newName: () => string,
-  options: { gpus?: number; dollars?: number; region?: string },
+  options: MachineOptions,
 ): Promise<{ machineId: string; supplierId: string }> {
   const supplierOrg = await rooms.accounts.createOrg('supplier');
   const { machine, token } = await db.tx('test.machine', async (tx) => {
@@ -161,7 +167,12 @@ async function addMachine(
       tier: 'on_demand',
     });
   });
-  const inventory = inventoryOf(options.gpus ?? 1, newName);
+  const plain = inventoryOf(options.gpus ?? 1, newName);
+  const inventory = {
+    ...plain,
+    disk_enforced: options.diskEnforced ?? false,
+    storage_bytes: options.storageBytes ?? plain.storage_bytes,
+  };
   await rooms.supply.enroll({ token, public_key: 'k'.repeat(43), inventory });
   await rooms.supply.setOnline(machine.id, true);
   await rooms.supply.approve(machine.id);
@@ -182,6 +193,7 @@ export function inventoryOf(count: number, newName: () => string): Inventory {
     cpu_cores: 64,
     ram_bytes: 512 * 1024 ** 3,
     storage_bytes: 4000 * 1024 ** 3,
+    disk_enforced: false,
     hostname: 'host',
     kernel: '6.1',
     engine_version: '20.10.24',

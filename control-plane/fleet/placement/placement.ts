@@ -22,6 +22,7 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
     [narrowing.ofType, `of type ${request.gpuType}`],
     [narrowing.bigEnough, `with at least ${request.gpuCount} GPU${request.gpuCount === 1 ? '' : 's'}`],
     [narrowing.free, 'with enough of them free'],
+    ...(request.diskGb === null ? [] : [[narrowing.withDisk, `with ${request.diskGb} GB of disk`] as const]),
     [narrowing.affordable, 'within the price cap and not tried before'],
   ] as const;
   const told: string[] = [];

@@ -1,6 +1,7 @@
 // GET /v1/gpu-types and GET /v1/pricing: the catalog, open to everybody (specification 4.1).
 import { GpuType, PricingRow } from '../../../shared/api/pricing.ts';
 import { pageParameters, PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { DISK_GB_INCLUDED } from '../../../shared/limits.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import { z } from 'zod';
 import type { Db } from '../../base/db/db.ts';
@@ -73,9 +74,8 @@ function pricingView(row: Offering): PricingRow {
     available: row.gpu_free,
     vram_gb: row.vram_gb,
     storage_gb: row.storage_gb,
-    disk_configurable: false,
-    // Nothing beyond the included disk can be bought, so there is no price for it.
-    disk_price_per_gb_hour: 0,
+    disk_configurable: row.disk_configurable,
+    disk_price_per_gb_hour: row.disk_configurable ? dollarsFromUcents(row.disk_price_ucents_per_gb_hour) : 0,
   };
 }
 
@@ -84,7 +84,7 @@ function gpuTypeView(row: GpuTypeFacts): GpuType {
   return {
     ...row,
     ...(architecture === undefined ? {} : { architecture }),
-    instance_disk_gb: 0,
-    disk_configurable: false,
+    // Elsewhere the host's file system is shared and has no size of its own.
+    instance_disk_gb: row.disk_configurable ? DISK_GB_INCLUDED : 0,
   };
 }

@@ -1,7 +1,7 @@
 // Offerings: kept in step with their machine, narrowed for placement, listed for customers.
 import { z } from 'zod';
-import { CANDIDATES_MAX, GPUS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
-import { int, text, ucents } from '../../base/db/columns.ts';
+import { CANDIDATES_MAX, DISK_GB_INCLUDED, DISK_GB_MIN, GPUS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
+import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
 import * as store from './store.ts';
 
@@ -17,13 +17,19 @@ const OfferingRow = z.object({
   cpu_cores: int,
   ram_gb: int,
   storage_gb: int,
+  /** A launch can choose its disk, and the host holds it to that. */
+  disk_configurable: flag,
+  disk_free_gb: int,
+  /** Of what is beyond the included disk. */
+  disk_price_ucents_per_gb_hour: ucents,
   gpu_total: int,
   gpu_free: int,
   created_ms: int,
 });
 export type Offering = z.infer<typeof OfferingRow>;
 
-const COLUMNS = sql`id, machine_id, gpu_type, region, tier, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb, gpu_total, gpu_free, created_ms`;
+const COLUMNS = sql`id, machine_id, gpu_type, region, tier, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb,
+  disk_configurable, disk_free_gb, disk_price_ucents_per_gb_hour, gpu_total, gpu_free, created_ms`;
 const GIB = 1024 ** 3;
 
 const CandidateRow = OfferingRow.pick({
@@ -37,14 +43,17 @@ const CandidateRow = OfferingRow.pick({
 export type Candidate = z.infer<typeof CandidateRow>;
 const CANDIDATE = sql`id, machine_id, region, gpu_free, price_ucents_per_hour`;
 
-/** What a launch needs of an offering. Prices are of one GPU. */
+/** What a launch needs of an offering. */
 export interface CapacityRequest {
   gpuType: string;
   gpuCount: number;
   offeringId: string | null;
   /** Only this region, or any. */
   region: string | null;
+  /** Of the whole instance, its disk included. */
   maxPriceUcentsPerHour: bigint | null;
+  /** Only where a disk of this size can be had and is held to; null: anywhere. */
+  diskGb: number | null;
   /** Machines that have failed this launch before. */
   exceptMachineIds: string[];
 }
@@ -73,21 +82,30 @@ export interface Narrowing {
   ofType: number;
   bigEnough: number;
   free: number;
+  withDisk: number;
   affordable: number;
 }
 
-const NarrowingRow = z.object({ listed: int, of_type: int, big_enough: int, free: int, affordable: int });
+const NarrowingRow = z.object({
+  listed: int,
+  of_type: int,
+  big_enough: int,
+  free: int,
+  with_disk: int,
+  affordable: int,
+});
 
 export async function narrowing(query: Query, request: CapacityRequest): Promise<Narrowing> {
   const ofType = sql`gpu_type = ${request.gpuType}`;
   const bigEnough = sql`${ofType} and gpu_total >= ${request.gpuCount}`;
   const free = sql`${bigEnough} and gpu_free >= ${request.gpuCount}`;
+  const withDisk = sql`${free} and ${diskCondition(request)}`;
   const affordable = sql`${free} and ${conditions(request)}`;
   const count = (condition: Sql): Sql => sql`coalesce(sum(case when ${condition} then 1 else 0 end), 0)`;
   const row = await query.one(
     NarrowingRow,
     sql`select count(*) as listed, cast(${count(ofType)} as bigint) as of_type, cast(${count(bigEnough)} as bigint) as big_enough,
-          cast(${count(free)} as bigint) as free, cast(${count(affordable)} as bigint) as affordable
+          cast(${count(free)} as bigint) as free, cast(${count(withDisk)} as bigint) as with_disk, cast(${count(affordable)} as bigint) as affordable
         from offerings where listed = 1 and tier = 'on_demand'`,
   );
   return {
@@ -95,6 +113,7 @@ export async function narrowing(query: Query, request: CapacityRequest): Promise
     ofType: row?.of_type ?? 0,
     bigEnough: row?.big_enough ?? 0,
     free: row?.free ?? 0,
+    withDisk: row?.with_disk ?? 0,
     affordable: row?.affordable ?? 0,
   };
 }
@@ -115,39 +134,82 @@ export function findListed(query: Query, id: string): Promise<Offering | undefin
   );
 }
 
+const CountRow = z.object({ n: int });
+
+/** Whether any listed offering of the type could ever take a launch, with this disk where one is asked for; busy ones count. */
+export async function isOffered(
+  query: Query,
+  { gpuType, diskGb }: { gpuType: string; diskGb: number | null },
+): Promise<boolean> {
+  const disk = diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and storage_gb >= ${diskGb}`;
+  const row = await query.one(
+    CountRow,
+    sql`select count(*) as n from (
+          select id from offerings where listed = 1 and tier = 'on_demand' and gpu_type = ${gpuType} and ${disk} limit 1) as some`,
+  );
+  return (row?.n ?? 0) > 0;
+}
+
+/** What the disk beyond the included one adds to the hourly price of an instance. */
+export function extraDiskUcentsPerHour(offering: Offering, diskGb: number | null): bigint {
+  return BigInt(extraGb(diskGb)) * offering.disk_price_ucents_per_gb_hour;
+}
+
 /** Brings a machine's offerings in step with it and its GPUs. Called in every transaction that changed either. */
-export async function refreshOfferings(tx: Tx, machineId: string, newId: () => string, nowMs: number): Promise<void> {
+export async function refreshOfferings(
+  tx: Tx,
+  machineId: string,
+  now: { newId: () => string; nowMs: number; diskPriceUcentsPerGbHour: bigint },
+): Promise<void> {
   const machine = await store.findMachine(tx, machineId);
   if (machine === undefined) return;
   const gpus = await store.gpusOf(tx, machineId);
   const listed = machine.online && machine.status === 'listed';
+  const { inventory } = machine;
+  const storageGb = Math.floor((inventory?.storage_bytes ?? 0) / GIB);
+  const diskConfigurable = inventory?.disk_enforced === true && storageGb >= DISK_GB_MIN;
+  const diskFreeGb = Math.max(0, storageGb - gpus.reduce((sum, gpu) => sum + gpu.held_disk_gb, 0));
   await tx.run(sql`update offerings set listed = 0, gpu_free = 0, gpu_total = 0 where machine_id = ${machineId}`);
   for (const [gpuType, ofType] of Map.groupBy(gpus, (gpu) => gpu.gpu_type)) {
     const usable = ofType.filter((gpu) => gpu.usable);
     const free = usable.filter((gpu) => gpu.held_by === null).length;
     const vramGb = Math.min(...(usable.length > 0 ? usable : ofType).map((gpu) => gpu.vram_gb));
-    const { inventory } = machine;
     await tx.run(
       sql`insert into offerings (${COLUMNS}, listed)
-          values (${newId()}, ${machineId}, ${gpuType}, ${machine.region}, ${machine.tier}, ${machine.price_ucents_per_hour}, ${vramGb},
-            ${inventory?.cpu_cores ?? 0}, ${Math.floor((inventory?.ram_bytes ?? 0) / GIB)}, ${Math.floor((inventory?.storage_bytes ?? 0) / GIB)},
-            ${usable.length}, ${free}, ${nowMs}, ${listed && usable.length > 0})
+          values (${now.newId()}, ${machineId}, ${gpuType}, ${machine.region}, ${machine.tier}, ${machine.price_ucents_per_hour}, ${vramGb},
+            ${inventory?.cpu_cores ?? 0}, ${Math.floor((inventory?.ram_bytes ?? 0) / GIB)}, ${storageGb},
+            ${diskConfigurable}, ${diskFreeGb}, ${now.diskPriceUcentsPerGbHour}, ${usable.length}, ${free}, ${now.nowMs}, ${listed && usable.length > 0})
           on conflict (machine_id, gpu_type) do update set region = excluded.region, tier = excluded.tier,
             price_ucents_per_hour = excluded.price_ucents_per_hour, vram_gb = excluded.vram_gb, cpu_cores = excluded.cpu_cores,
-            ram_gb = excluded.ram_gb, storage_gb = excluded.storage_gb, gpu_total = excluded.gpu_total, gpu_free = excluded.gpu_free,
+            ram_gb = excluded.ram_gb, storage_gb = excluded.storage_gb, disk_configurable = excluded.disk_configurable,
+            disk_free_gb = excluded.disk_free_gb, disk_price_ucents_per_gb_hour = excluded.disk_price_ucents_per_gb_hour, gpu_total = excluded.gpu_total, gpu_free = excluded.gpu_free,
             listed = excluded.listed`,
     );
   }
 }
 
 function conditions(request: CapacityRequest): Sql {
-  const parts = [sql`1 = 1`];
+  const parts = [diskCondition(request)];
   if (request.offeringId !== null) parts.push(sql`id = ${request.offeringId}`);
   if (request.region !== null) parts.push(sql`region = ${request.region}`);
-  if (request.maxPriceUcentsPerHour !== null)
-    parts.push(sql`price_ucents_per_hour <= ${request.maxPriceUcentsPerHour}`);
+  if (request.maxPriceUcentsPerHour !== null) parts.push(priceCondition(request, request.maxPriceUcentsPerHour));
   if (request.exceptMachineIds.length > 0) parts.push(sql`machine_id not in (${join(request.exceptMachineIds)})`);
   return join(parts, ' and ');
+}
+
+function diskCondition({ diskGb }: CapacityRequest): Sql {
+  return diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and disk_free_gb >= ${diskGb}`;
+}
+
+/** Without extra disk it is a bound on the indexed price of one GPU. */
+function priceCondition({ gpuCount, diskGb }: CapacityRequest, cap: bigint): Sql {
+  const extra = extraGb(diskGb);
+  if (extra === 0) return sql`price_ucents_per_hour <= ${cap / BigInt(gpuCount)}`;
+  return sql`price_ucents_per_hour * ${gpuCount} + disk_price_ucents_per_gb_hour * ${extra} <= ${cap}`;
+}
+
+function extraGb(diskGb: number | null): number {
+  return Math.max(0, (diskGb ?? DISK_GB_INCLUDED) - DISK_GB_INCLUDED);
 }
 
 /** A number of our own as SQL text, where a parameter cannot stand (an alias). */
@@ -155,7 +217,14 @@ function sqlNumber(value: number): Sql {
   return raw(String(value));
 }
 
-const GpuTypeRow = z.object({ gpu_type: text, vram_gb: int, cpu_cores: int, ram_gb: int, storage_gb: int });
+const GpuTypeRow = z.object({
+  gpu_type: text,
+  vram_gb: int,
+  cpu_cores: int,
+  ram_gb: int,
+  storage_gb: int,
+  disk_configurable: flag,
+});
 export type GpuTypeFacts = z.infer<typeof GpuTypeRow>;
 
 /**
@@ -166,7 +235,8 @@ export function gpuTypes(query: Query, afterType: string, limit: number): Promis
   return query.all(
     GpuTypeRow,
     sql`select gpu_type, min(vram_gb) as vram_gb, coalesce(min(nullif(cpu_cores, 0)), 0) as cpu_cores,
-          coalesce(min(nullif(ram_gb, 0)), 0) as ram_gb, coalesce(min(nullif(storage_gb, 0)), 0) as storage_gb
+          coalesce(min(nullif(ram_gb, 0)), 0) as ram_gb, coalesce(min(nullif(storage_gb, 0)), 0) as storage_gb,
+          max(disk_configurable) as disk_configurable
         from offerings where listed = 1 and tier = 'on_demand' and gpu_type > ${afterType}
         group by gpu_type order by gpu_type limit ${limit}`,
   );

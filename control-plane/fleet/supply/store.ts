@@ -44,6 +44,7 @@ const GpuRow = z.object({
   vram_gb: int,
   usable: flag,
   held_by: text.nullable(),
+  held_disk_gb: int,
 });
 export type GpuRow = z.infer<typeof GpuRow>;
 
@@ -149,12 +150,12 @@ export async function endUnusedTokens(tx: Tx, machineId: string): Promise<void> 
 export function gpusOf(query: Query, machineId: string): Promise<GpuRow[]> {
   return query.all(
     GpuRow,
-    sql`select machine_id, gpu_uuid, gpu_index, gpu_type, vram_gb, usable, held_by from machine_gpus
+    sql`select machine_id, gpu_uuid, gpu_index, gpu_type, vram_gb, usable, held_by, held_disk_gb from machine_gpus
         where machine_id = ${machineId} order by gpu_index`,
   );
 }
 
-export async function upsertGpu(tx: Tx, gpu: Omit<GpuRow, 'held_by'>): Promise<void> {
+export async function upsertGpu(tx: Tx, gpu: Omit<GpuRow, 'held_by' | 'held_disk_gb'>): Promise<void> {
   await tx.run(
     sql`insert into machine_gpus (machine_id, gpu_uuid, gpu_index, gpu_type, vram_gb, usable)
         values (${gpu.machine_id}, ${gpu.gpu_uuid}, ${gpu.gpu_index}, ${gpu.gpu_type}, ${gpu.vram_gb}, ${gpu.usable})
@@ -188,13 +189,20 @@ export async function takeGpus(
   return rows.map((row) => row.gpu_uuid);
 }
 
+/** Counts the disk of whoever holds the GPU. */
+export async function setHeldDisk(tx: Tx, machineId: string, gpuUuid: string, diskGb: number): Promise<void> {
+  await tx.run(
+    sql`update machine_gpus set held_disk_gb = ${diskGb} where machine_id = ${machineId} and gpu_uuid = ${gpuUuid}`,
+  );
+}
+
 const MachineIdRow = z.object({ machine_id: text });
 
 /** Frees what `heldBy` holds; the machines whose GPUs came free. */
 export async function freeGpus(tx: Tx, heldBy: string): Promise<string[]> {
   const rows = await tx.all(
     MachineIdRow,
-    sql`update machine_gpus set held_by = null where held_by = ${heldBy} returning machine_id`,
+    sql`update machine_gpus set held_by = null, held_disk_gb = 0 where held_by = ${heldBy} returning machine_id`,
   );
   return [...new Set(rows.map((row) => row.machine_id))];
 }

@@ -23,6 +23,15 @@ export interface DeclaredMachine {
   tier: 'on_demand' | 'spot';
 }
 
+export interface Want {
+  machineId: string;
+  gpuType: string;
+  count: number;
+  heldBy: string;
+  /** Disk that goes with the GPUs; 0 where the host does not limit disks. */
+  diskGb: number;
+}
+
 export interface Supply {
   /** The organisation's supplier, made at the first call. */
   registerSupplier(tx: Tx, orgId: string): Promise<store.SupplierRow>;
@@ -42,10 +51,7 @@ export interface Supply {
   /** After a start no link is up yet. */
   setAllOffline(): Promise<void>;
   /** Takes GPUs for `heldBy`; undefined (and nothing taken) where there are too few. */
-  hold(
-    tx: Tx,
-    want: { machineId: string; gpuType: string; count: number; heldBy: string },
-  ): Promise<string[] | undefined>;
+  hold(tx: Tx, want: Want): Promise<string[] | undefined>;
   /** Frees what `heldBy` holds; nothing happens the second time. */
   release(tx: Tx, heldBy: string): Promise<void>;
   /** The operator's word: offered to customers from now on. */
@@ -58,6 +64,8 @@ interface SupplyDeps {
   clock: Clock;
   ids: Ids;
   events: Events;
+  /** What hosts that honour disk_gb charge beyond the included disk. */
+  diskPriceUcentsPerGbHour: bigint;
 }
 
 export function openSupply(deps: SupplyDeps): Supply {
@@ -91,6 +99,7 @@ export function openSupply(deps: SupplyDeps): Supply {
         if (uuids.length > 0) await store.freeGpus(tx, want.heldBy);
         return undefined;
       }
+      if (uuids[0] !== undefined && want.diskGb > 0) await store.setHeldDisk(tx, want.machineId, uuids[0], want.diskGb);
       await refresh(tx, want.machineId, deps);
       return uuids;
     },
@@ -195,8 +204,13 @@ function moveMachine(machineId: string, to: 'listed' | 'suspended', deps: Supply
   });
 }
 
-function refresh(tx: Tx, machineId: string, { ids, clock }: SupplyDeps): Promise<void> {
-  return refreshOfferings(tx, machineId, () => ids.prefixed('off'), clock.now());
+function refresh(tx: Tx, machineId: string, deps: SupplyDeps): Promise<void> {
+  const { ids, clock, diskPriceUcentsPerGbHour } = deps;
+  return refreshOfferings(tx, machineId, {
+    newId: () => ids.prefixed('off'),
+    nowMs: clock.now(),
+    diskPriceUcentsPerGbHour,
+  });
 }
 
 function newMachine(id: string, supplierId: string, declared: DeclaredMachine, nowMs: number): store.MachineRow {

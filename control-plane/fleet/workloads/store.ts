@@ -43,6 +43,10 @@ export function liveWorkloads(query: Query, machineId: string): Promise<Workload
   );
 }
 
+export async function setSpec(tx: Tx, id: string, spec: WorkloadSpec): Promise<void> {
+  await tx.run(sql`update workloads set spec = ${JSON.stringify(spec)} where id = ${id}`);
+}
+
 /** The only writer of `state`. False where the row is in another state by now. */
 export async function move(
   tx: Tx,

@@ -17,6 +17,8 @@ export interface Workloads {
   want(tx: Tx, machineId: string, spec: store.WorkloadSpec): Promise<void>;
   /** The container should go. Nothing happens for one that is going already. */
   remove(tx: Tx, workloadId: string): Promise<void>;
+  /** The host ends it by itself after this time, whether it can be reached or not. */
+  setEnd(tx: Tx, workloadId: string, endsAtMs: number): Promise<void>;
   /** The whole desired state of a machine, as it goes over the link. */
   desired(machineId: string): Promise<DesiredMessage>;
   /** Takes over what a host reports; tells `onChange` in the same transaction. Reports about foreign workloads are ignored. */
@@ -25,31 +27,17 @@ export interface Workloads {
   meet(machineId: string, held: Position | null): Promise<void>;
 }
 
-export function openWorkloads(deps: {
+interface WorkloadsDeps {
   db: Db;
   clock: Clock;
   log: Log;
   supply: Supply;
   /** A room above wants to look again at the owner of the workload. */
   onChange(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
-}): Workloads {
-  const { db, clock, log, supply } = deps;
+}
 
-  const observeOne = async (tx: Tx, machineId: string, observed: ObservedWorkload): Promise<void> => {
-    const row = await store.findWorkload(tx, observed.workload_id);
-    if (row === undefined || row.machine_id !== machineId || row.state === 'gone') return;
-    const now = clock.now();
-    if (JSON.stringify(row.observed) !== JSON.stringify(observed)) {
-      await store.setObserved(tx, row.id, observed, now);
-      await deps.onChange(tx, row.instance_id, observed);
-    }
-    if (row.state !== 'removing') return;
-    if (LET_GO.has(observed.phase)) await supply.release(tx, row.id);
-    if (NOTHING_LEFT.has(observed.phase)) {
-      await store.move(tx, row.id, { from: 'removing', to: 'gone', nowMs: now });
-      await store.bumpRevision(tx, machineId);
-    }
-  };
+export function openWorkloads(deps: WorkloadsDeps): Workloads {
+  const { db, clock, log } = deps;
 
   return {
     want: async (tx, machineId, spec) => {
@@ -63,6 +51,12 @@ export function openWorkloads(deps: {
         await store.bumpRevision(tx, row.machine_id);
       }
     },
+    setEnd: async (tx, workloadId, endsAtMs) => {
+      const row = await store.findWorkload(tx, workloadId);
+      if (row === undefined) return;
+      await store.setSpec(tx, workloadId, { ...row.spec, ends_at_ms: endsAtMs });
+      await store.bumpRevision(tx, row.machine_id);
+    },
     desired: (machineId) =>
       db.tx('workloads.desired', async (tx) => {
         const rows = await store.liveWorkloads(tx, machineId);
@@ -74,12 +68,13 @@ export function openWorkloads(deps: {
           type: 'desired' as const,
           ...(await store.position(tx, machineId)),
           complete: true as const,
+          now_ms: clock.now(),
           workloads,
         };
       }),
     observe: (machineId, message) =>
       db.tx('workloads.observe', async (tx) => {
-        for (const observed of message.workloads) await observeOne(tx, machineId, observed);
+        for (const observed of message.workloads) await observeOne(tx, machineId, observed, deps);
       }),
     meet: (machineId, held) =>
       db.tx('workloads.meet', async (tx) => {
@@ -93,4 +88,20 @@ export function openWorkloads(deps: {
         await store.setPosition(tx, machineId, { epoch: held.epoch + 1, revision: 0 });
       }),
   };
+}
+
+async function observeOne(tx: Tx, machineId: string, observed: ObservedWorkload, deps: WorkloadsDeps): Promise<void> {
+  const row = await store.findWorkload(tx, observed.workload_id);
+  if (row === undefined || row.machine_id !== machineId || row.state === 'gone') return;
+  const now = deps.clock.now();
+  if (JSON.stringify(row.observed) !== JSON.stringify(observed)) {
+    await store.setObserved(tx, row.id, observed, now);
+    await deps.onChange(tx, row.instance_id, observed);
+  }
+  if (row.state !== 'removing') return;
+  if (LET_GO.has(observed.phase)) await deps.supply.release(tx, row.id);
+  if (NOTHING_LEFT.has(observed.phase)) {
+    await store.move(tx, row.id, { from: 'removing', to: 'gone', nowMs: now });
+    await store.bumpRevision(tx, machineId);
+  }
 }

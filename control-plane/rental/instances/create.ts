@@ -6,7 +6,8 @@ import { dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import type { OperationRow, Operations } from '../../base/operations/operations.ts';
-import { findListed } from '../../fleet/supply/offerings.ts';
+import { findListed, isOffered } from '../../fleet/supply/offerings.ts';
+import type { Launch } from './launch.ts';
 import { bestOffering, place, type PlaceDeps } from './place.ts';
 import * as store from './store.ts';
 
@@ -21,6 +22,12 @@ export interface CreateDeps extends PlaceDeps {
   assertSshKeys(tx: Tx, orgId: string, ids: string[]): Promise<void>;
 }
 
+/** What was asked for, and what that comes to. */
+export interface Wish {
+  request: CreateInstance;
+  launch: Launch;
+}
+
 export interface Created {
   operation: OperationRow;
   instanceId: string;
@@ -32,17 +39,14 @@ export interface Created {
 export async function create(
   tx: Tx,
   caller: { orgId: string; apiKeyId: string },
-  request: CreateInstance,
+  wish: Wish,
   deps: CreateDeps,
 ): Promise<Created> {
+  const { request } = wish;
   refuseTier(request);
   if (request.ssh_key_ids !== undefined) await deps.assertSshKeys(tx, caller.orgId, request.ssh_key_ids);
-  if (request.offering_id !== undefined && (await findListed(tx, request.offering_id)) === undefined) {
-    fail(
-      'offering_unavailable',
-      `The offering ${request.offering_id} is not listed any more. Choose another from GET /v1/pricing.`,
-    );
-  }
+  if (request.offering_id === undefined) await refuseWithoutOffer(tx, request);
+  else await refusePin(tx, request, request.offering_id);
   const now = deps.clock.now();
   const operation = await deps.operations.create(tx, {
     kind: 'instance.create',
@@ -50,7 +54,7 @@ export async function create(
     apiKeyId: caller.apiKeyId,
     resourceId: null,
   });
-  const instance = newInstance(deps.ids.instance(), caller, request, { operationId: operation.id, nowMs: now });
+  const instance = newInstance(deps.ids.instance(), caller, wish, { operationId: operation.id, nowMs: now });
   await refuseChangedPrice(tx, instance);
   await store.insertInstance(tx, instance);
   await deps.events.append(tx, {
@@ -73,6 +77,47 @@ function refuseTier(request: CreateInstance): void {
   }
 }
 
+/** Hosts that are merely busy count: then the launch is accepted, and its operation tells how it went. */
+async function refuseWithoutOffer(tx: Tx, request: CreateInstance): Promise<void> {
+  const gpuType = request.gpu_type;
+  const diskGb = request.disk_gb ?? null;
+  if (!(await isOffered(tx, { gpuType, diskGb: null }))) {
+    fail('image_unavailable', {
+      detail: `No host that can run an image offers ${gpuType}. Choose a gpu_type from GET /v1/gpu-types.`,
+      errors: [{ field: 'gpu_type', rule: 'must be on offer' }],
+    });
+  }
+  if (diskGb === null || (await isOffered(tx, { gpuType, diskGb }))) return;
+  fail('disk_unavailable', {
+    detail: `No offering of ${gpuType} honours a disk of ${diskGb} GB. GET /v1/pricing shows disk_configurable and storage_gb; or leave disk_gb out.`,
+    errors: [{ field: 'disk_gb', rule: 'must be honoured by an offering of the gpu_type' }],
+  });
+}
+
+async function refusePin(tx: Tx, request: CreateInstance, offeringId: string): Promise<void> {
+  const offering = await findListed(tx, offeringId);
+  if (offering === undefined) {
+    return fail(
+      'offering_unavailable',
+      `The offering ${offeringId} is not listed any more. Choose another from GET /v1/pricing.`,
+    );
+  }
+  if (offering.gpu_type !== request.gpu_type) failField('offering_id', `must be of gpu_type ${request.gpu_type}`);
+  const { disk_gb: diskGb } = request;
+  if (diskGb === undefined) return;
+  if (!offering.disk_configurable) {
+    fail('disk_unavailable', {
+      detail: `The offering ${offeringId} does not honour disk_gb. Leave it out, or choose one with disk_configurable.`,
+      errors: [{ field: 'disk_gb', rule: 'must be honoured by the pinned offering' }],
+    });
+  }
+  if (diskGb <= offering.storage_gb) return;
+  fail('disk_exceeds_offering', {
+    detail: `The offering ${offeringId} has ${offering.storage_gb} GB of storage, less than the ${diskGb} GB asked for.`,
+    errors: [{ field: 'disk_gb', rule: `must be at most ${offering.storage_gb}` }],
+  });
+}
+
 async function refuseChangedPrice(tx: Tx, instance: store.InstanceRow): Promise<void> {
   const viewed = instance.request.viewed_price_per_hour;
   if (viewed === undefined) return;
@@ -91,7 +136,7 @@ async function refuseChangedPrice(tx: Tx, instance: store.InstanceRow): Promise<
 function newInstance(
   id: string,
   caller: { orgId: string; apiKeyId: string },
-  request: CreateInstance,
+  { request, launch }: Wish,
   birth: { operationId: string; nowMs: number },
 ): store.InstanceRow {
   return {
@@ -102,6 +147,7 @@ function newInstance(
     status: 'allocating',
     status_reason: null,
     request,
+    launch,
     gpu_type: request.gpu_type,
     gpu_count: request.gpu_count,
     tier: request.tier,
@@ -112,6 +158,7 @@ function newInstance(
     workload_id: null,
     tried_machine_ids: [],
     image_digest: null,
+    disk_gb: null,
     create_operation_id: birth.operationId,
     delete_operation_id: null,
     created_ms: birth.nowMs,
@@ -119,6 +166,7 @@ function newInstance(
     due_ms: birth.nowMs,
     facts_version: 0,
     ready_ms: null,
+    auto_terminate_ms: null,
     terminated_ms: null,
     last_reachable_ms: null,
     unreachable_since_ms: null,

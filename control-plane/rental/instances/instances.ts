@@ -8,6 +8,7 @@ import type { OperationRow } from '../../base/operations/operations.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { Door } from '../doors/doors.ts';
 import { create } from './create.ts';
+import { prepareLaunch } from './launch.ts';
 import { plan } from './plan.ts';
 import { remove } from './remove.ts';
 import { move } from './states.ts';
@@ -69,8 +70,9 @@ export function openInstances(deps: InstancesDeps): Instances {
 
   return {
     create: async (caller, request, settle) => {
+      const launch = await prepareLaunch(request);
       const created = await db.tx('instances.create', async (tx) => {
-        const outcome = await create(tx, caller, request, deps);
+        const outcome = await create(tx, caller, { request, launch }, deps);
         await settle(tx, outcome.operation);
         return outcome;
       });
@@ -144,6 +146,7 @@ async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
       enteredMs: instance.entered_ms,
       placed: instance.workload_id !== null,
       triedMachines: instance.tried_machine_ids.length,
+      autoTerminateMs: instance.auto_terminate_ms,
       observed: workload?.observed ?? null,
     },
     deps.clock.now(),

@@ -1,9 +1,18 @@
 // Finding a place: the first one at creation, another one after a failed host. All in the caller's transaction.
+import { DISK_GB_INCLUDED, DISK_GB_MIN } from '../../../shared/limits.ts';
 import { ucentsFromDollars } from '../../../shared/money.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Metering } from '../../money/metering/metering.ts';
-import { candidates, type Candidate, type CapacityRequest, narrowing } from '../../fleet/supply/offerings.ts';
+import {
+  candidates,
+  type Candidate,
+  type CapacityRequest,
+  extraDiskUcentsPerHour,
+  findListed,
+  narrowing,
+  type Offering,
+} from '../../fleet/supply/offerings.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import * as supplyStore from '../../fleet/supply/store.ts';
 import { explain, rank } from '../../fleet/placement/placement.ts';
@@ -25,21 +34,25 @@ export interface PlaceDeps {
  * @throws ServiceError `insufficient_balance`
  */
 export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps): Promise<string | undefined> {
+  const { launch } = instance;
   if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   const workloadId = deps.ids.prefixed('wl');
   const found = await holdBest(tx, instance, workloadId, deps.supply);
   if (found === undefined) return undefined;
-  const { offering, gpuUuids } = found;
+  const { offering, gpuUuids, diskGb } = found;
   const machine = await supplyStore.findMachine(tx, offering.machine_id);
-  const priceUcentsPerHour = offering.price_ucents_per_hour * BigInt(instance.gpu_count);
+  const gpuUcentsPerHour = offering.price_ucents_per_hour * BigInt(instance.gpu_count);
+  const priceUcentsPerHour = gpuUcentsPerHour + extraDiskUcentsPerHour(offering, diskGb);
   await deps.metering.holdForLaunch(tx, instance.id, instance.org_id, priceUcentsPerHour);
   await deps.workloads.want(tx, offering.machine_id, {
     workload_id: workloadId,
     instance_id: instance.id,
-    image: instance.request.image,
-    command: { entrypoint: instance.request.entrypoint ?? null, cmd: instance.request.cmd ?? null },
-    env: instance.request.env ?? {},
+    image: launch.image,
+    command: { entrypoint: launch.entrypoint, cmd: launch.cmd },
+    env: launch.env,
     gpu_uuids: gpuUuids,
+    disk_gb: diskGb,
+    ends_at_ms: null,
   });
   if ((await deps.doors.find(tx, instance.id)) === undefined) await deps.doors.open(tx, instance.id);
   await store.setPlacement(tx, instance.id, {
@@ -48,6 +61,7 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
     workloadId,
     region: offering.region,
     priceUcentsPerHour,
+    diskGb,
     triedMachineIds: [...instance.tried_machine_ids, offering.machine_id],
   });
   return offering.machine_id;
@@ -64,22 +78,39 @@ export async function explainNoPlace(query: Query, instance: store.InstanceRow):
   return explain(request, await narrowing(query, request));
 }
 
+interface Held {
+  offering: Offering;
+  gpuUuids: string[];
+  /** Null where the host does not honour a size. */
+  diskGb: number | null;
+}
+
 async function holdBest(
   tx: Tx,
   instance: store.InstanceRow,
   heldBy: string,
   supply: Supply,
-): Promise<{ offering: Candidate; gpuUuids: string[] } | undefined> {
-  for (const offering of await fitting(tx, capacityRequest(instance))) {
+): Promise<Held | undefined> {
+  for (const candidate of await fitting(tx, capacityRequest(instance))) {
+    const offering = await findListed(tx, candidate.id);
+    if (offering === undefined) continue;
+    const diskGb = diskOn(offering, instance.request.disk_gb);
     const gpuUuids = await supply.hold(tx, {
       machineId: offering.machine_id,
       gpuType: instance.gpu_type,
       count: instance.gpu_count,
       heldBy,
+      diskGb: diskGb ?? 0,
     });
-    if (gpuUuids !== undefined) return { offering, gpuUuids };
+    if (gpuUuids !== undefined) return { offering, gpuUuids, diskGb };
   }
   return undefined;
+}
+
+/** A launch that names no size is not kept from a host that is short of disk: it gets what is there. */
+function diskOn(offering: Offering, wishedGb: number | undefined): number | null {
+  if (!offering.disk_configurable) return null;
+  return wishedGb ?? Math.max(DISK_GB_MIN, Math.min(DISK_GB_INCLUDED, offering.disk_free_gb));
 }
 
 /** The preferred region first; elsewhere only where it has nothing. */
@@ -99,7 +130,8 @@ function capacityRequest(instance: store.InstanceRow): CapacityRequest {
     gpuCount: instance.gpu_count,
     offeringId: request.offering_id ?? null,
     region: request.region ?? null,
-    maxPriceUcentsPerHour: lowest === undefined ? null : lowest / BigInt(instance.gpu_count),
+    maxPriceUcentsPerHour: lowest ?? null,
+    diskGb: request.disk_gb ?? null,
     exceptMachineIds: instance.tried_machine_ids,
   };
 }

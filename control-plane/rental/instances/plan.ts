@@ -15,6 +15,8 @@ export interface Facts {
   enteredMs: number;
   placed: boolean;
   triedMachines: number;
+  /** When its runtime limit ends it; null without one, and before it runs. */
+  autoTerminateMs: number | null;
   /** What the host said last; null before the first word. */
   observed: ObservedWorkload | null;
 }
@@ -27,6 +29,8 @@ export type Step =
   | { do: 'probe'; againMs: number; deadlineMs: number }
   /** The container of a running rental is gone. */
   | { do: 'lose'; reason: string }
+  /** Its runtime limit is over. */
+  | { do: 'expire' }
   | { do: 'finish' }
   | { do: 'note'; progress: string; untilMs: number }
   | { do: 'wait'; untilMs: number | null };
@@ -47,7 +51,7 @@ export function plan(facts: Facts, nowMs: number): Step {
       return planStarting(facts, nowMs);
     case 'running':
     case 'unreachable':
-      return planRunning(facts);
+      return planRunning(facts, nowMs);
     case 'stopping':
       return planStopping(facts, nowMs);
     case 'stopped':
@@ -81,14 +85,16 @@ function planStarting(facts: Facts, nowMs: number): Step {
   return { do: 'wait', untilMs: deadlineMs };
 }
 
-function planRunning(facts: Facts): Step {
-  const { observed } = facts;
+function planRunning(facts: Facts, nowMs: number): Step {
+  const { observed, autoTerminateMs } = facts;
+  // First: a host that was cut off has stopped the container for this very reason.
+  if (autoTerminateMs !== null && nowMs >= autoTerminateMs) return { do: 'expire' };
   if (observed?.phase === 'failed') return { do: 'lose', reason: observed.detail ?? 'the container failed' };
   if (observed?.phase === 'missing' || observed?.phase === 'removed') {
     return { do: 'lose', reason: 'the container vanished from the host' };
   }
   if (observed?.phase === 'stopped') return { do: 'lose', reason: 'the container was stopped on the host' };
-  return { do: 'wait', untilMs: null };
+  return { do: 'wait', untilMs: autoTerminateMs };
 }
 
 function planStopping(facts: Facts, nowMs: number): Step {

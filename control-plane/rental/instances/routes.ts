@@ -61,6 +61,9 @@ function createRoute({ instances }: { instances: Instances }): Route {
     body: CreateInstance,
     responses: { 202: accepted },
     errors: [
+      'disk_exceeds_offering',
+      'disk_unavailable',
+      'image_unavailable',
       'insufficient_balance',
       'offering_unavailable',
       'price_changed',

@@ -8,6 +8,8 @@ import type { Step } from './plan.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
+const HOUR_MS = 3_600_000;
+
 /** What one login through the public port showed. */
 export type ProbeResult = { ok: true } | { ok: false; leg: string; detail: string };
 
@@ -43,6 +45,8 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
       return moved(instance, deps, (tx, now) =>
         move(tx, instance, { to: 'error', nowMs: now, reason: step.reason }, deps),
       );
+    case 'expire':
+      return moved(instance, deps, (tx, nowMs) => expire(tx, instance, nowMs, deps));
     case 'finish':
       return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'terminated', nowMs: now }, deps));
     case 'probe':
@@ -57,6 +61,16 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
       await deps.db.tx('instances.wait', (tx) => store.patchInstance(tx, instance, { due_ms: step.untilMs }));
       return [];
   }
+}
+
+/** The same as a DELETE, but for the reason (specification 3.1). */
+async function expire(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: StepDeps): Promise<boolean> {
+  const hours = instance.request.auto_terminate_hours ?? 0;
+  const reason = `The runtime limit of ${hours} hour${hours === 1 ? '' : 's'} was reached.`;
+  const to = instance.status === 'running' ? 'stopping' : 'terminated';
+  const happened = await move(tx, instance, { to, nowMs, reason }, deps);
+  if (happened && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
+  return happened;
 }
 
 async function moved(
@@ -113,9 +127,20 @@ async function tryDoor(instance: store.InstanceRow, againMs: number, deps: StepD
     });
     return [];
   }
-  const patch = { ready_ms: nowMs, last_reachable_ms: nowMs, due_ms: null };
-  await deps.db.tx('instances.probed', (tx) => move(tx, instance, { to: 'running', nowMs, patch }, deps));
+  const endsAtMs = endOf(instance, nowMs);
+  const patch = { ready_ms: nowMs, last_reachable_ms: nowMs, due_ms: endsAtMs, auto_terminate_ms: endsAtMs };
+  await deps.db.tx('instances.probed', async (tx) => {
+    if (!(await move(tx, instance, { to: 'running', nowMs, patch }, deps))) return;
+    if (endsAtMs !== null && instance.workload_id !== null)
+      await deps.workloads.setEnd(tx, instance.workload_id, endsAtMs);
+  });
   const { id, machine_id, created_ms: createdMs } = instance;
   deps.log.info({ instance_id: id, machine_id, after_ms: nowMs - createdMs }, 'instance running');
-  return [];
+  return endsAtMs === null || machine_id === null ? [] : [machine_id];
+}
+
+/** The countdown of the runtime limit begins when the instance runs. */
+function endOf({ request }: store.InstanceRow, readyMs: number): number | null {
+  const hours = request.auto_terminate_hours;
+  return hours === undefined ? null : readyMs + hours * HOUR_MS;
 }

@@ -4,6 +4,7 @@ import { CreateInstance } from '../../../shared/api/instance.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 import { int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
+import { Launch } from './launch.ts';
 
 const InstanceRow = z.object({
   id: text,
@@ -13,6 +14,7 @@ const InstanceRow = z.object({
   status: z.enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error']),
   status_reason: text.nullable(),
   request: json(CreateInstance),
+  launch: json(Launch),
   gpu_type: text,
   gpu_count: int,
   tier: z.enum(['on_demand', 'spot', 'reserved']),
@@ -24,6 +26,8 @@ const InstanceRow = z.object({
   workload_id: text.nullable(),
   tried_machine_ids: json(z.array(z.string())),
   image_digest: text.nullable(),
+  /** Null where the host does not honour a size. */
+  disk_gb: int.nullable(),
   create_operation_id: text,
   delete_operation_id: text.nullable(),
   created_ms: int,
@@ -33,22 +37,24 @@ const InstanceRow = z.object({
   /** Grows with every fact that changes, so that a decision made on old facts cannot postpone the next look. */
   facts_version: int,
   ready_ms: int.nullable(),
+  /** When its runtime limit ends it; null without one, and before it runs. */
+  auto_terminate_ms: int.nullable(),
   terminated_ms: int.nullable(),
   last_reachable_ms: int.nullable(),
   unreachable_since_ms: int.nullable(),
 });
 export type InstanceRow = z.infer<typeof InstanceRow>;
 
-const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, gpu_type, gpu_count, tier, region, price_ucents_per_hour,
-  machine_id, supplier_id, workload_id, tried_machine_ids, image_digest, create_operation_id, delete_operation_id, created_ms, entered_ms,
-  due_ms, facts_version, ready_ms, terminated_ms, last_reachable_ms, unreachable_since_ms`;
+const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, gpu_type, gpu_count, tier, region,
+  price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, image_digest, disk_gb, create_operation_id,
+  delete_operation_id, created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms`;
 
 export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
   await tx.run(
-    sql`insert into instances (id, org_id, api_key_id, name, status, request, gpu_type, gpu_count, tier, region, price_ucents_per_hour,
-          tried_machine_ids, create_operation_id, created_ms, entered_ms, due_ms)
-        values (${row.id}, ${row.org_id}, ${row.api_key_id}, ${row.name}, ${row.status}, ${JSON.stringify(row.request)}, ${row.gpu_type},
-          ${row.gpu_count}, ${row.tier}, ${row.region}, ${row.price_ucents_per_hour}, '[]', ${row.create_operation_id},
+    sql`insert into instances (id, org_id, api_key_id, name, status, request, launch, gpu_type, gpu_count, tier, region,
+          price_ucents_per_hour, tried_machine_ids, create_operation_id, created_ms, entered_ms, due_ms)
+        values (${row.id}, ${row.org_id}, ${row.api_key_id}, ${row.name}, ${row.status}, ${JSON.stringify(row.request)},
+          ${JSON.stringify(row.launch)}, ${row.gpu_type}, ${row.gpu_count}, ${row.tier}, ${row.region}, ${row.price_ucents_per_hour}, '[]', ${row.create_operation_id},
           ${row.created_ms}, ${row.entered_ms}, ${row.due_ms})`,
   );
 }
@@ -81,6 +87,7 @@ export type InstancePatch = Partial<
     | 'status_reason'
     | 'due_ms'
     | 'ready_ms'
+    | 'auto_terminate_ms'
     | 'terminated_ms'
     | 'last_reachable_ms'
     | 'unreachable_since_ms'
@@ -121,6 +128,7 @@ export interface Placement {
   workloadId: string;
   region: string;
   priceUcentsPerHour: bigint;
+  diskGb: number | null;
   triedMachineIds: string[];
 }
 
@@ -128,7 +136,7 @@ export async function setPlacement(tx: Tx, id: string, placement: Placement): Pr
   await tx.run(
     sql`update instances set machine_id = ${placement.machineId}, supplier_id = ${placement.supplierId},
           workload_id = ${placement.workloadId}, region = ${placement.region}, price_ucents_per_hour = ${placement.priceUcentsPerHour},
-          tried_machine_ids = ${JSON.stringify(placement.triedMachineIds)}
+          disk_gb = ${placement.diskGb}, tried_machine_ids = ${JSON.stringify(placement.triedMachineIds)}
         where id = ${id}`,
   );
 }
@@ -146,6 +154,7 @@ function assignments(patch: InstancePatch): Sql {
     status_reason: sql`status_reason`,
     due_ms: sql`due_ms`,
     ready_ms: sql`ready_ms`,
+    auto_terminate_ms: sql`auto_terminate_ms`,
     terminated_ms: sql`terminated_ms`,
     last_reachable_ms: sql`last_reachable_ms`,
     unreachable_since_ms: sql`unreachable_since_ms`,
@@ -157,14 +166,17 @@ function assignments(patch: InstancePatch): Sql {
   return sql`, ${join(given.map((key) => sql`${columns[key]} = ${patch[key]}`))}`;
 }
 
-/** What a host said that the API shows; null keeps what is there. */
+/**
+ * What a host said that the API shows; null keeps what is there. Once the rental is being ended the reason says why, and a main
+ * process that ends with it is no news.
+ */
 export async function noteFacts(
   tx: Tx,
   id: string,
   facts: { imageDigest: string | null; reason: string | null },
 ): Promise<void> {
   await tx.run(
-    sql`update instances set image_digest = coalesce(${facts.imageDigest}, image_digest), status_reason = coalesce(${facts.reason}, status_reason)
+    sql`update instances set image_digest = coalesce(${facts.imageDigest}, image_digest), status_reason = case when status in ('allocating', 'starting', 'running', 'unreachable') then coalesce(${facts.reason}, status_reason) else status_reason end
         where id = ${id}`,
   );
 }

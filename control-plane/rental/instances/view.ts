@@ -22,8 +22,10 @@ export function instanceView(row: InstanceRow, door: Door | undefined): Instance
     name: row.name,
     ready_at: timeOrNull(row.ready_ms),
     terminated_at: timeOrNull(row.terminated_ms),
+    ...(row.disk_gb === null ? {} : { disk_gb: row.disk_gb }),
     image: imageText(row),
     reservation_id: null,
+    ...limitView(row),
     ...(row.status_reason === null ? {} : { status_reason: row.status_reason }),
     ...(row.last_reachable_ms === null ? {} : { last_reachable_at: isoTime(row.last_reachable_ms) }),
     ...(row.status === 'unreachable' && row.unreachable_since_ms !== null
@@ -31,6 +33,14 @@ export function instanceView(row: InstanceRow, door: Door | undefined): Instance
       : {}),
     connection: door !== undefined && CONNECTABLE.has(row.status) ? connectionView(door) : null,
   };
+}
+
+/** The limit stays; the time of its end goes once it has been acted on. */
+function limitView(row: InstanceRow): Pick<Instance, 'auto_terminate_hours' | 'auto_terminate_at'> {
+  const hours = row.request.auto_terminate_hours;
+  if (hours === undefined) return {};
+  const ahead = row.auto_terminate_ms !== null && CONNECTABLE.has(row.status) ? row.auto_terminate_ms : null;
+  return { auto_terminate_hours: hours, ...(ahead === null ? {} : { auto_terminate_at: isoTime(ahead) }) };
 }
 
 function connectionView(door: Door): NonNullable<Instance['connection']> {
@@ -44,7 +54,7 @@ function connectionView(door: Door): NonNullable<Instance['connection']> {
 
 /** `<image>@sha256:...` once the digest is known; a reference that carries one keeps it. */
 function imageText(row: InstanceRow): string {
-  const { image } = row.request;
+  const { image } = row.launch;
   if (row.image_digest === null || image.includes('@')) return image;
   const name = image.replace(/:[^:/]+$/, '');
   return `${name}@${row.image_digest}`;

@@ -10,6 +10,7 @@ import { run, startDetached } from '../../../agent/host/run.ts';
 import { readJson, writeFileSafely, writeJson } from '../../../agent/host/state.ts';
 import { openDesired } from '../../../agent/runtime/desired.ts';
 import { openRecords } from '../../../agent/runtime/records.ts';
+import { systemClock } from '../../../shared/clock.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { DesiredMessage } from '../../../shared/protocol/link.ts';
 import { eventually } from '../../kit/processes.ts';
@@ -66,15 +67,26 @@ describe('files', () => {
   test('a damaged desired state is nothing held, and the next one is taken', async () => {
     const state = join(dir, 'state');
     await writeFileSafely(join(state, 'desired.json'), 'x');
-    const desired = await openDesired(state, log);
+    const NOW_MS = 1_000_000;
+    const clock = { ...systemClock(), now: () => NOW_MS };
+    const desired = await openDesired(state, { log, clock });
     expect(desired.held()).toBeUndefined();
-    const message: DesiredMessage = { type: 'desired', complete: true, epoch: 2, revision: 5, workloads: [] };
+    const message: DesiredMessage = {
+      type: 'desired',
+      complete: true,
+      epoch: 2,
+      revision: 5,
+      now_ms: 0,
+      workloads: [],
+    };
     expect(await desired.take(message)).toBe(true);
     expect(await desired.take(message)).toBe(false);
     expect(await desired.take({ ...message, revision: 4 })).toBe(false);
     expect(await desired.take({ ...message, epoch: 1, revision: 9 })).toBe(false);
     expect(await desired.take({ ...message, epoch: 3, revision: 0 })).toBe(true);
-    expect((await openDesired(state, log)).held()).toEqual({ epoch: 3, revision: 0, workloads: [] });
+    // The control plane's clock stood at 0: the difference is remembered with the state.
+    const again = await openDesired(state, { log, clock });
+    expect(again.held()).toEqual({ epoch: 3, revision: 0, workloads: [], clock_offset_ms: -NOW_MS });
   });
 
   test('records come back after a restart, a damaged one begins anew, tombstones are forgotten late', async () => {

@@ -19,6 +19,7 @@ const inventory: Inventory = {
   cpu_cores: 2,
   ram_bytes: 1,
   storage_bytes: 1,
+  disk_enforced: false,
   hostname: 'h',
   kernel: 'k',
   engine_version: '',

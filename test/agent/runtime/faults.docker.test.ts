@@ -112,8 +112,8 @@ test('a restarted engine is found again: the container is adopted, not started a
 
 test('an older list and an empty one stop nothing', async () => {
   const before = await container();
-  world.plane.send({ type: 'desired', epoch: 0, revision: 99, complete: true, workloads: [] });
-  world.plane.send({ type: 'desired', epoch: 1, revision: 1, complete: true, workloads: [] });
+  world.plane.send({ type: 'desired', epoch: 0, revision: 99, complete: true, now_ms: 0, workloads: [] });
+  world.plane.send({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads: [] });
   world.plane.desire([]);
   await eventually('unknown workload', 15_000, () => {
     const observed = world.plane.observed();

@@ -2,16 +2,17 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { plan, type Facts, type Step } from '../../../agent/runtime/plan.ts';
+import { AUTO_TERMINATE_GRACE_MS } from '../../../shared/limits.ts';
 import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { observe } from '../../../agent/runtime/observe.ts';
 import type { DesiredWorkload } from '../../../shared/protocol/workload.ts';
+import { desiredWorkload } from '../desired-workload.ts';
 
 const IDS = ['wl_a', 'wl_b', 'wl_c'];
 const GPU = 'GPU-0';
 
 function workload(id: string, desired: 'running' | 'removed' = 'running'): DesiredWorkload {
-  const command = { entrypoint: null, cmd: null };
-  return { workload_id: id, instance_id: `i-${id}`, desired, image: 'image', command, env: {}, gpu_uuids: [GPU] };
+  return desiredWorkload(id, 'image', { desired, gpu_uuids: [GPU] });
 }
 
 function record(id: string, patch: Partial<WorkloadRecord> = {}): WorkloadRecord {
@@ -40,6 +41,7 @@ function facts(patch: Partial<Facts> = {}): Facts {
     gpuUuids: new Set([GPU]),
     retryAtMs: new Map(),
     nowMs: 1000,
+    clockOffsetMs: 0,
     quarantineMs: 500,
     ...patch,
   };
@@ -79,6 +81,25 @@ const ends = (step: Step): boolean => step.kind === 'stop' || step.kind === 'rem
 const orderedGone = (all: Facts, id: string): boolean =>
   all.records.get(id)?.removing === true ||
   all.desired.some((one) => one.workload_id === id && one.desired === 'removed');
+
+describe('a runtime limit', () => {
+  const END_MS = 500_000;
+  const running = (clockOffsetMs: number, nowMs: number): Facts =>
+    facts({
+      desired: [{ ...workload('wl_a', 'running'), ends_at_ms: END_MS }],
+      records: new Map([['wl_a', record('wl_a', { container_id: 'c' })]]),
+      containers: [{ id: 'c', workload_id: 'wl_a', running: true, mount_sources: [] }],
+      doorsUp: new Set(['wl_a']),
+      clockOffsetMs,
+      nowMs,
+    });
+
+  test.each([0, 7_000, -7_000])('ends the rental by the clock of the control plane, %d ms from ours', (offset) => {
+    const lastMs = END_MS + AUTO_TERMINATE_GRACE_MS - offset;
+    expect(plan(running(offset, lastMs - 1))).toEqual([]);
+    expect(plan(running(offset, lastMs))).toEqual([{ kind: 'stop', workload_id: 'wl_a' }]);
+  });
+});
 
 describe('over all facts', () => {
   test('only an order to remove stops or removes anything', () => {

@@ -10,6 +10,7 @@ import { openRuntime, type Doors, type Runtime } from '../../../agent/runtime/ru
 import { systemClock } from '../../../shared/clock.ts';
 import { createLog } from '../../../shared/log.ts';
 import { eventually } from '../../kit/processes.ts';
+import { desiredWorkload } from '../desired-workload.ts';
 
 const ID = 'wl_a';
 const clock = systemClock();
@@ -31,7 +32,7 @@ beforeEach(async () => {
       log,
       engine: slowEngine(),
       doors: openDoors(),
-      desired: await openDesired(dir, log),
+      desired: await openDesired(dir, { log, clock }),
       records: await openRecords(dir, { log, now: clock.now }),
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
       gpuUuids: () => new Set(),
@@ -93,10 +94,8 @@ function openDoors(): Doors {
 }
 
 test('a container that the engine has not listed yet is never called missing', async () => {
-  const command = { entrypoint: null, cmd: null };
-  const wanted = { workload_id: ID, instance_id: 'i-a', image: 'image', command, env: {}, gpu_uuids: [] };
-  const workloads = [{ ...wanted, desired: 'running' as const }];
-  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, workloads });
+  const workloads = [desiredWorkload(ID, 'image')];
+  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
   await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
   expect(phases).toEqual(['pulling', 'creating', 'starting', 'running']);
 });

@@ -1,7 +1,7 @@
 // Commands as containers mean them, and an environment in which our guest cannot be captured.
 import { describe, expect, test } from 'vitest';
 import { commandOf, launchOf, shapeOf } from '../../../agent/runtime/shape.ts';
-import type { DesiredWorkload } from '../../../shared/protocol/workload.ts';
+import { desiredWorkload } from '../desired-workload.ts';
 
 const image = {
   digest: 'sha256:0',
@@ -18,15 +18,10 @@ const image = {
   working_dir: '',
   stop_signal: 'SIGQUIT',
 };
-const workload: DesiredWorkload = {
-  workload_id: 'wl_a',
-  instance_id: 'i-a',
-  desired: 'running',
-  image: 'image',
-  command: { entrypoint: null, cmd: null },
+const workload = desiredWorkload('wl_a', 'image', {
   env: { A: '2', NODE_OPTIONS: '--inspect' },
   gpu_uuids: ['GPU-0', 'GPU-1'],
-};
+});
 const machine = { cpu_cores: 64, ram_bytes: 9 * 1024 ** 3, gpu_count: 8, limits: { memlock_bytes: -1, nofile: 1024 } };
 const entry = { entrypoint: ['/guest'], mounts: [] };
 

@@ -56,7 +56,7 @@ beforeEach(async () => {
       onDown: async (id) => void told.push(`down ${id}`),
       onObserved: async (_id, message) => void told.push(`observed ${message.workloads.length}`),
       onInventory: async () => void told.push('inventory'),
-      desired: async () => ({ type: 'desired', epoch: 1, revision: 7, complete: true, workloads: [] }),
+      desired: async () => ({ type: 'desired', epoch: 1, revision: 7, complete: true, now_ms: 0, workloads: [] }),
     },
   });
   server = createServer();

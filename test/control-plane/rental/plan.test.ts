@@ -16,11 +16,21 @@ const observed = fc.record({
   failure_code: fc.constantFrom(null, 'image_pull_failed' as const, 'no_command' as const, 'start_failed' as const),
   detail: fc.constantFrom(null, 'because'),
 });
+const NOTHING = {
+  workload_id: 'wl',
+  pull: null,
+  image_digest: null,
+  host_key: null,
+  main_exit: null,
+  failure_code: null,
+  detail: null,
+};
 const facts: fc.Arbitrary<Facts> = fc.record({
   status: fc.constantFrom(...STATES),
   enteredMs: fc.integer({ min: 0, max: 10_000_000 }),
   placed: fc.boolean(),
   triedMachines: fc.integer({ min: 0, max: 5 }),
+  autoTerminateMs: fc.option(fc.integer({ min: 0, max: 20_000_000 })),
   observed: fc.option(observed),
 });
 
@@ -30,8 +40,33 @@ const LEADS_TO: Partial<Record<ReturnType<typeof plan>['do'], InstanceState>> = 
   start: 'starting',
   probe: 'running',
   lose: 'error',
+  expire: 'terminated',
   finish: 'terminated',
 };
+
+describe('a runtime limit', () => {
+  const running: Facts = {
+    status: 'running',
+    enteredMs: 0,
+    placed: true,
+    triedMachines: 1,
+    autoTerminateMs: 3_600_000,
+    observed: null,
+  };
+
+  test.each(['running', 'unreachable'] as const)(
+    'ends a rental that is %s at that very moment, not before',
+    (status) => {
+      expect(plan({ ...running, status }, 3_599_999)).toEqual({ do: 'wait', untilMs: 3_600_000 });
+      expect(plan({ ...running, status }, 3_600_000)).toEqual({ do: 'expire' });
+    },
+  );
+
+  test('is the reason of an end even where the host was first', () => {
+    const observed = { ...NOTHING, phase: 'stopped' as const };
+    expect(plan({ ...running, observed }, 3_600_000)).toEqual({ do: 'expire' });
+  });
+});
 
 describe('for any facts', () => {
   test('every step leads where the table allows', () => {

@@ -43,6 +43,8 @@ create table machine_gpus (
   vram_gb INTEGER not null,
   usable INTEGER not null,
   held_by TEXT,
+  -- Disk of the workload that holds it, counted on the first of its GPUs.
+  held_disk_gb INTEGER not null default 0,
   primary key (machine_id, gpu_uuid)
 ) STRICT;
 
@@ -60,6 +62,9 @@ create table offerings (
   cpu_cores INTEGER not null,
   ram_gb INTEGER not null,
   storage_gb INTEGER not null,
+  disk_configurable INTEGER not null,
+  disk_free_gb INTEGER not null,
+  disk_price_ucents_per_gb_hour INTEGER not null,
   gpu_total INTEGER not null,
   gpu_free INTEGER not null check (gpu_free >= 0),
   listed INTEGER not null,

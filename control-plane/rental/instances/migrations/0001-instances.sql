@@ -7,6 +7,7 @@ create table instances (
   status TEXT not null,
   status_reason TEXT,
   request TEXT not null,
+  launch TEXT not null,
   gpu_type TEXT not null,
   gpu_count INTEGER not null,
   tier TEXT not null,
@@ -17,6 +18,7 @@ create table instances (
   workload_id TEXT,
   tried_machine_ids TEXT not null,
   image_digest TEXT,
+  disk_gb INTEGER,
   create_operation_id TEXT not null,
   delete_operation_id TEXT,
   created_ms INTEGER not null,
@@ -24,6 +26,7 @@ create table instances (
   due_ms INTEGER,
   facts_version INTEGER not null default 0,
   ready_ms INTEGER,
+  auto_terminate_ms INTEGER,
   terminated_ms INTEGER,
   last_reachable_ms INTEGER,
   unreachable_since_ms INTEGER

@@ -1,0 +1,251 @@
+// POST /v1/instances (specification 4.3): each field's rules at both edges, and what the instance shows of it afterwards.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { LAUNCH } from '../kit/world.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+});
+
+const HOUR_MS = 3_600_000;
+const GB = 1024 ** 3;
+
+const launch = async (body: object = {}): Promise<Answer> => {
+  // So that the newest is the last one.
+  await api.world.clock.advance(1);
+  return api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, ...body } });
+};
+const newest = async (): Promise<Record<string, unknown>> => {
+  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+  return json.data?.[0] ?? {};
+};
+const read = async (id: string): Promise<Answer['json']> =>
+  (await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json;
+const count = async (): Promise<number> =>
+  (await api.call('GET', '/v1/instances', { key: owner.key })).json.data?.length ?? 0;
+
+/** Launched, and up on its host. */
+async function run(body: object = {}): Promise<string> {
+  expect((await launch(body)).status).toBe(202);
+  const id = String((await newest())['id']);
+  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await api.world.drive();
+  return id;
+}
+
+describe('a refused body', () => {
+  const port = (port: number, more: object = {}): object => ({ port, protocol: 'http', ...more });
+  const ports = (count: number): object[] => Array.from({ length: count }, (_, index) => port(8000 + index));
+
+  test.each<[string, object, string]>([
+    ['gpu_count 0', { gpu_count: 0 }, 'gpu_count'],
+    ['gpu_count 9', { gpu_count: 9 }, 'gpu_count'],
+    ['auto_terminate_hours 0', { auto_terminate_hours: 0 }, 'auto_terminate_hours'],
+    ['auto_terminate_hours 721', { auto_terminate_hours: 721 }, 'auto_terminate_hours'],
+    ['disk_gb 9', { disk_gb: 9 }, 'disk_gb'],
+    ['disk_gb 1001', { disk_gb: 1001 }, 'disk_gb'],
+    ['eleven ports', { ports: ports(11) }, 'ports'],
+    ['port 0', { ports: [port(0)] }, 'ports[0].port'],
+    ['port 65536', { ports: [port(65_536)] }, 'ports[0].port'],
+    ['port 22', { ports: [port(22)] }, 'ports[0].port'],
+    ['a port twice', { ports: [port(80), port(80)] }, 'ports[1].port'],
+    ['a port without a protocol', { ports: [{ port: 80 }] }, 'ports[0].protocol'],
+    ['a primary port of tcp', { ports: [{ port: 80, protocol: 'tcp', primary: true }] }, 'ports[0].protocol'],
+    ['two primary ports', { ports: [port(80, { primary: true }), port(81, { primary: true })] }, 'ports[1].primary'],
+    ['an env key that is no name', { env: { 'A-B': 'x' } }, 'env.A-B'],
+    ['PUBLIC_KEY', { env: { PUBLIC_KEY: 'x' } }, 'env'],
+    ['an SVC_ name', { env: { SVC_X: 'x' } }, 'env'],
+    ['an empty string in cmd', { cmd: ['a', ''] }, 'cmd[1]'],
+    ['an empty string in entrypoint', { entrypoint: [''] }, 'entrypoint[0]'],
+    ['33 arguments', { entrypoint: Array.from({ length: 33 }, () => 'a') }, 'entrypoint'],
+    ['4097 bytes of entrypoint', { entrypoint: ['a'.repeat(4097)] }, 'entrypoint'],
+    ['spot with an image', { tier: 'spot' }, 'tier'],
+    ['an offering of another type', { offering_id: 'other' }, 'offering_id'],
+  ])('%s: 422 that names the field, and nothing is made', async (_, body, field) => {
+    await api.world.machine();
+    const offering = await api.call('GET', '/v1/pricing');
+    const pinned =
+      'offering_id' in body ? { offering_id: offering.json.data?.[0]?.['offering_id'], gpu_type: 'A100' } : {};
+    const refused = await launch({ ...body, ...pinned });
+    expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed' } });
+    expect(refused.json.errors?.map((error) => error.field)).toEqual([field]);
+    expect(await count()).toBe(0);
+  });
+
+  test('a gpu_type that no host offers is image_unavailable', async () => {
+    await api.world.machine();
+    const refused = await launch({ gpu_type: 'ABACUS' });
+    expect(refused).toMatchObject({ status: 422, json: { code: 'image_unavailable' } });
+    expect(refused.json['detail']).toContain('ABACUS');
+  });
+});
+
+describe('the edges of what is accepted', () => {
+  test.each<[string, object]>([
+    ['gpu_count 8', { gpu_count: 8 }],
+    ['auto_terminate_hours 1', { auto_terminate_hours: 1 }],
+    ['auto_terminate_hours 720', { auto_terminate_hours: 720 }],
+    [
+      'port 1 and 65535',
+      {
+        ports: [
+          { port: 1, protocol: 'tcp' },
+          { port: 65_535, protocol: 'http', primary: true },
+        ],
+      },
+    ],
+    ['ten ports', { ports: Array.from({ length: 10 }, (_, index) => ({ port: 8000 + index, protocol: 'http' })) }],
+    ['32 arguments', { entrypoint: Array.from({ length: 32 }, () => 'a') }],
+    ['4096 bytes of entrypoint', { entrypoint: ['a'.repeat(4096)] }],
+    ['cleared cmd and entrypoint', { cmd: ['run'], entrypoint: [] }],
+  ])('%s', async (_, body) => {
+    await api.world.machine({ gpus: 8 });
+    expect((await launch(body)).status).toBe(202);
+  });
+});
+
+describe('disk_gb', () => {
+  const roomy = { diskEnforced: true, storageBytes: 1000 * GB };
+  const offeringOf = async (): Promise<string> =>
+    String((await api.call('GET', '/v1/pricing')).json.data?.[0]?.['offering_id']);
+
+  test('goes only where it is honoured, at both of its bounds', async () => {
+    await api.world.machine({ dollars: 1 });
+    await api.world.machine({ dollars: 2, gpus: 2, ...roomy });
+    expect((await launch({ disk_gb: 10 })).status).toBe(202);
+    expect(await newest()).toMatchObject({ disk_gb: 10, price_per_hour: 2 });
+    // 10 GB are taken by the first one.
+    expect((await launch({ disk_gb: 990 })).status).toBe(202);
+    expect(await newest()).toMatchObject({ disk_gb: 990, price_per_hour: 2 + 890 * 0.0002 });
+  });
+
+  test('that nobody honours is disk_unavailable, with the field', async () => {
+    await api.world.machine();
+    const refused = await launch({ disk_gb: 50 });
+    expect(refused).toMatchObject({ status: 422, json: { code: 'disk_unavailable', errors: [{ field: 'disk_gb' }] } });
+    await api.world.machine({ diskEnforced: true, storageBytes: 49 * GB });
+    expect((await launch({ disk_gb: 50 })).json['code']).toBe('disk_unavailable');
+    expect((await launch({ disk_gb: 49 })).status).toBe(202);
+  });
+
+  test('above the pinned offering is disk_exceeds_offering; a pin that honours none is disk_unavailable', async () => {
+    await api.world.machine({ diskEnforced: true, storageBytes: 200 * GB });
+    const offering_id = await offeringOf();
+    const refused = await launch({ offering_id, disk_gb: 201 });
+    expect(refused).toMatchObject({ status: 422, json: { code: 'disk_exceeds_offering' } });
+    expect(refused.json.errors).toEqual([{ field: 'disk_gb', rule: 'must be at most 200' }]);
+    expect((await launch({ offering_id, disk_gb: 200 })).status).toBe(202);
+    await api.world.machine();
+    const plain = await offeringOf();
+    expect((await launch({ offering_id: plain, disk_gb: 20 })).json['code']).toBe('disk_unavailable');
+  });
+
+  test('left out: 100 GB where sizes are honoured, absent elsewhere, and no host is passed over', async () => {
+    await api.world.machine({ dollars: 1, ...roomy });
+    await launch();
+    expect(await newest()).toMatchObject({ disk_gb: 100, price_per_hour: 1 });
+    await api.world.machine({ dollars: 2 });
+    await launch();
+    expect(await newest()).not.toHaveProperty('disk_gb');
+  });
+
+  test('beyond 100 GB counts against the cap, and not against the viewed price', async () => {
+    await api.world.machine({ dollars: 1, ...roomy });
+    const price = 1 + 100 * 0.0002;
+    const capped = await launch({ disk_gb: 200, max_price_per_hour: 1.019 });
+    await api.world.drive();
+    const operation = await api.call('GET', `/v1/operations/${String(capped.json['operation_id'])}`, {
+      key: owner.key,
+    });
+    expect(operation.json).toMatchObject({ state: 'failed', error: { code: 'no_capacity' } });
+    expect((await launch({ disk_gb: 200, max_price_per_hour: price, viewed_price_per_hour: 1 })).status).toBe(202);
+    expect(await newest()).toMatchObject({ price_per_hour: price });
+  });
+
+  test('is told in the catalog', async () => {
+    await api.world.machine();
+    await api.world.machine(roomy);
+    const { json } = await api.call('GET', '/v1/pricing');
+    expect(
+      json.data?.map((row) => [row['disk_configurable'], row['disk_price_per_gb_hour'], row['storage_gb']]),
+    ).toEqual(
+      expect.arrayContaining([
+        [true, 0.0002, 1000],
+        [false, 0, 4000],
+      ]),
+    );
+    const types = await api.call('GET', '/v1/gpu-types');
+    expect(types.json.data?.[0]).toMatchObject({ disk_configurable: true, instance_disk_gb: 100 });
+  });
+});
+
+describe('auto_terminate_hours', () => {
+  const elapse = async (ms: number): Promise<void> => {
+    await api.world.clock.advance(ms);
+    await api.world.drive();
+  };
+
+  test('counts from running, shows its end, and ends the rental like a DELETE with the limit as its reason', async () => {
+    await api.world.machine();
+    await launch({ auto_terminate_hours: 2 });
+    const id = String((await newest())['id']);
+    expect(await read(id)).toMatchObject({ auto_terminate_hours: 2 });
+    expect(await read(id)).not.toHaveProperty('auto_terminate_at');
+    await elapse(50_000);
+    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await api.world.drive();
+    const ready = api.world.clock.now();
+    expect(await read(id)).toMatchObject({
+      status: 'running',
+      auto_terminate_at: new Date(ready + 2 * HOUR_MS).toISOString(),
+    });
+    await elapse(2 * HOUR_MS - 1);
+    expect(await read(id)).toMatchObject({ status: 'running' });
+    await elapse(1);
+    const stopping = await read(id);
+    expect(stopping).toMatchObject({ status: 'stopping', auto_terminate_hours: 2 });
+    expect(stopping).not.toHaveProperty('auto_terminate_at');
+    await api.world.observe(id, { phase: 'stopped', main_exit: { code: 143, signal: null } });
+    await api.world.drive();
+    expect(await read(id)).toMatchObject({
+      status: 'terminated',
+      auto_terminate_hours: 2,
+      status_reason: 'The runtime limit of 2 hours was reached.',
+    });
+    const events = await api.world.rooms.events.ofSubject(api.world.db.read, id, 100);
+    expect(events.filter((event) => event.type === 'instance.terminated')).toHaveLength(1);
+    expect(events.filter((event) => event.type === 'instance.failed')).toHaveLength(0);
+    const usage = await api.call('GET', '/v1/usage?bucket=day', { key: owner.key });
+    expect(usage.json.data?.[0]).toMatchObject({ gpu_seconds: 7200 });
+  });
+
+  test('is told to the host once the rental runs, so that a host that is cut off ends it too', async () => {
+    const { machineId } = await api.world.machine();
+    const id = await run({ auto_terminate_hours: 1 });
+    const desired = await api.world.rooms.workloads.desired(machineId);
+    expect(desired.workloads).toMatchObject([{ ends_at_ms: api.world.clock.now() + HOUR_MS, desired: 'running' }]);
+    expect(desired.now_ms).toBe(api.world.clock.now());
+    // The host has ended it by itself and says so only now.
+    await api.world.clock.advance(HOUR_MS + 60_000);
+    await api.world.observe(id, { phase: 'stopped' });
+    await api.world.drive();
+    expect(await read(id)).toMatchObject({ status_reason: 'The runtime limit of 1 hour was reached.' });
+  });
+
+  test('left out is absent, and nothing ends by itself', async () => {
+    await api.world.machine();
+    const id = await run();
+    await elapse(800 * HOUR_MS);
+    const instance = await read(id);
+    expect(instance).toMatchObject({ status: 'running' });
+    expect(instance).not.toHaveProperty('auto_terminate_hours');
+    expect(instance).not.toHaveProperty('auto_terminate_at');
+  });
+});
