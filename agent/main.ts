@@ -9,7 +9,7 @@ const CONFIG_OPTION = ['--config <file>', 'agent.yaml; without it every setting 
 async function enrollHost(options: { url: string; token: string; config?: string }): Promise<void> {
   const config = await readConfig(options.config);
   // Loaded only here: a holder, which starts with every workload, needs none of it.
-  const { takeInventory } = await import('./house.ts');
+  const { takeInventory } = await import('./stock.ts');
   const { enroll } = await import('./link/enroll.ts');
   const { openDocker } = await import('./runtime/docker.ts');
   const { readHostFacts } = await import('./host/facts.ts');
@@ -20,7 +20,7 @@ async function enrollHost(options: { url: string; token: string; config?: string
     url: options.url,
     token: options.token,
     ca: await readCa(config),
-    inventory: await takeInventory({ config, engine, facts, containerIds: [] }),
+    inventory: await takeInventory({ config, engine, facts, containerIds: [], diskEnforced: false }),
   });
   process.stdout.write(`enrolled as machine ${machineId}\n`);
 }

@@ -14,6 +14,8 @@ export interface Kit {
   folder: string;
   /** The holder in one file: it starts in a third of the time that its sources take, and a restarted one is the same one. */
   holderProgram: string;
+  /** Node inside a container, where the kit is mounted at `KIT_TARGET`; its arguments follow. */
+  node: string[];
   /** The program line inside the container; the door folder follows as last argument. */
   entrypoint: string[];
 }
@@ -41,6 +43,7 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
   const kit = {
     folder: join(whole, 'guest'),
     holderProgram: join(whole, 'holder.cjs'),
+    node: nodeOf(loader),
     entrypoint: entrypointOf(loader),
   };
   if (await exists(whole)) return kit;
@@ -85,12 +88,13 @@ export function parseLdd(text: string): { loader: string | undefined; files: str
   return { loader, files: [...files] };
 }
 
+function nodeOf(loader: string): string[] {
+  return [`${KIT_TARGET}/${loader}`, '--library-path', `${KIT_TARGET}/lib`, `${KIT_TARGET}/node`];
+}
+
 function entrypointOf(loader: string): string[] {
   return [
-    `${KIT_TARGET}/${loader}`,
-    '--library-path',
-    `${KIT_TARGET}/lib`,
-    `${KIT_TARGET}/node`,
+    ...nodeOf(loader),
     `--max-old-space-size=${GUEST_HEAP_MIB}`,
     // A tenant's SIGUSR1 would otherwise open Node's debugger.
     '--disable-sigusr1',

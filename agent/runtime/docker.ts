@@ -1,7 +1,9 @@
 // Docker Engine behind our own words (engine.ts): the only file that knows its API.
 import Docker from 'dockerode';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
 import { messageOf } from '../../shared/errors.ts';
-import type { ContainerShape, Engine, ImageFacts, LocalContainer, PullProgress } from './engine.ts';
+import type { BareRun, ContainerShape, Engine, ImageFacts, LocalContainer, Mount, PullProgress } from './engine.ts';
 
 export interface DockerOptions {
   socketPath: string;
@@ -74,6 +76,8 @@ export function openDocker(options: DockerOptions): Engine {
       await ignoring([404], docker.getNetwork(networkName(workloadId)).remove());
     },
 
+    runBare: (run) => runBare(docker, run, options.machineId),
+
     exitReason: async (containerId) => {
       const { State: state } = await docker.getContainer(containerId).inspect();
       if (state.Error !== '') return state.Error;
@@ -105,6 +109,7 @@ function inItsOwnWords(engine: Engine): Engine {
     start: plain(engine.start),
     stopAndCut: plain(engine.stopAndCut),
     remove: plain(engine.remove),
+    runBare: plain(engine.runBare),
     exitReason: plain(engine.exitReason),
   };
 }
@@ -123,6 +128,32 @@ async function pullImage(docker: Docker, image: string, onProgress: (progress: P
   });
   if ((await absentAsUndefined(docker.getImage(image).inspect())) === undefined) {
     throw new Error('the engine stopped pulling before the image was whole');
+  }
+}
+
+const EMPTY_IMAGE = 'svc-empty:1';
+/** The end of an archive without entries. */
+const EMPTY_TAR = Buffer.alloc(1024);
+
+async function runBare(docker: Docker, { argv, mounts, disk_mib }: BareRun, machineId: string): Promise<number> {
+  const name = `svc-bare-${machineId}`;
+  // One that a crash has left behind.
+  await ignoring([404], docker.getContainer(name).remove({ force: true, v: true }));
+  const [repo, tag] = EMPTY_IMAGE.split(':');
+  await text(await docker.importImage(Readable.from([EMPTY_TAR]), { repo, tag }));
+  const container = await docker.createContainer({
+    name,
+    Image: EMPTY_IMAGE,
+    Entrypoint: argv,
+    HostConfig: { NetworkMode: 'none', Mounts: mounts.map(bindMount), StorageOpt: { size: `${disk_mib}M` } },
+  });
+  try {
+    await container.start();
+    const { StatusCode: code } = (await container.wait()) as { StatusCode: number };
+    return code;
+  } finally {
+    await container.remove({ force: true, v: true });
+    await ignoring([404, 409], docker.getImage(EMPTY_IMAGE).remove());
   }
 }
 
@@ -146,12 +177,7 @@ function createOptions(shape: ContainerShape, labels: Record<string, string>): D
     HostConfig: {
       Init: true,
       NetworkMode: networkName(shape.workload_id),
-      Mounts: shape.mounts.map((mount) => ({
-        Type: 'bind',
-        Source: mount.source,
-        Target: mount.target,
-        ReadOnly: true,
-      })),
+      Mounts: shape.mounts.map(bindMount),
       Memory: shape.memory_bytes,
       MemorySwap: shape.memory_bytes,
       ShmSize: shape.shm_bytes,
@@ -171,6 +197,10 @@ function createOptions(shape: ContainerShape, labels: Record<string, string>): D
       ...(shape.disk_gb === null ? {} : { StorageOpt: { size: `${shape.disk_gb}G` } }),
     },
   };
+}
+
+function bindMount({ source, target }: Mount): Docker.MountConfig[number] {
+  return { Type: 'bind', Source: source, Target: target, ReadOnly: true };
 }
 
 async function ensureNetwork(docker: Docker, name: string, labels: Record<string, string>): Promise<void> {

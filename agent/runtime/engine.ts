@@ -57,6 +57,13 @@ export interface ContainerShape {
   nofile: number;
 }
 
+/** A program in a container without an image, to try out what the engine can do. */
+export interface BareRun {
+  argv: string[];
+  mounts: Mount[];
+  disk_mib: number;
+}
+
 export interface Engine {
   /** Version of the engine; throws where it does not answer. */
   version(): Promise<string>;
@@ -72,6 +79,8 @@ export interface Engine {
   stopAndCut(workloadId: string): Promise<void>;
   /** Removes what is left: container, its anonymous volumes, network. Repeating it is harmless. */
   remove(workloadId: string): Promise<void>;
+  /** Runs it to its end and leaves nothing; its exit code. Rejects where the engine refuses the limit. */
+  runBare(run: BareRun): Promise<number>;
   /** Why a container is not running, in a sentence. */
   exitReason(containerId: string): Promise<string>;
 }

@@ -27,7 +27,10 @@ export interface Outcome {
   note?: string;
 }
 
-const ENGINE = { needs: ['dockerd', 'docker-registry', 'iptables', 'busybox', 'ssh'], engine: true } as const;
+const ENGINE = {
+  needs: ['dockerd', 'docker-registry', 'iptables', 'busybox', 'ssh', 'mkfs.btrfs'],
+  engine: true,
+} as const;
 
 export const LANES: readonly Lane[] = [
   { name: 'types', command: ['tsc'] },

@@ -13,6 +13,7 @@ const PACKAGES = {
   sshd: 'openssh-server',
   openssl: 'openssl',
   initdb: 'postgresql',
+  'mkfs.btrfs': 'btrfs-progs',
 } as const;
 
 export type ProgramName = keyof typeof PACKAGES;

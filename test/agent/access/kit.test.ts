@@ -14,7 +14,7 @@ beforeEach(() => {
 afterEach(() => rmSync(dir, { recursive: true }));
 
 test('what no container sees is removed; the current one and those in use stay', async () => {
-  const kit = { folder: join(dir, 'kits/current/guest'), holderProgram: '', entrypoint: [] };
+  const kit = { folder: join(dir, 'kits/current/guest'), holderProgram: '', node: [], entrypoint: [] };
   const removed = await removeOldKits(dir, kit, [join(dir, 'kits/seen/guest'), '/somewhere/else']);
   expect(removed.toSorted()).toEqual(['broken.new', 'seen-not']);
   expect(readdirSync(join(dir, 'kits')).toSorted()).toEqual(['current', 'seen']);

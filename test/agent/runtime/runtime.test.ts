@@ -79,6 +79,7 @@ function slowEngine(): Engine {
     remove: async () => {
       containers = [];
     },
+    runBare: async () => 0,
     exitReason: async () => '',
   };
 }

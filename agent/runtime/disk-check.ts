@@ -1,0 +1,82 @@
+// Whether this host holds a container to its disk: tried, because what an engine says about its storage is no proof.
+import { join } from 'node:path';
+import { z } from 'zod';
+import type { Log } from '../../shared/log.ts';
+import { messageOf } from '../../shared/errors.ts';
+import { readJson, writeJson } from '../host/state.ts';
+import type { Engine, Mount } from './engine.ts';
+
+const Finding = z.strictObject({ enforced: z.boolean() });
+
+/** Node inside a container that has nothing else. */
+export interface BareNode {
+  argv: string[];
+  mounts: Mount[];
+}
+
+export interface DiskCheck {
+  /** What the last try showed, also one of an earlier start; false before the first. */
+  enforced(): boolean;
+  /** Fills the disk of a small container, once in the life of this process. Rejects where the engine does not answer. */
+  measure(): Promise<void>;
+}
+
+const LIMIT_MIB = 64;
+const HELD = 0;
+const NOT_HELD = 3;
+
+/**
+ * Writes up to twice the limit. A file system may notice late, so every few MiB are forced out to it. Numbers, because Node has no
+ * name for EDQUOT.
+ */
+const FILL = `
+const fs = require('node:fs');
+const { ENOSPC, EDQUOT } = require('node:os').constants.errno;
+const file = fs.openSync('/fill', 'w');
+const chunk = Buffer.alloc(1024 * 1024, 1);
+try {
+  for (let mib = 1; mib <= ${2 * LIMIT_MIB}; mib += 1) {
+    fs.writeSync(file, chunk);
+    if (mib % 8 === 0) fs.fsyncSync(file);
+  }
+} catch (error) {
+  process.exit([-ENOSPC, -EDQUOT].includes(error.errno) ? ${HELD} : 1);
+}
+process.exit(${NOT_HELD});
+`;
+
+/** Reads what an earlier start has found. */
+export async function openDiskCheck(
+  stateDir: string,
+  deps: { engine: Engine; node: BareNode; log: Log },
+): Promise<DiskCheck> {
+  const { engine, node, log } = deps;
+  const file = join(stateDir, 'disk-check.json');
+  // A damaged file is no finding: the next try writes a new one.
+  let finding = await readJson(file, Finding).catch(() => undefined);
+  let tried = false;
+  return {
+    enforced: () => finding?.enforced ?? false,
+    measure: async () => {
+      if (tried) return;
+      await engine.version();
+      const enforced = await isHeld(engine, node, log);
+      tried = true;
+      if (enforced === finding?.enforced) return;
+      log.info({ enforced }, 'tried whether containers are held to their disk size');
+      await writeJson(file, { enforced });
+      finding = { enforced };
+    },
+  };
+}
+
+async function isHeld(engine: Engine, node: BareNode, log: Log): Promise<boolean> {
+  try {
+    const code = await engine.runBare({ ...node, argv: [...node.argv, '-e', FILL], disk_mib: LIMIT_MIB });
+    if (code !== HELD && code !== NOT_HELD) log.warn({ code }, 'the program that fills a disk failed');
+    return code === HELD;
+  } catch (error) {
+    log.debug({ detail: messageOf(error) }, 'the engine refuses to limit a disk');
+    return false;
+  }
+}

@@ -1,0 +1,95 @@
+// What this host says about itself: taken at the start, kept current, and told to the control plane when it changes.
+import type { Clock } from '../shared/clock.ts';
+import type { Log } from '../shared/log.ts';
+import { type Loop, type LoopStatus, startLoop } from '../shared/loop.ts';
+import type { Inventory } from '../shared/protocol/inventory.ts';
+import { type Kit, KIT_TARGET, removeOldKits } from './access/kit.ts';
+import type { AgentConfig } from './config.ts';
+import { readGpus } from './gpus/nvidia-smi.ts';
+import type { HostFacts } from './host/facts.ts';
+import { openDiskCheck } from './runtime/disk-check.ts';
+import type { Engine } from './runtime/engine.ts';
+
+/** Version of this agent, as its inventory says it. */
+const AGENT_VERSION = '0.1.0';
+const INVENTORY_PERIOD_MS = 60_000;
+/** An engine that was away at our start is tried when it is back. */
+const DISK_PERIOD_MS = 10 * 60_000;
+
+export interface Stock {
+  /** As last taken. */
+  inventory(): Inventory;
+  /** Takes it again and again; `tell` hears of each change. */
+  start(containerIds: () => string[], tell: (inventory: Inventory) => void): void;
+  loops(): LoopStatus[];
+  stop(): Promise<void>;
+}
+
+interface StockDeps {
+  engine: Engine;
+  facts: HostFacts;
+  kit: Kit;
+  clock: Clock;
+  log: Log;
+}
+
+/** Throws where nvidia-smi fails. */
+export async function openStock(config: AgentConfig, deps: StockDeps): Promise<Stock> {
+  const { engine, facts, kit, log } = deps;
+  const node = { argv: kit.node, mounts: [{ source: kit.folder, target: KIT_TARGET }] };
+  const disk = await openDiskCheck(config.state_dir, { engine, node, log });
+  const take = (containerIds: string[]): Promise<Inventory> =>
+    takeInventory({ config, engine, facts, containerIds, diskEnforced: disk.enforced() });
+  let inventory = await take([]);
+  let loops: Loop[] = [];
+  return {
+    inventory: () => inventory,
+    start: (containerIds, tell) => {
+      const takeStock = async (): Promise<void> => {
+        // An engine that does not answer is not an empty one.
+        const containers = await engine.list().catch(() => undefined);
+        const inUse = containers?.flatMap((container) => container.mount_sources);
+        if (inUse !== undefined) await removeOldKits(config.state_dir, kit, inUse);
+        const now = await take(containerIds());
+        if (JSON.stringify(now) === JSON.stringify(inventory)) return;
+        inventory = now;
+        tell(now);
+      };
+      const stock = startLoop({ name: 'inventory', periodMs: INVENTORY_PERIOD_MS, run: takeStock }, deps);
+      const tryDisk = async (): Promise<void> => {
+        await disk.measure();
+        stock.nudge();
+      };
+      loops = [stock, startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps)];
+    },
+    loops: () => loops.map((loop) => loop.status()),
+    stop: async () => {
+      await Promise.all(loops.map((loop) => loop.stop()));
+    },
+  };
+}
+
+export interface StockTaking {
+  config: AgentConfig;
+  engine: Engine;
+  facts: HostFacts;
+  containerIds: readonly string[];
+  /** Whether containers are held to their disk size here; false where nobody has tried yet. */
+  diskEnforced: boolean;
+}
+
+/** An engine that does not answer has no version; an nvidia-smi that fails is an error. */
+export async function takeInventory(taking: StockTaking): Promise<Inventory> {
+  const { config, engine, facts, containerIds, diskEnforced } = taking;
+  const [gpus, engineVersion] = await Promise.all([
+    readGpus(config.nvidia_smi, containerIds),
+    engine.version().catch(() => ''),
+  ]);
+  return {
+    gpus,
+    ...facts,
+    disk_enforced: diskEnforced,
+    engine_version: engineVersion.slice(0, 64),
+    agent_version: AGENT_VERSION,
+  };
+}

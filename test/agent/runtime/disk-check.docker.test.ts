@@ -1,0 +1,119 @@
+// The disk of a container, on an engine that can hold it to a size (btrfs) and on one that cannot (overlay2 on an ordinary file system).
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { constants, tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { Readable } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Kit, KIT_TARGET, prepareKit } from '../../../agent/access/kit.ts';
+import { openDiskCheck } from '../../../agent/runtime/disk-check.ts';
+import { openDocker } from '../../../agent/runtime/docker.ts';
+import type { ContainerShape } from '../../../agent/runtime/engine.ts';
+import { createLog } from '../../../shared/log.ts';
+import { type MountedBtrfs, mountBtrfs } from '../../kit/btrfs.ts';
+import { type Engine, engineContents, startEngine } from '../../kit/engine.ts';
+
+/** A workload that only waits. */
+const SHAPE: Omit<ContainerShape, 'disk_gb' | 'entrypoint' | 'mounts'> = {
+  workload_id: 'wl_disk',
+  instance_id: 'i-disk',
+  image: 'empty:1',
+  hostname: 'i-disk',
+  env: [],
+  gpu_uuids: [],
+  memory_bytes: 512 * 1024 ** 2,
+  shm_bytes: 64 * 1024 ** 2,
+  nano_cpus: 1e9,
+  cpu_shares: 1024,
+  pids_max: 100,
+  memlock_bytes: 65_536,
+  nofile: 1024,
+};
+
+const log = createLog('test', 'silent');
+let stateDir: string;
+let kit: Kit;
+let btrfs: MountedBtrfs;
+let holding: Engine;
+let plain: Engine;
+
+beforeAll(async () => {
+  stateDir = mkdtempSync(join(tmpdir(), 'disk-'));
+  btrfs = mountBtrfs();
+  const dir = join(btrfs.dir, 'e');
+  mkdirSync(dir);
+  [kit, holding, plain] = await Promise.all([
+    prepareKit(stateDir),
+    startEngine({ dir, storageDriver: 'btrfs' }),
+    startEngine(),
+  ]);
+}, 120_000);
+afterAll(async () => {
+  await Promise.all([holding.stop(), plain.stop()]);
+  btrfs.remove();
+  rmSync(stateDir, { recursive: true });
+});
+
+const engineOf = ({ socketPath }: Engine): ReturnType<typeof openDocker> => openDocker({ socketPath, machineId: 'm' });
+const check = (engine: Engine, name: string): ReturnType<typeof openDiskCheck> =>
+  openDiskCheck(join(stateDir, name), {
+    engine: engineOf(engine),
+    node: { argv: kit.node, mounts: [{ source: kit.folder, target: KIT_TARGET }] },
+    log,
+  });
+
+describe('the try', () => {
+  test('finds that btrfs holds a container to its size, leaves nothing, and is remembered', async () => {
+    const disk = await check(holding, 'btrfs');
+    expect(disk.enforced()).toBe(false);
+    await disk.measure();
+    expect(disk.enforced()).toBe(true);
+    expect(await engineContents(holding.docker)).toEqual([]);
+    expect(await holding.docker.listImages()).toEqual([]);
+    expect((await check(holding, 'btrfs')).enforced()).toBe(true);
+  });
+
+  test('finds that an ordinary file system does not', async () => {
+    const disk = await check(plain, 'plain');
+    await disk.measure();
+    expect(disk.enforced()).toBe(false);
+    expect(await engineContents(plain.docker)).toEqual([]);
+  });
+
+  test('clears away what a crash has left of an earlier one', async () => {
+    const disk = await check(holding, 'again');
+    const { argv, mounts } = { argv: kit.node, mounts: [{ source: kit.folder, target: KIT_TARGET }] };
+    const hanging = engineOf(holding).runBare({
+      argv: [...argv, '-e', 'setInterval(() => 0, 1e6)'],
+      mounts,
+      disk_mib: 64,
+    });
+    hanging.catch(() => undefined);
+    await expect.poll(async () => (await holding.docker.listContainers()).length, { timeout: 10_000 }).toBe(1);
+    await disk.measure();
+    expect(disk.enforced()).toBe(true);
+    await hanging.catch(() => undefined);
+    expect(await engineContents(holding.docker)).toEqual([]);
+  });
+});
+
+test('a workload cannot write beyond the disk that it was given', async () => {
+  const fill = `
+    const file = require('node:fs').openSync('/fill', 'w');
+    const chunk = Buffer.alloc(16 * 1024 * 1024, 1);
+    let mib = 0;
+    try { for (; mib < 1200; mib += 16) require('node:fs').writeSync(file, chunk); } catch (error) { console.log(error.errno, mib); }
+  `;
+  await text(await holding.docker.importImage(Readable.from([Buffer.alloc(1024)]), { repo: 'empty', tag: '1' }));
+  const engine = engineOf(holding);
+  const mounts = [{ source: kit.folder, target: KIT_TARGET }];
+  const id = await engine.create({ ...SHAPE, entrypoint: [...kit.node, '-e', fill], mounts, disk_gb: 1 });
+  await engine.start(id);
+  await holding.docker.getContainer(id).wait();
+  const said = String(await holding.docker.getContainer(id).logs({ stdout: true }));
+  const [, errno, mib] = /(-\d+) (\d+)/.exec(said) ?? [];
+  expect(Number(errno)).toBe(-constants.errno.EDQUOT);
+  expect(Number(mib)).toBeGreaterThan(900);
+  expect(Number(mib)).toBeLessThanOrEqual(1024);
+  await engine.remove('wl_disk');
+});
