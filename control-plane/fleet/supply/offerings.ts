@@ -145,7 +145,7 @@ export async function isOffered(
   const row = await query.one(
     CountRow,
     sql`select count(*) as n from (
-          select id from offerings where listed = 1 and tier = 'on_demand' and gpu_type = ${gpuType} and ${disk} limit 1) as some`,
+          select id from offerings where listed = 1 and tier = 'on_demand' and gpu_type = ${gpuType} and ${disk} limit 1) as found`,
   );
   return (row?.n ?? 0) > 0;
 }
