@@ -12,6 +12,8 @@ export interface Ids {
   instance(): string;
   /** `<prefix>_` and 26 time-ordered base32 characters. */
   prefixed(prefix: IdPrefix): string;
+  /** ULID, 26 upper-case characters: reservation contracts (specification 2.7). */
+  ulid(): string;
   /** Unguessable base64url text carrying `bytes` random bytes. */
   secret(bytes: number): string;
 }
@@ -23,7 +25,8 @@ export function createIds(clock: Clock, rng: Rng): Ids {
   return {
     uuid: () => uuidV7(clock.now(), rng.bytes(10)),
     instance: () => `i-${encode(rng.bytes(20), BASE32)}`,
-    prefixed: (prefix) => `${prefix}_${timeOrdered(clock.now())}${encode(rng.bytes(16), CROCKFORD)}`,
+    prefixed: (prefix) => `${prefix}_${timeOrderedId(clock.now(), rng)}`,
+    ulid: () => timeOrderedId(clock.now(), rng).toUpperCase(),
     secret: (bytes) => Buffer.from(rng.bytes(bytes)).toString('base64url'),
   };
 }
@@ -36,6 +39,11 @@ function uuidV7(nowMs: number, random: Uint8Array): string {
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
   const hex = bytes.toString('hex');
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
+}
+
+/** The 26 characters of a ULID, lower case: 48 bits of milliseconds, 80 random bits. */
+function timeOrderedId(nowMs: number, rng: Rng): string {
+  return `${timeOrdered(nowMs)}${encode(rng.bytes(16), CROCKFORD)}`;
 }
 
 /** Ten characters of milliseconds, so that ids of one kind sort by birth. */

@@ -61,6 +61,17 @@ export const WORKLOAD_STATES: StateTable<WorkloadState> = {
   gone: [],
 };
 
+export type ReservationState = 'pending' | 'active' | 'suspended' | 'expired' | 'cancelled';
+
+/** Specification 3.4. `suspended -> pending` is a contract that is resumed before its term has begun. */
+export const RESERVATION_STATES: StateTable<ReservationState> = {
+  pending: ['active', 'suspended', 'cancelled'],
+  active: ['suspended', 'expired', 'cancelled'],
+  suspended: ['pending', 'active', 'expired', 'cancelled'],
+  expired: [],
+  cancelled: [],
+};
+
 /** True where the table allows the move. */
 export function mayMove<S extends string>(table: StateTable<S>, from: S, to: S): boolean {
   return table[from].includes(to);

@@ -17,19 +17,23 @@ describe('ids', () => {
     expect(ids.uuid()).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     expect(ids.instance()).toMatch(/^i-[a-z2-7]{20}$/);
     expect(ids.prefixed('key')).toMatch(/^key_[0-9a-hjkmnp-tv-z]{26}$/);
+    expect(ids.ulid()).toMatch(/^[0-7][0-9A-HJKMNP-TV-Z]{25}$/);
     expect(ids.secret(32)).toMatch(/^[A-Za-z0-9_-]{43}$/);
   });
 
   test('sort by birth and never repeat', async () => {
     const born: string[] = [];
+    const contracts: string[] = [];
     for (let i = 0; i < 50; i += 1) {
       born.push(ids.uuid(), ids.prefixed('evt'));
+      contracts.push(ids.ulid());
       await clock.advance(1);
     }
     const uuids = born.filter((id) => !id.startsWith('evt'));
     const prefixed = born.filter((id) => id.startsWith('evt'));
     expect(uuids.toSorted()).toEqual(uuids);
     expect(prefixed.toSorted()).toEqual(prefixed);
+    expect(contracts.toSorted()).toEqual(contracts);
     expect(new Set(born).size).toBe(born.length);
   });
 
@@ -55,6 +59,7 @@ describe('states', () => {
     operation: states.OPERATION_STATES,
     machine: states.MACHINE_STATES,
     workload: states.WORKLOAD_STATES,
+    reservation: states.RESERVATION_STATES,
   };
 
   test.each(Object.entries(tables))(

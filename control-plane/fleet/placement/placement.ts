@@ -1,5 +1,6 @@
-// Which offering a launch goes to, and why there was none.
+// Which offering a launch goes to, and why there was none; which machines a reservation contract is made of.
 import type { Candidate, CapacityRequest, Narrowing } from '../supply/offerings.ts';
+import type { Room } from '../supply/slots.ts';
 
 /**
  * Best first: cheapest; then the machine that has the fewest GPUs left over, so that whole machines stay free for large launches;
@@ -31,6 +32,28 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
     if (count === 0) break;
   }
   return `No offering fits. Offerings left after each condition: ${told.join(', ')}.`;
+}
+
+/**
+ * `count` GPUs on as few machines as possible, so that launches of several GPUs of one machine can be served under the contract; the
+ * last part on the smallest machine that has it, so that large ones stay whole. Undefined where there are too few.
+ */
+export function fewestMachines(
+  rooms: readonly Room[],
+  count: number,
+): { machineId: string; count: number }[] | undefined {
+  const bySize = rooms.toSorted((a, b) => a.gpu_free - b.gpu_free || compare(a.machine_id, b.machine_id));
+  const parts: { machineId: string; count: number }[] = [];
+  let missing = count;
+  while (missing > 0) {
+    const enough = bySize.find((room) => room.gpu_free >= missing);
+    const next = enough ?? bySize.pop();
+    if (next === undefined) return undefined;
+    const part = Math.min(next.gpu_free, missing);
+    parts.push({ machineId: next.machine_id, count: part });
+    missing -= part;
+  }
+  return parts;
 }
 
 function compare<T extends bigint | number | string>(a: T, b: T): number {

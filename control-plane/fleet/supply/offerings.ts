@@ -172,7 +172,7 @@ export async function refreshOfferings(
   await tx.run(sql`update offerings set listed = 0, gpu_free = 0, gpu_total = 0 where machine_id = ${machineId}`);
   for (const [gpuType, ofType] of Map.groupBy(gpus, (gpu) => gpu.gpu_type)) {
     const usable = ofType.filter((gpu) => gpu.usable);
-    const free = usable.filter((gpu) => gpu.held_by === null).length;
+    const free = usable.filter((gpu) => gpu.held_by === null && gpu.reserved_by === null).length;
     const vramGb = Math.min(...(usable.length > 0 ? usable : ofType).map((gpu) => gpu.vram_gb));
     await tx.run(
       sql`insert into offerings (${COLUMNS}, listed)

@@ -45,6 +45,8 @@ const GpuRow = z.object({
   usable: flag,
   held_by: text.nullable(),
   held_disk_gb: int,
+  /** The reservation contract that has this GPU set aside. */
+  reserved_by: text.nullable(),
 });
 export type GpuRow = z.infer<typeof GpuRow>;
 
@@ -150,12 +152,12 @@ export async function endUnusedTokens(tx: Tx, machineId: string): Promise<void> 
 export function gpusOf(query: Query, machineId: string): Promise<GpuRow[]> {
   return query.all(
     GpuRow,
-    sql`select machine_id, gpu_uuid, gpu_index, gpu_type, vram_gb, usable, held_by, held_disk_gb from machine_gpus
-        where machine_id = ${machineId} order by gpu_index`,
+    sql`select machine_id, gpu_uuid, gpu_index, gpu_type, vram_gb, usable, held_by, held_disk_gb, reserved_by
+        from machine_gpus where machine_id = ${machineId} order by gpu_index`,
   );
 }
 
-export async function upsertGpu(tx: Tx, gpu: Omit<GpuRow, 'held_by' | 'held_disk_gb'>): Promise<void> {
+export async function upsertGpu(tx: Tx, gpu: Omit<GpuRow, 'held_by' | 'held_disk_gb' | 'reserved_by'>): Promise<void> {
   await tx.run(
     sql`insert into machine_gpus (machine_id, gpu_uuid, gpu_index, gpu_type, vram_gb, usable)
         values (${gpu.machine_id}, ${gpu.gpu_uuid}, ${gpu.gpu_index}, ${gpu.gpu_type}, ${gpu.vram_gb}, ${gpu.usable})
@@ -175,14 +177,15 @@ const UuidRow = z.object({ gpu_uuid: text });
 /** Takes `count` free GPUs of a type; the answer has fewer where there were fewer. */
 export async function takeGpus(
   tx: Tx,
-  want: { machineId: string; gpuType: string; count: number; heldBy: string },
+  want: { machineId: string; gpuType: string; count: number; heldBy: string; reservedBy: string | null },
 ): Promise<string[]> {
+  const mine = want.reservedBy === null ? sql`reserved_by is null` : sql`reserved_by = ${want.reservedBy}`;
+  const free = sql`machine_id = ${want.machineId} and held_by is null and usable = 1 and ${mine}`;
   const rows = await tx.all(
     UuidRow,
     sql`update machine_gpus set held_by = ${want.heldBy}
-        where machine_id = ${want.machineId} and held_by is null and usable = 1 and gpu_uuid in (
-          select gpu_uuid from machine_gpus
-          where machine_id = ${want.machineId} and gpu_type = ${want.gpuType} and held_by is null and usable = 1
+        where ${free} and gpu_uuid in (
+          select gpu_uuid from machine_gpus where ${free} and gpu_type = ${want.gpuType}
           order by gpu_index limit ${want.count})
         returning gpu_uuid`,
   );

@@ -9,6 +9,7 @@ import type { Db, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import { identifyGpu } from './known-gpus.ts';
 import { refreshOfferings } from './offerings.ts';
+import * as slots from './slots.ts';
 import { move } from './states.ts';
 import * as store from './store.ts';
 
@@ -28,6 +29,8 @@ export interface Want {
   gpuType: string;
   count: number;
   heldBy: string;
+  /** Only slots of this reservation contract; null: only GPUs that no contract has set aside. */
+  reservedBy: string | null;
   /** Disk that goes with the GPUs; 0 where the host does not limit disks. */
   diskGb: number;
 }
@@ -54,6 +57,12 @@ export interface Supply {
   hold(tx: Tx, want: Want): Promise<string[] | undefined>;
   /** Frees what `heldBy` holds; nothing happens the second time. */
   release(tx: Tx, heldBy: string): Promise<void>;
+  /** Sets GPUs that are free now aside for a reservation contract; false where there are too few: the caller rolls back. */
+  reserve(tx: Tx, want: slots.SlotWish): Promise<boolean>;
+  /** Ends what is set aside for the contract: free GPUs are on offer again at once, those in use when they are released. */
+  unreserve(tx: Tx, reservedBy: string): Promise<void>;
+  /** Gives up the slots that nobody holds and nobody can launch on: their host is offline or not listed, or the GPU unusable. */
+  unreserveStranded(tx: Tx, reservedBy: string): Promise<void>;
   /** The operator's word: offered to customers from now on. */
   approve(machineId: string): Promise<store.MachineRow>;
   suspend(machineId: string): Promise<store.MachineRow>;
@@ -105,6 +114,17 @@ export function openSupply(deps: SupplyDeps): Supply {
     },
     release: async (tx, heldBy) => {
       for (const machineId of await store.freeGpus(tx, heldBy)) await refresh(tx, machineId, deps);
+    },
+    reserve: async (tx, want) => {
+      if ((await slots.setAside(tx, want)) < want.count) return false;
+      await refresh(tx, want.machineId, deps);
+      return true;
+    },
+    unreserve: async (tx, reservedBy) => {
+      for (const machineId of await slots.giveUpAll(tx, reservedBy)) await refresh(tx, machineId, deps);
+    },
+    unreserveStranded: async (tx, reservedBy) => {
+      for (const machineId of await slots.giveUpStranded(tx, reservedBy)) await refresh(tx, machineId, deps);
     },
     approve: (machineId) => moveMachine(machineId, 'listed', deps),
     suspend: (machineId) => moveMachine(machineId, 'suspended', deps),

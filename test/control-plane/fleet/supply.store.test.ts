@@ -103,7 +103,7 @@ describe('an offering', () => {
     const shown = inventory.gpus.map((gpu, i) => ({ ...gpu, uuid: gpus[i] ?? '', foreign_use: i === 0 }));
     await world.rooms.supply.reportInventory(machineId, { ...inventory, gpus: shown.slice(0, 3) });
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 2 }]);
-    const want = { machineId, gpuType: 'H100_SXM', count: 3, heldBy: 'w', diskGb: 0 };
+    const want = { machineId, gpuType: 'H100_SXM', count: 3, heldBy: 'w', reservedBy: null, diskGb: 0 };
     expect(await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, want))).toBeUndefined();
     const two = await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...want, count: 2 }));
     expect(two?.toSorted()).toEqual(gpus.slice(1, 3).toSorted());

@@ -1,0 +1,126 @@
+// Slots: GPUs that are set aside for a reservation contract (`machine_gpus.reserved_by`), and where a launch under it can go.
+import { z } from 'zod';
+import { flag, int, text } from '../../base/db/columns.ts';
+import { type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
+import type { Candidate, CapacityRequest } from './offerings.ts';
+
+const SlotsRow = z.object({
+  machine_id: text,
+  offering_id: text,
+  gpu_type: text,
+  region: text,
+  /** The machine is listed and online. */
+  listed: flag,
+  disk_configurable: flag,
+  storage_gb: int,
+  disk_free_gb: int,
+  slots: int,
+  in_use: int,
+  /** Can be launched on now. */
+  free: int,
+});
+/** The slots of a contract on one machine. */
+export type Slots = z.infer<typeof SlotsRow>;
+
+/** The slots of a contract, machine by machine. */
+export function slotsOf(query: Query, reservedBy: string): Promise<Slots[]> {
+  const count = (condition: Sql): Sql => sql`cast(sum(case when ${condition} then 1 else 0 end) as bigint)`;
+  return query.all(
+    SlotsRow,
+    sql`select g.machine_id, o.id as offering_id, g.gpu_type, o.region, o.listed, o.disk_configurable, o.storage_gb, o.disk_free_gb, count(*) as slots,
+          ${count(sql`g.held_by is not null`)} as in_use,
+          ${count(sql`g.held_by is null and g.usable = 1 and o.listed = 1`)} as free
+        from machine_gpus g join offerings o on o.machine_id = g.machine_id and o.gpu_type = g.gpu_type
+        where g.reserved_by = ${reservedBy}
+        group by g.machine_id, o.id, g.gpu_type, o.region, o.listed, o.disk_configurable, o.storage_gb, o.disk_free_gb order by g.machine_id, g.gpu_type`,
+  );
+}
+
+export type SlotRequest = Omit<CapacityRequest, 'maxPriceUcentsPerHour'>;
+
+/** The machines where a launch under the contract fits. Its time is paid for already, so the price is 0 and no cap applies. */
+export async function slotCandidates(query: Query, reservedBy: string, request: SlotRequest): Promise<Candidate[]> {
+  return (await slotsOf(query, reservedBy))
+    .filter((row) => hasRoom(row, request))
+    .map((row) => ({
+      id: row.offering_id,
+      machine_id: row.machine_id,
+      region: row.region,
+      gpu_free: row.free,
+      price_ucents_per_hour: 0n,
+    }));
+}
+
+/** Whether the launch could go there, now or once others have ended. */
+export function isFor(row: Slots, { gpuType, region, offeringId }: SlotRequest): boolean {
+  const right = row.gpu_type === gpuType && (region === null || row.region === region);
+  return right && (offeringId === null || row.offering_id === offeringId);
+}
+
+/** Whether the host honours the disk that is asked for. */
+export function honoursDisk(row: Slots, { diskGb }: SlotRequest): boolean {
+  return diskGb === null || (row.disk_configurable && row.storage_gb >= diskGb);
+}
+
+/** Whether the launch could go there now. */
+export function hasRoom(row: Slots, request: SlotRequest): boolean {
+  if (!isFor(row, request) || !honoursDisk(row, request)) return false;
+  const { gpuCount, diskGb, exceptMachineIds } = request;
+  const fits = row.free >= gpuCount && (diskGb === null || row.disk_free_gb >= diskGb);
+  return fits && !exceptMachineIds.includes(row.machine_id);
+}
+
+const RoomRow = z.object({ machine_id: text, gpu_free: int });
+/** A machine and how many of its GPUs nobody holds or has set aside. */
+export type Room = z.infer<typeof RoomRow>;
+
+/** Where GPUs of a type are free in a region: what a contract can be made of. */
+export function freeRoom(query: Query, want: { gpuType: string; region: string }): Promise<Room[]> {
+  return query.all(
+    RoomRow,
+    sql`select machine_id, gpu_free from offerings
+        where listed = 1 and tier = 'on_demand' and gpu_type = ${want.gpuType} and region = ${want.region} and gpu_free > 0
+        order by machine_id`,
+  );
+}
+
+export interface SlotWish {
+  machineId: string;
+  gpuType: string;
+  count: number;
+  /** The reservation contract. */
+  reservedBy: string;
+}
+
+/** Sets up to `count` free GPUs aside; how many there were. */
+export function setAside(tx: Tx, want: SlotWish): Promise<number> {
+  const free = sql`machine_id = ${want.machineId} and held_by is null and reserved_by is null and usable = 1`;
+  return tx.run(
+    sql`update machine_gpus set reserved_by = ${want.reservedBy}
+        where ${free} and gpu_uuid in (
+          select gpu_uuid from machine_gpus where ${free} and gpu_type = ${want.gpuType}
+          order by gpu_index limit ${want.count})`,
+  );
+}
+
+/** Every slot of the contract becomes an ordinary GPU; the machines that had some. Who holds one keeps it. */
+export function giveUpAll(tx: Tx, reservedBy: string): Promise<string[]> {
+  return giveUp(tx, sql`reserved_by = ${reservedBy}`);
+}
+
+/** The same for slots that nobody holds and nobody can launch on. */
+export function giveUpStranded(tx: Tx, reservedBy: string): Promise<string[]> {
+  const onOffer = sql`select 1 from offerings o
+    where o.machine_id = machine_gpus.machine_id and o.gpu_type = machine_gpus.gpu_type and o.listed = 1`;
+  return giveUp(tx, sql`reserved_by = ${reservedBy} and held_by is null and (usable = 0 or not exists (${onOffer}))`);
+}
+
+const MachineIdRow = z.object({ machine_id: text });
+
+async function giveUp(tx: Tx, which: Sql): Promise<string[]> {
+  const rows = await tx.all(
+    MachineIdRow,
+    sql`update machine_gpus set reserved_by = null where ${which} returning machine_id`,
+  );
+  return [...new Set(rows.map((row) => row.machine_id))];
+}
