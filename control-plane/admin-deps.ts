@@ -3,12 +3,15 @@ import { isoTime } from '../shared/clock.ts';
 import { fail } from '../shared/errors.ts';
 import type { LoopStatus } from '../shared/loop.ts';
 import { centsFloor, dollarsFromUcents, dollarText, UCENTS_PER_CENT } from '../shared/money.ts';
-import type { AdminDeps, Fields } from './admin/routes.ts';
+import type { Fields } from './admin/fields.ts';
+import type { ReservationCommands } from './admin/reservation-routes.ts';
+import type { AdminDeps } from './admin/routes.ts';
 import type { Metrics } from './base/http/metrics.ts';
 import { allMachines, type MachineRow, supplierOfOrg } from './fleet/supply/store.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
 import { ledgerFaults } from './money/ledger/verify.ts';
 import { meteringFaults } from './money/metering/verify.ts';
+import type { OperatorView } from './rental/reservations/reservations.ts';
 import type { Core, Rooms } from './rooms.ts';
 
 export function adminDeps(core: Core, rooms: Rooms, process: { loops(): LoopStatus[]; metrics: Metrics }): AdminDeps {
@@ -55,10 +58,50 @@ export function adminDeps(core: Core, rooms: Rooms, process: { loops(): LoopStat
       approve: async (id) => machineFields(await rooms.supply.approve(id)),
       suspend: async (id) => machineFields(await rooms.supply.suspend(id)),
     },
+    reservations: reservationCommands(rooms),
     ledger: {
       verify: () => db.tx('admin.verify', async (tx) => [...(await ledgerFaults(tx)), ...(await meteringFaults(tx))]),
     },
     ...process,
+  };
+}
+
+function reservationCommands(rooms: Rooms): ReservationCommands {
+  const { reservations } = rooms;
+  return {
+    create: async (request) => {
+      await assertOrg(rooms, request.org_id);
+      return reservationFields(await reservations.create(request));
+    },
+    list: async () => (await reservations.list()).map(reservationFields),
+    show: async (id) => reservationFields(await reservations.show(id)),
+    suspend: async (id) => reservationFields(await reservations.suspend(id)),
+    resume: async (id) => reservationFields(await reservations.resume(id)),
+    cancel: async (id) => reservationFields(await reservations.cancel(id)),
+    reassign: async (id) => reservationFields(await reservations.reassign(id)),
+    extend: async (id, untilMs) => reservationFields(await reservations.extend(id, untilMs)),
+  };
+}
+
+function reservationFields({ contract, slots }: OperatorView): Fields {
+  const sum = (numberOf: (machine: OperatorView['slots'][number]) => number): number =>
+    slots.reduce((total, machine) => total + numberOf(machine), 0);
+  const entries = contract.commitment.map((entry) => `${entry.gpu_count} ${entry.gpu_type} in ${entry.region}`);
+  return {
+    reservation_id: contract.id,
+    org_id: contract.org_id,
+    title: contract.title,
+    status: contract.status,
+    starts_at: isoTime(contract.starts_ms),
+    ends_at: isoTime(contract.ends_ms),
+    renewal: contract.renewal,
+    commitment: entries.join(', '),
+    machines: slots.length,
+    slots: sum((machine) => machine.slots),
+    in_use: sum((machine) => machine.in_use),
+    free: sum((machine) => machine.free),
+    // The host is offline, delisted or suspended: `reassign` replaces those that are not in use.
+    on_unlisted_hosts: sum((machine) => (machine.listed ? 0 : machine.slots)),
   };
 }
 

@@ -28,6 +28,7 @@ import { billingRoutes } from './money/metering/routes.ts';
 import { doorAccess } from './rental/edge/access.ts';
 import { openSshDoors, type SshDoors } from './rental/edge/ssh-doors.ts';
 import { instanceRoutes } from './rental/instances/routes.ts';
+import { reservationRoutes } from './rental/reservations/routes.ts';
 import { type Core, openRooms, type Rooms, type Settings } from './rooms.ts';
 
 /** Where probes find the SSH ports when they listen on every address. */
@@ -167,6 +168,7 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...apiKeyRoutes(deps),
     ...sshKeyRoutes(deps),
     ...instanceRoutes(deps),
+    ...reservationRoutes(deps),
     ...operationRoutes(deps),
     ...billingRoutes(deps),
     ...supplyRoutes(deps),
@@ -181,7 +183,7 @@ function openMetricsHttp(config: Config, web: HttpDeps, metrics: Metrics): Http 
 
 function startLoops(core: Core, rooms: Rooms, house: { sshDoors: SshDoors; http: Http }): Running {
   const { log } = core;
-  const engine = startEngine([rooms.instances.driver], core);
+  const engine = startEngine([rooms.instances.driver, rooms.reservations.driver], core);
   const loops = [
     startLoop(
       {

@@ -16,6 +16,7 @@ import { findMachine } from './fleet/supply/store.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
 import { type Doors, openDoors } from './rental/doors/doors.ts';
+import { openReservations, type Reservations } from './rental/reservations/reservations.ts';
 import { newProbeKey, probeDoor } from './rental/edge/probe.ts';
 import { startSeries } from './rental/edge/store.ts';
 import { openWatch, type Watch } from './rental/edge/watch.ts';
@@ -60,6 +61,7 @@ export interface Rooms {
   link: Link;
   workloads: Workloads;
   doors: Doors;
+  reservations: Reservations;
   instances: Instances;
   watch: Watch;
 }
@@ -85,6 +87,12 @@ export function openRooms(
   const link = openFleetLink(core, { supply, workloads, nudges: outside.nudges });
   const doors = openDoors({ db, clock, newProbeKey, hostnameOf: settings.hostnameOf, ports: settings.sshPorts });
   const probe = outside.probe ?? ((instanceId) => probePublicDoor(instanceId, { ...core, doors }, settings.sshHost));
+  const reservations = openReservations({
+    ...core,
+    events,
+    supply,
+    describeInstances: (query, ids) => instances.ofReservations(query, ids),
+  });
   const rental: InstancesDeps = {
     ...core,
     events,
@@ -93,6 +101,7 @@ export function openRooms(
     supply,
     workloads,
     doors,
+    reservations,
     platformFeeBps: settings.platformFeeBps,
     onRunning: startSeries,
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
@@ -104,7 +113,21 @@ export function openRooms(
   const instances: Instances = openInstances(rental);
   const watch = openWatch({ ...core, probe, onDoorsChanged: () => outside.nudges.edge(), outages: outagesOf(rental) });
   const accounts = openAccounts(core);
-  return { accounts, sshKeys, events, operations, ledger, metering, supply, link, workloads, doors, instances, watch };
+  return {
+    accounts,
+    sshKeys,
+    events,
+    operations,
+    ledger,
+    metering,
+    supply,
+    link,
+    workloads,
+    doors,
+    reservations,
+    instances,
+    watch,
+  };
 }
 
 function openFleetLink(core: Core, rooms: { supply: Supply; workloads: Workloads; nudges: Nudges }): Link {

@@ -13,6 +13,7 @@ const ROOMS = [
   'fleet/link',
   'fleet/workloads',
   'rental/doors',
+  'rental/reservations',
   'rental/instances',
   'rental/edge',
 ];

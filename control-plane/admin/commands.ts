@@ -2,29 +2,11 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
-import type { InjectedRequest } from '../base/http/server.ts';
 import { SCOPES } from '../base/http/scopes.ts';
-import type { Answer } from './daemon-door.ts';
-import { tableOf } from './table.ts';
-
-export interface CommandDeps {
-  /** Asks the daemon, or its rooms directly where none runs. */
-  ask(configFile: string | undefined, request: InjectedRequest): Promise<Answer>;
-  print(text: string): void;
-  now(): number;
-}
-
-interface CommonOptions {
-  config?: string;
-  json?: boolean;
-}
+import { askOrThrow, type CommandDeps, type CommonOptions, show, withCommon } from './command.ts';
+import { addReservationCommands } from './reservation-commands.ts';
 
 const DAY_MS = 86_400_000;
-const Rows = z.union([
-  z.strictObject({ data: z.array(z.record(z.string(), z.unknown())) }).transform(({ data }) => data),
-  z.record(z.string(), z.unknown()).transform((row) => [row]),
-]);
-const Refusal = z.looseObject({ detail: z.string() });
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
 
 /** Adds `admin ...` and `ledger verify` to the program. An answer that is a refusal is thrown with its detail. */
@@ -34,6 +16,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addKeyCommands(admin, deps);
   addBalanceCommands(admin, deps);
   addMachineCommands(admin, deps);
+  addReservationCommands(admin, deps);
   withCommon(admin.command('loops').description('the background loops of the daemon')).action(
     (options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/loops' }),
   );
@@ -126,30 +109,11 @@ function addMachineCommands(admin: Command, deps: CommandDeps): void {
   }
 }
 
-function withCommon(command: Command): Command {
-  return command
-    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names')
-    .option('--json', 'print JSON, for programs');
-}
-
-async function show(deps: CommandDeps, options: CommonOptions, request: InjectedRequest): Promise<void> {
-  const body = await askOrThrow(deps, options, request);
-  deps.print(options.json === true ? `${JSON.stringify(body)}\n` : tableOf(Rows.parse(body)));
-}
-
 async function verifyLedger(deps: CommandDeps, options: CommonOptions): Promise<void> {
   const verdict = Verdict.parse(await askOrThrow(deps, options, { method: 'POST', url: '/admin/ledger/verify' }));
   const text = verdict.ok ? 'ledger verify: OK' : verdict.faults.join('\n');
   deps.print(options.json === true ? `${JSON.stringify(verdict)}\n` : `${text}\n`);
   if (!verdict.ok) throw new Error(`the books do not agree: ${verdict.faults.length} faults`);
-}
-
-async function askOrThrow(deps: CommandDeps, options: CommonOptions, request: InjectedRequest): Promise<unknown> {
-  const { status, body } = await deps.ask(options.config, request);
-  const parsed: unknown = JSON.parse(body);
-  if (status < 400) return parsed;
-  const refusal = Refusal.safeParse(parsed);
-  throw new Error(refusal.success ? refusal.data.detail : `the daemon answered ${status}`);
 }
 
 /** Whole cents of dollars in decimal; a JavaScript fraction would lose some. */

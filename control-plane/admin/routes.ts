@@ -6,9 +6,8 @@ import type { LoopStatus } from '../../shared/loop.ts';
 import type { Accounts } from '../base/accounts/accounts.ts';
 import type { Metrics } from '../base/http/metrics.ts';
 import { type Route, route } from '../base/http/route.ts';
-
-/** One thing as an operator sees it: names and plain values, a row of a table. */
-export type Fields = Record<string, string | number | boolean | null>;
+import { AnyFields, type Fields, Id, listOf, operator } from './fields.ts';
+import { reservationAdminRoutes, type ReservationCommands } from './reservation-routes.ts';
 
 export interface AdminDeps {
   accounts: Pick<Accounts, 'createOrg' | 'listOrgs' | 'createKey' | 'listKeys' | 'revokeKey'>;
@@ -25,6 +24,7 @@ export interface AdminDeps {
     /** @throws ServiceError `not_found`, `conflict` */
     suspend(id: string): Promise<Fields>;
   };
+  reservations: ReservationCommands;
   ledger: {
     /** Broken invariants in words; none when the books agree. */
     verify(): Promise<string[]>;
@@ -33,12 +33,8 @@ export interface AdminDeps {
   metrics: Pick<Metrics, 'text' | 'contentType'>;
 }
 
-const AnyFields = z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]));
-const listOf = <T extends z.ZodType>(entry: T) => z.strictObject({ data: z.array(entry) });
-const Id = z.strictObject({ id: z.string() });
 /** A trillion dollars: far above any payment, far below what a JSON number holds exactly. */
 const CENTS_MAX = 10 ** 14;
-const operator = { scope: 'operator', idempotency: 'none', hidden: true, tag: 'admin' } as const;
 
 export function adminRoutes(deps: AdminDeps): Route[] {
   return [
@@ -46,6 +42,7 @@ export function adminRoutes(deps: AdminDeps): Route[] {
     ...keyRoutes(deps),
     ...balanceRoutes(deps),
     ...machineRoutes(deps),
+    ...reservationAdminRoutes(deps.reservations),
     ...statusRoutes(deps),
   ];
 }

@@ -142,6 +142,89 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
     ],
     ['4.1', 'The catalog needs no authentication', 'nothing on offer is an empty page'],
   ],
+  'control-plane/rental/reservation-term.test.ts': [
+    [
+      '2.7',
+      'starts_at is the term start, ends_at its end, exclusive',
+      'is active from starts_at on, and no longer at ends_at: the end is exclusive',
+    ],
+    [
+      '2.7',
+      'renewal.expiring_soon is true when days_until_end is 14 or less',
+      'the end is soon from 14 days before it: at 14 days, not a moment earlier, and never less than 0 days',
+    ],
+    [
+      '8',
+      'Reservation expiring_soon: 14 days or fewer remain',
+      'the end is soon from 14 days before it: at 14 days, not a moment earlier, and never less than 0 days',
+    ],
+    ['2.7', 'renewal.mode auto_renew, manual or none', 'with auto_renew is followed by a term of the same length: %s'],
+  ],
+  'control-plane/rental/reservations.store.test.ts': [
+    [
+      '2.7',
+      'reservation_id is a ULID',
+      'sets its GPUs aside at once, on as few machines as possible, also where it begins later',
+    ],
+    [
+      '3.4',
+      'Reservation status: pending, active, suspended, expired, cancelled',
+      'begins and ends by itself, and its end puts the GPUs on offer again',
+    ],
+    [
+      '3.4',
+      'Only active accepts new reserved launches',
+      'with a contract that is pending, suspended or expired is contract_inactive, at both edges of the term',
+    ],
+    [
+      '7.2',
+      'reservation/no_contract: the organisation holds no reservation contract',
+      'without a contract is no_contract, also where the only one is cancelled or belongs to others',
+    ],
+    [
+      '7.2',
+      'reservation/contract_inactive: a contract exists but is not active, or outside its term',
+      'with a contract that is pending, suspended or expired is contract_inactive, at both edges of the term',
+    ],
+    [
+      '7.2',
+      'reservation/gpu_type_mismatch: the contract does not cover the gpu_type, or no slot in the region matches',
+      'for another GPU type or region is gpu_type_mismatch and says what is covered',
+    ],
+    [
+      '7.2',
+      'reservation/no_capacity: all slots allocated; no automatic fallback',
+      'beyond the slots is no_capacity, never a GPU that is free beside them',
+    ],
+    [
+      '4.3',
+      'reserved launches cost nothing by the hour',
+      'takes a slot, needs no balance, costs nothing and is metered',
+    ],
+  ],
+  'contract/reservations.store.test.ts': [
+    ['4.4', 'GET /v1/reservations is a plain array, empty when none', 'without a contract the list is an empty array'],
+    [
+      '2.7',
+      'A contract shows term, renewal, commitment and utilization, and no commercial terms',
+      'a contract shows its term, what it commits and how much of that is in use, and no commercial terms',
+    ],
+    [
+      '2.7',
+      'instances[] are the non-terminated instances under the contract',
+      'its instances are shown until they have ended, booting while they start',
+    ],
+    [
+      '2.2',
+      'reservation_id of a reserved instance is that of the contract; the list shows booting',
+      'its instances are shown until they have ended, booting while they start',
+    ],
+    [
+      '4.4',
+      'Launching against a contract uses POST /v1/instances with tier reserved',
+      'a launch is refused with 403, 403, 400 and 429, and each leaves nothing behind',
+    ],
+  ],
   'contract/operations.store.test.ts': [
     [
       '2.6',

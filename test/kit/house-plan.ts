@@ -40,7 +40,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'fleet/workloads', tables: ['workloads', 'workload_machines'] },
       { path: 'rental/launch', tables: ['registry_credentials'] },
       { path: 'rental/doors', tables: ['doors', 'door_ports'] },
-      { path: 'rental/reservations', tables: ['reservations', 'reservation_slots'] },
+      { path: 'rental/reservations', tables: ['reservations'] },
       { path: 'rental/instances', tables: ['instances'] },
       { path: 'rental/edge', tables: ['probes', 'heartbeats'] },
       { path: 'rental/webhooks', tables: ['webhook_endpoints', 'webhook_deliveries', 'webhook_attempts'] },

@@ -139,12 +139,16 @@ async function addCustomer(
 }
 
 async function driveUntilIdle(rooms: Rooms, clock: VirtualClock): Promise<void> {
-  const { driver } = rooms.instances;
+  const drivers = [rooms.instances.driver, rooms.reservations.driver];
   const signal = new AbortController().signal;
   for (let round = 0; round < 50; round += 1) {
-    const due = await driver.due(clock.now(), 1000);
-    if (due.length === 0) return;
-    for (const id of due) await driver.drive(id, signal);
+    let found = 0;
+    for (const driver of drivers) {
+      const due = await driver.due(clock.now(), 1000);
+      found += due.length;
+      for (const id of due) await driver.drive(id, signal);
+    }
+    if (found === 0) return;
   }
   throw new Error('the engine does not come to rest');
 }

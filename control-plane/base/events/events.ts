@@ -20,13 +20,20 @@ export type EventType =
   | 'machine.enrolled'
   | 'machine.listed'
   | 'machine.delisted'
-  | 'machine.suspended';
+  | 'machine.suspended'
+  | 'reservation.pending'
+  | 'reservation.active'
+  | 'reservation.suspended'
+  | 'reservation.expired'
+  | 'reservation.cancelled'
+  | 'reservation.extended'
+  | 'reservation.reassigned';
 
 export type EventData = Record<string, string | number | boolean | null>;
 
 export interface NewEvent {
   type: EventType;
-  /** The instance or machine that it happened to. */
+  /** The instance, machine or reservation that it happened to. */
   subjectId: string;
   orgId: string | null;
   data: EventData;

@@ -8,7 +8,8 @@ import type { Events } from '../../base/events/events.ts';
 import type { OperationRow, Operations } from '../../base/operations/operations.ts';
 import { findListed, isOffered } from '../../fleet/supply/offerings.ts';
 import type { Launch } from './launch.ts';
-import { bestOffering, place, type PlaceDeps } from './place.ts';
+import type { Reservations } from '../reservations/reservations.ts';
+import { bestOffering, capacityRequest, place, type PlaceDeps } from './place.ts';
 import * as store from './store.ts';
 
 /** Specification 4.3: the price may exceed the viewed one by this much. */
@@ -18,6 +19,7 @@ export interface CreateDeps extends PlaceDeps {
   clock: Clock;
   events: Events;
   operations: Operations;
+  reservations: Pick<Reservations, 'choose'>;
   /** @throws ServiceError `ssh_keys/org_mismatch` or `validation_failed` */
   assertSshKeys(tx: Tx, orgId: string, ids: string[]): Promise<void>;
 }
@@ -45,8 +47,8 @@ export async function create(
   const { request } = wish;
   refuseTier(request);
   if (request.ssh_key_ids !== undefined) await deps.assertSshKeys(tx, caller.orgId, request.ssh_key_ids);
-  if (request.offering_id === undefined) await refuseWithoutOffer(tx, request);
-  else await refusePin(tx, request, request.offering_id);
+  if (request.offering_id !== undefined) await refusePin(tx, request, request.offering_id);
+  else if (request.tier !== 'reserved') await refuseWithoutOffer(tx, request);
   const now = deps.clock.now();
   const operation = await deps.operations.create(tx, {
     kind: 'instance.create',
@@ -54,7 +56,8 @@ export async function create(
     apiKeyId: caller.apiKeyId,
     resourceId: null,
   });
-  const instance = newInstance(deps.ids.instance(), caller, wish, { operationId: operation.id, nowMs: now });
+  const asked = newInstance(deps.ids.instance(), caller, wish, { operationId: operation.id, nowMs: now });
+  const instance = { ...asked, reservation_id: await contractOf(tx, asked, deps) };
   await refuseChangedPrice(tx, instance);
   await store.insertInstance(tx, instance);
   await deps.events.append(tx, {
@@ -69,12 +72,12 @@ export async function create(
 
 function refuseTier(request: CreateInstance): void {
   if (request.tier === 'spot') failField('tier', 'spot cannot be combined with image; use on_demand');
-  if (request.tier === 'reserved') {
-    fail(
-      'reservation/no_contract',
-      'This organisation holds no reservation contract. Use tier on_demand or ask for a contract.',
-    );
-  }
+}
+
+/** The contract that a reserved launch goes under; its slots say where it can go, so offerings do not. */
+async function contractOf(tx: Tx, instance: store.InstanceRow, { reservations }: CreateDeps): Promise<string | null> {
+  if (instance.tier !== 'reserved') return null;
+  return reservations.choose(tx, { ...capacityRequest(instance), orgId: instance.org_id });
 }
 
 /** Hosts that are merely busy count: then the launch is accepted, and its operation tells how it went. */
@@ -152,6 +155,7 @@ function newInstance(
     gpu_count: request.gpu_count,
     tier: request.tier,
     region: request.region ?? '',
+    reservation_id: null,
     price_ucents_per_hour: 0n,
     machine_id: null,
     supplier_id: null,

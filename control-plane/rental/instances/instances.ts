@@ -1,8 +1,9 @@
 // The room: commands of customers, what the engine drives, what rooms above may ask.
 import type { CreateInstance } from '../../../shared/api/instance.ts';
+import type { ReservedInstance } from '../../../shared/api/reservation.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import { fail } from '../../../shared/errors.ts';
-import type { Sql, Tx } from '../../base/db/db.ts';
+import type { Query, Sql, Tx } from '../../base/db/db.ts';
 import type { Driver } from '../../base/operations/engine.ts';
 import type { OperationRow } from '../../base/operations/operations.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
@@ -12,6 +13,7 @@ import { prepareLaunch } from './launch.ts';
 import { plan } from './plan.ts';
 import { remove } from './remove.ts';
 import { move } from './states.ts';
+import { reservedView } from './view.ts';
 import { perform, type StepDeps } from './steps.ts';
 import * as store from './store.ts';
 
@@ -42,6 +44,8 @@ export interface Instances {
   driver: Driver;
   /** A host reported something new about the workload of an instance. */
   noteObserved(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
+  /** By contract: the instances under it that have not ended, as its list shows them (specification 2.7). */
+  ofReservations(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
   /** Ends a rental that can no longer be paid for. */
   stopUnpaid(id: string): Promise<void>;
 }
@@ -111,6 +115,7 @@ export function openInstances(deps: InstancesDeps): Instances {
       drive: async (id) => afterCommit(await driveOne(id, deps)),
     },
     noteObserved: (tx, instanceId, observed) => noteObserved(tx, instanceId, observed, deps),
+    ofReservations: (query, reservationIds) => ofReservations(query, reservationIds, deps),
     stopUnpaid: async (id) => {
       const instance = await store.findInstance(db.read, id);
       if (instance?.status !== 'running') return;
@@ -133,6 +138,22 @@ async function list(
   const ids = rows.map((row) => row.id);
   const doorOf = await doors.ofInstances(db.read, ids);
   return rows.map((instance) => ({ instance, door: doorOf.get(instance.id) }));
+}
+
+async function ofReservations(
+  query: Query,
+  reservationIds: readonly string[],
+  { doors }: InstancesDeps,
+): Promise<Map<string, ReservedInstance[]>> {
+  const rows = await store.liveOfReservations(query, reservationIds);
+  const doorOf = await doors.ofInstances(
+    query,
+    rows.map((row) => row.id),
+  );
+  const byContract = Map.groupBy(rows, (row) => row.reservation_id ?? '');
+  return new Map(
+    [...byContract].map(([id, ofContract]) => [id, ofContract.flatMap((row) => reservedView(row, doorOf.get(row.id)))]),
+  );
 }
 
 async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {

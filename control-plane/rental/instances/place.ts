@@ -13,6 +13,7 @@ import {
   narrowing,
   type Offering,
 } from '../../fleet/supply/offerings.ts';
+import { slotCandidates } from '../../fleet/supply/slots.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import * as supplyStore from '../../fleet/supply/store.ts';
 import { explain, rank } from '../../fleet/placement/placement.ts';
@@ -41,8 +42,7 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
   if (found === undefined) return undefined;
   const { offering, gpuUuids, diskGb } = found;
   const machine = await supplyStore.findMachine(tx, offering.machine_id);
-  const gpuUcentsPerHour = offering.price_ucents_per_hour * BigInt(instance.gpu_count);
-  const priceUcentsPerHour = gpuUcentsPerHour + extraDiskUcentsPerHour(offering, diskGb);
+  const priceUcentsPerHour = priceOf(instance, offering, diskGb);
   await deps.metering.holdForLaunch(tx, instance.id, instance.org_id, priceUcentsPerHour);
   await deps.workloads.want(tx, offering.machine_id, {
     workload_id: workloadId,
@@ -69,11 +69,14 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
 
 /** The offering that the launch would go to now, without taking it: its price is what a refusal names. */
 export async function bestOffering(query: Query, instance: store.InstanceRow): Promise<Candidate | undefined> {
-  return (await fitting(query, capacityRequest(instance)))[0];
+  return (await fitting(query, instance))[0];
 }
 
 /** Why nothing fits, in one sentence. */
 export async function explainNoPlace(query: Query, instance: store.InstanceRow): Promise<string> {
+  if (instance.reservation_id !== null) {
+    return `The reservation ${instance.reservation_id} has no free slot on another machine.`;
+  }
   const request = capacityRequest(instance);
   return explain(request, await narrowing(query, request));
 }
@@ -91,7 +94,7 @@ async function holdBest(
   heldBy: string,
   supply: Supply,
 ): Promise<Held | undefined> {
-  for (const candidate of await fitting(tx, capacityRequest(instance))) {
+  for (const candidate of await fitting(tx, instance)) {
     const offering = await findListed(tx, candidate.id);
     if (offering === undefined) continue;
     const diskGb = diskOn(offering, instance.request.disk_gb);
@@ -100,6 +103,7 @@ async function holdBest(
       gpuType: instance.gpu_type,
       count: instance.gpu_count,
       heldBy,
+      reservedBy: instance.reservation_id,
       diskGb: diskGb ?? 0,
     });
     if (gpuUuids !== undefined) return { offering, gpuUuids, diskGb };
@@ -113,13 +117,24 @@ function diskOn(offering: Offering, wishedGb: number | undefined): number | null
   return wishedGb ?? Math.max(DISK_GB_MIN, Math.min(DISK_GB_INCLUDED, offering.disk_free_gb));
 }
 
-/** The preferred region first; elsewhere only where it has nothing. */
-async function fitting(query: Query, request: CapacityRequest): Promise<Candidate[]> {
+/** Of the whole instance. Reserved capacity is paid for by contract. */
+function priceOf(instance: store.InstanceRow, offering: Offering, diskGb: number | null): bigint {
+  if (instance.reservation_id !== null) return 0n;
+  return offering.price_ucents_per_hour * BigInt(instance.gpu_count) + extraDiskUcentsPerHour(offering, diskGb);
+}
+
+/** The preferred region first; elsewhere only where it has nothing. A reserved launch stays within its contract's slots. */
+async function fitting(query: Query, instance: store.InstanceRow): Promise<Candidate[]> {
+  const request = capacityRequest(instance);
+  if (instance.reservation_id !== null) {
+    return rank(request, await slotCandidates(query, instance.reservation_id, request));
+  }
   const inRegion = request.region === null ? [] : await candidates(query, request);
   return rank(request, inRegion.length > 0 ? inRegion : await candidates(query, { ...request, region: null }));
 }
 
-function capacityRequest(instance: store.InstanceRow): CapacityRequest {
+/** What a launch of the instance needs, now or on another host. */
+export function capacityRequest(instance: store.InstanceRow): CapacityRequest {
   const { request } = instance;
   const cap = request.max_price_per_hour === undefined ? undefined : ucentsFromDollars(request.max_price_per_hour);
   const placed = instance.price_ucents_per_hour > 0n ? instance.price_ucents_per_hour : undefined;

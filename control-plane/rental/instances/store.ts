@@ -19,6 +19,8 @@ const InstanceRow = z.object({
   gpu_count: int,
   tier: z.enum(['on_demand', 'spot', 'reserved']),
   region: text,
+  /** The contract of a reserved instance. */
+  reservation_id: text.nullable(),
   /** Of the whole instance; 0 before the first placement. */
   price_ucents_per_hour: ucents,
   machine_id: text.nullable(),
@@ -46,15 +48,16 @@ const InstanceRow = z.object({
 export type InstanceRow = z.infer<typeof InstanceRow>;
 
 const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, gpu_type, gpu_count, tier, region,
-  price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, image_digest, disk_gb, create_operation_id,
+  reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, image_digest, disk_gb, create_operation_id,
   delete_operation_id, created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms`;
 
 export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
   await tx.run(
     sql`insert into instances (id, org_id, api_key_id, name, status, request, launch, gpu_type, gpu_count, tier, region,
-          price_ucents_per_hour, tried_machine_ids, create_operation_id, created_ms, entered_ms, due_ms)
+          reservation_id, price_ucents_per_hour, tried_machine_ids, create_operation_id, created_ms, entered_ms, due_ms)
         values (${row.id}, ${row.org_id}, ${row.api_key_id}, ${row.name}, ${row.status}, ${JSON.stringify(row.request)},
-          ${JSON.stringify(row.launch)}, ${row.gpu_type}, ${row.gpu_count}, ${row.tier}, ${row.region}, ${row.price_ucents_per_hour}, '[]', ${row.create_operation_id},
+          ${JSON.stringify(row.launch)}, ${row.gpu_type}, ${row.gpu_count}, ${row.tier}, ${row.region},
+          ${row.reservation_id}, ${row.price_ucents_per_hour}, '[]', ${row.create_operation_id},
           ${row.created_ms}, ${row.entered_ms}, ${row.due_ms})`,
   );
 }
@@ -68,6 +71,17 @@ export function instancesOfOrg(query: Query, orgId: string, after: Sql, limit: n
   return query.all(
     InstanceRow,
     sql`select ${COLUMNS} from instances where org_id = ${orgId} and ${after} order by created_ms desc, id desc limit ${limit}`,
+  );
+}
+
+/** Instances under the contracts that have not ended, oldest first. */
+export async function liveOfReservations(query: Query, reservationIds: readonly string[]): Promise<InstanceRow[]> {
+  if (reservationIds.length === 0) return [];
+  return query.all(
+    InstanceRow,
+    sql`select ${COLUMNS} from instances
+        where reservation_id in (${join([...reservationIds])}) and status not in ('stopped', 'terminated', 'error')
+        order by created_ms, id`,
   );
 }
 

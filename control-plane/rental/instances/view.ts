@@ -1,9 +1,19 @@
 // An instance row as the API shows it, with the presence rules of specification 2.2.
 import type { Instance } from '../../../shared/api/instance.ts';
+import type { ReservedInstance } from '../../../shared/api/reservation.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import type { Door } from '../doors/doors.ts';
 import type { InstanceRow } from './store.ts';
+
+/** How the list of contracts calls the statuses of instances that have not ended (specification 2.2, 2.7). */
+const RESERVED_STATUS: Partial<Record<InstanceRow['status'], ReservedInstance['status']>> = {
+  allocating: 'allocating',
+  starting: 'booting',
+  running: 'running',
+  unreachable: 'unreachable',
+  stopping: 'stopping',
+};
 
 /** Statuses in which there is something to connect to. */
 const CONNECTABLE = new Set<InstanceRow['status']>(['running', 'unreachable']);
@@ -24,7 +34,7 @@ export function instanceView(row: InstanceRow, door: Door | undefined): Instance
     terminated_at: timeOrNull(row.terminated_ms),
     ...(row.disk_gb === null ? {} : { disk_gb: row.disk_gb }),
     image: imageText(row),
-    reservation_id: null,
+    reservation_id: row.reservation_id,
     ...limitView(row),
     ...(row.status_reason === null ? {} : { status_reason: row.status_reason }),
     ...(row.last_reachable_ms === null ? {} : { last_reachable_at: isoTime(row.last_reachable_ms) }),
@@ -33,6 +43,13 @@ export function instanceView(row: InstanceRow, door: Door | undefined): Instance
       : {}),
     connection: door !== undefined && CONNECTABLE.has(row.status) ? connectionView(door) : null,
   };
+}
+
+/** As the list of contracts shows it; nothing for one that has ended. */
+export function reservedView(row: InstanceRow, door: Door | undefined): ReservedInstance[] {
+  const status = RESERVED_STATUS[row.status];
+  if (status === undefined) return [];
+  return [{ instance_id: row.id, hostname: door?.hostname ?? null, gpu_count: row.gpu_count, status }];
 }
 
 /** The limit stays; the time of its end goes once it has been acted on. */

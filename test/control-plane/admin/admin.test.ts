@@ -7,7 +7,9 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openAdmin } from '../../../control-plane/admin/admin.ts';
 import { addOperatorCommands } from '../../../control-plane/admin/commands.ts';
 import { askDaemon } from '../../../control-plane/admin/daemon-door.ts';
-import type { AdminDeps, Fields } from '../../../control-plane/admin/routes.ts';
+import type { Fields } from '../../../control-plane/admin/fields.ts';
+import type { ReservationCommands } from '../../../control-plane/admin/reservation-routes.ts';
+import type { AdminDeps } from '../../../control-plane/admin/routes.ts';
 import { tableOf } from '../../../control-plane/admin/table.ts';
 import { type Accounts, openAccounts } from '../../../control-plane/base/accounts/accounts.ts';
 import type { Db } from '../../../control-plane/base/db/db.ts';
@@ -69,6 +71,7 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
       approve: async (id) => (id === 'm1' ? machine(id, 'listed') : fail('not_found', `There is no machine ${id}.`)),
       suspend: async (id) => machine(id, 'suspended'),
     },
+    reservations: plantedReservations(),
     ledger: { verify: async () => faults },
     loops: () => [
       {
@@ -81,6 +84,21 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
         last_error: null,
       },
     ],
+  };
+}
+
+/** One contract that shows what was asked of it last. */
+function plantedReservations(): ReservationCommands {
+  const asked = async (...words: unknown[]): Promise<Fields> => ({ asked: words.map(String).join(' ') });
+  return {
+    create: (request) => asked('create', JSON.stringify(request)),
+    list: async () => [await asked('list')],
+    show: (id) => asked('show', id),
+    suspend: (id) => asked('suspend', id),
+    resume: (id) => asked('resume', id),
+    cancel: (id) => asked('cancel', id),
+    reassign: (id) => asked('reassign', id),
+    extend: (id, untilMs) => asked('extend', id, new Date(untilMs).toISOString()),
   };
 }
 
@@ -175,6 +193,48 @@ describe('machines, loops, ledger, metrics', () => {
   test('metrics are text', async () => {
     const answer = await askDaemon(socketPath, { method: 'GET', url: '/metrics' });
     expect(answer?.body).toContain('http_request_duration_seconds');
+  });
+});
+
+describe('reservations', () => {
+  const reservation = async (...words: string[]): Promise<unknown> =>
+    (await runJson('admin', 'reservation', ...words))['asked'];
+  const CREATE = ['create', '--org', 'o', '--title', 'Training', '--starts', '2026-12-01'];
+
+  test('are made of a term and GPUs by type and region', async () => {
+    const term = ['--ends', '2027-03-01T12:00:00+02:00', '--renewal', 'auto_renew'];
+    const gpus = ['--gpus', 'H100_SXM:8@eu-west', '--gpus', 'A100_SXM_80GB:2@us-east'];
+    expect(await reservation(...CREATE, ...term, ...gpus)).toBe(
+      `create ${JSON.stringify({
+        org_id: 'o',
+        title: 'Training',
+        starts_at: '2026-12-01T00:00:00Z',
+        ends_at: '2027-03-01T12:00:00+02:00',
+        renewal: 'auto_renew',
+        commitment: [
+          { gpu_type: 'H100_SXM', gpu_count: 8, region: 'eu-west' },
+          { gpu_type: 'A100_SXM_80GB', gpu_count: 2, region: 'us-east' },
+        ],
+      })}`,
+    );
+  });
+  test('are refused with what is wrong', async () => {
+    const made = (ends: string, renewal: string, ...gpus: string[]): Promise<unknown> =>
+      reservation(...CREATE, '--ends', ends, '--renewal', renewal, ...gpus.flatMap((text) => ['--gpus', text]));
+    await expect(made('2027-01-01', 'none', 'H100_SXM')).rejects.toThrow('type:count@region');
+    await expect(made('2027-01-01', 'none', 'H100_SXM:0@eu')).rejects.toThrow(
+      'commitment[0].gpu_count must be at least 1',
+    );
+    await expect(made('2027-01-01', 'none', 'A:1@eu', 'A:2@eu')).rejects.toThrow('each GPU type once per region');
+    await expect(made('soon', 'none', 'A:1@eu')).rejects.toThrow('ends_at');
+    await expect(made('2027-01-01', 'yearly', 'A:1@eu')).rejects.toThrow('renewal');
+  });
+  test('are listed, shown and changed', async () => {
+    expect(await run('admin', 'reservation', 'list')).toBe('asked\nlist\n');
+    for (const verb of ['show', 'suspend', 'resume', 'cancel', 'reassign']) {
+      expect(await reservation(verb, '01J/X')).toBe(`${verb} 01J/X`);
+    }
+    expect(await reservation('extend', '01JX', '--until', '2027-06-01')).toBe('extend 01JX 2027-06-01T00:00:00.000Z');
   });
 });
 

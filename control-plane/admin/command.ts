@@ -1,0 +1,48 @@
+// What every operator command shares: it asks the daemon, and prints a table or JSON.
+import type { Command } from 'commander';
+import { z } from 'zod';
+import type { InjectedRequest } from '../base/http/server.ts';
+import type { Answer } from './daemon-door.ts';
+import { tableOf } from './table.ts';
+
+export interface CommandDeps {
+  /** Asks the daemon, or its rooms directly where none runs. */
+  ask(configFile: string | undefined, request: InjectedRequest): Promise<Answer>;
+  print(text: string): void;
+  now(): number;
+}
+
+export interface CommonOptions {
+  config?: string;
+  json?: boolean;
+}
+
+const Rows = z.union([
+  z.strictObject({ data: z.array(z.record(z.string(), z.unknown())) }).transform(({ data }) => data),
+  z.record(z.string(), z.unknown()).transform((row) => [row]),
+]);
+const Refusal = z.looseObject({ detail: z.string() });
+
+export function withCommon(command: Command): Command {
+  return command
+    .option('--config <file>', 'configuration of the control plane; without it the one that SVC_CONFIG names')
+    .option('--json', 'print JSON, for programs');
+}
+
+export async function show(deps: CommandDeps, options: CommonOptions, request: InjectedRequest): Promise<void> {
+  const body = await askOrThrow(deps, options, request);
+  deps.print(options.json === true ? `${JSON.stringify(body)}\n` : tableOf(Rows.parse(body)));
+}
+
+/** The answer's body. @throws Error with the detail of a refusal */
+export async function askOrThrow(
+  deps: CommandDeps,
+  options: CommonOptions,
+  request: InjectedRequest,
+): Promise<unknown> {
+  const { status, body } = await deps.ask(options.config, request);
+  const parsed: unknown = JSON.parse(body);
+  if (status < 400) return parsed;
+  const refusal = Refusal.safeParse(parsed);
+  throw new Error(refusal.success ? refusal.data.detail : `the daemon answered ${status}`);
+}

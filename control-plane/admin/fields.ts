@@ -1,0 +1,10 @@
+// What all operator routes share: an answer as plain names and values, and the facts of a route on the unix socket.
+import { z } from 'zod';
+
+/** One thing as an operator sees it: names and plain values, a row of a table. */
+export type Fields = Record<string, string | number | boolean | null>;
+
+export const AnyFields = z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]));
+export const listOf = <T extends z.ZodType>(entry: T) => z.strictObject({ data: z.array(entry) });
+export const Id = z.strictObject({ id: z.string() });
+export const operator = { scope: 'operator', idempotency: 'none', hidden: true, tag: 'admin' } as const;

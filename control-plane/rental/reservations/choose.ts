@@ -1,0 +1,88 @@
+// Which contract a reserved launch goes under, or why none: the four refusals of specification 7.2.
+import { isoTime } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Tx } from '../../base/db/db.ts';
+import { hasRoom, honoursDisk, isFor, type SlotRequest, type Slots, slotsOf } from '../../fleet/supply/slots.ts';
+import * as store from './store.ts';
+import { standing } from './term.ts';
+
+/** Slots come free when an instance ends, which nobody can foresee: a polling interval that is kind to both sides. */
+const RETRY_AFTER_SECONDS = 30;
+
+/** The region must be one of the contract's; a pinned offering one that it has slots on. */
+export type ReservedLaunch = SlotRequest & { orgId: string };
+
+/**
+ * The contract that the launch goes under: of those that are active, cover it and have room on one machine, the one that ends last,
+ * so that the instance is covered for as long as possible.
+ * @throws ServiceError `reservation/*`, `disk_unavailable`
+ */
+export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Promise<string> {
+  const all = (await store.reservationsOfOrg(tx, launch.orgId)).map((contract) => standing(contract, nowMs));
+  // A cancelled contract never counts: the specification does not list it among those that exist but are not active.
+  const held = all.filter(({ status }) => status !== 'cancelled');
+  if (held.length === 0) {
+    fail(
+      'reservation/no_contract',
+      'This organisation holds no reservation contract. Use tier on_demand, or ask the operator for a contract.',
+    );
+  }
+  const active = held.filter(({ status }) => status === 'active');
+  if (active.length === 0) fail('reservation/contract_inactive', inactiveText(held));
+  const covering = active
+    .filter(({ commitment }) => commitment.some((entry) => covers(entry, launch)))
+    .toSorted((a, b) => b.ends_ms - a.ends_ms || (a.id < b.id ? -1 : 1));
+  if (covering.length === 0) fail('reservation/gpu_type_mismatch', mismatchText(active, launch));
+  const fitting: Slots[] = [];
+  for (const { id } of covering) {
+    const slots = (await slotsOf(tx, id)).filter((slot) => isFor(slot, launch));
+    if (slots.some((slot) => hasRoom(slot, launch))) return id;
+    fitting.push(...slots);
+  }
+  if (launch.offeringId !== null && fitting.length === 0) {
+    fail('reservation/gpu_type_mismatch', {
+      detail: `No active contract has slots of ${launch.gpuType} on the offering ${launch.offeringId}. Leave offering_id out.`,
+      errors: [{ field: 'offering_id', rule: 'must be an offering that the contract has slots on' }],
+    });
+  }
+  if (!fitting.some((slot) => honoursDisk(slot, launch)) && fitting.length > 0) {
+    fail('disk_unavailable', {
+      detail: `No slot of ${launch.gpuType} is on a host that honours a disk of ${launch.diskGb} GB. Leave disk_gb out.`,
+      errors: [{ field: 'disk_gb', rule: 'must be honoured by a host of the contract' }],
+    });
+  }
+  return fail('reservation/no_capacity', {
+    detail: noRoomText(fitting, launch),
+    retryAfterSeconds: RETRY_AFTER_SECONDS,
+  });
+}
+
+function covers(entry: { gpu_type: string; region: string }, { gpuType, region }: ReservedLaunch): boolean {
+  return entry.gpu_type === gpuType && (region === null || entry.region === region);
+}
+
+function inactiveText(contracts: readonly store.ReservationRow[]): string {
+  const told = contracts.map(({ id, status, starts_ms: startsMs, ends_ms: endsMs }) => {
+    if (status === 'pending') return `${id} begins at ${isoTime(startsMs)}`;
+    return status === 'expired' ? `${id} ended at ${isoTime(endsMs)}` : `${id} is ${status}`;
+  });
+  return `No reservation contract is active: ${told.slice(0, 3).join(', ')}. Use tier on_demand, or ask the operator.`;
+}
+
+function mismatchText(active: readonly store.ReservationRow[], { gpuType, region }: ReservedLaunch): string {
+  const covered = active.flatMap(({ commitment }) => commitment.map((entry) => `${entry.gpu_type} in ${entry.region}`));
+  const wanted = region === null ? gpuType : `${gpuType} in ${region}`;
+  return `No active contract covers ${wanted}. Covered: ${[...new Set(covered)].join(', ')}.`;
+}
+
+function noRoomText(slots: readonly Slots[], { gpuType, gpuCount, diskGb }: ReservedLaunch): string {
+  const sum = (numberOf: (slot: Slots) => number): number => slots.reduce((total, slot) => total + numberOf(slot), 0);
+  const [all, inUse, free] = [sum((slot) => slot.slots), sum((slot) => slot.in_use), sum((slot) => slot.free)];
+  const onOne = Math.max(0, ...slots.map((slot) => slot.free));
+  const away = all - inUse - free;
+  const parts = [`${inUse} of ${all} slots of ${gpuType} are in use`];
+  if (away > 0) parts.push(`${away} are on hosts that are not available`);
+  if (free > 0) parts.push(`at most ${onOne} are free on one machine`);
+  if (onOne >= gpuCount && diskGb !== null) parts.push(`and none of these hosts has ${diskGb} GB of disk left`);
+  return `The launch needs ${gpuCount} on one machine: ${parts.join(', ')}. There is no fallback to on_demand; try again when an instance has ended.`;
+}

@@ -1,0 +1,175 @@
+// The room: the operator's commands, what launches ask, what the engine drives, what customers see.
+import type { NewReservation, Reservation, ReservedInstance } from '../../../shared/api/reservation.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
+import { fail, failField } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Db, Query, Tx } from '../../base/db/db.ts';
+import type { Driver } from '../../base/operations/engine.ts';
+import { type Slots, slotsOf } from '../../fleet/supply/slots.ts';
+import { allocate } from './allocate.ts';
+import { choose, type ReservedLaunch } from './choose.ts';
+import { move, type MoveDeps } from './states.ts';
+import * as store from './store.ts';
+import { nextStep, resumed, type Term } from './term.ts';
+import { reservationView } from './view.ts';
+
+/** A contract as the operator sees it: with what its slots are worth now. */
+export interface OperatorView {
+  contract: store.ReservationRow;
+  slots: Slots[];
+}
+
+export interface Reservations {
+  /** Makes a contract and sets its GPUs aside at once, also where it begins later. @throws ServiceError `conflict`, `validation_failed` */
+  create(request: NewReservation): Promise<OperatorView>;
+  /** All contracts, newest first. */
+  list(): Promise<OperatorView[]>;
+  /** @throws ServiceError `not_found` */
+  show(id: string): Promise<OperatorView>;
+  /** New launches are refused from now on. @throws ServiceError `not_found`, `conflict` */
+  suspend(id: string): Promise<OperatorView>;
+  /** Ends a suspension. @throws ServiceError `not_found`, `conflict` */
+  resume(id: string): Promise<OperatorView>;
+  /** Ends the contract for good. @throws ServiceError `not_found`, `conflict` */
+  cancel(id: string): Promise<OperatorView>;
+  /** Moves the end of the term to a later time. @throws ServiceError `not_found`, `conflict`, `validation_failed` */
+  extend(id: string, untilMs: number): Promise<OperatorView>;
+  /** Replaces the unused slots that cannot be launched on by free GPUs of the same type and region. @throws ServiceError `not_found`, `conflict` */
+  reassign(id: string): Promise<OperatorView>;
+  /** What the organisation sees of its contracts (specification 2.7), newest first. */
+  ofOrg(orgId: string): Promise<Reservation[]>;
+  /** The contract that a reserved launch goes under. @throws ServiceError `reservation/*` */
+  choose(tx: Tx, launch: ReservedLaunch): Promise<string>;
+  /** What the engine calls. */
+  driver: Driver;
+}
+
+export interface ReservationsDeps extends MoveDeps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  /** By contract: the instances that have not ended, oldest first. */
+  describeInstances(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
+}
+
+export function openReservations(deps: ReservationsDeps): Reservations {
+  const { db, clock } = deps;
+  const change = (
+    name: string,
+    id: string,
+    body: (tx: Tx, contract: store.ReservationRow) => Promise<store.ReservationRow>,
+  ): Promise<OperatorView> =>
+    db.tx(`reservations.${name}`, async (tx) => withSlots(tx, await body(tx, await upToDate(tx, id, deps))));
+  return {
+    create: (request) => db.tx('reservations.create', async (tx) => withSlots(tx, await create(tx, request, deps))),
+    list: async () => {
+      const contracts = await store.allReservations(db.read);
+      return Promise.all(contracts.map((contract) => withSlots(db.read, contract)));
+    },
+    show: async (id) => withSlots(db.read, await find(db.read, id)),
+    suspend: (id) => change('suspend', id, (tx, contract) => move(tx, contract, 'suspended', deps)),
+    resume: (id) =>
+      change('resume', id, (tx, contract) => {
+        if (contract.status !== 'suspended') fail('conflict', `The reservation is ${contract.status}, not suspended.`);
+        return move(tx, contract, resumed(contract, clock.now()), deps);
+      }),
+    cancel: (id) => change('cancel', id, (tx, contract) => move(tx, contract, 'cancelled', deps)),
+    extend: (id, untilMs) =>
+      change('extend', id, async (tx, contract) => {
+        assertLive(contract);
+        if (untilMs <= contract.ends_ms) {
+          failField('ends_at', `must be later than the end so far, ${isoTime(contract.ends_ms)}`);
+        }
+        return setEnd(tx, contract, { starts_ms: contract.starts_ms, ends_ms: untilMs }, deps);
+      }),
+    reassign: (id) =>
+      change('reassign', id, async (tx, contract) => {
+        assertLive(contract);
+        await deps.supply.unreserveStranded(tx, id);
+        await allocate(tx, contract, deps.supply);
+        await deps.events.append(tx, {
+          type: 'reservation.reassigned',
+          subjectId: id,
+          orgId: contract.org_id,
+          data: {},
+        });
+        return contract;
+      }),
+    ofOrg: async (orgId) => {
+      const contracts = await store.reservationsOfOrg(db.read, orgId);
+      const instances = await deps.describeInstances(
+        db.read,
+        contracts.map(({ id }) => id),
+      );
+      return contracts.map((contract) => reservationView(contract, instances.get(contract.id) ?? [], clock.now()));
+    },
+    choose: (tx, launch) => choose(tx, launch, clock.now()),
+    driver: {
+      name: 'reservations',
+      due: (nowMs, limit) => store.dueReservations(db.read, nowMs, limit),
+      drive: (id) =>
+        db.tx('reservations.drive', async (tx) => {
+          await upToDate(tx, id, deps);
+        }),
+    },
+  };
+}
+
+async function create(tx: Tx, request: NewReservation, deps: ReservationsDeps): Promise<store.ReservationRow> {
+  const nowMs = deps.clock.now();
+  const contract: store.ReservationRow = {
+    id: deps.ids.ulid(),
+    org_id: request.org_id,
+    title: request.title,
+    status: 'pending',
+    renewal: request.renewal,
+    commitment: request.commitment,
+    starts_ms: Date.parse(request.starts_at),
+    ends_ms: Date.parse(request.ends_at),
+    created_ms: nowMs,
+  };
+  if (contract.ends_ms <= contract.starts_ms) failField('ends_at', 'must be after starts_at');
+  if (contract.ends_ms <= nowMs) failField('ends_at', 'must be in the future');
+  await store.insertReservation(tx, contract);
+  await allocate(tx, contract, deps.supply);
+  const { id, org_id: orgId, status } = contract;
+  await deps.events.append(tx, { type: 'reservation.pending', subjectId: id, orgId, data: { status } });
+  return upToDate(tx, id, deps);
+}
+
+/** The contract after every step that is due by now, each with its event. */
+async function upToDate(tx: Tx, id: string, deps: ReservationsDeps): Promise<store.ReservationRow> {
+  let contract = await find(tx, id);
+  for (;;) {
+    const step = nextStep(contract, deps.clock.now());
+    if (step === undefined) return contract;
+    contract = 'status' in step ? await move(tx, contract, step.status, deps) : await setEnd(tx, contract, step, deps);
+  }
+}
+
+async function setEnd(
+  tx: Tx,
+  contract: store.ReservationRow,
+  term: Term,
+  { events }: MoveDeps,
+): Promise<store.ReservationRow> {
+  const { id, org_id: orgId } = contract;
+  await store.setTerm(tx, id, term);
+  const data = { starts_at: isoTime(term.starts_ms), ends_at: isoTime(term.ends_ms) };
+  await events.append(tx, { type: 'reservation.extended', subjectId: id, orgId, data });
+  return { ...contract, ...term };
+}
+
+async function find(query: Query, id: string): Promise<store.ReservationRow> {
+  return (await store.findReservation(query, id)) ?? fail('not_found', `There is no reservation ${id}.`);
+}
+
+function assertLive({ status }: store.ReservationRow): void {
+  if (status === 'expired' || status === 'cancelled') {
+    fail('conflict', `The reservation is ${status}; make a new one.`);
+  }
+}
+
+async function withSlots(query: Query, contract: store.ReservationRow): Promise<OperatorView> {
+  return { contract, slots: await slotsOf(query, contract.id) };
+}

@@ -1,0 +1,30 @@
+// The one `move` of a contract: status, slots and event change together or not at all.
+import { fail } from '../../../shared/errors.ts';
+import { mayMove, RESERVATION_STATES, type ReservationState } from '../../../shared/states.ts';
+import type { Tx } from '../../base/db/db.ts';
+import type { Events } from '../../base/events/events.ts';
+import type { Supply } from '../../fleet/supply/supply.ts';
+import * as store from './store.ts';
+
+export interface MoveDeps {
+  events: Events;
+  supply: Supply;
+}
+
+/**
+ * Moves and tells. The end of a contract gives its slots up: free GPUs are on offer again, and those in use keep running and
+ * come free when they are released. @throws ServiceError `conflict` where the table does not allow it
+ */
+export async function move(
+  tx: Tx,
+  contract: store.ReservationRow,
+  to: ReservationState,
+  { events, supply }: MoveDeps,
+): Promise<store.ReservationRow> {
+  const { id, org_id: orgId, status: from } = contract;
+  const moved = mayMove(RESERVATION_STATES, from, to) && (await store.setStatus(tx, id, { from, to }));
+  if (!moved) return fail('conflict', `The reservation is ${from} and cannot become ${to}.`);
+  if (RESERVATION_STATES[to].length === 0) await supply.unreserve(tx, id);
+  await events.append(tx, { type: `reservation.${to}`, subjectId: id, orgId, data: { status: to } });
+  return { ...contract, status: to };
+}

@@ -1,0 +1,75 @@
+// The SQL of reservation contracts.
+import { z } from 'zod';
+import { Commitment, RenewalMode } from '../../../shared/api/reservation.ts';
+import type { ReservationState } from '../../../shared/states.ts';
+import { int, json, text } from '../../base/db/columns.ts';
+import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import type { Term } from './term.ts';
+
+const ReservationRow = z.object({
+  id: text,
+  org_id: text,
+  title: text,
+  status: z.enum(['pending', 'active', 'suspended', 'expired', 'cancelled']),
+  renewal: RenewalMode,
+  commitment: json(Commitment),
+  starts_ms: int,
+  /** Exclusive. */
+  ends_ms: int,
+  created_ms: int,
+});
+export type ReservationRow = z.infer<typeof ReservationRow>;
+
+const COLUMNS = sql`id, org_id, title, status, renewal, commitment, starts_ms, ends_ms, created_ms`;
+
+export async function insertReservation(tx: Tx, row: ReservationRow): Promise<void> {
+  await tx.run(
+    sql`insert into reservations (${COLUMNS})
+        values (${row.id}, ${row.org_id}, ${row.title}, ${row.status}, ${row.renewal}, ${JSON.stringify(row.commitment)},
+          ${row.starts_ms}, ${row.ends_ms}, ${row.created_ms})`,
+  );
+}
+
+export function findReservation(query: Query, id: string): Promise<ReservationRow | undefined> {
+  return query.one(ReservationRow, sql`select ${COLUMNS} from reservations where id = ${id}`);
+}
+
+/** Newest first. */
+export function reservationsOfOrg(query: Query, orgId: string): Promise<ReservationRow[]> {
+  return query.all(ReservationRow, sql`select ${COLUMNS} from reservations where org_id = ${orgId} order by id desc`);
+}
+
+/** Newest first. */
+export function allReservations(query: Query): Promise<ReservationRow[]> {
+  return query.all(ReservationRow, sql`select ${COLUMNS} from reservations order by id desc`);
+}
+
+const IdRow = z.object({ id: text });
+
+/** Contracts whose term has begun or ended without their status saying so. */
+export async function dueReservations(query: Query, nowMs: number, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    IdRow,
+    sql`select id from reservations
+        where status in ('pending', 'active', 'suspended')
+          and ((status = 'pending' and starts_ms <= ${nowMs}) or (status <> 'pending' and ends_ms <= ${nowMs}))
+        order by id limit ${limit}`,
+  );
+  return rows.map((row) => row.id);
+}
+
+/** The only writer of `status` (through states.ts). False where it was another by now. */
+export async function setStatus(
+  tx: Tx,
+  id: string,
+  step: { from: ReservationState; to: ReservationState },
+): Promise<boolean> {
+  const changed = await tx.run(
+    sql`update reservations set status = ${step.to} where id = ${id} and status = ${step.from}`,
+  );
+  return changed === 1;
+}
+
+export async function setTerm(tx: Tx, id: string, term: Term): Promise<void> {
+  await tx.run(sql`update reservations set starts_ms = ${term.starts_ms}, ends_ms = ${term.ends_ms} where id = ${id}`);
+}

@@ -1,0 +1,120 @@
+// Reserved capacity as a customer meets it (specification 2.7, 4.4, 7.2): the list of contracts, and the four refusals with their status.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Reservation } from '../../shared/api/reservation.ts';
+import { LAUNCH } from '../kit/world.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+
+const DAY_MS = 24 * 3_600_000;
+
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+});
+afterEach(() => api.close());
+
+const iso = (offsetMs: number): string => new Date(api.world.clock.now() + offsetMs).toISOString();
+const launch = (patch: object = {}): Promise<Answer> =>
+  api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, tier: 'reserved', ...patch } });
+const list = async (): Promise<Reservation[]> => {
+  const answer = await api.call('GET', '/v1/reservations', { key: owner.key });
+  expect(answer.status).toBe(200);
+  return answer.json as unknown as Reservation[];
+};
+async function contract(gpus: number): Promise<string> {
+  const made = await api.world.rooms.reservations.create({
+    org_id: owner.orgId,
+    title: 'Training cluster',
+    starts_at: iso(0),
+    ends_at: iso(30 * DAY_MS),
+    renewal: 'manual',
+    commitment: [{ gpu_type: 'H100_SXM', gpu_count: gpus, region: 'eu-west' }],
+  });
+  return made.contract.id;
+}
+
+test('without a contract the list is an empty array', async () => {
+  expect(await list()).toEqual([]);
+});
+
+test('a contract shows its term, what it commits and how much of that is in use, and no commercial terms', async () => {
+  await api.world.machine({ gpus: 4 });
+  const id = await contract(4);
+  const fresh = {
+    reservation_id: id,
+    title: 'Training cluster',
+    starts_at: iso(0),
+    ends_at: iso(30 * DAY_MS),
+    status: 'active',
+    renewal: { mode: 'manual', days_until_end: 30, expiring_soon: false },
+    commitment: [{ gpu_type: 'H100_SXM', gpu_count: 4, region: 'eu-west' }],
+    utilization: { allocated_gpus: 0, committed_gpus: 4, pct: 0 },
+    instances: [],
+  };
+  expect(await list()).toEqual([fresh]);
+  expect((await launch({ gpu_count: 3 })).status).toBe(202);
+  const [used] = await list();
+  expect(used?.utilization).toEqual({ allocated_gpus: 3, committed_gpus: 4, pct: 0.75 });
+  expect((await launch()).status).toBe(202);
+  expect((await list())[0]?.utilization).toEqual({ allocated_gpus: 4, committed_gpus: 4, pct: 1 });
+});
+
+test('its instances are shown until they have ended, booting while they start', async () => {
+  await api.world.machine();
+  const reservationId = await contract(1);
+  await launch();
+  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+  const id = String(json.data?.[0]?.['id']);
+  expect(json.data?.[0]).toMatchObject({ tier: 'reserved', reservation_id: reservationId, price_per_hour: 0 });
+  const shown = async (): Promise<unknown> => (await list())[0]?.instances;
+  const entry = { instance_id: id, hostname: `${id}.ssh.test`, gpu_count: 1 };
+  expect(await shown()).toEqual([{ ...entry, status: 'allocating' }]);
+  await api.world.observe(id, { phase: 'pulling' });
+  await api.world.drive();
+  expect(await shown()).toEqual([{ ...entry, status: 'booting' }]);
+  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await api.world.drive();
+  expect(await shown()).toEqual([{ ...entry, status: 'running' }]);
+  await api.world.clock.advance(3_600_000);
+  await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+  expect(await shown()).toEqual([{ ...entry, status: 'stopping' }]);
+  await api.world.observe(id, { phase: 'stopped' });
+  await api.world.drive();
+  expect(await shown()).toEqual([]);
+  const usage = await api.call('GET', '/v1/usage', { key: owner.key });
+  expect(usage.json.data).toMatchObject([{ instance_id: id, gpu_seconds: 3600, cost_cents: 0 }]);
+});
+
+test('a launch is refused with 403, 403, 400 and 429, and each leaves nothing behind', async () => {
+  await api.world.machine();
+  expect(await launch()).toMatchObject({ status: 403, json: { code: 'reservation/no_contract' } });
+  const id = await contract(1);
+  await api.world.rooms.reservations.suspend(id);
+  expect(await launch()).toMatchObject({ status: 403, json: { code: 'reservation/contract_inactive' } });
+  await api.world.rooms.reservations.resume(id);
+  const elsewhere = await launch({ region: 'us-east' });
+  expect(elsewhere).toMatchObject({ status: 400, json: { code: 'reservation/gpu_type_mismatch' } });
+  const tooMany = await launch({ gpu_count: 2 });
+  expect(tooMany).toMatchObject({ status: 429, json: { code: 'reservation/no_capacity' } });
+  expect(tooMany.headers['retry-after']).toBe('30');
+  expect((await api.call('GET', '/v1/instances', { key: owner.key })).json.data).toEqual([]);
+  expect((await launch()).status).toBe(202);
+});
+
+test('disk_gb is honoured only on slots whose host can, and refused where none can', async () => {
+  await api.world.machine();
+  await contract(1);
+  const refused = await launch({ disk_gb: 50 });
+  expect(refused).toMatchObject({ status: 422, json: { code: 'disk_unavailable', errors: [{ field: 'disk_gb' }] } });
+  await api.world.machine({ gpus: 2, diskEnforced: true, storageBytes: 300 * 1024 ** 3 });
+  await contract(2);
+  expect((await launch({ disk_gb: 200 })).status).toBe(202);
+  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+  expect(json.data?.[0]).toMatchObject({ disk_gb: 200, price_per_hour: 0 });
+  // The machine has a free slot, but not that much disk any more.
+  const full = await launch({ disk_gb: 200 });
+  expect(full).toMatchObject({ status: 429, json: { code: 'reservation/no_capacity' } });
+  expect(full.json['detail']).toContain('none of these hosts has 200 GB of disk left');
+  expect((await launch({ disk_gb: 60 })).status).toBe(202);
+});
