@@ -15,22 +15,29 @@ export const UsageQuery = z.strictObject({
   bucket: z
     .enum(['hour', 'day', 'week', 'month'])
     .optional()
-    .describe('Default: hour up to 2 days, day up to 62 days, month beyond'),
+    .describe(
+      'UTC; weeks start on Monday. Default by the length of the window: hour up to 2 days, day up to 62 days, month beyond. The longest window is 62 days by hour, 1100 days by day, 7305 days by week or month',
+    ),
   group_by: z
     .enum(['instance_id', 'gpu_type'])
     .default('instance_id')
     .describe('What the rows of a bucket are told apart by'),
-  start: z.iso.datetime({ offset: true }).optional().describe('Inclusive'),
-  end: z.iso.datetime({ offset: true }).optional().describe('Exclusive'),
+  start: z.iso.datetime({ offset: true }).optional().describe('Inclusive; default 30 days before end'),
+  end: z.iso.datetime({ offset: true }).optional().describe('Exclusive; default now'),
 });
 
 export const UsageRow = z
   .strictObject({
-    bucket_start: z.iso.datetime().describe('Start of the time bucket'),
+    bucket_start: z.iso.datetime().describe('Start of the time bucket; that of the first row may lie before start'),
     instance_id: z.string().optional().describe('Present where rows are grouped by it'),
     gpu_type: z.string().optional().describe('Present where rows are grouped by it'),
     gpu_seconds: z.int().describe('Seconds times GPUs'),
-    cost_cents: z.int().describe('Charged, in whole cents; rows add up to the exact charge'),
+    cost_cents: z
+      .int()
+      .describe(
+        'In whole cents; the rows of an instance add up to its charge, rounded down once. 0 for reserved instances',
+      ),
+    cost: z.string().describe('Exactly, in dollars; rows add up to what the balance was charged'),
   })
   .meta({ id: 'UsageRow' });
 export type UsageRow = z.infer<typeof UsageRow>;

@@ -225,6 +225,42 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
       'a launch is refused with 403, 403, 400 and 429, and each leaves nothing behind',
     ],
   ],
+  'control-plane/money/buckets.test.ts': [
+    ['4.6', 'Buckets are hour, day, week and month', 'the %s of %s begins at %s and ends at %s'],
+    ['4.6', 'The default bucket depends on the length of the window', 'of %d ms has rows by %s'],
+    ['8', 'Usage window: 30 days when start and end are omitted', 'is the last 30 days by day where nothing is said'],
+  ],
+  'control-plane/money/usage.store.test.ts': [
+    [
+      '2.8',
+      'cost_cents adds up to the charge in every bucket and grouping',
+      'rows equal what the ledger has charged in every bucket and grouping, and windows cut anywhere add up',
+    ],
+    ['3.1', 'Dead-window billing is credited', 'a dead window that is credited is gone from usage'],
+    ['2.8', 'gpu_seconds count for reserved rentals too', 'a reserved rental shows its GPU seconds at no cost'],
+  ],
+  'contract/usage.store.test.ts': [
+    [
+      '2.8',
+      'A row has bucket_start, the grouping key, gpu_seconds and cost_cents',
+      'rows name the instance, or the GPU type where asked; running time counts up to now',
+    ],
+    [
+      '4.6',
+      'The default window is 30 days when start and end are omitted',
+      'the default window is the last 30 days, cut to the millisecond',
+    ],
+    [
+      '4.6',
+      'start is inclusive, end exclusive',
+      'start is inclusive and end exclusive, in the middle of an hour and with any offset',
+    ],
+    [
+      '4.6',
+      'GET /v1/usage is a page with cursor and limit',
+      'pages show one moment: nothing is skipped or repeated while instances start, run on and end',
+    ],
+  ],
   'contract/operations.store.test.ts': [
     [
       '2.6',

@@ -28,7 +28,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'base/events', tables: ['events'] },
       { path: 'base/operations', tables: ['operations'] },
       { path: 'money/ledger', tables: ['ledger_accounts', 'transfers', 'holds'] },
-      { path: 'money/metering', tables: ['meter_segments', 'usage_hours'] },
+      { path: 'money/metering', tables: ['meter_segments'] },
       { path: 'money/payouts', tables: ['earnings', 'payouts'] },
       { path: 'money/deposits', tables: ['deposits', 'deposit_transfers', 'deposit_addresses'] },
       {

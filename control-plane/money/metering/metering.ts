@@ -5,10 +5,11 @@ import { accruedUcents } from '../../../shared/money.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { costUcents, HOUR_MS, transfersOf, usageParts } from './posting.ts';
+import { costUcents, transfersOf } from './posting.ts';
 import * as store from './store.ts';
 
 export const TICK_MS = 30_000;
+const HOUR_MS = 3_600_000;
 /** A rental is stopped while its hold still covers this many ticks, so the overrun stays ours and small. */
 const TICKS_COVERED_MIN = 2;
 /** Segments that one transaction of the tick handles. */
@@ -82,7 +83,7 @@ export function openMetering(deps: MeteringDeps): Metering {
   };
 }
 
-/** Brings ledger and usage rows to `toMs`, forwards or backwards. The hold is released for it: the caller sets it anew. */
+/** Brings the ledger to `toMs`, forwards or backwards. The hold is released for it: the caller sets it anew. */
 async function postThrough(
   tx: Tx,
   segment: store.Segment,
@@ -102,7 +103,6 @@ async function postThrough(
     ...(evidence === undefined ? {} : { evidence }),
   });
   await ledger.post(tx, `${segment.id}:${fromMs}-${toMs}`, transfers);
-  for (const part of usageParts(segment, fromMs, toMs)) await store.addUsage(tx, segment, part);
   await store.setPostedThrough(tx, segment.id, toMs);
 }
 

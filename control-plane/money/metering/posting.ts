@@ -1,35 +1,12 @@
-// Pure: what a stretch of a segment costs, whom it pays, and how it falls into UTC hours. Works backwards too (a dead window taken back).
+// Pure: what a stretch of a segment costs and whom it pays. Works backwards too (a dead window taken back).
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
 import { badDebt, clearing, payable, revenue, wallet } from '../ledger/accounts.ts';
 import type { NewTransfer } from '../ledger/ledger.ts';
 import type { Segment } from './store.ts';
 
-export const HOUR_MS = 3_600_000;
-
-export interface UsagePart {
-  hourStartMs: number;
-  /** Negative when a window is taken back. */
-  ucents: bigint;
-  gpuMs: number;
-}
-
 /** Cost of the segment from its start to `atMs`. */
 export function costUcents(segment: Segment, atMs: number): bigint {
   return accruedUcents(segment.rate_ucents_per_hour, atMs - segment.started_ms);
-}
-
-/** The stretch from `fromMs` to `toMs` cut at UTC hours; each part is a difference of cumulative costs, so parts add up exactly. */
-export function usageParts(segment: Segment, fromMs: number, toMs: number): UsagePart[] {
-  const [startMs, endMs, sign] = fromMs <= toMs ? [fromMs, toMs, 1] : [toMs, fromMs, -1];
-  const parts: UsagePart[] = [];
-  for (let atMs = startMs; atMs < endMs;) {
-    const hourStartMs = Math.floor(atMs / HOUR_MS) * HOUR_MS;
-    const untilMs = Math.min(hourStartMs + HOUR_MS, endMs);
-    const cost = costUcents(segment, untilMs) - costUcents(segment, atMs);
-    parts.push({ hourStartMs, ucents: cost * BigInt(sign), gpuMs: sign * (untilMs - atMs) * segment.gpu_count });
-    atMs = untilMs;
-  }
-  return parts;
 }
 
 export interface Split {

@@ -2,18 +2,18 @@
 import { Balance, UsageQuery, UsageRow } from '../../../shared/api/billing.ts';
 import { pageParameters, pageSchema } from '../../../shared/api/page.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
-import { failField } from '../../../shared/errors.ts';
 import { centsFloor, dollarText } from '../../../shared/money.ts';
+import { z } from 'zod';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { type Bucket, type GroupBy, type UsageRow as UsageEntry, usageRows } from './usage.ts';
+import { windowOf } from './buckets.ts';
+import { type GroupBy, type UsageRow as UsageEntry, usageRows } from './usage.ts';
 
-const DAY_MS = 24 * 3_600_000;
-/** Specification 4.6. */
-const WINDOW_DEFAULT_MS = 30 * DAY_MS;
+/** What a cursor carries of the row that it stands behind. */
+const LastRow = z.strictObject({ key: z.string(), now_ms: z.int() });
 
 interface Deps {
   db: Db;
@@ -33,30 +33,32 @@ function usageRoute({ db, clock, cursors }: Deps): Route {
     operationId: 'listUsage',
     tag: 'Billing',
     summary: 'What was used and what it cost, by time bucket',
+    description:
+      'Rows in the order of time. Only the part of a bucket that lies within the window counts, so windows may begin and end at any time, and windows side by side add up. Running instances count up to the moment of the first page. In every bucket and grouping, cost adds up to exactly what was charged, and cost_cents of an instance to its charge, rounded down once.',
     scope: 'billing:read',
     idempotency: 'none',
     query: UsageQuery.extend(pageParameters),
     responses: { 200: { description: 'A page of usage rows', schema: pageSchema(UsageRow) } },
     errors: [],
     handler: async ({ caller, query }) => {
-      const nowMs = clock.now();
-      const endMs = query.end === undefined ? nowMs : Date.parse(query.end);
-      const startMs = query.start === undefined ? endMs - WINDOW_DEFAULT_MS : Date.parse(query.start);
-      if (startMs >= endMs) failField('start', 'must be before end');
-      const bucket = query.bucket ?? bucketFor(endMs - startMs);
+      // The cursor remembers the window and the moment of the first page, so that all pages show one and the same moment.
+      const list = `usage/${caller.orgId}/${query.group_by}/${query.bucket}/${query.start}/${query.end}`;
+      const position = cursors.read(list, query.cursor);
+      const last = position === undefined ? undefined : LastRow.parse(JSON.parse(position.id));
+      const nowMs = last?.now_ms ?? clock.now();
       const rows = await usageRows(db.read, {
+        ...windowOf(query, nowMs),
         orgId: caller.orgId,
-        bucket,
         groupBy: query.group_by,
-        startMs,
-        endMs,
         nowMs,
+        after:
+          position === undefined || last === undefined
+            ? undefined
+            : { bucketStartMs: position.createdMs, key: last.key },
+        limit: query.limit + 1,
       });
-      const list = `usage/${caller.orgId}/${bucket}/${query.group_by}`;
-      const after = cursors.read(list, query.cursor);
-      const rest = rows.filter((row) => after === undefined || isAfter(row, after));
-      const body = cursors.pageOf(list, rest.slice(0, query.limit + 1), query.limit, {
-        at: (row) => ({ createdMs: row.bucketStartMs, id: row.key }),
+      const body = cursors.pageOf(list, rows, query.limit, {
+        at: (row) => ({ createdMs: row.bucketStartMs, id: JSON.stringify({ key: row.key, now_ms: nowMs }) }),
         show: (row) => usageView(row, query.group_by),
       });
       return { status: 200, body };
@@ -90,21 +92,12 @@ function balanceRoute({ db, ledger }: Deps): Route {
   });
 }
 
-function bucketFor(windowMs: number): Bucket {
-  if (windowMs <= 2 * DAY_MS) return 'hour';
-  return windowMs <= 62 * DAY_MS ? 'day' : 'month';
-}
-
-function isAfter(row: UsageEntry, position: { createdMs: number; id: string }): boolean {
-  if (row.bucketStartMs !== position.createdMs) return row.bucketStartMs > position.createdMs;
-  return row.key > position.id;
-}
-
 function usageView(row: UsageEntry, groupBy: GroupBy): UsageRow {
   return {
     bucket_start: isoTime(row.bucketStartMs),
     [groupBy]: row.key,
     gpu_seconds: row.gpuSeconds,
     cost_cents: Number(row.costCents),
+    cost: dollarText(row.costUcents),
   };
 }

@@ -1,20 +1,26 @@
-// What an organisation used and what it cost, by time bucket (specification 2.8, 4.6). Includes the time that is not posted yet.
+// What an organisation used and what it cost, by time bucket (specification 2.8, 4.6). Read from the segments themselves, so a window
+// may begin and end at any millisecond, and the time that is not posted yet is in it.
 import { centsFloor } from '../../../shared/money.ts';
 import type { Query } from '../../base/db/db.ts';
-import { HOUR_MS, type UsagePart, usageParts } from './posting.ts';
+import { type Bucket, bucketEnd, bucketStart } from './buckets.ts';
+import { costUcents } from './posting.ts';
 import * as store from './store.ts';
 
-export type Bucket = 'hour' | 'day' | 'week' | 'month';
 export type GroupBy = 'instance_id' | 'gpu_type';
 
 export interface UsageQuestion {
   orgId: string;
   bucket: Bucket;
   groupBy: GroupBy;
-  /** Inclusive; hours that start in [startMs, endMs) count. */
+  /** Inclusive. */
   startMs: number;
+  /** Exclusive; running rentals count up to `nowMs` at most. */
   endMs: number;
   nowMs: number;
+  /** Only rows after this one. */
+  after: { bucketStartMs: number; key: string } | undefined;
+  /** At most this many rows. */
+  limit: number;
 }
 
 export interface UsageRow {
@@ -23,85 +29,96 @@ export interface UsageRow {
   key: string;
   gpuSeconds: number;
   costCents: bigint;
+  /** Exactly. */
+  costUcents: bigint;
+}
+
+/** The segments of one instance in the order of their time: one for each stretch without an outage. */
+interface Rental {
+  segments: store.Segment[];
+  key: string;
 }
 
 /**
- * Rows ordered by bucket and key. Whole cents and seconds are differences of each rental's cumulative totals, so rows add up to the
- * same sum in every bucket and grouping.
+ * Rows ordered by bucket and key. All figures are differences of each rental's totals since its beginning, so they add up in every
+ * bucket and grouping and over windows that are cut anywhere: microcents to what the ledger has charged, seconds and whole cents to
+ * what each rental has in all, rounded down once.
  */
 export async function usageRows(query: Query, question: UsageQuestion): Promise<UsageRow[]> {
-  const { orgId, startMs, endMs } = question;
-  const hours = await store.usageHours(query, orgId, { fromMs: startMs, beforeMs: endMs });
-  const totals = await store.usageTotalsBefore(query, orgId, startMs);
-  const before = new Map(totals.map((total) => [total.subject_id, total]));
-  for (const segment of await store.openSegmentsOfOrg(query, orgId)) {
-    for (const part of usageParts(
-      segment,
-      segment.posted_through_ms,
-      Math.max(segment.posted_through_ms, question.nowMs),
-    )) {
-      if (part.hourStartMs >= endMs) continue;
-      if (part.hourStartMs < startMs) {
-        addTotal(before, segment.subject_id, part);
-        continue;
-      }
-      hours.push({
-        subject_id: segment.subject_id,
-        gpu_type: segment.gpu_type,
-        hour_start_ms: part.hourStartMs,
-        ucents: part.ucents,
-        gpu_ms: part.gpuMs,
-      });
-    }
+  const { orgId, bucket, after } = question;
+  const untilMs = Math.min(question.endMs, question.nowMs);
+  const fromMs = Math.max(question.startMs, after?.bucketStartMs ?? question.startMs);
+  const rentals = await rentalsIn(query, orgId, { fromMs, untilMs }, question.groupBy);
+  const rows: UsageRow[] = [];
+  let atMs: number | undefined = fromMs;
+  while (atMs !== undefined && atMs < untilMs && rows.length < question.limit) {
+    const startMs = bucketStart(atMs, bucket);
+    const piece = { fromMs: atMs, untilMs: Math.min(bucketEnd(startMs, bucket), untilMs) };
+    const ofBucket = rowsOfBucket(rentals, piece, startMs);
+    rows.push(...ofBucket.filter((row) => after === undefined || isAfter(row, after)));
+    atMs = nextUse(rentals, piece.untilMs);
   }
+  return rows.slice(0, question.limit);
+}
+
+interface Piece {
+  fromMs: number;
+  untilMs: number;
+}
+
+async function rentalsIn(query: Query, orgId: string, window: Piece, groupBy: GroupBy): Promise<Rental[]> {
+  const segments = await store.segmentsOfRentals(query, orgId, window);
+  return [...Map.groupBy(segments, (segment) => segment.subject_id)].flatMap(([subjectId, ofRental]) => {
+    const [first] = ofRental;
+    if (first === undefined) return [];
+    return [{ segments: ofRental, key: groupBy === 'instance_id' ? subjectId : first.gpu_type }];
+  });
+}
+
+function rowsOfBucket(rentals: readonly Rental[], piece: Piece, bucketStartMs: number): UsageRow[] {
   const rows = new Map<string, UsageRow>();
-  for (const [subjectId, ofRental] of Map.groupBy(hours, (hour) => hour.subject_id)) {
-    addRental(rows, ofRental, { question, before: before.get(subjectId) });
+  for (const { segments, key } of rentals) {
+    if (!segments.some((segment) => isInUse(segment, piece))) continue;
+    const [before, after] = [totalsAt(segments, piece.fromMs), totalsAt(segments, piece.untilMs)];
+    const row = rows.get(key) ?? { bucketStartMs, key, gpuSeconds: 0, costCents: 0n, costUcents: 0n };
+    row.gpuSeconds += Math.floor(after.gpuMs / 1000) - Math.floor(before.gpuMs / 1000);
+    row.costCents += centsFloor(after.ucents) - centsFloor(before.ucents);
+    row.costUcents += after.ucents - before.ucents;
+    rows.set(key, row);
   }
-  return [...rows.values()].toSorted((a, b) => a.bucketStartMs - b.bucketStartMs || (a.key < b.key ? -1 : 1));
+  return [...rows.values()].toSorted((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-/** Time that is not posted yet can begin before the window, too. */
-function addTotal(before: Map<string, store.UsageTotal>, subjectId: string, part: UsagePart): void {
-  const total = before.get(subjectId) ?? { subject_id: subjectId, ucents: 0n, gpu_ms: 0 };
-  before.set(subjectId, { ...total, ucents: total.ucents + part.ucents, gpu_ms: total.gpu_ms + part.gpuMs });
+/** A segment that was credited in full has no length and is no use. */
+function isInUse(segment: store.Segment, { fromMs, untilMs }: Piece): boolean {
+  return Math.max(segment.started_ms, fromMs) < Math.min(endOf(segment), untilMs);
 }
 
-function addRental(
-  rows: Map<string, UsageRow>,
-  hours: store.UsageHour[],
-  of: { question: UsageQuestion; before: store.UsageTotal | undefined },
-): void {
-  const { question } = of;
-  let ucents = of.before?.ucents ?? 0n;
-  let gpuMs = of.before?.gpu_ms ?? 0;
-  for (const hour of hours.toSorted((a, b) => a.hour_start_ms - b.hour_start_ms)) {
-    const centsBefore = centsFloor(ucents);
-    const secondsBefore = Math.floor(gpuMs / 1000);
-    ucents += hour.ucents;
-    gpuMs += hour.gpu_ms;
-    const key = question.groupBy === 'instance_id' ? hour.subject_id : hour.gpu_type;
-    const bucketStartMs = bucketStart(hour.hour_start_ms, question.bucket);
-    const id = `${bucketStartMs}/${key}`;
-    const row = rows.get(id) ?? { bucketStartMs, key, gpuSeconds: 0, costCents: 0n };
-    row.gpuSeconds += Math.floor(gpuMs / 1000) - secondsBefore;
-    row.costCents += centsFloor(ucents) - centsBefore;
-    rows.set(id, row);
+/** What the rental had used and cost at `atMs`, since it began. */
+function totalsAt(segments: readonly store.Segment[], atMs: number): { ucents: bigint; gpuMs: number } {
+  const totals = { ucents: 0n, gpuMs: 0 };
+  for (const segment of segments) {
+    const untilMs = Math.min(atMs, endOf(segment));
+    if (untilMs <= segment.started_ms) continue;
+    totals.ucents += costUcents(segment, untilMs);
+    totals.gpuMs += (untilMs - segment.started_ms) * segment.gpu_count;
   }
+  return totals;
 }
 
-/** UTC; weeks start on Monday. */
-export function bucketStart(atMs: number, bucket: Bucket): number {
-  const date = new Date(atMs);
-  const dayMs = Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), date.getUTCDate());
-  switch (bucket) {
-    case 'hour':
-      return Math.floor(atMs / HOUR_MS) * HOUR_MS;
-    case 'day':
-      return dayMs;
-    case 'week':
-      return dayMs - ((date.getUTCDay() + 6) % 7) * 24 * HOUR_MS;
-    case 'month':
-      return Date.UTC(date.getUTCFullYear(), date.getUTCMonth(), 1);
-  }
+/** When there is use again, from `atMs` on; undefined where there is none. Empty buckets are skipped by this, not walked through. */
+function nextUse(rentals: readonly Rental[], atMs: number): number | undefined {
+  const starts = rentals.flatMap(({ segments }) =>
+    segments.filter((segment) => endOf(segment) > atMs).map((segment) => Math.max(segment.started_ms, atMs)),
+  );
+  return starts.length === 0 ? undefined : starts.reduce((least, ms) => Math.min(least, ms));
+}
+
+function endOf(segment: store.Segment): number {
+  return segment.ended_ms ?? Number.POSITIVE_INFINITY;
+}
+
+function isAfter(row: UsageRow, position: { bucketStartMs: number; key: string }): boolean {
+  if (row.bucketStartMs !== position.bucketStartMs) return row.bucketStartMs > position.bucketStartMs;
+  return row.key > position.key;
 }

@@ -15,19 +15,4 @@ create table meter_segments (
 
 create unique index meter_segments_open on meter_segments (subject_id) where ended_ms is null;
 create index meter_segments_by_subject on meter_segments (subject_id, started_ms);
-create index meter_segments_by_org on meter_segments (org_id) where ended_ms is null;
-
--- What was posted, by UTC hour: the rows that usage is read from.
-create table usage_hours (
-  segment_id TEXT not null references meter_segments (id),
-  hour_start_ms INTEGER not null,
-  subject_id TEXT not null,
-  org_id TEXT not null,
-  gpu_type TEXT not null,
-  ucents INTEGER not null,
-  gpu_ms INTEGER not null,
-  primary key (segment_id, hour_start_ms)
-) STRICT;
-
-create index usage_hours_by_org on usage_hours (org_id, hour_start_ms);
-create index usage_hours_by_subject on usage_hours (subject_id, hour_start_ms);
+create index meter_segments_of_org on meter_segments (org_id, ended_ms);
