@@ -1,8 +1,10 @@
 // The supervisor put together: the only file that knows every room of the agent.
+import { pipeline, Readable } from 'node:stream';
 import { systemClock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
 import { STREAMS_PATH } from '../shared/protocol/link.ts';
 import { systemRng } from '../shared/rng.ts';
+import { dialStream } from './access/dial.ts';
 import { openDoors } from './access/doors.ts';
 import { prepareKit } from './access/kit.ts';
 import { readCa, type AgentConfig } from './config.ts';
@@ -13,6 +15,7 @@ import { proveIdentity, readIdentity, type Identity } from './link/identity.ts';
 import { openLink, type Link } from './link/link.ts';
 import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
+import { logLines } from './runtime/logs.ts';
 import { openRecords } from './runtime/records.ts';
 import { openRuntime } from './runtime/runtime.ts';
 import { openStock } from './stock.ts';
@@ -67,8 +70,11 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
       prove: (nonce) => proveIdentity(identity, machineId, nonce),
       observed: runtime.observed,
       onDesired: runtime.take,
-      onOpen: ({ workload_id, stream_id, token, target }) =>
-        doors.open({ workload_id, stream_id, target, ca, url: wire(STREAMS_PATH + encodeURIComponent(token)) }),
+      onOpen: async ({ workload_id, stream_id, token, target }) => {
+        const url = wire(STREAMS_PATH + encodeURIComponent(token));
+        if (target.kind === 'ssh') return doors.open({ workload_id, stream_id, target, ca, url });
+        await sendLog(await engine.logs(workload_id, target), { url, ca: ca ?? null });
+      },
     },
     { clock, rng: systemRng(), log },
   );
@@ -108,4 +114,17 @@ async function requireEnrolment(stateDir: string): Promise<Enrolment> {
 function holderArgv(program: string, folder: string): [string, ...string[]] {
   const heap = `--max-old-space-size=${HOLDER_HEAP_MIB}`;
   return [process.execPath, heap, '--disable-sigusr1', program, 'holder', '--dir', folder];
+}
+
+/** Resolves once it is on its way. The stream ends with the log; a reader that goes away ends the reading. */
+async function sendLog(raw: Readable, to: { url: string; ca: string | null }): Promise<void> {
+  const stream = await dialStream(to).catch((error: unknown) => {
+    raw.destroy();
+    throw error;
+  });
+  pipeline(Readable.from(logLines(raw)), stream, () => {
+    raw.destroy();
+    stream.destroy();
+  });
+  stream.resume();
 }

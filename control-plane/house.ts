@@ -26,6 +26,7 @@ import { supplyRoutes } from './fleet/supply/routes.ts';
 import { TICK_MS } from './money/metering/metering.ts';
 import { billingRoutes } from './money/metering/routes.ts';
 import { doorAccess } from './rental/edge/access.ts';
+import { edgeRoutes } from './rental/edge/routes.ts';
 import { openSshDoors, type SshDoors } from './rental/edge/ssh-doors.ts';
 import { instanceRoutes } from './rental/instances/routes.ts';
 import { reservationRoutes } from './rental/reservations/routes.ts';
@@ -111,6 +112,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
     },
     close: async () => {
       await rooms.link.drain(RECONNECT_AFTER_MS);
+      rooms.logs.close();
       await http.close();
       await metricsHttp?.close();
       await admin.close();
@@ -169,6 +171,7 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...sshKeyRoutes(deps),
     ...instanceRoutes(deps),
     ...reservationRoutes(deps),
+    ...edgeRoutes(deps),
     ...operationRoutes(deps),
     ...billingRoutes(deps),
     ...supplyRoutes(deps),

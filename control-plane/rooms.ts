@@ -18,6 +18,7 @@ import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
 import { type Doors, openDoors } from './rental/doors/doors.ts';
 import { openReservations, type Reservations } from './rental/reservations/reservations.ts';
 import { newProbeKey, probeDoor } from './rental/edge/probe.ts';
+import { type Logs, openLogs } from './rental/edge/logs.ts';
 import { startSeries } from './rental/edge/store.ts';
 import { openWatch, type Watch } from './rental/edge/watch.ts';
 import { type Instances, type InstancesDeps, openInstances } from './rental/instances/instances.ts';
@@ -64,13 +65,18 @@ export interface Rooms {
   reservations: Reservations;
   instances: Instances;
   watch: Watch;
+  logs: Logs;
 }
 
-/** `probe` replaces the real look at an SSH door where there is no network. */
+/** What lies outside of the rooms; `probe` and `openStream` replace the network where there is none. */
 export function openRooms(
   core: Core,
   settings: Settings,
-  outside: { nudges: Nudges; probe?: (instanceId: string) => Promise<ProbeResult> },
+  outside: {
+    nudges: Nudges;
+    probe?: (instanceId: string) => Promise<ProbeResult>;
+    openStream?: Link['openStream'];
+  },
 ): Rooms {
   const { clock, db } = core;
   const sshKeys = openSshKeys(core);
@@ -113,6 +119,7 @@ export function openRooms(
   const instances: Instances = openInstances(rental);
   const watch = openWatch({ ...core, probe, onDoorsChanged: () => outside.nudges.edge(), outages: outagesOf(rental) });
   const accounts = openAccounts(core);
+  const logs = openLogs({ ...core, link: { openStream: outside.openStream ?? link.openStream } });
   return {
     accounts,
     sshKeys,
@@ -127,6 +134,7 @@ export function openRooms(
     reservations,
     instances,
     watch,
+    logs,
   };
 }
 

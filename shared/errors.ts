@@ -25,6 +25,7 @@ export const ERRORS = {
   request_timeout: { status: 408, title: 'The request took too long to arrive' },
   idempotency_key_in_use: { status: 409, title: 'A request with this Idempotency-Key is still in progress' },
   price_changed: { status: 409, title: 'The price has changed' },
+  logs_unavailable: { status: 409, title: 'There is no log to read' },
   conflict: { status: 409, title: 'The resource is in a state that does not allow this' },
   body_too_large: { status: 413, title: 'The body is too large' },
   unsupported_media_type: { status: 415, title: 'The body must be application/json' },

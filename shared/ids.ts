@@ -10,7 +10,7 @@ export interface Ids {
   uuid(): string;
   /** `i-` and 20 lower-case base32 characters: a DNS label, random, not guessable. */
   instance(): string;
-  /** `<prefix>_` and 26 time-ordered base32 characters. */
+  /** `<prefix>_` and 26 base32 characters that sort in the order in which this process made them. */
   prefixed(prefix: IdPrefix): string;
   /** ULID, 26 upper-case characters: reservation contracts (specification 2.7). */
   ulid(): string;
@@ -22,11 +22,12 @@ const BASE32 = 'abcdefghijklmnopqrstuvwxyz234567';
 const CROCKFORD = '0123456789abcdefghjkmnpqrstvwxyz';
 
 export function createIds(clock: Clock, rng: Rng): Ids {
+  const ticks = createTicks(clock);
   return {
     uuid: () => uuidV7(clock.now(), rng.bytes(10)),
     instance: () => `i-${encode(rng.bytes(20), BASE32)}`,
-    prefixed: (prefix) => `${prefix}_${timeOrderedId(clock.now(), rng)}`,
-    ulid: () => timeOrderedId(clock.now(), rng).toUpperCase(),
+    prefixed: (prefix) => `${prefix}_${timeOrderedId(ticks(), rng)}`,
+    ulid: () => timeOrderedId(ticks(), rng).toUpperCase(),
     secret: (bytes) => Buffer.from(rng.bytes(bytes)).toString('base64url'),
   };
 }
@@ -41,16 +42,27 @@ function uuidV7(nowMs: number, random: Uint8Array): string {
   return `${hex.slice(0, 8)}-${hex.slice(8, 12)}-${hex.slice(12, 16)}-${hex.slice(16, 20)}-${hex.slice(20)}`;
 }
 
-/** The 26 characters of a ULID, lower case: 48 bits of milliseconds, 80 random bits. */
-function timeOrderedId(nowMs: number, rng: Rng): string {
-  return `${timeOrdered(nowMs)}${encode(rng.bytes(16), CROCKFORD)}`;
+const TICKS_PER_MS = 1024;
+
+/** Grows with every call, also within a millisecond, and where the clock is set back. */
+function createTicks(clock: Clock): () => number {
+  let last = 0;
+  return () => {
+    last = Math.max(last + 1, clock.now() * TICKS_PER_MS);
+    return last;
+  };
 }
 
-/** Ten characters of milliseconds, so that ids of one kind sort by birth. */
-function timeOrdered(nowMs: number): string {
-  let rest = nowMs;
+/** The 26 characters of a ULID, lower case: 48 bits of milliseconds, 10 that count within one, 70 random bits. */
+function timeOrderedId(ticks: number, rng: Rng): string {
+  return `${timeOrdered(ticks)}${encode(rng.bytes(14), CROCKFORD)}`;
+}
+
+/** Twelve characters, so that ids of one kind sort by birth. */
+function timeOrdered(ticks: number): string {
+  let rest = ticks;
   let text = '';
-  for (let i = 0; i < 10; i += 1) {
+  for (let i = 0; i < 12; i += 1) {
     text = CROCKFORD.charAt(rest % 32) + text;
     rest = Math.floor(rest / 32);
   }

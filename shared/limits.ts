@@ -73,5 +73,11 @@ export const SSH_KEY_OFFERS_MAX = 30;
 export const SSH_CHANNELS_MAX = 64;
 export const SSH_CONNECTIONS_MAX = 128;
 
+/** Lines of a container's log in one answer; the engine keeps 30 MB of it. */
+export const LOG_LINES_DEFAULT = 100;
+export const LOG_LINES_MAX = 1_000;
+/** Logs that one organisation follows at the same time: each holds a connection here and one on the host. */
+export const LOG_FOLLOWERS_PER_ORG_MAX = 20;
+
 /** Removal is two-phase: the container is stopped at once, its disk is kept this long in case we were wrong. */
 export const QUARANTINE_MS = 15 * 60_000;

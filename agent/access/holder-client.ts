@@ -4,7 +4,7 @@ import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
-import type { OpenTarget } from '../../shared/protocol/link.ts';
+import type { SshTarget } from '../../shared/protocol/link.ts';
 import type { DoorStatus } from '../runtime/observe.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from './guest/frames.ts';
 import { HolderNews, type SupervisorWord } from './holder-words.ts';
@@ -14,7 +14,7 @@ export interface StreamOpen {
   stream_id: string;
   url: string;
   ca: string | undefined;
-  target: OpenTarget;
+  target: SshTarget;
 }
 
 export interface Holder {

@@ -1,7 +1,7 @@
 // What supervisor and holder say to each other, as JSON frames over `holder.sock`. Both check it: after an upgrade they differ in version.
 import { z } from 'zod';
 import { LINK_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
-import { OpenTarget } from '../../shared/protocol/link.ts';
+import { SshTarget } from '../../shared/protocol/link.ts';
 
 /** Supervisor -> holder. */
 export const SupervisorWord = z.discriminatedUnion('kind', [
@@ -11,7 +11,7 @@ export const SupervisorWord = z.discriminatedUnion('kind', [
     /** `wss://host/agent/v1/streams/<token>`. */
     url: z.string(),
     ca: z.string().nullable(),
-    target: OpenTarget,
+    target: SshTarget,
   }),
   /** The workload is over. */
   z.object({ kind: z.literal('exit') }),

@@ -2,17 +2,14 @@
 // supervisor drops no session and a tenant can only hurt the own door.
 import { createServer, connect, type Socket } from 'node:net';
 import { stat } from 'node:fs/promises';
-import type { Duplex } from 'node:stream';
-import WebSocket from 'ws';
 import { systemClock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
-import { STREAM_DIAL_MS_MAX, STREAM_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
 import { createLog } from '../../shared/log.ts';
 import { startLoop } from '../../shared/loop.ts';
-import { STREAM_SOCKET_OPTIONS, streamDuplex } from '../../shared/protocol/stream.ts';
 import { systemRng } from '../../shared/rng.ts';
 import { removePath } from '../host/state.ts';
+import { dialStream } from './dial.ts';
 import { doorPaths, openDoorToUser } from './door-folder.ts';
 import { openGuests } from './guests.ts';
 import { eachFrame, FRAME, sendJson } from './guest/frames.ts';
@@ -96,23 +93,6 @@ async function openStream(word: OpenWord, door: SshDoor, tell: (news: HolderNews
   } catch (error) {
     tell({ kind: 'refused', stream_id: word.stream_id, detail: messageOf(error).slice(0, 400) });
   }
-}
-
-/** Rejects where the control plane does not take the stream. ws sets TCP_NODELAY on every socket. */
-function dialStream({ url, ca }: OpenWord): Promise<Duplex> {
-  return new Promise((resolve, reject) => {
-    const socket = new WebSocket(url, {
-      ...STREAM_SOCKET_OPTIONS,
-      maxPayload: STREAM_MESSAGE_BYTES_MAX,
-      handshakeTimeout: STREAM_DIAL_MS_MAX,
-      // A mask protects proxies from what a web page sends; these bytes are encrypted by SSH, and masking them cost more than encrypting.
-      generateMask: (mask) => mask.fill(0),
-      ...(ca === null ? {} : { ca }),
-    });
-    // In this very turn: bytes that came with the handshake are handed out in the next one.
-    socket.once('open', () => resolve(streamDuplex(socket)));
-    socket.once('error', reject);
-  });
 }
 
 function answers(path: string): Promise<boolean> {

@@ -3,6 +3,7 @@ import Docker from 'dockerode';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { messageOf } from '../../shared/errors.ts';
+import type { LogsTarget } from '../../shared/protocol/link.ts';
 import type { BareRun, ContainerShape, Engine, ImageFacts, LocalContainer, Mount, PullProgress } from './engine.ts';
 
 export interface DockerOptions {
@@ -78,11 +79,13 @@ export function openDocker(options: DockerOptions): Engine {
 
     runBare: (run) => runBare(docker, run, options.machineId),
 
-    exitReason: async (containerId) => {
-      const { State: state } = await docker.getContainer(containerId).inspect();
-      if (state.Error !== '') return state.Error;
-      return state.OOMKilled ? 'it ran out of memory' : `it ended with code ${state.ExitCode}`;
+    logs: async (workloadId, wanted) => {
+      const [found] = await findAll(workloadId);
+      if (found === undefined) throw new Error('there is no container any more, and no log of it');
+      return readLogs(docker.getContainer(found.Id), wanted);
     },
+
+    exitReason: (containerId) => exitReason(docker.getContainer(containerId)),
   });
 }
 
@@ -110,6 +113,7 @@ function inItsOwnWords(engine: Engine): Engine {
     stopAndCut: plain(engine.stopAndCut),
     remove: plain(engine.remove),
     runBare: plain(engine.runBare),
+    logs: plain(engine.logs),
     exitReason: plain(engine.exitReason),
   };
 }
@@ -129,6 +133,17 @@ async function pullImage(docker: Docker, image: string, onProgress: (progress: P
   if ((await absentAsUndefined(docker.getImage(image).inspect())) === undefined) {
     throw new Error('the engine stopped pulling before the image was whole');
   }
+}
+
+/** Whole where it is not followed: the engine's client knows no other way, and LOG_LINES_MAX bounds it. */
+async function readLogs(
+  container: Docker.Container,
+  { tail, follow, since }: Omit<LogsTarget, 'kind'>,
+): Promise<Readable> {
+  const options = { stdout: true, stderr: true, timestamps: true, tail, ...(since === null ? {} : { since }) } as const;
+  if (!follow) return Readable.from([await container.logs({ ...options, follow: false })]);
+  // An IncomingMessage, which its types do not say: only that has a `destroy` that ends the request.
+  return (await container.logs({ ...options, follow: true })) as unknown as Readable;
 }
 
 const EMPTY_IMAGE = 'svc-empty:1';
@@ -155,6 +170,12 @@ async function runBare(docker: Docker, { argv, mounts, disk_mib }: BareRun, mach
     await container.remove({ force: true, v: true });
     await ignoring([404, 409], docker.getImage(EMPTY_IMAGE).remove());
   }
+}
+
+async function exitReason(container: Docker.Container): Promise<string> {
+  const { State: state } = await container.inspect();
+  if (state.Error !== '') return state.Error;
+  return state.OOMKilled ? 'it ran out of memory' : `it ended with code ${state.ExitCode}`;
 }
 
 function networkName(workloadId: string): string {

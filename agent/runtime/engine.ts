@@ -1,4 +1,6 @@
 // What the runtime needs of a container engine, in our own words; docker.ts is the one that speaks to Docker.
+import type { Readable } from 'node:stream';
+import type { LogsTarget } from '../../shared/protocol/link.ts';
 
 /** One of our containers, found by its labels. */
 export interface LocalContainer {
@@ -81,6 +83,8 @@ export interface Engine {
   remove(workloadId: string): Promise<void>;
   /** Runs it to its end and leaves nothing; its exit code. Rejects where the engine refuses the limit. */
   runBare(run: BareRun): Promise<number>;
+  /** The engine's frames of the workload's log, each line with its time. Rejects where there is no container. */
+  logs(workloadId: string, wanted: Omit<LogsTarget, 'kind'>): Promise<Readable>;
   /** Why a container is not running, in a sentence. */
   exitReason(containerId: string): Promise<string>;
 }

@@ -4,7 +4,7 @@
 // the server and `observed`, `inventory`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
 // A message that does not decode closes the link with a reason and nothing else.
 import { z } from 'zod';
-import { LINK_MESSAGE_BYTES_MAX } from '../limits.ts';
+import { LINK_MESSAGE_BYTES_MAX, LOG_LINES_MAX } from '../limits.ts';
 import { Inventory } from './inventory.ts';
 import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
 
@@ -12,18 +12,33 @@ import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
 export const Position = z.strictObject({ epoch: z.int().min(0), revision: z.int().min(0) });
 export type Position = z.infer<typeof Position>;
 
+/** The SSH server of a workload's holder. */
+export const SshTarget = z.strictObject({
+  kind: z.literal('ssh'),
+  /** OpenSSH public key lines that may log in, resolved for this very connection. */
+  authorized_keys: z.array(z.string().max(16_384)).max(1024),
+  /** OpenSSH public key line that may only authenticate (user `svc-probe`), never open a channel. */
+  probe_key: z.string().max(1024),
+  client_ip: z.string().max(64),
+});
+export type SshTarget = z.infer<typeof SshTarget>;
+
+/** The container's output, as protocol/logs.ts; the stream ends with the log, or with the container where it is followed. */
+const LogsTarget = z.strictObject({
+  kind: z.literal('logs'),
+  /** So many of the last lines. */
+  tail: z.int().min(0).max(LOG_LINES_MAX),
+  follow: z.boolean(),
+  /** Only what was written at or after this time (unix seconds, decimals allowed); null: from the beginning. */
+  since: z
+    .string()
+    .regex(/^\d{1,12}(\.\d{1,9})?$/)
+    .nullable(),
+});
+export type LogsTarget = z.infer<typeof LogsTarget>;
+
 /** What a data stream leads to. */
-export const OpenTarget = z.discriminatedUnion('kind', [
-  z.strictObject({
-    kind: z.literal('ssh'),
-    /** OpenSSH public key lines that may log in, resolved for this very connection. */
-    authorized_keys: z.array(z.string().max(16_384)).max(1024),
-    /** OpenSSH public key line that may only authenticate (user `svc-probe`), never open a channel. */
-    probe_key: z.string().max(1024),
-    client_ip: z.string().max(64),
-  }),
-]);
-export type OpenTarget = z.infer<typeof OpenTarget>;
+const OpenTarget = z.discriminatedUnion('kind', [SshTarget, LogsTarget]);
 
 export const ServerMessage = z.discriminatedUnion('type', [
   z.strictObject({

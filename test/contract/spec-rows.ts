@@ -15,6 +15,52 @@ const ACCOUNTS = 'control-plane/base/accounts';
 
 /** File -> rows of [section, rule, test]. */
 const ROWS: Record<string, readonly [string, string, string][]> = {
+  'contract/launch.store.test.ts': [
+    ['8', 'gpu_count is 1 to 8, auto_terminate_hours 1 to 720, disk_gb 10 to 1000; ports, entrypoint', '%s'],
+    [
+      '4.3',
+      'Every broken rule of the body is 422 and names its field',
+      '%s: 422 that names the field, and nothing is made',
+    ],
+    [
+      '7.2',
+      'spot with image, auto_terminate_hours 0 and bounds are validation_failed',
+      '%s: 422 that names the field, and nothing is made',
+    ],
+    [
+      '4.3',
+      'A gpu_type with no capable capacity is 422 image_unavailable',
+      'a gpu_type that no host offers is image_unavailable',
+    ],
+    ['4.3', 'disk_gb narrows placement to capable capacity', 'goes only where it is honoured, at both of its bounds'],
+    [
+      '4.3',
+      'No capable capacity for disk_gb is 422 disk_unavailable',
+      'that nobody honours is disk_unavailable, with the field',
+    ],
+    [
+      '4.3',
+      "disk_gb above the pinned offering's storage_gb is 422 disk_exceeds_offering",
+      'above the pinned offering is disk_exceeds_offering; a pin that honours none is disk_unavailable',
+    ],
+    [
+      '2.2',
+      'disk_gb is present only where the placed capacity honours a configured size; the default is 100 GB',
+      'left out: 100 GB where sizes are honoured, absent elsewhere, and no host is passed over',
+    ],
+    [
+      '4.3',
+      'Disk beyond 100 GB is folded into the hourly rate, inside the cap and outside of the viewed price',
+      'beyond 100 GB counts against the cap, and not against the viewed price',
+    ],
+    ['2.4', 'A pricing row tells disk_price_per_gb_hour, storage_gb and disk_configurable', 'is told in the catalog'],
+    [
+      '3.1',
+      'A runtime limit ends a rental like a DELETE; status_reason records it, auto_terminate_hours stays, auto_terminate_at goes',
+      'counts from running, shows its end, and ends the rental like a DELETE with the limit as its reason',
+    ],
+    ['2.2', 'auto_terminate_hours is absent without a limit', 'left out is absent, and nothing ends by itself'],
+  ],
   [`${HTTP}/cursors.test.ts`]: [
     [
       '2.1',

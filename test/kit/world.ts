@@ -1,4 +1,5 @@
 // A small world for room tests: all rooms of the control plane on a real database and a virtual clock, with hosts played by the test.
+import { duplexPair } from 'node:stream';
 import { type Rooms, openRooms } from '../../control-plane/rooms.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/schema.ts';
@@ -32,6 +33,8 @@ export interface World {
   observe(instanceId: string, patch: Partial<ObservedWorkload> & Pick<ObservedWorkload, 'phase'>): Promise<void>;
   /** Drives every due row until nothing is due now. */
   drive(): Promise<void>;
+  /** Types of all events of an instance or machine, oldest first. */
+  journal(subjectId: string): Promise<string[]>;
   /** Throws where the books do not agree. */
   verify(): Promise<void>;
   close(): Promise<void>;
@@ -65,6 +68,12 @@ export async function openWorld(seed = 1): Promise<World> {
     {
       nudges: { engine: () => undefined, edge: () => undefined },
       probe: async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true },
+      // Every host has an empty log.
+      openStream: async () => {
+        const [near, far] = duplexPair();
+        far.end();
+        return near;
+      },
     },
   );
   await rooms.doors.prepare();
@@ -94,6 +103,10 @@ export async function openWorld(seed = 1): Promise<World> {
       return after.find(({ instance }) => !before.has(instance.id))?.instance.id ?? '';
     },
     drive: () => driveUntilIdle(rooms, clock),
+    journal: async (subjectId) => {
+      const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
+      return rows.map((event) => event.type).toReversed();
+    },
     verify: async () => {
       const faults = await db.tx('verify', async (tx) => [...(await ledgerFaults(tx)), ...(await meteringFaults(tx))]);
       if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { int, json, text } from '../db/columns.ts';
-import { type Query, type Tx, sql } from '../db/db.ts';
+import { type Query, type Sql, type Tx, sql } from '../db/db.ts';
 
 /** What the service tells of. The four `instance.*` lifecycle types are public (specification 6.1); the others are for the journal. */
 export type EventType =
@@ -52,8 +52,8 @@ export type EventRow = z.infer<typeof EventRow>;
 export interface Events {
   /** Appends in the caller's transaction. */
   append(tx: Tx, event: NewEvent): Promise<void>;
-  /** The journal of one subject, oldest first. */
-  ofSubject(query: Query, subjectId: string, limit: number): Promise<EventRow[]>;
+  /** The journal of one subject, newest first; `after` is a keyset condition on (created_ms, id). */
+  ofSubject(query: Query, subjectId: string, after: Sql, limit: number): Promise<EventRow[]>;
 }
 
 export function openEvents(deps: { clock: Clock; ids: Ids }): Events {
@@ -65,11 +65,11 @@ export function openEvents(deps: { clock: Clock; ids: Ids }): Events {
                     ${JSON.stringify(event.data)}, ${deps.clock.now()})`,
       );
     },
-    ofSubject: (query, subjectId, limit) =>
+    ofSubject: (query, subjectId, after, limit) =>
       query.all(
         EventRow,
         sql`select id, type, subject_id, org_id, data, created_ms from events
-            where subject_id = ${subjectId} order by created_ms, id limit ${limit}`,
+            where subject_id = ${subjectId} and ${after} order by created_ms desc, id desc limit ${limit}`,
       ),
   };
 }

@@ -56,6 +56,7 @@ async function declared(route: Route, work: Promise<Reply>): Promise<Reply> {
   const response = route.responses[reply.status];
   if (response === undefined)
     throw new Error(`${route.operationId} answered ${reply.status}, which it does not declare`);
-  response.schema?.parse(reply.body);
+  if (reply.stream === undefined) response.schema?.parse(reply.body);
+  else if (response.eventSchema === undefined) throw new Error(`${route.operationId} does not declare a stream`);
   return reply;
 }

@@ -108,7 +108,8 @@ function successes({ responses, idempotency }: Route, schemas: Json): Json {
   );
 }
 
-function success({ description, schema, headers = {} }: ResponseSpec, keyed: boolean, schemas: Json): Json {
+function success(response: ResponseSpec, keyed: boolean, schemas: Json): Json {
+  const { description, headers = {} } = response;
   const all = {
     'X-Request-Id': 'Identifies this request in our logs',
     ...(keyed ? { 'Idempotent-Replayed': '`true` where this is the stored answer of an earlier equal request' } : {}),
@@ -117,8 +118,18 @@ function success({ description, schema, headers = {} }: ResponseSpec, keyed: boo
   return {
     description,
     headers: headerObjects(all),
-    ...(schema === undefined ? {} : { content: { 'application/json': { schema: hoist(schemas, schema, 'output') } } }),
+    ...successContent(response, schemas),
   };
+}
+
+function successContent({ schema, eventSchema }: ResponseSpec, schemas: Json): Json {
+  if (schema === undefined) return {};
+  const content: Json = { 'application/json': { schema: hoist(schemas, schema, 'output') } };
+  if (eventSchema !== undefined) {
+    const data = { contentMediaType: 'application/json', contentSchema: hoist(schemas, eventSchema, 'output') };
+    content['text/event-stream'] = { schema: { type: 'string', description: 'Server-sent events', ...data } };
+  }
+  return { content };
 }
 
 /** One response for each status, which lists the codes that can come with it. */

@@ -1,4 +1,5 @@
 // What a room says about one endpoint. Validation, types, the OpenAPI document and the checks of a request all come from this.
+import type { Readable } from 'node:stream';
 import type { z } from 'zod';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { Tx } from '../db/db.ts';
@@ -15,6 +16,8 @@ export interface Reply {
   status: number;
   /** Plain JSON data. A string is sent as it is where `headers` names its `content-type`. */
   body?: unknown;
+  /** Instead of a body: sent as it comes; `headers` names its content type. Only where no Idempotency-Key is taken. */
+  stream?: Readable;
   headers?: Record<string, string>;
 }
 
@@ -41,6 +44,8 @@ export type RouteScope = Scope | 'none' | 'operator';
 export interface ResponseSpec {
   description: string;
   schema?: z.ZodType;
+  /** What comes where the caller asks for a stream: the data of each server-sent event. */
+  eventSchema?: z.ZodType;
   /** Header name -> description. */
   headers?: Record<string, string>;
 }

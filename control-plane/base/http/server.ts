@@ -263,6 +263,7 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply,
 
 function send(reply: FastifyReply, wire: WireReply): FastifyReply {
   reply.code(wire.status).headers(wire.headers).header('x-request-id', reply.request.id);
+  if (wire.stream !== undefined) return reply.send(wire.stream);
   // As bytes: fastify would add a charset to the content type of a text.
   return wire.body === '' ? reply.send() : reply.send(Buffer.from(wire.body));
 }

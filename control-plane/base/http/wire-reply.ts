@@ -1,4 +1,5 @@
 // A reply as it goes over the wire: what is sent, and what is stored for an equal request later.
+import type { Readable } from 'node:stream';
 import type { Reply } from './route.ts';
 
 export interface WireReply {
@@ -6,6 +7,8 @@ export interface WireReply {
   /** Lower-case names. */
   headers: Record<string, string>;
   body: string;
+  /** Instead of the body. */
+  stream?: Readable;
 }
 
 export function toWire(reply: Reply): WireReply {
@@ -14,6 +17,7 @@ export function toWire(reply: Reply): WireReply {
     value,
   ]);
   const headers = Object.fromEntries(named);
+  if (reply.stream !== undefined) return { status: reply.status, headers, body: '', stream: reply.stream };
   if (reply.body === undefined) return { status: reply.status, headers, body: '' };
   if (typeof reply.body === 'string' && headers['content-type'] !== undefined) {
     return { status: reply.status, headers, body: reply.body };

@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openDesired } from '../../../agent/runtime/desired.ts';
 import type { Engine, LocalContainer } from '../../../agent/runtime/engine.ts';
@@ -80,6 +81,7 @@ function slowEngine(): Engine {
       containers = [];
     },
     runBare: async () => 0,
+    logs: async () => Readable.from([]),
     exitReason: async () => '',
   };
 }

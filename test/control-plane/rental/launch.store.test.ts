@@ -73,8 +73,8 @@ describe('a launch', () => {
     expect(await held(machineId)).toBe(0);
     expect(before - (await available(who.orgId))).toBe(360_000_000n);
     expect((await world.rooms.ledger.balance(world.db.read, payable(supplierId))).postedUcents).toBe(288_000_000n);
-    const events = await world.rooms.events.ofSubject(world.db.read, id, 100);
-    expect(events.map((event) => event.type)).toEqual([
+    const events = await world.journal(id);
+    expect(events).toEqual([
       'instance.creating',
       'instance.starting',
       'instance.running',

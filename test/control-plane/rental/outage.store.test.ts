@@ -111,7 +111,7 @@ describe('an outage', () => {
     const cost = await spent(who.orgId, 10_000_000_000n);
     const exact = (360_000_000n * BigInt(total)) / BigInt(HOUR_MS);
     expect(exact - cost === 0n || exact - cost === 1n).toBe(true);
-    const events = (await world.rooms.events.ofSubject(world.db.read, id, 100)).map((event) => event.type);
+    const events = await world.journal(id);
     expect(events.filter((type) => type === 'instance.running')).toHaveLength(1);
     expect(events).toContain('instance.recovered');
   });
@@ -125,7 +125,7 @@ describe('an outage', () => {
     await watch(GRACE_MS + 60_000);
     expect(await instance(id)).toMatchObject({ status: 'error' });
     expect((await gpusOf(world.db.read, machineId)).some((gpu) => gpu.held_by !== null)).toBe(true);
-    const events = (await world.rooms.events.ofSubject(world.db.read, id, 100)).map((event) => event.type);
+    const events = await world.journal(id);
     expect(events.at(-1)).toBe('instance.failed');
   });
 

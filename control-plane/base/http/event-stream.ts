@@ -1,0 +1,60 @@
+// Server-sent events: text that a client reads as it comes, kept alive while there is nothing to say.
+import { PassThrough, type Readable } from 'node:stream';
+import { once } from 'node:events';
+import type { Clock } from '../../../shared/clock.ts';
+
+export interface ServerSentEvent {
+  /** Left out, it is a `message`. */
+  event?: string;
+  id?: string;
+  /** Sent as JSON. */
+  data: unknown;
+}
+
+/** Proxies cut connections that are silent for a minute. */
+const KEEP_ALIVE_MS = 15_000;
+
+export const EVENT_STREAM_HEADERS = {
+  'content-type': 'text/event-stream; charset=utf-8',
+  'cache-control': 'no-cache',
+  // nginx would collect the events before it hands them on.
+  'x-accel-buffering': 'no',
+};
+
+/** Reads `events` as fast as the client takes them. A client that goes away ends the iteration; one that throws ends the stream. */
+export function eventStream(events: AsyncIterable<ServerSentEvent>, clock: Clock): Readable {
+  const out = new PassThrough();
+  let cancel = (): void => undefined;
+  const keepAlive = (): void => {
+    cancel = clock.after(KEEP_ALIVE_MS, () => {
+      out.write(': keep-alive\n\n');
+      keepAlive();
+    });
+  };
+  const iterator = events[Symbol.asyncIterator]();
+  out.once('close', () => {
+    cancel();
+    void iterator.return?.();
+  });
+  const pump = async (): Promise<void> => {
+    for (let next = await iterator.next(); next.done !== true; next = await iterator.next()) {
+      cancel();
+      keepAlive();
+      if (out.destroyed) return;
+      if (!out.write(textOf(next.value))) await once(out, 'drain');
+    }
+    out.end();
+  };
+  keepAlive();
+  pump().catch((error: unknown) => out.destroy(error instanceof Error ? error : new Error(String(error))));
+  return out;
+}
+
+function textOf({ event, id, data }: ServerSentEvent): string {
+  const lines = [
+    ...(event === undefined ? [] : [`event: ${event}`]),
+    ...(id === undefined ? [] : [`id: ${id}`]),
+    `data: ${JSON.stringify(data)}`,
+  ];
+  return `${lines.join('\n')}\n\n`;
+}

@@ -1,0 +1,143 @@
+// The log of an instance's container, read from its host over a data stream of its own.
+import type { Duplex } from 'node:stream';
+import { StringDecoder } from 'node:string_decoder';
+import type { Clock } from '../../../shared/clock.ts';
+import { fail, messageOf } from '../../../shared/errors.ts';
+import type { Log } from '../../../shared/log.ts';
+import { LOG_FOLLOWERS_PER_ORG_MAX } from '../../../shared/limits.ts';
+import { LOG_LINE_BYTES_MAX, LogLine } from '../../../shared/protocol/logs.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Link } from '../../fleet/link/link.ts';
+import { findInstance } from '../instances/store.ts';
+
+export interface LogWish {
+  tail: number;
+  /** Only lines after this time; ISO 8601. */
+  since: string | undefined;
+}
+
+export interface Logs {
+  /** The last lines, oldest first. @throws ServiceError `not_found`, `logs_unavailable`, `unavailable` */
+  read(orgId: string, instanceId: string, wish: LogWish): Promise<LogLine[]>;
+  /**
+   * The last lines and then each that is written, until the container stops. Whoever stops reading frees the stream.
+   * @throws ServiceError as `read`, and `rate_limit_exceeded` where the organisation follows too many
+   */
+  follow(orgId: string, instanceId: string, wish: LogWish): Promise<AsyncIterable<LogLine>>;
+  /** Ends all that is followed. */
+  close(): void;
+}
+
+interface LogsDeps {
+  db: Db;
+  clock: Clock;
+  log: Log;
+  link: Pick<Link, 'openStream'>;
+}
+
+const TRY_AGAIN_SECONDS = 10;
+
+export function openLogs(deps: LogsDeps): Logs {
+  const followed = new Map<Duplex, string>();
+  return {
+    read: async (orgId, instanceId, wish) => {
+      const stream = await openLog(orgId, instanceId, { ...wish, follow: false }, deps);
+      const lines: LogLine[] = [];
+      try {
+        for await (const line of linesOf(stream, wish.since)) lines.push(line);
+      } catch (error) {
+        deps.log.warn({ instance_id: instanceId, detail: messageOf(error) }, 'a log broke off');
+        return unreachable();
+      } finally {
+        stream.destroy();
+      }
+      return lines;
+    },
+    follow: async (orgId, instanceId, wish) => {
+      const own = [...followed.values()].filter((other) => other === orgId).length;
+      if (own >= LOG_FOLLOWERS_PER_ORG_MAX) {
+        fail('rate_limit_exceeded', {
+          detail: `This organisation follows ${LOG_FOLLOWERS_PER_ORG_MAX} logs already. End one of them first.`,
+          retryAfterSeconds: TRY_AGAIN_SECONDS,
+        });
+      }
+      const stream = await openLog(orgId, instanceId, { ...wish, follow: true }, deps);
+      followed.set(stream, orgId);
+      stream.once('close', () => followed.delete(stream));
+      return linesOf(stream, wish.since);
+    },
+    close: () => {
+      for (const stream of followed.keys()) stream.destroy();
+      followed.clear();
+    },
+  };
+}
+
+async function openLog(
+  orgId: string,
+  instanceId: string,
+  wish: LogWish & { follow: boolean },
+  { db, log, link }: LogsDeps,
+): Promise<Duplex> {
+  const instance = await findInstance(db.read, instanceId);
+  if (instance === undefined || instance.org_id !== orgId)
+    return fail('not_found', `There is no instance ${instanceId}.`);
+  const { machine_id: machineId, workload_id: workloadId } = instance;
+  if (machineId === null || workloadId === null) {
+    return fail('logs_unavailable', 'This instance has no container yet. Read its log once it is starting.');
+  }
+  const { tail, follow, since } = wish;
+  const target = { kind: 'logs' as const, tail, follow, since: since === undefined ? null : unixSeconds(since) };
+  try {
+    const stream = await link.openStream(machineId, workloadId, target);
+    stream.end();
+    return stream;
+  } catch (error) {
+    log.info({ instance_id: instanceId, machine_id: machineId, detail: messageOf(error) }, 'a log could not be read');
+    if (isRefusal(error)) {
+      return fail('logs_unavailable', 'The container of this instance is not there yet or not any more.');
+    }
+    return unreachable();
+  }
+}
+
+/** The host itself has said that there is nothing to read; everything else may pass. */
+function isRefusal(error: unknown): boolean {
+  return error instanceof Error && 'leg' in error && error.leg === 'refused';
+}
+
+function unreachable(): never {
+  return fail('unavailable', {
+    detail: 'The host of this instance does not answer at the moment. Try again in a few seconds.',
+    retryAfterSeconds: TRY_AGAIN_SECONDS,
+  });
+}
+
+function unixSeconds(iso: string): string {
+  return (Date.parse(iso) / 1000).toFixed(3);
+}
+
+/** A host that sends anything but log lines is cut off. */
+async function* linesOf(stream: Duplex, since: string | undefined): AsyncGenerator<LogLine> {
+  const decoder = new StringDecoder('utf8');
+  let rest = '';
+  for await (const chunk of stream) {
+    const parts = (rest + decoder.write(chunk as Buffer)).split('\n');
+    rest = parts.pop() ?? '';
+    if (rest.length > LOG_LINE_BYTES_MAX) throw new Error('the host sent a line without an end');
+    for (const part of parts) {
+      const line = LogLine.parse(JSON.parse(part));
+      if (since === undefined || isAfter(line.at, since)) yield line;
+    }
+  }
+}
+
+/** The engine takes a time as "at or after" and we give it milliseconds; the lines have nanoseconds, which text compares well. */
+function isAfter(at: string, since: string): boolean {
+  return sortable(at) > sortable(since.endsWith('Z') ? since : new Date(since).toISOString());
+}
+
+function sortable(time: string): string {
+  const [seconds = '', fraction = ''] = time.replace(/Z$/, '').split('.');
+  return `${seconds}.${fraction.padEnd(9, '0')}`;
+}

@@ -1,0 +1,99 @@
+// GET /v1/instances/{id}/events and /logs: what happened to an instance, and what its container writes.
+import { z } from 'zod';
+import { InstanceEvent, InstanceLog, InstanceLogLine, LogQuery } from '../../../shared/api/instance-journal.ts';
+import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
+import type { LogLine } from '../../../shared/protocol/logs.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { EventRow, Events } from '../../base/events/events.ts';
+import { type Cursors, olderThan } from '../../base/http/cursors.ts';
+import { EVENT_STREAM_HEADERS, eventStream, type ServerSentEvent } from '../../base/http/event-stream.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import type { Instances } from '../instances/instances.ts';
+import type { Logs } from './logs.ts';
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  cursors: Cursors;
+  events: Events;
+  instances: Instances;
+  logs: Logs;
+}
+
+const InstanceId = z.strictObject({ id: z.string().describe('The instance id') });
+const tag = 'Instances';
+
+export function edgeRoutes(deps: Deps): Route[] {
+  return [eventsRoute(deps), logsRoute(deps)];
+}
+
+function eventsRoute({ db, cursors, events, instances }: Deps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/instances/{id}/events',
+    operationId: 'listInstanceEvents',
+    tag,
+    summary: 'What happened to an instance, newest first',
+    scope: 'instances:read',
+    idempotency: 'none',
+    params: InstanceId,
+    query: PageQuery,
+    responses: { 200: { description: 'A page of events', schema: pageSchema(InstanceEvent) } },
+    errors: ['not_found'],
+    handler: async ({ caller, params, query }) => {
+      await instances.get(caller.orgId, params.id);
+      const list = `events/${params.id}`;
+      const after = olderThan(cursors.read(list, query.cursor));
+      const rows = await events.ofSubject(db.read, params.id, after, query.limit + 1);
+      const body = cursors.pageOf(list, rows, query.limit, {
+        at: (row) => ({ createdMs: row.created_ms, id: row.id }),
+        show: eventView,
+      });
+      return { status: 200, body };
+    },
+  });
+}
+
+function logsRoute({ clock, logs }: Deps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/instances/{id}/logs',
+    operationId: 'readInstanceLogs',
+    tag,
+    summary: 'Read or follow the log of the container',
+    description:
+      'What the main process writes to its standard output and error. The host keeps the last 30 MB, until the container is removed. With `follow=true` the answer is a stream of server-sent events whose data are the lines, and then one event `end` when the container has stopped; a stream that breaks off without it is taken up again with `since`.',
+    scope: 'instances:read',
+    idempotency: 'none',
+    params: InstanceId,
+    query: LogQuery,
+    responses: {
+      200: { description: 'The last lines, oldest first', schema: InstanceLog, eventSchema: InstanceLogLine },
+    },
+    errors: ['not_found', 'logs_unavailable', 'unavailable'],
+    handler: async ({ caller, params, query }) => {
+      const { tail, since, follow } = query;
+      const wish = { tail, since };
+      if (follow === 'false') return { status: 200, body: { data: await logs.read(caller.orgId, params.id, wish) } };
+      const lines = await logs.follow(caller.orgId, params.id, wish);
+      return { status: 200, headers: EVENT_STREAM_HEADERS, stream: eventStream(logEvents(lines), clock) };
+    },
+  });
+}
+
+async function* logEvents(lines: AsyncIterable<LogLine>): AsyncGenerator<ServerSentEvent> {
+  for await (const line of lines) yield { id: line.at, data: line };
+  yield { event: 'end', data: {} };
+}
+
+function eventView(row: EventRow): InstanceEvent {
+  const { status, reason } = row.data;
+  return {
+    id: row.id,
+    type: row.type,
+    created_at: isoTime(row.created_ms),
+    status: typeof status === 'string' ? status : '',
+    reason: typeof reason === 'string' ? reason : null,
+  };
+}

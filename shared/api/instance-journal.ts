@@ -1,0 +1,42 @@
+// What happened to an instance, and what its container wrote (GET /v1/instances/{id}/events and /logs).
+import { z } from 'zod';
+import { LOG_LINES_DEFAULT, LOG_LINES_MAX } from '../limits.ts';
+import { LogLine } from '../protocol/logs.ts';
+
+export const InstanceEvent = z
+  .strictObject({
+    id: z.string().describe('Identifies the event'),
+    type: z.string().describe('`instance.creating`, `instance.starting`, `instance.running` and so on'),
+    created_at: z.iso.datetime().describe('When it happened'),
+    status: z.string().describe('The status that it led to'),
+    reason: z.string().nullable().describe('Why, where that needs an explanation'),
+  })
+  .meta({ id: 'InstanceEvent' });
+export type InstanceEvent = z.infer<typeof InstanceEvent>;
+
+export const LogQuery = z.strictObject({
+  tail: z.coerce
+    .number()
+    .int()
+    .min(0)
+    .max(LOG_LINES_MAX)
+    .default(LOG_LINES_DEFAULT)
+    .describe('So many of the last lines'),
+  follow: z
+    .enum(['true', 'false'])
+    .default('false')
+    .describe('`true`: as server-sent events, and each further line as it is written'),
+  since: z.iso
+    .datetime({ offset: true })
+    .optional()
+    .describe('Only lines after this time, such as the `at` of the last one seen'),
+});
+export type LogQuery = z.infer<typeof LogQuery>;
+
+export const InstanceLogLine = LogLine.meta({ id: 'LogLine' });
+export const InstanceLog = z
+  .strictObject({
+    data: z.array(InstanceLogLine).describe('Oldest first'),
+  })
+  .meta({ id: 'InstanceLog' });
+export type InstanceLog = z.infer<typeof InstanceLog>;

@@ -1,0 +1,159 @@
+// Reading a container's log: what is shown of it, what is refused, and that a hostile host gains nothing.
+import { type Duplex, duplexPair } from 'node:stream';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
+import { type Logs, openLogs } from '../../../control-plane/rental/edge/logs.ts';
+import { LOG_FOLLOWERS_PER_ORG_MAX } from '../../../shared/limits.ts';
+import { createLog } from '../../../shared/log.ts';
+import type { OpenMessage } from '../../../shared/protocol/link.ts';
+import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/logs.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+const LINES: LogLine[] = [
+  { at: '2026-01-01T00:00:00.100000000Z', stream: 'stdout', line: 'one' },
+  { at: '2026-01-01T00:00:00.200000001Z', stream: 'stderr', line: 'zwei' },
+  { at: '2026-01-01T00:00:01.000000000Z', stream: 'stdout', line: 'drei ✓' },
+];
+const LATEST = { tail: 100, since: undefined };
+
+let world: World;
+let logs: Logs;
+let who: { orgId: string; apiKeyId: string };
+let id: string;
+let asked: OpenMessage['target'][];
+/** The host's end of each stream. */
+let hosts: Duplex[];
+let answer: () => Duplex;
+beforeEach(async () => {
+  world = await openWorld();
+  asked = [];
+  hosts = [];
+  answer = () => {
+    const [near, far] = duplexPair();
+    hosts.push(far);
+    return near;
+  };
+  logs = openLogs({
+    ...world,
+    log: createLog('test', 'silent'),
+    link: {
+      openStream: async (_machine, _workload, target) => {
+        asked.push(target);
+        return answer();
+      },
+    },
+  });
+  await world.machine();
+  who = await world.customer(10_000);
+  id = await world.launch(who);
+});
+afterEach(() => world.close());
+
+const wire = (lines: readonly LogLine[]): string => lines.map((line) => `${JSON.stringify(line)}\n`).join('');
+/** The host sends this as soon as it is asked. */
+const hostSends = (text: string | Buffer): void => {
+  const plain = answer;
+  answer = () => {
+    const near = plain();
+    hosts.at(-1)?.end(text);
+    return near;
+  };
+};
+
+describe('a log', () => {
+  test('is told line by line, whatever the pieces in which it comes', async () => {
+    const bytes = Buffer.from(wire(LINES));
+    const reading = logs.read(who.orgId, id, LATEST);
+    await expect.poll(() => hosts.length).toBe(1);
+    for (const byte of bytes) hosts[0]?.write(Buffer.of(byte));
+    hosts[0]?.end();
+    expect(await reading).toEqual(LINES);
+    expect(asked).toEqual([{ kind: 'logs', tail: 100, follow: false, since: null }]);
+  });
+
+  test.each([
+    ['2026-01-01T00:00:00.100Z', ['zwei', 'drei ✓']],
+    ['2026-01-01T00:00:00.200000001Z', ['drei ✓']],
+    ['2026-01-01T00:00:00.200000000Z', ['zwei', 'drei ✓']],
+    ['2026-01-01T00:00:00Z', ['one', 'zwei', 'drei ✓']],
+    ['2026-01-01T01:00:00+01:00', ['one', 'zwei', 'drei ✓']],
+    ['2026-01-01T00:00:01Z', []],
+  ])('since %s shows only what is later, to the nanosecond', async (since, expected) => {
+    hostSends(wire(LINES));
+    const lines = await logs.read(who.orgId, id, { tail: 5, since });
+    expect(lines.map(({ line }) => line)).toEqual(expected);
+    expect(asked[0]).toMatchObject({ tail: 5, since: expect.stringMatching(/^1767225\d{3}\.\d{3}$/) });
+  });
+
+  test('that is followed goes on until the container ends, and frees its stream when nobody reads', async () => {
+    const lines = await logs.follow(who.orgId, id, LATEST);
+    expect(asked[0]).toMatchObject({ follow: true });
+    hosts[0]?.write(wire(LINES.slice(0, 1)));
+    const iterator = lines[Symbol.asyncIterator]();
+    expect((await iterator.next()).value).toEqual(LINES[0]);
+    hosts[0]?.write(wire(LINES.slice(1, 2)));
+    expect((await iterator.next()).value).toEqual(LINES[1]);
+    hosts[0]?.end();
+    expect((await iterator.next()).done).toBe(true);
+    const again = await logs.follow(who.orgId, id, LATEST);
+    hosts[1]?.write(wire(LINES));
+    for await (const line of again) if (line.line === 'zwei') break;
+    await expect.poll(() => hosts[1]?.destroyed || hosts[1]?.readableEnded).toBe(true);
+  });
+
+  test(`can be followed ${LOG_FOLLOWERS_PER_ORG_MAX} times by an organisation, not once more`, async () => {
+    for (let i = 0; i < LOG_FOLLOWERS_PER_ORG_MAX; i += 1) await logs.follow(who.orgId, id, LATEST);
+    await expect(logs.follow(who.orgId, id, LATEST)).rejects.toMatchObject({ code: 'rate_limit_exceeded' });
+    const other = await tenant();
+    await logs.follow(other.orgId, other.id, LATEST);
+    logs.close();
+    await logs.follow(who.orgId, id, LATEST);
+  });
+});
+
+/** Another organisation with an instance of its own. */
+async function tenant(): Promise<{ orgId: string; id: string }> {
+  await world.machine();
+  const other = await world.customer(10_000);
+  return { orgId: other.orgId, id: await world.launch(other) };
+}
+
+describe('a refusal', () => {
+  const refused = (orgId = who.orgId): Promise<unknown> => logs.read(orgId, id, LATEST);
+
+  test('of another organisation is not_found', async () => {
+    const { orgId } = await tenant();
+    await expect(refused(orgId)).rejects.toMatchObject({ code: 'not_found' });
+  });
+
+  test('of an instance without a container is logs_unavailable', async () => {
+    await world.launch(who);
+    const waiting = (await world.rooms.instances.list(who.orgId, sql`1 = 1`, 10)).find(
+      ({ instance }) => instance.workload_id === null,
+    );
+    await expect(logs.read(who.orgId, waiting?.instance.id ?? '', LATEST)).rejects.toMatchObject({
+      code: 'logs_unavailable',
+    });
+  });
+
+  test('by the host is logs_unavailable, a host that is away is unavailable', async () => {
+    answer = () => {
+      throw new StreamError('refused', 'there is no container');
+    };
+    await expect(refused()).rejects.toMatchObject({ code: 'logs_unavailable' });
+    answer = () => {
+      throw new StreamError('link', 'the host is not connected');
+    };
+    await expect(refused()).rejects.toMatchObject({ code: 'unavailable', details: { retryAfterSeconds: 10 } });
+  });
+
+  test.each([
+    ['what is not JSON', 'x\n'],
+    ['a field too many', `${JSON.stringify({ ...LINES[0], more: 1 })}\n`],
+    ['a line without an end', 'a'.repeat(LOG_LINE_BYTES_MAX + 1)],
+  ])('of a host that sends %s ends the reading', async (_, text) => {
+    hostSends(text);
+    await expect(refused()).rejects.toMatchObject({ code: 'unavailable' });
+  });
+});
