@@ -59,6 +59,15 @@ export async function writeProbe(tx: Tx, row: ProbeRow): Promise<void> {
   );
 }
 
+/** Makes up to `limit` looks at other machines due now: those whose turn would come soonest. */
+export async function hastenOthers(tx: Tx, machineId: string, nowMs: number, limit: number): Promise<void> {
+  await tx.run(
+    sql`update probes set next_ms = ${nowMs} where instance_id in (
+          select instance_id from probes
+          where machine_id <> ${machineId} and failures = 0 and next_ms > ${nowMs} order by next_ms, instance_id limit ${limit})`,
+  );
+}
+
 export async function forgetProbe(tx: Tx, instanceId: string): Promise<void> {
   await tx.run(sql`delete from probes where instance_id = ${instanceId}`);
 }

@@ -4,6 +4,11 @@
 export const PROBE_PERIOD_MS = 30_000;
 /** After a failure the next look comes soon. */
 export const REPROBE_MS = 5_000;
+/**
+ * At the first failure of a machine so many others are looked at at once: whether many fail together must be known before the one
+ * is confirmed, and waiting for their turn takes longer than that. Each of them that fails spreads the alarm further.
+ */
+export const ALARMED_MAX = 20;
 /** Failures in a row, and how long they must span, before an outage is confirmed. */
 const FAILURES_MIN = 3;
 const FAILURES_SPAN_MS_MIN = 20_000;

@@ -10,6 +10,7 @@ import type { ProbeResult } from '../instances/steps.ts';
 import * as store from './store.ts';
 import {
   afterLook,
+  ALARMED_MAX,
   failsTogether,
   type FleetView,
   PROBE_PERIOD_MS,
@@ -107,6 +108,7 @@ async function look(rental: InstanceRow, before: store.ProbeRow, fleet: FleetVie
   };
   await deps.db.tx('edge.looked', async (tx) => {
     await store.writeProbe(tx, row);
+    if (series.failures === 1) await store.hastenOthers(tx, row.machine_id, nowMs, ALARMED_MAX);
     if (result.ok) await outages.seen(tx, rental, nowMs);
     if (decided === 'confirm') await outages.confirm(tx, rental, series.firstFailureMs ?? startMs, evidenceOf(row));
     if (decided === 'recover') await outages.recover(tx, rental, nowMs);

@@ -156,21 +156,26 @@ describe('no outage is confirmed', () => {
     expect(await instance(id)).toMatchObject({ status: 'unreachable' });
   });
 
-  test('for ten minutes when many machines fail at once; the credit still runs from the first failure', async () => {
-    const who = await world.customer(1_000_000);
-    const ids: string[] = [];
-    for (let i = 0; i < 6; i += 1) {
-      await world.machine();
-      ids.push(await running(who));
-    }
-    await watch(QUIET_AFTER_START_MS);
-    const failedMs = world.clock.now();
-    for (const id of ids) world.probeAnswers.set(id, DEAD);
-    await watch(9 * 60_000);
-    expect((await instance(ids[0] ?? ''))?.status).toBe('running');
-    await watch(3 * 60_000);
-    const first = await instance(ids[0] ?? '');
-    expect(first?.status).toBe('unreachable');
-    expect((first?.unreachable_since_ms ?? 0) - failedMs).toBeLessThan(60_000);
-  });
+  test.each([1, 2, 3, 4, 5])(
+    'for ten minutes when many machines fail at once (seed %d); the credit still runs from the first failure',
+    async (seed) => {
+      await world.close();
+      world = await openWorld(seed);
+      const who = await world.customer(1_000_000);
+      const ids: string[] = [];
+      for (let i = 0; i < 6; i += 1) {
+        await world.machine();
+        ids.push(await running(who));
+      }
+      await watch(QUIET_AFTER_START_MS);
+      const failedMs = world.clock.now();
+      for (const id of ids) world.probeAnswers.set(id, DEAD);
+      await watch(9 * 60_000);
+      for (const id of ids) expect((await instance(id))?.status).toBe('running');
+      await watch(3 * 60_000);
+      const first = await instance(ids[0] ?? '');
+      expect(first?.status).toBe('unreachable');
+      expect((first?.unreachable_since_ms ?? 0) - failedMs).toBeLessThan(60_000);
+    },
+  );
 });

@@ -66,8 +66,6 @@ const totals = ({ slots }: OperatorView): { slots: number; inUse: number; free: 
 });
 const available = async (): Promise<number[]> =>
   (await listedOfferings(world.db.read, sql`1 = 1`, 10)).map((row) => row.gpu_free).toSorted((a, b) => a - b);
-const events = async (id: string): Promise<string[]> =>
-  (await world.rooms.events.ofSubject(world.db.read, id, 100)).map((event) => event.type);
 
 describe('a contract', () => {
   test('sets its GPUs aside at once, on as few machines as possible, also where it begins later', async () => {
@@ -127,7 +125,7 @@ describe('a contract', () => {
     await world.clock.advance(1);
     await world.drive();
     expect([await statusOf(id), await available()]).toEqual(['expired', [2]]);
-    expect(await events(id)).toEqual(['reservation.pending', 'reservation.active', 'reservation.expired']);
+    expect(await world.journal(id)).toEqual(['reservation.pending', 'reservation.active', 'reservation.expired']);
   });
 
   test('with auto_renew goes on with a term of the same length and keeps its slots', async () => {
@@ -139,7 +137,7 @@ describe('a contract', () => {
     await launch();
     await world.drive();
     expect(await seen()).toMatchObject({ status: 'active', starts_at: iso(-5 * DAY_MS), ends_at: iso(25 * DAY_MS) });
-    expect((await events(id)).filter((type) => type === 'reservation.extended')).toHaveLength(2);
+    expect((await world.journal(id)).filter((type) => type === 'reservation.extended')).toHaveLength(2);
   });
 
   test('is suspended and resumed, before its term too, and keeps its slots meanwhile', async () => {
