@@ -1,5 +1,7 @@
 // Operations (specification 2.6, 3.2, 4.5): what a caller sees of one from the request to its end.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { sql } from '../../control-plane/base/db/db.ts';
+import { listedOfferings } from '../../control-plane/fleet/supply/offerings.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
 
@@ -53,6 +55,8 @@ test('it succeeds with the instance as its resource once that runs, and a delete
   const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
   expect(removal).toMatchObject({ status: 202, json: { kind: 'instance.delete', resource_id: id } });
   expect(removal.headers['operation-id']).toBe(removal.json['operation_id']);
+  expect(removal.json).toMatchObject({ state: 'pending', completed_at: null });
+  expect(await read(removal.json['operation_id'])).toMatchObject({ state: 'in_progress', resource_id: id });
   await api.world.observe(id, { phase: 'stopped' });
   await api.world.drive();
   expect(await read(removal.json['operation_id'])).toMatchObject({ state: 'succeeded', resource_id: id });
@@ -74,6 +78,66 @@ test('one that fails says why with a code and in words', async () => {
     error: { code: 'no_capacity', detail: expect.stringMatching(/\w/) },
   });
   expect(failed['completed_at']).not.toBeNull();
+});
+
+/** The instance that was launched last. */
+const newestId = async (): Promise<string> => {
+  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+  return String(json.data?.[0]?.['id']);
+};
+
+test('a launch that is deleted before it runs is cancelled, without an error and with its instance', async () => {
+  await api.world.machine();
+  const { json: created } = await launch();
+  const id = await newestId();
+  const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+  const cancelled = await read(created['operation_id']);
+  expect(cancelled).toMatchObject({ state: 'cancelled', resource_id: id, completed_at: now() });
+  expect(cancelled).not.toHaveProperty('error');
+  expect(await read(removal.json['operation_id'])).toMatchObject({ state: 'succeeded', completed_at: now() });
+});
+
+test('hosts that all reject the placement are operation_failed, with what went wrong on the last', async () => {
+  await api.world.machine();
+  const { json: created } = await launch();
+  await api.world.observe(await newestId(), {
+    phase: 'failed',
+    failure_code: 'start_failed',
+    detail: 'no such runtime',
+  });
+  await api.world.drive();
+  expect(await read(created['operation_id'])).toMatchObject({
+    state: 'failed',
+    error: {
+      code: 'operation_failed',
+      detail: expect.stringMatching(/^On the chosen host, no such runtime\. No offering/),
+    },
+  });
+});
+
+test('a pinned offering that goes is offering_unavailable; one that is merely full says so, and nothing else is tried', async () => {
+  const { machineId } = await api.world.machine();
+  await api.world.machine();
+  const [first] = await listedOfferings(api.world.db.read, sql`machine_id = ${machineId}`, 1);
+  const pinned = (): Promise<Answer> =>
+    api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, offering_id: first?.id } });
+  const { json: gone } = await pinned();
+  const { json: full } = await pinned();
+  await api.world.drive();
+  expect(await read(full['operation_id'])).toMatchObject({
+    state: 'failed',
+    error: {
+      code: 'no_capacity',
+      detail: expect.stringMatching(/0 of 1 GPUs free, at \$2\.00 an hour each\..*tried nowhere/),
+    },
+  });
+  await api.world.rooms.supply.setOnline(machineId, false);
+  await api.world.clock.advance(61_000);
+  await api.world.drive();
+  expect(await read(gone['operation_id'])).toMatchObject({
+    state: 'failed',
+    error: { code: 'offering_unavailable', detail: expect.stringMatching(/did not answer.*is not listed any more/) },
+  });
 });
 
 test('an id that is none is 404', async () => {

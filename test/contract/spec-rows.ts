@@ -307,6 +307,18 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
       'pages show one moment: nothing is skipped or repeated while instances start, run on and end',
     ],
   ],
+  'control-plane/base/operations/operations.store.test.ts': [
+    [
+      '3.2',
+      'succeeded, failed and cancelled are terminal; completed_at and error are set with them',
+      'any sequence of moves stays within the table, and completed_at is set exactly at the end',
+    ],
+    [
+      '2.6',
+      'resource_id is null at creation',
+      'any sequence of moves stays within the table, and completed_at is set exactly at the end',
+    ],
+  ],
   'contract/operations.store.test.ts': [
     [
       '2.6',
@@ -319,6 +331,21 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
       'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
     ],
     ['2.6', 'A failed operation has error.code and error.detail', 'one that fails says why with a code and in words'],
+    [
+      '3.2',
+      'Any non-terminal operation may be cancelled',
+      'a launch that is deleted before it runs is cancelled, without an error and with its instance',
+    ],
+    [
+      '7.2',
+      'operation_failed: all suppliers rejected the placement',
+      'hosts that all reject the placement are operation_failed, with what went wrong on the last',
+    ],
+    [
+      '4.3',
+      'A pinned offering that is gone fails the launch explicitly and never places elsewhere',
+      'a pinned offering that goes is offering_unavailable; one that is merely full says so, and nothing else is tried',
+    ],
     ['4.5', 'GET /v1/operations/{id} of an unknown id is 404', 'an id that is none is 404'],
   ],
   'contract/coverage.test.ts': [

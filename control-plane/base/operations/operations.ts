@@ -42,7 +42,7 @@ export interface OperationPatch {
 export interface Operations {
   create(tx: Tx, operation: NewOperation): Promise<OperationRow>;
   /** Moves an operation that is not over yet; one that is over stays as it is (the first outcome counts). */
-  move(tx: Tx, id: string, to: OperationState, patch?: OperationPatch): Promise<void>;
+  move(tx: Tx, id: string, to: Exclude<OperationState, 'pending'>, patch?: OperationPatch): Promise<void>;
   setProgress(tx: Tx, id: string, progress: string): Promise<void>;
   /** Undefined for other keys' operations too (specification 2.6). */
   find(query: Query, id: string, apiKeyId: string): Promise<OperationRow | undefined>;

@@ -1,6 +1,6 @@
 // Finding a place: the first one at creation, another one after a failed host. All in the caller's transaction.
 import { DISK_GB_INCLUDED, DISK_GB_MIN } from '../../../shared/limits.ts';
-import { ucentsFromDollars } from '../../../shared/money.ts';
+import { dollarText, ucentsFromDollars } from '../../../shared/money.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Metering } from '../../money/metering/metering.ts';
@@ -72,13 +72,32 @@ export async function bestOffering(query: Query, instance: store.InstanceRow): P
   return (await fitting(query, instance))[0];
 }
 
-/** Why nothing fits, in one sentence. */
-export async function explainNoPlace(query: Query, instance: store.InstanceRow): Promise<string> {
+/** Why nothing fits: the code for the operation, and one sentence. */
+export async function explainNoPlace(
+  query: Query,
+  instance: store.InstanceRow,
+): Promise<{ code: 'no_capacity' | 'offering_unavailable'; detail: string }> {
   if (instance.reservation_id !== null) {
-    return `The reservation ${instance.reservation_id} has no free slot on another machine.`;
+    return {
+      code: 'no_capacity',
+      detail: `The reservation ${instance.reservation_id} has no free slot on another machine.`,
+    };
   }
   const request = capacityRequest(instance);
-  return explain(request, await narrowing(query, request));
+  if (request.offeringId !== null) return explainPin(request.offeringId, await findListed(query, request.offeringId));
+  return { code: 'no_capacity', detail: explain(request, await narrowing(query, request)) };
+}
+
+function explainPin(
+  offeringId: string,
+  offering: Offering | undefined,
+): { code: 'no_capacity' | 'offering_unavailable'; detail: string } {
+  const only = 'The launch was pinned to it, so it was tried nowhere else.';
+  if (offering === undefined) {
+    return { code: 'offering_unavailable', detail: `The offering ${offeringId} is not listed any more. ${only}` };
+  }
+  const has = `${offering.gpu_free} of ${offering.gpu_total} GPUs free, at $${dollarText(offering.price_ucents_per_hour)} an hour each`;
+  return { code: 'no_capacity', detail: `The offering ${offeringId} does not fit: it has ${has}. ${only}` };
 }
 
 interface Held {

@@ -92,8 +92,8 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
     const touched = instance.machine_id === null ? [] : [instance.machine_id];
     if (machineId === undefined) {
       const nothing = await explainNoPlace(tx, instance);
-      const detail = because === null ? nothing : `On the chosen host, ${because}. ${nothing}`;
-      const code = because === null ? ('no_capacity' as const) : ('operation_failed' as const);
+      const detail = because === null ? nothing.detail : `On the chosen host, ${because}. ${nothing.detail}`;
+      const code = because === null || nothing.code === 'offering_unavailable' ? nothing.code : 'operation_failed';
       await move(tx, instance, { to: 'error', nowMs, reason: detail, error: { code, detail } }, deps);
       return touched;
     }
