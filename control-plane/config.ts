@@ -84,6 +84,15 @@ const Config = z.strictObject({
       burst: z.int().min(1).max(RATE_MAX).default(400),
     })
     .prefault({}),
+  webhooks: z
+    .strictObject({
+      /** Of one delivery: at once, after 30 s, 5 min, 30 min, 2 h and, with a sixth, 12 h. */
+      max_attempts: z.int().min(1).max(6).default(5),
+      /** Networks that endpoints may stand in although they are not public, for private installations. */
+      allowed_networks: z.array(z.union([z.cidrv4(), z.cidrv6()])).default([]),
+      allowed_ports: z.array(Port).min(1).default([443, 8443]),
+    })
+    .prefault({}),
   /** Proxies (addresses or networks) whose X-Forwarded-For is believed. */
   trust_proxy: z.array(z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()])).default([]),
   /** Prometheus metrics without authentication; left out, they are on the operator's socket only. */

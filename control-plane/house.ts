@@ -15,10 +15,11 @@ import type { Db } from './base/db/db.ts';
 import { type Cursors, openCursors } from './base/http/cursors.ts';
 import { type Metrics, openMetrics } from './base/http/metrics.ts';
 import type { Route } from './base/http/route.ts';
-import { openSealing } from './base/http/sealing.ts';
+import { openSealing, type Sealing } from './base/http/sealing.ts';
 import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { type Engine, startEngine } from './base/operations/engine.ts';
 import { operationRoutes } from './base/operations/routes.ts';
+import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { type Config, readSecret } from './config.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { catalogRoutes } from './fleet/supply/catalog-routes.ts';
@@ -30,12 +31,15 @@ import { edgeRoutes } from './rental/edge/routes.ts';
 import { openSshDoors, type SshDoors } from './rental/edge/ssh-doors.ts';
 import { instanceRoutes } from './rental/instances/routes.ts';
 import { reservationRoutes } from './rental/reservations/routes.ts';
+import { webhookRoutes } from './rental/webhooks/routes.ts';
 import { type Core, openRooms, type Rooms, type Settings } from './rooms.ts';
 
 /** Where probes find the SSH ports when they listen on every address. */
 const LOOPBACK = '127.0.0.1';
 const EDGE_PERIOD_MS = 2_000;
 const WATCH_PERIOD_MS = 1_000;
+/** Events nudge; this is for retries. */
+const WEBHOOKS_PERIOD_MS = 500;
 const PURGE_PERIOD_MS = 3_600_000;
 /** Agents come back after a restart spread over this time. */
 const RECONNECT_AFTER_MS = 1_000;
@@ -60,12 +64,19 @@ interface Running {
 export async function openHouse(config: Config, log: Log): Promise<House> {
   const clock = systemClock();
   const rng = systemRng();
-  const core = { clock, rng, ids: createIds(clock, rng), log };
+  const ids = createIds(clock, rng);
+  const secret = readSecret(config, rng);
+  const core = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
   const foundation = await openFoundation(config.database, core);
   let running: Running | undefined;
-  let nudgeEdge = (): void => undefined;
-  const nudges = { engine: () => running?.engine.nudge(), edge: () => nudgeEdge() };
-  const rooms = openRooms({ ...core, db: foundation.db }, settingsOf(config), { nudges });
+  const nudgeLoop = (name: string): void => running?.loops.find((loop) => loop.status().name === name)?.nudge();
+  const nudges = {
+    engine: () => running?.engine.nudge(),
+    edge: () => nudgeLoop('edge'),
+    webhooks: () => nudgeLoop('webhooks'),
+  };
+  const webhookOutbound = openWebhookOutbound(config, clock);
+  const rooms = openRooms({ ...core, db: foundation.db }, settingsOf(config), { nudges, webhookOutbound });
   const metrics = openMetrics();
   const loopsNow = (): Loop[] => (running === undefined ? [] : [running.engine.loop, ...running.loops]);
   const web: HttpDeps = {
@@ -79,21 +90,9 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
     adminDeps({ ...core, db: foundation.db }, rooms, { loops: () => loopsNow().map((loop) => loop.status()), metrics }),
     web,
   );
-  const http = openPublicHttp(config, web, { rooms, foundation, rng });
+  const http = openPublicHttp(config, web, { rooms, foundation, secret, sealing: core.sealing });
   const metricsHttp = config.metrics_listen === undefined ? undefined : openMetricsHttp(config, web, metrics);
-  const sshDoors = openSshDoors({
-    ...core,
-    db: foundation.db,
-    link: rooms.link,
-    doors: rooms.doors,
-    host: config.ssh.host,
-    access: (instanceId) =>
-      doorAccess(instanceId, {
-        db: foundation.db,
-        doors: rooms.doors,
-        keysOfOrg: (...args) => publicKeys(rooms, ...args),
-      }),
-  });
+  const sshDoors = openDoorsOf({ ...core, db: foundation.db }, rooms, config.ssh.host);
 
   return {
     admin,
@@ -103,7 +102,6 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await rooms.doors.prepare();
       await sshDoors.sync();
       running = startLoops({ ...core, db: foundation.db }, rooms, { sshDoors, http });
-      nudgeEdge = () => running?.loops.find((loop) => loop.status().name === 'edge')?.nudge();
       await admin.listen({ socketPath: config.admin_socket });
       if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
       const { port } = await http.listen(config.listen);
@@ -117,11 +115,25 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await metricsHttp?.close();
       await admin.close();
       await Promise.all(running?.loops.map((loop) => loop.stop()) ?? []);
+      await rooms.webhooks.courier.stop();
       await running?.engine.stop();
       await sshDoors.close();
       await foundation.close();
     },
   };
+}
+
+function openDoorsOf(core: Core, rooms: Rooms, host: string): SshDoors {
+  const { link, doors } = rooms;
+  const keysOfOrg = async (...args: Parameters<Rooms['sshKeys']['keysForOrg']>): Promise<string[]> =>
+    (await rooms.sshKeys.keysForOrg(...args)).map((key) => key.public_key);
+  return openSshDoors({
+    ...core,
+    link,
+    doors,
+    host,
+    access: (instanceId) => doorAccess(instanceId, { db: core.db, doors, keysOfOrg }),
+  });
 }
 
 function settingsOf(config: Config): Settings {
@@ -134,22 +146,27 @@ function settingsOf(config: Config): Settings {
       config.ssh.domain === undefined ? new URL(config.base_url).hostname : `${instanceId}.${config.ssh.domain}`,
     sshPorts: config.ssh.port_range,
     sshHost: everywhere ? LOOPBACK : config.ssh.host,
+    webhookMaxAttempts: config.webhooks.max_attempts,
   };
+}
+
+function openWebhookOutbound({ webhooks }: Config, clock: Clock): Outbound {
+  const privateNetworks = webhooks.allowed_networks;
+  return openOutbound({ ports: webhooks.allowed_ports, privateNetworks, namedHosts: [] }, { clock });
 }
 
 function openPublicHttp(
   config: Config,
   web: HttpDeps,
-  house: { rooms: Rooms; foundation: Foundation; rng: Core['rng'] },
+  house: { rooms: Rooms; foundation: Foundation; secret: Buffer; sealing: Sealing },
 ): Http {
-  const { rooms, foundation } = house;
-  const secret = readSecret(config, house.rng);
+  const { rooms, foundation, secret, sealing } = house;
   const http = openHttp(web, {
     epoch: foundation.epoch,
     audience: 'public',
     baseUrl: config.base_url,
     trustProxy: config.trust_proxy,
-    sealing: openSealing(secret, web.ids),
+    sealing,
     rateLimits: {
       perKeyPerSecond: config.rate_limits.per_key_per_second,
       perIpPerSecond: config.rate_limits.per_ip_per_second,
@@ -173,6 +190,7 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...reservationRoutes(deps),
     ...edgeRoutes(deps),
     ...operationRoutes(deps),
+    ...webhookRoutes(deps),
     ...billingRoutes(deps),
     ...supplyRoutes(deps),
   ];
@@ -199,12 +217,14 @@ function startLoops(core: Core, rooms: Rooms, house: { sshDoors: SshDoors; http:
       core,
     ),
     startLoop({ name: 'edge', periodMs: EDGE_PERIOD_MS, run: () => house.sshDoors.sync() }, core),
+    startLoop({ name: 'webhooks', periodMs: WEBHOOKS_PERIOD_MS, run: () => rooms.webhooks.courier.run() }, core),
     startLoop({ name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => rooms.watch.run(signal) }, core),
     startLoop(
       {
         name: 'purge',
         periodMs: PURGE_PERIOD_MS,
-        run: async () => {
+        run: async (signal) => {
+          await rooms.webhooks.purge(signal);
           const forgotten = await house.http.purgeIdempotencyKeys();
           log.debug({ forgotten }, 'old idempotency keys are forgotten');
         },
@@ -213,8 +233,4 @@ function startLoops(core: Core, rooms: Rooms, house: { sshDoors: SshDoors; http:
     ),
   ];
   return { engine, loops };
-}
-
-async function publicKeys(rooms: Rooms, ...args: Parameters<Rooms['sshKeys']['keysForOrg']>): Promise<string[]> {
-  return (await rooms.sshKeys.keysForOrg(...args)).map((key) => key.public_key);
 }

@@ -7,7 +7,9 @@ import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
 import type { Db } from './base/db/db.ts';
 import { type Events, openEvents } from './base/events/events.ts';
+import type { Sealing } from './base/http/sealing.ts';
 import { openOperations, type Operations } from './base/operations/operations.ts';
+import type { Outbound } from './base/outbound/outbound.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
@@ -24,6 +26,7 @@ import { openWatch, type Watch } from './rental/edge/watch.ts';
 import { type Instances, type InstancesDeps, openInstances } from './rental/instances/instances.ts';
 import { confirmOutage, endOutage, giveUp, noteReachable } from './rental/instances/outages.ts';
 import type { ProbeResult } from './rental/instances/steps.ts';
+import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
 
 /** What every room may be given. */
 export interface Core {
@@ -32,6 +35,7 @@ export interface Core {
   ids: Ids;
   rng: Rng;
   log: Log;
+  sealing: Sealing;
 }
 
 export interface Settings {
@@ -43,12 +47,23 @@ export interface Settings {
   sshPorts: { first: number; last: number };
   /** Where probes find the public SSH ports. */
   sshHost: string;
+  /** Of one webhook delivery. */
+  webhookMaxAttempts: number;
 }
 
 /** What rooms ask of the processes around them, after a commit. */
 export interface Nudges {
   engine(): void;
   edge(): void;
+  webhooks(): void;
+}
+
+/** What lies outside of the rooms; `probe` and `openStream` replace the network where there is none. */
+interface Outside {
+  nudges: Nudges;
+  webhookOutbound: Outbound;
+  probe?: (instanceId: string) => Promise<ProbeResult>;
+  openStream?: Link['openStream'];
 }
 
 export interface Rooms {
@@ -66,21 +81,13 @@ export interface Rooms {
   instances: Instances;
   watch: Watch;
   logs: Logs;
+  webhooks: Webhooks;
 }
 
-/** What lies outside of the rooms; `probe` and `openStream` replace the network where there is none. */
-export function openRooms(
-  core: Core,
-  settings: Settings,
-  outside: {
-    nudges: Nudges;
-    probe?: (instanceId: string) => Promise<ProbeResult>;
-    openStream?: Link['openStream'];
-  },
-): Rooms {
+export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
   const { clock, db } = core;
   const sshKeys = openSshKeys(core);
-  const events = openEvents(core);
+  const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations(core);
   const ledger = openLedger(core);
   const metering = openMetering({ ...core, ledger, launchHoldMinutes: settings.launchHoldMinutes });
@@ -114,10 +121,18 @@ export function openRooms(
     probe,
     push: (machineId) => link.push(machineId),
     onDoorsChanged: () => outside.nudges.edge(),
-    nudge: () => outside.nudges.engine(),
+    nudge: () => {
+      outside.nudges.engine();
+      outside.nudges.webhooks();
+    },
   };
   const instances: Instances = openInstances(rental);
   const watch = openWatch({ ...core, probe, onDoorsChanged: () => outside.nudges.edge(), outages: outagesOf(rental) });
+  const webhooks: Webhooks = openWebhooks({
+    ...core,
+    outbound: outside.webhookOutbound,
+    maxAttempts: settings.webhookMaxAttempts,
+  });
   const accounts = openAccounts(core);
   const logs = openLogs({ ...core, link: { openStream: outside.openStream ?? link.openStream } });
   return {
@@ -135,6 +150,7 @@ export function openRooms(
     instances,
     watch,
     logs,
+    webhooks,
   };
 }
 

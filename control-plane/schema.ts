@@ -16,6 +16,7 @@ const ROOMS = [
   'rental/reservations',
   'rental/instances',
   'rental/edge',
+  'rental/webhooks',
 ];
 
 export const SCHEMA: RoomMigrations[] = ROOMS.map((room) => ({

@@ -17,6 +17,16 @@ export const HEADER_BYTES_MAX = 16 * 1024;
 export const API_KEYS_PER_ORG_MAX = 200;
 /** All SSH keys of an organisation may travel in one link message; at 3 KiB for the largest kind this many stay below its limit. */
 export const SSH_KEYS_PER_ORG_MAX = 250;
+/** Each event is sent to every one that wants it. */
+export const WEBHOOK_ENDPOINTS_PER_ORG_MAX = 50;
+/** Specification 6.2 and 8: until the status line, and the whole attempt with DNS, TLS and the body. */
+export const WEBHOOK_STATUS_MS_MAX = 10_000;
+export const WEBHOOK_ATTEMPT_MS_MAX = 30_000;
+/** Of an answer's body; the rest is not read. */
+export const WEBHOOK_EXCERPT_BYTES_MAX = 1024;
+/** Of one delivery, retries by hand included: its history is shown whole. */
+export const WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX = 50;
+
 /** Specification 8: instance create. */
 export const GPU_COUNT_MAX = 8;
 export const AUTO_TERMINATE_HOURS_MAX = 720;

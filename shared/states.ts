@@ -72,6 +72,25 @@ export const RESERVATION_STATES: StateTable<ReservationState> = {
   cancelled: [],
 };
 
+export type WebhookDeliveryState = 'pending' | 'succeeded' | 'retrying' | 'dead_lettered';
+
+/** Specification 3.4 and 6.4. A dead delivery is tried again only where its owner asks for it. */
+export const WEBHOOK_DELIVERY_STATES: StateTable<WebhookDeliveryState> = {
+  pending: ['succeeded', 'retrying', 'dead_lettered'],
+  retrying: ['retrying', 'succeeded', 'dead_lettered'],
+  dead_lettered: ['retrying'],
+  succeeded: [],
+};
+
+export type WebhookEndpointState = 'healthy' | 'degraded' | 'disabled';
+
+/** Only its owner brings an endpoint back from `disabled`. */
+export const WEBHOOK_ENDPOINT_STATES: StateTable<WebhookEndpointState> = {
+  healthy: ['healthy', 'degraded', 'disabled'],
+  degraded: ['healthy', 'degraded', 'disabled'],
+  disabled: ['healthy', 'disabled'],
+};
+
 /** True where the table allows the move. */
 export function mayMove<S extends string>(table: StateTable<S>, from: S, to: S): boolean {
   return table[from].includes(to);

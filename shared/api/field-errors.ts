@@ -4,7 +4,12 @@ import type { FieldError } from '../errors.ts';
 
 /** Every broken rule of `input`; a broken rule about the whole of it has the field `whole`. */
 export function fieldErrors(error: z.ZodError, input: unknown, whole: string): FieldError[] {
-  return error.issues.flatMap((issue) => explain(issue, input, whole));
+  const mistyped = new Set(
+    error.issues.filter(({ code }) => code === 'invalid_type').map(({ path }) => fieldPath(path)),
+  );
+  // Of a value of the wrong type, its length says nothing: a text for a list would be told how many characters it may have.
+  const telling = error.issues.filter((issue) => issue.code === 'invalid_type' || !mistyped.has(fieldPath(issue.path)));
+  return telling.flatMap((issue) => explain(issue, input, whole));
 }
 
 /** Texts that hold U+0000, wherever they are: one of our databases cannot store it, so no field may. */

@@ -6,6 +6,7 @@ import { SCOPES } from '../../control-plane/base/http/scopes.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Http, type InjectedRequest, openHttp } from '../../control-plane/base/http/server.ts';
 import type { WireReply } from '../../control-plane/base/http/wire-reply.ts';
+import type { Outbound } from '../../control-plane/base/outbound/outbound.ts';
 import { publicRoutes } from '../../control-plane/house.ts';
 import { createIds, type Ids } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
@@ -52,8 +53,9 @@ export type JsonObject = {
 const BALANCE_CENTS = 1_000_000;
 const SECRET = new Uint8Array(32).fill(3);
 
-export async function openApi(): Promise<Api> {
-  const world = await openWorld();
+/** `webhookOutbound` carries webhooks; without it no name has an address. */
+export async function openApi(outside: { webhookOutbound?: Outbound } = {}): Promise<Api> {
+  const world = await openWorld(1, outside);
   const { db, clock, rooms } = world;
   const ids = createIds(clock, seededRng(2));
   const routes = publicRoutes({ ...rooms, db, clock, ids, cursors: openCursors(SECRET) });

@@ -6,7 +6,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { SCOPES, type Scope, scopeText } from '../../control-plane/base/http/scopes.ts';
 import { openApi } from './api.ts';
-import { bodyFor, makeAll, makerFor } from './resources.ts';
+import { bodyFor, makeAll, makerFor, urlOf, urlWith } from './resources.ts';
 
 const api = await openApi();
 afterAll(() => api.close());
@@ -24,7 +24,6 @@ function caseName({ operationId }: Route, kind: Kind): string {
   return `${operationId}: ${kind}`;
 }
 const named = (routes: readonly Route[]): [string, Route][] => routes.map((route) => [route.operationId, route]);
-const urlOf = ({ path }: Route, id = 'x'): string => path.replace(/\{\w+\}/, id);
 const withoutId = (body: string, id: string): unknown =>
   JSON.parse(body.replaceAll(id, 'ID'), (name, value) => {
     return name === 'request_id' ? 'ID' : value;
@@ -43,7 +42,7 @@ describe('unauthenticated', () => {
         expiresMs: api.world.clock.now(),
       });
       for (const options of [{}, { key: `svc_live_${'x'.repeat(43)}` }, { key: revoked.key }, { key: late.key }]) {
-        const answer = await api.call(route.method, urlOf(route), options);
+        const answer = await api.call(route.method, urlWith(route.path, 'x'), options);
         expect(answer).toMatchObject({ status: 401, json: { code: 'unauthorized', status: 401 } });
         expect(answer.headers['www-authenticate']).toBe('Bearer');
       }
@@ -58,7 +57,7 @@ describe('wrong scope', () => {
     async (_id, route) => {
       const others = Object.keys(SCOPES).filter((scope) => scope !== route.scope);
       const { key } = await api.account(others);
-      const answer = await api.call(route.method, urlOf(route), { key });
+      const answer = await api.call(route.method, urlWith(route.path, 'x'), { key });
       const missing = scopeText(route.scope as Scope);
       expect(answer).toMatchObject({ status: 403, json: { code: 'insufficient_scope', required_scope: missing } });
       expect(answer.json['detail']).toContain(missing);
@@ -75,11 +74,11 @@ describe('wrong organisation', () => {
       const id = (await makerFor(route.path)?.(api, owner)) ?? '';
       const nothing = id.replace(/.{4}$/, (end) => (end === '0000' ? '1111' : '0000'));
       const body = bodyFor(operationId);
-      const foreign = await api.call(route.method, urlOf(route, id), { key: stranger.key, ...body });
-      const absent = await api.call(route.method, urlOf(route, nothing), { key: stranger.key, ...body });
+      const foreign = await api.call(route.method, urlOf(route.path, id), { key: stranger.key, ...body });
+      const absent = await api.call(route.method, urlOf(route.path, nothing), { key: stranger.key, ...body });
       expect(foreign).toMatchObject({ status: 404, json: { code: 'not_found' } });
       expect(withoutId(foreign.body, id)).toEqual(withoutId(absent.body, nothing));
-      const own = await api.call(route.method, urlOf(route, id), { key: owner.key, ...body });
+      const own = await api.call(route.method, urlOf(route.path, id), { key: owner.key, ...body });
       expect(own.status).toBeLessThan(300);
       tried.add(caseName(route, 'wrong organisation'));
     },

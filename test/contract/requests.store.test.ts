@@ -4,7 +4,7 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
 import { brokenOnce, inputSchema, valid } from './requests.ts';
-import { makerFor } from './resources.ts';
+import { makerFor, urlOf, urlWith } from './resources.ts';
 
 const RUNS = process.env['SOAK'] === '1' ? 1000 : 40;
 
@@ -17,8 +17,8 @@ const withQuery = api.routes.filter(({ query }) => query !== undefined);
 const named = (routes: readonly Route[]): [string, Route][] => routes.map((route) => [route.operationId, route]);
 
 /** Each is a resource that exists, so that the request gets past the path. */
-async function urlOf({ path }: Route): Promise<string> {
-  return path.replace(/\{\w+\}/, (await makerFor(path)?.(api, owner)) ?? '');
+async function urlOfOne({ path }: Route): Promise<string> {
+  return urlOf(path, (await makerFor(path)?.(api, owner)) ?? '');
 }
 const sendBody = (route: Route, url: string, body: unknown): Promise<Answer> =>
   api.call(route.method, url, { ...(route.scope === 'none' ? {} : { key: owner.key }), body });
@@ -40,7 +40,7 @@ function expectNamed(answer: Answer, field: string): void {
 
 describe('bodies', () => {
   test.each(named(withBody))('%s: none that the document allows is an error of ours', async (_id, route) => {
-    const url = await urlOf(route);
+    const url = await urlOfOne(route);
     const bodies = valid(inputSchema(route.body) ?? {});
     await fc.assert(
       fc.asyncProperty(bodies, async (body) => expectNoFault(await sendBody(route, url, body))),
@@ -51,7 +51,7 @@ describe('bodies', () => {
   test.each(named(withBody))(
     '%s: one that the document forbids is refused, and the field is named',
     async (_id, route) => {
-      const url = await urlOf(route);
+      const url = await urlOfOne(route);
       const bodies = brokenOnce(inputSchema(route.body) ?? {}, { asText: false });
       await fc.assert(
         fc.asyncProperty(bodies, async ({ value, field }) => expectNamed(await sendBody(route, url, value), field)),
@@ -61,7 +61,7 @@ describe('bodies', () => {
   );
 
   test.each(named(withBody))('%s: whatever JSON comes is never an error of ours', async (_id, route) => {
-    const url = await urlOf(route);
+    const url = await urlOfOne(route);
     await fc.assert(
       fc.asyncProperty(fc.jsonValue({ stringUnit: 'binary' }), async (body) =>
         expectNoFault(await sendBody(route, url, body)),
@@ -78,7 +78,7 @@ describe('bodies', () => {
     for (const { method, path } of withBody.filter((route) => route.scope !== 'none')) {
       const reply = await api.http.inject({
         method,
-        url: path.replace(/\{\w+\}/, 'x'),
+        url: urlWith(path, 'x'),
         headers: {
           authorization: `Bearer ${owner.key}`,
           'content-type': 'application/json',
@@ -118,7 +118,7 @@ describe('paths', () => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: 'binary', minLength: 1, maxLength: 80 }), async (id) => {
         fc.pre(!/^\.{1,2}$/.test(id) && id.isWellFormed());
-        const url = route.path.replace(/\{\w+\}/, () => encodeURIComponent(id));
+        const url = urlWith(route.path, encodeURIComponent(id));
         expectNoFault(await api.call(route.method, url, { key: owner.key }));
       }),
       { seed: 16, numRuns: RUNS },

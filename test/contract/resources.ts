@@ -5,7 +5,7 @@ import type { Answer, Api, ApiAccount } from './api.ts';
 
 type Make = (api: Api, owner: ApiAccount) => Promise<string>;
 
-/** Path up to its parameter -> makes a resource and returns its id. Every path with a parameter needs its line here. */
+/** Path up to its last parameter -> makes a resource and returns what stands for the parameters. Every path with one needs its line here. */
 const RESOURCES: Record<string, Make> = {
   '/v1/api-keys/{id}': async (api, owner) => {
     const body = { name: 'x', scopes: ['instances: read'] };
@@ -21,6 +21,13 @@ const RESOURCES: Record<string, Make> = {
     return String(json.data?.[0]?.['id']);
   },
   '/v1/operations/{id}': async (api, owner) => idOf(await launch(api, owner), 'operation_id'),
+  '/v1/webhook-endpoints/{id}': async (api, owner) => idOf(await createEndpoint(api, owner), 'id'),
+  '/v1/webhook-endpoints/{id}/deliveries/{delivery_id}': async (api, owner) => {
+    const id = idOf(await createEndpoint(api, owner), 'id');
+    await launch(api, owner);
+    const { json } = await api.call('GET', `/v1/webhook-endpoints/${id}/deliveries`, { key: owner.key });
+    return `${id}/deliveries/${String(json.data?.[0]?.['id'])}`;
+  },
   '/v1/community/machines/{id}': async (api, owner) => {
     await create(api, owner, '/v1/community/supplier', undefined);
     const body = { region: 'eu', price_per_hour: 1 };
@@ -30,11 +37,24 @@ const RESOURCES: Record<string, Make> = {
 };
 
 /** Bodies that the owner could send, by operation. */
-const BODIES: Record<string, object> = { renameInstance: { name: 'renamed' } };
+const BODIES: Record<string, object> = {
+  renameInstance: { name: 'renamed' },
+  changeWebhookEndpoint: { enabled: false },
+};
 
 /** Undefined where nobody has said how to make what the path names. */
 export function makerFor(path: string): Make | undefined {
-  return RESOURCES[/^[^}]*\}/.exec(path)?.[0] ?? ''];
+  return RESOURCES[/^.*\}/.exec(path)?.[0] ?? ''];
+}
+
+/** `made` is what the maker of the path has returned. */
+export function urlOf(path: string, made: string): string {
+  return path.replace(/\{.*\}/, () => made);
+}
+
+/** The same text for every parameter. */
+export function urlWith(path: string, text: string): string {
+  return path.replaceAll(/\{\w+\}/g, () => text);
 }
 
 export function bodyFor(operationId: string): { body?: object } {
@@ -50,6 +70,11 @@ export async function makeAll(api: Api, owner: ApiAccount): Promise<void> {
 async function launch(api: Api, owner: ApiAccount): Promise<Answer> {
   await api.world.machine();
   return create(api, owner, '/v1/instances', LAUNCH);
+}
+
+async function createEndpoint(api: Api, owner: ApiAccount): Promise<Answer> {
+  const body = { url: 'https://example.com/hook', event_types: ['instance.creating'] };
+  return create(api, owner, '/v1/webhook-endpoints', body);
 }
 
 async function create(api: Api, { key }: ApiAccount, url: string, body: object | undefined): Promise<Answer> {

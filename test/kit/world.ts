@@ -1,5 +1,7 @@
 // A small world for room tests: all rooms of the control plane on a real database and a virtual clock, with hosts played by the test.
 import { duplexPair } from 'node:stream';
+import { openSealing } from '../../control-plane/base/http/sealing.ts';
+import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
 import { type Rooms, openRooms } from '../../control-plane/rooms.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/schema.ts';
@@ -49,14 +51,14 @@ export interface MachineOptions {
   storageBytes?: number;
 }
 
-export async function openWorld(seed = 1): Promise<World> {
+export async function openWorld(seed = 1, outside: { webhookOutbound?: Outbound } = {}): Promise<World> {
   const clock = virtualClock();
   const db = await openTestDb(SCHEMA, clock);
   const rng = seededRng(seed);
   const ids = createIds(clock, rng);
   const probeAnswers = new Map<string, ProbeResult>();
   const rooms = openRooms(
-    { db, clock, ids, rng, log: createLog('test', 'silent') },
+    { db, clock, ids, rng, log: createLog('test', 'silent'), sealing: openSealing(new Uint8Array(32).fill(5), ids) },
     {
       platformFeeBps: 2000,
       launchHoldMinutes: 10,
@@ -64,9 +66,11 @@ export async function openWorld(seed = 1): Promise<World> {
       hostnameOf: (id) => `${id}.ssh.test`,
       sshPorts: { first: 30000, last: 30399 },
       sshHost: '127.0.0.1',
+      webhookMaxAttempts: 5,
     },
     {
-      nudges: { engine: () => undefined, edge: () => undefined },
+      nudges: { engine: () => undefined, edge: () => undefined, webhooks: () => undefined },
+      webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       probe: async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true },
       // Every host has an empty log.
       openStream: async () => {
@@ -116,6 +120,12 @@ export async function openWorld(seed = 1): Promise<World> {
 }
 
 export const LAUNCH: CreateInstance = { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand', image: 'busybox' };
+
+/** Names have no address here. */
+function nowhere(clock: VirtualClock): Outbound {
+  const policy = { ports: [443, 8443], privateNetworks: [], namedHosts: [] };
+  return openOutbound(policy, { clock, resolve: async () => [] });
+}
 
 const ALL = sql`1 = 1`;
 

@@ -56,14 +56,29 @@ export interface Events {
   ofSubject(query: Query, subjectId: string, after: Sql, limit: number): Promise<EventRow[]>;
 }
 
-export function openEvents(deps: { clock: Clock; ids: Ids }): Events {
+interface Deps {
+  clock: Clock;
+  ids: Ids;
+  /** A room above that must not miss an event: what it writes is committed with the event or not at all. */
+  onAppend(tx: Tx, event: EventRow): Promise<void>;
+}
+
+export function openEvents({ clock, ids, onAppend }: Deps): Events {
   return {
-    append: async (tx, event) => {
+    append: async (tx, { type, subjectId, orgId, data }) => {
+      const row = {
+        id: ids.prefixed('evt'),
+        type,
+        subject_id: subjectId,
+        org_id: orgId,
+        data,
+        created_ms: clock.now(),
+      };
       await tx.run(
         sql`insert into events (id, type, subject_id, org_id, data, created_ms)
-            values (${deps.ids.prefixed('evt')}, ${event.type}, ${event.subjectId}, ${event.orgId},
-                    ${JSON.stringify(event.data)}, ${deps.clock.now()})`,
+            values (${row.id}, ${row.type}, ${row.subject_id}, ${row.org_id}, ${JSON.stringify(row.data)}, ${row.created_ms})`,
       );
+      await onAppend(tx, row);
     },
     ofSubject: (query, subjectId, after, limit) =>
       query.all(

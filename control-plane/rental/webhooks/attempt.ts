@@ -1,0 +1,94 @@
+// One attempt: signs the body afresh, posts it, and says what came of it. Writes nothing.
+import { WEBHOOK_ATTEMPT_MS_MAX, WEBHOOK_EXCERPT_BYTES_MAX, WEBHOOK_STATUS_MS_MAX } from '../../../shared/limits.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import type { Outbound, OutboundResponse } from '../../base/outbound/outbound.ts';
+import type { AttemptRow, DeliveryRow, Trigger } from './delivery-store.ts';
+import type { Outcome } from './schedule.ts';
+import { signatureHeader } from './signature.ts';
+
+export interface Attempt {
+  row: AttemptRow;
+  outcome: Outcome;
+}
+
+/** `secrets`: one signature by each, newest first. */
+export async function attempt(
+  delivery: DeliveryRow,
+  endpoint: { url: string; secrets: readonly string[]; trigger: Trigger },
+  deps: { clock: Clock; outbound: Outbound },
+): Promise<Attempt> {
+  const { clock, outbound } = deps;
+  const startedMs = clock.now();
+  const monotonicMs = clock.monotonicMs();
+  const result = await outbound
+    .request({
+      method: 'POST',
+      url: endpoint.url,
+      headers: {
+        'content-type': 'application/json',
+        'user-agent': 'svc-webhooks/1',
+        'svc-event-id': delivery.event_id,
+        'svc-signature': signatureHeader(delivery.body, endpoint.secrets, Math.floor(startedMs / 1000)),
+      },
+      body: delivery.body,
+      statusMs: WEBHOOK_STATUS_MS_MAX,
+      totalMs: WEBHOOK_ATTEMPT_MS_MAX,
+      bodyBytesMax: WEBHOOK_EXCERPT_BYTES_MAX,
+    })
+    .catch((error: unknown) => {
+      if (error instanceof OutboundError) return error;
+      throw error;
+    });
+  const times = { started_ms: startedMs, duration_ms: Math.round(clock.monotonicMs() - monotonicMs) };
+  const row = { delivery_id: delivery.id, n: delivery.attempts + 1, trigger_kind: endpoint.trigger, ...times };
+  return result instanceof OutboundError ? unanswered(row, result) : answered(row, result, clock.now());
+}
+
+type RowStart = Pick<AttemptRow, 'delivery_id' | 'n' | 'trigger_kind' | 'started_ms' | 'duration_ms'>;
+
+function unanswered(row: RowStart, error: OutboundError): Attempt {
+  return {
+    row: {
+      ...row,
+      response_status: null,
+      response_body_excerpt: null,
+      truncated: false,
+      error_code: error.code,
+      error_detail: error.message,
+      remote_ip: error.remoteAddress,
+    },
+    outcome: { status: null, errorCode: error.code, retryAfterMs: null },
+  };
+}
+
+function answered(row: RowStart, response: OutboundResponse, nowMs: number): Attempt {
+  const { status } = response;
+  const errorCode = status >= 200 && status < 300 ? null : 'http_status';
+  return {
+    row: {
+      ...row,
+      response_status: status,
+      response_body_excerpt: readable(response.body),
+      truncated: response.truncated,
+      error_code: errorCode,
+      error_detail: errorCode === null ? null : `It answered ${status}; any 2xx status is a success.`,
+      remote_ip: response.remoteAddress,
+    },
+    outcome: { status, errorCode, retryAfterMs: retryAfterMs(response, nowMs) },
+  };
+}
+
+/** PostgreSQL stores no U+0000. */
+function readable(body: Buffer): string {
+  return body.toString('utf8').replaceAll('\u0000', '\ufffd');
+}
+
+/** Seconds or a date, and only with the two statuses that mean it. */
+function retryAfterMs({ status, headers }: OutboundResponse, nowMs: number): number | null {
+  const value = headers['retry-after'];
+  if (value === undefined || (status !== 429 && status !== 503)) return null;
+  if (/^\d{1,9}$/.test(value)) return Number(value) * 1000;
+  const atMs = Date.parse(value);
+  return Number.isNaN(atMs) ? null : Math.max(0, atMs - nowMs);
+}

@@ -1,0 +1,154 @@
+// The delivery engine: looks which endpoints have something due, and carries it there, each at its own pace.
+//
+// What is under way is known in memory only. Just the primary control plane runs this loop, so a claim in the database would tell
+// nobody anything, and it would have to expire; a process that dies leaves its rows due, and the next one repeats the attempt.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Rng } from '../../../shared/rng.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Outbound } from '../../base/outbound/outbound.ts';
+import { type Attempt, attempt } from './attempt.ts';
+import {
+  type DeliveryRow,
+  dueDeliveries,
+  findDelivery,
+  insertAttempt,
+  moveDelivery,
+  overdueDeliveries,
+  type Trigger,
+} from './delivery-store.ts';
+import { dueEndpoints, type EndpointRow, findEndpoint, refreshDue, setHealth } from './endpoint-store.ts';
+import { openLanes } from './lanes.ts';
+import { deliveryAfter, healthAfter, slotsOf } from './schedule.ts';
+import type { Secrets } from './secrets.ts';
+
+/** Sockets, over all endpoints: far above what healthy ones need, so that those that hang, one each, leave room. */
+const UNDER_WAY_MAX = 1_024;
+const OVERDUE_PER_RUN_MAX = 500;
+/** After a result that could not be written: the attempt is repeated, but not in a hot loop. */
+const UNRECORDED_WAIT_MS = 30_000;
+/** When the process ends, attempts under way have this long to end well. */
+const FAREWELL_MS = 5_000;
+
+export interface Courier {
+  /** Level-triggered: starts what is due and returns; the attempts go on behind it. */
+  run(): Promise<void>;
+  /** Starts no further attempt. What does not end soon is cut off, and repeated by the next process. */
+  stop(): Promise<void>;
+}
+
+export interface CourierDeps {
+  db: Db;
+  clock: Clock;
+  log: Log;
+  rng: Rng;
+  outbound: Outbound;
+  secrets: Secrets;
+}
+
+/** What is carried: the row as it was read, and the endpoint that it goes to. */
+interface Parcel {
+  id: string;
+  delivery: DeliveryRow;
+  endpoint: EndpointRow;
+}
+
+export function openCourier(deps: CourierDeps): Courier {
+  const { db, clock, log } = deps;
+  const stopping = new AbortController();
+  const lanes = openLanes<Parcel>({
+    max: UNDER_WAY_MAX,
+    log,
+    due: (endpointId, busy) => dueParcels(endpointId, busy, deps),
+    carry: async (parcel) => {
+      try {
+        await deliver(parcel, deps, stopping.signal);
+      } catch (error) {
+        const told = { delivery_id: parcel.id, err: error };
+        log.error(told, 'a webhook attempt came to nothing on our side; it is repeated');
+        await clock.sleep(UNRECORDED_WAIT_MS, stopping.signal);
+      }
+    },
+  });
+
+  return {
+    run: async () => {
+      await giveUpOverdue(deps, (row) => lanes.isUnderWay(row.endpoint_id, row.id));
+      const limit = lanes.limit();
+      if (limit === 0) return;
+      for (const endpointId of await dueEndpoints(db.read, clock.now(), limit)) lanes.look(endpointId);
+    },
+    stop: async () => {
+      stopping.abort();
+      const ended = new AbortController();
+      const all = lanes.stop().then(() => ended.abort());
+      await clock.sleep(FAREWELL_MS, ended.signal);
+      await deps.outbound.close();
+      await all;
+    },
+  };
+}
+
+async function dueParcels(
+  endpointId: string,
+  busy: number,
+  { db, clock }: CourierDeps,
+): Promise<{ slots: number; jobs: Parcel[] }> {
+  const endpoint = await findEndpoint(db.read, endpointId);
+  const slots = endpoint === undefined ? 0 : slotsOf(endpoint, clock.now());
+  if (endpoint === undefined || slots <= busy) return { slots, jobs: [] };
+  // Those under way may still be due, so ask for more than there is room for.
+  const due = await dueDeliveries(db.read, endpointId, clock.now(), slots + busy);
+  return { slots, jobs: due.map((delivery) => ({ id: delivery.id, delivery, endpoint })) };
+}
+
+async function deliver({ delivery, endpoint }: Parcel, deps: CourierDeps, stopping: AbortSignal): Promise<void> {
+  const trigger: Trigger = endpoint.status === 'degraded' ? 'probe' : delivery.next_trigger;
+  const secrets = deps.secrets.inUse(endpoint, deps.clock.now());
+  const made = await attempt(delivery, { url: endpoint.url, secrets, trigger }, deps);
+  // It failed because we cut it off: that is no answer of the endpoint.
+  if (stopping.aborted && made.outcome.status === null) return;
+  await record(delivery, made, deps);
+}
+
+async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: CourierDeps): Promise<void> {
+  const { db, clock, log, rng } = deps;
+  const nowMs = clock.now();
+  const told = await db.tx('webhooks.record', async (tx) => {
+    const [delivery, endpoint] = [await findDelivery(tx, before.id), await findEndpoint(tx, before.endpoint_id)];
+    // Its endpoint was deleted meanwhile, or another process has recorded an attempt of its own.
+    if (delivery === undefined || endpoint === undefined || delivery.attempts !== before.attempts) return undefined;
+    const count = { attempts: row.n, maxAttempts: delivery.max_attempts, deadlineMs: delivery.deadline_ms };
+    const step = deliveryAfter(count, outcome, nowMs, rng);
+    const moved = await moveDelivery(tx, delivery, { ...step, nowMs, patch: { attempts: row.n } });
+    if (!moved) return undefined;
+    await insertAttempt(tx, row);
+    const health = healthAfter(endpoint, outcome, nowMs);
+    await setHealth(tx, endpoint, health);
+    await refreshDue(tx, endpoint.id);
+    return { status: step.to, from: endpoint.status, to: health.status };
+  });
+  if (told === undefined) return;
+  const about = { endpoint_id: before.endpoint_id, delivery_id: before.id, event_id: before.event_id, attempt: row.n };
+  log.debug(
+    { ...about, status: told.status, response_status: row.response_status, error_code: row.error_code },
+    'webhook attempt',
+  );
+  if (told.from !== told.to)
+    log.warn({ ...about, from: told.from, to: told.to }, 'a webhook endpoint changed its health');
+}
+
+/** Also those that wait for an endpoint that is disabled or whose circuit is open. */
+async function giveUpOverdue(
+  { db, clock, log }: CourierDeps,
+  isUnderWay: (row: DeliveryRow) => boolean,
+): Promise<void> {
+  const nowMs = clock.now();
+  const overdue = (await overdueDeliveries(db.read, nowMs, OVERDUE_PER_RUN_MAX)).filter((row) => !isUnderWay(row));
+  if (overdue.length === 0) return;
+  await db.tx('webhooks.give_up', async (tx) => {
+    for (const row of overdue) await moveDelivery(tx, row, { to: 'dead_lettered', nextMs: null, nowMs });
+    for (const id of new Set(overdue.map((row) => row.endpoint_id))) await refreshDue(tx, id);
+  });
+  log.info({ deliveries: overdue.length }, 'webhook deliveries were given up: their day is over');
+}

@@ -1,0 +1,68 @@
+// What owners do with deliveries: look at them, and have those tried again that were given up.
+import type { WebhookDelivery } from '../../../shared/api/webhook.ts';
+import { fail } from '../../../shared/errors.ts';
+import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../shared/limits.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
+import * as store from './delivery-store.ts';
+import { makeDue, probeNow } from './endpoint-store.ts';
+import { DELIVERY_MS_MAX } from './schedule.ts';
+import { deliveryView } from './view.ts';
+
+/** With the history of each. */
+export async function show(query: Query, rows: readonly store.DeliveryRow[]): Promise<WebhookDelivery[]> {
+  const attempts = await store.attemptsOf(
+    query,
+    rows.map(({ id }) => id),
+  );
+  const of = Map.groupBy(attempts, (attempt) => attempt.delivery_id);
+  return rows.map((row) => deliveryView(row, of.get(row.id) ?? []));
+}
+
+/**
+ * One more attempt, at once. A delivery that waits keeps its schedule after it; one that was given up gets this single try.
+ * @throws ServiceError `not_found`, `conflict` for one that has succeeded or was tried very often
+ */
+export async function retry(tx: Tx, endpointId: string, id: string, nowMs: number): Promise<WebhookDelivery> {
+  const row = await store.findDelivery(tx, id);
+  if (row?.endpoint_id !== endpointId) return fail('not_found', 'This endpoint has no such delivery.');
+  if (row.status === 'succeeded') return fail('conflict', 'This delivery has succeeded; there is nothing to retry.');
+  if (row.attempts >= WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX) {
+    fail('conflict', `This delivery was tried ${row.attempts} times; it is not tried again.`);
+  }
+  if (row.status === 'dead_lettered') await revive(tx, row, { nowMs, attempts: 1 });
+  else await store.hurryDelivery(tx, id, nowMs);
+  await probeNow(tx, endpointId);
+  await makeDue(tx, [endpointId], nowMs);
+  const [shown] = await show(tx, [(await store.findDelivery(tx, id)) ?? row]);
+  return shown ?? deliveryView(row, []);
+}
+
+/** A whole new schedule for everything given up since `sinceMs`. */
+export async function replayDead(
+  tx: Tx,
+  endpointId: string,
+  { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
+  { maxAttempts }: { maxAttempts: number },
+): Promise<void> {
+  const dead = await store.deadSince(tx, endpointId, sinceMs);
+  for (const row of dead) {
+    const attempts = Math.min(maxAttempts, WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX - row.attempts);
+    if (attempts > 0) await revive(tx, row, { nowMs, attempts });
+  }
+  if (dead.length === 0) return;
+  await probeNow(tx, endpointId);
+  await makeDue(tx, [endpointId], nowMs);
+}
+
+async function revive(tx: Tx, row: store.DeliveryRow, more: { nowMs: number; attempts: number }): Promise<void> {
+  await store.moveDelivery(tx, row, {
+    to: 'retrying',
+    nextMs: more.nowMs,
+    nowMs: more.nowMs,
+    patch: {
+      max_attempts: row.attempts + more.attempts,
+      next_trigger: 'manual',
+      deadline_ms: more.nowMs + DELIVERY_MS_MAX,
+    },
+  });
+}

@@ -1,0 +1,75 @@
+// The delivery history of an endpoint, and the retry by hand (specification 2.9 and 6.4).
+import { z } from 'zod';
+import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { WebhookDelivery } from '../../../shared/api/webhook.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import type { Webhooks } from './webhooks.ts';
+
+export interface WebhookRouteDeps {
+  db: Db;
+  cursors: Cursors;
+  webhooks: Webhooks;
+}
+
+const tag = 'Webhooks';
+
+export function deliveryRoutes(deps: WebhookRouteDeps): Route[] {
+  return [listRoute(deps), retryRoute(deps)];
+}
+
+function listRoute({ db, cursors, webhooks }: WebhookRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/webhook-endpoints/{id}/deliveries',
+    operationId: 'listWebhookDeliveries',
+    tag,
+    summary: 'List what was sent to a webhook endpoint, newest first',
+    description: 'With every attempt and the beginning of each answer. Kept for 30 days after a delivery is over.',
+    scope: 'webhooks:read',
+    idempotency: 'none',
+    params: z.strictObject({ id: z.string().describe('The id of the endpoint') }),
+    query: PageQuery,
+    responses: { 200: { description: 'A page of deliveries', schema: pageSchema(WebhookDelivery) } },
+    errors: ['not_found'],
+    handler: async ({ caller, params, query }) => {
+      const { id } = await webhooks.get(db.read, caller.orgId, params.id);
+      const name = `webhook-deliveries/${id}`;
+      const rows = await webhooks.deliveries(db.read, id, cursors.read(name, query.cursor), query.limit + 1);
+      const shown = new Map((await webhooks.showDeliveries(db.read, rows)).map((view) => [view.id, view]));
+      const page = cursors.pageOf(name, rows, query.limit, {
+        at: (row) => ({ createdMs: row.created_ms, id: row.id }),
+        show: (row) => shown.get(row.id),
+      });
+      return { status: 200, body: page };
+    },
+  });
+}
+
+function retryRoute({ db, webhooks }: WebhookRouteDeps): Route {
+  return route({
+    method: 'POST',
+    path: '/v1/webhook-endpoints/{id}/deliveries/{delivery_id}/retry',
+    operationId: 'retryWebhookDelivery',
+    tag,
+    summary: 'Try a delivery again at once',
+    description:
+      'With the same event id and body. One that waits keeps its schedule after this attempt; one that was given up gets one attempt. A degraded endpoint is probed at once; one that is disabled has to be enabled first.',
+    scope: 'webhooks:write',
+    idempotency: 'optional',
+    params: z.strictObject({
+      id: z.string().describe('The id of the endpoint'),
+      delivery_id: z.string().describe('The id of the delivery'),
+    }),
+    responses: { 202: { description: 'The delivery as it is now', schema: WebhookDelivery } },
+    errors: ['not_found', 'conflict'],
+    handler: ({ caller, params, settle }) =>
+      db.tx('webhooks.retry', async (tx) => {
+        const ids = { endpointId: params.id, deliveryId: params.delivery_id };
+        const reply = { status: 202, body: await webhooks.retry(tx, caller.orgId, ids) };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+}

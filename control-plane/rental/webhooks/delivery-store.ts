@@ -1,0 +1,176 @@
+// The SQL of deliveries and their attempts.
+import { z } from 'zod';
+import { WebhookEventType } from '../../../shared/api/webhook.ts';
+import { mayMove, WEBHOOK_DELIVERY_STATES, type WebhookDeliveryState } from '../../../shared/states.ts';
+import { flag, int, text } from '../../base/db/columns.ts';
+import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
+import { olderThan, type Position } from '../../base/http/cursors.ts';
+
+const Trigger = z.enum(['schedule', 'manual', 'probe']);
+export type Trigger = z.infer<typeof Trigger>;
+
+const DeliveryRow = z.object({
+  id: text,
+  endpoint_id: text,
+  event_id: text,
+  event_type: WebhookEventType,
+  instance_id: text,
+  instance_version: int,
+  body: text,
+  status: z.enum(['pending', 'succeeded', 'retrying', 'dead_lettered']),
+  attempts: int,
+  max_attempts: int,
+  next_trigger: Trigger,
+  next_attempt_ms: int.nullable(),
+  deadline_ms: int,
+  created_ms: int,
+  completed_ms: int.nullable(),
+});
+export type DeliveryRow = z.infer<typeof DeliveryRow>;
+
+const COLUMNS = sql`id, endpoint_id, event_id, event_type, instance_id, instance_version, body, status, attempts, max_attempts,
+  next_trigger, next_attempt_ms, deadline_ms, created_ms, completed_ms`;
+
+export async function insertDelivery(tx: Tx, row: DeliveryRow): Promise<void> {
+  await tx.run(
+    sql`insert into webhook_deliveries (${COLUMNS})
+        values (${row.id}, ${row.endpoint_id}, ${row.event_id}, ${row.event_type}, ${row.instance_id}, ${row.instance_version},
+                ${row.body}, ${row.status}, ${row.attempts}, ${row.max_attempts}, ${row.next_trigger}, ${row.next_attempt_ms},
+                ${row.deadline_ms}, ${row.created_ms}, ${row.completed_ms})`,
+  );
+}
+
+export function findDelivery(query: Query, id: string): Promise<DeliveryRow | undefined> {
+  return query.one(DeliveryRow, sql`select ${COLUMNS} from webhook_deliveries where id = ${id}`);
+}
+
+/** Newest first, at most `count`. */
+export function pageOfDeliveries(
+  query: Query,
+  endpointId: string,
+  from: Position | undefined,
+  count: number,
+): Promise<DeliveryRow[]> {
+  return query.all(
+    DeliveryRow,
+    sql`select ${COLUMNS} from webhook_deliveries where endpoint_id = ${endpointId} and ${olderThan(from)}
+        order by created_ms desc, id desc limit ${count}`,
+  );
+}
+
+/**
+ * What may be tried now, longest waiting first. The first attempts of one instance's events start in order: a later one waits while an
+ * earlier one is pending. Once that has failed it waits no longer, so a bad delivery holds up nobody for hours.
+ */
+export function dueDeliveries(query: Query, endpointId: string, nowMs: number, limit: number): Promise<DeliveryRow[]> {
+  return query.all(
+    DeliveryRow,
+    sql`select ${COLUMNS} from webhook_deliveries d
+        where endpoint_id = ${endpointId} and next_attempt_ms <= ${nowMs} and not exists (
+          select 1 from webhook_deliveries earlier
+          where earlier.endpoint_id = d.endpoint_id and earlier.instance_id = d.instance_id
+            and earlier.instance_version < d.instance_version and earlier.status = 'pending')
+        order by next_attempt_ms, instance_version, id limit ${limit}`,
+  );
+}
+
+export interface DeliveryMove {
+  to: WebhookDeliveryState;
+  /** Null where nothing more is planned: the delivery is completed. */
+  nextMs: number | null;
+  nowMs: number;
+  patch?: Partial<Pick<DeliveryRow, 'attempts' | 'max_attempts' | 'next_trigger' | 'deadline_ms'>>;
+}
+
+/** The one writer of a delivery's `status`; false where it is another by now, or another attempt was recorded. */
+export async function moveDelivery(tx: Tx, row: DeliveryRow, step: DeliveryMove): Promise<boolean> {
+  if (!mayMove(WEBHOOK_DELIVERY_STATES, row.status, step.to)) {
+    throw new Error(`webhook delivery ${row.id} cannot go from ${row.status} to ${step.to}`);
+  }
+  const { attempts, max_attempts, next_trigger, deadline_ms } = { ...row, next_trigger: 'schedule', ...step.patch };
+  const moved = await tx.run(
+    sql`update webhook_deliveries set status = ${step.to}, attempts = ${attempts}, max_attempts = ${max_attempts},
+          next_trigger = ${next_trigger}, next_attempt_ms = ${step.nextMs}, deadline_ms = ${deadline_ms},
+          completed_ms = ${step.nextMs === null ? step.nowMs : null}
+        where id = ${row.id} and status = ${row.status} and attempts = ${row.attempts}`,
+  );
+  return moved === 1;
+}
+
+/** Brings the next attempt forward within its status. */
+export async function hurryDelivery(tx: Tx, id: string, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`update webhook_deliveries set next_attempt_ms = ${nowMs}, next_trigger = 'manual'
+        where id = ${id} and next_attempt_ms is not null`,
+  );
+}
+
+/** Not tried in time. */
+export function overdueDeliveries(query: Query, nowMs: number, limit: number): Promise<DeliveryRow[]> {
+  return query.all(
+    DeliveryRow,
+    sql`select ${COLUMNS} from webhook_deliveries where deadline_ms <= ${nowMs} and next_attempt_ms is not null limit ${limit}`,
+  );
+}
+
+export function deadSince(query: Query, endpointId: string, sinceMs: number): Promise<DeliveryRow[]> {
+  return query.all(
+    DeliveryRow,
+    sql`select ${COLUMNS} from webhook_deliveries
+        where endpoint_id = ${endpointId} and created_ms >= ${sinceMs} and status = 'dead_lettered'`,
+  );
+}
+
+const AttemptRow = z.object({
+  delivery_id: text,
+  n: int,
+  trigger_kind: Trigger,
+  started_ms: int,
+  duration_ms: int,
+  response_status: int.nullable(),
+  response_body_excerpt: text.nullable(),
+  truncated: flag,
+  error_code: z.enum(['timeout', 'dns', 'connect', 'tls', 'protocol', 'blocked_address', 'http_status']).nullable(),
+  error_detail: text.nullable(),
+  remote_ip: text.nullable(),
+});
+export type AttemptRow = z.infer<typeof AttemptRow>;
+
+const ATTEMPT_COLUMNS = sql`delivery_id, n, trigger_kind, started_ms, duration_ms, response_status, response_body_excerpt, truncated,
+  error_code, error_detail, remote_ip`;
+
+export async function insertAttempt(tx: Tx, row: AttemptRow): Promise<void> {
+  await tx.run(
+    sql`insert into webhook_attempts (${ATTEMPT_COLUMNS})
+        values (${row.delivery_id}, ${row.n}, ${row.trigger_kind}, ${row.started_ms}, ${row.duration_ms}, ${row.response_status},
+                ${row.response_body_excerpt}, ${row.truncated}, ${row.error_code}, ${row.error_detail}, ${row.remote_ip})`,
+  );
+}
+
+/** Of all these deliveries, oldest first. */
+export async function attemptsOf(query: Query, deliveryIds: readonly string[]): Promise<AttemptRow[]> {
+  if (deliveryIds.length === 0) return [];
+  return query.all(
+    AttemptRow,
+    sql`select ${ATTEMPT_COLUMNS} from webhook_attempts where delivery_id in (${join(deliveryIds)}) order by n`,
+  );
+}
+
+const IdRow = z.object({ id: text });
+
+/** Ids of deliveries that were completed before `untilMs`, or all of one endpoint. */
+export async function forgettable(
+  query: Query,
+  whose: { completedUntilMs: number } | { endpointId: string },
+  limit: number,
+): Promise<string[]> {
+  const condition =
+    'endpointId' in whose ? sql`endpoint_id = ${whose.endpointId}` : sql`completed_ms <= ${whose.completedUntilMs}`;
+  const rows = await query.all(IdRow, sql`select id from webhook_deliveries where ${condition} limit ${limit}`);
+  return rows.map((row) => row.id);
+}
+
+export async function forgetDeliveries(tx: Tx, ids: readonly string[]): Promise<void> {
+  await tx.run(sql`delete from webhook_attempts where delivery_id in (${join(ids)})`);
+  await tx.run(sql`delete from webhook_deliveries where id in (${join(ids)})`);
+}

@@ -1,0 +1,145 @@
+// The SQL of endpoints.
+import { z } from 'zod';
+import { WebhookEventType } from '../../../shared/api/webhook.ts';
+import { mayMove, WEBHOOK_ENDPOINT_STATES } from '../../../shared/states.ts';
+import { countRow, int, json, text } from '../../base/db/columns.ts';
+import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
+import { olderThan, type Position } from '../../base/http/cursors.ts';
+import type { Health } from './schedule.ts';
+
+const EndpointRow = z.object({
+  id: text,
+  org_id: text,
+  url: text,
+  event_types: json(z.array(WebhookEventType)),
+  status: z.enum(['healthy', 'degraded', 'disabled']),
+  status_reason: text.nullable(),
+  secret_sealed: text,
+  previous_secret_sealed: text.nullable(),
+  previous_until_ms: int.nullable(),
+  failures: int,
+  failing_since_ms: int.nullable(),
+  open_until_ms: int.nullable(),
+  created_ms: int,
+});
+export type EndpointRow = z.infer<typeof EndpointRow>;
+
+const COLUMNS = sql`id, org_id, url, event_types, status, status_reason, secret_sealed, previous_secret_sealed, previous_until_ms,
+  failures, failing_since_ms, open_until_ms, created_ms`;
+
+export async function insertEndpoint(tx: Tx, row: EndpointRow): Promise<void> {
+  await tx.run(
+    sql`insert into webhook_endpoints (id, org_id, url, event_types, status, secret_sealed, created_ms)
+        values (${row.id}, ${row.org_id}, ${row.url}, ${JSON.stringify(row.event_types)}, ${row.status}, ${row.secret_sealed},
+                ${row.created_ms})`,
+  );
+}
+
+/** Undefined for a deleted one too. */
+export function findEndpoint(query: Query, id: string): Promise<EndpointRow | undefined> {
+  return query.one(EndpointRow, sql`select ${COLUMNS} from webhook_endpoints where id = ${id} and deleted_ms is null`);
+}
+
+export async function countEndpoints(query: Query, orgId: string): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from webhook_endpoints where org_id = ${orgId} and deleted_ms is null`,
+  );
+  return row?.count ?? 0;
+}
+
+export function endpointsOfOrg(query: Query, orgId: string): Promise<EndpointRow[]> {
+  return query.all(
+    EndpointRow,
+    sql`select ${COLUMNS} from webhook_endpoints where org_id = ${orgId} and deleted_ms is null`,
+  );
+}
+
+/** Newest first, at most `count`. */
+export function pageOfEndpoints(
+  query: Query,
+  orgId: string,
+  from: Position | undefined,
+  count: number,
+): Promise<EndpointRow[]> {
+  return query.all(
+    EndpointRow,
+    sql`select ${COLUMNS} from webhook_endpoints where org_id = ${orgId} and deleted_ms is null and ${olderThan(from)}
+        order by created_ms desc, id desc limit ${count}`,
+  );
+}
+
+/** Everything but its health, which `setHealth` writes. */
+export async function updateEndpoint(tx: Tx, row: EndpointRow): Promise<void> {
+  await tx.run(
+    sql`update webhook_endpoints set url = ${row.url}, event_types = ${JSON.stringify(row.event_types)},
+          secret_sealed = ${row.secret_sealed}, previous_secret_sealed = ${row.previous_secret_sealed},
+          previous_until_ms = ${row.previous_until_ms}
+        where id = ${row.id}`,
+  );
+}
+
+/** The one writer of an endpoint's `status`. */
+export async function setHealth(tx: Tx, row: EndpointRow, health: Health): Promise<void> {
+  if (!mayMove(WEBHOOK_ENDPOINT_STATES, row.status, health.status)) {
+    throw new Error(`webhook endpoint ${row.id} cannot go from ${row.status} to ${health.status}`);
+  }
+  await tx.run(
+    sql`update webhook_endpoints set status = ${health.status}, status_reason = ${health.status_reason}, failures = ${health.failures},
+          failing_since_ms = ${health.failing_since_ms}, open_until_ms = ${health.open_until_ms}
+        where id = ${row.id}`,
+  );
+}
+
+/** It is out of sight at once; its history goes in pieces (`purge`). The secrets go with it. */
+export async function markDeleted(tx: Tx, id: string, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`update webhook_endpoints set deleted_ms = ${nowMs}, due_ms = null, secret_sealed = '', previous_secret_sealed = null
+        where id = ${id}`,
+  );
+}
+
+const IdRow = z.object({ id: text });
+
+/** Endpoints with a delivery that is due and may be tried now, longest waiting first. */
+export async function dueEndpoints(query: Query, nowMs: number, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    IdRow,
+    sql`select id from webhook_endpoints
+        where due_ms <= ${nowMs} and status <> 'disabled' and (open_until_ms is null or open_until_ms <= ${nowMs})
+        order by due_ms limit ${limit}`,
+  );
+  return rows.map((row) => row.id);
+}
+
+/** New deliveries are due at once. */
+export async function makeDue(tx: Tx, ids: readonly string[], nowMs: number): Promise<void> {
+  await tx.run(
+    sql`update webhook_endpoints set due_ms = ${nowMs} where id in (${join(ids)}) and (due_ms is null or due_ms > ${nowMs})`,
+  );
+}
+
+/** The owner asks for an attempt: a degraded endpoint does not wait for its next probe. */
+export async function probeNow(tx: Tx, id: string): Promise<void> {
+  await tx.run(sql`update webhook_endpoints set open_until_ms = null where id = ${id}`);
+}
+
+/** Its deliveries have changed: `due_ms` is the earliest of theirs again. */
+export async function refreshDue(tx: Tx, id: string): Promise<void> {
+  await tx.run(
+    sql`update webhook_endpoints set due_ms = (select min(next_attempt_ms) from webhook_deliveries where endpoint_id = ${id})
+        where id = ${id} and deleted_ms is null`,
+  );
+}
+
+export async function deletedEndpoints(query: Query, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    IdRow,
+    sql`select id from webhook_endpoints where deleted_ms is not null order by deleted_ms limit ${limit}`,
+  );
+  return rows.map((row) => row.id);
+}
+
+export async function forgetEndpoint(tx: Tx, id: string): Promise<void> {
+  await tx.run(sql`delete from webhook_endpoints where id = ${id} and deleted_ms is not null`);
+}

@@ -1,0 +1,106 @@
+// What owners do with their endpoints. Each function works in the caller's transaction.
+import type {
+  ChangeWebhookEndpoint,
+  CreateWebhookEndpoint,
+  NewWebhookEndpoint,
+  WebhookEndpoint,
+} from '../../../shared/api/webhook.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { fail, failField } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { WEBHOOK_ENDPOINTS_PER_ORG_MAX } from '../../../shared/limits.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import type { Outbound } from '../../base/outbound/outbound.ts';
+import { replayDead } from './deliveries.ts';
+import * as store from './endpoint-store.ts';
+import { disabled, HEALTHY } from './schedule.ts';
+import type { Secrets } from './secrets.ts';
+import { endpointView } from './view.ts';
+
+/** After a rotation the secret before signs beside the new one for this long. */
+const ROTATION_MS = 24 * 3_600_000;
+
+export interface EndpointDeps {
+  clock: Clock;
+  ids: Ids;
+  outbound: Outbound;
+  secrets: Secrets;
+  maxAttempts: number;
+}
+
+/** @throws ServiceError `validation_failed` for a URL that no attempt may go to, `conflict` where the organisation has too many */
+export async function create(
+  tx: Tx,
+  orgId: string,
+  request: CreateWebhookEndpoint,
+  deps: EndpointDeps,
+): Promise<NewWebhookEndpoint> {
+  assertUrl(request.url, deps.outbound);
+  if ((await store.countEndpoints(tx, orgId)) >= WEBHOOK_ENDPOINTS_PER_ORG_MAX) {
+    fail('conflict', `An organisation may have ${WEBHOOK_ENDPOINTS_PER_ORG_MAX} webhook endpoints; delete one first.`);
+  }
+  const { clock, ids, secrets } = deps;
+  const id = ids.prefixed('whe');
+  const secret = secrets.make();
+  const row: store.EndpointRow = {
+    id,
+    org_id: orgId,
+    ...request,
+    ...HEALTHY,
+    secret_sealed: secrets.seal(id, secret),
+    previous_secret_sealed: null,
+    previous_until_ms: null,
+    created_ms: clock.now(),
+  };
+  await store.insertEndpoint(tx, row);
+  return { ...endpointView(row, clock.now()), secret };
+}
+
+/** @throws ServiceError `not_found` */
+export async function ownEndpoint(query: Query, orgId: string, id: string): Promise<store.EndpointRow> {
+  const row = await store.findEndpoint(query, id);
+  return row?.org_id === orgId ? row : fail('not_found', `There is no webhook endpoint ${id}.`);
+}
+
+/** A new address, or being enabled, begins with a clean record. @throws ServiceError `not_found`, `validation_failed` */
+export async function change(
+  tx: Tx,
+  row: store.EndpointRow,
+  request: ChangeWebhookEndpoint,
+  deps: EndpointDeps,
+): Promise<WebhookEndpoint> {
+  const nowMs = deps.clock.now();
+  const { url = row.url, event_types = row.event_types, enabled, replay_since } = request;
+  if (request.url !== undefined) assertUrl(url, deps.outbound);
+  await store.updateEndpoint(tx, { ...row, url, event_types });
+  const stays = row.status === 'disabled' && enabled !== true;
+  if (enabled === false && row.status !== 'disabled')
+    await store.setHealth(tx, row, disabled(row, 'Disabled by its owner.'));
+  else if (enabled === true || (url !== row.url && !stays)) await store.setHealth(tx, row, HEALTHY);
+  if (replay_since !== undefined) await replayDead(tx, row.id, { sinceMs: Date.parse(replay_since), nowMs }, deps);
+  return endpointView(await ownEndpoint(tx, row.org_id, row.id), nowMs);
+}
+
+/** A rotation within the day of another ends the oldest secret at once: never more than two are valid. */
+export async function rotateSecret(tx: Tx, row: store.EndpointRow, deps: EndpointDeps): Promise<NewWebhookEndpoint> {
+  const nowMs = deps.clock.now();
+  const secret = deps.secrets.make();
+  const rotated: store.EndpointRow = {
+    ...row,
+    secret_sealed: deps.secrets.seal(row.id, secret),
+    previous_secret_sealed: row.secret_sealed,
+    previous_until_ms: nowMs + ROTATION_MS,
+  };
+  await store.updateEndpoint(tx, rotated);
+  return { ...endpointView(rotated, nowMs), secret };
+}
+
+function assertUrl(url: string, outbound: Outbound): void {
+  try {
+    outbound.assertAllowed(url);
+  } catch (error) {
+    if (error instanceof OutboundError) failField('url', error.message);
+    throw error;
+  }
+}

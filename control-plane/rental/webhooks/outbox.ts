@@ -1,0 +1,75 @@
+// The outbox: with every public event, in its transaction, one delivery for each endpoint that wants it.
+import { type WebhookEvent, WebhookEventType } from '../../../shared/api/webhook.ts';
+import { isoTime } from '../../../shared/clock.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Tx } from '../../base/db/db.ts';
+import type { EventRow } from '../../base/events/events.ts';
+import { findInstance, type InstanceRow } from '../instances/store.ts';
+import { instanceView } from '../instances/view.ts';
+import { insertDelivery } from './delivery-store.ts';
+import { endpointsOfOrg, makeDue } from './endpoint-store.ts';
+import { DELIVERY_MS_MAX } from './schedule.ts';
+
+/** The body is made here and never again: what is sent is the instance as it was then. */
+export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAttempts: number }): Promise<void> {
+  const type = WebhookEventType.safeParse(event.type).data;
+  if (type === undefined || event.org_id === null) return;
+  const endpoints = (await endpointsOfOrg(tx, event.org_id)).filter((row) => row.event_types.includes(type));
+  if (endpoints.length === 0) return;
+  const instance = await findInstance(tx, event.subject_id);
+  if (instance === undefined)
+    throw new Error(`event ${event.id} tells of the instance ${event.subject_id}, which is none`);
+  const body = JSON.stringify(bodyOf({ ...event, type }, instance));
+  for (const endpoint of endpoints) {
+    await insertDelivery(tx, {
+      id: deps.ids.prefixed('dlv'),
+      endpoint_id: endpoint.id,
+      event_id: event.id,
+      event_type: type,
+      instance_id: instance.id,
+      instance_version: instance.facts_version,
+      body,
+      status: 'pending',
+      attempts: 0,
+      max_attempts: deps.maxAttempts,
+      next_trigger: 'schedule',
+      next_attempt_ms: event.created_ms,
+      deadline_ms: event.created_ms + DELIVERY_MS_MAX,
+      created_ms: event.created_ms,
+      completed_ms: null,
+    });
+  }
+  await makeDue(
+    tx,
+    endpoints.map(({ id }) => id),
+    event.created_ms,
+  );
+}
+
+function bodyOf(event: EventRow & { type: WebhookEventType }, row: InstanceRow): WebhookEvent {
+  const { id, status, gpu_type, gpu_count, region, tier, name, price_per_hour, ...more } = instanceView(row, undefined);
+  const { created_at, ready_at, terminated_at, status_reason } = more;
+  return {
+    id: event.id,
+    type: event.type,
+    created_at: isoTime(event.created_ms),
+    data: {
+      instance: {
+        id,
+        status,
+        gpu_type,
+        gpu_count,
+        region,
+        tier,
+        name,
+        price_per_hour,
+        created_at,
+        ready_at,
+        terminated_at,
+        ...(status_reason === undefined ? {} : { status_reason }),
+        // Every move counts it up, so of two events of one instance the later has the greater.
+        version: row.facts_version,
+      },
+    },
+  };
+}

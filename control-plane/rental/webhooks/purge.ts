@@ -1,0 +1,29 @@
+// What is no longer needed: the history of deleted endpoints, and of deliveries that were over long ago.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Db } from '../../base/db/db.ts';
+import { forgetDeliveries, forgettable } from './delivery-store.ts';
+import { deletedEndpoints, forgetEndpoint } from './endpoint-store.ts';
+
+const HISTORY_MS = 30 * 24 * 3_600_000;
+/** Deliveries of one transaction: other writers wait for it. */
+const PIECE = 200;
+/** Endpoints of one run; the rest goes with the next. */
+const ENDPOINTS_PER_RUN_MAX = 100;
+
+/** Ends early where the signal aborts. */
+export async function purge({ db, clock }: { db: Db; clock: Clock }, signal: AbortSignal): Promise<void> {
+  for (const endpointId of await deletedEndpoints(db.read, ENDPOINTS_PER_RUN_MAX)) {
+    await forgetAll(db, { endpointId }, signal);
+    if (signal.aborted) return;
+    await db.tx('webhooks.forget_endpoint', (tx) => forgetEndpoint(tx, endpointId));
+  }
+  await forgetAll(db, { completedUntilMs: clock.now() - HISTORY_MS }, signal);
+}
+
+async function forgetAll(db: Db, whose: Parameters<typeof forgettable>[1], signal: AbortSignal): Promise<void> {
+  while (!signal.aborted) {
+    const ids = await forgettable(db.read, whose, PIECE);
+    if (ids.length === 0) return;
+    await db.tx('webhooks.forget', (tx) => forgetDeliveries(tx, ids));
+  }
+}

@@ -1,0 +1,175 @@
+// The endpoints of webhook endpoints (specification 4.7; what it leaves open is said in the descriptions).
+import { z } from 'zod';
+import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import {
+  ChangeWebhookEndpoint,
+  CreateWebhookEndpoint,
+  NewWebhookEndpoint,
+  WebhookEndpoint,
+} from '../../../shared/api/webhook.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import { deliveryRoutes, type WebhookRouteDeps } from './delivery-routes.ts';
+import type { EndpointRow } from './endpoint-store.ts';
+
+const tag = 'Webhooks';
+
+/** Names an endpoint in the path. */
+const EndpointParams = z.strictObject({ id: z.string().describe('The id of the endpoint') });
+
+export function webhookRoutes(deps: WebhookRouteDeps): Route[] {
+  return [
+    createRoute(deps),
+    listRoute(deps),
+    getRoute(deps),
+    changeRoute(deps),
+    rotateRoute(deps),
+    deleteRoute(deps),
+    ...deliveryRoutes(deps),
+  ];
+}
+
+const HOW_TO_RECEIVE = `Each event is posted as JSON (the schema \`WebhookEvent\`) with these headers:
+
+- \`Svc-Event-Id\`: the same at every attempt of one event; an event can come twice, so drop those that you have seen.
+- \`Svc-Signature: t=<unix seconds>,v1=<hex>\`: lower-case HMAC-SHA256 over \`<t>.<raw body>\`. The key is the secret's 64 characters as they stand.
+
+Compute it over the body as it came, compare in constant time with every \`v1\` (there are two for a day after a rotation), refuse a \`t\` more than
+300 seconds away, and answer 400 where anything is wrong. Answer any 2xx within 10 seconds; the answer itself is not read beyond 1 KiB.
+
+A test vector: secret \`${'0123456789abcdef'.repeat(4)}\`, body \`{"id":"evt_1"}\`, t \`1767225600\` give
+\`v1=4c19823ff36fbe91381643fe7bccab85e74bc5fcc5e61a4a99b7b001b1ae6faa\`.
+
+Any other answer, a redirect too, is tried again after 30 seconds, 5 minutes, 30 minutes and 2 hours, later where 429 or 503 carry a \`Retry-After\`;
+then, or a day after the event, it is given up. 410 disables the endpoint. The events of one instance are first tried in order; after a failure they can
+overtake each other, so keep the greatest \`data.instance.version\`.`;
+
+function createRoute({ db, webhooks }: WebhookRouteDeps): Route {
+  return route({
+    method: 'POST',
+    path: '/v1/webhook-endpoints',
+    operationId: 'createWebhookEndpoint',
+    tag,
+    summary: 'Have events sent to a URL',
+    description: HOW_TO_RECEIVE,
+    scope: 'webhooks:write',
+    idempotency: 'required',
+    secretReply: true,
+    body: CreateWebhookEndpoint,
+    responses: { 201: { description: 'The endpoint with its secret, shown once', schema: NewWebhookEndpoint } },
+    errors: ['conflict'],
+    handler: ({ caller, body, settle }) =>
+      db.tx('webhooks.create', async (tx) => {
+        const reply = { status: 201, body: await webhooks.create(tx, caller.orgId, body) };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+}
+
+function listRoute({ db, cursors, webhooks }: WebhookRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/webhook-endpoints',
+    operationId: 'listWebhookEndpoints',
+    tag,
+    summary: 'List the webhook endpoints, newest first',
+    scope: 'webhooks:read',
+    idempotency: 'none',
+    query: PageQuery,
+    responses: { 200: { description: 'A page of endpoints', schema: pageSchema(WebhookEndpoint) } },
+    errors: [],
+    handler: async ({ caller, query }) => {
+      const name = `webhook-endpoints/${caller.orgId}`;
+      const rows = await webhooks.page(db.read, caller.orgId, cursors.read(name, query.cursor), query.limit + 1);
+      const at = (row: EndpointRow) => ({ createdMs: row.created_ms, id: row.id });
+      return { status: 200, body: cursors.pageOf(name, rows, query.limit, { at, show: webhooks.view }) };
+    },
+  });
+}
+
+function getRoute({ db, webhooks }: WebhookRouteDeps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/webhook-endpoints/{id}',
+    operationId: 'getWebhookEndpoint',
+    tag,
+    summary: 'Show a webhook endpoint and its health',
+    scope: 'webhooks:read',
+    idempotency: 'none',
+    params: EndpointParams,
+    responses: { 200: { description: 'The endpoint, without its secret', schema: WebhookEndpoint } },
+    errors: ['not_found'],
+    handler: async ({ caller, params }) => ({
+      status: 200,
+      body: await webhooks.get(db.read, caller.orgId, params.id),
+    }),
+  });
+}
+
+function changeRoute({ db, webhooks }: WebhookRouteDeps): Route {
+  return route({
+    method: 'PATCH',
+    path: '/v1/webhook-endpoints/{id}',
+    operationId: 'changeWebhookEndpoint',
+    tag,
+    summary: 'Change, disable, enable or replay a webhook endpoint',
+    description:
+      'What is left out stays as it is. Deliveries that were planned before go to the new URL. New event types count from the next event on.',
+    scope: 'webhooks:write',
+    idempotency: 'optional',
+    params: EndpointParams,
+    body: ChangeWebhookEndpoint,
+    responses: { 200: { description: 'The endpoint as it is now', schema: WebhookEndpoint } },
+    errors: ['not_found'],
+    handler: ({ caller, params, body, settle }) =>
+      db.tx('webhooks.change', async (tx) => {
+        const reply = { status: 200, body: await webhooks.change(tx, caller.orgId, params.id, body) };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+}
+
+function rotateRoute({ db, webhooks }: WebhookRouteDeps): Route {
+  return route({
+    method: 'POST',
+    path: '/v1/webhook-endpoints/{id}/rotate-secret',
+    operationId: 'rotateWebhookSecret',
+    tag,
+    summary: 'Make a new secret',
+    description:
+      'For 24 hours each delivery carries two signatures, the first by the new secret and the second by the one before.',
+    scope: 'webhooks:write',
+    idempotency: 'optional',
+    secretReply: true,
+    params: EndpointParams,
+    responses: { 200: { description: 'The endpoint with its new secret, shown once', schema: NewWebhookEndpoint } },
+    errors: ['not_found'],
+    handler: ({ caller, params, settle }) =>
+      db.tx('webhooks.rotate', async (tx) => {
+        const reply = { status: 200, body: await webhooks.rotateSecret(tx, caller.orgId, params.id) };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+}
+
+function deleteRoute({ db, webhooks }: WebhookRouteDeps): Route {
+  return route({
+    method: 'DELETE',
+    path: '/v1/webhook-endpoints/{id}',
+    operationId: 'deleteWebhookEndpoint',
+    tag,
+    summary: 'Delete a webhook endpoint',
+    description: 'Nothing more is sent to it, and its history is gone. An attempt that is under way may still arrive.',
+    scope: 'webhooks:write',
+    idempotency: 'none',
+    params: EndpointParams,
+    responses: { 204: { description: 'It is deleted' } },
+    errors: ['not_found'],
+    handler: async ({ caller, params }) => {
+      await db.tx('webhooks.delete', (tx) => webhooks.remove(tx, caller.orgId, params.id));
+      return { status: 204 };
+    },
+  });
+}

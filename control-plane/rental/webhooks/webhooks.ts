@@ -1,0 +1,71 @@
+// The room: endpoints of customers, the outbox that events fall into, and the courier that empties it.
+import type {
+  ChangeWebhookEndpoint,
+  CreateWebhookEndpoint,
+  NewWebhookEndpoint,
+  WebhookDelivery,
+  WebhookEndpoint,
+} from '../../../shared/api/webhook.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
+import type { EventRow } from '../../base/events/events.ts';
+import type { Position } from '../../base/http/cursors.ts';
+import type { Sealing } from '../../base/http/sealing.ts';
+import { type Courier, type CourierDeps, openCourier } from './courier.ts';
+import * as deliveries from './deliveries.ts';
+import { type DeliveryRow, pageOfDeliveries } from './delivery-store.ts';
+import { type EndpointRow, markDeleted, pageOfEndpoints } from './endpoint-store.ts';
+import * as endpoints from './endpoints.ts';
+import { noteEvent } from './outbox.ts';
+import { purge } from './purge.ts';
+import { openSecrets } from './secrets.ts';
+import { endpointView } from './view.ts';
+
+/** Every function that names an endpoint throws `not_found` for one of another organisation. */
+export interface Webhooks {
+  create(tx: Tx, orgId: string, request: CreateWebhookEndpoint): Promise<NewWebhookEndpoint>;
+  page(query: Query, orgId: string, from: Position | undefined, count: number): Promise<EndpointRow[]>;
+  get(query: Query, orgId: string, id: string): Promise<WebhookEndpoint>;
+  change(tx: Tx, orgId: string, id: string, request: ChangeWebhookEndpoint): Promise<WebhookEndpoint>;
+  remove(tx: Tx, orgId: string, id: string): Promise<void>;
+  /** The new secret is in this answer and nowhere else. */
+  rotateSecret(tx: Tx, orgId: string, id: string): Promise<NewWebhookEndpoint>;
+  view(row: EndpointRow): WebhookEndpoint;
+  deliveries(query: Query, endpointId: string, from: Position | undefined, count: number): Promise<DeliveryRow[]>;
+  showDeliveries(query: Query, rows: readonly DeliveryRow[]): Promise<WebhookDelivery[]>;
+  retry(tx: Tx, orgId: string, ids: { endpointId: string; deliveryId: string }): Promise<WebhookDelivery>;
+  /** In the transaction of the event. */
+  noteEvent(tx: Tx, event: EventRow): Promise<void>;
+  courier: Courier;
+  purge(signal: AbortSignal): Promise<void>;
+}
+
+interface Deps extends Omit<CourierDeps, 'secrets'> {
+  ids: Ids;
+  sealing: Sealing;
+  maxAttempts: number;
+}
+
+export function openWebhooks(options: Deps): Webhooks {
+  const deps = { ...options, secrets: openSecrets(options) };
+  const { clock } = deps;
+  return {
+    create: (tx, orgId, request) => endpoints.create(tx, orgId, request, deps),
+    page: pageOfEndpoints,
+    get: async (query, orgId, id) => endpointView(await endpoints.ownEndpoint(query, orgId, id), clock.now()),
+    change: async (tx, orgId, id, request) =>
+      endpoints.change(tx, await endpoints.ownEndpoint(tx, orgId, id), request, deps),
+    remove: async (tx, orgId, id) => markDeleted(tx, (await endpoints.ownEndpoint(tx, orgId, id)).id, clock.now()),
+    rotateSecret: async (tx, orgId, id) => endpoints.rotateSecret(tx, await endpoints.ownEndpoint(tx, orgId, id), deps),
+    view: (row) => endpointView(row, clock.now()),
+    deliveries: pageOfDeliveries,
+    showDeliveries: deliveries.show,
+    retry: async (tx, orgId, { endpointId, deliveryId }) => {
+      const { id } = await endpoints.ownEndpoint(tx, orgId, endpointId);
+      return deliveries.retry(tx, id, deliveryId, clock.now());
+    },
+    noteEvent: (tx, event) => noteEvent(tx, event, deps),
+    courier: openCourier(deps),
+    purge: (signal) => purge(deps, signal),
+  };
+}

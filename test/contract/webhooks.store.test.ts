@@ -1,0 +1,407 @@
+// Webhook endpoints and deliveries over the API (specification 2.9, 4.7, 6, 8): what is shown, what is refused, and what arrives.
+import { once } from 'node:events';
+import type { IncomingHttpHeaders } from 'node:http';
+import { createServer, type Server } from 'node:https';
+import type { AddressInfo } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openOutbound } from '../../control-plane/base/outbound/outbound.ts';
+import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX, WEBHOOK_ENDPOINTS_PER_ORG_MAX } from '../../shared/limits.ts';
+import { type Certificate, makeCertificate } from '../kit/certificate.ts';
+import { eventually } from '../kit/processes.ts';
+import { scriptedOutbound, type ScriptedOutbound } from '../kit/scripted-outbound.ts';
+import { verify } from '../kit/webhook-receiver.ts';
+import { LAUNCH } from '../kit/world.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+
+const ENDPOINTS = '/v1/webhook-endpoints';
+const BODY = { url: 'https://example.com/hook', event_types: ['instance.creating', 'instance.running'] };
+const MINUTE = 60_000;
+const HOUR = 60 * MINUTE;
+const DAY = 24 * HOUR;
+
+let api: Api;
+let owner: ApiAccount;
+let outbound: ScriptedOutbound;
+beforeEach(async () => {
+  outbound = scriptedOutbound();
+  api = await openApi({ webhookOutbound: outbound });
+  owner = await api.account();
+});
+afterEach(() => api.close());
+
+const call = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown): Promise<Answer> =>
+  api.call(method, `${ENDPOINTS}${path}`, { key: owner.key, ...(body === undefined ? {} : { body }) });
+const create = (patch: object = {}): Promise<Answer> => call('POST', '', { ...BODY, ...patch });
+const createId = async (patch: object = {}): Promise<string> => String((await create(patch)).json['id']);
+async function launch(): Promise<void> {
+  await api.world.machine();
+  expect((await api.call('POST', '/v1/instances', { key: owner.key, body: LAUNCH })).status).toBe(202);
+}
+async function history(id: string): Promise<Record<string, unknown>[]> {
+  return (await call('GET', `/${id}/deliveries`)).json.data ?? [];
+}
+/** Lets the courier work until the newest delivery is as expected. */
+async function until(id: string, expected: Record<string, unknown>): Promise<Record<string, unknown>> {
+  return eventually(`delivery ${JSON.stringify(expected)}`, 10_000, async () => {
+    await api.world.rooms.webhooks.courier.run();
+    const [newest = {}] = await history(id);
+    return Object.entries(expected).every(([name, value]) => newest[name] === value) ? newest : undefined;
+  });
+}
+
+describe('an endpoint', () => {
+  test('is made with 201 and a secret of 64 hexadecimal characters that is never shown again', async () => {
+    const made = await create();
+    expect(made.status).toBe(201);
+    const { secret, ...shown } = made.json;
+    expect(secret).toMatch(/^[0-9a-f]{64}$/);
+    expect(shown).toEqual({
+      id: expect.stringMatching(/^whe_/) as string,
+      ...BODY,
+      enabled: true,
+      status: 'healthy',
+      created_at: expect.any(String) as string,
+    });
+    const id = String(shown['id']);
+    const later = [await call('GET', `/${id}`), await call('GET', ''), await call('PATCH', `/${id}`, {})];
+    expect(later.map(({ status }) => status)).toEqual([200, 200, 200]);
+    for (const { body } of later) expect(body).not.toContain(String(secret));
+    expect(later[0]?.json).toEqual(shown);
+    expect(later[1]?.json.data).toEqual([shown]);
+  });
+  test('needs an Idempotency-Key, and an equal request makes no second one', async () => {
+    const without = await api.http.inject({
+      method: 'POST',
+      url: ENDPOINTS,
+      headers: { authorization: `Bearer ${owner.key}`, 'content-type': 'application/json' },
+      payload: JSON.stringify(BODY),
+    });
+    expect(without.status).toBe(400);
+    const twice = { key: owner.key, body: BODY, headers: { 'idempotency-key': 'k' } };
+    const [first, second] = [await api.call('POST', ENDPOINTS, twice), await api.call('POST', ENDPOINTS, twice)];
+    expect(second.body).toBe(first.body);
+    expect((await call('GET', '')).json.data).toHaveLength(1);
+  });
+  test.each([
+    [{ url: undefined }, 'url', ''],
+    [{ url: 'http://example.com/' }, 'url', 'https'],
+    [{ url: 'nonsense' }, 'url', 'https'],
+    [{ url: `https://example.com/${'x'.repeat(2_029)}` }, 'url', '2048'],
+    [{ url: 'https://user:secret@example.com/' }, 'url', 'user name'],
+    [{ url: 'https://example.com:22/' }, 'url', 'port 443 or 8443'],
+    [{ url: 'https://localhost/' }, 'url', 'localhost'],
+    [{ url: 'https://127.0.0.1/' }, 'url', 'not a public address'],
+    [{ url: 'https://2130706433/' }, 'url', 'not a public address'],
+    [{ url: 'https://0x7f.1/' }, 'url', 'not a public address'],
+    [{ url: 'https://169.254.169.254/latest/meta-data' }, 'url', 'not a public address'],
+    [{ url: 'https://[::1]/' }, 'url', 'not a public address'],
+    [{ url: 'https://[::ffff:10.0.0.1]/' }, 'url', 'not a public address'],
+    [{ event_types: [] }, 'event_types', ''],
+    [{ event_types: ['instance.running', 'instance.running'] }, 'event_types', 'twice'],
+    [{ event_types: ['instance.recovered'] }, 'event_types[0]', ''],
+    [{ event_types: 'instance.running' }, 'event_types', ''],
+    [{ secret: 'mine' }, 'secret', ''],
+  ])('is refused with the field and the rule: %j', async (patch, field, rule) => {
+    const refused = await create(patch);
+    expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed' } });
+    expect(refused.json.errors).toMatchObject([{ field, rule: expect.stringContaining(rule) as string }]);
+    expect((await call('GET', '')).json.data).toEqual([]);
+  });
+  test('may have a URL of 2048 characters', async () => {
+    expect((await create({ url: `https://example.com/${'x'.repeat(2_028)}` })).status).toBe(201);
+  });
+  test('can be changed, in part, under the same rules', async () => {
+    const id = await createId();
+    const changed = await call('PATCH', `/${id}`, { url: 'https://example.org/', event_types: ['instance.failed'] });
+    expect(changed).toMatchObject({
+      status: 200,
+      json: { url: 'https://example.org/', event_types: ['instance.failed'] },
+    });
+    const refused = await call('PATCH', `/${id}`, { url: 'https://10.0.0.1/' });
+    expect(refused).toMatchObject({ status: 422, json: { errors: [{ field: 'url' }] } });
+    expect((await call('GET', `/${id}`)).json['url']).toBe('https://example.org/');
+  });
+  test('is deleted with 204, and then 404', async () => {
+    const id = await createId();
+    expect((await call('DELETE', `/${id}`)).status).toBe(204);
+    for (const again of [
+      await call('DELETE', `/${id}`),
+      await call('GET', `/${id}`),
+      await call('GET', `/${id}/deliveries`),
+    ]) {
+      expect(again).toMatchObject({ status: 404, json: { code: 'not_found' } });
+    }
+    expect((await call('GET', '')).json.data).toEqual([]);
+  });
+  test(`is one of ${WEBHOOK_ENDPOINTS_PER_ORG_MAX} at most; a deleted one makes room`, async () => {
+    const ids: string[] = [];
+    for (let i = 0; i < WEBHOOK_ENDPOINTS_PER_ORG_MAX; i += 1) ids.push(await createId());
+    const refused = await create();
+    expect(refused).toMatchObject({
+      status: 409,
+      json: { code: 'conflict', detail: expect.stringContaining('50') as string },
+    });
+    await call('DELETE', `/${ids[0]}`);
+    expect((await create()).status).toBe(201);
+  });
+  test('is listed in pages, newest first', async () => {
+    const ids: string[] = [];
+    for (let i = 0; i < 5; i += 1) {
+      ids.push(await createId());
+      await api.world.clock.advance(1);
+    }
+    const first = await call('GET', '?limit=3');
+    const second = await call('GET', `?limit=3&cursor=${encodeURIComponent(String(first.json.next_cursor))}`);
+    const seen = [...(first.json.data ?? []), ...(second.json.data ?? [])].map(({ id }) => id);
+    expect(seen).toEqual(ids.toReversed());
+    expect(second.json.next_cursor).toBeNull();
+  });
+});
+
+describe('secrets', () => {
+  test('a new one signs first, and the old one beside it for 24 hours', async () => {
+    const made = await create();
+    const [id, old] = [String(made.json['id']), String(made.json['secret'])];
+    const rotated = await call('POST', `/${id}/rotate-secret`);
+    expect(rotated.status).toBe(200);
+    const secret = String(rotated.json['secret']);
+    expect(secret).toMatch(/^[0-9a-f]{64}$/);
+    expect(secret).not.toBe(old);
+    const valid = async (): Promise<boolean[]> => {
+      await launch();
+      await until(id, { status: 'succeeded' });
+      const { headers = {}, body = '' } = outbound.requests.at(-1) ?? {};
+      const now = Math.floor(api.world.clock.now() / 1000);
+      return [secret, old].map((each) => verify(each, { headers, body: Buffer.from(body) }, now) === 204);
+    };
+    expect(await valid()).toEqual([true, true]);
+    await api.world.clock.advance(DAY - 1);
+    expect((await call('GET', `/${id}`)).json['previous_secret_until']).toBeDefined();
+    expect(await valid()).toEqual([true, true]);
+    await api.world.clock.advance(1);
+    expect((await call('GET', `/${id}`)).json['previous_secret_until']).toBeUndefined();
+    expect(await valid()).toEqual([true, false]);
+  });
+  test('are at most two: a second rotation ends the oldest', async () => {
+    const made = await create();
+    const id = String(made.json['id']);
+    await call('POST', `/${id}/rotate-secret`);
+    await call('POST', `/${id}/rotate-secret`);
+    await launch();
+    await until(id, { status: 'succeeded' });
+    const { headers = {}, body = '' } = outbound.requests.at(-1) ?? {};
+    const now = Math.floor(api.world.clock.now() / 1000);
+    expect(headers['svc-signature']?.split('v1=')).toHaveLength(3);
+    expect(verify(String(made.json['secret']), { headers, body: Buffer.from(body) }, now)).toBe(400);
+  });
+});
+
+describe('the delivery history', () => {
+  test('shows each attempt with its answer, and where it stands', async () => {
+    const id = await createId();
+    outbound.answer = async () => ({ status: 500, body: Buffer.from('out of order'), headers: {} });
+    await launch();
+    const failed = await until(id, { attempts: 1 });
+    expect(failed).toMatchObject({
+      endpoint_id: id,
+      event_type: 'instance.creating',
+      status: 'retrying',
+      max_attempts: 5,
+      completed_at: null,
+      attempt_history: [
+        {
+          n: 1,
+          trigger: 'schedule',
+          response_status: 500,
+          response_body_excerpt: 'out of order',
+          truncated: false,
+          error_code: 'http_status',
+          remote_ip: '203.0.113.7',
+        },
+      ],
+    });
+    expect(failed['event_id']).toBe(outbound.requests[0]?.headers?.['svc-event-id']);
+    outbound.answer = async () => ({ status: 204 });
+    await api.world.clock.advance(MINUTE);
+    const done = await until(id, { status: 'succeeded' });
+    expect(done).toMatchObject({ attempts: 2, next_attempt_at: null, completed_at: expect.any(String) as string });
+  });
+  test('is a page, newest first', async () => {
+    const id = await createId();
+    for (let i = 0; i < 3; i += 1) {
+      await launch();
+      await api.world.clock.advance(1);
+    }
+    const first = await call('GET', `/${id}/deliveries?limit=2`);
+    const second = await call('GET', `/${id}/deliveries?limit=2&cursor=${String(first.json.next_cursor)}`);
+    const times = [...(first.json.data ?? []), ...(second.json.data ?? [])].map((row) => String(row['created_at']));
+    expect(times).toHaveLength(3);
+    expect(times).toEqual(times.toSorted().toReversed());
+  });
+});
+
+describe('a retry by hand', () => {
+  test('is one more attempt of the same delivery with the same event id, also after it was given up', async () => {
+    const id = await createId();
+    outbound.answer = async () => ({ status: 500 });
+    await launch();
+    for (const wait of [0, 40_000, 6 * MINUTE, 35 * MINUTE, 3 * HOUR]) {
+      await api.world.clock.advance(wait);
+      await until(id, { attempts: outbound.requests.length + 1 });
+    }
+    const [dead] = await history(id);
+    expect(dead).toMatchObject({ status: 'dead_lettered', attempts: 5 });
+    const retry = `/${id}/deliveries/${String(dead?.['id'])}/retry`;
+    expect(await call('POST', retry)).toMatchObject({ status: 202, json: { id: dead?.['id'], status: 'retrying' } });
+    expect(await until(id, { attempts: 6 })).toMatchObject({ status: 'dead_lettered' });
+    outbound.answer = async () => ({ status: 204 });
+    await call('POST', retry);
+    const done = await until(id, { status: 'succeeded' });
+    expect((done['attempt_history'] as { trigger: string }[]).map(({ trigger }) => trigger)).toEqual([
+      ...Array<string>(5).fill('schedule'),
+      'manual',
+      'manual',
+    ]);
+    expect(new Set(outbound.requests.map(({ headers }) => headers?.['svc-event-id'])).size).toBe(1);
+    expect(await call('POST', retry)).toMatchObject({ status: 409, json: { code: 'conflict' } });
+  });
+  test('brings the next attempt of a waiting delivery forward, and its schedule goes on after it', async () => {
+    const id = await createId();
+    outbound.answer = async () => ({ status: 500 });
+    await launch();
+    const waiting = await until(id, { attempts: 1 });
+    await call('POST', `/${id}/deliveries/${String(waiting['id'])}/retry`);
+    expect(await until(id, { attempts: 2 })).toMatchObject({ status: 'retrying', max_attempts: 5 });
+  });
+  test(`is refused after ${WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX} attempts`, async () => {
+    const id = await createId();
+    outbound.answer = async () => ({ status: 500 });
+    await launch();
+    const [delivery] = await history(id);
+    const retry = `/${id}/deliveries/${String(delivery?.['id'])}/retry`;
+    for (let attempts = 1; attempts <= WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX; attempts += 1) {
+      expect((await call('POST', retry)).status).toBe(202);
+      await until(id, { attempts });
+    }
+    expect(await call('POST', retry)).toMatchObject({ status: 409, json: { code: 'conflict' } });
+  });
+  test('finds only deliveries of this endpoint', async () => {
+    const [id, other] = [await createId(), await createId()];
+    await launch();
+    const [delivery] = await history(other);
+    expect((await call('POST', `/${id}/deliveries/${String(delivery?.['id'])}/retry`)).status).toBe(404);
+  });
+});
+
+describe('an endpoint that is not enabled', () => {
+  test('gets nothing; what waited is sent once it is enabled again', async () => {
+    const id = await createId();
+    expect((await call('PATCH', `/${id}`, { enabled: false })).json).toMatchObject({
+      enabled: false,
+      status: 'disabled',
+    });
+    await launch();
+    await api.world.rooms.webhooks.courier.run();
+    expect(await history(id)).toMatchObject([{ status: 'pending' }]);
+    expect((await call('PATCH', `/${id}`, { enabled: true })).json).toMatchObject({ enabled: true, status: 'healthy' });
+    await until(id, { status: 'succeeded' });
+  });
+  test('a new URL alone does not enable it', async () => {
+    const id = await createId();
+    await call('PATCH', `/${id}`, { enabled: false });
+    expect((await call('PATCH', `/${id}`, { url: 'https://example.org/' })).json['enabled']).toBe(false);
+  });
+  test('replay_since tries everything anew that was given up since then', async () => {
+    const id = await createId();
+    await call('PATCH', `/${id}`, { enabled: false });
+    await launch();
+    await api.world.clock.advance(HOUR);
+    const since = new Date(api.world.clock.now()).toISOString();
+    await launch();
+    await api.world.clock.advance(2 * DAY);
+    await api.world.rooms.webhooks.courier.run();
+    expect((await history(id)).map((row) => row['status'])).toEqual(['dead_lettered', 'dead_lettered']);
+    await call('PATCH', `/${id}`, { enabled: true, replay_since: since });
+    await until(id, { status: 'succeeded' });
+    expect((await history(id)).map((row) => row['status'])).toEqual(['succeeded', 'dead_lettered']);
+    expect(await call('PATCH', `/${id}`, { replay_since: 'yesterday' })).toMatchObject({
+      status: 422,
+      json: { errors: [{ field: 'replay_since' }] },
+    });
+  });
+});
+
+describe('over a real network', () => {
+  const secrets = new Map<string, string>();
+  const answers: number[] = [];
+  let certificate: Certificate;
+  let server: Server;
+  let port: number;
+  let real: Api;
+  beforeEach(async () => {
+    certificate = makeCertificate(['DNS:hook.test']);
+    server = createServer(certificate, (request, reply) => {
+      const chunks: Buffer[] = [];
+      request.on('data', (chunk: Buffer) => chunks.push(chunk));
+      request.on('end', () => {
+        const headers: IncomingHttpHeaders = request.headers;
+        const now = Math.floor(real.world.clock.now() / 1000);
+        answers.push(verify(secrets.get(request.url ?? '') ?? '', { headers, body: Buffer.concat(chunks) }, now));
+        reply.writeHead(answers.at(-1) ?? 400).end();
+      });
+    });
+    server.listen(0, '127.0.0.1');
+    await once(server, 'listening');
+    port = (server.address() as AddressInfo).port;
+    answers.length = 0;
+  });
+  afterEach(async () => {
+    await real.close();
+    server.closeAllConnections();
+    server.close();
+  });
+  async function openReal(privateNetworks: readonly string[]): Promise<string> {
+    // Set once the world exists; the guard does not ask before a request.
+    const clock = {
+      now: () => real.world.clock.now(),
+      monotonicMs: () => 0,
+      nextTurn: async () => undefined,
+      sleep: async () => undefined,
+      after: () => () => undefined,
+    };
+    const guarded = openOutbound(
+      { ports: 'any', privateNetworks, namedHosts: [] },
+      { clock, ca: certificate.cert, resolve: async () => ['127.0.0.1'] },
+    );
+    real = await openApi({ webhookOutbound: guarded });
+    const { key } = await real.account();
+    const made = await real.call('POST', ENDPOINTS, { key, body: { ...BODY, url: `https://hook.test:${port}/a` } });
+    expect(made.status).toBe(201);
+    secrets.set('/a', String(made.json['secret']));
+    await real.world.machine();
+    await real.call('POST', '/v1/instances', { key, body: LAUNCH });
+    const [delivery] = await eventually('attempt', 10_000, async () => {
+      await real.world.rooms.webhooks.courier.run();
+      const { json } = await real.call('GET', `${ENDPOINTS}/${String(made.json['id'])}/deliveries`, { key });
+      return json.data?.[0]?.['attempts'] === 1 ? json.data : undefined;
+    });
+    return JSON.stringify(delivery);
+  }
+
+  test('a receiver that knows only the specification verifies what arrives', async () => {
+    expect(JSON.parse(await openReal(['127.0.0.0/8']))).toMatchObject({
+      status: 'succeeded',
+      attempt_history: [{ response_status: 204, remote_ip: '127.0.0.1' }],
+    });
+    expect(answers).toEqual([204]);
+  });
+  test('a name that leads inside is not called, and the history says so without naming the address', async () => {
+    const delivery = await openReal([]);
+    expect(JSON.parse(delivery)).toMatchObject({
+      status: 'dead_lettered',
+      attempt_history: [{ error_code: 'blocked_address', response_status: null }],
+    });
+    expect(delivery).not.toContain('127.0.0.1');
+    expect(answers).toEqual([]);
+  });
+});

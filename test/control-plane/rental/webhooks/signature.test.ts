@@ -1,0 +1,51 @@
+// The signature: the published vector, two secrets, and a receiver that knows only the specification.
+import { describe, expect, test } from 'vitest';
+import { signatureHeader } from '../../../../control-plane/rental/webhooks/signature.ts';
+import { webhookRoutes } from '../../../../control-plane/rental/webhooks/routes.ts';
+import { verify } from '../../../kit/webhook-receiver.ts';
+
+const SECRET = '0123456789abcdef'.repeat(4);
+const OLD = 'fedcba9876543210'.repeat(4);
+const BODY = '{"id":"evt_1"}';
+const TIME = 1_767_225_600;
+const VECTOR = 't=1767225600,v1=4c19823ff36fbe91381643fe7bccab85e74bc5fcc5e61a4a99b7b001b1ae6faa';
+
+const received = (signature: string, body = BODY) => ({
+  headers: { 'svc-signature': signature, 'svc-event-id': 'evt_1', 'content-type': 'application/json' },
+  body: Buffer.from(body),
+});
+
+test('the published vector holds, and the document of the API has it', () => {
+  expect(signatureHeader(BODY, [SECRET], TIME)).toBe(VECTOR);
+  const [create] = webhookRoutes({} as Parameters<typeof webhookRoutes>[0]);
+  for (const part of [SECRET, BODY, String(TIME), VECTOR.split('v1=')[1] ?? '']) {
+    expect(create?.description).toContain(part);
+  }
+});
+
+test('during a rotation both secrets sign, the new one first', () => {
+  const header = signatureHeader(BODY, [SECRET, OLD], TIME);
+  expect(header.startsWith(VECTOR)).toBe(true);
+  expect(header).toMatch(/^t=\d+,v1=[0-9a-f]{64},v1=[0-9a-f]{64}$/);
+  expect([SECRET, OLD].map((secret) => verify(secret, received(header), TIME))).toEqual([204, 204]);
+});
+
+describe('a receiver', () => {
+  test('takes what is signed, up to 300 seconds away in either direction', () => {
+    for (const [seconds, answer] of [
+      [0, 204],
+      [300, 204],
+      [-300, 204],
+      [301, 400],
+      [-301, 400],
+    ] as const) {
+      expect(verify(SECRET, received(VECTOR), TIME + seconds)).toBe(answer);
+    }
+  });
+  test('refuses another body, another secret and another time', () => {
+    expect(verify(SECRET, received(VECTOR, `${BODY} `), TIME)).toBe(400);
+    expect(verify(OLD, received(VECTOR), TIME)).toBe(400);
+    expect(verify(SECRET, received(VECTOR.replace('600', '601')), TIME)).toBe(400);
+    expect(verify(SECRET, received(''), TIME)).toBe(400);
+  });
+});

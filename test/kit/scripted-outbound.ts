@@ -1,0 +1,31 @@
+// Outbound requests without a network: a test says what is answered, and sees what was asked.
+import {
+  openOutbound,
+  type Outbound,
+  type OutboundRequest,
+  type OutboundResponse,
+} from '../../control-plane/base/outbound/outbound.ts';
+import { systemClock } from '../../shared/clock.ts';
+
+export interface ScriptedOutbound extends Outbound {
+  requests: OutboundRequest[];
+  /** What every further request is answered with; a throw is a failed attempt. */
+  answer: (request: OutboundRequest) => Promise<Partial<OutboundResponse>>;
+}
+
+/** Answers 204 until told otherwise. URLs are judged as they are by default. */
+export function scriptedOutbound(): ScriptedOutbound {
+  const real = openOutbound({ ports: [443, 8443], privateNetworks: [], namedHosts: [] }, { clock: systemClock() });
+  const scripted: ScriptedOutbound = {
+    requests: [],
+    answer: async () => ({ status: 204 }),
+    assertAllowed: real.assertAllowed,
+    request: async (request) => {
+      scripted.requests.push(request);
+      const empty = { status: 204, headers: {}, body: Buffer.alloc(0), truncated: false, remoteAddress: '203.0.113.7' };
+      return { ...empty, ...(await scripted.answer(request)) };
+    },
+    close: async () => undefined,
+  };
+  return scripted;
+}
