@@ -348,6 +348,91 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
     ],
     ['4.5', 'GET /v1/operations/{id} of an unknown id is 404', 'an id that is none is 404'],
   ],
+  'contract/webhooks.store.test.ts': [
+    [
+      '2.9',
+      'An endpoint has id, url, event_types, enabled and created_at; its secret of 64 hexadecimal characters is shown once',
+      'is made with 201 and a secret of 64 hexadecimal characters that is never shown again',
+    ],
+    [
+      '2.9',
+      'A delivery history shows success or failure, response status and an excerpt of the answer',
+      'shows each attempt with its answer, and where it stands',
+    ],
+    [
+      '4.7',
+      'POST /v1/webhook-endpoints requires Idempotency-Key',
+      'needs an Idempotency-Key, and an equal request makes no second one',
+    ],
+    ['4.7', 'url is https, event_types a subset of the four', 'is refused with the field and the rule: %j'],
+    ['4.7', 'GET /v1/webhook-endpoints is a page', 'is listed in pages, newest first'],
+    ['4.7', 'DELETE removes the endpoint', 'is deleted with 204, and then 404'],
+    ['4.7', 'GET /v1/webhook-endpoints/{id}/deliveries is a page', 'is a page, newest first'],
+    [
+      '6.2',
+      'An endpoint stands at a public address',
+      'a name that leads inside is not called, and the history says so without naming the address',
+    ],
+    [
+      '6.3',
+      'A receiver verifies the signature over the raw body',
+      'a receiver that knows only the specification verifies what arrives',
+    ],
+    [
+      '6.4',
+      'A delivery can be retried by hand',
+      'is one more attempt of the same delivery with the same event id, also after it was given up',
+    ],
+  ],
+  'control-plane/rental/webhooks/courier.store.test.ts': [
+    ['6.1', 'Four lifecycle events are sent and no others', 'holds the four public events and no others'],
+    [
+      '6.1',
+      'An endpoint gets the types that it subscribed to',
+      'has a row for each endpoint that wants the type, and none for another organisation',
+    ],
+    [
+      '6.2',
+      'One POST of one JSON event with Svc-Signature, Svc-Event-Id and Content-Type, answered within 10 seconds',
+      'carries the event, its id and a signature that the specification verifies, within its time limits',
+    ],
+    [
+      '6.2',
+      'data.instance is the instance at the event',
+      'freezes the body: what is sent later is the instance as it was then',
+    ],
+    ['6.2', 'Any status but 2xx is a failure', 'fails by any answer but 2xx, redirects too, and its record says why'],
+    [
+      '6.2',
+      'Svc-Event-Id is stable over retries',
+      'is repeated with the same id and body, and a fresh time, after 30 s, 5 min, 30 min and 2 h',
+    ],
+  ],
+  'control-plane/rental/webhooks/schedule.test.ts': [
+    [
+      '6.4',
+      '5 attempts, 30 seconds, 5 minutes, 30 minutes and 2 hours apart, then dead_lettered',
+      'is tried again after 30 s, 5 min, 30 min and 2 h, and given up after the fifth attempt',
+    ],
+    [
+      '6.4',
+      'A sixth attempt 12 hours later where it is configured',
+      'has a sixth attempt after 12 h where the operator allows it',
+    ],
+    [
+      '6.4',
+      'The attempts of a delivery span a day at most',
+      'is given up where its next attempt would be a day after the event',
+    ],
+  ],
+  'control-plane/rental/webhooks/signature.test.ts': [
+    [
+      '6.3',
+      't=<unix_seconds>,v1=<hex>: HMAC-SHA256 over <t>.<raw body>',
+      'the published vector holds, and the document of the API has it',
+    ],
+    ['8', 'A signature is fresh for 5 minutes', 'takes what is signed, up to 300 seconds away in either direction'],
+  ],
   'contract/coverage.test.ts': [
     [
       '5',

@@ -27,6 +27,7 @@ test('an empty file is a whole configuration', () => {
     platform_fee_bps: 1_500,
     trust_proxy: [],
     rate_limits: { per_key_per_second: 100, per_ip_per_second: 200, burst: 400 },
+    webhooks: { max_attempts: 5, allowed_networks: [], allowed_ports: [443, 8443] },
   });
 });
 
@@ -52,6 +53,7 @@ test('every setting is read', () => {
     'trust_proxy: [10.0.0.0/8, "::1"]',
     'rate_limits: { per_key_per_second: 0.5, per_ip_per_second: 1000000, burst: 1 }',
     'metrics_listen: { host: 127.0.0.1, port: 9100 }',
+    'webhooks: { max_attempts: 6, allowed_networks: [10.0.0.0/8, "fd00::/8"], allowed_ports: [443] }',
   );
   expect(config.database).toEqual({ postgres: 'postgres://svc@db/svc' });
   expect(config.trust_proxy).toEqual(['10.0.0.0/8', '::1']);
@@ -66,6 +68,9 @@ describe('what is wrong is named with its line', () => {
     ['a word for a number', ['platform_fee_bps: much'], /:1: platform_fee_bps: /],
     ['a fee above all', ['platform_fee_bps: 10001'], /:1: platform_fee_bps: /],
     ['a hold of nothing', ['launch_hold_minutes: 0'], /:1: launch_hold_minutes: /],
+    ['too many webhook attempts', ['webhooks: { max_attempts: 7 }'], /:1: webhooks\.max_attempts: /],
+    ['no webhook attempt', ['webhooks: { max_attempts: 0 }'], /:1: webhooks\.max_attempts: /],
+    ['a network that is an address', ['webhooks:', '  allowed_networks: [10.0.0.1]'], /:2: webhooks\.allowed_networks/],
     ['a base_url without /v1', ['base_url: https://api.example.com'], /:1: base_url: must end with \/v1/],
     ['a base_url that is none', ['base_url: ftp://x/v1'], /:1: base_url: must be a URL/],
     [
