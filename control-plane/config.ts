@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
 import { parseYamlConfig } from '../shared/yaml-config.ts';
+import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
 
 const SECRET_BYTES = 32;
 /** Unix socket paths end at 107 characters. */
@@ -87,7 +88,7 @@ const Config = z.strictObject({
   webhooks: z
     .strictObject({
       /** Of one delivery: at once, after 30 s, 5 min, 30 min, 2 h and, with a sixth, 12 h. */
-      max_attempts: z.int().min(1).max(6).default(5),
+      max_attempts: z.int().min(1).max(ATTEMPTS_MAX).default(5),
       /** Networks that endpoints may stand in although they are not public, for private installations. */
       allowed_networks: z.array(z.union([z.cidrv4(), z.cidrv6()])).default([]),
       allowed_ports: z.array(Port).min(1).default([443, 8443]),

@@ -25,7 +25,7 @@ export interface WebhookWorld extends World {
   attempts(deliveryId: string): Promise<AttemptRow[]>;
 }
 
-export const ALL_TYPES: readonly WebhookEventType[] = [
+const ALL_TYPES: readonly WebhookEventType[] = [
   'instance.creating',
   'instance.running',
   'instance.terminated',
