@@ -248,6 +248,13 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
       'takes a slot, needs no balance, costs nothing and is metered',
     ],
   ],
+  'control-plane/rental/reservations-random.store.test.ts': [
+    [
+      '3.4',
+      'A reservation never leaves its table of statuses, and its slots are there as long as it lives',
+      'slots are as many as promised, nobody holds those of others, and no contract leaves its table',
+    ],
+  ],
   'contract/reservations.store.test.ts': [
     ['4.4', 'GET /v1/reservations is a plain array, empty when none', 'without a contract the list is an empty array'],
     [

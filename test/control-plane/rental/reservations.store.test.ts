@@ -362,6 +362,19 @@ describe('on demand', () => {
     expect(launched.status).toBe('fulfilled');
   });
 
+  test('takes only the GPUs beside the slots of its machine', async () => {
+    const { machineId } = await world.machine({ gpus: 3 });
+    await contract(2);
+    const other = await world.customer(10_000);
+    await world.launch(other);
+    const gpus = await gpusOf(world.db.read, machineId);
+    expect(gpus.map((gpu) => [gpu.reserved_by !== null, gpu.held_by !== null])).toEqual([
+      [true, false],
+      [true, false],
+      [false, true],
+    ]);
+  });
+
   test('finds nothing where all GPUs are reserved, although they are free', async () => {
     await world.machine({ gpus: 2 });
     await contract(2);
