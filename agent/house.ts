@@ -58,6 +58,7 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
       machine: () => ({ ...facts, gpu_count: stock.inventory().gpus.length, limits }),
       gpuUuids: () => new Set(stock.inventory().gpus.map((gpu) => gpu.uuid)),
       quarantineMs: config.quarantine_minutes * 60_000,
+      pullLogin: async (workloadId) => (await link?.pullLogin(workloadId)) ?? null,
     },
     changed,
   );

@@ -75,6 +75,26 @@ const Config = z.strictObject({
     .default(0.0002),
   /** A launch needs a balance for this long. */
   launch_hold_minutes: z.int().min(1).max(1_440).default(10),
+  images: z
+    .strictObject({
+      /**
+       * Image registries that may be at private addresses, or speak plain HTTP. Name their token servers too. All others must be on
+       * the internet: customers name them, and must not be able to reach inside.
+       */
+      private_registries: z
+        .array(
+          z.strictObject({
+            /** As in the names of images; without a port, all of its ports. */
+            host: z
+              .string()
+              .max(255)
+              .regex(/^([a-z0-9.-]+|\[[0-9a-f:]+\])(:[0-9]{1,5})?$/, 'must be host or host:port, in lower case'),
+            plain_http: z.boolean().default(false),
+          }),
+        )
+        .default([]),
+    })
+    .prefault({}),
   /** Requests; above them callers are told 429 and when to come back. */
   rate_limits: z
     .strictObject({

@@ -29,6 +29,9 @@ import { billingRoutes } from './money/metering/routes.ts';
 import { doorAccess } from './rental/edge/access.ts';
 import { edgeRoutes } from './rental/edge/routes.ts';
 import { openSshDoors, type SshDoors } from './rental/edge/ssh-doors.ts';
+import { openImages } from './rental/launch/images.ts';
+import { registryCredentialRoutes } from './rental/launch/routes.ts';
+import type { PrivateRegistry } from './rental/launch/ways.ts';
 import { instanceRoutes } from './rental/instances/routes.ts';
 import { reservationRoutes } from './rental/reservations/routes.ts';
 import { webhookRoutes } from './rental/webhooks/routes.ts';
@@ -76,7 +79,8 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
     webhooks: () => nudgeLoop('webhooks'),
   };
   const webhookOutbound = openWebhookOutbound(config, clock);
-  const rooms = openRooms({ ...core, db: foundation.db }, settingsOf(config), { nudges, webhookOutbound });
+  const images = openImages(privateRegistriesOf(config), { clock });
+  const rooms = openRooms({ ...core, db: foundation.db }, settingsOf(config), { nudges, webhookOutbound, images });
   const metrics = openMetrics();
   const loopsNow = (): Loop[] => (running === undefined ? [] : [running.engine.loop, ...running.loops]);
   const web: HttpDeps = {
@@ -118,6 +122,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await rooms.webhooks.courier.stop();
       await running?.engine.stop();
       await sshDoors.close();
+      await images.close();
       await foundation.close();
     },
   };
@@ -155,6 +160,10 @@ function openWebhookOutbound({ webhooks }: Config, clock: Clock): Outbound {
   return openOutbound({ ports: webhooks.allowed_ports, privateNetworks, namedHosts: [] }, { clock });
 }
 
+function privateRegistriesOf({ images }: Config): PrivateRegistry[] {
+  return images.private_registries.map((registry) => ({ host: registry.host, plainHttp: registry.plain_http }));
+}
+
 function openPublicHttp(
   config: Config,
   web: HttpDeps,
@@ -186,6 +195,7 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...catalogRoutes(deps),
     ...apiKeyRoutes(deps),
     ...sshKeyRoutes(deps),
+    ...registryCredentialRoutes(deps),
     ...instanceRoutes(deps),
     ...reservationRoutes(deps),
     ...edgeRoutes(deps),

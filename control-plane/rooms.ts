@@ -19,6 +19,8 @@ import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
 import { type Doors, openDoors } from './rental/doors/doors.ts';
 import { openReservations, type Reservations } from './rental/reservations/reservations.ts';
+import type { Images } from './rental/launch/images.ts';
+import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import { newProbeKey, probeDoor } from './rental/edge/probe.ts';
 import { type Logs, openLogs } from './rental/edge/logs.ts';
 import { startSeries } from './rental/edge/store.ts';
@@ -62,6 +64,7 @@ export interface Nudges {
 interface Outside {
   nudges: Nudges;
   webhookOutbound: Outbound;
+  images: Pick<Images, 'verify' | 'pullLogin'>;
   probe?: (instanceId: string) => Promise<ProbeResult>;
   openStream?: Link['openStream'];
 }
@@ -76,6 +79,7 @@ export interface Rooms {
   supply: Supply;
   link: Link;
   workloads: Workloads;
+  launch: LaunchRoom;
   doors: Doors;
   reservations: Reservations;
   instances: Instances;
@@ -91,19 +95,19 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
   const operations = openOperations(core);
   const ledger = openLedger(core);
   const metering = openMetering({ ...core, ledger, launchHoldMinutes: settings.launchHoldMinutes });
-  const supply = openSupply({ ...core, events, diskPriceUcentsPerGbHour: settings.diskPriceUcentsPerGbHour });
-  const workloads: Workloads = openWorkloads({
-    ...core,
-    supply,
-    onChange: (tx, instanceId, observed) => instances.noteObserved(tx, instanceId, observed),
+  const fleet = openFleet(core, settings, {
+    events,
+    nudges: outside.nudges,
+    noteObserved: (tx, instanceId, observed) => instances.noteObserved(tx, instanceId, observed),
+    pullLogin: (machineId, workloadId) => instances.pullLogin(machineId, workloadId),
   });
-  const link = openFleetLink(core, { supply, workloads, nudges: outside.nudges });
+  const launch = openLaunch({ ...core, ...outside });
   const doors = openDoors({ db, clock, newProbeKey, hostnameOf: settings.hostnameOf, ports: settings.sshPorts });
   const probe = outside.probe ?? ((instanceId) => probePublicDoor(instanceId, { ...core, doors }, settings.sshHost));
   const reservations = openReservations({
     ...core,
     events,
-    supply,
+    supply: fleet.supply,
     describeInstances: (query, ids) => instances.ofReservations(query, ids),
   });
   const rental: InstancesDeps = {
@@ -111,15 +115,16 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     events,
     operations,
     metering,
-    supply,
-    workloads,
+    ...fleet,
     doors,
     reservations,
     platformFeeBps: settings.platformFeeBps,
     onRunning: startSeries,
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
+    verifyImage: launch.verifyImage,
+    imagePullLogin: launch.pullLogin,
     probe,
-    push: (machineId) => link.push(machineId),
+    push: (machineId) => fleet.link.push(machineId),
     onDoorsChanged: () => outside.nudges.edge(),
     nudge: () => {
       outside.nudges.engine();
@@ -134,7 +139,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     maxAttempts: settings.webhookMaxAttempts,
   });
   const accounts = openAccounts(core);
-  const logs = openLogs({ ...core, link: { openStream: outside.openStream ?? link.openStream } });
+  const logs = openLogs({ ...core, link: { openStream: outside.openStream ?? fleet.link.openStream } });
   return {
     accounts,
     sshKeys,
@@ -142,9 +147,8 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     operations,
     ledger,
     metering,
-    supply,
-    link,
-    workloads,
+    ...fleet,
+    launch,
     doors,
     reservations,
     instances,
@@ -154,10 +158,18 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
   };
 }
 
-function openFleetLink(core: Core, rooms: { supply: Supply; workloads: Workloads; nudges: Nudges }): Link {
-  const { supply, workloads, nudges } = rooms;
+/** What the fleet asks of the rooms above it. */
+interface AboveFleet extends Pick<Instances, 'noteObserved' | 'pullLogin'> {
+  events: Events;
+  nudges: Nudges;
+}
+
+function openFleet(core: Core, settings: Settings, above: AboveFleet): Pick<Rooms, 'supply' | 'workloads' | 'link'> {
+  const { nudges, events, noteObserved: onChange, pullLogin } = above;
+  const supply = openSupply({ ...core, events, diskPriceUcentsPerGbHour: settings.diskPriceUcentsPerGbHour });
+  const workloads = openWorkloads({ ...core, supply, onChange });
   const notes = openLinkNotes(core);
-  return openLink({
+  const link = openLink({
     ...core,
     machineKey: async (machineId) => (await findMachine(core.db.read, machineId))?.public_key ?? undefined,
     handlers: {
@@ -177,9 +189,11 @@ function openFleetLink(core: Core, rooms: { supply: Supply; workloads: Workloads
         nudges.engine();
       },
       onInventory: (machineId, inventory) => supply.reportInventory(machineId, inventory),
+      pullLogin,
       desired: (machineId) => workloads.desired(machineId),
     },
   });
+  return { supply, workloads, link };
 }
 
 async function probePublicDoor(

@@ -12,6 +12,7 @@ const ROOMS = [
   'fleet/supply',
   'fleet/link',
   'fleet/workloads',
+  'rental/launch',
   'rental/doors',
   'rental/reservations',
   'rental/instances',

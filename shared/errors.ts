@@ -11,6 +11,7 @@ export const ERRORS = {
   // The caller's request
   malformed_json: { status: 400, title: 'The body is not valid JSON' },
   invalid_request: { status: 400, title: 'The request could not be understood' },
+  image_reference_invalid: { status: 400, title: 'The image reference is not valid' },
   idempotency_key_required: { status: 400, title: 'The Idempotency-Key header is required' },
   idempotency_key_invalid: { status: 400, title: 'The Idempotency-Key header is not valid' },
   'reservation/gpu_type_mismatch': { status: 400, title: 'No reservation contract covers this' },
@@ -47,6 +48,7 @@ export const ERRORS = {
   operation_failed: { status: 0, title: 'The operation failed' },
   // Our own
   internal_error: { status: 500, title: 'Internal error' },
+  registry_unreachable: { status: 502, title: 'The image registry could not be asked' },
   unavailable: { status: 503, title: 'Temporarily unavailable' },
 } as const satisfies Record<string, ErrorEntry>;
 

@@ -17,6 +17,12 @@ export const HEADER_BYTES_MAX = 16 * 1024;
 export const API_KEYS_PER_ORG_MAX = 200;
 /** All SSH keys of an organisation may travel in one link message; at 3 KiB for the largest kind this many stay below its limit. */
 export const SSH_KEYS_PER_ORG_MAX = 250;
+/** Far more registries than an organisation uses, and a list that a person can still read. */
+export const REGISTRY_CREDENTIALS_PER_ORG_MAX = 100;
+/** The longest logins are key files of cloud providers, below 4 KiB. */
+export const REGISTRY_PASSWORD_CHARS_MAX = 8 * 1024;
+/** Docker's bound of a name, and as much again for registry, tag and digest. */
+export const IMAGE_REFERENCE_CHARS_MAX = 512;
 /** Each event is sent to every one that wants it. */
 export const WEBHOOK_ENDPOINTS_PER_ORG_MAX = 50;
 /** Specification 6.2 and 8: until the status line, and the whole attempt with DNS, TLS and the body. */

@@ -22,9 +22,12 @@ import {
   type ObservedMessage,
   type OpenMessage,
   type Position,
+  type PullAnswer,
+  type PullLoginMessage,
 } from '../../shared/protocol/link.ts';
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
 import type { Rng } from '../../shared/rng.ts';
+import { openPullLogins, type PullLogins } from './pull-logins.ts';
 
 /** What the link asks of the rest of the agent. */
 export interface LinkPeer {
@@ -48,6 +51,8 @@ export interface Link {
   /** Something observable changed: it is sent within a tenth of a second, several changes together. */
   observedChanged(): void;
   sendInventory(inventory: Inventory): void;
+  /** What the registry of the workload's private image wants; null: nothing. @throws Error where no answer comes */
+  pullLogin(workloadId: string): Promise<PullAnswer | null>;
   status(): LinkStatus;
   stop(): Promise<void>;
 }
@@ -69,6 +74,9 @@ const SETTLED_MS = 30_000;
 export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Link {
   const { clock, rng, log } = deps;
   const stopping = new AbortController();
+  const pullLogins = openPullLogins(clock, (workloadId) =>
+    current?.send({ type: 'pull_login', workload_id: workloadId }),
+  );
   const status: LinkStatus = { connected: false, last_end: null };
   let current: Connection | undefined;
   let cancelReport: (() => void) | undefined;
@@ -87,7 +95,7 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
     let attempt = 0;
     while (!stopping.signal.aborted) {
       const startedMs = clock.monotonicMs();
-      current = connect(options, peer, deps);
+      current = connect(options, peer, { ...deps, pullLogins });
       void current.welcomed.then((ok) => {
         status.connected = ok;
         if (ok) report();
@@ -115,6 +123,7 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
       cancelReport = clock.after(Math.max(OBSERVED_SOON_MS, OBSERVED_COALESCE_MS - sinceMs), report);
     },
     sendInventory: (inventory) => current?.send({ type: 'inventory', inventory }),
+    pullLogin: pullLogins.ask,
     status: () => ({ ...status }),
     stop: async () => {
       stopping.abort();
@@ -133,7 +142,7 @@ interface Connection {
   close(code: number, reason: string): void;
 }
 
-function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Connection {
+function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & { pullLogins: PullLogins }): Connection {
   const socket = new WebSocket(options.url, {
     perMessageDeflate: false,
     maxPayload: LINK_MESSAGE_BYTES_MAX,
@@ -168,6 +177,7 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Connecti
     drain: (ms) => {
       drainMs = ms;
     },
+    takePullLogin: deps.pullLogins.take,
   });
 
   socket.on('message', (data: Buffer, isBinary: boolean) => {
@@ -204,6 +214,7 @@ interface ActorDeps {
   close(code: number, reason: string): void;
   welcome(): void;
   drain(reconnectAfterMs: number): void;
+  takePullLogin(message: PullLoginMessage): void;
 }
 
 /** Does what each of the server's messages asks. */
@@ -244,6 +255,8 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
         return;
       case 'open':
         return void open(message);
+      case 'pull_login':
+        return deps.takePullLogin(message);
       case 'drain':
         deps.drain(message.reconnect_after_ms);
         return close(1000, 'the control plane asked us to come back later');

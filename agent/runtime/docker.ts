@@ -3,7 +3,7 @@ import Docker from 'dockerode';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { messageOf } from '../../shared/errors.ts';
-import type { LogsTarget } from '../../shared/protocol/link.ts';
+import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 import type { BareRun, ContainerShape, Engine, ImageFacts, LocalContainer, Mount, PullProgress } from './engine.ts';
 
 export interface DockerOptions {
@@ -44,7 +44,7 @@ export function openDocker(options: DockerOptions): Engine {
           .then((facts) => imageFacts(image, facts)),
       ),
 
-    pull: (image, onProgress) => pullImage(docker, image, onProgress),
+    pull: (image, login, onProgress) => pullImage(docker, image, { login, onProgress }),
 
     create: async (shape) => {
       const labels = {
@@ -118,8 +118,12 @@ function inItsOwnWords(engine: Engine): Engine {
   };
 }
 
-async function pullImage(docker: Docker, image: string, onProgress: (progress: PullProgress) => void): Promise<void> {
-  const stream = await docker.pull(image, {});
+async function pullImage(
+  docker: Docker,
+  image: string,
+  { login, onProgress }: { login: PullLogin | null; onProgress: (progress: PullProgress) => void },
+): Promise<void> {
+  const stream = await docker.pull(image, login === null ? {} : { authconfig: registryAuth(login) });
   await new Promise<void>((resolve, reject) => {
     // A layer that fails is only a line of the stream, which then ends like a good one.
     const finished = (error: Error | null, lines: PullEvent[]): void => {
@@ -133,6 +137,13 @@ async function pullImage(docker: Docker, image: string, onProgress: (progress: P
   if ((await absentAsUndefined(docker.getImage(image).inspect())) === undefined) {
     throw new Error('the engine stopped pulling before the image was whole');
   }
+}
+
+/** The engine's X-Registry-Auth: a token is passed through as it is, a login is used as the registry asks for it. */
+function registryAuth(login: PullLogin): Docker.AuthConfig {
+  return login.kind === 'bearer'
+    ? { registrytoken: login.token }
+    : { username: login.username, password: login.password };
 }
 
 /** Whole where it is not followed: the engine's client knows no other way, and LOG_LINES_MAX bounds it. */

@@ -1,6 +1,6 @@
 // What the runtime needs of a container engine, in our own words; docker.ts is the one that speaks to Docker.
 import type { Readable } from 'node:stream';
-import type { LogsTarget } from '../../shared/protocol/link.ts';
+import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 
 /** One of our containers, found by its labels. */
 export interface LocalContainer {
@@ -73,7 +73,8 @@ export interface Engine {
   list(): Promise<LocalContainer[]>;
   /** Undefined where the image is not on this machine. */
   inspectImage(image: string): Promise<ImageFacts | undefined>;
-  pull(image: string, onProgress: (progress: PullProgress) => void): Promise<void>;
+  /** `login` is what the registry wants; null: nothing. */
+  pull(image: string, login: PullLogin | null, onProgress: (progress: PullProgress) => void): Promise<void>;
   /** Makes the workload's network and its container; resolves with the container's id. */
   create(shape: ContainerShape): Promise<string>;
   start(containerId: string): Promise<void>;

@@ -42,7 +42,7 @@ function phaseOf(id: string, facts: ObservedFacts): ObservedWorkload['phase'] | 
   if (facts.containers === null) return undefined;
   if (isMissing(id, record, facts)) return 'missing';
   if (wanted === undefined || wanted.desired === 'removed') return undefined;
-  return facts.pulls(wanted.image).state === 'ready' ? 'creating' : 'pulling';
+  return facts.pulls(wanted).state === 'ready' ? 'creating' : 'pulling';
 }
 
 /** Once the guest has been there, its absence is the tenant's own doing and no reason to take `running` back. */
@@ -55,7 +55,7 @@ function describe(id: string, phase: ObservedWorkload['phase'], facts: ObservedF
   const record = facts.records.get(id);
   const door = facts.doors.get(id);
   const wanted = facts.desired.find((workload) => workload.workload_id === id);
-  const pull = phase === 'pulling' && wanted !== undefined ? facts.pulls(wanted.image) : undefined;
+  const pull = phase === 'pulling' && wanted !== undefined ? facts.pulls(wanted) : undefined;
   return {
     workload_id: id,
     phase,

@@ -5,15 +5,21 @@
 import { AUTO_TERMINATE_GRACE_MS } from '../../shared/limits.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { LocalContainer } from './engine.ts';
-import type { PullStatus } from './pulls.ts';
+import type { PullStatus, Wanted } from './pulls.ts';
 import type { WorkloadRecord } from './records.ts';
 
 export type Step =
-  | { kind: 'pull'; workload_id: string; image: string }
+  | { kind: 'pull'; workload_id: string; workload: DesiredWorkload }
   | { kind: 'create'; workload_id: string; workload: DesiredWorkload }
   | { kind: 'start'; workload_id: string; container_id: string }
   | { kind: 'door'; workload_id: string }
-  | { kind: 'fail'; workload_id: string; image: string; code: 'gpu_unavailable' | 'image_pull_failed'; detail: string }
+  | {
+      kind: 'fail';
+      workload_id: string;
+      workload: DesiredWorkload;
+      code: 'gpu_unavailable' | 'image_pull_failed';
+      detail: string;
+    }
   | { kind: 'stop'; workload_id: string }
   | { kind: 'remove'; workload_id: string };
 
@@ -27,7 +33,7 @@ export interface Facts {
   doorsUp: ReadonlySet<string>;
   /** Workloads (and `door <id>`) that a step is at work on: facts about them are already old. */
   busy: ReadonlySet<string>;
-  pulls: (image: string) => PullStatus;
+  pulls: (wanted: Wanted) => PullStatus;
   gpuUuids: ReadonlySet<string>;
   /** No step before this time: what failed is tried again later each time. */
   retryAtMs: ReadonlyMap<string, number>;
@@ -96,16 +102,16 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   const absent = workload.gpu_uuids.filter((uuid) => !facts.gpuUuids.has(uuid));
   if (absent.length > 0) {
     const detail = `this machine has no GPU ${absent.join(', ')}`;
-    return [{ kind: 'fail', workload_id: id, image: workload.image, code: 'gpu_unavailable', detail }];
+    return [{ kind: 'fail', workload_id: id, workload, code: 'gpu_unavailable', detail }];
   }
-  const pull = facts.pulls(workload.image);
+  const pull = facts.pulls(workload);
   switch (pull.state) {
     case 'none':
-      return [{ kind: 'pull', workload_id: id, image: workload.image }];
+      return [{ kind: 'pull', workload_id: id, workload }];
     case 'pulling':
       return [];
     case 'failed':
-      return [{ kind: 'fail', workload_id: id, image: workload.image, code: 'image_pull_failed', detail: pull.detail }];
+      return [{ kind: 'fail', workload_id: id, workload, code: 'image_pull_failed', detail: pull.detail }];
     case 'ready':
       return [{ kind: 'create', workload_id: id, workload }];
   }

@@ -1,7 +1,9 @@
-// Images on their way to this machine: each is pulled once at a time, in the background, with its bytes counted.
+// Images on their way to this machine: each is pulled in the background, with its bytes counted.
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
+import type { PullAnswer } from '../../shared/protocol/link.ts';
+import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { Engine, PullProgress } from './engine.ts';
 
 export type PullStatus =
@@ -10,12 +12,17 @@ export type PullStatus =
   | { state: 'ready' }
   | { state: 'failed'; detail: string };
 
+/** An image, and whom it is pulled for. */
+export type Wanted = Pick<DesiredWorkload, 'workload_id' | 'image' | 'pull_login'>;
+
 export interface Pulls {
-  status(image: string): PullStatus;
+  status(wanted: Wanted): PullStatus;
   /** Begins unless it is already under way or done. */
-  begin(image: string): void;
+  begin(wanted: Wanted): void;
   /** Forgets what is known about an image: it turned out to be gone, or nobody wants it any more. */
-  forget(image: string): void;
+  forget(wanted: Wanted): void;
+  /** The workload is gone: its own pull means nothing any more. */
+  forgetWorkload(workloadId: string): void;
 }
 
 const TRIES = 3;
@@ -23,11 +30,19 @@ const RETRY_MS = 2_000;
 /** An engine tells of every chunk; people and the control plane need far fewer. */
 const PROGRESS_MS = 250;
 
-/** `onChange` is called after every change of a status; progress is one, a few times a second. */
-export function openPulls(engine: Engine, onChange: () => void, deps: { clock: Clock; log: Log }): Pulls {
+/**
+ * `onChange` is called after every change of a status; progress is one, a few times a second. A public image is pulled once for
+ * all. For a private one the control plane is asked for each workload, also where the image is on this machine by now: an engine
+ * that has a digest gives it to everybody without asking the registry.
+ */
+export function openPulls(
+  engine: Engine,
+  onChange: () => void,
+  deps: { clock: Clock; log: Log; pullLogin(workloadId: string): Promise<PullAnswer | null> },
+): Pulls {
   const statuses = new Map<string, PullStatus>();
-  const set = (image: string, status: PullStatus): void => {
-    statuses.set(image, status);
+  const set = (key: string, status: PullStatus): void => {
+    statuses.set(key, status);
     onChange();
   };
 
@@ -40,36 +55,52 @@ export function openPulls(engine: Engine, onChange: () => void, deps: { clock: C
     };
   };
 
-  const pull = async (image: string): Promise<void> => {
-    const tell = slowly((progress) => set(image, { state: 'pulling', progress }));
+  const pull = async (wanted: Wanted): Promise<void> => {
+    const { image, workload_id, pull_login: isPrivate } = wanted;
+    const key = keyOf(wanted);
+    const tell = slowly((progress) => set(key, { state: 'pulling', progress }));
     for (let attempt = 1; ; attempt += 1) {
       try {
-        const here = await engine.inspectImage(image);
-        if (here === undefined) await engine.pull(image, tell);
-        return set(image, { state: 'ready' });
+        const login = isPrivate ? await deps.pullLogin(workload_id) : null;
+        if (login?.kind === 'refused') return set(key, { state: 'failed', detail: login.detail });
+        if ((await engine.inspectImage(image)) === undefined) await engine.pull(image, login, tell);
+        return set(key, { state: 'ready' });
       } catch (error) {
         const detail = messageOf(error).slice(0, 1024);
-        deps.log.warn({ image, attempt, detail }, 'an image could not be pulled');
-        if (attempt === TRIES || isFinal(detail)) return set(image, { state: 'failed', detail });
+        deps.log.warn({ workload_id, image, attempt, detail }, 'an image could not be pulled');
+        if (attempt === TRIES || isFinal(detail, isPrivate)) return set(key, { state: 'failed', detail });
         await deps.clock.sleep(RETRY_MS * attempt);
       }
     }
   };
 
+  const forget = (key: string): void => {
+    if (statuses.get(key)?.state !== 'pulling') statuses.delete(key);
+  };
+
   return {
-    status: (image) => statuses.get(image) ?? { state: 'none' },
-    begin: (image) => {
-      if (statuses.has(image)) return;
-      set(image, { state: 'pulling', progress: null });
-      void pull(image);
+    status: (wanted) => statuses.get(keyOf(wanted)) ?? { state: 'none' },
+    begin: (wanted) => {
+      if (statuses.has(keyOf(wanted))) return;
+      set(keyOf(wanted), { state: 'pulling', progress: null });
+      void pull(wanted);
     },
-    forget: (image) => {
-      if (statuses.get(image)?.state !== 'pulling') statuses.delete(image);
-    },
+    forget: (wanted) => forget(keyOf(wanted)),
+    forgetWorkload: (workloadId) => forget(privateKey(workloadId)),
   };
 }
 
-/** What the registry has answered for certain; asking again gives the same. */
-function isFinal(detail: string): boolean {
-  return /manifest unknown|not found|no such image|unauthorized|denied|invalid reference/i.test(detail);
+function keyOf({ workload_id, image, pull_login: isPrivate }: Wanted): string {
+  return isPrivate ? privateKey(workload_id) : image;
+}
+
+/** No image has a space in its name. */
+function privateKey(workloadId: string): string {
+  return `for ${workloadId}`;
+}
+
+/** What the registry has answered for certain; asking again gives the same. A login may have run out half way: the next is fresh. */
+function isFinal(detail: string, hasLogin: boolean): boolean {
+  if (/unauthorized|denied/i.test(detail)) return !hasLogin;
+  return /manifest unknown|not found|no such image|invalid reference/i.test(detail);
 }

@@ -3,7 +3,7 @@ import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import { startLoop, type LoopStatus } from '../../shared/loop.ts';
-import type { DesiredMessage, ObservedMessage, Position } from '../../shared/protocol/link.ts';
+import type { DesiredMessage, ObservedMessage, Position, PullAnswer } from '../../shared/protocol/link.ts';
 import { createAttempts, type Attempts } from './attempts.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalContainer } from './engine.ts';
@@ -35,6 +35,8 @@ export interface RuntimeDeps {
   machine: () => Machine;
   gpuUuids: () => ReadonlySet<string>;
   quarantineMs: number;
+  /** Asks the control plane what the registry of the workload's private image wants; null: nothing. Fails where nobody answers. */
+  pullLogin(workloadId: string): Promise<PullAnswer | null>;
 }
 
 export interface Runtime {
@@ -60,7 +62,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     onChange();
     nudge();
   };
-  const pulls = openPulls(deps.engine, changed, { clock, log });
+  const pulls = openPulls(deps.engine, changed, deps);
   const work = createWork({ ...deps, pulls }, changed);
   const listing = createListing(deps.engine, log);
   /** What was at work when the engine last answered, or has begun since: the answer may not show what it did. */

@@ -1,5 +1,5 @@
 // From a wanted workload and its image to the container we make of them: command, environment, and its share of the machine.
-import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
+import { commandOf, type DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { ContainerShape, ImageFacts, Mount } from './engine.ts';
 
 /** What the main process gets: the guest starts it so. Written to the workload's door folder. */
@@ -32,19 +32,6 @@ const PIDS_MAX = 16_384;
 const CPU_SHARES_PER_GPU = 1024;
 /** The device hook reads these from the container's own environment; everything else of the image would only reach our guest. */
 const HOOK_ENV = /^(NVIDIA_(?!VISIBLE_DEVICES$)|CUDA_VERSION$)/;
-
-/**
- * The command that container semantics give: an entrypoint of the request drops the image's cmd, `null` means as the image
- * says, an empty array clears. An empty result means that there is nothing to run.
- */
-export function commandOf(
-  command: DesiredWorkload['command'],
-  image: Pick<ImageFacts, 'entrypoint' | 'cmd'>,
-): string[] {
-  const entrypoint = command.entrypoint ?? image.entrypoint;
-  const cmd = command.cmd ?? (command.entrypoint === null ? image.cmd : []);
-  return [...entrypoint, ...cmd];
-}
 
 /** The main process's start, from the image and the request; the request's environment wins. */
 export function launchOf(workload: DesiredWorkload, image: ImageFacts): Launch {

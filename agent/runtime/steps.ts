@@ -31,7 +31,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
   const { clock, log, engine, doors, records, pulls } = deps;
 
   const executors: Executors = {
-    pull: async ({ image }) => pulls.begin(image),
+    pull: async ({ workload }) => pulls.begin(workload),
 
     create: ({ workload }, attempt) => orGiveUp(deps, workload.workload_id, attempt, () => create(deps, workload)),
 
@@ -47,8 +47,8 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
 
     door: ({ workload_id }) => doors.ensure(workload_id),
 
-    fail: ({ workload_id, image, code, detail }) => {
-      pulls.forget(image);
+    fail: ({ workload_id, workload, code, detail }) => {
+      pulls.forget(workload);
       return records.change(workload_id, { failure: { code, detail } });
     },
 
@@ -63,6 +63,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
     remove: async ({ workload_id }) => {
       await engine.remove(workload_id);
       await doors.end(workload_id);
+      pulls.forgetWorkload(workload_id);
       await records.bury(workload_id);
       log.info({ workload_id }, 'a workload was removed');
     },
@@ -82,7 +83,7 @@ async function create(
 ): Promise<void> {
   const { workload_id, image: ref } = workload;
   const image = await engine.inspectImage(ref);
-  if (image === undefined) return pulls.forget(ref);
+  if (image === undefined) return pulls.forget(workload);
   const launch = launchOf(workload, image);
   if (launch.argv.length === 0) {
     const detail = 'neither the image nor the request says what to run: set an entrypoint or a command';

@@ -6,13 +6,11 @@ import {
   DISK_GB_MAX,
   DISK_GB_MIN,
   GPU_COUNT_MAX,
+  IMAGE_REFERENCE_CHARS_MAX,
   PORTS_MAX,
 } from '../limits.ts';
 
 const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
-/** A reference like `alpine`, `ghcr.io/org/app:1.2` or `host:5000/app@sha256:...`. */
-const IMAGE =
-  /^[a-z0-9][a-z0-9._-]*(:\d{1,5})?(\/[a-z0-9][a-z0-9._-]*)*(:[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(@sha256:[a-f0-9]{64})?$/;
 const ENTRYPOINT_ARGUMENTS_MAX = 32;
 const ENTRYPOINT_BYTES_MAX = 4096;
 const ENV_ENTRIES_MAX = 256;
@@ -43,9 +41,18 @@ export const CreateInstance = z
       .describe('spot currently has no capacity; reserved needs an active contract'),
     image: z
       .string()
-      .max(512)
-      .regex(IMAGE, 'is not an image reference such as ghcr.io/org/app:1.2')
-      .describe('Container image, linux/amd64'),
+      .max(IMAGE_REFERENCE_CHARS_MAX)
+      .describe(
+        'Container image for linux/amd64, as `docker pull` takes it, such as ghcr.io/org/app:1.2; its registry is asked before anything is created',
+      ),
+    registry_credential_id: z
+      .string()
+      .min(1)
+      .max(64)
+      .optional()
+      .describe(
+        'The stored login for a private image, from POST /v1/registry-credentials; must be for the registry of the image',
+      ),
     cmd: z.array(argument).max(256).optional().describe('Overrides the image CMD; an empty array clears it'),
     entrypoint: z
       .array(argument)
@@ -55,7 +62,9 @@ export const CreateInstance = z
         `must be at most ${ENTRYPOINT_BYTES_MAX} bytes`,
       )
       .optional()
-      .describe('Overrides the image ENTRYPOINT and drops its CMD unless cmd is given; an empty array clears it'),
+      .describe(
+        'Overrides the image ENTRYPOINT and drops its CMD unless cmd is given; an empty array clears it and keeps the CMD',
+      ),
     env: z
       .record(z.string().regex(ENV_KEY, 'is not a POSIX variable name'), z.string().max(32_768))
       .refine((env) => Object.keys(env).length <= ENV_ENTRIES_MAX, `must have at most ${ENV_ENTRIES_MAX} entries`)
@@ -156,7 +165,7 @@ export const Instance = z
     ready_at: z.iso.datetime().nullable().describe('When it first ran; charging begins here'),
     terminated_at: z.iso.datetime().nullable().describe('When it ended; charging ends here at the latest'),
     disk_gb: z.int().optional().describe('Size of the file system; absent where the host does not honour a size'),
-    image: z.string().optional().describe('Pinned to the digest that runs, once known'),
+    image: z.string().optional().describe('`<image>@sha256:<digest>`: pinned to what was verified at the launch'),
     reservation_id: z.string().nullable().describe('The contract of a reserved instance; null for all others'),
     auto_terminate_hours: z.int().optional().describe('The runtime limit of the launch; absent without one'),
     auto_terminate_at: z.iso

@@ -1,7 +1,7 @@
 // The control link: one WebSocket per machine, dialled by the agent, JSON text messages. This file is the specification of that wire.
 //
-// Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome` -> then, in any order, `desired`, `open`, `drain` from
-// the server and `observed`, `inventory`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
+// Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome` -> then, in any order, `desired`, `open`, `pull_login`,
+// `drain` from the server and `observed`, `inventory`, `pull_login`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
 // A message that does not decode closes the link with a reason and nothing else.
 import { z } from 'zod';
 import { LINK_MESSAGE_BYTES_MAX, LOG_LINES_MAX } from '../limits.ts';
@@ -40,6 +40,20 @@ export type LogsTarget = z.infer<typeof LogsTarget>;
 /** What a data stream leads to. */
 const OpenTarget = z.discriminatedUnion('kind', [SshTarget, LogsTarget]);
 
+/** What a registry takes from whoever pulls one image: a token for that repository, or a login where it knows no tokens. */
+export const PullLogin = z.discriminatedUnion('kind', [
+  z.strictObject({ kind: z.literal('bearer'), token: z.string().min(1).max(65_536) }),
+  z.strictObject({ kind: z.literal('basic'), username: z.string(), password: z.string() }),
+]);
+export type PullLogin = z.infer<typeof PullLogin>;
+
+/** The answer to a host that is about to pull; `refused`: the organisation may not (or no longer) pull it, asking again changes nothing. */
+const PullAnswer = z.discriminatedUnion('kind', [
+  ...PullLogin.options,
+  z.strictObject({ kind: z.literal('refused'), detail: z.string().max(512) }),
+]);
+export type PullAnswer = z.infer<typeof PullAnswer>;
+
 export const ServerMessage = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('challenge'),
@@ -65,10 +79,13 @@ export const ServerMessage = z.discriminatedUnion('type', [
     workload_id: WorkloadId,
     target: OpenTarget,
   }),
+  /** The answer to `pull_login`, good for a few minutes; null: pull without one. Kept in memory only. */
+  z.strictObject({ type: z.literal('pull_login'), workload_id: WorkloadId, login: PullAnswer.nullable() }),
   z.strictObject({ type: z.literal('drain'), reconnect_after_ms: z.int().min(0).max(600_000) }),
 ]);
 export type ServerMessage = z.infer<typeof ServerMessage>;
 export type OpenMessage = Extract<ServerMessage, { type: 'open' }>;
+export type PullLoginMessage = Extract<ServerMessage, { type: 'pull_login' }>;
 export type DesiredMessage = Extract<ServerMessage, { type: 'desired' }>;
 
 export const AgentMessage = z.discriminatedUnion('type', [
@@ -93,6 +110,8 @@ export const AgentMessage = z.discriminatedUnion('type', [
     unknown_workload_ids: z.array(z.string().max(64)).max(256),
   }),
   z.strictObject({ type: z.literal('inventory'), inventory: Inventory }),
+  /** Asks for the login of a workload's private image. No answer: the registry is away for now, ask again. */
+  z.strictObject({ type: z.literal('pull_login'), workload_id: WorkloadId }),
   z.strictObject({ type: z.literal('stream_refused'), stream_id: z.string().max(64), detail: z.string().max(512) }),
 ]);
 export type AgentMessage = z.infer<typeof AgentMessage>;
@@ -119,6 +138,9 @@ export function linkProof(machineId: string, nonce: string): Buffer {
 
 export type Decoded<T> = { ok: true; message: T } | { ok: false; reason: string };
 
+/** With words before it, this still fits the 123 bytes of a close frame. */
+const REASON_CHARS_MAX = 100;
+
 /** Decodes one text frame. Never throws; the reason names the first broken field. */
 export function decodeMessage<T>(schema: z.ZodType<T>, frame: string): Decoded<T> {
   if (frame.length > LINK_MESSAGE_BYTES_MAX) return { ok: false, reason: 'message too large' };
@@ -131,5 +153,6 @@ export function decodeMessage<T>(schema: z.ZodType<T>, frame: string): Decoded<T
   const parsed = schema.safeParse(json);
   if (parsed.success) return { ok: true, message: parsed.data };
   const issue = parsed.error.issues[0];
-  return { ok: false, reason: `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'invalid'}`.slice(0, 120) };
+  const reason = `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'invalid'}`;
+  return { ok: false, reason: reason.replace(/[^\x20-\x7e]/g, '?').slice(0, REASON_CHARS_MAX) };
 }

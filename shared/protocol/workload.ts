@@ -17,6 +17,8 @@ export const DesiredWorkload = z.strictObject({
   /** `removed` is the tombstone. A workload that is merely absent from a list is never touched. */
   desired: z.enum(['running', 'removed']),
   image: z.string().min(1).max(512),
+  /** The image is private: the host asks with `pull_login` right before each pull. */
+  pull_login: z.boolean(),
   command: WorkloadCommand,
   env: z.record(z.string(), z.string()),
   /** UUIDs as nvidia-smi prints them. The host gives CPU and RAM in proportion to its GPUs. */
@@ -30,6 +32,20 @@ export const DesiredWorkload = z.strictObject({
   ends_at_ms: z.int().nullable(),
 });
 export type DesiredWorkload = z.infer<typeof DesiredWorkload>;
+
+/**
+ * The command that container semantics give: an entrypoint of the request drops the image's cmd, `null` means as the image
+ * says, an empty array clears (an empty entrypoint keeps the image's cmd). An empty result means that there is nothing to run.
+ */
+export function commandOf(
+  command: DesiredWorkload['command'],
+  image: { entrypoint: readonly string[]; cmd: readonly string[] },
+): string[] {
+  const entrypoint = command.entrypoint ?? image.entrypoint;
+  const replacesEntrypoint = command.entrypoint !== null && command.entrypoint.length > 0;
+  const cmd = command.cmd ?? (replacesEntrypoint ? [] : image.cmd);
+  return [...entrypoint, ...cmd];
+}
 
 /**
  * - `pulling` .. `starting`: on the way. `running`: the container is up and its SSH door answers on the host.

@@ -7,6 +7,7 @@ export function desiredWorkload(id: string, image: string, more: Partial<Desired
     instance_id: `i-${id}`,
     desired: 'running',
     image,
+    pull_login: false,
     command: { entrypoint: null, cmd: null },
     env: {},
     gpu_uuids: [],

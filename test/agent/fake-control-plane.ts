@@ -42,6 +42,8 @@ export interface FakeControlPlane {
   hellos: HelloMessage[];
   /** Close codes and reasons of links that ended. */
   ended: { code: number; reason: string }[];
+  /** Workloads whose registry login the agent has asked for. */
+  pullLoginsAsked: string[];
   /** Streams that the agent refused. */
   refused: { streamId: string; detail: string }[];
   enrolments: EnrollRequest[];
@@ -127,13 +129,24 @@ function answerEnrolment(path: string, body: string, response: ServerResponse, e
 
 type LinkEnd = Pick<
   FakeControlPlane,
-  'desire' | 'send' | 'sendText' | 'connected' | 'observed' | 'phase' | 'hellos' | 'ended' | 'refused' | 'dropLink'
+  | 'desire'
+  | 'send'
+  | 'sendText'
+  | 'connected'
+  | 'observed'
+  | 'phase'
+  | 'hellos'
+  | 'ended'
+  | 'refused'
+  | 'pullLoginsAsked'
+  | 'dropLink'
 > & { serve(client: WebSocket): void };
 
 function createLinkEnd(publicKey: () => string): LinkEnd {
   const hellos: HelloMessage[] = [];
   const ended: { code: number; reason: string }[] = [];
   const refused: { streamId: string; detail: string }[] = [];
+  const pullLoginsAsked: string[] = [];
   let link: WebSocket | undefined;
   let observed: ObservedMessage | undefined;
   let desired: ServerMessage | undefined;
@@ -154,6 +167,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
     hellos,
     ended,
     refused,
+    pullLoginsAsked,
     send,
     sendText: (text) => link?.send(text),
     connected: () => link !== undefined,
@@ -179,6 +193,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
         const message = decoded.message;
         if (message.type === 'hello') greet(client, nonce, message);
         else if (message.type === 'observed') observed = message;
+        else if (message.type === 'pull_login') pullLoginsAsked.push(message.workload_id);
         else if (message.type === 'stream_refused') {
           refused.push({ streamId: message.stream_id, detail: message.detail });
         }

@@ -15,6 +15,10 @@ const RESOURCES: Record<string, Make> = {
     const body = { name: 'x', public_key: KEYS.ed.line };
     return idOf(await create(api, owner, '/v1/ssh-keys', body), 'id');
   },
+  '/v1/registry-credentials/{id}': async (api, owner) => {
+    const body = { name: 'x', registry: 'ghcr.io', username: 'me', password: 'secret' };
+    return idOf(await create(api, owner, '/v1/registry-credentials', body), 'id');
+  },
   '/v1/instances/{id}': async (api, owner) => {
     await launch(api, owner);
     const { json } = await api.call('GET', '/v1/instances', { key: owner.key });

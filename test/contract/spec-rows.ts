@@ -326,6 +326,47 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
       'any sequence of moves stays within the table, and completed_at is set exactly at the end',
     ],
   ],
+  'contract/images.store.test.ts': [
+    ['4.3', 'A malformed image reference gives 400', 'malformed: %s is 400, nothing is asked and nothing made'],
+    [
+      '4.3',
+      'image is verified before provisioning: unknown gives 422 image_unavailable, an outage 502 registry_unreachable, nothing billed',
+      'that is %s: nothing is created and nothing billed',
+    ],
+    [
+      '2.2',
+      'image is the reference pinned to its verified digest',
+      'an instance shows its image pinned to the verified digest, and that is what its host pulls',
+    ],
+    ['4.3', 'An empty entrypoint clears it and keeps the image CMD; an empty cmd clears that', '%s is enough'],
+    ['7.2', 'An image with nothing to run is image_unavailable', '%s has nothing to run'],
+    [
+      '4.3',
+      'registry_credential_id must be for the registry of the image (422)',
+      'that is unknown, of another organisation, or for another registry refuses the launch by its name',
+    ],
+    [
+      '4.9',
+      'POST /v1/registry-credentials stores a registry credential',
+      'is stored sealed, listed without its password, and deleted',
+    ],
+  ],
+  'control-plane/rental/launch/images.test.ts': [
+    ['4.3', 'A localhost or private-IP registry gives 400', '%s is refused without a request'],
+    ['4.3', 'An image must be for linux/amd64', 'for other platforms alone is refused, naming them'],
+    ['7.2', 'registry_unreachable: a registry outage during the image check', 'that answers %d is %s'],
+  ],
+  'control-plane/rental/launch/registry.docker.test.ts': [
+    ['4.3', 'An image must be publicly pullable unless a login is named', 'shows the image to the right login alone'],
+    ['7.2', 'image_unavailable: failed registry login', 'gives hosts what they pull with'],
+  ],
+  'e2e/private-image.test.ts': [
+    [
+      '4.3',
+      'A private image is launched with registry_credential_id',
+      'a private image runs with a stored login, pinned to its digest, and no file has the password',
+    ],
+  ],
   'contract/operations.store.test.ts': [
     [
       '2.6',

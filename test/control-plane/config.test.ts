@@ -54,9 +54,14 @@ test('every setting is read', () => {
     'rate_limits: { per_key_per_second: 0.5, per_ip_per_second: 1000000, burst: 1 }',
     'metrics_listen: { host: 127.0.0.1, port: 9100 }',
     'webhooks: { max_attempts: 6, allowed_networks: [10.0.0.0/8, "fd00::/8"], allowed_ports: [443] }',
+    'images: { private_registries: [{ host: "registry.lan:5000", plain_http: true }, { host: registry.corp }] }',
   );
   expect(config.database).toEqual({ postgres: 'postgres://svc@db/svc' });
   expect(config.trust_proxy).toEqual(['10.0.0.0/8', '::1']);
+  expect(config.images.private_registries).toEqual([
+    { host: 'registry.lan:5000', plain_http: true },
+    { host: 'registry.corp', plain_http: false },
+  ]);
   expect(config.metrics_listen).toEqual({ host: '127.0.0.1', port: 9100 });
 });
 

@@ -24,8 +24,15 @@ export interface ControlPlane {
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
 const SSH_PORTS = 8;
 
+/** What the control plane is told of the world around it. */
+export interface Surroundings {
+  postgresUrl: string | undefined;
+  /** `host:port` of registries on the loopback interface that speak plain HTTP. */
+  registries: readonly string[];
+}
+
 /** Writes its configuration below `dir` and starts it. `dir` is new and short: unix socket paths are limited. */
-export async function startControlPlane(dir: string, postgresUrl?: string): Promise<ControlPlane> {
+export async function startControlPlane(dir: string, { postgresUrl, registries }: Surroundings): Promise<ControlPlane> {
   mkdirSync(dir, { mode: 0o700 });
   const configPath = join(dir, 'control-plane.yaml');
   const databaseFile = join(dir, 'control-plane.db');
@@ -39,6 +46,7 @@ export async function startControlPlane(dir: string, postgresUrl?: string): Prom
     database: postgresUrl === undefined ? { sqlite: databaseFile } : { postgres: postgresUrl },
     admin_socket: join(dir, 'admin.sock'),
     secret_file: join(dir, 'secret'),
+    images: { private_registries: registries.map((host) => ({ host, plain_http: true })) },
     ssh: { host: '127.0.0.1', domain: 'ssh.localhost', port_range: sshPorts },
   };
   // JSON is YAML.

@@ -38,6 +38,8 @@ export interface ImageOptions {
   name?: string;
   tag?: string;
   config?: ImageConfig;
+  /** As images name it; by default this machine's. */
+  architecture?: string;
   /** Path in the image -> content; scripts and programs become executable. */
   files?: Record<string, string | Buffer>;
 }
@@ -71,6 +73,27 @@ export function scratchImage(registry: Registry, options: ImageOptions = {}): Pr
   });
 }
 
+/** One name for images of several architectures, which are in the registry under the same name. */
+export async function pushIndex(
+  registry: Registry,
+  name: string,
+  images: { architecture: string; digest: string }[],
+): Promise<TestImage> {
+  const repository = `http://${registry.host}/v2/${name}`;
+  const mediaType = 'application/vnd.docker.distribution.manifest.v2+json';
+  const manifests = await Promise.all(
+    images.map(async ({ architecture, digest }) => {
+      const head = await fetch(`${repository}/manifests/${digest}`, { method: 'HEAD', headers: { accept: mediaType } });
+      const size = Number(head.headers.get('content-length'));
+      return { mediaType, digest, size, platform: { os: 'linux', architecture } };
+    }),
+  );
+  const indexType = 'application/vnd.oci.image.index.v1+json';
+  const index = Buffer.from(JSON.stringify({ schemaVersion: 2, mediaType: indexType, manifests }));
+  await put(`${repository}/manifests/latest`, indexType, index);
+  return testImage(registry, name, { tag: 'latest', digest: digestOf(index) });
+}
+
 /** Builds one layer from what `fill` puts into an empty folder. */
 async function pushImage(
   registry: Registry,
@@ -83,7 +106,7 @@ async function pushImage(
   const layer = gzipSync(tar, { level: 1 });
   const config = Buffer.from(
     JSON.stringify({
-      architecture: process.arch === 'x64' ? 'amd64' : process.arch,
+      architecture: options.architecture ?? (process.arch === 'x64' ? 'amd64' : process.arch),
       os: 'linux',
       config: options.config,
       rootfs: { type: 'layers', diff_ids: [digestOf(tar)] },
@@ -103,7 +126,11 @@ async function pushImage(
   });
   await put(`${repository}/manifests/${tag}`, manifestType, Buffer.from(manifest));
   const digest = digestOf(Buffer.from(manifest));
-  return { ref: `${registry.host}/${name}:${tag}`, pinnedRef: `${registry.host}/${name}@${digest}`, digest };
+  return testImage(registry, name, { tag, digest });
+}
+
+function testImage({ host }: Registry, name: string, { tag, digest }: { tag: string; digest: string }): TestImage {
+  return { ref: `${host}/${name}:${tag}`, pinnedRef: `${host}/${name}@${digest}`, digest };
 }
 
 async function layerTar(

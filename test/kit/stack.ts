@@ -15,7 +15,7 @@ import { startControlPlane, type ControlPlane } from './control-plane.ts';
 import { chooseEngine, type Engine } from './engine.ts';
 import { cleanUp } from './leaks.ts';
 import { eventually } from './processes.ts';
-import { startRegistry, type Registry } from './registry.ts';
+import { startRegistry, type Guarded, type Registry } from './registry.ts';
 import { makeIdentity, type SshIdentity } from './ssh-client.ts';
 
 export interface Stack {
@@ -23,6 +23,8 @@ export interface Stack {
   dir: string;
   engine: Engine;
   registry: Registry;
+  /** The registry's images again, for those who log in. */
+  guarded: Guarded;
   controlPlane: ControlPlane;
   /** Machines added so far. */
   agents: AgentHost[];
@@ -42,7 +44,8 @@ export interface Customer extends Account {
 }
 
 const SUPPLIER_SCOPES = 'supply:read,supply:write';
-const CUSTOMER_SCOPES = 'ssh_keys:read,ssh_keys:write,instances:read,instances:write,billing:read';
+const CUSTOMER_SCOPES =
+  'ssh_keys:read,ssh_keys:write,instances:read,instances:write,billing:read,registry_credentials:write';
 
 /** Engine, registry and control plane; no machine yet. What has been started when one of them fails is ended again. */
 export async function openStack(gpus: GpuOptions = { env: {} }, postgresUrl?: string): Promise<Stack> {
@@ -65,9 +68,15 @@ export async function openStack(gpus: GpuOptions = { env: {} }, postgresUrl?: st
     });
     undo.push(() => engine.stop());
     await engine.letThrough(registry.port);
-    const controlPlane = await startControlPlane(join(dir, 'cp'), postgresUrl);
+    const guarded = await registry.guarded({ kind: 'basic' });
+    undo.push(() => guarded.stop());
+    await engine.letThrough(guarded.port);
+    const controlPlane = await startControlPlane(join(dir, 'cp'), {
+      postgresUrl,
+      registries: [registry.host, guarded.host],
+    });
     undo.push(() => controlPlane.daemon.stop());
-    return { dir, engine, registry, controlPlane, agents, stop };
+    return { dir, engine, registry, guarded, controlPlane, agents, stop };
   } catch (error) {
     await stop();
     throw error;

@@ -18,6 +18,7 @@ import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
 import { seededRng } from '../../shared/rng.ts';
 import { openTestDb } from './databases.ts';
+import { type FakeImages, fakeImages } from './fake-images.ts';
 import { type VirtualClock, virtualClock } from './virtual-clock.ts';
 
 export interface World {
@@ -26,6 +27,7 @@ export interface World {
   rooms: Rooms;
   /** What the next look at an SSH door shows. */
   probeAnswers: Map<string, ProbeResult>;
+  images: FakeImages;
   /** An organisation with a prepaid balance. */
   customer(cents: number): Promise<{ orgId: string; apiKeyId: string }>;
   /** A listed, online machine. Price of one GPU in dollars. */
@@ -57,6 +59,7 @@ export async function openWorld(seed = 1, outside: { webhookOutbound?: Outbound 
   const rng = seededRng(seed);
   const ids = createIds(clock, rng);
   const probeAnswers = new Map<string, ProbeResult>();
+  const images = fakeImages();
   const rooms = openRooms(
     { db, clock, ids, rng, log: createLog('test', 'silent'), sealing: openSealing(new Uint8Array(32).fill(5), ids) },
     {
@@ -71,6 +74,7 @@ export async function openWorld(seed = 1, outside: { webhookOutbound?: Outbound 
     {
       nudges: { engine: () => undefined, edge: () => undefined, webhooks: () => undefined },
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
+      images,
       probe: async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true },
       // Every host has an empty log.
       openStream: async () => {
@@ -97,6 +101,7 @@ export async function openWorld(seed = 1, outside: { webhookOutbound?: Outbound 
     clock,
     rooms,
     probeAnswers,
+    images,
     observe,
     customer: (cents) => addCustomer(rooms, db, { cents, nowMs: clock.now() }),
     machine: (options = {}) => addMachine(rooms, db, ids.uuid, options),

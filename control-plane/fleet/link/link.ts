@@ -3,7 +3,7 @@ import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { LINK_MESSAGE_BYTES_MAX } from '../../../shared/limits.ts';
-import { messageOf } from '../../../shared/errors.ts';
+import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import {
   type AgentMessage,
   type DesiredMessage,
@@ -11,6 +11,8 @@ import {
   LINK_CLOSE,
   type ObservedMessage,
   type OpenMessage,
+  type PullAnswer,
+  type PullLogin,
 } from '../../../shared/protocol/link.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import { runSession, type Session, type SessionDeps } from './session.ts';
@@ -24,6 +26,11 @@ export interface LinkHandlers {
   onDown(machineId: string): Promise<void>;
   onObserved(machineId: string, message: ObservedMessage): Promise<void>;
   onInventory(machineId: string, inventory: Inventory): Promise<void>;
+  /**
+   * What the machine needs to pull the workload's private image; undefined where it has no business with it. May take long.
+   * @throws ServiceError `image_unavailable` where nobody may pull it any more: the host is told so
+   */
+  pullLogin(machineId: string, workloadId: string): Promise<PullLogin | null | undefined>;
   /** The machine's whole desired state. */
   desired(machineId: string): Promise<DesiredMessage>;
 }
@@ -39,6 +46,9 @@ export interface Link {
   /** Says goodbye to every agent, asking them to come back after `reconnectAfterMs`. */
   drain(reconnectAfterMs: number): Promise<void>;
 }
+
+/** A machine pulls for as many workloads as it has GPUs; more questions than this are not answered. */
+const PULL_LOGINS_PER_MACHINE_MAX = 16;
 
 type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'> & { handlers: LinkHandlers };
 
@@ -89,6 +99,7 @@ export function openLink(deps: LinkDeps): Link {
 
 /** What a session's life does to the room: the newest link of a machine is the only one that counts. */
 function sessionEvents(sessions: Map<string, Session>, streams: Streams, { handlers, log, ...deps }: LinkDeps) {
+  const pullLogins = openPullLogins({ handlers, log, ...deps });
   return {
     onOpen: async (session: Session, hello: HelloMessage, clientIp: string): Promise<void> => {
       sessions.get(session.machineId)?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
@@ -104,6 +115,8 @@ function sessionEvents(sessions: Map<string, Session>, streams: Streams, { handl
           return handlers.onObserved(session.machineId, message);
         case 'inventory':
           return handlers.onInventory(session.machineId, message.inventory);
+        case 'pull_login':
+          return void pullLogins.answer(session, message.workload_id);
         case 'stream_refused':
           return streams.refuse(session.machineId, message.stream_id, message.detail);
         case 'hello':
@@ -131,4 +144,39 @@ function pushDesired(session: Session, { handlers, log }: LinkDeps): void {
         'desired state could not be pushed; the next change or reconnect tries again',
       );
     });
+}
+
+/** Logins are fetched beside the link's other messages: a slow registry must not hold up what the machine observes. */
+function openPullLogins({ handlers, log }: LinkDeps): { answer(session: Session, workloadId: string): Promise<void> } {
+  const underWay = new Map<string, number>();
+  const answerOf = async (machineId: string, workloadId: string): Promise<PullAnswer | null | undefined> => {
+    try {
+      return await handlers.pullLogin(machineId, workloadId);
+    } catch (error) {
+      if (!(error instanceof ServiceError) || error.code !== 'image_unavailable') throw error;
+      return { kind: 'refused', detail: error.details.detail.slice(0, 512) };
+    }
+  };
+  return {
+    answer: async (session, workloadId) => {
+      const { machineId } = session;
+      const count = underWay.get(machineId) ?? 0;
+      if (count >= PULL_LOGINS_PER_MACHINE_MAX) return;
+      underWay.set(machineId, count + 1);
+      try {
+        const login = await answerOf(machineId, workloadId);
+        if (login === undefined)
+          log.warn({ machine_id: machineId, workload_id: workloadId }, 'a pull login was refused');
+        else session.send({ type: 'pull_login', workload_id: workloadId, login });
+      } catch (error) {
+        // Without an answer the host asks again.
+        const reason = messageOf(error);
+        log.warn({ machine_id: machineId, workload_id: workloadId, reason }, 'a pull login could not be had');
+      } finally {
+        const left = (underWay.get(machineId) ?? 1) - 1;
+        if (left === 0) underWay.delete(machineId);
+        else underWay.set(machineId, left);
+      }
+    },
+  };
 }

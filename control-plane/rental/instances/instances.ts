@@ -1,6 +1,7 @@
 // The room: commands of customers, what the engine drives, what rooms above may ask.
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import type { ReservedInstance } from '../../../shared/api/reservation.ts';
+import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Query, Sql, Tx } from '../../base/db/db.ts';
@@ -9,8 +10,9 @@ import type { OperationRow } from '../../base/operations/operations.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { Door } from '../doors/doors.ts';
 import { create } from './create.ts';
-import { prepareLaunch } from './launch.ts';
+import { type LaunchDeps, prepareLaunch } from './launch.ts';
 import { plan } from './plan.ts';
+import { pullLogin, type PullLoginDeps } from './pull-login.ts';
 import { remove } from './remove.ts';
 import { move } from './states.ts';
 import { reservedView } from './view.ts';
@@ -46,18 +48,22 @@ export interface Instances {
   noteObserved(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
   /** By contract: the instances under it that have not ended, as its list shows them (specification 2.7). */
   ofReservations(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
+  /** What the machine needs to pull the workload's private image; undefined where that is none of its business. */
+  pullLogin(machineId: string, workloadId: string): Promise<PullLogin | null | undefined>;
   /** Ends a rental that can no longer be paid for. */
   stopUnpaid(id: string): Promise<void>;
 }
 
-export type InstancesDeps = StepDeps & {
-  /** After a commit: send the machine its desired state. */
-  push(machineId: string): void;
-  /** After a commit that may have opened or closed a door. */
-  onDoorsChanged(): void;
-  /** After a commit that made a row due. */
-  nudge(): void;
-};
+export type InstancesDeps = StepDeps &
+  LaunchDeps &
+  PullLoginDeps & {
+    /** After a commit: send the machine its desired state. */
+    push(machineId: string): void;
+    /** After a commit that may have opened or closed a door. */
+    onDoorsChanged(): void;
+    /** After a commit that made a row due. */
+    nudge(): void;
+  };
 
 export function openInstances(deps: InstancesDeps): Instances {
   const { db, clock, doors } = deps;
@@ -74,7 +80,7 @@ export function openInstances(deps: InstancesDeps): Instances {
 
   return {
     create: async (caller, request, settle) => {
-      const launch = await prepareLaunch(request);
+      const launch = await prepareLaunch(caller.orgId, request, deps);
       const created = await db.tx('instances.create', async (tx) => {
         const outcome = await create(tx, caller, { request, launch }, deps);
         await settle(tx, outcome.operation);
@@ -116,6 +122,7 @@ export function openInstances(deps: InstancesDeps): Instances {
     },
     noteObserved: (tx, instanceId, observed) => noteObserved(tx, instanceId, observed, deps),
     ofReservations: (query, reservationIds) => ofReservations(query, reservationIds, deps),
+    pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId, deps),
     stopUnpaid: async (id) => {
       const instance = await store.findInstance(db.read, id);
       if (instance?.status !== 'running') return;

@@ -48,6 +48,7 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
     workload_id: workloadId,
     instance_id: instance.id,
     image: launch.image,
+    pull_login: launch.registry_credential_id !== null,
     command: { entrypoint: launch.entrypoint, cmd: launch.cmd },
     env: launch.env,
     gpu_uuids: gpuUuids,

@@ -33,7 +33,7 @@ export function instanceView(row: InstanceRow, door: Door | undefined): Instance
     ready_at: timeOrNull(row.ready_ms),
     terminated_at: timeOrNull(row.terminated_ms),
     ...(row.disk_gb === null ? {} : { disk_gb: row.disk_gb }),
-    image: imageText(row),
+    image: row.launch.image,
     reservation_id: row.reservation_id,
     ...limitView(row),
     ...(row.status_reason === null ? {} : { status_reason: row.status_reason }),
@@ -67,12 +67,4 @@ function connectionView(door: Door): NonNullable<Instance['connection']> {
     ssh_command: `ssh -p ${door.ssh_port} root@${door.hostname}`,
     ...(door.host_key === null ? {} : { host_key: door.host_key }),
   };
-}
-
-/** `<image>@sha256:...` once the digest is known; a reference that carries one keeps it. */
-function imageText(row: InstanceRow): string {
-  const { image } = row.launch;
-  if (row.image_digest === null || image.includes('@')) return image;
-  const name = image.replace(/:[^:/]+$/, '');
-  return `${name}@${row.image_digest}`;
 }

@@ -110,6 +110,18 @@ describe('link', () => {
     expect(link?.status().connected).toBe(true);
   });
 
+  test('the login of a private image is asked for, and comes back to whoever asked', async () => {
+    await open();
+    await eventually('link', 5_000, () => Promise.resolve(link?.status().connected || undefined));
+    const answers = ['wl_a', 'wl_b'].map(async (id) => link?.pullLogin(id));
+    await eventually('questions', 5_000, () => Promise.resolve(plane.pullLoginsAsked.length === 2 || undefined));
+    expect(plane.pullLoginsAsked).toEqual(['wl_a', 'wl_b']);
+    plane.send({ type: 'pull_login', workload_id: 'wl_x', login: null });
+    plane.send({ type: 'pull_login', workload_id: 'wl_b', login: null });
+    plane.send({ type: 'pull_login', workload_id: 'wl_a', login: { kind: 'bearer', token: 't' } });
+    expect(await Promise.all(answers)).toEqual([{ kind: 'bearer', token: 't' }, null]);
+  });
+
   test('a wrong proof is told and tried again', async () => {
     await enrolHost();
     const other = await loadIdentity(join(dir, 'foreign'));

@@ -65,11 +65,13 @@ afterAll(async () => {
 });
 
 test('a layer that cannot be had fails the pull', async () => {
-  await expect(docker.pull(`${host}/half:1`, () => undefined)).rejects.toThrow(/unknown blob|lost|404|not found/i);
+  await expect(docker.pull(`${host}/half:1`, null, () => undefined)).rejects.toThrow(
+    /unknown blob|lost|404|not found/i,
+  );
   expect(await docker.inspectImage(`${host}/half:1`)).toBeUndefined();
 });
 
 test("a refusal is the engine's own sentence", async () => {
-  const refusal = docker.pull('127.0.0.1:1/nothing:1', () => undefined);
+  const refusal = docker.pull('127.0.0.1:1/nothing:1', null, () => undefined);
   await expect(refusal).rejects.toThrow(/^Get .*connection refused$/);
 });

@@ -38,6 +38,7 @@ beforeEach(async () => {
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
       gpuUuids: () => new Set(),
       quarantineMs: 0,
+      pullLogin: async () => null,
     },
     say,
   );

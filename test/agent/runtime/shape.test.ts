@@ -1,6 +1,7 @@
 // Commands as containers mean them, and an environment in which our guest cannot be captured.
 import { describe, expect, test } from 'vitest';
-import { commandOf, launchOf, shapeOf } from '../../../agent/runtime/shape.ts';
+import { launchOf, shapeOf } from '../../../agent/runtime/shape.ts';
+import { commandOf } from '../../../shared/protocol/workload.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 
 const image = {
@@ -32,7 +33,8 @@ test.each([
   [['/other'], null, ['/other']],
   [['/other'], ['c'], ['/other', 'c']],
   [[], ['c'], ['c']],
-  [[], null, []],
+  [[], null, ['a', 'b']],
+  [[], [], []],
 ])('entrypoint %j and cmd %j', (entrypoint, cmd, argv) => {
   expect(commandOf({ entrypoint, cmd }, image)).toEqual(argv);
 });

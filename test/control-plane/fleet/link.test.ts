@@ -6,8 +6,9 @@ import type { AddressInfo } from 'node:net';
 import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
-import { type Link, openLink } from '../../../control-plane/fleet/link/link.ts';
+import { type Link, type LinkHandlers, openLink } from '../../../control-plane/fleet/link/link.ts';
 import { systemClock } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { createLog } from '../../../shared/log.ts';
 import {
@@ -20,6 +21,7 @@ import {
 } from '../../../shared/protocol/link.ts';
 import { streamDuplex } from '../../../shared/protocol/stream.ts';
 import { systemRng } from '../../../shared/rng.ts';
+import { eventually } from '../../kit/processes.ts';
 import { inventoryOf } from '../../kit/world.ts';
 
 const MACHINE = 'm-1';
@@ -33,12 +35,14 @@ let origin: string;
 let key: KeyObject;
 let told: string[];
 let lines: string[];
+let pullLogin: LinkHandlers['pullLogin'];
 
 beforeEach(async () => {
   const pair = generateKeyPairSync('ed25519');
   key = pair.privateKey;
   told = [];
   lines = [];
+  pullLogin = async () => undefined;
   const destination = new Writable({
     write: (chunk: Buffer, _encoding, done) => {
       lines.push(chunk.toString());
@@ -56,6 +60,7 @@ beforeEach(async () => {
       onDown: async (id) => void told.push(`down ${id}`),
       onObserved: async (_id, message) => void told.push(`observed ${message.workloads.length}`),
       onInventory: async () => void told.push('inventory'),
+      pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId),
       desired: async () => ({ type: 'desired', epoch: 1, revision: 7, complete: true, now_ms: 0, workloads: [] }),
     },
   });
@@ -175,9 +180,51 @@ describe('a link', () => {
     expect((await second.closed).code).toBe(LINK_CLOSE.unauthorized);
   });
 
+  test('is answered with the login for a pull, beside what else is said; without one, it is not', async () => {
+    const held = Promise.withResolvers<null>();
+    pullLogin = async (machineId, workloadId) => {
+      told.push(`login of ${workloadId} for ${machineId === MACHINE}`);
+      if (workloadId === 'wl_slow') return held.promise;
+      if (workloadId === 'wl_away') throw new Error('the registry is away');
+      if (workloadId === 'wl_gone') fail('image_unavailable', 'the login is wrong');
+      return workloadId === 'wl_a' ? { kind: 'bearer', token: 't' } : undefined;
+    };
+    const agent = await up();
+    for (const id of ['wl_slow', 'wl_away', 'wl_foreign', 'wl_gone', 'wl_a']) {
+      agent.socket.send(JSON.stringify({ type: 'pull_login', workload_id: id }));
+    }
+    const refused = { workload_id: 'wl_gone', login: { kind: 'refused', detail: 'the login is wrong' } };
+    expect(await agent.next('pull_login')).toMatchObject(refused);
+    expect(await agent.next('pull_login')).toMatchObject({
+      workload_id: 'wl_a',
+      login: { kind: 'bearer', token: 't' },
+    });
+    held.resolve(null);
+    expect(await agent.next('pull_login')).toMatchObject({ workload_id: 'wl_slow', login: null });
+    expect(told).toContain('login of wl_foreign for true');
+    expect(lines.join('')).toContain('the registry is away');
+  });
+
+  test('gets no more than sixteen logins at once', async () => {
+    const asked: string[] = [];
+    const held = Promise.withResolvers<null>();
+    pullLogin = async (_machineId, workloadId) => {
+      asked.push(workloadId);
+      return held.promise;
+    };
+    const agent = await up();
+    for (let i = 0; i < 17; i += 1) agent.socket.send(JSON.stringify({ type: 'pull_login', workload_id: `wl_${i}` }));
+    agent.socket.send(JSON.stringify({ type: 'inventory', inventory: inventoryOf(0, () => '') }));
+    await eventually('the last message', 5_000, async () => (told.includes('inventory') ? true : undefined));
+    expect(asked).toHaveLength(16);
+    held.resolve(null);
+    await agent.next('pull_login');
+  });
+
   test.each([
     'nonsense',
     '{"type":"unknown"}',
+    `{"type":"inventory","${'ä'.repeat(200)}":1}`,
     '{"type":"observed","held":null,"workloads":[{}],"unknown_workload_ids":[]}',
   ])('that says %s is closed with a reason, logged once, and nothing else happens', async (frame) => {
     const other = await up();

@@ -28,7 +28,7 @@ test('desired state is whole, fits the wire, and every change raises its revisio
   const first = overTheWire(await world.rooms.workloads.desired(machineId));
   expect(first).toMatchObject({ epoch: 1, revision: 1, complete: true });
   expect(first.workloads).toMatchObject([
-    { workload_id: workloadId, instance_id: id, desired: 'running', image: 'busybox' },
+    { workload_id: workloadId, instance_id: id, desired: 'running', image: expect.stringMatching(/^busybox@sha256:/) },
   ]);
   await world.rooms.instances.remove(who, id, async () => undefined);
   const second = await world.rooms.workloads.desired(machineId);

@@ -1,0 +1,36 @@
+// Answers that are kept for a while: equal questions at the same time are asked once, and old answers make room.
+import type { Clock } from '../../../shared/clock.ts';
+
+export interface Cache<T> {
+  /** The kept answer, or that of `ask`, which is not called while an equal question is on its way. Refusals are kept too. */
+  get(key: string, ask: () => Promise<T>): Promise<T>;
+}
+
+export interface CacheRules {
+  keepMs: number;
+  refusalKeepMs: number;
+  entriesMax: number;
+}
+
+export function openCache<T>(clock: Clock, rules: CacheRules): Cache<T> {
+  const entries = new Map<string, { answer: Promise<T>; untilMs: number }>();
+  return {
+    get: (key, ask) => {
+      const kept = entries.get(key);
+      if (kept !== undefined && clock.monotonicMs() < kept.untilMs) return kept.answer;
+      entries.delete(key);
+      const answer = ask();
+      const entry = { answer, untilMs: Number.POSITIVE_INFINITY };
+      entries.set(key, entry);
+      answer.then(
+        () => (entry.untilMs = clock.monotonicMs() + rules.keepMs),
+        () => (entry.untilMs = clock.monotonicMs() + rules.refusalKeepMs),
+      );
+      for (const oldest of entries.keys()) {
+        if (entries.size <= rules.entriesMax) break;
+        entries.delete(oldest);
+      }
+      return answer;
+    },
+  };
+}

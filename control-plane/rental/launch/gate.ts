@@ -1,0 +1,56 @@
+// At most so many at once for each key; the others wait for their turn in order, but not for ever.
+import type { Clock } from '../../../shared/clock.ts';
+
+export interface Gate {
+  /** Runs `work` once there is room. Undefined where there was none within `waitMs`. */
+  run<T>(key: string, waitMs: number, work: () => Promise<T>): Promise<T | undefined>;
+}
+
+export function openGate(clock: Clock, atOnceMax: number): Gate {
+  const busy = new Map<string, number>();
+  const waiting = new Map<string, Set<() => void>>();
+
+  const enter = async (key: string, waitMs: number): Promise<boolean> => {
+    const inside = busy.get(key) ?? 0;
+    if (inside < atOnceMax) {
+      busy.set(key, inside + 1);
+      return true;
+    }
+    const turn = Promise.withResolvers<boolean>();
+    const queue = waiting.get(key) ?? new Set();
+    waiting.set(key, queue);
+    const take = (): void => turn.resolve(true);
+    queue.add(take);
+    const cancel = clock.after(waitMs, () => {
+      queue.delete(take);
+      turn.resolve(false);
+    });
+    return turn.promise.finally(cancel);
+  };
+
+  /** The place goes to whoever waits longest. */
+  const leave = (key: string): void => {
+    const queue = waiting.get(key);
+    const [next] = queue ?? [];
+    if (next === undefined) {
+      waiting.delete(key);
+      const left = (busy.get(key) ?? 1) - 1;
+      if (left === 0) busy.delete(key);
+      else busy.set(key, left);
+      return;
+    }
+    queue?.delete(next);
+    next();
+  };
+
+  return {
+    run: async (key, waitMs, work) => {
+      if (!(await enter(key, waitMs))) return undefined;
+      try {
+        return await work();
+      } finally {
+        leave(key);
+      }
+    },
+  };
+}

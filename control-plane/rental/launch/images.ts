@@ -1,0 +1,164 @@
+// Asking registries about images: does it exist, may it be pulled, what does it run on linux/amd64. Kept for a while, and in turn.
+import { createHash } from 'node:crypto';
+import type { Clock } from '../../../shared/clock.ts';
+import type { PullLogin } from '../../../shared/protocol/link.ts';
+import type { OutboundResponse } from '../../base/outbound/outbound.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import type { RegistryLogin } from './authorization.ts';
+import { openCache } from './cache.ts';
+import { openGate } from './gate.ts';
+import { type ImageCommand, MANIFEST_TYPES, pickPlatform, readConfig, readManifest } from './manifests.ts';
+import type { ImageReference } from './reference.ts';
+import { blocked, unavailable, unreachable } from './refusals.ts';
+import { openSession, type Session, type Visit } from './session.ts';
+import { openWays, type PrivateRegistry, type Way } from './ways.ts';
+
+/** What was found out about an image. */
+export interface ImageFacts extends ImageCommand {
+  /** Of the reference where it names one, else of the linux/amd64 manifest. */
+  digest: string;
+  /** To download: compressed layers. */
+  layersBytes: number;
+}
+
+/** A stored login and what tells it from others. */
+export interface ImageLogin extends RegistryLogin {
+  credentialId: string;
+}
+
+export interface Images {
+  /**
+   * Proves within `CHECK_MS_MAX` that the image can be pulled and run on our hosts.
+   * @throws ServiceError `image_reference_invalid`, `image_unavailable`, `registry_unreachable`
+   */
+  verify(reference: ImageReference, login: ImageLogin | undefined): Promise<ImageFacts>;
+  /** What a host needs to pull it: a token for this repository alone where the registry gives tokens. Errors as `verify`. */
+  pullLogin(reference: ImageReference, login: RegistryLogin): Promise<PullLogin | null>;
+  close(): Promise<void>;
+}
+
+/** The whole check: a customer waits for it. */
+const CHECK_MS_MAX = 15_000;
+const CHECKS_PER_REGISTRY_MAX = 8;
+/** Tags move and access is taken back: what a registry said of them holds for this long. */
+const ANSWER_MS = 60_000;
+const REFUSAL_MS = 10_000;
+const ENTRIES_MAX = 4_096;
+const MANIFEST_BYTES_MAX = 4 * 1024 ** 2;
+const CONFIG_BYTES_MAX = 8 * 1024 ** 2;
+const DIGEST = /^sha256:[0-9a-f]{64}$/;
+
+/** `resolve` and `ca` take the place of DNS and of the system's certificates, for tests. */
+export function openImages(
+  privateRegistries: readonly PrivateRegistry[],
+  deps: { clock: Clock; resolve?: (hostname: string) => Promise<string[]>; ca?: string },
+): Images {
+  const { clock } = deps;
+  const ways = openWays(privateRegistries, deps);
+  const answers = openCache<ImageFacts>(clock, {
+    keepMs: ANSWER_MS,
+    refusalKeepMs: REFUSAL_MS,
+    entriesMax: ENTRIES_MAX,
+  });
+  // What a digest stands for never changes; whether it may be pulled does, and is asked for anew.
+  const contents = openCache<ImageFacts>(clock, { keepMs: Infinity, refusalKeepMs: 0, entriesMax: ENTRIES_MAX });
+  const gate = openGate(clock, CHECKS_PER_REGISTRY_MAX);
+
+  const visit = async <T>(
+    reference: ImageReference,
+    login: RegistryLogin | undefined,
+    work: (session: Session, visit: Visit) => Promise<T>,
+  ): Promise<T> => {
+    const untilMs = clock.monotonicMs() + CHECK_MS_MAX;
+    const one: Visit = { reference, login, untilMs };
+    const begin = async () => ({
+      result: await work(openSession(one, { clock, ...ways.to(reference.registry) }), one),
+    });
+    const done = await gate.run(reference.registry, CHECK_MS_MAX, begin);
+    if (done === undefined) throw unreachable(reference, 'too many checks of its images are under way');
+    return done.result;
+  };
+
+  return {
+    verify: async (reference, login) => {
+      refuseBlocked(reference, ways.to(reference.registry));
+      return answers.get(keyOf(reference, login?.credentialId), () =>
+        visit(reference, login, async (session) => {
+          const digest = await resolve(reference, session);
+          const content = `${reference.registry}/${reference.repository}@${digest}`;
+          const facts = await contents.get(content, () => readImage({ ...reference, digest }, session));
+          return reference.digest === null ? facts : { ...facts, digest: reference.digest };
+        }),
+      );
+    },
+    pullLogin: (reference, login) =>
+      visit(reference, login, async (session) => {
+        await resolve(reference, session);
+        return session.authorization();
+      }),
+    close: () => ways.close(),
+  };
+}
+
+/** What can be refused without a request is. */
+function refuseBlocked(reference: ImageReference, { outbound, baseUrl }: Way): void {
+  try {
+    outbound.assertAllowed(baseUrl);
+  } catch (error) {
+    throw error instanceof OutboundError ? blocked(reference, error.message) : error;
+  }
+}
+
+function keyOf({ registry, repository, tag, digest }: ImageReference, credentialId = ''): string {
+  return [registry, repository, tag, digest, credentialId].join(' ');
+}
+
+/** The digest that the reference names now. Asking also proves that it may be pulled. */
+async function resolve(reference: ImageReference, session: Session): Promise<string> {
+  const path = `manifests/${reference.digest ?? reference.tag}`;
+  const head = await session.ask('HEAD', path, { accept: MANIFEST_TYPES, bytesMax: 0 });
+  const said = reference.digest ?? head.headers['docker-content-digest'];
+  if (said !== undefined && DIGEST.test(said)) return said;
+  const whole = await session.ask('GET', path, { accept: MANIFEST_TYPES, bytesMax: MANIFEST_BYTES_MAX });
+  return digestOf(whole.body);
+}
+
+/** Reads the manifest of `digest`, by way of an index where it is one, and the configuration. */
+async function readImage(reference: ImageReference & { digest: string }, session: Session): Promise<ImageFacts> {
+  let { digest } = reference;
+  let manifest = readManifest(await fetchManifest(reference, digest, session));
+  if (manifest.kind === 'index') {
+    const picked = pickPlatform(manifest.entries);
+    if ('platforms' in picked) throw unavailable(reference, notForUs(picked.platforms));
+    digest = picked.digest;
+    manifest = readManifest(await fetchManifest(reference, digest, session));
+  }
+  if (manifest.kind === 'index') throw unavailable(reference, 'is an index of indexes, which engines do not pull');
+  if (manifest.kind === 'unusable') throw unavailable(reference, manifest.why);
+  const { configDigest, layersBytes } = manifest;
+  const blob = await session.ask('GET', `blobs/${configDigest}`, { accept: '*/*', bytesMax: CONFIG_BYTES_MAX });
+  const config = readConfig(verified(reference, configDigest, blob));
+  if (config.kind === 'unusable') throw unavailable(reference, config.why);
+  return { ...config.command, digest, layersBytes };
+}
+
+async function fetchManifest(reference: ImageReference, digest: string, session: Session): Promise<Buffer> {
+  const want = { accept: MANIFEST_TYPES, bytesMax: MANIFEST_BYTES_MAX };
+  return verified(reference, digest, await session.ask('GET', `manifests/${digest}`, want));
+}
+
+/** The body, where it is what was asked for. */
+function verified(reference: ImageReference, digest: string, { body, truncated }: OutboundResponse): Buffer {
+  if (truncated) throw unavailable(reference, `has a manifest or configuration of more than ${body.length} bytes`);
+  if (digestOf(body) !== digest) throw unreachable(reference, `what it sent as ${digest} is something else`);
+  return body;
+}
+
+function digestOf(body: Buffer): string {
+  return `sha256:${createHash('sha256').update(body).digest('hex')}`;
+}
+
+function notForUs(platforms: readonly string[]): string {
+  const found = platforms.length === 0 ? 'none that it names' : platforms.slice(0, 16).join(', ');
+  return `is not there for linux/amd64, which hosts need; there is: ${found}`;
+}

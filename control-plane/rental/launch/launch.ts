@@ -1,0 +1,80 @@
+// The room: what a launch of an own image needs to know before anything is created, and what its host needs to pull it.
+import type { Clock } from '../../../shared/clock.ts';
+import { failField } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { PullLogin } from '../../../shared/protocol/link.ts';
+import { commandOf } from '../../../shared/protocol/workload.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Sealing } from '../../base/http/sealing.ts';
+import { type Credentials, openCredentials } from './credentials.ts';
+import type { ImageLogin, Images } from './images.ts';
+import { type ImageReference, parseReference, pinnedText } from './reference.ts';
+import { unavailable } from './refusals.ts';
+
+/** The part of a launch request that is about its image. */
+export interface ImageRequest {
+  image: string;
+  entrypoint?: string[] | undefined;
+  cmd?: string[] | undefined;
+  registry_credential_id?: string | undefined;
+}
+
+export interface LaunchRoom {
+  credentials: Credentials;
+  /**
+   * The image pinned to its digest: it exists, the organisation may pull it, our hosts can run it, and there is something to run.
+   * Asks the registry, so never in a transaction.
+   * @throws ServiceError `image_reference_invalid`, `image_unavailable`, `registry_unreachable`, `validation_failed`
+   */
+  verifyImage(orgId: string, request: ImageRequest): Promise<string>;
+  /**
+   * For the host that pulls `image` now; null where no login is needed. May wait for the registry.
+   * @throws ServiceError as `verifyImage`
+   */
+  pullLogin(orgId: string, image: string, credentialId: string): Promise<PullLogin | null>;
+}
+
+export function openLaunch(deps: {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  sealing: Sealing;
+  images: Pick<Images, 'verify' | 'pullLogin'>;
+}): LaunchRoom {
+  const { db, log, images } = deps;
+  const credentials = openCredentials(deps);
+
+  const loginFor = async (orgId: string, id: string, { registry }: ImageReference): Promise<ImageLogin> => {
+    const found = await credentials.open(db.read, orgId, id);
+    if (found === undefined) failField('registry_credential_id', `there is no registry credential ${id}`);
+    if (found.registry !== registry) {
+      failField('registry_credential_id', `is for ${found.registry}, but the image is at ${registry}`);
+    }
+    return found;
+  };
+
+  return {
+    credentials,
+    verifyImage: async (orgId, request) => {
+      const reference = parseReference(request.image);
+      const credentialId = request.registry_credential_id;
+      const login = credentialId === undefined ? undefined : await loginFor(orgId, credentialId, reference);
+      const facts = await images.verify(reference, login);
+      const wanted = { entrypoint: request.entrypoint ?? null, cmd: request.cmd ?? null };
+      if (commandOf(wanted, facts).length === 0) {
+        throw unavailable(reference, 'has nothing to run: set cmd or entrypoint');
+      }
+      const image = pinnedText(reference, facts.digest);
+      log.info({ org_id: orgId, image, bytes: facts.layersBytes }, 'an image was verified');
+      return image;
+    },
+    pullLogin: async (orgId, image, credentialId) => {
+      const reference = parseReference(image);
+      const login = await credentials.open(db.read, orgId, credentialId);
+      if (login === undefined) throw unavailable(reference, 'cannot be pulled: its registry credential was deleted');
+      return images.pullLogin(reference, login);
+    },
+  };
+}

@@ -1,0 +1,103 @@
+// Manifests, indexes and image configurations as registries store them (Docker schema 2 and OCI), read into what a launch needs. Pure.
+import { z } from 'zod';
+import { jsonOf } from './authorization.ts';
+
+const DOCKER = 'application/vnd.docker';
+const OCI = 'application/vnd.oci.image';
+/** What we can read: images and lists of images, of Docker and of OCI. */
+export const MANIFEST_TYPES = [
+  `${DOCKER}.distribution.manifest.v2+json`,
+  `${DOCKER}.distribution.manifest.list.v2+json`,
+  `${OCI}.manifest.v1+json`,
+  `${OCI}.index.v1+json`,
+].join(', ');
+const CONFIG_TYPES = new Set([`${DOCKER}.container.image.v1+json`, `${OCI}.config.v1+json`]);
+
+const Platform = z.object({ os: z.string(), architecture: z.string(), variant: z.string().optional() });
+const Descriptor = z.object({
+  mediaType: z.string(),
+  digest: z.string().regex(/^sha256:[0-9a-f]{64}$/),
+  size: z.int().min(0),
+  platform: Platform.optional(),
+});
+type Descriptor = z.infer<typeof Descriptor>;
+
+const ImageManifest = z.object({ config: Descriptor, layers: z.array(Descriptor) });
+const Index = z.object({ manifests: z.array(Descriptor) });
+
+/** `digest` of the image's configuration; `layersBytes` as they are downloaded. */
+export type Manifest =
+  | { kind: 'image'; configDigest: string; layersBytes: number }
+  | { kind: 'index'; entries: readonly Descriptor[] }
+  /** `why` continues "the image ...". */
+  | { kind: 'unusable'; why: string };
+
+export function readManifest(body: Buffer): Manifest {
+  const json = jsonOf(body);
+  if (z.object({ schemaVersion: z.literal(1) }).safeParse(json).success) {
+    return { kind: 'unusable', why: 'is stored in the old manifest schema 1; push it again with a current tool' };
+  }
+  const image = ImageManifest.safeParse(json);
+  if (image.success) {
+    const { config, layers } = image.data;
+    if (!CONFIG_TYPES.has(config.mediaType)) {
+      return {
+        kind: 'unusable',
+        why: `is no container image but an artifact of type ${config.mediaType.slice(0, 128)}`,
+      };
+    }
+    return { kind: 'image', configDigest: config.digest, layersBytes: layers.reduce((sum, { size }) => sum + size, 0) };
+  }
+  const index = Index.safeParse(json);
+  if (index.success) return { kind: 'index', entries: index.data.manifests };
+  return { kind: 'unusable', why: 'has a manifest that is neither of Docker schema 2 nor of OCI' };
+}
+
+/** The digest of the linux/amd64 image, or the platforms that there are instead. */
+export function pickPlatform(entries: readonly Descriptor[]): { digest: string } | { platforms: string[] } {
+  const fitting = entries.filter(({ platform }) => platform !== undefined && isOurs(platform));
+  // Variants (v2, v3) need newer processors than every host has.
+  const plain = fitting.find(({ platform }) => platform?.variant === undefined || platform.variant === 'v1');
+  const chosen = plain ?? fitting[0];
+  if (chosen !== undefined) return { digest: chosen.digest };
+  const names = entries.flatMap(({ platform }) => (platform === undefined ? [] : [platformText(platform)]));
+  // Attestations stand in an index as images for no platform.
+  return { platforms: [...new Set(names)].filter((name) => name !== 'unknown/unknown') };
+}
+
+const Strings = z
+  .union([z.string().transform((text) => [text]), z.array(z.string())])
+  .nullish()
+  .transform((list) => list ?? []);
+
+const ImageConfig = z.object({
+  os: z.string(),
+  architecture: z.string(),
+  config: z.object({ Entrypoint: Strings, Cmd: Strings }).nullish(),
+});
+
+/** What an image says that it runs. */
+export interface ImageCommand {
+  entrypoint: string[];
+  cmd: string[];
+}
+
+export type ReadConfig = { kind: 'config'; command: ImageCommand } | { kind: 'unusable'; why: string };
+
+export function readConfig(body: Buffer): ReadConfig {
+  const parsed = ImageConfig.safeParse(jsonOf(body));
+  if (!parsed.success) return { kind: 'unusable', why: 'has a configuration that is not valid' };
+  const { config } = parsed.data;
+  if (!isOurs(parsed.data)) {
+    return { kind: 'unusable', why: `is for ${platformText(parsed.data)}; hosts need linux/amd64` };
+  }
+  return { kind: 'config', command: { entrypoint: config?.Entrypoint ?? [], cmd: config?.Cmd ?? [] } };
+}
+
+function isOurs({ os, architecture }: { os: string; architecture: string }): boolean {
+  return os === 'linux' && architecture === 'amd64';
+}
+
+function platformText({ os, architecture, variant }: z.infer<typeof Platform>): string {
+  return [os, architecture, ...(variant === undefined ? [] : [variant])].join('/').slice(0, 64);
+}

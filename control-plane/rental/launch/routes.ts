@@ -1,0 +1,84 @@
+// The endpoints of registry credentials (specification 4.9).
+import { z } from 'zod';
+import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { RegistryCredential, RegistryCredentialCreate } from '../../../shared/api/registry-credential.ts';
+import { isoTime } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import type { LaunchRoom } from './launch.ts';
+import type { CredentialRow } from './store.ts';
+
+const tag = 'Registry credentials';
+
+export function registryCredentialRoutes(deps: { db: Db; launch: LaunchRoom; cursors: Cursors }): Route[] {
+  const { db, cursors } = deps;
+  const { credentials } = deps.launch;
+  const list = route({
+    method: 'GET',
+    path: '/v1/registry-credentials',
+    operationId: 'listRegistryCredentials',
+    tag,
+    summary: 'List the stored registry logins of the organisation, newest first',
+    scope: 'registry_credentials:read',
+    idempotency: 'none',
+    query: PageQuery,
+    responses: { 200: { description: 'A page of credentials', schema: pageSchema(RegistryCredential) } },
+    errors: [],
+    handler: async ({ caller, query }) => {
+      const name = `registry-credentials/${caller.orgId}`;
+      const rows = await credentials.list(db.read, caller.orgId, cursors.read(name, query.cursor), query.limit + 1);
+      const at = (row: CredentialRow) => ({ createdMs: row.created_ms, id: row.id });
+      return { status: 200, body: cursors.pageOf(name, rows, query.limit, { at, show }) };
+    },
+  });
+  const create = route({
+    method: 'POST',
+    path: '/v1/registry-credentials',
+    operationId: 'createRegistryCredential',
+    tag,
+    summary: 'Store a login for private images',
+    description:
+      'The login is first used when a launch names it. It cannot be changed: store another one, and delete this one.',
+    scope: 'registry_credentials:write',
+    idempotency: 'optional',
+    body: RegistryCredentialCreate,
+    responses: { 201: { description: 'The credential', schema: RegistryCredential } },
+    errors: ['conflict'],
+    handler: ({ caller, body, settle }) =>
+      db.tx('registry_credentials.add', async (tx) => {
+        const reply = { status: 201, body: show(await credentials.add(tx, caller.orgId, body)) };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+  const remove = route({
+    method: 'DELETE',
+    path: '/v1/registry-credentials/{id}',
+    operationId: 'deleteRegistryCredential',
+    tag,
+    summary: 'Delete a stored registry login',
+    description: 'What runs goes on; a launch that has not pulled its image yet fails.',
+    scope: 'registry_credentials:write',
+    idempotency: 'none',
+    params: z.strictObject({ id: z.string().describe('The id of the credential') }),
+    responses: { 204: { description: 'It is gone' } },
+    errors: ['not_found'],
+    handler: async ({ caller, params }) => {
+      const gone = await db.tx('registry_credentials.remove', (tx) => credentials.remove(tx, caller.orgId, params.id));
+      return gone ? { status: 204 } : fail('not_found', `There is no registry credential ${params.id}.`);
+    },
+  });
+  return [list, create, remove];
+}
+
+function show(row: CredentialRow): RegistryCredential {
+  return {
+    id: row.id,
+    name: row.name,
+    registry: row.registry,
+    username: row.username,
+    created_at: isoTime(row.created_ms),
+  };
+}

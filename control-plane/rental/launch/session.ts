@@ -1,0 +1,130 @@
+// Talking to one registry about one repository: authorization as it asks for it, redirects by hand, one more try where nothing was answered.
+import type { Clock } from '../../../shared/clock.ts';
+import type { PullLogin } from '../../../shared/protocol/link.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import type { OutboundRequest, OutboundResponse } from '../../base/outbound/outbound.ts';
+import {
+  authorizationHeader,
+  basicHeader,
+  type Challenge,
+  readChallenge,
+  readToken,
+  type RegistryLogin,
+  tokenUrl,
+} from './authorization.ts';
+import type { ImageReference } from './reference.ts';
+import { blocked, refused, unreachable } from './refusals.ts';
+import type { Way } from './ways.ts';
+
+type SessionDeps = Way & { clock: Clock };
+
+/** Who asks, about what, and until when (on the clock's monotonic counter). */
+export interface Visit {
+  reference: ImageReference;
+  login: RegistryLogin | undefined;
+  untilMs: number;
+}
+
+export interface Session {
+  /**
+   * The good answer about `path` below the repository.
+   * @throws ServiceError `image_unavailable`, `registry_unreachable`, `image_reference_invalid` for every other one
+   */
+  ask(method: 'GET' | 'HEAD', path: string, want: { accept: string; bytesMax: number }): Promise<OutboundResponse>;
+  /** What the registry wanted so far: null where it has asked for nothing. */
+  authorization(): PullLogin | null;
+}
+
+const REDIRECTS_MAX = 3;
+const TOKEN_BYTES_MAX = 64 * 1024;
+/** A registry that thinks longer than this about one request is not there. */
+const STATUS_MS_MAX = 10_000;
+
+export function openSession(visit: Visit, deps: SessionDeps): Session {
+  const { reference, login } = visit;
+  let authorization: PullLogin | null = null;
+  const call = (request: Pick<OutboundRequest, 'method' | 'url' | 'headers' | 'bodyBytesMax'>) =>
+    callOnce(request, visit, deps);
+
+  const authorize = async (header: string | undefined): Promise<PullLogin> => {
+    const challenge = readChallenge(header);
+    if (challenge === undefined) throw unreachable(reference, 'it asks for a login of a kind that is not known here');
+    if (challenge.scheme === 'bearer') return { kind: 'bearer', token: await fetchToken(challenge) };
+    if (login === undefined) throw refused(visit, 401);
+    return { kind: 'basic', username: login.username, password: login.password };
+  };
+
+  const fetchToken = async (challenge: Extract<Challenge, { scheme: 'bearer' }>): Promise<string> => {
+    const url = tokenUrl(challenge, reference.repository);
+    if (url === undefined) throw unreachable(reference, 'it names no valid address for tokens');
+    const headers = {
+      accept: 'application/json',
+      ...(login === undefined ? {} : { authorization: basicHeader(login) }),
+    };
+    const answer = await call({ method: 'GET', url, headers, bodyBytesMax: TOKEN_BYTES_MAX });
+    if (answer.status !== 200) throw refused(visit, answer.status, answer.headers['retry-after']);
+    return readToken(answer.body) ?? Promise.reject(unreachable(reference, 'its token server sent no token'));
+  };
+
+  const follow = async (
+    from: string,
+    answer: OutboundResponse,
+    want: { accept: string; bytesMax: number },
+  ): Promise<OutboundResponse> => {
+    let [at, current] = [from, answer];
+    for (let hop = 0; isRedirect(current) && hop < REDIRECTS_MAX; hop += 1) {
+      const next = URL.parse(current.headers['location'] ?? '', at);
+      if (next === null) break;
+      at = next.href;
+      // Whoever it leads to is somebody else: the authorization was not meant for them.
+      current = await call({ method: 'GET', url: at, headers: { accept: want.accept }, bodyBytesMax: want.bytesMax });
+    }
+    return current;
+  };
+
+  return {
+    authorization: () => authorization,
+    ask: async (method, path, want) => {
+      const url = `${deps.baseUrl}${reference.repository}/${path}`;
+      const send = (): Promise<OutboundResponse> => {
+        const headers = {
+          accept: want.accept,
+          ...(authorization === null ? {} : { authorization: authorizationHeader(authorization) }),
+        };
+        return call({ method, url, headers, bodyBytesMax: want.bytesMax });
+      };
+      let answer = await send();
+      if (answer.status === 401 && authorization === null) {
+        authorization = await authorize(answer.headers['www-authenticate']);
+        answer = await send();
+      }
+      if (method === 'GET') answer = await follow(url, answer, want);
+      if (answer.status !== 200) throw refused(visit, answer.status, answer.headers['retry-after']);
+      return answer;
+    },
+  };
+}
+
+function isRedirect({ status }: OutboundResponse): boolean {
+  return [301, 302, 303, 307, 308].includes(status);
+}
+
+/** An answer, whatever it is. What broke before there was one is tried once more: a kept connection may have just ended. */
+async function callOnce(
+  request: Pick<OutboundRequest, 'method' | 'url' | 'headers' | 'bodyBytesMax'>,
+  { reference, untilMs }: Visit,
+  { clock, outbound }: SessionDeps,
+): Promise<OutboundResponse> {
+  for (let attempt = 1; ; attempt += 1) {
+    const leftMs = untilMs - clock.monotonicMs();
+    if (leftMs <= 0) throw unreachable(reference, 'it took too long');
+    try {
+      return await outbound.request({ ...request, statusMs: Math.min(STATUS_MS_MAX, leftMs), totalMs: leftMs });
+    } catch (error) {
+      if (!(error instanceof OutboundError)) throw error;
+      if (error.code === 'blocked_address') throw blocked(reference, error.message);
+      const isPassing = error.code === 'connect' || error.code === 'dns' || error.code === 'protocol';
+      if (!isPassing || attempt === 2) throw unreachable(reference, error.message);
+    }
+  }
+}

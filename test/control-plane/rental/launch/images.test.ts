@@ -1,0 +1,404 @@
+// Asking a registry about images: what it answers, what is refused and with which words, and what is kept.
+import type { ServerResponse } from 'node:http';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import {
+  type ImageFacts,
+  type ImageLogin,
+  type Images,
+  openImages,
+} from '../../../../control-plane/rental/launch/images.ts';
+import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
+import { type Clock, systemClock } from '../../../../shared/clock.ts';
+import { type Asked, digestOf, type ScriptedRegistry, startScriptedRegistry } from './scripted-registry.ts';
+
+const LOGIN: ImageLogin = { credentialId: 'rc_1', username: 'me', password: 'pass:word' };
+const BASIC = `Basic ${Buffer.from('me:pass:word').toString('base64')}`;
+
+let registry: ScriptedRegistry;
+let images: Images;
+let aheadMs: number;
+
+beforeEach(async () => {
+  registry = await startScriptedRegistry();
+  aheadMs = 0;
+  images = openImages([{ host: registry.host, plainHttp: true }], { clock: skippingClock() });
+});
+afterEach(async () => {
+  await images.close();
+  await registry.stop();
+});
+
+/** Real timers, and a counter that a test moves on. */
+function skippingClock(): Clock {
+  const real = systemClock();
+  return { ...real, monotonicMs: () => real.monotonicMs() + aheadMs };
+}
+
+const verify = (name: string, login?: ImageLogin): Promise<ImageFacts> =>
+  images.verify(parseReference(`${registry.host}/${name}`), login);
+const told = (): string[] => registry.asked.map(({ method, path }) => `${method} ${path}`);
+
+describe('an image', () => {
+  test('is pinned to its digest, with the command it runs', async () => {
+    const digest = registry.put('app:1', { entrypoint: ['/entry'], cmd: ['a', 'b'] });
+    expect(await verify('app:1')).toEqual({ digest, entrypoint: ['/entry'], cmd: ['a', 'b'], layersBytes: 7 });
+  });
+
+  test('of an index is the one for linux/amd64, the plain one before a variant', async () => {
+    const { entries } = registry.putIndex('app', [
+      { platform: 'unknown/unknown' },
+      { platform: 'linux/arm64', image: { cmd: ['arm'] } },
+      { platform: 'linux/amd64/v3', image: { platform: 'linux/amd64', cmd: ['v3'] } },
+      { platform: 'linux/amd64', image: { cmd: ['plain'] } },
+    ]);
+    expect(await verify('app')).toMatchObject({ digest: entries[3], cmd: ['plain'] });
+  });
+
+  test('that is named by a digest keeps it, also the digest of an index', async () => {
+    const { digest } = registry.putIndex('app', [{ image: { cmd: ['x'] } }]);
+    expect(await verify(`app@${digest}`)).toMatchObject({ digest, cmd: ['x'] });
+    expect(await verify(`app:gone@${digest}`)).toMatchObject({ digest });
+  });
+
+  test('of a registry that tells no digest is hashed here', async () => {
+    const digest = registry.put('app', {});
+    registry.tellsDigests = false;
+    expect(await verify('app')).toMatchObject({ digest });
+  });
+
+  test('for other platforms alone is refused, naming them', async () => {
+    registry.putIndex('app', [
+      { platform: 'linux/arm64/v8' },
+      { platform: 'windows/amd64' },
+      { platform: 'unknown/unknown' },
+    ]);
+    await expect(verify('app')).rejects.toMatchObject({
+      code: 'image_unavailable',
+      message: expect.stringContaining('linux/amd64, which hosts need; there is: linux/arm64/v8, windows/amd64.'),
+    });
+    registry.put('arm', { platform: 'linux/arm64' });
+    await expect(verify('arm')).rejects.toThrow('is for linux/arm64; hosts need linux/amd64');
+  });
+
+  test.each([
+    ['{"schemaVersion":1,"fsLayers":[]}', 'old manifest schema 1'],
+    ['{"schemaVersion":2}', 'neither of Docker schema 2 nor of OCI'],
+    ['not JSON', 'neither of Docker schema 2 nor of OCI'],
+  ])('with the manifest %s is refused', async (body, why) => {
+    const digest = digestOf(body);
+    for (const name of ['latest', digest]) {
+      registry.paths.set(
+        `/v2/app/manifests/${name}`,
+        (_asked, response) => void response.writeHead(200, { 'docker-content-digest': digest }).end(body),
+      );
+    }
+    await expect(verify('app')).rejects.toMatchObject({
+      code: 'image_unavailable',
+      message: expect.stringContaining(why),
+    });
+  });
+
+  test('that is no container image is refused by its type', async () => {
+    registry.put('chart', { configType: 'application/vnd.cncf.helm.config.v1+json' });
+    await expect(verify('chart')).rejects.toThrow(
+      'is no container image but an artifact of type application/vnd.cncf.helm',
+    );
+  });
+
+  test.each(['manifests', 'blobs'])('whose %s are not what their digest says is not believed', async (kind) => {
+    const digest = registry.put('app', {});
+    for (const path of registry.paths.keys()) {
+      if (!path.startsWith(`/v2/app/${kind}/sha256:`)) continue;
+      registry.paths.set(
+        path,
+        (_asked, response) =>
+          void response.writeHead(200, { 'docker-content-digest': digest }).end('{"schemaVersion":2}'),
+      );
+    }
+    await expect(verify('app')).rejects.toMatchObject({
+      code: 'registry_unreachable',
+      message: expect.stringContaining('is something else'),
+    });
+  });
+
+  test('with a manifest beyond all measure is refused without reading it whole', async () => {
+    const digest = digestOf('x');
+    registry.paths.set(
+      `/v2/app/manifests/${digest}`,
+      ({ method }, response) => void response.end(method === 'HEAD' ? '' : Buffer.alloc(5 * 1024 ** 2)),
+    );
+    await expect(verify(`app@${digest}`)).rejects.toThrow('has a manifest or configuration of more than 4194304 bytes');
+  });
+});
+
+describe('a registry', () => {
+  /** Asks for tokens, gives them to those who log in, and shows images only for its last token. */
+  const guardByToken = (isOpen = false): void => {
+    registry.put('org/app', {});
+    registry.paths.set('/token', ({ authorization, query }, response) => {
+      const isKnown = authorization === BASIC || (isOpen && authorization === undefined);
+      const isScoped = query.get('scope') === 'repository:org/app:pull' && query.get('service') === 'here';
+      response.writeHead(isKnown && isScoped ? 200 : 401).end('{"token":"t1"}');
+    });
+    registry.first = ({ path, authorization }, response) => {
+      if (path === '/token' || authorization === 'Bearer t1') return false;
+      const challenge = `Bearer realm="http://${registry.host}/token",service="here",scope="repository:org/app:pull,push"`;
+      response.writeHead(401, { 'www-authenticate': challenge }).end();
+      return true;
+    };
+  };
+  const guardByBasic = (): void => {
+    registry.put('org/app', {});
+    registry.first = ({ authorization }, response) => {
+      if (authorization === BASIC) return false;
+      response.writeHead(401, { 'www-authenticate': 'Basic realm="here"' }).end();
+      return true;
+    };
+  };
+
+  test('that asks for a token gets one for this repository alone, anonymously or with the login', async () => {
+    guardByToken(true);
+    expect(await verify('org/app')).toMatchObject({ cmd: ['run'] });
+    registry.asked.length = 0;
+    guardByToken();
+    expect(await verify('org/app', LOGIN)).toMatchObject({ cmd: ['run'] });
+    expect(registry.asked.filter(({ path }) => path === '/token')).toHaveLength(1);
+    expect(registry.asked.filter(({ authorization }) => authorization === BASIC).map(({ path }) => path)).toEqual([
+      '/token',
+    ]);
+  });
+
+  test('that knows only Basic gets the login, and nothing without one', async () => {
+    guardByBasic();
+    expect(await verify('org/app', LOGIN)).toMatchObject({ cmd: ['run'] });
+    await expect(verify('org/app')).rejects.toMatchObject({
+      code: 'image_unavailable',
+      message: expect.stringContaining('does not exist or is private; check its name, or name a stored login'),
+    });
+  });
+
+  test.each([
+    ['token', guardByToken],
+    ['Basic', guardByBasic],
+  ])('that takes no wrong login for %s says so, and the login is not in the message', async (_kind, guard) => {
+    guard();
+    const wrong = { ...LOGIN, password: 'wr0ng' };
+    const refusal = await verify('org/app', wrong).catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ code: 'image_unavailable', details: { errors: [{ field: 'image' }] } });
+    expect(String(refusal)).toContain('cannot be pulled with this registry credential: its login is wrong');
+    expect(JSON.stringify(refusal)).not.toContain('wr0ng');
+  });
+
+  test('gives hosts a token, the login where it knows no tokens, and nothing where it asks for nothing', async () => {
+    const reference = parseReference(`${registry.host}/org/app`);
+    registry.put('org/app', {});
+    expect(await images.pullLogin(reference, LOGIN)).toBeNull();
+    guardByToken();
+    expect(await images.pullLogin(reference, LOGIN)).toEqual({ kind: 'bearer', token: 't1' });
+    guardByBasic();
+    expect(await images.pullLogin(reference, LOGIN)).toEqual({ kind: 'basic', username: 'me', password: 'pass:word' });
+  });
+
+  test.each([
+    [404, 'image_unavailable', 'does not exist in its registry', undefined],
+    [403, 'image_unavailable', 'does not exist or is private', undefined],
+    [400, 'image_unavailable', 'refused by its registry with status 400', undefined],
+    [429, 'registry_unreachable', 'too many requests', 7],
+    [500, 'registry_unreachable', 'status 500', 7],
+    [503, 'registry_unreachable', 'status 503', 7],
+  ])('that answers %d is %s', async (status, code, why, retryAfterSeconds) => {
+    registry.first = (_asked, response) => {
+      response.writeHead(status, { 'retry-after': '7' }).end();
+      return true;
+    };
+    const refusal = await verify('app').catch((error: unknown) => error);
+    expect(refusal).toMatchObject({ code, details: retryAfterSeconds === undefined ? {} : { retryAfterSeconds } });
+    expect(String(refusal)).toContain(why);
+    expect(registry.asked).toHaveLength(1);
+  });
+
+  test('that breaks off is asked once more, and then told of', async () => {
+    registry.put('app', {});
+    let cuts = 1;
+    registry.first = (_asked, response) => {
+      if (cuts === 0) return false;
+      cuts -= 1;
+      response.destroy();
+      return true;
+    };
+    expect(await verify('app')).toMatchObject({ cmd: ['run'] });
+    cuts = 2;
+    aheadMs += 61_000;
+    await expect(verify('app')).rejects.toMatchObject({
+      code: 'registry_unreachable',
+      details: { retryAfterSeconds: 10 },
+    });
+  });
+
+  test('that is down is told of at once', async () => {
+    await registry.stop();
+    await expect(verify('app')).rejects.toMatchObject({ code: 'registry_unreachable' });
+  });
+
+  test('that asks for what nobody knows is told of', async () => {
+    registry.first = (_asked, response) => {
+      response.writeHead(401, { 'www-authenticate': 'Negotiate' }).end();
+      return true;
+    };
+    await expect(verify('app')).rejects.toThrow('it asks for a login of a kind that is not known here');
+  });
+});
+
+describe('nobody is led inside', () => {
+  let inside: ScriptedRegistry;
+  beforeEach(async () => {
+    inside = await startScriptedRegistry();
+  });
+  afterEach(() => inside.stop());
+  const refusal = { code: 'image_reference_invalid', details: { errors: [{ field: 'image' }] } };
+
+  test.each([
+    'localhost/app',
+    'localhost:5000/app',
+    'x.localhost/app',
+    '127.0.0.1/app',
+    '127.1:80/app',
+    '10.0.0.1:5000/app',
+    '169.254.169.254/app',
+    '[::1]:5000/app',
+    '[::ffff:10.0.0.1]/app',
+    '0x7f.1/app',
+  ])('%s is refused without a request', async (name) => {
+    await expect(images.verify(parseReference(name), undefined)).rejects.toMatchObject(refusal);
+  });
+
+  test('a name that resolves to a private address is refused', async () => {
+    const resolving = openImages([], { clock: systemClock(), resolve: async () => ['10.1.2.3'] });
+    await expect(resolving.verify(parseReference('images.example.com/app'), undefined)).rejects.toMatchObject(refusal);
+    await resolving.close();
+  });
+
+  test('a token server at an address that nobody has named is not asked', async () => {
+    registry.first = (_asked, response) => {
+      response.writeHead(401, { 'www-authenticate': `Bearer realm="http://${inside.host}/token"` }).end();
+      return true;
+    };
+    await expect(verify('app', LOGIN)).rejects.toMatchObject(refusal);
+    expect(inside.asked).toEqual([]);
+  });
+
+  test('a redirect of a blob to such an address is not followed', async () => {
+    registry.put('app', {});
+    for (const path of registry.paths.keys()) {
+      if (path.includes('/blobs/')) {
+        registry.paths.set(
+          path,
+          (_asked, response) => void response.writeHead(307, { location: `http://${inside.host}/x` }).end(),
+        );
+      }
+    }
+    await expect(verify('app')).rejects.toMatchObject(refusal);
+    expect(inside.asked).toEqual([]);
+  });
+
+  test('a redirect of a blob is followed without the Authorization header, and not for ever', async () => {
+    const trusting = openImages(
+      [registry, inside].map(({ host }) => ({ host, plainHttp: true })),
+      { clock: systemClock() },
+    );
+    registry.put('app', {});
+    registry.first = ({ authorization }, response) => {
+      if (authorization !== undefined) return false;
+      response.writeHead(401, { 'www-authenticate': 'Basic realm="here"' }).end();
+      return true;
+    };
+    for (const [path, respond] of registry.paths) {
+      if (!path.includes('/blobs/')) continue;
+      registry.paths.set(
+        path,
+        (_asked, response) => void response.writeHead(307, { location: `http://${inside.host}${path}` }).end(),
+      );
+      inside.paths.set(path, respond);
+    }
+    const reference = parseReference(`${registry.host}/app`);
+    expect(await trusting.verify(reference, LOGIN)).toMatchObject({ cmd: ['run'] });
+    expect(inside.asked.map(({ authorization }) => authorization)).toEqual([undefined]);
+
+    inside.first = ({ path }, response) => {
+      response.writeHead(307, { location: path }).end();
+      return true;
+    };
+    registry.put('loop', { cmd: ['loop'] });
+    for (const path of registry.paths.keys()) {
+      if (path.startsWith('/v2/loop/blobs/'))
+        registry.paths.set(
+          path,
+          (_asked, response) => void response.writeHead(307, { location: `http://${inside.host}/loop` }).end(),
+        );
+    }
+    const looping = trusting.verify(parseReference(`${registry.host}/loop`), LOGIN);
+    await expect(looping).rejects.toMatchObject({ code: 'image_unavailable' });
+    await trusting.close();
+  });
+});
+
+describe('answers are kept', () => {
+  const heads = (): Asked[] => registry.asked.filter(({ method }) => method === 'HEAD');
+
+  test('for a minute for a tag; the contents of a digest are not read again', async () => {
+    registry.put('app', {});
+    await verify('app');
+    aheadMs += 59_000;
+    await verify('app');
+    expect(heads()).toHaveLength(1);
+    aheadMs += 2_000;
+    const before = registry.asked.length;
+    await verify('app');
+    expect(told().slice(before)).toEqual(['HEAD /v2/app/manifests/latest']);
+    const moved = registry.put('app', { cmd: ['new'] });
+    aheadMs += 61_000;
+    expect(await verify('app')).toMatchObject({ digest: moved, cmd: ['new'] });
+  });
+
+  test('for ten seconds for a refusal', async () => {
+    await expect(verify('app')).rejects.toThrow('does not exist');
+    registry.put('app', {});
+    aheadMs += 9_000;
+    await expect(verify('app')).rejects.toThrow('does not exist');
+    aheadMs += 2_000;
+    expect(await verify('app')).toMatchObject({ cmd: ['run'] });
+  });
+
+  test('for each credential by itself: what one may pull, another must prove', async () => {
+    const digest = registry.put('app', {});
+    registry.first = ({ authorization }, response) => {
+      if (authorization === BASIC) return false;
+      response.writeHead(401, { 'www-authenticate': 'Basic realm="here"' }).end();
+      return true;
+    };
+    await verify(`app@${digest}`, LOGIN);
+    await expect(verify(`app@${digest}`)).rejects.toMatchObject({ code: 'image_unavailable' });
+    const other = { credentialId: 'rc_2', username: 'x', password: 'y' };
+    await expect(verify(`app@${digest}`, other)).rejects.toMatchObject({ code: 'image_unavailable' });
+  });
+
+  test('and fifty equal questions at once are one', async () => {
+    registry.put('app', {});
+    await Promise.all(Array.from({ length: 50 }, () => verify('app')));
+    expect(heads()).toHaveLength(1);
+  });
+});
+
+test('at most eight checks of a registry run at once', async () => {
+  const held: ServerResponse[] = [];
+  let most = 0;
+  registry.first = (_asked, response) => {
+    most = Math.max(most, held.push(response));
+    // All answers go out together once nobody else can come.
+    if (held.length === 8) for (const one of held.splice(0)) one.writeHead(404).end();
+    return true;
+  };
+  await Promise.all(Array.from({ length: 40 }, (_, i) => verify(`app${i}`).catch(() => undefined)));
+  expect(registry.asked).toHaveLength(40);
+  expect(most).toBe(8);
+});

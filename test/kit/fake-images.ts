@@ -1,0 +1,32 @@
+// Image registries in memory: every image is there and runs something, unless a test says otherwise.
+import { createHash } from 'node:crypto';
+import type { ImageFacts, ImageLogin, Images } from '../../control-plane/rental/launch/images.ts';
+import { referenceText, type ImageReference } from '../../control-plane/rental/launch/reference.ts';
+import type { PullLogin } from '../../shared/protocol/link.ts';
+
+export interface FakeImages extends Pick<Images, 'verify' | 'pullLogin'> {
+  /** Reference as people write it -> what is known of the image, or why it cannot be had. */
+  known: Map<string, Partial<ImageFacts> | Error>;
+  /** Questions so far. */
+  asked: { reference: ImageReference; login: ImageLogin | undefined }[];
+  /** What hosts are told. */
+  token: PullLogin | null;
+}
+
+export function fakeImages(): FakeImages {
+  const fake: FakeImages = {
+    known: new Map(),
+    asked: [],
+    token: { kind: 'bearer', token: 'pull-token' },
+    verify: async (reference, login) => {
+      fake.asked.push({ reference, login });
+      const text = referenceText(reference);
+      const known = fake.known.get(text);
+      if (known instanceof Error) throw known;
+      const digest = reference.digest ?? `sha256:${createHash('sha256').update(text).digest('hex')}`;
+      return { digest, entrypoint: [], cmd: ['sleep'], layersBytes: 0, ...known };
+    },
+    pullLogin: async () => fake.token,
+  };
+  return fake;
+}
