@@ -49,6 +49,9 @@ export const CANDIDATES_MAX = 16;
 /** A host that reports more than this is not believed. */
 export const GPUS_PER_MACHINE_MAX = 16;
 
+/** The longest window of usage by its bucket, in days: at most about 1,500 buckets, and more than twenty years are a mistake. */
+export const USAGE_DAYS_MAX = { hour: 62, day: 1_100, week: 7_305, month: 7_305 };
+
 /** Specification 2.17: enrolment tokens are shown once and live a day. */
 export const ENROLLMENT_TOKEN_MS = 24 * 3_600_000;
 

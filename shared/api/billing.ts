@@ -1,5 +1,6 @@
 // Balance and usage as customers see them (specification 2.8, 4.6; balance: DESIGN section 8).
 import { z } from 'zod';
+import { USAGE_DAYS_MAX } from '../limits.ts';
 
 export const Balance = z
   .strictObject({
@@ -16,7 +17,7 @@ export const UsageQuery = z.strictObject({
     .enum(['hour', 'day', 'week', 'month'])
     .optional()
     .describe(
-      'UTC; weeks start on Monday. Default by the length of the window: hour up to 2 days, day up to 62 days, month beyond. The longest window is 62 days by hour, 1100 days by day, 7305 days by week or month',
+      `UTC; weeks start on Monday. Default by the length of the window: hour up to 2 days, day up to 62 days, month beyond. The longest window is ${USAGE_DAYS_MAX.hour} days by hour, ${USAGE_DAYS_MAX.day} by day, ${USAGE_DAYS_MAX.week} by week or month`,
     ),
   group_by: z
     .enum(['instance_id', 'gpu_type'])

@@ -1,5 +1,6 @@
 // Pure: the UTC calendar that usage is cut by, and which windows may be asked for.
 import { failField } from '../../../shared/errors.ts';
+import { USAGE_DAYS_MAX } from '../../../shared/limits.ts';
 
 export type Bucket = 'hour' | 'day' | 'week' | 'month';
 
@@ -11,8 +12,6 @@ const WINDOW_DEFAULT_MS = 30 * DAY_MS;
 /** Without a bucket: hours up to the first, days up to the second, months beyond. */
 const HOURS_UP_TO_MS = 2 * DAY_MS;
 const DAYS_UP_TO_MS = 62 * DAY_MS;
-/** The longest window of a bucket, in days: at most about 1,500 buckets, and more than twenty years are a mistake. */
-const WINDOW_DAYS_MAX: Record<Bucket, number> = { hour: 62, day: 1_100, week: 7_305, month: 7_305 };
 
 export interface Window {
   /** Inclusive. */
@@ -36,7 +35,7 @@ export function windowOf(
     failField('start', asked.end === undefined ? 'must be before now, the default of end' : 'must be before end');
   const lengthMs = endMs - startMs;
   const bucket = asked.bucket ?? defaultBucket(lengthMs);
-  const daysMax = WINDOW_DAYS_MAX[bucket];
+  const daysMax = USAGE_DAYS_MAX[bucket];
   if (lengthMs > daysMax * DAY_MS) {
     failField('start', `must be at most ${daysMax} days before end for rows by ${bucket}`);
   }

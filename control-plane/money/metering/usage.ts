@@ -45,20 +45,19 @@ interface Rental {
  * what each rental has in all, rounded down once.
  */
 export async function usageRows(query: Query, question: UsageQuestion): Promise<UsageRow[]> {
-  const { orgId, bucket, after } = question;
+  const { bucket, after, limit } = question;
   const untilMs = Math.min(question.endMs, question.nowMs);
-  const fromMs = Math.max(question.startMs, after?.bucketStartMs ?? question.startMs);
-  const rentals = await rentalsIn(query, orgId, { fromMs, untilMs }, question.groupBy);
   const rows: UsageRow[] = [];
-  let atMs: number | undefined = fromMs;
-  while (atMs !== undefined && atMs < untilMs && rows.length < question.limit) {
-    const startMs = bucketStart(atMs, bucket);
-    const piece = { fromMs: atMs, untilMs: Math.min(bucketEnd(startMs, bucket), untilMs) };
-    const ofBucket = rowsOfBucket(rentals, piece, startMs);
-    rows.push(...ofBucket.filter((row) => after === undefined || isAfter(row, after)));
-    atMs = nextUse(rentals, piece.untilMs);
+  // Slices of 1, 2, 4, ... buckets: a page reads about as much as it shows, and an empty year takes few questions.
+  let atMs = Math.max(question.startMs, after?.bucketStartMs ?? question.startMs);
+  for (let buckets = 1; atMs < untilMs && rows.length < limit; buckets *= 2) {
+    const slice = { fromMs: atMs, untilMs: Math.min(endOfBuckets(atMs, bucket, buckets), untilMs) };
+    const rentals = await rentalsIn(query, slice, question);
+    for (const row of rowsOfSlice(rentals, slice, bucket))
+      if (after === undefined || isAfter(row, after)) rows.push(row);
+    atMs = slice.untilMs;
   }
-  return rows.slice(0, question.limit);
+  return rows.slice(0, limit);
 }
 
 interface Piece {
@@ -66,13 +65,30 @@ interface Piece {
   untilMs: number;
 }
 
-async function rentalsIn(query: Query, orgId: string, window: Piece, groupBy: GroupBy): Promise<Rental[]> {
-  const segments = await store.segmentsOfRentals(query, orgId, window);
+function endOfBuckets(atMs: number, bucket: Bucket, count: number): number {
+  let endMs = bucketStart(atMs, bucket);
+  for (let i = 0; i < count; i += 1) endMs = bucketEnd(endMs, bucket);
+  return endMs;
+}
+
+async function rentalsIn(query: Query, slice: Piece, { orgId, groupBy }: UsageQuestion): Promise<Rental[]> {
+  const segments = await store.segmentsOfRentals(query, orgId, slice);
   return [...Map.groupBy(segments, (segment) => segment.subject_id)].flatMap(([subjectId, ofRental]) => {
     const [first] = ofRental;
     if (first === undefined) return [];
     return [{ segments: ofRental, key: groupBy === 'instance_id' ? subjectId : first.gpu_type }];
   });
+}
+
+function rowsOfSlice(rentals: readonly Rental[], slice: Piece, bucket: Bucket): UsageRow[] {
+  const rows: UsageRow[] = [];
+  for (let atMs = slice.fromMs; atMs < slice.untilMs;) {
+    const startMs = bucketStart(atMs, bucket);
+    const piece = { fromMs: atMs, untilMs: Math.min(bucketEnd(startMs, bucket), slice.untilMs) };
+    rows.push(...rowsOfBucket(rentals, piece, startMs));
+    atMs = piece.untilMs;
+  }
+  return rows;
 }
 
 function rowsOfBucket(rentals: readonly Rental[], piece: Piece, bucketStartMs: number): UsageRow[] {
@@ -104,14 +120,6 @@ function totalsAt(segments: readonly store.Segment[], atMs: number): { ucents: b
     totals.gpuMs += (untilMs - segment.started_ms) * segment.gpu_count;
   }
   return totals;
-}
-
-/** When there is use again, from `atMs` on; undefined where there is none. Empty buckets are skipped by this, not walked through. */
-function nextUse(rentals: readonly Rental[], atMs: number): number | undefined {
-  const starts = rentals.flatMap(({ segments }) =>
-    segments.filter((segment) => endOf(segment) > atMs).map((segment) => Math.max(segment.started_ms, atMs)),
-  );
-  return starts.length === 0 ? undefined : starts.reduce((least, ms) => Math.min(least, ms));
 }
 
 function endOf(segment: store.Segment): number {

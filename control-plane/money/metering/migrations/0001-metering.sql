@@ -15,4 +15,5 @@ create table meter_segments (
 
 create unique index meter_segments_open on meter_segments (subject_id) where ended_ms is null;
 create index meter_segments_by_subject on meter_segments (subject_id, started_ms);
-create index meter_segments_of_org on meter_segments (org_id, ended_ms);
+-- Holds all that finding an organisation's rentals in a window needs.
+create index meter_segments_of_org on meter_segments (org_id, ended_ms, started_ms, subject_id);
