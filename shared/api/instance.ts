@@ -38,7 +38,9 @@ export const CreateInstance = z
     gpu_count: z.int().min(1).max(GPU_COUNT_MAX).describe('GPUs of one machine'),
     tier: z
       .enum(['on_demand', 'spot', 'reserved'])
-      .describe('spot currently has no capacity; reserved needs an active contract'),
+      .describe(
+        'spot currently has no capacity; reserved runs on the slots of an active contract (GET /v1/reservations) at price 0, and nowhere else. Of several contracts, the one with room that ends last',
+      ),
     image: z
       .string()
       .max(IMAGE_REFERENCE_CHARS_MAX)
@@ -91,9 +93,21 @@ export const CreateInstance = z
       .max(64)
       .optional()
       .describe('Keys that may log in; omitted: all keys of the organisation'),
-    region: z.string().min(1).max(64).optional().describe('Preferred region, best effort'),
+    region: z
+      .string()
+      .min(1)
+      .max(64)
+      .optional()
+      .describe('Preferred region, best effort; with tier reserved it must be one of the contract'),
     name: z.string().min(1).max(128).optional().describe('A name of your own'),
-    offering_id: z.string().min(1).max(64).optional().describe('Pins the launch to one offering at its listed rate'),
+    offering_id: z
+      .string()
+      .min(1)
+      .max(64)
+      .optional()
+      .describe(
+        'Pins the launch to one offering at its listed rate; with tier reserved one that the contract has slots on',
+      ),
     max_price_per_hour: z
       .number()
       .positive()

@@ -85,7 +85,7 @@ function rowsOfSlice(rentals: readonly Rental[], slice: Piece, bucket: Bucket): 
   for (let atMs = slice.fromMs; atMs < slice.untilMs;) {
     const startMs = bucketStart(atMs, bucket);
     const piece = { fromMs: atMs, untilMs: Math.min(bucketEnd(startMs, bucket), slice.untilMs) };
-    rows.push(...rowsOfBucket(rentals, piece, startMs));
+    for (const row of rowsOfBucket(rentals, piece, startMs)) rows.push(row);
     atMs = piece.untilMs;
   }
   return rows;

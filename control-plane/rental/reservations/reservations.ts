@@ -10,7 +10,7 @@ import { allocate } from './allocate.ts';
 import { choose, type ReservedLaunch } from './choose.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
-import { nextStep, resumed, type Term } from './term.ts';
+import { DAY_MS, nextStep, resumed, type Term } from './term.ts';
 import { reservationView } from './view.ts';
 
 /** A contract as the operator sees it: with what its slots are worth now. */
@@ -128,7 +128,8 @@ async function create(tx: Tx, request: NewReservation, deps: ReservationsDeps): 
     ends_ms: Date.parse(request.ends_at),
     created_ms: nowMs,
   };
-  if (contract.ends_ms <= contract.starts_ms) failField('ends_at', 'must be after starts_at');
+  // Shorter terms would be renewed faster than anybody can look, and after a long stop in their thousands.
+  if (contract.ends_ms < contract.starts_ms + DAY_MS) failField('ends_at', 'must be at least a day after starts_at');
   if (contract.ends_ms <= nowMs) failField('ends_at', 'must be in the future');
   await store.insertReservation(tx, contract);
   await allocate(tx, contract, deps.supply);

@@ -2,7 +2,7 @@
 import type { RenewalMode } from '../../../shared/api/reservation.ts';
 import type { ReservationState } from '../../../shared/states.ts';
 
-const DAY_MS = 24 * 3_600_000;
+export const DAY_MS = 24 * 3_600_000;
 /** Specification 8. */
 const EXPIRING_SOON_DAYS = 14;
 
@@ -22,8 +22,9 @@ export interface Standing extends Term {
  * because of that second. A suspended contract is not renewed: it expires at its end.
  */
 export function standing<T extends Standing>(contract: T, nowMs: number): T {
-  const next = nextStep(contract, nowMs);
-  return next === undefined ? contract : standing({ ...contract, ...next }, nowMs);
+  let now = contract;
+  for (let next = nextStep(now, nowMs); next !== undefined; next = nextStep(now, nowMs)) now = { ...now, ...next };
+  return now;
 }
 
 /** The one change that is due: a status that follows, or the next term. Undefined where nothing is due. */

@@ -101,10 +101,10 @@ describe('a contract', () => {
     expect(totals(await world.rooms.reservations.show(await contract(1)))).toEqual({ slots: 1, inUse: 0, free: 1 });
   });
 
-  test('must end after it begins, and in the future', async () => {
+  test('lasts a day at least, and ends in the future', async () => {
     await world.machine();
-    const same = { starts_at: iso(DAY_MS), ends_at: iso(DAY_MS) };
-    await expect(contract(1, same)).rejects.toMatchObject(refusal('validation_failed', /after starts_at/));
+    const short = { starts_at: iso(DAY_MS), ends_at: iso(2 * DAY_MS - 1) };
+    await expect(contract(1, short)).rejects.toMatchObject(refusal('validation_failed', /a day after starts_at/));
     const past = { starts_at: iso(-DAY_MS), ends_at: iso(0) };
     await expect(contract(1, past)).rejects.toMatchObject(refusal('validation_failed', /in the future/));
     await contract(1, { starts_at: iso(-DAY_MS), ends_at: iso(1) });
