@@ -3,12 +3,14 @@ import { benchLaunch } from './launch.ts';
 import { benchLedger } from './ledger.ts';
 import { benchPlacement } from './placement.ts';
 import { benchTunnel } from './tunnel.ts';
+import { benchWebhooks } from './webhooks.ts';
 
 const BENCHES: Record<string, () => Promise<void>> = {
   ledger: benchLedger,
   placement: benchPlacement,
   tunnel: benchTunnel,
   launch: benchLaunch,
+  webhooks: benchWebhooks,
 };
 
 const wanted = process.argv.slice(2);

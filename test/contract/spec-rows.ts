@@ -456,6 +456,13 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
       'is repeated with the same id and body, and a fresh time, after 30 s, 5 min, 30 min and 2 h',
     ],
   ],
+  'control-plane/rental/webhooks/crash.test.ts': [
+    [
+      '6.4',
+      'A delivery is retried until it succeeds or is dead, whatever ends our process',
+      'nothing is lost or reordered for a healthy endpoint over kill -9, while others hang and refuse',
+    ],
+  ],
   'control-plane/rental/webhooks/schedule.test.ts': [
     [
       '6.4',

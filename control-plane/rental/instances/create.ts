@@ -136,7 +136,7 @@ async function refuseChangedPrice(tx: Tx, instance: store.InstanceRow): Promise<
   });
 }
 
-function newInstance(
+export function newInstance(
   id: string,
   caller: { orgId: string; apiKeyId: string },
   { request, launch }: Wish,
