@@ -45,7 +45,6 @@ export async function create(
   deps: CreateDeps,
 ): Promise<Created> {
   const { request } = wish;
-  refuseTier(request);
   if (request.ssh_key_ids !== undefined) await deps.assertSshKeys(tx, caller.orgId, request.ssh_key_ids);
   if (request.offering_id !== undefined) await refusePin(tx, request, request.offering_id);
   else if (request.tier !== 'reserved') await refuseWithoutOffer(tx, request);
@@ -68,10 +67,6 @@ export async function create(
   });
   const machineId = await place(tx, instance, deps);
   return { operation, instanceId: instance.id, machineId };
-}
-
-function refuseTier(request: CreateInstance): void {
-  if (request.tier === 'spot') failField('tier', 'spot cannot be combined with image; use on_demand');
 }
 
 /** The contract that a reserved launch goes under; its slots say where it can go, so offerings do not. */
@@ -161,7 +156,6 @@ export function newInstance(
     supplier_id: null,
     workload_id: null,
     tried_machine_ids: [],
-    image_digest: null,
     disk_gb: null,
     create_operation_id: birth.operationId,
     delete_operation_id: null,

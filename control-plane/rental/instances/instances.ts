@@ -192,7 +192,8 @@ async function noteObserved(
   const instance = await store.findInstance(tx, instanceId);
   if (instance === undefined || instance.workload_id !== observed.workload_id) return;
   if (observed.host_key !== null) await deps.doors.setHostKey(tx, instanceId, observed.host_key);
-  await store.noteFacts(tx, instanceId, { imageDigest: observed.image_digest, reason: exitReason(observed) });
+  const reason = exitReason(observed);
+  if (reason !== null) await store.noteReason(tx, instanceId, reason);
   await store.makeDue(tx, instanceId, deps.clock.now());
 }
 

@@ -1,6 +1,7 @@
 // What a rental runs, worked out from the request before it is accepted: this part may ask the network, the transaction may not.
 import { z } from 'zod';
 import { type CreateInstance, Port } from '../../../shared/api/instance.ts';
+import { failField } from '../../../shared/errors.ts';
 
 /** Never changed afterwards: a boot rescue runs the same on another host. */
 export const Launch = z.strictObject({
@@ -23,6 +24,7 @@ export interface LaunchDeps {
 
 /** Everything that is decided outside the transaction. @throws ServiceError for what specification 4.3 refuses */
 export async function prepareLaunch(orgId: string, request: CreateInstance, deps: LaunchDeps): Promise<Launch> {
+  if (request.tier === 'spot') failField('tier', 'spot cannot be combined with image; use on_demand');
   return {
     image: await deps.verifyImage(orgId, request),
     registry_credential_id: request.registry_credential_id ?? null,

@@ -27,7 +27,6 @@ const InstanceRow = z.object({
   supplier_id: text.nullable(),
   workload_id: text.nullable(),
   tried_machine_ids: json(z.array(z.string())),
-  image_digest: text.nullable(),
   /** Null where the host does not honour a size. */
   disk_gb: int.nullable(),
   create_operation_id: text,
@@ -48,7 +47,7 @@ const InstanceRow = z.object({
 export type InstanceRow = z.infer<typeof InstanceRow>;
 
 const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, gpu_type, gpu_count, tier, region,
-  reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, image_digest, disk_gb, create_operation_id,
+  reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
   delete_operation_id, created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms`;
 
 export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
@@ -105,7 +104,6 @@ export type InstancePatch = Partial<
     | 'terminated_ms'
     | 'last_reachable_ms'
     | 'unreachable_since_ms'
-    | 'image_digest'
     | 'delete_operation_id'
   >
 >;
@@ -172,7 +170,6 @@ function assignments(patch: InstancePatch): Sql {
     terminated_ms: sql`terminated_ms`,
     last_reachable_ms: sql`last_reachable_ms`,
     unreachable_since_ms: sql`unreachable_since_ms`,
-    image_digest: sql`image_digest`,
     delete_operation_id: sql`delete_operation_id`,
   } satisfies Record<keyof InstancePatch, Sql>;
   const given = (Object.keys(columns) as (keyof InstancePatch)[]).filter((key) => patch[key] !== undefined);
@@ -180,18 +177,11 @@ function assignments(patch: InstancePatch): Sql {
   return sql`, ${join(given.map((key) => sql`${columns[key]} = ${patch[key]}`))}`;
 }
 
-/**
- * What a host said that the API shows; null keeps what is there. Once the rental is being ended the reason says why, and a main
- * process that ends with it is no news.
- */
-export async function noteFacts(
-  tx: Tx,
-  id: string,
-  facts: { imageDigest: string | null; reason: string | null },
-): Promise<void> {
+/** Once the rental is being ended the reason says why, and a main process that ends with it is no news. */
+export async function noteReason(tx: Tx, id: string, reason: string): Promise<void> {
   await tx.run(
-    sql`update instances set image_digest = coalesce(${facts.imageDigest}, image_digest), status_reason = case when status in ('allocating', 'starting', 'running', 'unreachable') then coalesce(${facts.reason}, status_reason) else status_reason end
-        where id = ${id}`,
+    sql`update instances set status_reason = ${reason}
+        where id = ${id} and status in ('allocating', 'starting', 'running', 'unreachable')`,
   );
 }
 

@@ -17,7 +17,6 @@ create table instances (
   supplier_id TEXT,
   workload_id TEXT,
   tried_machine_ids TEXT not null,
-  image_digest TEXT,
   disk_gb INTEGER,
   create_operation_id TEXT not null,
   delete_operation_id TEXT,
