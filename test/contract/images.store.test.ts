@@ -115,6 +115,25 @@ describe('what runs', () => {
   });
 });
 
+test('sixteen checks of an organisation run at once; one that gets no turn is 429, and others are not held up', async () => {
+  const hold = Promise.withResolvers<void>();
+  api.world.images.held = hold.promise;
+  const { asked } = api.world.images;
+  const ask = (): Promise<Answer> => api.call('POST', '/v1/instances', { key: owner.key, body: LAUNCH });
+  const first = Array.from({ length: 16 }, ask);
+  while (asked.length < 16) await api.world.clock.nextTurn();
+  let answer: Answer | undefined;
+  const late = ask().then((given) => (answer = given));
+  while (answer === undefined) await api.world.clock.advance(1_000);
+  expect(answer).toMatchObject({ status: 429, json: { code: 'rate_limit_exceeded' }, headers: { 'retry-after': '5' } });
+  expect(asked).toHaveLength(16);
+  const { key } = await api.account();
+  api.world.images.held = undefined;
+  expect((await api.call('POST', '/v1/instances', { key, body: LAUNCH })).status).toBe(202);
+  hold.resolve();
+  await Promise.all([...first, late]);
+});
+
 test('an instance shows its image pinned to the verified digest, and that is what its host pulls', async () => {
   await launch({ image: 'ghcr.io/org/app:1' });
   const { id, image } = await newest();

@@ -9,6 +9,8 @@ export interface FakeImages extends Pick<Images, 'verify' | 'pullLogin'> {
   known: Map<string, Partial<ImageFacts> | Error>;
   /** Questions so far. */
   asked: { reference: ImageReference; login: ImageLogin | undefined }[];
+  /** While it is set, every answer waits for it. */
+  held: Promise<void> | undefined;
   /** What hosts are told. */
   token: PullLogin | null;
 }
@@ -17,9 +19,11 @@ export function fakeImages(): FakeImages {
   const fake: FakeImages = {
     known: new Map(),
     asked: [],
+    held: undefined,
     token: { kind: 'bearer', token: 'pull-token' },
     verify: async (reference, login) => {
       fake.asked.push({ reference, login });
+      await fake.held;
       const text = referenceText(reference);
       const known = fake.known.get(text);
       if (known instanceof Error) throw known;

@@ -105,7 +105,7 @@ function refuseBlocked(reference: ImageReference, { outbound, baseUrl }: Way): v
   try {
     outbound.assertAllowed(baseUrl);
   } catch (error) {
-    throw error instanceof OutboundError ? blocked(reference, error.message) : error;
+    throw error instanceof OutboundError ? blocked(reference, baseUrl) : error;
   }
 }
 

@@ -1,6 +1,6 @@
 // The room: what a launch of an own image needs to know before anything is created, and what its host needs to pull it.
 import type { Clock } from '../../../shared/clock.ts';
-import { failField } from '../../../shared/errors.ts';
+import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
@@ -8,6 +8,7 @@ import { commandOf } from '../../../shared/protocol/workload.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import { type Credentials, openCredentials } from './credentials.ts';
+import { openGate } from './gate.ts';
 import type { ImageLogin, Images } from './images.ts';
 import { type ImageReference, parseReference, pinnedText } from './reference.ts';
 import { unavailable } from './refusals.ts';
@@ -35,6 +36,10 @@ export interface LaunchRoom {
   pullLogin(orgId: string, image: string, credentialId: string): Promise<PullLogin | null>;
 }
 
+/** Each may keep a connection open for as long as a check lasts, to a host that the customer names. */
+const CHECKS_PER_ORG_MAX = 16;
+const TURN_WAIT_MS = 15_000;
+
 export function openLaunch(deps: {
   db: Db;
   clock: Clock;
@@ -45,6 +50,7 @@ export function openLaunch(deps: {
 }): LaunchRoom {
   const { db, log, images } = deps;
   const credentials = openCredentials(deps);
+  const turns = openGate(deps.clock, CHECKS_PER_ORG_MAX);
 
   const loginFor = async (orgId: string, id: string, { registry }: ImageReference): Promise<ImageLogin> => {
     const found = await credentials.open(db.read, orgId, id);
@@ -61,7 +67,13 @@ export function openLaunch(deps: {
       const reference = parseReference(request.image);
       const credentialId = request.registry_credential_id;
       const login = credentialId === undefined ? undefined : await loginFor(orgId, credentialId, reference);
-      const facts = await images.verify(reference, login);
+      const facts = await turns.run(orgId, TURN_WAIT_MS, () => images.verify(reference, login));
+      if (facts === undefined) {
+        fail('rate_limit_exceeded', {
+          detail: `More than ${CHECKS_PER_ORG_MAX} images of this organisation are being checked. Try again when some are done.`,
+          retryAfterSeconds: 5,
+        });
+      }
       const wanted = { entrypoint: request.entrypoint ?? null, cmd: request.cmd ?? null };
       if (commandOf(wanted, facts).length === 0) {
         throw unavailable(reference, 'has nothing to run: set cmd or entrypoint');

@@ -1,6 +1,6 @@
 // What a person is told when an image cannot be had: whose fault it is, and what to do about it.
 import { ServiceError } from '../../../shared/errors.ts';
-import { type ImageReference, invalidReference, referenceText } from './reference.ts';
+import { hostOf, type ImageReference, invalidReference, referenceText } from './reference.ts';
 
 /** Where a registry does not say itself when to come back. */
 const RETRY_SECONDS = 10;
@@ -19,9 +19,14 @@ export function unreachable(reference: ImageReference, why: string, retryAfterSe
   return new ServiceError('registry_unreachable', { detail, retryAfterSeconds });
 }
 
-/** The registry, or whom it sends us to, is at an address that is not called. */
-export function blocked(reference: ImageReference, why: string): ServiceError {
-  return invalidReference(`must name a registry that is on the internet (${reference.registry}: the address ${why})`);
+/** `url` is at an address that is not called: the registry itself, or whom it sends us to. */
+export function blocked(reference: ImageReference, url: string): ServiceError {
+  const { registry } = reference;
+  return URL.parse(url)?.host === new URL(`https://${hostOf(registry)}`).host
+    ? invalidReference(
+        `must name a registry at a public address, which ${registry} is not; the operator can allow private ones`,
+      )
+    : invalidReference(`must name a registry that leads to public addresses alone, which ${registry} does not`);
 }
 
 /** What an answer that is no success means. Docker Hub answers 401 for repositories that do not exist. */

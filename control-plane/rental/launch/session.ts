@@ -35,6 +35,8 @@ export interface Session {
   authorization(): PullLogin | null;
 }
 
+/** Some registries turn away those who do not say what they are. */
+const USER_AGENT = 'svc-control-plane';
 const REDIRECTS_MAX = 3;
 const TOKEN_BYTES_MAX = 64 * 1024;
 /** A registry that thinks longer than this about one request is not there. */
@@ -115,14 +117,20 @@ async function callOnce(
   { reference, untilMs }: Visit,
   { clock, outbound }: SessionDeps,
 ): Promise<OutboundResponse> {
+  const headers = { ...request.headers, 'user-agent': USER_AGENT };
   for (let attempt = 1; ; attempt += 1) {
     const leftMs = untilMs - clock.monotonicMs();
     if (leftMs <= 0) throw unreachable(reference, 'it took too long');
     try {
-      return await outbound.request({ ...request, statusMs: Math.min(STATUS_MS_MAX, leftMs), totalMs: leftMs });
+      return await outbound.request({
+        ...request,
+        headers,
+        statusMs: Math.min(STATUS_MS_MAX, leftMs),
+        totalMs: leftMs,
+      });
     } catch (error) {
       if (!(error instanceof OutboundError)) throw error;
-      if (error.code === 'blocked_address') throw blocked(reference, error.message);
+      if (error.code === 'blocked_address') throw blocked(reference, request.url);
       const isPassing = error.code === 'connect' || error.code === 'dns' || error.code === 'protocol';
       if (!isPassing || attempt === 2) throw unreachable(reference, error.message);
     }

@@ -235,6 +235,26 @@ describe('a registry', () => {
     });
   });
 
+  test('that hangs is told of after ten seconds, a thousandth of them here', async () => {
+    const real = systemClock();
+    const hurried = { ...real, after: (ms: number, fn: () => void) => real.after(ms / 1000, fn) };
+    const hasty = openImages([{ host: registry.host, plainHttp: true }], { clock: hurried });
+    registry.first = () => true;
+    const refusal = hasty.verify(parseReference(`${registry.host}/app`), undefined);
+    await expect(refusal).rejects.toMatchObject({
+      code: 'registry_unreachable',
+      message: expect.stringContaining('10000 ms'),
+    });
+    expect(registry.asked).toHaveLength(1);
+    await hasty.close();
+  });
+
+  test('is told who asks', async () => {
+    registry.put('app', {});
+    await verify('app');
+    expect(new Set(registry.asked.map(({ userAgent }) => userAgent))).toEqual(new Set(['svc-control-plane']));
+  });
+
   test('that is down is told of at once', async () => {
     await registry.stop();
     await expect(verify('app')).rejects.toMatchObject({ code: 'registry_unreachable' });

@@ -9,6 +9,7 @@ export interface Asked {
   path: string;
   query: URLSearchParams;
   authorization: string | undefined;
+  userAgent: string | undefined;
 }
 
 export type Respond = (asked: Asked, response: ServerResponse) => void;
@@ -50,6 +51,7 @@ export async function startScriptedRegistry(): Promise<ScriptedRegistry> {
       path: url.pathname,
       query: url.searchParams,
       authorization: request.headers.authorization,
+      userAgent: request.headers['user-agent'],
     };
     asked.push(one);
     if (registry.first(one, response)) return;
