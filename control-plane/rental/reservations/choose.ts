@@ -27,12 +27,7 @@ export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Pro
       'This organisation holds no reservation contract. Use tier on_demand, or ask the operator for a contract.',
     );
   }
-  const active = held.filter(({ status }) => status === 'active');
-  if (active.length === 0) fail('reservation/contract_inactive', inactiveText(held));
-  const covering = active
-    .filter(({ commitment }) => commitment.some((entry) => covers(entry, launch)))
-    .toSorted((a, b) => b.ends_ms - a.ends_ms || (a.id < b.id ? -1 : 1));
-  if (covering.length === 0) fail('reservation/gpu_type_mismatch', mismatchText(active, launch));
+  const covering = coveringContracts(held, launch);
   const fitting: Slots[] = [];
   for (const { id } of covering) {
     const slots = (await slotsOf(tx, id)).filter((slot) => isFor(slot, launch));
@@ -57,6 +52,20 @@ export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Pro
   });
 }
 
+/** The active contracts that cover the launch, the one that ends last first. @throws ServiceError where there is none */
+function coveringContracts(held: readonly store.ReservationRow[], launch: ReservedLaunch): store.ReservationRow[] {
+  const isCovering = ({ commitment }: store.ReservationRow): boolean =>
+    commitment.some((entry) => covers(entry, launch));
+  const active = held.filter(({ status }) => status === 'active');
+  const covering = active.filter(isCovering);
+  if (covering.length > 0) return covering.toSorted((a, b) => b.ends_ms - a.ends_ms || (a.id < b.id ? -1 : 1));
+  // A suspended contract for this very GPU type says more than an active one for another.
+  const inactive = held.filter(({ status }) => status !== 'active');
+  const reason = active.length === 0 ? inactive : inactive.filter(isCovering);
+  if (reason.length > 0) fail('reservation/contract_inactive', inactiveText(reason));
+  return fail('reservation/gpu_type_mismatch', mismatchText(active, launch));
+}
+
 function covers(entry: { gpu_type: string; region: string }, { gpuType, region }: ReservedLaunch): boolean {
   return entry.gpu_type === gpuType && (region === null || entry.region === region);
 }
@@ -66,7 +75,7 @@ function inactiveText(contracts: readonly store.ReservationRow[]): string {
     if (status === 'pending') return `${id} begins at ${isoTime(startsMs)}`;
     return status === 'expired' ? `${id} ended at ${isoTime(endsMs)}` : `${id} is ${status}`;
   });
-  return `No reservation contract is active: ${told.slice(0, 3).join(', ')}. Use tier on_demand, or ask the operator.`;
+  return `No reservation contract for this is active: ${told.slice(0, 3).join(', ')}. Use tier on_demand, or ask the operator.`;
 }
 
 function mismatchText(active: readonly store.ReservationRow[], { gpuType, region }: ReservedLaunch): string {

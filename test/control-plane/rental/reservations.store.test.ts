@@ -260,6 +260,18 @@ describe('a reserved launch', () => {
     await launch({ region: 'eu-west' });
   });
 
+  test('that only an inactive contract would cover is contract_inactive, whatever else is active', async () => {
+    await world.machine();
+    await world.machine({ region: 'us-east' });
+    const far = await contract(1, { commitment: [{ gpu_type: 'H100_SXM', gpu_count: 1, region: 'us-east' }] });
+    await contract(1);
+    await world.rooms.reservations.suspend(far);
+    await expect(launch({ region: 'us-east' })).rejects.toMatchObject(
+      refusal('reservation/contract_inactive', new RegExp(`active: ${far} is suspended\\.`)),
+    );
+    await expect(launch({ region: 'ap-south' })).rejects.toMatchObject({ code: 'reservation/gpu_type_mismatch' });
+  });
+
   test('may pin an offering that the contract has slots on, and no other', async () => {
     const slotOn = await world.machine({ gpus: 2 });
     await contract(2);
