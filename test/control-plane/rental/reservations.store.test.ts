@@ -344,6 +344,23 @@ describe('a reserved launch', () => {
     expect(await available()).toEqual([0, 0, 4]);
   });
 
+  test('is rescued under a suspended contract too, and under an ended one it fails', async () => {
+    await world.machine();
+    await world.machine();
+    await world.machine();
+    const id = await contract(3);
+    const fails = async (instanceId: string): Promise<string | undefined> => {
+      await world.observe(instanceId, { phase: 'failed', failure_code: 'start_failed', detail: 'no such runtime' });
+      await world.drive();
+      return (await findInstance(world.db.read, instanceId))?.status;
+    };
+    const instanceId = await launch();
+    await world.rooms.reservations.suspend(id);
+    expect(await fails(instanceId)).toBe('allocating');
+    await world.rooms.reservations.cancel(id);
+    expect(await fails(instanceId)).toBe('error');
+  });
+
   test(`races another one for the last slot: exactly one gets it, ${ROUNDS} rounds`, async () => {
     const { machineId } = await world.machine({ gpus: 2 });
     await contract(1);
