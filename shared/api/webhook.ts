@@ -143,7 +143,9 @@ export const WebhookEvent = z
     id: z.string().describe('The same in Svc-Event-Id'),
     type: WebhookEventType.describe('What happened'),
     created_at: z.iso.datetime().describe('When it happened'),
-    data: z.strictObject({ instance: WebhookInstance }).describe('The instance as it was then'),
+    data: z
+      .strictObject({ instance: WebhookInstance.describe('The instance as it was then') })
+      .describe('What it is about'),
   })
   .meta({ id: 'WebhookEvent' });
 export type WebhookEvent = z.infer<typeof WebhookEvent>;

@@ -13,6 +13,7 @@ interface Operation {
   parameters: { name: string; in: string; required: boolean; description?: string; schema: Json }[];
   requestBody?: { content: Json };
   responses: Record<string, { description: string; headers: Json; content?: Json }>;
+  callbacks?: Record<string, Json>;
 }
 interface Document {
   openapi: string;
@@ -47,6 +48,19 @@ describe('the document', () => {
     const registered = api.routes.filter((route) => route.hidden !== true);
     expect(shown.toSorted()).toEqual(registered.map(({ method, path }) => `${method} ${path}`).toSorted());
     expect(hidden).toEqual(['/agent/v1/enroll']);
+  });
+
+  test('describes the event that a webhook endpoint is sent, with its headers', () => {
+    const create = operations.find(({ operationId }) => operationId === 'createWebhookEndpoint');
+    expect(create?.callbacks?.['event']?.['{$request.body#/url}']).toMatchObject({
+      post: {
+        parameters: [{ name: 'Svc-Event-Id' }, { name: 'Svc-Signature' }],
+        requestBody: { content: { 'application/json': { schema: { $ref: '#/components/schemas/WebhookEvent' } } } },
+      },
+    });
+    expect(document.components.schemas['WebhookEvent']).toMatchObject({
+      required: ['id', 'type', 'created_at', 'data'],
+    });
   });
 
   test('is OpenAPI 3.1 with the required members', () => {

@@ -63,6 +63,7 @@ function operation(each: Route, schemas: Json): Json {
     ],
     ...requestBody(each, schemas),
     responses: { ...successes(each, schemas), ...refusals(each) },
+    ...callbacks(each, schemas),
   };
 }
 
@@ -157,6 +158,25 @@ function refusal(status: number, codes: ErrorCode[]): Json {
     description: codes.map((code) => `\`${code}\`: ${ERRORS[code].title}`).join('\n\n'),
     headers: headerObjects(headers),
     content: { 'application/problem+json': { schema } },
+  };
+}
+
+function callbacks({ callback }: Route, schemas: Json): Json {
+  if (callback === undefined) return {};
+  const { name, url, description, schema, headers, answer } = callback;
+  const parameters = Object.entries(headers).map(([header, text]) => ({
+    name: header,
+    in: 'header',
+    required: true,
+    description: text,
+    schema: { type: 'string' },
+  }));
+  const content = { 'application/json': { schema: hoist(schemas, schema, 'output') } };
+  const responses = { [answer.status]: { description: answer.description } };
+  return {
+    callbacks: {
+      [name]: { [url]: { post: { description, parameters, requestBody: { required: true, content }, responses } } },
+    },
   };
 }
 

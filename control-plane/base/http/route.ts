@@ -50,6 +50,19 @@ export interface ResponseSpec {
   headers?: Record<string, string>;
 }
 
+/** What we send, later and again and again, to a URL that the caller of a route has named. */
+export interface CallbackSpec {
+  name: string;
+  /** Where the URL stands, as an OpenAPI runtime expression. */
+  url: string;
+  description: string;
+  /** Header name -> description. */
+  headers: Record<string, string>;
+  schema: z.ZodType;
+  /** What the receiver has to answer. */
+  answer: { status: string; description: string };
+}
+
 export interface RouteFacts {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
   /** `/v1/instances/{id}` */
@@ -68,6 +81,7 @@ export interface RouteFacts {
   secretReply?: boolean;
   /** Load balancers ask it: it is never refused because of too many requests. */
   unlimited?: boolean;
+  callback?: CallbackSpec;
   /** Agents' and operators' routes: not in the OpenAPI document. */
   hidden?: boolean;
 }

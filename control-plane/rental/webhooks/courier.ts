@@ -103,7 +103,8 @@ async function dueParcels(
 }
 
 async function deliver({ delivery, endpoint }: Parcel, deps: CourierDeps, stopping: AbortSignal): Promise<void> {
-  const trigger: Trigger = endpoint.status === 'degraded' ? 'probe' : delivery.next_trigger;
+  const isProbe = endpoint.status === 'degraded' && delivery.next_trigger === 'schedule';
+  const trigger: Trigger = isProbe ? 'probe' : delivery.next_trigger;
   const secrets = deps.secrets.inUse(endpoint, deps.clock.now());
   const made = await attempt(delivery, { url: endpoint.url, secrets, trigger }, deps);
   // It failed because we cut it off: that is no answer of the endpoint.

@@ -29,8 +29,16 @@ export async function retry(tx: Tx, endpointId: string, id: string, nowMs: numbe
   if (row.attempts >= WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX) {
     fail('conflict', `This delivery was tried ${row.attempts} times; it is not tried again.`);
   }
-  if (row.status === 'dead_lettered') await revive(tx, row, { nowMs, attempts: 1 });
-  else await store.hurryDelivery(tx, id, nowMs);
+  if (row.status === 'dead_lettered') {
+    const patch = {
+      max_attempts: row.attempts + 1,
+      next_trigger: 'manual',
+      deadline_ms: nowMs + DELIVERY_MS_MAX,
+    } as const;
+    await store.moveDelivery(tx, row, { to: 'retrying', nextMs: nowMs, nowMs, patch });
+  } else {
+    await store.hurryDelivery(tx, id, nowMs);
+  }
   await probeNow(tx, endpointId);
   await makeDue(tx, [endpointId], nowMs);
   const [shown] = await show(tx, [(await store.findDelivery(tx, id)) ?? row]);
@@ -44,25 +52,13 @@ export async function replayDead(
   { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
   { maxAttempts }: { maxAttempts: number },
 ): Promise<void> {
-  const dead = await store.deadSince(tx, endpointId, sinceMs);
-  for (const row of dead) {
-    const attempts = Math.min(maxAttempts, WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX - row.attempts);
-    if (attempts > 0) await revive(tx, row, { nowMs, attempts });
-  }
-  if (dead.length === 0) return;
+  const revived = await store.reviveSince(tx, endpointId, sinceMs, {
+    attempts: maxAttempts,
+    ceiling: WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX,
+    nowMs,
+    deadlineMs: nowMs + DELIVERY_MS_MAX,
+  });
+  if (revived === 0) return;
   await probeNow(tx, endpointId);
   await makeDue(tx, [endpointId], nowMs);
-}
-
-async function revive(tx: Tx, row: store.DeliveryRow, more: { nowMs: number; attempts: number }): Promise<void> {
-  await store.moveDelivery(tx, row, {
-    to: 'retrying',
-    nextMs: more.nowMs,
-    nowMs: more.nowMs,
-    patch: {
-      max_attempts: row.attempts + more.attempts,
-      next_trigger: 'manual',
-      deadline_ms: more.nowMs + DELIVERY_MS_MAX,
-    },
-  });
 }

@@ -82,7 +82,7 @@ export interface DeliveryMove {
   patch?: Partial<Pick<DeliveryRow, 'attempts' | 'max_attempts' | 'next_trigger' | 'deadline_ms'>>;
 }
 
-/** The one writer of a delivery's `status`; false where it is another by now, or another attempt was recorded. */
+/** The writer of a delivery's `status` (`reviveSince` is its like for many); false where it is another by now, or another attempt was recorded. */
 export async function moveDelivery(tx: Tx, row: DeliveryRow, step: DeliveryMove): Promise<boolean> {
   if (!mayMove(WEBHOOK_DELIVERY_STATES, row.status, step.to)) {
     throw new Error(`webhook delivery ${row.id} cannot go from ${row.status} to ${step.to}`);
@@ -113,11 +113,22 @@ export function overdueDeliveries(query: Query, nowMs: number, limit: number): P
   );
 }
 
-export function deadSince(query: Query, endpointId: string, sinceMs: number): Promise<DeliveryRow[]> {
-  return query.all(
-    DeliveryRow,
-    sql`select ${COLUMNS} from webhook_deliveries
-        where endpoint_id = ${endpointId} and created_ms >= ${sinceMs} and status = 'dead_lettered'`,
+export interface Revival {
+  /** So many more attempts, but never more than `ceiling` in all. */
+  attempts: number;
+  ceiling: number;
+  nowMs: number;
+  deadlineMs: number;
+}
+
+/** `dead_lettered -> retrying` for all of an endpoint's deliveries since then, in one statement: there may be very many. */
+export async function reviveSince(tx: Tx, endpointId: string, sinceMs: number, revival: Revival): Promise<number> {
+  const { attempts, ceiling, nowMs, deadlineMs } = revival;
+  return tx.run(
+    sql`update webhook_deliveries set status = 'retrying', next_trigger = 'manual', next_attempt_ms = ${nowMs},
+          deadline_ms = ${deadlineMs}, completed_ms = null,
+          max_attempts = case when attempts + ${attempts} > ${ceiling} then ${ceiling} else attempts + ${attempts} end
+        where endpoint_id = ${endpointId} and created_ms >= ${sinceMs} and status = 'dead_lettered' and attempts < ${ceiling}`,
   );
 }
 

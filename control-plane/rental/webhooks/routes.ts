@@ -6,6 +6,7 @@ import {
   CreateWebhookEndpoint,
   NewWebhookEndpoint,
   WebhookEndpoint,
+  WebhookEvent,
 } from '../../../shared/api/webhook.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { deliveryRoutes, type WebhookRouteDeps } from './delivery-routes.ts';
@@ -57,6 +58,17 @@ function createRoute({ db, webhooks }: WebhookRouteDeps): Route {
     body: CreateWebhookEndpoint,
     responses: { 201: { description: 'The endpoint with its secret, shown once', schema: NewWebhookEndpoint } },
     errors: ['conflict'],
+    callback: {
+      name: 'event',
+      url: '{$request.body#/url}',
+      description: 'An event of an instance',
+      headers: {
+        'Svc-Event-Id': 'Identifies the event, the same at every attempt',
+        'Svc-Signature': '`t=<unix seconds>,v1=<hex>`, with a second `v1` for a day after a rotation of the secret',
+      },
+      schema: WebhookEvent,
+      answer: { status: '2XX', description: 'Any 2xx status within 10 seconds' },
+    },
     handler: ({ caller, body, settle }) =>
       db.tx('webhooks.create', async (tx) => {
         const reply = { status: 201, body: await webhooks.create(tx, caller.orgId, body) };

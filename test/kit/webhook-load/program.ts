@@ -8,7 +8,7 @@ import { countRow } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { newInstance } from '../../../control-plane/rental/instances/create.ts';
 import { prepareLaunch } from '../../../control-plane/rental/instances/launch.ts';
-import { findInstance, insertInstance, setStatus } from '../../../control-plane/rental/instances/store.ts';
+import { insertInstance, setStatus } from '../../../control-plane/rental/instances/store.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { startLoop } from '../../../shared/loop.ts';
 import { EVENT_TYPES, type LoadPlan, type LoadRooms, openLoadRooms, orgOf } from './rooms.ts';
@@ -51,7 +51,6 @@ async function makeEvent(
     const from = STATUS[step - 1] ?? 'allocating';
     await setStatus(tx, id, { from, to: STATUS[step] ?? 'terminated', nowMs: clock.now(), patch: {} });
   }
-  if ((await findInstance(tx, id)) === undefined) throw new Error(`${id} is missing`);
   await events.append(tx, {
     type: EVENT_TYPES[step] ?? 'instance.failed',
     subjectId: id,

@@ -158,6 +158,14 @@ describe('an answer', () => {
   });
 });
 
+test('a named host is looked up as the system does, its own names too', async () => {
+  const port = await listen(createHttpServer((_request, reply) => reply.end('named')));
+  const namedHosts = [{ host: `localhost:${port}`, plainHttp: true }];
+  const outbound = openOutbound({ ports: [443], privateNetworks: [], namedHosts }, { clock });
+  undo.push(() => outbound.close());
+  expect((await outbound.request(get(`http://localhost:${port}/`))).body.toString()).toBe('named');
+});
+
 describe('an address inside', () => {
   test.each(['127.0.0.1', '[::1]', '[::ffff:127.0.0.1]', '[64:ff9b::7f00:1]', '2130706433', '0x7f.1', 'localhost'])(
     'is refused before anything is asked or sent: %s',
