@@ -26,7 +26,7 @@ export function blocked(reference: ImageReference, url: string): ServiceError {
     ? invalidReference(
         `must name a registry at a public address, which ${registry} is not; the operator can allow private ones`,
       )
-    : invalidReference(`must name a registry that leads to public addresses alone, which ${registry} does not`);
+    : invalidReference(`must name a registry that leads to public https addresses alone, which ${registry} does not`);
 }
 
 /** What an answer that is no success means. Docker Hub answers 401 for repositories that do not exist. */

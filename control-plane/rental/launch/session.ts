@@ -16,6 +16,7 @@ import type { ImageReference } from './reference.ts';
 import { blocked, refused, unreachable } from './refusals.ts';
 import type { Way } from './ways.ts';
 
+type Request = Pick<OutboundRequest, 'method' | 'url' | 'headers' | 'bodyBytesMax'>;
 type SessionDeps = Way & { clock: Clock };
 
 /** Who asks, about what, and until when (on the clock's monotonic counter). */
@@ -45,8 +46,7 @@ const STATUS_MS_MAX = 10_000;
 export function openSession(visit: Visit, deps: SessionDeps): Session {
   const { reference, login } = visit;
   let authorization: PullLogin | null = null;
-  const call = (request: Pick<OutboundRequest, 'method' | 'url' | 'headers' | 'bodyBytesMax'>) =>
-    callOnce(request, visit, deps);
+  const call = (request: Request) => callOnce(request, visit, deps);
 
   const authorize = async (header: string | undefined): Promise<PullLogin> => {
     const challenge = readChallenge(header);
@@ -68,18 +68,13 @@ export function openSession(visit: Visit, deps: SessionDeps): Session {
     return readToken(answer.body) ?? Promise.reject(unreachable(reference, 'its token server sent no token'));
   };
 
-  const follow = async (
-    from: string,
-    answer: OutboundResponse,
-    want: { accept: string; bytesMax: number },
-  ): Promise<OutboundResponse> => {
-    let [at, current] = [from, answer];
+  const follow = async (request: Request, answer: OutboundResponse): Promise<OutboundResponse> => {
+    let [at, current] = [request.url, answer];
     for (let hop = 0; isRedirect(current) && hop < REDIRECTS_MAX; hop += 1) {
       const next = URL.parse(current.headers['location'] ?? '', at);
       if (next === null) break;
       at = next.href;
-      // Whoever it leads to is somebody else: the authorization was not meant for them.
-      current = await call({ method: 'GET', url: at, headers: { accept: want.accept }, bodyBytesMax: want.bytesMax });
+      current = await call({ ...request, url: at });
     }
     return current;
   };
@@ -88,19 +83,18 @@ export function openSession(visit: Visit, deps: SessionDeps): Session {
     authorization: () => authorization,
     ask: async (method, path, want) => {
       const url = `${deps.baseUrl}${reference.repository}/${path}`;
+      const plain: Request = { method, url, headers: { accept: want.accept }, bodyBytesMax: want.bytesMax };
       const send = (): Promise<OutboundResponse> => {
-        const headers = {
-          accept: want.accept,
-          ...(authorization === null ? {} : { authorization: authorizationHeader(authorization) }),
-        };
-        return call({ method, url, headers, bodyBytesMax: want.bytesMax });
+        const more = authorization === null ? {} : { authorization: authorizationHeader(authorization) };
+        return call({ ...plain, headers: { ...plain.headers, ...more } });
       };
       let answer = await send();
       if (answer.status === 401 && authorization === null) {
         authorization = await authorize(answer.headers['www-authenticate']);
         answer = await send();
       }
-      if (method === 'GET') answer = await follow(url, answer, want);
+      // Whoever a redirect leads to is somebody else: the authorization was not meant for them.
+      answer = await follow(plain, answer);
       if (answer.status !== 200) throw refused(visit, answer.status, answer.headers['retry-after']);
       return answer;
     },
@@ -113,7 +107,7 @@ function isRedirect({ status }: OutboundResponse): boolean {
 
 /** An answer, whatever it is. What broke before there was one is tried once more: a kept connection may have just ended. */
 async function callOnce(
-  request: Pick<OutboundRequest, 'method' | 'url' | 'headers' | 'bodyBytesMax'>,
+  request: Request,
   { reference, untilMs }: Visit,
   { clock, outbound }: SessionDeps,
 ): Promise<OutboundResponse> {

@@ -66,6 +66,16 @@ describe('an image', () => {
     expect(await verify('app')).toMatchObject({ digest });
   });
 
+  test('whose manifests are elsewhere is followed there', async () => {
+    const digest = registry.put('real', { cmd: ['there'] });
+    registry.first = ({ path }, response) => {
+      if (!path.startsWith('/v2/app/')) return false;
+      response.writeHead(307, { location: path.replace('/app/', '/real/') }).end();
+      return true;
+    };
+    expect(await verify('app')).toMatchObject({ digest, cmd: ['there'] });
+  });
+
   test('for other platforms alone is refused, naming them', async () => {
     registry.putIndex('app', [
       { platform: 'linux/arm64/v8' },
