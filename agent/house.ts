@@ -73,7 +73,7 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
       onDesired: runtime.take,
       onOpen: async ({ workload_id, stream_id, token, target }) => {
         const url = wire(STREAMS_PATH + encodeURIComponent(token));
-        if (target.kind === 'ssh') return doors.open({ workload_id, stream_id, target, ca, url });
+        if (target.kind !== 'logs') return doors.open({ workload_id, stream_id, target, ca, url });
         await sendLog(await engine.logs(workload_id, target), { url, ca: ca ?? null });
       },
     },

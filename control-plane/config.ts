@@ -64,6 +64,18 @@ const Config = z.strictObject({
       port_range: PortRange.default({ first: 20_000, last: 29_999 }),
     })
     .prefault({}),
+  /** Applications inside instances, each at a host name of its own. Left out: they are reached by SSH forwarding only. */
+  apps: z
+    .strictObject({
+      /** Its wildcard DNS name leads here: <id>.<domain>. A domain of its own, on the Public Suffix List: its hosts are tenants. */
+      domain: DomainName,
+      listen: Listen,
+      /** What browsers connect to. */
+      public_port: Port.default(443),
+      /** PEM files of a wildcard certificate. Left out: plain HTTP, for a proxy in front that ends TLS. */
+      tls: z.strictObject({ certificate_file: AbsolutePath, key_file: AbsolutePath }).optional(),
+    })
+    .optional(),
   /** The platform's share of what a customer pays, in hundredths of a percent. */
   platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
   /** Dollars an hour for each GB of an instance's disk beyond the included 100, on hosts that honour disk_gb. */

@@ -26,7 +26,10 @@ import { catalogRoutes } from './fleet/supply/catalog-routes.ts';
 import { supplyRoutes } from './fleet/supply/routes.ts';
 import { TICK_MS } from './money/metering/metering.ts';
 import { billingRoutes } from './money/metering/routes.ts';
-import { doorAccess } from './rental/edge/access.ts';
+import type { AppAddress } from './rental/doors/app-address.ts';
+import { appAccess, doorAccess } from './rental/edge/access.ts';
+import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
+import { type AppServer, openAppServer } from './rental/edge/app-server.ts';
 import { edgeRoutes } from './rental/edge/routes.ts';
 import { openSshDoors, type SshDoors } from './rental/edge/ssh-doors.ts';
 import { openImages } from './rental/launch/images.ts';
@@ -97,6 +100,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const http = openPublicHttp(config, web, { rooms, foundation, secret, sealing: core.sealing });
   const metricsHttp = config.metrics_listen === undefined ? undefined : openMetricsHttp(config, web, metrics);
   const sshDoors = openDoorsOf({ ...core, db: foundation.db }, rooms, config.ssh.host);
+  const apps = config.apps === undefined ? undefined : openApps(config.apps, { ...core, db: foundation.db }, rooms);
 
   return {
     admin,
@@ -108,6 +112,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       running = startLoops({ ...core, db: foundation.db }, rooms, { sshDoors, http });
       await admin.listen({ socketPath: config.admin_socket });
       if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
+      if (config.apps !== undefined) await apps?.listen(config.apps.listen);
       const { port } = await http.listen(config.listen);
       log.info({ host: config.listen.host, port, admin_socket: config.admin_socket }, 'the control plane serves');
       return { port };
@@ -115,6 +120,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
     close: async () => {
       await rooms.link.drain(RECONNECT_AFTER_MS);
       rooms.logs.close();
+      await apps?.close();
       await http.close();
       await metricsHttp?.close();
       await admin.close();
@@ -141,6 +147,16 @@ function openDoorsOf(core: Core, rooms: Rooms, host: string): SshDoors {
   });
 }
 
+function openApps(config: NonNullable<Config['apps']>, core: Core, { link, doors }: Rooms): AppServer {
+  const findApp = async (address: AppAddress): Promise<App | undefined> => {
+    const access = await appAccess(address, { db: core.db, doors });
+    if (access === undefined) return undefined;
+    const { machineId, workloadId, port, login } = access;
+    return { login, port, dial: () => link.openStream(machineId, workloadId, { kind: 'tcp', port }) };
+  };
+  return openAppServer(openAppProxy({ ...core, domain: config.domain, findApp }), config.tls);
+}
+
 function settingsOf(config: Config): Settings {
   const everywhere = config.ssh.host === '0.0.0.0' || config.ssh.host === '::';
   return {
@@ -149,6 +165,8 @@ function settingsOf(config: Config): Settings {
     diskPriceUcentsPerGbHour: ucentsFromDollars(config.disk_price_per_gb_hour) ?? 0n,
     hostnameOf: (instanceId) =>
       config.ssh.domain === undefined ? new URL(config.base_url).hostname : `${instanceId}.${config.ssh.domain}`,
+    appSite:
+      config.apps === undefined ? undefined : { domain: config.apps.domain, publicPort: config.apps.public_port },
     sshPorts: config.ssh.port_range,
     sshHost: everywhere ? LOOPBACK : config.ssh.host,
     webhookMaxAttempts: config.webhooks.max_attempts,

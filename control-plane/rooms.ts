@@ -17,6 +17,7 @@ import { openLinkNotes } from './fleet/link/notes.ts';
 import { findMachine } from './fleet/supply/store.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
+import type { AppSite } from './rental/doors/app-address.ts';
 import { type Doors, openDoors } from './rental/doors/doors.ts';
 import { openReservations, type Reservations } from './rental/reservations/reservations.ts';
 import type { Images } from './rental/launch/images.ts';
@@ -46,6 +47,8 @@ export interface Settings {
   diskPriceUcentsPerGbHour: bigint;
   /** The host name that customers reach an instance at. */
   hostnameOf(instanceId: string): string;
+  /** Where applications are served; undefined where they are not. */
+  appSite: AppSite | undefined;
   sshPorts: { first: number; last: number };
   /** Where probes find the public SSH ports. */
   sshHost: string;
@@ -89,7 +92,6 @@ export interface Rooms {
 }
 
 export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
-  const { clock, db } = core;
   const sshKeys = openSshKeys(core);
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations(core);
@@ -102,7 +104,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     pullLogin: (machineId, workloadId) => instances.pullLogin(machineId, workloadId),
   });
   const launch = openLaunch({ ...core, ...outside });
-  const doors = openDoors({ db, clock, newProbeKey, hostnameOf: settings.hostnameOf, ports: settings.sshPorts });
+  const doors = openDoors({ ...core, newProbeKey, hostnameOf: settings.hostnameOf, ports: settings.sshPorts });
   const probe = outside.probe ?? ((instanceId) => probePublicDoor(instanceId, { ...core, doors }, settings.sshHost));
   const reservations = openReservations({
     ...core,
@@ -119,6 +121,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     doors,
     reservations,
     platformFeeBps: settings.platformFeeBps,
+    appSite: settings.appSite,
     onRunning: startSeries,
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
     verifyImage: launch.verifyImage,

@@ -98,5 +98,8 @@ export const LOG_LINES_MAX = 1_000;
 /** Logs that one organisation follows at the same time: each holds a connection here and one on the host. */
 export const LOG_FOLLOWERS_PER_ORG_MAX = 20;
 
+/** Connections to the ports of one instance, browsers' and others' together. */
+export const TCP_CONNECTIONS_MAX = 512;
+
 /** Removal is two-phase: the container is stopped at once, its disk is kept this long in case we were wrong. */
 export const QUARANTINE_MS = 15 * 60_000;

@@ -4,17 +4,16 @@ import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
-import type { SshTarget } from '../../shared/protocol/link.ts';
 import type { DoorStatus } from '../runtime/observe.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from './guest/frames.ts';
-import { HolderNews, type SupervisorWord } from './holder-words.ts';
+import { type DoorTarget, HolderNews, type SupervisorWord } from './holder-words.ts';
 
 export interface StreamOpen {
   workload_id: string;
   stream_id: string;
   url: string;
   ca: string | undefined;
-  target: SshTarget;
+  target: DoorTarget;
 }
 
 export interface Holder {

@@ -1,7 +1,11 @@
 // What supervisor and holder say to each other, as JSON frames over `holder.sock`. Both check it: after an upgrade they differ in version.
 import { z } from 'zod';
 import { LINK_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
-import { SshTarget } from '../../shared/protocol/link.ts';
+import { SshTarget, TcpTarget } from '../../shared/protocol/link.ts';
+
+/** What a holder serves itself. */
+const DoorTarget = z.discriminatedUnion('kind', [SshTarget, TcpTarget]);
+export type DoorTarget = z.infer<typeof DoorTarget>;
 
 /** Supervisor -> holder. */
 export const SupervisorWord = z.discriminatedUnion('kind', [
@@ -11,7 +15,7 @@ export const SupervisorWord = z.discriminatedUnion('kind', [
     /** `wss://host/agent/v1/streams/<token>`. */
     url: z.string(),
     ca: z.string().nullable(),
-    target: SshTarget,
+    target: DoorTarget,
   }),
   /** The workload is over. */
   z.object({ kind: z.literal('exit') }),

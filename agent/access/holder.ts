@@ -7,6 +7,7 @@ import { messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { startLoop } from '../../shared/loop.ts';
+import type { SshTarget } from '../../shared/protocol/link.ts';
 import { systemRng } from '../../shared/rng.ts';
 import { removePath } from '../host/state.ts';
 import { dialStream } from './dial.ts';
@@ -16,6 +17,7 @@ import { eachFrame, FRAME, sendJson } from './guest/frames.ts';
 import { HOLDER_WORD_BYTES_MAX, SupervisorWord, type HolderNews } from './holder-words.ts';
 import { loadHostKey } from './host-key.ts';
 import { openSshDoor, type SshDoor } from './ssh-server.ts';
+import { openTcpDoor, type TcpDoor } from './tcp-door.ts';
 
 type OpenWord = Extract<SupervisorWord, { kind: 'open' }>;
 
@@ -48,7 +50,10 @@ export async function runHolder(folder: string): Promise<void> {
     },
   });
   await openDoorToUser(folder);
-  const door = openSshDoor({ clock, log, guests, hostKey: hostKey.privateKey });
+  const doors: HolderDoors = {
+    ssh: openSshDoor({ clock, log, guests, hostKey: hostKey.privateKey }),
+    tcp: openTcpDoor(guests),
+  };
   const leave = (reason: string): void => {
     log.info({ reason }, 'the holder ends');
     process.exit(0);
@@ -63,7 +68,7 @@ export async function runHolder(folder: string): Promise<void> {
       if (type !== FRAME.json) return;
       const word = SupervisorWord.parse(JSON.parse(payload.toString()));
       if (word.kind === 'exit') return leave('the workload is over');
-      void openStream(word, door, (news) => sendJson(socket, news));
+      void openStream(word, doors, (news) => sendJson(socket, news));
     }).catch((error: unknown) => {
       log.warn({ detail: messageOf(error) }, 'a supervisor spoke nonsense');
       socket.destroy();
@@ -80,18 +85,29 @@ export async function runHolder(folder: string): Promise<void> {
   log.info({ folder }, 'the holder serves');
 }
 
-async function openStream(word: OpenWord, door: SshDoor, tell: (news: HolderNews) => void): Promise<void> {
+interface HolderDoors {
+  ssh: SshDoor;
+  tcp: TcpDoor;
+}
+
+async function openStream(word: OpenWord, doors: HolderDoors, tell: (news: HolderNews) => void): Promise<void> {
+  const { target } = word;
   try {
-    const stream = await dialStream(word);
-    try {
-      door.serve(stream, word.target);
-    } catch (error) {
-      stream.destroy();
-      throw error;
-    }
+    if (target.kind === 'tcp') await doors.tcp.serve(target.port, () => dialStream(word));
+    else await serveSsh(word, target, doors.ssh);
     tell({ kind: 'opened', stream_id: word.stream_id });
   } catch (error) {
     tell({ kind: 'refused', stream_id: word.stream_id, detail: messageOf(error).slice(0, 400) });
+  }
+}
+
+async function serveSsh(word: OpenWord, target: SshTarget, door: SshDoor): Promise<void> {
+  const stream = await dialStream(word);
+  try {
+    door.serve(stream, target);
+  } catch (error) {
+    stream.destroy();
+    throw error;
   }
 }
 

@@ -1,10 +1,8 @@
 // One SSH channel each: a shell, a command or a forwarded connection, carried between the client and the guest inside the container.
-import { Writable } from 'node:stream';
-import type { Socket } from 'node:net';
 import type { ServerChannel, Session } from 'ssh2';
 import { messageOf } from '../../shared/errors.ts';
+import { frameSink } from './frame-sink.ts';
 import type { GuestSession, Guests } from './guests.ts';
-import { FRAME, sendFrame } from './guest/frames.ts';
 import type { Exit, Pty } from './guest/words.ts';
 import type { Pace } from './ssh-pace.ts';
 
@@ -169,22 +167,6 @@ function finish(channel: ServerChannel, code: number, sentence: string): void {
   channel.stderr.write(`svc: ${sentence}\r\n`);
   channel.exit(code);
   channel.end();
-}
-
-/** The client's bytes to the guest, and its end of input as a frame: the other direction stays open. */
-function frameSink(socket: Socket): Writable {
-  const sink = new Writable({
-    write: (chunk: Buffer, _encoding, done) => {
-      if (socket.writable) sendFrame(socket, FRAME.data, chunk, done);
-      else done();
-    },
-    final: (done) => {
-      if (socket.writable) sendFrame(socket, FRAME.eof, Buffer.alloc(0));
-      done();
-    },
-  });
-  socket.once('close', () => sink.destroy());
-  return sink;
 }
 
 /** A client may set what it likes except what makes the session what it is. */

@@ -150,6 +150,15 @@ export const RenameInstance = z
   })
   .meta({ id: 'RenameInstance' });
 
+/** A port of the application that is not the primary one. */
+const ReachablePort = z.strictObject({
+  port: z.int().describe('What the application listens on inside the container'),
+  protocol: z.enum(['http', 'tcp']).describe('How it is served'),
+  url: z.string().optional().describe('Of an http port; behind the same login as app_url'),
+  hostname: z.string().optional().describe('Of a tcp port'),
+  public_port: z.int().optional().describe('Of a tcp port: what to connect to; open to everybody'),
+});
+
 const Connection = z.strictObject({
   hostname: z.string().optional().describe('Host name of the SSH door'),
   port: z.int().optional().describe('TCP port of the SSH door'),
@@ -158,7 +167,12 @@ const Connection = z.strictObject({
     .string()
     .optional()
     .describe('OpenSSH line of the SSH host key; stays the same for the life of the instance'),
+  app_url: z.string().optional().describe('The application, where it has a primary port'),
+  app_user: z.string().optional().describe('HTTP Basic user of app_url and of the URLs in ports'),
+  app_password: z.string().optional().describe('HTTP Basic password; only with `include=credentials`'),
+  ports: z.array(ReachablePort).optional().describe('How the other ports of the launch are reached'),
 });
+export type Connection = z.infer<typeof Connection>;
 
 /** Optional members are absent where they do not apply; nullable ones are always there. */
 export const Instance = z

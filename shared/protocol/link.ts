@@ -23,6 +23,9 @@ export const SshTarget = z.strictObject({
 });
 export type SshTarget = z.infer<typeof SshTarget>;
 
+/** A port of the application, on the container's own loopback. */
+export const TcpTarget = z.strictObject({ kind: z.literal('tcp'), port: z.int().min(1).max(65_535) });
+
 /** The container's output, as protocol/logs.ts; the stream ends with the log, or with the container where it is followed. */
 const LogsTarget = z.strictObject({
   kind: z.literal('logs'),
@@ -38,7 +41,7 @@ const LogsTarget = z.strictObject({
 export type LogsTarget = z.infer<typeof LogsTarget>;
 
 /** What a data stream leads to. */
-const OpenTarget = z.discriminatedUnion('kind', [SshTarget, LogsTarget]);
+const OpenTarget = z.discriminatedUnion('kind', [SshTarget, TcpTarget, LogsTarget]);
 
 /** What a registry takes from whoever pulls one image: a token for that repository, or a login where it knows no tokens. */
 export const PullLogin = z.discriminatedUnion('kind', [

@@ -1,5 +1,7 @@
 // POST /v1/instances (specification 4.3): each field's rules at both edges, and what the instance shows of it afterwards.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { sql } from '../../control-plane/base/db/db.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
 
@@ -247,5 +249,58 @@ describe('auto_terminate_hours', () => {
     expect(instance).toMatchObject({ status: 'running' });
     expect(instance).not.toHaveProperty('auto_terminate_hours');
     expect(instance).not.toHaveProperty('auto_terminate_at');
+  });
+});
+
+describe('ports', () => {
+  const PORTS = [
+    { port: 8080, protocol: 'http', primary: true },
+    { port: 9090, protocol: 'http' },
+    { port: 5432, protocol: 'tcp' },
+  ];
+  const connectionOf = async (id: string, query = ''): Promise<unknown> =>
+    (await api.call('GET', `/v1/instances/${id}${query}`, { key: owner.key })).json['connection'];
+
+  test('are reached at URLs and public ports once the instance runs', async () => {
+    await api.world.machine();
+    await launch({ ports: PORTS });
+    const id = String((await newest())['id']);
+    expect(await connectionOf(id)).toBeNull();
+    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await api.world.drive();
+    const connection = await connectionOf(id);
+    expect(connection).toMatchObject({
+      app_url: `https://${id}.apps.test`,
+      app_user: 'svc',
+      ports: [
+        { port: 9090, protocol: 'http', url: `https://p9090-${id}.apps.test` },
+        { port: 5432, protocol: 'tcp', hostname: `${id}.ssh.test`, public_port: expect.any(Number) },
+      ],
+    });
+    expect(connection).not.toHaveProperty('app_password');
+  });
+
+  test('have a password that only include=credentials shows, and no list, operation or event', async () => {
+    await api.world.machine();
+    const id = await run({ ports: PORTS });
+    const shown = (await connectionOf(id, '?include=credentials')) as { app_password: string };
+    expect(shown.app_password).toMatch(/^[\w-]{32}$/);
+    expect(await connectionOf(id, '?include=credentials')).toEqual(shown);
+    const elsewhere = ['/v1/instances', `/v1/instances/${id}`, `/v1/instances/${id}/events`];
+    for (const url of elsewhere) {
+      expect((await api.call('GET', url, { key: owner.key })).body).not.toContain(shown.app_password);
+    }
+    const Stored = z.object({ app_password_sealed: z.string() });
+    const stored = await api.world.db.read.one(Stored, sql`select app_password_sealed from doors`);
+    expect(stored?.app_password_sealed).not.toContain(shown.app_password);
+    const wrong = await api.call('GET', `/v1/instances/${id}?include=secrets`, { key: owner.key });
+    expect(wrong).toMatchObject({ status: 422, json: { errors: [{ field: 'include' }] } });
+  });
+
+  test('left out leave nothing to log in to', async () => {
+    await api.world.machine();
+    const connection = await connectionOf(await run(), '?include=credentials');
+    for (const member of ['app_url', 'app_user', 'app_password', 'ports'])
+      expect(connection).not.toHaveProperty(member);
   });
 });

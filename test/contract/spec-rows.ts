@@ -15,6 +15,13 @@ const ACCOUNTS = 'control-plane/base/accounts';
 
 /** File -> rows of [section, rule, test]. */
 const ROWS: Record<string, readonly [string, string, string][]> = {
+  'e2e/apps.test.ts': [
+    [
+      '5',
+      'Instance applications use HTTP Basic with connection.app_user and connection.app_password',
+      'the app URL shows the page to whoever has the login',
+    ],
+  ],
   'contract/launch.store.test.ts': [
     ['8', 'gpu_count is 1 to 8, auto_terminate_hours 1 to 720, disk_gb 10 to 1000; ports, entrypoint', '%s'],
     [
@@ -58,6 +65,16 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
       '3.1',
       'A runtime limit ends a rental like a DELETE; status_reason records it, auto_terminate_hours stays, auto_terminate_at goes',
       'counts from running, shows its end, and ends the rental like a DELETE with the limit as its reason',
+    ],
+    [
+      '2.2',
+      'connection.app_url is https://<id>.{app_domain} for a custom image with a primary port',
+      'are reached at URLs and public ports once the instance runs',
+    ],
+    [
+      '2.2',
+      'app_password is in no read but include=credentials, never in a list or operation',
+      'have a password that only include=credentials shows, and no list, operation or event',
     ],
     ['2.2', 'auto_terminate_hours is absent without a limit', 'left out is absent, and nothing ends by itself'],
   ],

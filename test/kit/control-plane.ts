@@ -3,6 +3,7 @@ import { mkdirSync, writeFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
 import { join, resolve } from 'node:path';
+import { makeCertificate } from './certificate.ts';
 import { capture, type Captured } from './capture.ts';
 import { openDaemon, type Daemon } from './daemon.ts';
 import { freePort } from './processes.ts';
@@ -15,6 +16,8 @@ export interface ControlPlane {
   agentUrl: string;
   configPath: string;
   databaseFile: string;
+  /** PEM of the certificate of applications. */
+  appCertificate: string;
   /** Ports that instances are reached at. */
   sshPorts: { first: number; last: number };
   /** Runs `svc-control-plane <argv> --json` and returns what it printed. Throws with its message where it fails. */
@@ -23,6 +26,7 @@ export interface ControlPlane {
 
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
 const SSH_PORTS = 8;
+const APP_DOMAIN = 'apps.localhost';
 
 /** What the control plane is told of the world around it. */
 export interface Surroundings {
@@ -37,9 +41,10 @@ export async function startControlPlane(dir: string, { postgresUrl, registries }
   const configPath = join(dir, 'control-plane.yaml');
   const databaseFile = join(dir, 'control-plane.db');
   const port = await freePort();
-  const sshPorts = await freePortRange(SSH_PORTS);
+  const [sshPorts, appPort] = [await freePortRange(SSH_PORTS), await freePort()];
   const agentUrl = `http://127.0.0.1:${port}`;
   const baseUrl = `${agentUrl}/v1`;
+  const { cert, ...tls } = writeCertificate(dir);
   const config = {
     listen: { host: '127.0.0.1', port },
     base_url: baseUrl,
@@ -48,6 +53,12 @@ export async function startControlPlane(dir: string, { postgresUrl, registries }
     secret_file: join(dir, 'secret'),
     images: { private_registries: registries.map((host) => ({ host, plain_http: true })) },
     ssh: { host: '127.0.0.1', domain: 'ssh.localhost', port_range: sshPorts },
+    apps: {
+      domain: APP_DOMAIN,
+      listen: { host: '127.0.0.1', port: appPort },
+      public_port: appPort,
+      tls,
+    },
   };
   // JSON is YAML.
   writeFileSync(configPath, JSON.stringify(config, undefined, 2));
@@ -62,7 +73,16 @@ export async function startControlPlane(dir: string, { postgresUrl, registries }
     const line = [process.execPath, LAUNCHER, ...argv, '--config', configPath, '--json'];
     return JSON.parse(outputOf(await capture(line), argv));
   };
-  return { daemon, baseUrl, agentUrl, configPath, databaseFile, sshPorts, operator };
+  return { daemon, baseUrl, agentUrl, appCertificate: cert, configPath, databaseFile, sshPorts, operator };
+}
+
+/** For all host names of applications. */
+function writeCertificate(dir: string): { cert: string; certificate_file: string; key_file: string } {
+  const { cert, key } = makeCertificate([`DNS:*.${APP_DOMAIN}`]);
+  const [certificateFile, keyFile] = [join(dir, 'apps.pem'), join(dir, 'apps.key')];
+  writeFileSync(certificateFile, cert);
+  writeFileSync(keyFile, key, { mode: 0o600 });
+  return { cert, certificate_file: certificateFile, key_file: keyFile };
 }
 
 function outputOf({ code, stdout, stderr }: Captured, argv: readonly string[]): string {

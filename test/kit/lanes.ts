@@ -28,7 +28,7 @@ export interface Outcome {
 }
 
 const ENGINE = {
-  needs: ['dockerd', 'docker-registry', 'iptables', 'busybox', 'ssh', 'mkfs.btrfs'],
+  needs: ['dockerd', 'docker-registry', 'iptables', 'busybox', 'curl', 'ssh', 'mkfs.btrfs'],
   engine: true,
 } as const;
 

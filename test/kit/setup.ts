@@ -9,6 +9,7 @@ const PACKAGES = {
   'docker-registry': 'docker-registry',
   iptables: 'iptables',
   busybox: 'busybox-static',
+  curl: 'curl',
   ssh: 'openssh-client',
   sshd: 'openssh-server',
   openssl: 'openssl',

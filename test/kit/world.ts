@@ -1,8 +1,8 @@
 // A small world for room tests: all rooms of the control plane on a real database and a virtual clock, with hosts played by the test.
-import { duplexPair } from 'node:stream';
+import { type Duplex, duplexPair } from 'node:stream';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
-import { type Rooms, openRooms } from '../../control-plane/rooms.ts';
+import { type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/schema.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
@@ -44,6 +44,17 @@ export interface World {
   close(): Promise<void>;
 }
 
+const SETTINGS: Settings = {
+  platformFeeBps: 2000,
+  launchHoldMinutes: 10,
+  diskPriceUcentsPerGbHour: 20_000n,
+  hostnameOf: (id) => `${id}.ssh.test`,
+  appSite: { domain: 'apps.test', publicPort: 443 },
+  sshPorts: { first: 30000, last: 30399 },
+  sshHost: '127.0.0.1',
+  webhookMaxAttempts: 5,
+};
+
 export interface MachineOptions {
   gpus?: number;
   dollars?: number;
@@ -62,26 +73,13 @@ export async function openWorld(seed = 1, outside: { webhookOutbound?: Outbound 
   const images = fakeImages();
   const rooms = openRooms(
     { db, clock, ids, rng, log: createLog('test', 'silent'), sealing: openSealing(new Uint8Array(32).fill(5), ids) },
-    {
-      platformFeeBps: 2000,
-      launchHoldMinutes: 10,
-      diskPriceUcentsPerGbHour: 20_000n,
-      hostnameOf: (id) => `${id}.ssh.test`,
-      sshPorts: { first: 30000, last: 30399 },
-      sshHost: '127.0.0.1',
-      webhookMaxAttempts: 5,
-    },
+    SETTINGS,
     {
       nudges: { engine: () => undefined, edge: () => undefined, webhooks: () => undefined },
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       probe: async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true },
-      // Every host has an empty log.
-      openStream: async () => {
-        const [near, far] = duplexPair();
-        far.end();
-        return near;
-      },
+      openStream: emptyLog,
     },
   );
   await rooms.doors.prepare();
@@ -142,6 +140,13 @@ const NOTHING_OBSERVED: Omit<ObservedWorkload, 'workload_id' | 'phase'> = {
   failure_code: null,
   detail: null,
 };
+
+/** What every host sends where it is asked for a stream. */
+async function emptyLog(): Promise<Duplex> {
+  const [near, far] = duplexPair();
+  far.end();
+  return near;
+}
 
 async function addCustomer(
   rooms: Rooms,

@@ -2,8 +2,10 @@
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import { flag, int, text } from '../../base/db/columns.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { flag, int, json, text } from '../../base/db/columns.ts';
 import { type Db, type Query, type Tx, join, sql } from '../../base/db/db.ts';
+import type { Sealing } from '../../base/http/sealing.ts';
 
 const DoorRow = z.object({
   instance_id: text,
@@ -15,12 +17,20 @@ const DoorRow = z.object({
   probe_public_key: text,
   /** OpenSSH line, null until the host has reported it. */
   host_key: text.nullable(),
+  /** Ports of the application that have a public port of their own. */
+  tcp_ports: json(z.array(z.strictObject({ port: z.int(), public_port: z.int() }))),
+  app_user: text,
+  app_password_sealed: text,
   open: flag,
 });
 export type Door = z.infer<typeof DoorRow>;
 
 const PortRow = z.object({ port: int });
-const COLUMNS = sql`instance_id, hostname, ssh_port, probe_private_key, probe_public_key, host_key, open`;
+const COLUMNS = sql`instance_id, hostname, ssh_port, probe_private_key, probe_public_key, host_key, tcp_ports, app_user,
+  app_password_sealed, open`;
+/** Everybody's: the password is the secret. */
+const APP_USER = 'svc';
+const APP_PASSWORD_BYTES = 24;
 
 /** A key that may log in as the probe user and do nothing else. */
 export interface ProbeKey {
@@ -33,9 +43,11 @@ export interface ProbeKey {
 export interface Doors {
   /** Makes the configured ports known; ports outside the range stay with whoever has them. */
   prepare(): Promise<void>;
-  /** @throws ServiceError `unavailable` when every port is taken */
-  open(tx: Tx, instanceId: string): Promise<void>;
-  /** Gives the port back. */
+  /** A port for SSH, one for each of `tcpPorts`, and a login. @throws ServiceError `unavailable` when every port is taken */
+  open(tx: Tx, instanceId: string, tcpPorts: readonly number[]): Promise<void>;
+  /** The password of the application's login. */
+  appPassword(door: Door): string;
+  /** Gives the ports back. */
   close(tx: Tx, instanceId: string): Promise<void>;
   setHostKey(tx: Tx, instanceId: string, hostKey: string): Promise<void>;
   find(query: Query, instanceId: string): Promise<Door | undefined>;
@@ -44,13 +56,17 @@ export interface Doors {
   openDoors(query: Query): Promise<Door[]>;
 }
 
-export function openDoors(deps: {
+interface DoorsDeps {
   db: Db;
   clock: Clock;
+  ids: Ids;
+  sealing: Sealing;
   hostnameOf(instanceId: string): string;
   ports: { first: number; last: number };
   newProbeKey(): ProbeKey;
-}): Doors {
+}
+
+export function openDoors(deps: DoorsDeps): Doors {
   const { db, clock } = deps;
   return {
     prepare: () =>
@@ -61,22 +77,8 @@ export function openDoors(deps: {
           );
         }
       }),
-    open: async (tx, instanceId) => {
-      const taken = await tx.one(
-        PortRow,
-        sql`update door_ports set instance_id = ${instanceId} where port = (
-              select port from door_ports
-              where instance_id is null and port between ${deps.ports.first} and ${deps.ports.last}
-              order by released_ms, port limit 1)
-            returning port`,
-      );
-      if (taken === undefined) return fail('unavailable', 'All SSH ports are in use. Try again in a few minutes.');
-      const probe = deps.newProbeKey();
-      await tx.run(
-        sql`insert into doors (instance_id, hostname, ssh_port, probe_private_key, probe_public_key, open)
-            values (${instanceId}, ${deps.hostnameOf(instanceId)}, ${taken.port}, ${probe.privateKey}, ${probe.publicLine}, 1)`,
-      );
-    },
+    open: (tx, instanceId, tcpPorts) => openDoor(tx, instanceId, tcpPorts, deps),
+    appPassword: (door) => deps.sealing.open(passwordPlace(door.instance_id), door.app_password_sealed),
     close: async (tx, instanceId) => {
       await tx.run(sql`update doors set open = 0 where instance_id = ${instanceId}`);
       await tx.run(
@@ -98,4 +100,38 @@ export function openDoors(deps: {
     },
     openDoors: (query) => query.all(DoorRow, sql`select ${COLUMNS} from doors where open = 1`),
   };
+}
+
+async function openDoor(
+  tx: Tx,
+  instanceId: string,
+  tcpPorts: readonly number[],
+  { ids, sealing, ports, newProbeKey, hostnameOf }: DoorsDeps,
+): Promise<void> {
+  const sshPort = await takePort(tx, instanceId, ports);
+  const public_ports: Door['tcp_ports'] = [];
+  for (const port of tcpPorts) public_ports.push({ port, public_port: await takePort(tx, instanceId, ports) });
+  const probe = newProbeKey();
+  const password = sealing.seal(passwordPlace(instanceId), ids.secret(APP_PASSWORD_BYTES));
+  await tx.run(
+    sql`insert into doors (${COLUMNS})
+        values (${instanceId}, ${hostnameOf(instanceId)}, ${sshPort}, ${probe.privateKey}, ${probe.publicLine}, ${null},
+          ${JSON.stringify(public_ports)}, ${APP_USER}, ${password}, 1)`,
+  );
+}
+
+async function takePort(tx: Tx, instanceId: string, { first, last }: DoorsDeps['ports']): Promise<number> {
+  const taken = await tx.one(
+    PortRow,
+    sql`update door_ports set instance_id = ${instanceId} where port = (
+          select port from door_ports
+          where instance_id is null and port between ${first} and ${last}
+          order by released_ms, port limit 1)
+        returning port`,
+  );
+  return taken?.port ?? fail('unavailable', 'All public ports are in use. Try again in a few minutes.');
+}
+
+function passwordPlace(instanceId: string): string {
+  return `app password of ${instanceId}`;
 }

@@ -1,15 +1,39 @@
 // Who may come through an instance's door at this moment.
 import type { Db, Query } from '../../base/db/db.ts';
-import { findInstance } from '../instances/store.ts';
+import type { AppAddress } from '../doors/app-address.ts';
+import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { Doors } from '../doors/doors.ts';
+import type { AppLogin } from './app-login.ts';
+
+const OPEN_TO_CUSTOMERS = new Set<InstanceRow['status']>(['running', 'unreachable']);
 
 export interface DoorAccess {
+  /** Only probes are let in while an instance starts. */
+  isOpenToCustomers: boolean;
   machineId: string;
   workloadId: string;
   /** OpenSSH lines; empty while only probes are let in. */
   authorizedKeys: string[];
   /** OpenSSH line. */
   probeKey: string;
+}
+
+/** Where a port of the application is reached at this moment; null for its primary port. */
+export async function appAccess(
+  { instanceId, port }: AppAddress,
+  { db, doors }: { db: Db; doors: Doors },
+): Promise<{ machineId: string; workloadId: string; port: number; login: AppLogin } | undefined> {
+  const instance = await findInstance(db.read, instanceId);
+  if (instance === undefined || !OPEN_TO_CUSTOMERS.has(instance.status)) return undefined;
+  const { machine_id: machineId, workload_id: workloadId, launch } = instance;
+  const served = launch.ports.find((one) =>
+    port === null ? one.primary === true : one.port === port && one.protocol === 'http',
+  );
+  const door = await doors.find(db.read, instanceId);
+  if (served === undefined || door === undefined || !door.open) return undefined;
+  if (machineId === null || workloadId === null) return undefined;
+  const login = { user: door.app_user, password: doors.appPassword(door) };
+  return { machineId, workloadId, port: served.port, login };
 }
 
 /** Keys are read for every connection, so adding or deleting one takes effect at the next login. */
@@ -22,11 +46,11 @@ export async function doorAccess(
   const door = await doors.find(db.read, instanceId);
   if (instance === undefined || door === undefined || !door.open) return undefined;
   if (instance.machine_id === null || instance.workload_id === null) return undefined;
-  const isOpenToCustomers = instance.status === 'running' || instance.status === 'unreachable';
-  const authorizedKeys = isOpenToCustomers
+  const authorizedKeys = OPEN_TO_CUSTOMERS.has(instance.status)
     ? await deps.keysOfOrg(db.read, instance.org_id, instance.request.ssh_key_ids ?? null)
     : [];
   return {
+    isOpenToCustomers: OPEN_TO_CUSTOMERS.has(instance.status),
     machineId: instance.machine_id,
     workloadId: instance.workload_id,
     authorizedKeys,

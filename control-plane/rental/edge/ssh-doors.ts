@@ -1,4 +1,4 @@
-// SSH listeners: one TCP port per open door; each connection becomes a stream to the holder on the instance's host.
+// Public TCP ports: one for SSH per open door, one for each tcp port of the application; each connection is a stream to its host.
 import { createServer, type Server, type Socket } from 'node:net';
 import { pipeline } from 'node:stream';
 import { messageOf } from '../../../shared/errors.ts';
@@ -16,8 +16,14 @@ export interface SshDoors {
   close(): Promise<void>;
 }
 
+/** What a public port leads to: SSH, or a port of the application. */
+interface PublicPort {
+  publicPort: number;
+  instanceId: string;
+  appPort: number | null;
+}
+
 interface Listener {
-  port: number;
   server: Server;
   sockets: Set<Socket>;
 }
@@ -34,66 +40,76 @@ interface SshDoorsDeps {
 
 export function openSshDoors(deps: SshDoorsDeps): SshDoors {
   const { db, log } = deps;
+  /** By what they lead to, so that a port that changes hands gets a listener of its own. */
   const listeners = new Map<string, Listener>();
 
-  const listen = async (door: Door): Promise<void> => {
+  const listen = async (name: string, port: PublicPort): Promise<void> => {
     const sockets = new Set<Socket>();
     const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
       sockets.add(socket);
       socket.on('close', () => sockets.delete(socket));
       // A client that resets its connection is no event of ours.
       socket.on('error', () => undefined);
-      relay(door.instance_id, socket, deps).catch((error: unknown) => {
-        log.info({ instance_id: door.instance_id, reason: messageOf(error) }, 'an SSH connection could not be relayed');
+      relay(port, socket, deps).catch((error: unknown) => {
+        log.info({ instance_id: port.instanceId, reason: messageOf(error) }, 'a connection could not be relayed');
         socket.destroy();
       });
     });
     server.maxConnections = SSH_CONNECTIONS_MAX;
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject);
-      server.listen(door.ssh_port, deps.host, resolve);
+      server.listen(port.publicPort, deps.host, resolve);
     });
-    listeners.set(door.instance_id, { port: door.ssh_port, server, sockets });
+    listeners.set(name, { server, sockets });
   };
 
-  const shut = async (instanceId: string, listener: Listener): Promise<void> => {
-    listeners.delete(instanceId);
+  const shut = async (name: string, listener: Listener): Promise<void> => {
+    listeners.delete(name);
     for (const socket of listener.sockets) socket.destroy();
     await new Promise<void>((resolve) => listener.server.close(() => resolve()));
   };
 
   return {
     sync: async () => {
-      const open = new Map((await deps.doors.openDoors(db.read)).map((door) => [door.instance_id, door]));
-      for (const [instanceId, listener] of listeners) {
-        if (open.get(instanceId)?.ssh_port !== listener.port) await shut(instanceId, listener);
-      }
-      for (const door of open.values()) {
-        if (listeners.has(door.instance_id)) continue;
-        await listen(door).catch((error: unknown) => {
+      const open = new Map((await deps.doors.openDoors(db.read)).flatMap(portsOf).map((port) => [nameOf(port), port]));
+      for (const [name, listener] of listeners) if (!open.has(name)) await shut(name, listener);
+      for (const [name, port] of open) {
+        if (listeners.has(name)) continue;
+        await listen(name, port).catch((error: unknown) => {
           log.error(
-            { instance_id: door.instance_id, port: door.ssh_port, err: error },
-            'an SSH port could not be opened; it is tried again',
+            { instance_id: port.instanceId, port: port.publicPort, err: error },
+            'a public port could not be opened; it is tried again',
           );
         });
       }
     },
     close: async () => {
-      await Promise.all([...listeners].map(([instanceId, listener]) => shut(instanceId, listener)));
+      await Promise.all([...listeners].map(([name, listener]) => shut(name, listener)));
     },
   };
 }
 
+function portsOf({ instance_id: instanceId, ssh_port: sshPort, tcp_ports: tcpPorts }: Door): PublicPort[] {
+  const app = tcpPorts.map(({ port, public_port: publicPort }) => ({ publicPort, instanceId, appPort: port }));
+  return [{ publicPort: sshPort, instanceId, appPort: null }, ...app];
+}
+
+function nameOf({ publicPort, instanceId, appPort }: PublicPort): string {
+  return `${publicPort} ${instanceId} ${appPort ?? 'ssh'}`;
+}
+
 /** Resolves once bytes flow; from then on either end closes the other. */
-async function relay(instanceId: string, socket: Socket, deps: SshDoorsDeps): Promise<void> {
+async function relay({ instanceId, appPort }: PublicPort, socket: Socket, deps: SshDoorsDeps): Promise<void> {
   const access = await deps.access(instanceId);
   if (access === undefined || socket.destroyed) return void socket.destroy();
-  const target: OpenMessage['target'] = {
-    kind: 'ssh',
+  if (appPort !== null && !access.isOpenToCustomers) return void socket.destroy();
+  const ssh = {
+    kind: 'ssh' as const,
     authorized_keys: access.authorizedKeys,
     probe_key: access.probeKey,
     client_ip: socket.remoteAddress ?? '',
   };
+  const target: OpenMessage['target'] = appPort === null ? ssh : { kind: 'tcp', port: appPort };
   const stream = await deps.link.openStream(access.machineId, access.workloadId, target);
   if (socket.destroyed) return void stream.destroy();
   const onEnd = (error: NodeJS.ErrnoException | null): void => {

@@ -1,5 +1,5 @@
 // The room: commands of customers, what the engine drives, what rooms above may ask.
-import type { CreateInstance } from '../../../shared/api/instance.ts';
+import type { CreateInstance, Instance } from '../../../shared/api/instance.ts';
 import type { ReservedInstance } from '../../../shared/api/reservation.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
@@ -8,6 +8,7 @@ import type { Query, Sql, Tx } from '../../base/db/db.ts';
 import type { Driver } from '../../base/operations/engine.ts';
 import type { OperationRow } from '../../base/operations/operations.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
+import type { AppSite } from '../doors/app-address.ts';
 import type { Door } from '../doors/doors.ts';
 import { create } from './create.ts';
 import { type LaunchDeps, prepareLaunch } from './launch.ts';
@@ -15,7 +16,7 @@ import { plan } from './plan.ts';
 import { pullLogin, type PullLoginDeps } from './pull-login.ts';
 import { remove } from './remove.ts';
 import { move } from './states.ts';
-import { reservedView } from './view.ts';
+import { instanceView, reservedView } from './view.ts';
 import { perform, type StepDeps } from './steps.ts';
 import * as store from './store.ts';
 
@@ -42,6 +43,8 @@ export interface Instances {
   /** @throws ServiceError `not_found` */
   get(orgId: string, id: string): Promise<InstanceWithDoor>;
   list(orgId: string, after: Sql, limit: number): Promise<InstanceWithDoor[]>;
+  /** As the API shows it. `credentials` shows the application's password, which nothing else does. */
+  show(found: InstanceWithDoor, options?: { credentials: boolean }): Instance;
   /** What the engine calls. */
   driver: Driver;
   /** A host reported something new about the workload of an instance. */
@@ -63,6 +66,8 @@ export type InstancesDeps = StepDeps &
     onDoorsChanged(): void;
     /** After a commit that made a row due. */
     nudge(): void;
+    /** Where applications are served; undefined where they are not. */
+    appSite: AppSite | undefined;
   };
 
 export function openInstances(deps: InstancesDeps): Instances {
@@ -103,18 +108,17 @@ export function openInstances(deps: InstancesDeps): Instances {
       afterCommit([removed.machineId]);
       return removed.operation;
     },
-    rename: async (tx, orgId, id, name) => {
-      const instance = await store.findInstance(tx, id);
-      if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
-      await store.setName(tx, id, name);
-      return { instance: { ...instance, name }, door: await doors.find(tx, id) };
-    },
+    rename: (tx, orgId, id, name) => rename(tx, orgId, { id, name }, deps),
     get: async (orgId, id) => {
       const instance = await store.findInstance(db.read, id);
       if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
       return withDoor(instance);
     },
     list: (orgId, after, limit) => list(orgId, { after, limit }, deps),
+    show: ({ instance, door }, { credentials } = { credentials: false }) => {
+      const password = credentials && door !== undefined ? { appPassword: doors.appPassword(door) } : {};
+      return instanceView(instance, { door, site: deps.appSite, ...password });
+    },
     driver: {
       name: 'instances',
       due: (nowMs, limit) => store.dueInstances(db.read, nowMs, limit),
@@ -161,6 +165,18 @@ async function ofReservations(
   return new Map(
     [...byContract].map(([id, ofContract]) => [id, ofContract.flatMap((row) => reservedView(row, doorOf.get(row.id)))]),
   );
+}
+
+async function rename(
+  tx: Tx,
+  orgId: string,
+  { id, name }: { id: string; name: string | null },
+  { doors }: InstancesDeps,
+): Promise<InstanceWithDoor> {
+  const instance = await store.findInstance(tx, id);
+  if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
+  await store.setName(tx, id, name);
+  return { instance: { ...instance, name }, door: await doors.find(tx, id) };
 }
 
 async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {

@@ -55,7 +55,10 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
     disk_gb: diskGb,
     ends_at_ms: null,
   });
-  if ((await deps.doors.find(tx, instance.id)) === undefined) await deps.doors.open(tx, instance.id);
+  if ((await deps.doors.find(tx, instance.id)) === undefined) {
+    const tcpPorts = launch.ports.filter(({ protocol }) => protocol === 'tcp').map(({ port }) => port);
+    await deps.doors.open(tx, instance.id, tcpPorts);
+  }
   await store.setPlacement(tx, instance.id, {
     machineId: offering.machine_id,
     supplierId: machine?.supplier_id ?? '',

@@ -8,9 +8,11 @@ import { type Cursors, olderThan } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import type { OperationRow } from '../../base/operations/operations.ts';
 import { operationView } from '../../base/operations/view.ts';
-import type { Instances, InstanceWithDoor } from './instances.ts';
-import { instanceView } from './view.ts';
+import type { Instances } from './instances.ts';
 
+const GetQuery = z.strictObject({
+  include: z.enum(['credentials']).optional().describe('`credentials` adds connection.app_password'),
+});
 const InstanceId = z.strictObject({ id: z.string().describe('The instance id') });
 const accepted = {
   description: 'Accepted; follow the operation',
@@ -41,7 +43,7 @@ function listRoute({ cursors, instances }: { cursors: Cursors; instances: Instan
       const rows = await instances.list(caller.orgId, after, query.limit + 1);
       const body = cursors.pageOf(list, rows, query.limit, {
         at: ({ instance }) => ({ createdMs: instance.created_ms, id: instance.id }),
-        show: view,
+        show: (found) => instances.show(found),
       });
       return { status: 200, body };
     },
@@ -91,9 +93,13 @@ function getRoute({ instances }: { instances: Instances }): Route {
     scope: 'instances:read',
     idempotency: 'none',
     params: InstanceId,
+    query: GetQuery,
     responses: { 200: { description: 'The instance', schema: Instance } },
     errors: ['not_found'],
-    handler: async ({ caller, params }) => ({ status: 200, body: view(await instances.get(caller.orgId, params.id)) }),
+    handler: async ({ caller, params, query }) => {
+      const found = await instances.get(caller.orgId, params.id);
+      return { status: 200, body: instances.show(found, { credentials: query.include === 'credentials' }) };
+    },
   });
 }
 
@@ -113,7 +119,7 @@ function renameRoute({ db, instances }: { db: Db; instances: Instances }): Route
     handler: ({ caller, params, body, settle }) =>
       db.tx('instances.rename', async (tx) => {
         const renamed = await instances.rename(tx, caller.orgId, params.id, body.name);
-        const reply: Reply = { status: 200, body: view(renamed) };
+        const reply: Reply = { status: 200, body: instances.show(renamed) };
         await settle(tx, reply);
         return reply;
       }),
@@ -140,8 +146,4 @@ function deleteRoute({ instances }: { instances: Instances }): Route {
 
 function acceptedReply(operation: OperationRow): Reply {
   return { status: 202, headers: { 'Operation-Id': operation.id }, body: operationView(operation) };
-}
-
-function view({ instance, door }: InstanceWithDoor): Instance {
-  return instanceView(instance, door);
 }

@@ -1,8 +1,9 @@
 // An instance row as the API shows it, with the presence rules of specification 2.2.
-import type { Instance } from '../../../shared/api/instance.ts';
+import type { Connection, Instance } from '../../../shared/api/instance.ts';
 import type { ReservedInstance } from '../../../shared/api/reservation.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
+import { type AppSite, appUrl } from '../doors/app-address.ts';
 import type { Door } from '../doors/doors.ts';
 import type { InstanceRow } from './store.ts';
 
@@ -18,7 +19,16 @@ const RESERVED_STATUS: Partial<Record<InstanceRow['status'], ReservedInstance['s
 /** Statuses in which there is something to connect to. */
 const CONNECTABLE = new Set<InstanceRow['status']>(['running', 'unreachable']);
 
-export function instanceView(row: InstanceRow, door: Door | undefined): Instance {
+/** What the view needs beside the row. `appPassword` is given only to a reader who asked for credentials. */
+export interface Surroundings {
+  door: Door | undefined;
+  /** Where applications are served; undefined where they are not. */
+  site: AppSite | undefined;
+  appPassword?: string | undefined;
+}
+
+export function instanceView(row: InstanceRow, around: Surroundings): Instance {
+  const { door } = around;
   const timeOrNull = (ms: number | null): string | null => (ms === null ? null : isoTime(ms));
   return {
     id: row.id,
@@ -41,7 +51,7 @@ export function instanceView(row: InstanceRow, door: Door | undefined): Instance
     ...(row.status === 'unreachable' && row.unreachable_since_ms !== null
       ? { unreachable_since: isoTime(row.unreachable_since_ms) }
       : {}),
-    connection: door !== undefined && CONNECTABLE.has(row.status) ? connectionView(door) : null,
+    connection: door !== undefined && CONNECTABLE.has(row.status) ? connectionView(row, door, around) : null,
   };
 }
 
@@ -60,11 +70,32 @@ function limitView(row: InstanceRow): Pick<Instance, 'auto_terminate_hours' | 'a
   return { auto_terminate_hours: hours, ...(ahead === null ? {} : { auto_terminate_at: isoTime(ahead) }) };
 }
 
-function connectionView(door: Door): NonNullable<Instance['connection']> {
+function connectionView(row: InstanceRow, door: Door, { site, appPassword }: Surroundings): Connection {
   return {
     hostname: door.hostname,
     port: door.ssh_port,
     ssh_command: `ssh -p ${door.ssh_port} root@${door.hostname}`,
     ...(door.host_key === null ? {} : { host_key: door.host_key }),
+    ...appView(row, door, { site, appPassword }),
+  };
+}
+
+/** The login is there where it opens something. */
+function appView(
+  { id, launch }: InstanceRow,
+  door: Door,
+  { site, appPassword }: Pick<Surroundings, 'site' | 'appPassword'>,
+): Partial<Connection> {
+  const web = site === undefined ? [] : launch.ports.filter(({ protocol }) => protocol === 'http');
+  const pages = web.flatMap(({ port, primary }) =>
+    site === undefined || primary === true ? [] : [{ port, protocol: 'http' as const, url: appUrl(site, id, port) }],
+  );
+  const tcp = door.tcp_ports.map((one) => ({ ...one, protocol: 'tcp' as const, hostname: door.hostname }));
+  const hasPrimary = site !== undefined && web.some(({ primary }) => primary === true);
+  return {
+    ...(hasPrimary ? { app_url: appUrl(site, id) } : {}),
+    ...(web.length === 0 ? {} : { app_user: door.app_user }),
+    ...(web.length === 0 || appPassword === undefined ? {} : { app_password: appPassword }),
+    ...(pages.length + tcp.length === 0 ? {} : { ports: [...pages, ...tcp] }),
   };
 }

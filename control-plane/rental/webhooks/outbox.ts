@@ -47,7 +47,8 @@ export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAt
 }
 
 function bodyOf(event: EventRow & { type: WebhookEventType }, row: InstanceRow): WebhookEvent {
-  const { id, status, gpu_type, gpu_count, region, tier, name, price_per_hour, ...more } = instanceView(row, undefined);
+  const shown = instanceView(row, { door: undefined, site: undefined });
+  const { id, status, gpu_type, gpu_count, region, tier, name, price_per_hour, ...more } = shown;
   const { created_at, ready_at, terminated_at, status_reason } = more;
   return {
     id: event.id,

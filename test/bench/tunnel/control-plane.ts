@@ -36,7 +36,13 @@ async function open(order: Order): Promise<Answer> {
     host: '127.0.0.1',
     db: { read: undefined } as never,
     doors: { openDoors: async () => [{ instance_id: 'i', ssh_port: Number(order['port']) }] } as never,
-    access: async () => ({ machineId: MACHINE, workloadId: 'w', authorizedKeys: [], probeKey: '' }),
+    access: async () => ({
+      machineId: MACHINE,
+      workloadId: 'w',
+      isOpenToCustomers: true,
+      authorizedKeys: [],
+      probeKey: '',
+    }),
     link: {
       openStream: async (machineId) => {
         const { token, dialled } = streams.expect(machineId);

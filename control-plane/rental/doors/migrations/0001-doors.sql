@@ -6,6 +6,9 @@ create table doors (
   probe_private_key TEXT not null,
   probe_public_key TEXT not null,
   host_key TEXT,
+  tcp_ports TEXT not null,
+  app_user TEXT not null,
+  app_password_sealed TEXT not null,
   open INTEGER not null
 ) STRICT;
 

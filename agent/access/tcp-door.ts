@@ -1,0 +1,76 @@
+// Connections to the application's own ports: each is a data stream on the outside and a dialled connection inside the container.
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { TCP_CONNECTIONS_MAX } from '../../shared/limits.ts';
+import { frameSink } from './frame-sink.ts';
+import type { Guests } from './guests.ts';
+
+export interface TcpDoor {
+  /** Dials the port inside, then the stream: where nobody listens inside, no stream comes about. Rejects with the reason. */
+  serve(port: number, dialStream: () => Promise<Duplex>): Promise<void>;
+}
+
+/** What applications call localhost. */
+const LOOPBACK = '127.0.0.1';
+
+export function openTcpDoor(guests: Guests): TcpDoor {
+  const open = new Set<Socket>();
+  let opening = 0;
+
+  const dialInside = async (port: number, outside: Promise<Duplex>): Promise<Socket> => {
+    opening += 1;
+    try {
+      const { socket } = await guests.open(
+        { kind: 'dial', host: LOOPBACK, port },
+        {
+          onData: async (_type, bytes) => writeTo(await outside, bytes),
+          onEof: () => void outside.then((stream) => stream.end()),
+          onEnd: () => void outside.then((stream) => stream.end()),
+        },
+      );
+      open.add(socket);
+      socket.once('close', () => open.delete(socket));
+      return socket;
+    } finally {
+      opening -= 1;
+    }
+  };
+
+  return {
+    serve: async (port, dialStream) => {
+      if (open.size + opening >= TCP_CONNECTIONS_MAX) {
+        throw new Error('too many connections to the ports of this instance');
+      }
+      const outside = Promise.withResolvers<Duplex>();
+      // Where there is no stream, nobody waits for it any more.
+      outside.promise.catch(() => undefined);
+      const inside = await dialInside(port, outside.promise);
+      try {
+        const stream = await dialStream();
+        stream.on('error', () => stream.destroy());
+        // After a good end what is still on its way inside arrives.
+        stream.once('close', () => (stream.readableEnded ? inside.end() : inside.destroy()));
+        stream.pipe(frameSink(inside));
+        outside.resolve(stream);
+      } catch (error) {
+        outside.reject(error);
+        inside.destroy();
+        throw error;
+      }
+    },
+  };
+}
+
+/** Resolves when the stream can take more, or is gone. */
+function writeTo(stream: Duplex, bytes: Buffer): Promise<void> {
+  if (!stream.writable || stream.write(bytes)) return Promise.resolve();
+  return new Promise((resolve) => {
+    const done = (): void => {
+      stream.off('drain', done);
+      stream.off('close', done);
+      resolve();
+    };
+    stream.once('drain', done);
+    stream.once('close', done);
+  });
+}

@@ -1,0 +1,106 @@
+// Connections to applications, kept for the next request: each is a data stream to a port inside a container.
+import { Agent, type AgentOptions } from 'node:http';
+import type { Duplex } from 'node:stream';
+import type { Clock } from '../../../shared/clock.ts';
+
+/** Makes a new stream to the port. */
+export type Dial = () => Promise<Duplex>;
+
+export interface AppConnections {
+  /**
+   * Lends an agent for one request; `release` when that is over. A connection that was used before may just be closing on the other
+   * end: only requests that can be sent again should get one.
+   */
+  lend(key: string, dial: Dial): { agent: Agent; release(): void };
+  /** For a single request: a new connection that is closed afterwards. */
+  once(dial: Dial): Agent;
+  close(): void;
+}
+
+/** Browsers open six to a host; an application with many users at once waits for no other. */
+const SOCKETS_MAX = 256;
+const IDLE_SOCKETS_MAX = 4;
+const KEPT: AgentOptions = { keepAlive: true, maxSockets: SOCKETS_MAX, maxFreeSockets: IDLE_SOCKETS_MAX };
+/** Shorter than the five seconds after which many servers close an idle connection. */
+const IDLE_MS = 4_000;
+
+interface Lent {
+  agent: Agent;
+  dial: Dial;
+  requests: number;
+  cancelIdle(): void;
+}
+
+export function openAppConnections(clock: Clock): AppConnections {
+  const agents = new Map<string, Lent>();
+  return {
+    lend: (key, dial) => {
+      const lent = agents.get(key) ?? newLent(dial);
+      agents.set(key, lent);
+      // The way to the same instance may be another by now.
+      lent.dial = dial;
+      lent.cancelIdle();
+      lent.requests += 1;
+      let released = false;
+      return {
+        agent: lent.agent,
+        release: () => {
+          if (released) return;
+          released = true;
+          lent.requests -= 1;
+          if (lent.requests > 0) return;
+          lent.cancelIdle = clock.after(IDLE_MS, () => {
+            agents.delete(key);
+            lent.agent.destroy();
+          });
+        },
+      };
+    },
+    once: (dial) => createAgent(dial, {}),
+    close: () => {
+      for (const { agent, cancelIdle } of agents.values()) {
+        cancelIdle();
+        agent.destroy();
+      }
+      agents.clear();
+    },
+  };
+}
+
+function newLent(dial: Dial): Lent {
+  const lent: Lent = {
+    agent: createAgent(() => lent.dial(), KEPT),
+    dial,
+    requests: 0,
+    cancelIdle: () => undefined,
+  };
+  return lent;
+}
+
+function createAgent(dial: Dial, options: AgentOptions): Agent {
+  const agent = new Agent(options);
+  agent.createConnection = (_options, callback) => {
+    void connect(dial, callback as Connected);
+    return undefined;
+  };
+  return agent;
+}
+
+/** Node gives either of the two; its types ask for both. */
+type Connected = (error: unknown, stream?: Duplex) => void;
+
+async function connect(dial: Dial, done: Connected): Promise<void> {
+  let stream: Duplex;
+  try {
+    stream = await dial();
+  } catch (error) {
+    return done(error);
+  }
+  done(null, likeSocket(stream));
+}
+
+/** Node's agent asks these of a socket; a stream has neither a timer nor an event loop of its own. */
+function likeSocket(stream: Duplex): Duplex {
+  const same = (): Duplex => stream;
+  return Object.assign(stream, { setKeepAlive: same, setNoDelay: same, setTimeout: same, ref: same, unref: same });
+}

@@ -1,0 +1,76 @@
+// Headers on their way through: what belongs to one connection stays there, and nobody forges where a request came from.
+
+/** Name, value, name, value, ..., as Node reads and writes them: order, case and repetition stay. */
+export type RawHeaders = string[];
+
+/** Meant for the next hop only (RFC 9110, section 7.6.1). */
+const HOP_BY_HOP = new Set([
+  'connection',
+  'keep-alive',
+  'proxy-connection',
+  'proxy-authenticate',
+  'proxy-authorization',
+  'te',
+  'trailer',
+  'transfer-encoding',
+  'upgrade',
+]);
+/** Only we know these. */
+const FORWARDED = new Set([
+  'forwarded',
+  'x-forwarded-for',
+  'x-forwarded-host',
+  'x-forwarded-port',
+  'x-forwarded-proto',
+  'x-real-ip',
+]);
+
+export interface RequestFacts {
+  clientIp: string;
+  host: string;
+  /** The header that opened the door. */
+  without: string;
+  isUpgrade: boolean;
+}
+
+/** A request's headers as the application sees them. */
+export function requestHeaders(raw: RawHeaders, facts: RequestFacts): RawHeaders {
+  const dropped = new Set([...FORWARDED, ...connectionNames(raw), facts.without]);
+  const kept = keep(raw, (name) => !dropped.has(name) && !HOP_BY_HOP.has(name));
+  const { upgrade, isChunked } = framing(raw);
+  if (facts.isUpgrade && upgrade !== undefined) kept.push('Connection', 'Upgrade', 'Upgrade', upgrade);
+  if (isChunked) kept.push('Transfer-Encoding', 'chunked');
+  kept.push('X-Forwarded-For', facts.clientIp, 'X-Forwarded-Host', facts.host, 'X-Forwarded-Proto', 'https');
+  return kept;
+}
+
+/** A response's headers as the client sees them. A cookie stays with the host that set it: its neighbours are other tenants. */
+export function responseHeaders(raw: RawHeaders): RawHeaders {
+  const dropped = connectionNames(raw);
+  const kept = keep(raw, (name) => !dropped.has(name) && !HOP_BY_HOP.has(name));
+  return kept.map((text, index) => {
+    const isCookie = index % 2 === 1 && kept[index - 1]?.toLowerCase() === 'set-cookie';
+    return isCookie ? text.replaceAll(/;\s*domain=[^;]*/gi, '') : text;
+  });
+}
+
+function keep(raw: RawHeaders, wanted: (name: string) => boolean): RawHeaders {
+  const kept: RawHeaders = [];
+  for (const [name, value] of pairs(raw)) if (wanted(name.toLowerCase())) kept.push(name, value);
+  return kept;
+}
+
+/** What `Connection` names belongs to this connection too. */
+function connectionNames(raw: RawHeaders): Set<string> {
+  const named = pairs(raw).filter(([name]) => name.toLowerCase() === 'connection');
+  return new Set(named.flatMap(([, value]) => value.split(',').map((name) => name.trim().toLowerCase())));
+}
+
+function framing(raw: RawHeaders): { upgrade: string | undefined; isChunked: boolean } {
+  const value = (wanted: string): string | undefined => pairs(raw).find(([name]) => name.toLowerCase() === wanted)?.[1];
+  return { upgrade: value('upgrade'), isChunked: /\bchunked\b/i.test(value('transfer-encoding') ?? '') };
+}
+
+function pairs(raw: RawHeaders): [string, string][] {
+  return Array.from({ length: raw.length / 2 }, (_, index) => [raw[2 * index] ?? '', raw[2 * index + 1] ?? '']);
+}

@@ -1,0 +1,252 @@
+// The proxy to applications, with a real HTTP server as the application and plain TCP in the place of the tunnel.
+import { once } from 'node:events';
+import {
+  createServer,
+  type IncomingMessage,
+  request as sendRequest,
+  type Server,
+  type ServerResponse,
+} from 'node:http';
+import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
+import { openAppProxy } from '../../../control-plane/rental/edge/app-proxy.ts';
+import { type AppServer, openAppServer } from '../../../control-plane/rental/edge/app-server.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { createLog } from '../../../shared/log.ts';
+
+const HOST = 'i-abcdefghij234567abcd.apps.test';
+const LOGIN = { user: 'svc', password: 'secret' };
+const AUTHORIZATION = `Basic ${Buffer.from('svc:secret').toString('base64')}`;
+
+let app: Server;
+let onRequest: (request: IncomingMessage, response: ServerResponse) => unknown;
+let sockets: Socket[];
+let dials: number;
+let dial: () => Promise<Duplex>;
+let front: AppServer;
+let port: number;
+
+beforeEach(async () => {
+  sockets = [];
+  dials = 0;
+  app = createServer((request, response) => void onRequest(request, response));
+  app.on('connection', (socket) => sockets.push(socket));
+  app.listen(0, '127.0.0.1');
+  await once(app, 'listening');
+  dial = async () => {
+    dials += 1;
+    const socket = connect({ port: (app.address() as AddressInfo).port, host: '127.0.0.1', allowHalfOpen: true });
+    await once(socket, 'connect');
+    return socket;
+  };
+  const proxy = openAppProxy({
+    clock: systemClock(),
+    log: createLog('test', 'silent'),
+    domain: 'apps.test',
+    findApp: async ({ port: asked }) => (asked === null ? { login: LOGIN, port: 8080, dial: () => dial() } : undefined),
+  });
+  front = openAppServer(proxy, undefined);
+  ({ port } = await front.listen({ host: '127.0.0.1', port: 0 }));
+});
+afterEach(async () => {
+  await front.close();
+  app.closeAllConnections();
+  app.close();
+});
+
+interface Sent {
+  method?: string;
+  path?: string;
+  headers?: Record<string, string>;
+  body?: string;
+}
+const open = ({ method = 'GET', path = '/', headers = {}, body }: Sent = {}): Promise<IncomingMessage> =>
+  new Promise((resolve, reject) => {
+    const all = { host: HOST, authorization: AUTHORIZATION, ...headers };
+    const outgoing = sendRequest({ port, host: '127.0.0.1', method, path, headers: all, agent: false });
+    outgoing.once('response', resolve);
+    outgoing.once('error', reject);
+    // As bytes: Node would write the headers in the encoding of a text.
+    outgoing.end(body === undefined ? undefined : Buffer.from(body));
+  });
+const ask = async (
+  sent?: Sent,
+): Promise<{ status: number | undefined; body: string; headers: IncomingMessage['headers'] }> => {
+  const answer = await open(sent);
+  return { status: answer.statusCode, body: await text(answer), headers: answer.headers };
+};
+
+describe('a request', () => {
+  test('arrives as it was sent, and so does its answer', async () => {
+    onRequest = async (request, response) => {
+      const body = await text(request);
+      response.writeHead(418, 'Teapot', ['X-A', '1', 'X-A', '2']);
+      response.end(JSON.stringify({ method: request.method, url: request.url, headers: request.headers, body }));
+    };
+    const { status, body, headers } = await ask({
+      method: 'PUT',
+      path: '/a%20b?c=d',
+      body: 'hello',
+      headers: { 'x-own': 'é' },
+    });
+    expect(status).toBe(418);
+    expect(headers['x-a']).toBe('1, 2');
+    expect(JSON.parse(body)).toMatchObject({
+      method: 'PUT',
+      url: '/a%20b?c=d',
+      body: 'hello',
+      headers: { host: HOST, 'x-own': 'é', 'x-forwarded-for': '127.0.0.1', 'x-forwarded-proto': 'https' },
+    });
+    expect(JSON.parse(body).headers).not.toHaveProperty('authorization');
+  });
+
+  test('that uploads 32 MiB in chunks is not held in memory, and comes whole', async () => {
+    const size = 32 * 1024 ** 2;
+    onRequest = async (request, response) => {
+      let got = 0;
+      for await (const chunk of request) got += (chunk as Buffer).length;
+      response.end(String(got));
+    };
+    expect(
+      (await ask({ method: 'POST', body: 'x'.repeat(size), headers: { 'transfer-encoding': 'chunked' } })).body,
+    ).toBe(String(size));
+  });
+
+  test('is answered bit by bit, as the application writes', async () => {
+    const more = Promise.withResolvers<void>();
+    onRequest = async (_request, response) => {
+      response.writeHead(200, { 'content-type': 'text/event-stream' });
+      response.write('data: one\n\n');
+      await more.promise;
+      response.end('data: two\n\n');
+    };
+    const answer = await open();
+    const [first] = (await once(answer, 'data')) as [Buffer];
+    expect(first.toString()).toBe('data: one\n\n');
+    more.resolve();
+    expect(await text(answer)).toBe('data: two\n\n');
+  });
+
+  test('uses a connection again where it can be repeated, and one of its own where it cannot', async () => {
+    onRequest = (request, response) => void request.resume().once('end', () => response.end('ok'));
+    for (let i = 0; i < 3; i += 1) await ask();
+    expect(dials).toBe(1);
+    for (let i = 0; i < 3; i += 1) await ask({ method: 'POST', body: 'x' });
+    expect(dials).toBe(4);
+  });
+
+  test('does not fail because the application has closed an idle connection', async () => {
+    onRequest = (_request, response) => void response.end('ok');
+    await ask();
+    // Closed without a word that the proxy could hear before its next request.
+    onRequest = (request, response) => {
+      if (sockets.length === 1) return void request.socket.destroy();
+      response.end('again');
+    };
+    expect((await ask()).body).toBe('again');
+  });
+
+  test('that the client gives up is given up inside too', async () => {
+    const gone = Promise.withResolvers<void>();
+    onRequest = (request) => request.socket.once('close', () => gone.resolve());
+    const outgoing = sendRequest({ port, host: '127.0.0.1', headers: { host: HOST, authorization: AUTHORIZATION } });
+    outgoing.on('error', () => undefined);
+    outgoing.end();
+    await expect.poll(() => sockets.length).toBe(1);
+    outgoing.destroy();
+    await gone.promise;
+  });
+
+  test('whose answer breaks off half way does not look whole', async () => {
+    onRequest = (_request, response) => {
+      response.writeHead(200, { 'content-length': '100' });
+      response.write('half', () => response.destroy());
+    };
+    await expect(text(await open())).rejects.toThrow(/aborted|closed/);
+  });
+});
+
+describe('a refusal', () => {
+  beforeEach(() => {
+    onRequest = () => expect.unreachable('the application must not see this');
+  });
+
+  test('asks for the login', async () => {
+    const { status, headers } = await ask({ headers: { authorization: 'Basic eDp5' } });
+    expect(status).toBe(401);
+    expect(headers['www-authenticate']).toBe('Basic realm="instance", charset="UTF-8"');
+    expect(dials).toBe(0);
+  });
+
+  test.each([
+    ['another host', 'example.com'],
+    ['a port that is not served', `p9-${HOST}`],
+  ])('of %s is 404, with or without the login', async (_, host) => {
+    expect((await ask({ headers: { host } })).status).toBe(404);
+    expect((await ask({ headers: { host, authorization: 'x' } })).status).toBe(404);
+  });
+
+  test('tells an application that is not there from a host that is not there', async () => {
+    dial = () => Promise.reject(new StreamError('refused', 'connect ECONNREFUSED'));
+    const absent = await ask();
+    expect(absent).toMatchObject({ status: 502, headers: { 'retry-after': '5' } });
+    expect(absent.body).toContain('port 8080');
+    dial = () => Promise.reject(new StreamError('link', 'the host is not connected'));
+    expect((await ask({ method: 'POST', body: 'x' })).status).toBe(503);
+  });
+
+  test('of what is no HTTP by the application is 502', async () => {
+    const broken = createTcpServer((socket) => socket.end('SSH-2.0-x\r\n'));
+    broken.listen(0, '127.0.0.1');
+    await once(broken, 'listening');
+    dial = async () => connect((broken.address() as AddressInfo).port, '127.0.0.1');
+    expect(await ask()).toMatchObject({
+      status: 502,
+      body: 'The application answers on port 8080, but not in HTTP.\n',
+    });
+    broken.close();
+  });
+});
+
+describe('an upgrade', () => {
+  const raw = async (authorization: string): Promise<Socket> => {
+    const socket = connect(port, '127.0.0.1');
+    await once(socket, 'connect');
+    const lines = ['GET /ws HTTP/1.1', `Host: ${HOST}`, `Authorization: ${authorization}`];
+    lines.push('Connection: Upgrade', 'Upgrade: echo');
+    socket.write(`${lines.join('\r\n')}\r\n\r\n`);
+    return socket;
+  };
+
+  test('gives the connection to both ends', async () => {
+    let seen: IncomingMessage['headers'] = {};
+    app.on('upgrade', (request: IncomingMessage, socket: Duplex) => {
+      seen = request.headers;
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
+      socket.pipe(socket);
+    });
+    const socket = await raw(AUTHORIZATION);
+    const [head] = (await once(socket, 'data')) as [Buffer];
+    expect(head.toString()).toMatch(/^HTTP\/1.1 101 /);
+    socket.write('ping');
+    expect(((await once(socket, 'data')) as [Buffer])[0].toString()).toBe('ping');
+    expect(seen).toMatchObject({ connection: 'Upgrade', upgrade: 'echo', 'x-forwarded-for': '127.0.0.1' });
+    expect(seen).not.toHaveProperty('authorization');
+    socket.end();
+    await once(socket, 'close');
+  });
+
+  test('needs the login like any request', async () => {
+    const socket = await raw('Basic eDp5');
+    expect(await text(socket)).toMatch(/^HTTP\/1.1 401 [\s\S]*WWW-Authenticate: Basic/);
+    expect(dials).toBe(0);
+  });
+
+  test('to an application that is not there is 502', async () => {
+    dial = () => Promise.reject(new StreamError('refused', 'connect ECONNREFUSED'));
+    expect(await text(await raw(AUTHORIZATION))).toMatch(/^HTTP\/1.1 502 /);
+  });
+});
