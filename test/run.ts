@@ -22,7 +22,10 @@ if (unknown.length > 0) {
 
 stopLaneOnSignal();
 const lanes = LANES.filter(({ name }) => wanted.includes(name));
-const missing = installMissing([...new Set(lanes.flatMap(({ needs }) => needs ?? []))], console.log);
+const missing = installMissing(
+  [...new Set(lanes.flatMap(({ needs = [], wants = [] }) => [...needs, ...wants]))],
+  console.log,
+);
 const outcomes: Outcome[] = [];
 for (const lane of lanes) {
   console.log(`\n== ${lane.name}`);

@@ -29,7 +29,14 @@ export function webhookRoutes(deps: WebhookRouteDeps): Route[] {
   ];
 }
 
-const HOW_TO_RECEIVE = `Each event is posted as JSON (the schema \`WebhookEvent\`) with these headers:
+const HOW_TO_RECEIVE = `An endpoint gets the events of the organisation's instances whose types it names, from then on:
+
+- \`instance.creating\`: a launch was accepted and is being placed.
+- \`instance.running\`: it has booted and SSH works; charging begins. Once for each instance, not again after an outage.
+- \`instance.terminated\`: it was ended, by you, by its runtime limit, for want of balance or from the supplier's side.
+- \`instance.failed\`: it could not be provided, or broke for good; \`status_reason\` says why.
+
+Each event is posted as JSON (the schema \`WebhookEvent\`) with these headers:
 
 - \`Svc-Event-Id\`: the same at every attempt of one event; an event can come twice, so drop those that you have seen.
 - \`Svc-Signature: t=<unix seconds>,v1=<hex>\`: lower-case HMAC-SHA256 over \`<t>.<raw body>\`. The key is the secret's 64 characters as they stand.

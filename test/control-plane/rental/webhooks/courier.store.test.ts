@@ -1,6 +1,6 @@
 // Events become deliveries in their own transaction, and deliveries are carried: in order, again after failures, never lost.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { sql } from '../../../../control-plane/base/db/db.ts';
+import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
 import { WebhookEvent } from '../../../../shared/api/webhook.ts';
 import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
 import type { OutboundRequest } from '../../../../control-plane/base/outbound/outbound.ts';
@@ -228,6 +228,31 @@ describe('an attempt', () => {
     expect(new Set(ids()).size).toBe(1);
     lost.reject(new OutboundError('connect', 'cut'));
     await next.stop();
+  });
+  test('that cannot be recorded is repeated, but not in a hot loop', async () => {
+    const { id } = await world.endpoint();
+    await world.launchOne();
+    let broken = true;
+    const tx: Db['tx'] = (name, body) => {
+      if (broken && name === 'webhooks.record') return Promise.reject(new Error('the disk is full'));
+      return world.db.tx(name, body);
+    };
+    const courier = openNextProcess({ ...world, db: { ...world.db, tx } });
+    await courier.run();
+    await eventually('attempt', 5_000, async () => (world.outbound.requests.length === 1 ? true : undefined));
+    await world.clock.advance(30 * SECOND - 1);
+    await courier.run();
+    await courier.run();
+    expect(world.outbound.requests).toHaveLength(1);
+    broken = false;
+    await world.clock.advance(1);
+    await eventually('success', 5_000, async () => {
+      await courier.run();
+      return (await world.deliveries(id))[0]?.status === 'succeeded' ? true : undefined;
+    });
+    expect(world.outbound.requests).toHaveLength(2);
+    expect((await world.deliveries(id))[0]?.attempts).toBe(1);
+    await courier.stop();
   });
   test('that ends after another process has recorded one changes nothing', async () => {
     const { id } = await world.endpoint();
