@@ -27,6 +27,8 @@ export interface Pulls {
 
 const TRIES = 3;
 const RETRY_MS = 2_000;
+/** An engine begins a pull that broke from its first layer. */
+const TOO_SLOW = "the registry's token did not last until the image was whole";
 /** An engine tells of every chunk; people and the control plane need far fewer. */
 const PROGRESS_MS = 250;
 
@@ -55,27 +57,39 @@ export function openPulls(
     };
   };
 
+  /** Asks until there is an answer: that a control plane or a registry is away is no fault of the image. */
+  const askLogin = async ({ workload_id, image }: Wanted): Promise<PullAnswer | null> => {
+    for (;;) {
+      try {
+        return await deps.pullLogin(workload_id);
+      } catch (error) {
+        if (!statuses.has(privateKey(workload_id))) return null;
+        deps.log.warn({ workload_id, image, detail: messageOf(error) }, 'a login for a pull is asked for again');
+        await deps.clock.sleep(RETRY_MS);
+      }
+    }
+  };
+
   const pull = async (wanted: Wanted): Promise<void> => {
     const { image, workload_id, pull_login: isPrivate } = wanted;
     const key = keyOf(wanted);
     const tell = slowly((progress) => set(key, { state: 'pulling', progress }));
     for (let attempt = 1; ; attempt += 1) {
       try {
-        const login = isPrivate ? await deps.pullLogin(workload_id) : null;
+        const login = isPrivate ? await askLogin(wanted) : null;
+        if (!statuses.has(key)) return;
         if (login?.kind === 'refused') return set(key, { state: 'failed', detail: login.detail });
         if ((await engine.inspectImage(image)) === undefined) await engine.pull(image, login, tell);
         return set(key, { state: 'ready' });
       } catch (error) {
         const detail = messageOf(error).slice(0, 1024);
         deps.log.warn({ workload_id, image, attempt, detail }, 'an image could not be pulled');
-        if (attempt === TRIES || isFinal(detail, isPrivate)) return set(key, { state: 'failed', detail });
+        if (!statuses.has(key)) return;
+        const failure = failureOf(detail, { isPrivate, isLast: attempt === TRIES });
+        if (failure !== undefined) return set(key, { state: 'failed', detail: failure });
         await deps.clock.sleep(RETRY_MS * attempt);
       }
     }
-  };
-
-  const forget = (key: string): void => {
-    if (statuses.get(key)?.state !== 'pulling') statuses.delete(key);
   };
 
   return {
@@ -85,8 +99,10 @@ export function openPulls(
       set(keyOf(wanted), { state: 'pulling', progress: null });
       void pull(wanted);
     },
-    forget: (wanted) => forget(keyOf(wanted)),
-    forgetWorkload: (workloadId) => forget(privateKey(workloadId)),
+    forget: (wanted) => {
+      if (statuses.get(keyOf(wanted))?.state !== 'pulling') statuses.delete(keyOf(wanted));
+    },
+    forgetWorkload: (workloadId) => void statuses.delete(privateKey(workloadId)),
   };
 }
 
@@ -99,8 +115,11 @@ function privateKey(workloadId: string): string {
   return `for ${workloadId}`;
 }
 
-/** What the registry has answered for certain; asking again gives the same. A login may have run out half way: the next is fresh. */
-function isFinal(detail: string, hasLogin: boolean): boolean {
-  if (/unauthorized|denied/i.test(detail)) return !hasLogin;
-  return /manifest unknown|not found|no such image|invalid reference/i.test(detail);
+/** What to say of a pull that is not tried again; undefined where it is. */
+function failureOf(detail: string, { isPrivate, isLast }: { isPrivate: boolean; isLast: boolean }): string | undefined {
+  const isUnauthorized = /unauthorized|denied/i.test(detail);
+  // The control plane has proven the access a moment before: a token ran out half way, and the next one is fresh.
+  if (isPrivate && isUnauthorized) return isLast ? `${TOO_SLOW}: ${detail}` : undefined;
+  const isAnswered = /manifest unknown|not found|no such image|invalid reference/i.test(detail);
+  return isLast || isUnauthorized || isAnswered ? detail : undefined;
 }

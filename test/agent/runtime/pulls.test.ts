@@ -18,6 +18,7 @@ let pulls: Pulls;
 let logins: (PullAnswer | null)[];
 let isHere: boolean;
 let refusal: PullAnswer | undefined;
+let absences: number;
 let asked: string[];
 let failures: string[];
 
@@ -28,6 +29,7 @@ beforeEach(() => {
   failures = [];
   isHere = false;
   refusal = undefined;
+  absences = 0;
   const engine: Pick<Engine, 'pull' | 'inspectImage'> = {
     inspectImage: async () => (isHere ? FACTS : undefined),
     pull: async (_image, login) => {
@@ -38,6 +40,10 @@ beforeEach(() => {
   };
   const pullLogin = async (workloadId: string): Promise<PullAnswer> => {
     asked.push(workloadId);
+    if (absences > 0) {
+      absences -= 1;
+      throw new Error('nobody answers');
+    }
     return refusal ?? { kind: 'bearer', token: `token ${asked.length}` };
   };
   pulls = openPulls(engine as Engine, () => undefined, { clock, log: createLog('test', 'silent'), pullLogin });
@@ -83,6 +89,29 @@ describe('a private image', () => {
     await pull(guarded('wl_a'));
     expect(asked).toHaveLength(2);
     expect(pulls.status(guarded('wl_a'))).toEqual({ state: 'ready' });
+  });
+
+  test('that takes longer than its tokens last fails, saying so', async () => {
+    failures = Array.from({ length: 3 }, () => 'unauthorized: token expired');
+    await pull(guarded('wl_a'));
+    expect(pulls.status(guarded('wl_a'))).toEqual({
+      state: 'failed',
+      detail: "the registry's token did not last until the image was whole: unauthorized: token expired",
+    });
+  });
+
+  test('waits for a control plane that is away, for as long as the workload is wanted', async () => {
+    absences = 20;
+    await pull(guarded('wl_a'));
+    expect(pulls.status(guarded('wl_a'))).toEqual({ state: 'ready' });
+    absences = Infinity;
+    await pull(guarded('wl_b'));
+    expect(pulls.status(guarded('wl_b'))).toEqual({ state: 'pulling', progress: null });
+    pulls.forgetWorkload('wl_b');
+    const before = asked.length;
+    await pull();
+    expect(asked.length - before).toBeLessThanOrEqual(1);
+    expect(pulls.status(guarded('wl_b'))).toEqual({ state: 'none' });
   });
 
   test('that is gone is not tried again', async () => {
