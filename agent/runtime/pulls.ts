@@ -47,14 +47,9 @@ export function openPulls(
     statuses.set(key, status);
     onChange();
   };
-
-  const slowly = (tell: (progress: PullProgress) => void): ((progress: PullProgress) => void) => {
-    let toldMs = Number.NEGATIVE_INFINITY;
-    return (progress) => {
-      if (deps.clock.monotonicMs() - toldMs < PROGRESS_MS) return;
-      toldMs = deps.clock.monotonicMs();
-      tell(progress);
-    };
+  /** What nobody wants any more stays forgotten. */
+  const update = (key: string, status: PullStatus): void => {
+    if (statuses.has(key)) set(key, status);
   };
 
   /** Asks until there is an answer: that a control plane or a registry is away is no fault of the image. */
@@ -63,7 +58,7 @@ export function openPulls(
       try {
         return await deps.pullLogin(workload_id);
       } catch (error) {
-        if (!statuses.has(privateKey(workload_id))) return null;
+        if (!statuses.has(privateKey(workload_id))) throw error;
         deps.log.warn({ workload_id, image, detail: messageOf(error) }, 'a login for a pull is asked for again');
         await deps.clock.sleep(RETRY_MS);
       }
@@ -73,20 +68,19 @@ export function openPulls(
   const pull = async (wanted: Wanted): Promise<void> => {
     const { image, workload_id, pull_login: isPrivate } = wanted;
     const key = keyOf(wanted);
-    const tell = slowly((progress) => set(key, { state: 'pulling', progress }));
+    const tell = slowly(deps.clock, (progress) => update(key, { state: 'pulling', progress }));
     for (let attempt = 1; ; attempt += 1) {
       try {
         const login = isPrivate ? await askLogin(wanted) : null;
-        if (!statuses.has(key)) return;
-        if (login?.kind === 'refused') return set(key, { state: 'failed', detail: login.detail });
+        if (login?.kind === 'refused') return update(key, { state: 'failed', detail: login.detail });
         if ((await engine.inspectImage(image)) === undefined) await engine.pull(image, login, tell);
-        return set(key, { state: 'ready' });
+        return update(key, { state: 'ready' });
       } catch (error) {
         const detail = messageOf(error).slice(0, 1024);
         deps.log.warn({ workload_id, image, attempt, detail }, 'an image could not be pulled');
         if (!statuses.has(key)) return;
         const failure = failureOf(detail, { isPrivate, isLast: attempt === TRIES });
-        if (failure !== undefined) return set(key, { state: 'failed', detail: failure });
+        if (failure !== undefined) return update(key, { state: 'failed', detail: failure });
         await deps.clock.sleep(RETRY_MS * attempt);
       }
     }
@@ -103,6 +97,15 @@ export function openPulls(
       if (statuses.get(keyOf(wanted))?.state !== 'pulling') statuses.delete(keyOf(wanted));
     },
     forgetWorkload: (workloadId) => void statuses.delete(privateKey(workloadId)),
+  };
+}
+
+function slowly(clock: Clock, tell: (progress: PullProgress) => void): (progress: PullProgress) => void {
+  let toldMs = Number.NEGATIVE_INFINITY;
+  return (progress) => {
+    if (clock.monotonicMs() - toldMs < PROGRESS_MS) return;
+    toldMs = clock.monotonicMs();
+    tell(progress);
   };
 }
 
