@@ -106,7 +106,9 @@ export const WebhookDelivery = z
     event_type: WebhookEventType.describe('What happened'),
     status: z
       .enum(['pending', 'succeeded', 'retrying', 'dead_lettered'])
-      .describe('pending: not tried yet; retrying: failed at least once; dead_lettered: given up'),
+      .describe(
+        'pending: not tried yet; retrying: to be tried again, after a failure or after it was given up; dead_lettered: given up',
+      ),
     attempts: z.int().describe('Attempts so far'),
     max_attempts: z.int().describe('Given up after so many, or a day after the event'),
     next_attempt_at: z.iso.datetime().nullable().describe('Not before then; null where none is planned'),

@@ -497,6 +497,18 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
       'is given up where its next attempt would be a day after the event',
     ],
   ],
+  'control-plane/base/outbound/outbound.test.ts': [
+    [
+      '8',
+      'Webhook reply deadline: 10 seconds',
+      'timeout: a status line that does not come, counted from the request being sent',
+    ],
+    [
+      '6.2',
+      'A further limit of 30 seconds holds for the whole attempt',
+      'timeout: a body that does not end; the status line in time does not help',
+    ],
+  ],
   'control-plane/rental/webhooks/signature.test.ts': [
     [
       '6.3',

@@ -285,6 +285,15 @@ describe('a retry by hand', () => {
     }
     expect(await call('POST', retry)).toMatchObject({ status: 409, json: { code: 'conflict' } });
   });
+  test('does not move a delivery that is overdue behind others', async () => {
+    const id = await createId();
+    await call('PATCH', `/${id}`, { enabled: false });
+    await launch();
+    const [before] = await history(id);
+    await api.world.clock.advance(HOUR);
+    const retried = await call('POST', `/${id}/deliveries/${String(before?.['id'])}/retry`);
+    expect(retried).toMatchObject({ status: 202, json: { next_attempt_at: before?.['next_attempt_at'] } });
+  });
   test('finds only deliveries of this endpoint', async () => {
     const [id, other] = [await createId(), await createId()];
     await launch();

@@ -100,7 +100,8 @@ export async function moveDelivery(tx: Tx, row: DeliveryRow, step: DeliveryMove)
 /** Brings the next attempt forward within its status. */
 export async function hurryDelivery(tx: Tx, id: string, nowMs: number): Promise<void> {
   await tx.run(
-    sql`update webhook_deliveries set next_attempt_ms = ${nowMs}, next_trigger = 'manual'
+    sql`update webhook_deliveries set next_trigger = 'manual',
+          next_attempt_ms = case when next_attempt_ms > ${nowMs} then ${nowMs} else next_attempt_ms end
         where id = ${id} and next_attempt_ms is not null`,
   );
 }
