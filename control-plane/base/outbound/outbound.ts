@@ -1,10 +1,9 @@
 // Requests to addresses that strangers name: guarded, bounded in time and bytes, never redirected.
-import type { Socket } from 'node:net';
-import { callbackify } from 'node:util';
-import { Client, errors } from 'undici';
+import { errors } from 'undici';
 import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
-import { type ConnectionDeps, openConnection, type Resolve } from './connection.ts';
+import type { Resolve } from './connection.ts';
+import { type Line, openLines } from './lines.ts';
 import { OutboundError } from './outbound-error.ts';
 import { openPolicy, type OutboundPolicy, type Target } from './policy.ts';
 
@@ -39,9 +38,6 @@ export interface Outbound {
   close(): Promise<void>;
 }
 
-/** Idle connections over all hosts; the oldest makes room. */
-const IDLE_LINES_MAX = 256;
-
 /** `resolve` and `ca` take the place of DNS and of the system's certificates, for tests. */
 export function openOutbound(policy: OutboundPolicy, deps: { clock: Clock; resolve?: Resolve; ca?: string }): Outbound {
   const rules = openPolicy(policy);
@@ -61,21 +57,6 @@ export function openOutbound(policy: OutboundPolicy, deps: { clock: Clock; resol
   };
 }
 
-/** One connection at most, opened when a request needs it. It serves one request at a time, so we know whom each one reached. */
-interface Line {
-  origin: string;
-  client: Client;
-  isOpen: boolean;
-  /** Whom the newest connection reached. */
-  remoteAddress: string | null;
-  /** Why it was ended by us. */
-  endedBy: OutboundError | null;
-  /** Set while a request runs: told once there is a connection to send it on. */
-  onConnected: () => void;
-  /** Ends the line wherever it is in its life. */
-  end(reason: OutboundError): void;
-}
-
 async function attempt(
   line: Line,
   target: Target,
@@ -83,7 +64,10 @@ async function attempt(
 ): Promise<OutboundResponse> {
   const { statusMs, totalMs } = request;
   const endAfter = (ms: number, what: string): (() => void) =>
-    clock.after(ms, () => line.end(new OutboundError('timeout', `${what} within ${ms} ms`, line)));
+    clock.after(ms, () => {
+      const { remoteAddress } = line;
+      line.end(new OutboundError('timeout', `${what} within ${ms} ms`, { remoteAddress }));
+    });
   const cancelTotal = endAfter(totalMs, 'no whole answer');
   let cancelStatus = (): void => undefined;
   line.onConnected = () => {
@@ -151,76 +135,4 @@ function outboundError(error: unknown, line: Line): OutboundError {
     remoteAddress: line.remoteAddress,
     cause: error,
   });
-}
-
-interface Lines {
-  take(target: Target): Line;
-  /** Keeps the line for the next request to its origin, where it still has a connection. */
-  giveBack(line: Line): void;
-  close(): Promise<void>;
-}
-
-function openLines(deps: ConnectionDeps): Lines {
-  const busy = new Set<Line>();
-  const idle = new Set<Line>();
-  return {
-    take: (target) => {
-      const kept = [...idle].findLast(({ origin }) => origin === target.origin);
-      const line = kept ?? newLine(target, deps, (gone) => void idle.delete(gone));
-      idle.delete(line);
-      busy.add(line);
-      return line;
-    },
-    giveBack: (line) => {
-      busy.delete(line);
-      if (!line.isOpen || line.endedBy !== null) return;
-      idle.add(line);
-      const [oldest] = idle;
-      if (idle.size > IDLE_LINES_MAX) oldest?.end(closing());
-    },
-    close: async () => {
-      const all = [...busy, ...idle];
-      for (const line of all) line.end(closing());
-      await Promise.all(all.map(({ client }) => client.destroy()));
-    },
-  };
-}
-
-function newLine(target: Target, deps: ConnectionDeps, onGone: (line: Line) => void): Line {
-  const ending = new AbortController();
-  const connectThen = callbackify(async (): Promise<Socket> => {
-    const socket = await openConnection(target, deps, ending.signal);
-    line.remoteAddress = socket.remoteAddress ?? null;
-    line.isOpen = true;
-    line.onConnected();
-    return socket;
-  });
-  const client = new Client(target.origin, {
-    connect: (_options, callback) =>
-      connectThen((error, socket) => (error ? callback(error, null) : callback(null, socket))),
-  });
-  const line: Line = {
-    origin: target.origin,
-    client,
-    isOpen: false,
-    remoteAddress: null,
-    endedBy: null,
-    onConnected: () => undefined,
-    end: (reason) => {
-      line.endedBy ??= reason;
-      onGone(line);
-      ending.abort();
-      void client.destroy(reason);
-    },
-  };
-  // A request that was not yet sent by then goes over a new connection, for which the name is judged anew.
-  client.on('disconnect', () => {
-    line.isOpen = false;
-    onGone(line);
-  });
-  return line;
-}
-
-function closing(): OutboundError {
-  return new OutboundError('connect', 'the connection was closed');
 }

@@ -117,8 +117,9 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
   const nowMs = clock.now();
   const told = await db.tx('webhooks.record', async (tx) => {
     const [delivery, endpoint] = [await findDelivery(tx, before.id), await findEndpoint(tx, before.endpoint_id)];
-    // Its endpoint was deleted meanwhile, or another process has recorded an attempt of its own.
-    if (delivery === undefined || endpoint === undefined || delivery.attempts !== before.attempts) return undefined;
+    // Its endpoint was deleted meanwhile, or another process has recorded an attempt of its own or given it up.
+    if (delivery === undefined || endpoint === undefined || delivery.next_attempt_ms === null) return undefined;
+    if (delivery.attempts !== before.attempts) return undefined;
     const count = { attempts: row.n, maxAttempts: delivery.max_attempts, deadlineMs: delivery.deadline_ms };
     const step = deliveryAfter(count, outcome, nowMs, rng);
     const moved = await moveDelivery(tx, delivery, { ...step, nowMs, patch: { attempts: row.n } });

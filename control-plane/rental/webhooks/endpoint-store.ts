@@ -124,10 +124,11 @@ export async function probeNow(tx: Tx, id: string): Promise<void> {
   await tx.run(sql`update webhook_endpoints set open_until_ms = null where id = ${id}`);
 }
 
-/** Its deliveries have changed: `due_ms` is the earliest of theirs again. */
+/** Its deliveries have changed: `due_ms` is the earliest of theirs again. The index knows only those that are planned. */
 export async function refreshDue(tx: Tx, id: string): Promise<void> {
   await tx.run(
-    sql`update webhook_endpoints set due_ms = (select min(next_attempt_ms) from webhook_deliveries where endpoint_id = ${id})
+    sql`update webhook_endpoints set due_ms = (
+          select min(next_attempt_ms) from webhook_deliveries where endpoint_id = ${id} and next_attempt_ms is not null)
         where id = ${id} and deleted_ms is null`,
   );
 }

@@ -14,7 +14,7 @@ import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Outbound } from '../../base/outbound/outbound.ts';
 import { replayDead } from './deliveries.ts';
 import * as store from './endpoint-store.ts';
-import { disabled, HEALTHY } from './schedule.ts';
+import { disabled, type Health, HEALTHY } from './schedule.ts';
 import type { Secrets } from './secrets.ts';
 import { endpointView } from './view.ts';
 
@@ -71,15 +71,21 @@ export async function change(
   deps: EndpointDeps,
 ): Promise<WebhookEndpoint> {
   const nowMs = deps.clock.now();
-  const { url = row.url, event_types = row.event_types, enabled, replay_since } = request;
+  const { url = row.url, event_types = row.event_types, replay_since } = request;
   if (request.url !== undefined) assertUrl(url, deps.outbound);
   await store.updateEndpoint(tx, { ...row, url, event_types });
-  const stays = row.status === 'disabled' && enabled !== true;
-  if (enabled === false && row.status !== 'disabled')
-    await store.setHealth(tx, row, disabled(row, 'Disabled by its owner.'));
-  else if (enabled === true || (url !== row.url && !stays)) await store.setHealth(tx, row, HEALTHY);
+  const health = healthAfterChange(row, request);
+  if (health !== undefined) await store.setHealth(tx, row, health);
   if (replay_since !== undefined) await replayDead(tx, row.id, { sinceMs: Date.parse(replay_since), nowMs }, deps);
   return endpointView(await ownEndpoint(tx, row.org_id, row.id), nowMs);
+}
+
+/** Undefined: as it is. */
+function healthAfterChange(row: store.EndpointRow, { url, enabled }: ChangeWebhookEndpoint): Health | undefined {
+  if (enabled === true) return HEALTHY;
+  if (row.status === 'disabled') return undefined;
+  if (enabled === false) return disabled(row, 'Disabled by its owner.');
+  return url === undefined || url === row.url ? undefined : HEALTHY;
 }
 
 /** A rotation within the day of another ends the oldest secret at once: never more than two are valid. */

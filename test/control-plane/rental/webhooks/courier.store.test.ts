@@ -1,7 +1,7 @@
 // Events become deliveries in their own transaction, and deliveries are carried: in order, again after failures, never lost.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
-import { WebhookEvent } from '../../../../shared/api/webhook.ts';
+import { type Db, sql, type Tx } from '../../../../control-plane/base/db/db.ts';
+import { type ChangeWebhookEndpoint, WebhookEvent } from '../../../../shared/api/webhook.ts';
 import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
 import type { OutboundRequest } from '../../../../control-plane/base/outbound/outbound.ts';
 import { type Courier, openCourier } from '../../../../control-plane/rental/webhooks/courier.ts';
@@ -369,6 +369,30 @@ describe('an endpoint that fails', () => {
       .flat()
       .map((row) => row.trigger_kind);
     expect(triggers.filter((trigger) => trigger === 'probe')).toHaveLength(2);
+  });
+  test('is tried at once where its owner asks: by a retry, a new URL, or enabling it', async () => {
+    const { id } = await world.endpoint();
+    const { webhooks } = world.rooms;
+    const inTx = (body: (tx: Tx) => Promise<unknown>): Promise<unknown> => world.db.tx('test', body);
+    const change = (request: ChangeWebhookEndpoint) => inTx((tx) => webhooks.change(tx, world.who.orgId, id, request));
+    world.outbound.answer = fails;
+    for (let i = 0; i < 22; i += 1) await world.launchOne();
+    await world.carry();
+    expect(world.outbound.requests).toHaveLength(20);
+    const deliveryId = (await world.deliveries(id))[0]?.id ?? '';
+    await inTx((tx) => webhooks.retry(tx, world.who.orgId, { endpointId: id, deliveryId }));
+    await world.carry();
+    expect(world.outbound.requests).toHaveLength(21);
+    expect(await health(id)).toMatchObject({ status: 'degraded' });
+    await change({ url: 'https://example.com/hook' });
+    expect(await health(id)).toMatchObject({ status: 'degraded' });
+    for (const request of [{ url: 'https://example.com/moved' }, { enabled: true }]) {
+      await change(request);
+      expect(await health(id)).toMatchObject({ status: 'healthy' });
+      await world.clock.advance(6 * MINUTE);
+      await world.carry();
+      expect(await health(id)).toMatchObject({ status: 'degraded' });
+    }
   });
   test('is disabled by 410, and its deliveries wait for a day', async () => {
     const { id } = await world.endpoint();
