@@ -146,7 +146,11 @@ export const WebhookEvent = z
     type: WebhookEventType.describe('What happened'),
     created_at: z.iso.datetime().describe('When it happened'),
     data: z
-      .strictObject({ instance: WebhookInstance.describe('The instance as it was then') })
+      .strictObject({
+        instance: WebhookInstance.describe(
+          'The instance as it was then. Before it is placed, `region` is the one asked for, or empty, and `price_per_hour` is 0',
+        ),
+      })
       .describe('What it is about'),
   })
   .meta({ id: 'WebhookEvent' });

@@ -3,7 +3,10 @@ import { once } from 'node:events';
 import type { IncomingHttpHeaders } from 'node:http';
 import { createServer, type Server } from 'node:https';
 import type { AddressInfo } from 'node:net';
+import { inspect } from 'node:util';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { sql } from '../../control-plane/base/db/db.ts';
 import { openOutbound } from '../../control-plane/base/outbound/outbound.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX, WEBHOOK_ENDPOINTS_PER_ORG_MAX } from '../../shared/limits.ts';
 import { type Certificate, makeCertificate } from '../kit/certificate.ts';
@@ -159,6 +162,18 @@ describe('an endpoint', () => {
 });
 
 describe('secrets', () => {
+  test('are in the database only sealed', async () => {
+    const made = await create();
+    await call('POST', `/${String(made.json['id'])}/rotate-secret`);
+    const rows = [
+      ...(await api.world.db.read.all(z.unknown(), sql`select * from webhook_endpoints`)),
+      ...(await api.world.db.read.all(z.unknown(), sql`select * from idempotency_keys`)),
+    ];
+    expect(rows).toHaveLength(3);
+    const inspected = inspect(rows, { depth: null, maxStringLength: null });
+    expect(inspected).not.toContain(String(made.json['secret']));
+    expect(inspected).toContain('https://example.com/hook');
+  });
   test('a new one signs first, and the old one beside it for 24 hours', async () => {
     const made = await create();
     const [id, old] = [String(made.json['id']), String(made.json['secret'])];

@@ -1,9 +1,9 @@
 // Opens one guarded connection: a name is resolved once, only allowed addresses are connected to, and the socket is asked whom it reached.
-import { lookup, Resolver } from 'node:dns/promises';
 import { once } from 'node:events';
 import { isIP, connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { messageOf } from '../../../shared/errors.ts';
+import { byDns, bySystem } from './names.ts';
 import { OutboundError, type OutboundErrorCode } from './outbound-error.ts';
 import type { Policy, Target } from './policy.ts';
 
@@ -16,9 +16,6 @@ export interface ConnectionDeps {
   /** PEM certificates that are trusted instead of the system's. */
   ca?: string | undefined;
 }
-
-/** DNS answers within two tries of this, or the name does not resolve. */
-const DNS_TRY_MS = 3_000;
 
 /** A connected socket, its TLS handshake over. @throws OutboundError dns, blocked_address, connect, tls */
 export async function openConnection(target: Target, deps: ConnectionDeps, signal: AbortSignal): Promise<Socket> {
@@ -38,9 +35,11 @@ export async function openConnection(target: Target, deps: ConnectionDeps, signa
 async function addressesOf(target: Target, { policy, resolve }: ConnectionDeps): Promise<string[]> {
   const { hostname } = target;
   if (isIP(hostname) !== 0) return [hostname];
-  const found = await (resolve ?? (target.isNamed ? bySystem : byDns))(hostname).catch((cause: unknown) => {
-    throw new OutboundError('dns', `the name ${hostname} does not resolve: ${messageOf(cause)}`, { cause });
-  });
+  const found = await (resolve ?? (target.isNamed ? bySystem : (name: string) => byDns(name)))(hostname).catch(
+    (cause: unknown) => {
+      throw new OutboundError('dns', `the name ${hostname} does not resolve: ${messageOf(cause)}`, { cause });
+    },
+  );
   if (found.length === 0) throw new OutboundError('dns', `the name ${hostname} has no address`);
   const allowed = found.filter((address) => policy.allows(target, address));
   if (allowed.length > 0) return allowed;
@@ -99,16 +98,4 @@ async function settled(
 /** Several addresses fail with one error each, and the sum of them has no message. */
 function reasonOf(cause: unknown): string {
   return cause instanceof AggregateError ? cause.errors.map(messageOf).join(', ') : messageOf(cause);
-}
-
-/** getaddrinfo runs on the few threads that files and hashes need too: names of strangers must not keep them waiting. */
-async function byDns(hostname: string): Promise<string[]> {
-  const resolver = new Resolver({ timeout: DNS_TRY_MS, tries: 2 });
-  const [v4, v6] = await Promise.allSettled([resolver.resolve4(hostname), resolver.resolve6(hostname)]);
-  if (v4.status === 'rejected' && v6.status === 'rejected') throw v4.reason;
-  return [...(v4.status === 'fulfilled' ? v4.value : []), ...(v6.status === 'fulfilled' ? v6.value : [])];
-}
-
-async function bySystem(hostname: string): Promise<string[]> {
-  return (await lookup(hostname, { all: true })).map(({ address }) => address);
 }

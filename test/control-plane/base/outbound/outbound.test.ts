@@ -187,6 +187,16 @@ describe('an address inside', () => {
     expect([failure.code, calls]).toEqual(['blocked_address', 0]);
     expect(failure.message).not.toContain('10.1.2.3');
   });
+  test('is refused where the socket has reached another one than was asked for', async () => {
+    let bytes = 0;
+    const port = await listen(
+      createTcpServer((socket) => socket.on('data', (chunk: Buffer) => (bytes += chunk.length))),
+    );
+    // The kernel takes 0.0.0.0 for this host.
+    const outbound = open({ privateNetworks: ['0.0.0.0/32'] });
+    const failure = await failureOf(outbound.request(get(`https://0.0.0.0:${port}/`)));
+    expect([failure.code, failure.remoteAddress, bytes]).toEqual(['blocked_address', '127.0.0.1', 0]);
+  });
   test('is left out of mixed answers', async () => {
     const port = await https((_request, reply) => reply.end());
     const outbound = open({}, { 'mixed.test': ['10.255.255.1', '169.254.169.254', '127.0.0.1', '::1'] });
