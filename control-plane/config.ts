@@ -23,6 +23,9 @@ const PerSecond = z.number().positive().max(RATE_MAX);
 /** Port 0 lets the system choose, for tests and demonstrations. */
 const Listen = z.strictObject({ host: z.string().min(1), port: z.int().min(0).max(65_535) });
 
+/** PEM files, the certificate with its chain. New ones are served without a restart. */
+const Tls = z.strictObject({ certificate_file: AbsolutePath, key_file: AbsolutePath });
+
 const Database = z
   .strictObject({
     /** File; it and its directory must be this process's own. */
@@ -41,8 +44,10 @@ const PortRange = z
   .strictObject({ first: Port, last: Port })
   .refine(({ first, last }) => first <= last, 'first must not be above last');
 
-const Config = z.strictObject({
+const ConfigFields = z.strictObject({
   listen: Listen.default({ host: '127.0.0.1', port: 8080 }),
+  /** Of `listen`. Left out: plain HTTP, for a proxy in front that ends TLS. */
+  tls: Tls.optional(),
   /** Where customers and agents find the API. */
   base_url: z
     .url({ protocol: /^https?$/, error: 'must be a URL like https://api.example.com/v1' })
@@ -72,8 +77,8 @@ const Config = z.strictObject({
       listen: Listen,
       /** What browsers connect to. */
       public_port: Port.default(443),
-      /** PEM files of a wildcard certificate. Left out: plain HTTP, for a proxy in front that ends TLS. */
-      tls: z.strictObject({ certificate_file: AbsolutePath, key_file: AbsolutePath }).optional(),
+      /** Of a wildcard certificate. Left out: plain HTTP, for a proxy in front that ends TLS. */
+      tls: Tls.optional(),
     })
     .optional(),
   /** The platform's share of what a customer pays, in hundredths of a percent. */
@@ -130,6 +135,11 @@ const Config = z.strictObject({
   trust_proxy: z.array(z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()])).default([]),
   /** Prometheus metrics without authentication; left out, they are on the operator's socket only. */
   metrics_listen: Listen.optional(),
+});
+/** Customers and agents would be told the wrong address. */
+const Config = ConfigFields.refine((config) => config.tls === undefined || config.base_url.startsWith('https:'), {
+  path: ['base_url'],
+  error: 'must begin with https: where tls is set',
 });
 export type Config = z.infer<typeof Config>;
 

@@ -7,7 +7,7 @@ import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Http, type InjectedRequest, openHttp } from '../../control-plane/base/http/server.ts';
 import type { WireReply } from '../../control-plane/base/http/wire-reply.ts';
 import type { Outbound } from '../../control-plane/base/outbound/outbound.ts';
-import { publicRoutes } from '../../control-plane/house.ts';
+import { publicRoutes } from '../../control-plane/public-routes.ts';
 import { createIds, type Ids } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { seededRng } from '../../shared/rng.ts';

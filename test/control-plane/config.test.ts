@@ -42,6 +42,9 @@ test('part of a section keeps the defaults of the rest', () => {
 test('every setting is read', () => {
   const config = read(
     'listen: { host: 0.0.0.0, port: 443 }',
+    'tls: { certificate_file: /etc/svc/api.pem, key_file: /etc/svc/api.key }',
+    'apps: { domain: apps.example.com, listen: { host: 0.0.0.0, port: 8443 }, public_port: 443 }',
+    'disk_price_per_gb_hour: 0.0003',
     'base_url: https://api.example.com/v1',
     'database: { postgres: "postgres://svc@db/svc" }',
     'admin_socket: /run/svc/admin.sock',
@@ -77,6 +80,12 @@ describe('what is wrong is named with its line', () => {
     ['no webhook attempt', ['webhooks: { max_attempts: 0 }'], /:1: webhooks\.max_attempts: /],
     ['a network that is an address', ['webhooks:', '  allowed_networks: [10.0.0.1]'], /:2: webhooks\.allowed_networks/],
     ['a base_url without /v1', ['base_url: https://api.example.com'], /:1: base_url: must end with \/v1/],
+    [
+      'TLS behind a plain base_url',
+      ['base_url: http://api.example.com/v1', 'tls: { certificate_file: /c, key_file: /k }'],
+      /:1: base_url: must begin with https: where tls is set/,
+    ],
+    ['a certificate without its key', ['tls:', '  certificate_file: /c'], /:1: tls\.key_file: /],
     ['a base_url that is none', ['base_url: ftp://x/v1'], /:1: base_url: must be a URL/],
     [
       'two databases',

@@ -51,7 +51,7 @@ async function demo(): Promise<number> {
   const cutShort = interrupted.then(() => (isWalked ? 0 : EXIT_INTERRUPTED));
   const tour = async (): Promise<number> => {
     const stack = await show.step('Service', async () => {
-      opening = openStack(gpus);
+      opening = openStack({ gpus });
       const value = await opening;
       const { Version: version } = (await value.engine.docker.version()) as { Version: string };
       const result = `control plane at ${value.controlPlane.baseUrl} on SQLite, Docker Engine ${version}, image registry, ${gpus.told}`;

@@ -8,7 +8,7 @@ import { Operation } from '../../shared/api/operation.ts';
 import { pageSchema } from '../../shared/api/page.ts';
 import { followOperation, terminate, type ApiClient } from '../kit/api-client.ts';
 import { busyboxImage, type TestImage } from '../kit/images.ts';
-import { eventually } from '../kit/processes.ts';
+import { echoes, eventually } from '../kit/processes.ts';
 import { ONE_GPU, openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 import { openSshClient } from '../kit/ssh-client.ts';
 import { openCustomer, verifyLedger } from '../kit/stack.ts';
@@ -49,13 +49,6 @@ async function waitForPull(api: ApiClient, { operation_id: id }: Operation): Pro
 }
 
 /** Proves that a session is alive: what goes in comes out. */
-async function echoes(
-  session: { write(text: string): void; waitForOutput(pattern: RegExp): Promise<unknown> },
-  word: string,
-): Promise<void> {
-  session.write(`${word}\n`);
-  await session.waitForOutput(new RegExp(`^${word}$`, 'm'));
-}
 
 test('kill -9 of the supervisor: the container and the SSH session go on, and the next supervisor adopts both', async () => {
   const ssh = stack.ssh(instance);

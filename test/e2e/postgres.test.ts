@@ -11,7 +11,7 @@ let stack: RentalStack;
 
 beforeAll(async () => {
   postgres = await startPostgres();
-  stack = await openRentalStack(postgres.url);
+  stack = await openRentalStack({ postgresUrl: postgres.url });
 });
 
 afterAll(async () => {

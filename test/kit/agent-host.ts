@@ -26,6 +26,8 @@ export interface AgentHostOptions {
   dockerSocket: string;
   gpus: GpuOptions;
   quarantineMinutes?: number;
+  /** PEM file of the control plane's authority. */
+  tlsCaFile?: string | undefined;
 }
 
 export interface GpuOptions {
@@ -47,6 +49,7 @@ export function openAgentHost(options: AgentHostOptions): AgentHost {
     docker_socket: options.dockerSocket,
     nvidia_smi: gpus.nvidiaSmi ?? join(GPU_DIR, 'nvidia-smi'),
     quarantine_minutes: options.quarantineMinutes ?? 0,
+    tls_ca_file: options.tlsCaFile,
   };
   // JSON is YAML.
   writeFileSync(configPath, JSON.stringify(config, undefined, 2));

@@ -1,26 +1,65 @@
-// A certificate of our own for a test server: for names and addresses, valid for a day.
+// Certificates of our own for test servers: for names and addresses, valid for a day.
 import { execFileSync } from 'node:child_process';
-import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { requireProgram } from './setup.ts';
 
-/** PEM texts; `cert` is its own authority. */
+/** PEM texts. */
 export interface Certificate {
   key: string;
   cert: string;
 }
 
-/** `names` are subject alternative names like `DNS:example.com` and `IP:127.0.0.1`. */
+export interface Authority {
+  /** PEM; whoever trusts it trusts what it issues. */
+  cert: string;
+  /** `names` are subject alternative names like `DNS:example.com` and `IP:127.0.0.1`. */
+  issue(names: readonly string[]): Certificate;
+}
+
+const NEW_KEY = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes'];
+
+/** A certificate that is its own authority; `names` as for `Authority.issue`. */
 export function makeCertificate(names: readonly string[]): Certificate {
+  return inFolder((file) => {
+    const files = ['-keyout', file('key'), '-out', file('cert')];
+    const what = ['-subj', '/CN=test', '-days', '1', '-addext', `subjectAltName=${names.join(',')}`];
+    openssl(['req', '-x509', ...NEW_KEY, ...files, ...what]);
+    return { key: readFileSync(file('key'), 'utf8'), cert: readFileSync(file('cert'), 'utf8') };
+  });
+}
+
+export function makeAuthority(): Authority {
+  const own = inFolder((file) => {
+    const what = ['-subj', '/CN=test authority', '-days', '1', '-addext', 'keyUsage=keyCertSign'];
+    openssl(['req', '-x509', ...NEW_KEY, '-keyout', file('key'), '-out', file('cert'), ...what]);
+    return { key: readFileSync(file('key'), 'utf8'), cert: readFileSync(file('cert'), 'utf8') };
+  });
+  return { cert: own.cert, issue: (names) => issue(own, names) };
+}
+
+function issue(authority: Certificate, names: readonly string[]): Certificate {
+  return inFolder((file) => {
+    writeFileSync(file('ca.key'), authority.key);
+    writeFileSync(file('ca'), authority.cert);
+    writeFileSync(file('extensions'), `subjectAltName=${names.join(',')}\n`);
+    openssl(['req', '-new', ...NEW_KEY, '-keyout', file('key'), '-out', file('request'), '-subj', '/CN=test']);
+    const by = ['-CA', file('ca'), '-CAkey', file('ca.key'), '-extfile', file('extensions')];
+    openssl(['x509', '-req', '-in', file('request'), ...by, '-days', '1', '-out', file('cert')]);
+    return { key: readFileSync(file('key'), 'utf8'), cert: readFileSync(file('cert'), 'utf8') };
+  });
+}
+
+function inFolder<T>(work: (file: (name: string) => string) => T): T {
   const dir = mkdtempSync(join(tmpdir(), 'certificate-'));
   try {
-    const [keyFile, certFile] = [join(dir, 'key.pem'), join(dir, 'cert.pem')];
-    const key = ['-newkey', 'ec', '-pkeyopt', 'ec_paramgen_curve:P-256', '-nodes', '-keyout', keyFile];
-    const what = ['-subj', '/CN=test', '-days', '1', '-addext', `subjectAltName=${names.join(',')}`];
-    execFileSync(requireProgram('openssl'), ['req', '-x509', ...key, ...what, '-out', certFile], { stdio: 'pipe' });
-    return { key: readFileSync(keyFile, 'utf8'), cert: readFileSync(certFile, 'utf8') };
+    return work((name) => join(dir, name));
   } finally {
     rmSync(dir, { recursive: true });
   }
+}
+
+function openssl(args: readonly string[]): void {
+  execFileSync(requireProgram('openssl'), args, { stdio: 'pipe' });
 }

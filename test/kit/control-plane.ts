@@ -1,9 +1,12 @@
 // The real control plane as a child process on embedded SQLite or on PostgreSQL, and its operator's command line.
 import { mkdirSync, writeFileSync } from 'node:fs';
+import { get } from 'node:http';
+import { get as getSecurely } from 'node:https';
 import { createServer } from 'node:net';
 import { once } from 'node:events';
 import { join, resolve } from 'node:path';
-import { makeCertificate } from './certificate.ts';
+import type { TlsFiles } from '../../control-plane/base/http/tls.ts';
+import { type Authority, type Certificate, makeCertificate } from './certificate.ts';
 import { capture, type Captured } from './capture.ts';
 import { openDaemon, type Daemon } from './daemon.ts';
 import { freePort } from './processes.ts';
@@ -16,6 +19,8 @@ export interface ControlPlane {
   agentUrl: string;
   configPath: string;
   databaseFile: string;
+  /** Where the certificate of the API is, if it has one. */
+  apiTls: TlsFiles | undefined;
   /** PEM of the certificate of applications. */
   appCertificate: string;
   /** Ports that instances are reached at. */
@@ -27,26 +32,33 @@ export interface ControlPlane {
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
 const SSH_PORTS = 8;
 const APP_DOMAIN = 'apps.localhost';
+/** What a certificate of the API must be good for. */
+export const API_NAMES = ['IP:127.0.0.1', 'DNS:localhost'];
 
 /** What the control plane is told of the world around it. */
 export interface Surroundings {
   postgresUrl: string | undefined;
   /** `host:port` of registries on the loopback interface that speak plain HTTP. */
   registries: readonly string[];
+  /** Left out, the API speaks plain HTTP. */
+  authority: Authority | undefined;
 }
 
 /** Writes its configuration below `dir` and starts it. `dir` is new and short: unix socket paths are limited. */
-export async function startControlPlane(dir: string, { postgresUrl, registries }: Surroundings): Promise<ControlPlane> {
+export async function startControlPlane(dir: string, around: Surroundings): Promise<ControlPlane> {
+  const { postgresUrl, registries, authority } = around;
   mkdirSync(dir, { mode: 0o700 });
   const configPath = join(dir, 'control-plane.yaml');
   const databaseFile = join(dir, 'control-plane.db');
   const port = await freePort();
   const [sshPorts, appPort] = [await freePortRange(SSH_PORTS), await freePort()];
-  const agentUrl = `http://127.0.0.1:${port}`;
+  const apiTls = authority === undefined ? undefined : writePair(dir, 'api', authority.issue(API_NAMES));
+  const agentUrl = `${apiTls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`;
   const baseUrl = `${agentUrl}/v1`;
-  const { cert, ...tls } = writeCertificate(dir);
+  const appCertificate = makeCertificate([`DNS:*.${APP_DOMAIN}`]);
   const config = {
     listen: { host: '127.0.0.1', port },
+    tls: apiTls,
     base_url: baseUrl,
     database: postgresUrl === undefined ? { sqlite: databaseFile } : { postgres: postgresUrl },
     admin_socket: join(dir, 'admin.sock'),
@@ -57,7 +69,7 @@ export async function startControlPlane(dir: string, { postgresUrl, registries }
       domain: APP_DOMAIN,
       listen: { host: '127.0.0.1', port: appPort },
       public_port: appPort,
-      tls,
+      tls: writePair(dir, 'apps', appCertificate),
     },
   };
   // JSON is YAML.
@@ -66,23 +78,31 @@ export async function startControlPlane(dir: string, { postgresUrl, registries }
     name: 'the control plane',
     argv: [process.execPath, LAUNCHER, 'serve', '--config', configPath],
     logPath: join(dir, 'control-plane.log'),
-    ready: async () => (await fetch(`${agentUrl}/readyz`, { signal: AbortSignal.timeout(1000) })).ok,
+    ready: () => answersWell(`${agentUrl}/readyz`, authority?.cert),
   });
   await daemon.start();
   const operator = async (...argv: string[]): Promise<unknown> => {
     const line = [process.execPath, LAUNCHER, ...argv, '--config', configPath, '--json'];
     return JSON.parse(outputOf(await capture(line), argv));
   };
-  return { daemon, baseUrl, agentUrl, appCertificate: cert, configPath, databaseFile, sshPorts, operator };
+  return {
+    daemon,
+    baseUrl,
+    agentUrl,
+    apiTls,
+    appCertificate: appCertificate.cert,
+    configPath,
+    databaseFile,
+    sshPorts,
+    operator,
+  };
 }
 
-/** For all host names of applications. */
-function writeCertificate(dir: string): { cert: string; certificate_file: string; key_file: string } {
-  const { cert, key } = makeCertificate([`DNS:*.${APP_DOMAIN}`]);
-  const [certificateFile, keyFile] = [join(dir, 'apps.pem'), join(dir, 'apps.key')];
-  writeFileSync(certificateFile, cert);
-  writeFileSync(keyFile, key, { mode: 0o600 });
-  return { cert, certificate_file: certificateFile, key_file: keyFile };
+function writePair(dir: string, name: string, { cert, key }: Certificate): TlsFiles {
+  const files = { certificate_file: join(dir, `${name}.pem`), key_file: join(dir, `${name}.key`) };
+  writeFileSync(files.certificate_file, cert);
+  writeFileSync(files.key_file, key, { mode: 0o600 });
+  return files;
 }
 
 function outputOf({ code, stdout, stderr }: Captured, argv: readonly string[]): string {
@@ -112,4 +132,16 @@ async function isFree(port: number): Promise<boolean> {
   } finally {
     server.close();
   }
+}
+
+/** Whether it answers 200 within a second. */
+function answersWell(url: string, ca: string | undefined): Promise<boolean> {
+  const ask = url.startsWith('https:') ? getSecurely : get;
+  return new Promise((resolvePromise, reject) => {
+    const asked = ask(url, { ca, agent: false, signal: AbortSignal.timeout(1000) }, (response) => {
+      response.resume();
+      resolvePromise(response.statusCode === 200);
+    });
+    asked.once('error', reject);
+  });
 }

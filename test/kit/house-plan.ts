@@ -19,7 +19,18 @@ export interface Daemon {
 export const DAEMONS: readonly Daemon[] = [
   {
     folder: 'control-plane',
-    composition: ['main.ts', 'house.ts', 'rooms.ts', 'schema.ts', 'foundation.ts', 'admin-deps.ts', 'config.ts'],
+    composition: [
+      'main.ts',
+      'house.ts',
+      'rooms.ts',
+      'schema.ts',
+      'foundation.ts',
+      'admin-deps.ts',
+      'config.ts',
+      'listeners.ts',
+      'loops.ts',
+      'public-routes.ts',
+    ],
     rooms: [
       { path: 'base/db', tables: ['schema_migrations', 'leases'] },
       { path: 'base/http', tables: ['idempotency_keys'] },

@@ -150,3 +150,9 @@ function spawnOptions(options: ProgramOptions): SpawnOptions {
 function pause(ms: number): Promise<void> {
   return new Promise((resolve) => setTimeout(resolve, ms));
 }
+
+/** What goes into a program that repeats its input comes out of it. */
+export async function echoes(session: Pick<Program, 'write' | 'waitForOutput'>, word: string): Promise<void> {
+  session.write(`${word}\n`);
+  await session.waitForOutput(new RegExp(`^${word}$`, 'm'));
+}

@@ -19,6 +19,7 @@ import {
   type Account,
   type Customer,
   type Stack,
+  type StackOptions,
 } from './stack.ts';
 
 export interface RentalStack extends Stack {
@@ -37,9 +38,8 @@ export const ONE_GPU = { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand' }
 const GPUS = { env: { FAKE_GPU_COUNT: '8' } };
 const DOLLARS_PER_GPU_HOUR = 36;
 
-/** On SQLite, or on the PostgreSQL database that is named. */
-export async function openRentalStack(postgresUrl?: string): Promise<RentalStack> {
-  const stack = await openStack(GPUS, postgresUrl);
+export async function openRentalStack(options: Omit<StackOptions, 'gpus'> = {}): Promise<RentalStack> {
+  const stack = await openStack({ ...options, gpus: GPUS });
   try {
     const supplier = await openSupplier(stack.controlPlane, 'supplier');
     const { machineId, token } = await registerMachine(supplier, DOLLARS_PER_GPU_HOUR);

@@ -1,5 +1,5 @@
 // The whole service on one machine for demo and e2e tests: engine, registry, control plane, and a machine with simulated GPUs, all real.
-import { chmodSync, mkdtempSync } from 'node:fs';
+import { chmodSync, mkdtempSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -11,6 +11,7 @@ import { pageSchema } from '../../shared/api/page.ts';
 import { SshKey } from '../../shared/api/ssh-key.ts';
 import { openAgentHost, type AgentHost, type GpuOptions } from './agent-host.ts';
 import { openApiClient, type ApiClient } from './api-client.ts';
+import type { Authority } from './certificate.ts';
 import { startControlPlane, type ControlPlane } from './control-plane.ts';
 import { chooseEngine, type Engine } from './engine.ts';
 import { cleanUp } from './leaks.ts';
@@ -26,6 +27,8 @@ export interface Stack {
   /** The registry's images again, for those who log in. */
   guarded: Guarded;
   controlPlane: ControlPlane;
+  /** PEM file of the API's authority, where it has one. */
+  tlsCaFile: string | undefined;
   /** Machines added so far. */
   agents: AgentHost[];
   /** Ends all of it, also what is half dead, and returns what was left over that should not have been. */
@@ -43,12 +46,20 @@ export interface Customer extends Account {
   sshKeyId: string;
 }
 
+export interface StackOptions {
+  gpus?: GpuOptions;
+  /** The control plane's database; left out, it is on SQLite. */
+  postgresUrl?: string | undefined;
+  /** Issues the API's certificate; left out, it speaks plain HTTP. */
+  authority?: Authority;
+}
+
 const SUPPLIER_SCOPES = 'supply:read,supply:write';
 const CUSTOMER_SCOPES =
   'ssh_keys:read,ssh_keys:write,instances:read,instances:write,billing:read,registry_credentials:write';
 
 /** Engine, registry and control plane; no machine yet. What has been started when one of them fails is ended again. */
-export async function openStack(gpus: GpuOptions = { env: {} }, postgresUrl?: string): Promise<Stack> {
+export async function openStack({ gpus = { env: {} }, postgresUrl, authority }: StackOptions = {}): Promise<Stack> {
   const dir = mkdtempSync(join(tmpdir(), 'gpu-'));
   chmodSync(dir, 0o755); // users inside containers reach their door below it
   const agents: AgentHost[] = [];
@@ -71,16 +82,24 @@ export async function openStack(gpus: GpuOptions = { env: {} }, postgresUrl?: st
     const guarded = await registry.guarded({ kind: 'basic' });
     undo.push(() => guarded.stop());
     await engine.letThrough(guarded.port);
+    const tlsCaFile = authority === undefined ? undefined : writeAuthority(dir, authority);
     const controlPlane = await startControlPlane(join(dir, 'cp'), {
       postgresUrl,
+      authority,
       registries: [registry.host, guarded.host],
     });
     undo.push(() => controlPlane.daemon.stop());
-    return { dir, engine, registry, guarded, controlPlane, agents, stop };
+    return { dir, engine, registry, guarded, controlPlane, tlsCaFile, agents, stop };
   } catch (error) {
     await stop();
     throw error;
   }
+}
+
+function writeAuthority(dir: string, { cert }: Authority): string {
+  const file = join(dir, 'ca.pem');
+  writeFileSync(file, cert);
+  return file;
 }
 
 /** A new organisation with an API key; `scopes` separated by commas. */
@@ -124,7 +143,7 @@ export async function registerMachine(
 /** A host with an agent that is neither enrolled nor started. */
 export function addHost(stack: Stack, gpus: GpuOptions): AgentHost {
   const dir = join(stack.dir, `a${stack.agents.length}`);
-  const agent = openAgentHost({ dir, dockerSocket: stack.engine.socketPath, gpus });
+  const agent = openAgentHost({ dir, dockerSocket: stack.engine.socketPath, gpus, tlsCaFile: stack.tlsCaFile });
   stack.agents.push(agent);
   return agent;
 }

@@ -1,7 +1,8 @@
 // The HTTP server: turns requests into handler calls, and what handlers return or throw into responses.
-import type { IncomingMessage } from 'node:http';
+import type { IncomingMessage, ServerOptions } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { Server as TlsServer } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -19,6 +20,7 @@ import { openRateLimits, type RateLimitOptions, type RateLimits } from './rate-l
 import type { Caller, Route } from './route.ts';
 import { undeclared } from './route-errors.ts';
 import type { Sealing } from './sealing.ts';
+import type { Tls } from './tls.ts';
 import { systemRoutes } from './system-routes.ts';
 import { listenOn, type ListenAddress } from './listen.ts';
 import { answerUnusual, refuseUnread } from './unread-requests.ts';
@@ -56,6 +58,8 @@ export interface HttpOptions {
   rateLimits?: RateLimitOptions;
   /** The server's own secret, for listeners whose routes take an Idempotency-Key. */
   sealing?: Sealing;
+  /** Left out, it speaks plain HTTP: on a unix socket, or behind a proxy that ends TLS. */
+  tls?: Tls;
   /** For tests: a reply or refusal that the route does not declare becomes an internal error. */
   strictResponses?: boolean;
 }
@@ -151,6 +155,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   const { ids, log, metrics } = deps;
   let closing = false;
   const app: FastifyInstance = fastify({
+    ...nodeOptions(options.tls, takesUpgrade),
     logger: false,
     bodyLimit: BODY_BYTES_MAX,
     requestTimeout: REQUEST_MS_MAX,
@@ -162,14 +167,8 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
     routerOptions: { maxParamLength: PATH_PARAMETER_CHARS_MAX },
     frameworkErrors: (error, request, reply) => void sendError(error, request, reply, log),
     clientErrorHandler: (error, socket) => refuseUnread(error, socket, deps),
-    http: {
-      maxHeaderSize: HEADER_BYTES_MAX,
-      // Node would answer with nothing but a status; `assertHost` says why.
-      requireHostHeader: false,
-      // Without this, a client that offers h2c on a plain request would get no answer.
-      shouldUpgradeCallback: (request) => takesUpgrade(request.url ?? ''),
-    },
   });
+  options.tls?.serve(app.server as unknown as TlsServer);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) =>
     done(null, parseJson(String(body))),
@@ -190,6 +189,19 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   });
   app.setErrorHandler((error, request, reply) => sendError(error, request, reply, log));
   return app;
+}
+
+/** What Node's own server is made with. fastify's types tell the two kinds of server apart, our code does not. */
+function nodeOptions(tls: Tls | undefined, takesUpgrade: (path: string) => boolean): { http?: ServerOptions } {
+  const options: ServerOptions = {
+    maxHeaderSize: HEADER_BYTES_MAX,
+    // Node would answer with nothing but a status; `assertHost` says why.
+    requireHostHeader: false,
+    // Without this, a client that offers h2c on a plain request would get no answer.
+    shouldUpgradeCallback: (request) => takesUpgrade(request.url ?? ''),
+  };
+  if (tls === undefined) return { http: options };
+  return { https: { ...options, ...tls.options() } } as { http?: ServerOptions };
 }
 
 interface RouteDeps extends HttpDeps {

@@ -1,10 +1,10 @@
 // The listener of applications: HTTP/1.1 with TLS or behind a proxy that ends it, without limits that a long upload or answer would meet.
 import { once } from 'node:events';
-import { readFileSync } from 'node:fs';
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { Tls } from '../../base/http/tls.ts';
 import type { AppProxy } from './app-proxy.ts';
 
 export interface AppServer {
@@ -12,28 +12,14 @@ export interface AppServer {
   close(): Promise<void>;
 }
 
-/** Paths of PEM files. */
-export interface TlsFiles {
-  certificate_file: string;
-  key_file: string;
-}
-
 /** Whoever opens a connection says what they want soon; after that an application may take as long as it likes. */
 const HEADERS_MS_MAX = 30_000;
 const HEADER_BYTES_MAX = 32 * 1024;
 
-/** @throws Error where the files cannot be read or do not fit together */
-export function openAppServer(proxy: AppProxy, tls: TlsFiles | undefined): AppServer {
+/** Without `tls` it speaks plain HTTP, for a proxy in front. */
+export function openAppServer(proxy: AppProxy, tls: Tls | undefined): AppServer {
   const options: ServerOptions = { headersTimeout: HEADERS_MS_MAX, requestTimeout: 0, maxHeaderSize: HEADER_BYTES_MAX };
-  const server: Server =
-    tls === undefined
-      ? createServer(options)
-      : createTlsServer({
-          ...options,
-          minVersion: 'TLSv1.2',
-          cert: readFileSync(tls.certificate_file),
-          key: readFileSync(tls.key_file),
-        });
+  const server = tls === undefined ? createServer(options) : createSecureServer(options, tls);
   const upgraded = new Set<Duplex>();
   server.on('request', (request: IncomingMessage, response: ServerResponse) => proxy.onRequest(request, response));
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
@@ -56,4 +42,10 @@ export function openAppServer(proxy: AppProxy, tls: TlsFiles | undefined): AppSe
       await closed;
     },
   };
+}
+
+function createSecureServer(options: ServerOptions, tls: Tls): Server {
+  const server = createTlsServer({ ...options, ...tls.options() });
+  tls.serve(server);
+  return server;
 }

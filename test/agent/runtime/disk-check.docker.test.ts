@@ -2,33 +2,14 @@
 import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { Readable } from 'node:stream';
-import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Kit, KIT_TARGET, prepareKit } from '../../../agent/access/kit.ts';
 import { openDiskCheck } from '../../../agent/runtime/disk-check.ts';
 import { openDocker } from '../../../agent/runtime/docker.ts';
-import type { ContainerShape } from '../../../agent/runtime/engine.ts';
 import { createLog } from '../../../shared/log.ts';
 import { type MountedBtrfs, mountBtrfs } from '../../kit/btrfs.ts';
 import { type Engine, engineContents, startEngine } from '../../kit/engine.ts';
-
-/** A workload that only waits. */
-const SHAPE: Omit<ContainerShape, 'disk_gb' | 'entrypoint' | 'mounts'> = {
-  workload_id: 'wl_disk',
-  instance_id: 'i-disk',
-  image: 'empty:1',
-  hostname: 'i-disk',
-  env: [],
-  gpu_uuids: [],
-  memory_bytes: 512 * 1024 ** 2,
-  shm_bytes: 64 * 1024 ** 2,
-  nano_cpus: 1e9,
-  cpu_shares: 1024,
-  pids_max: 100,
-  memlock_bytes: 65_536,
-  nofile: 1024,
-};
+import { containerShape, importEmptyImage } from '../container-shape.ts';
 
 const log = createLog('test', 'silent');
 let stateDir: string;
@@ -104,10 +85,11 @@ test('a workload cannot write beyond the disk that it was given', async () => {
     let mib = 0;
     try { for (; mib < 1200; mib += 16) require('node:fs').writeSync(file, chunk); } catch (error) { console.log(error.errno, mib); }
   `;
-  await text(await holding.docker.importImage(Readable.from([Buffer.alloc(1024)]), { repo: 'empty', tag: '1' }));
+  await importEmptyImage(holding.docker);
   const engine = engineOf(holding);
   const mounts = [{ source: kit.folder, target: KIT_TARGET }];
-  const id = await engine.create({ ...SHAPE, entrypoint: [...kit.node, '-e', fill], mounts, disk_gb: 1 });
+  const shape = containerShape('wl_disk', { entrypoint: [...kit.node, '-e', fill], mounts, disk_gb: 1 });
+  const id = await engine.create(shape);
   await engine.start(id);
   await holding.docker.getContainer(id).wait();
   const said = String(await holding.docker.getContainer(id).logs({ stdout: true }));

@@ -1,0 +1,137 @@
+// The sockets of the house: the API, the metrics, applications, and the public ports of instances.
+import type { Log } from '../shared/log.ts';
+import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
+import { metricsRoute } from './admin/routes.ts';
+import { openCursors } from './base/http/cursors.ts';
+import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
+import { openTls, type Tls, type TlsFiles } from './base/http/tls.ts';
+import type { Config } from './config.ts';
+import { publicRoutes } from './public-routes.ts';
+import type { AppAddress } from './rental/doors/app-address.ts';
+import { appAccess, doorAccess } from './rental/edge/access.ts';
+import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
+import { type AppServer, openAppServer } from './rental/edge/app-server.ts';
+import { openSshDoors, type SshDoors } from './rental/edge/ssh-doors.ts';
+import type { Core, Rooms } from './rooms.ts';
+
+export interface Listeners {
+  http: Http;
+  sshDoors: SshDoors;
+  /** Serves certificates that have been renewed. */
+  refreshCertificates(): void;
+  listen(): Promise<{ port: number }>;
+  /** All but the public ports of instances, which stay until work under way is done. */
+  closeWeb(): Promise<void>;
+}
+
+interface ListenersDeps {
+  core: Core;
+  rooms: Rooms;
+  web: HttpDeps;
+  /** Of the lease `primary`. */
+  epoch: number;
+  /** The server's own. */
+  secret: Buffer;
+}
+
+/** Opens no socket yet. @throws Error where certificate files cannot be used */
+export function openListeners(config: Config, deps: ListenersDeps): Listeners {
+  const { core, rooms, web } = deps;
+  const tls = openCertificates(config, core.log);
+  const http = openPublicHttp(config, tls.api, deps);
+  const metricsHttp = config.metrics_listen === undefined ? undefined : openMetricsHttp(config, web);
+  const apps = config.apps === undefined ? undefined : openApps(config.apps, tls.apps, deps);
+  return {
+    http,
+    sshDoors: openDoorsOf(core, rooms, config.ssh.host),
+    refreshCertificates: tls.refresh,
+    listen: async () => {
+      if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
+      if (config.apps !== undefined) await apps?.listen(config.apps.listen);
+      return http.listen(config.listen);
+    },
+    closeWeb: async () => {
+      await apps?.close();
+      await http.close();
+      await metricsHttp?.close();
+    },
+  };
+}
+
+interface Certificates {
+  api: Tls | undefined;
+  apps: Tls | undefined;
+  refresh(): void;
+}
+
+function openCertificates(config: Config, log: Log): Certificates {
+  const open = (files: TlsFiles | undefined): Tls | undefined =>
+    files === undefined ? undefined : openTls(files, { log });
+  const [api, apps] = [open(config.tls), open(config.apps?.tls)];
+  return {
+    api,
+    apps,
+    refresh: () => {
+      api?.refresh();
+      apps?.refresh();
+    },
+  };
+}
+
+function openPublicHttp(
+  config: Config,
+  tls: Tls | undefined,
+  { core, rooms, web, epoch, secret }: ListenersDeps,
+): Http {
+  const http = openHttp(web, {
+    epoch,
+    audience: 'public',
+    baseUrl: config.base_url,
+    trustProxy: config.trust_proxy,
+    sealing: core.sealing,
+    rateLimits: {
+      perKeyPerSecond: config.rate_limits.per_key_per_second,
+      perIpPerSecond: config.rate_limits.per_ip_per_second,
+      burst: config.rate_limits.burst,
+    },
+    ...(tls === undefined ? {} : { tls }),
+  });
+  http.register(publicRoutes({ ...core, ...rooms, cursors: openCursors(secret) }));
+  http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
+  http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
+  return http;
+}
+
+function openMetricsHttp(config: Config, web: HttpDeps): Http {
+  const http = openHttp(web, { epoch: 0, audience: 'public', baseUrl: config.base_url, trustProxy: [] });
+  http.register([metricsRoute(web.metrics, 'none')]);
+  return http;
+}
+
+function openApps(
+  config: NonNullable<Config['apps']>,
+  tls: Tls | undefined,
+  { core, rooms }: ListenersDeps,
+): AppServer {
+  const { link, doors } = rooms;
+  const findApp = async (address: AppAddress): Promise<App | undefined> => {
+    const access = await appAccess(address, { db: core.db, doors });
+    if (access === undefined) return undefined;
+    const { machineId, workloadId, port, login } = access;
+    return { login, port, dial: () => link.openStream(machineId, workloadId, { kind: 'tcp', port }) };
+  };
+  return openAppServer(openAppProxy({ ...core, domain: config.domain, findApp }), tls);
+}
+
+function openDoorsOf(core: Core, rooms: Rooms, host: string): SshDoors {
+  const { link, doors } = rooms;
+  const keysOfOrg = async (...args: Parameters<Rooms['sshKeys']['keysForOrg']>): Promise<string[]> =>
+    (await rooms.sshKeys.keysForOrg(...args)).map((key) => key.public_key);
+  return openSshDoors({
+    ...core,
+    link,
+    doors,
+    host,
+    access: (instanceId) => doorAccess(instanceId, { db: core.db, doors, keysOfOrg }),
+  });
+}

@@ -1,0 +1,56 @@
+// The loops of the house: what happens again and again, each on its own period.
+import { type Loop, startLoop } from '../shared/loop.ts';
+import { type Engine, startEngine } from './base/operations/engine.ts';
+import type { Listeners } from './listeners.ts';
+import { TICK_MS } from './money/metering/metering.ts';
+import type { Core, Rooms } from './rooms.ts';
+
+const EDGE_PERIOD_MS = 2_000;
+const WATCH_PERIOD_MS = 1_000;
+/** Events nudge; this is for retries. */
+const WEBHOOKS_PERIOD_MS = 500;
+const PURGE_PERIOD_MS = 3_600_000;
+/** Whoever renews a certificate sees it served soon. */
+const CERTIFICATES_PERIOD_MS = 10_000;
+
+export interface Running {
+  engine: Engine;
+  loops: Loop[];
+}
+
+export function startLoops(core: Core, rooms: Rooms, listeners: Listeners): Running {
+  const { log } = core;
+  const engine = startEngine([rooms.instances.driver, rooms.reservations.driver], core);
+  const loops = [
+    startLoop(
+      {
+        name: 'metering',
+        periodMs: TICK_MS,
+        run: async (signal) => {
+          for (const id of await rooms.metering.tick(signal)) await rooms.instances.stopUnpaid(id);
+        },
+      },
+      core,
+    ),
+    startLoop({ name: 'edge', periodMs: EDGE_PERIOD_MS, run: () => listeners.sshDoors.sync() }, core),
+    startLoop({ name: 'webhooks', periodMs: WEBHOOKS_PERIOD_MS, run: () => rooms.webhooks.courier.run() }, core),
+    startLoop(
+      { name: 'certificates', periodMs: CERTIFICATES_PERIOD_MS, run: async () => listeners.refreshCertificates() },
+      core,
+    ),
+    startLoop({ name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => rooms.watch.run(signal) }, core),
+    startLoop(
+      {
+        name: 'purge',
+        periodMs: PURGE_PERIOD_MS,
+        run: async (signal) => {
+          await rooms.webhooks.purge(signal);
+          const forgotten = await listeners.http.purgeIdempotencyKeys();
+          log.debug({ forgotten }, 'old idempotency keys are forgotten');
+        },
+      },
+      core,
+    ),
+  ];
+  return { engine, loops };
+}

@@ -1,0 +1,34 @@
+// Every route of the public listener, agents' too: what customers find in the OpenAPI document, and what tests walk through.
+import type { Clock } from '../shared/clock.ts';
+import type { Ids } from '../shared/ids.ts';
+import { apiKeyRoutes } from './base/accounts/api-key-routes.ts';
+import { sshKeyRoutes } from './base/accounts/routes.ts';
+import type { Db } from './base/db/db.ts';
+import type { Cursors } from './base/http/cursors.ts';
+import type { Route } from './base/http/route.ts';
+import { operationRoutes } from './base/operations/routes.ts';
+import { catalogRoutes } from './fleet/supply/catalog-routes.ts';
+import { supplyRoutes } from './fleet/supply/routes.ts';
+import { billingRoutes } from './money/metering/routes.ts';
+import { edgeRoutes } from './rental/edge/routes.ts';
+import { instanceRoutes } from './rental/instances/routes.ts';
+import { registryCredentialRoutes } from './rental/launch/routes.ts';
+import { reservationRoutes } from './rental/reservations/routes.ts';
+import { webhookRoutes } from './rental/webhooks/routes.ts';
+import type { Rooms } from './rooms.ts';
+
+export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cursors: Cursors }): Route[] {
+  return [
+    ...catalogRoutes(deps),
+    ...apiKeyRoutes(deps),
+    ...sshKeyRoutes(deps),
+    ...registryCredentialRoutes(deps),
+    ...instanceRoutes(deps),
+    ...reservationRoutes(deps),
+    ...edgeRoutes(deps),
+    ...operationRoutes(deps),
+    ...webhookRoutes(deps),
+    ...billingRoutes(deps),
+    ...supplyRoutes(deps),
+  ];
+}
