@@ -17,6 +17,9 @@ export interface ConnectionDeps {
   ca?: string | undefined;
 }
 
+/** One address of several gets this long before the next is tried. Node's own quarter of a second is less than a round trip to far away. */
+const ADDRESS_MS = 2_500;
+
 /** A connected socket, its TLS handshake over. @throws OutboundError dns, blocked_address, connect, tls */
 export async function openConnection(target: Target, deps: ConnectionDeps, signal: AbortSignal): Promise<Socket> {
   const addresses = await addressesOf(target, deps);
@@ -52,6 +55,7 @@ function openTcp(target: Target, addresses: readonly string[], signal: AbortSign
   const socket = connectTcp({
     ...options,
     autoSelectFamily: true,
+    autoSelectFamilyAttemptTimeout: ADDRESS_MS,
     // Never asked for a literal address. Its answer is the one that was judged, so a second DNS answer cannot slip in.
     lookup: (_hostname, _options, callback) => callback(null, families),
   });

@@ -48,7 +48,8 @@ A test vector: secret \`${'0123456789abcdef'.repeat(4)}\`, body \`{"id":"evt_1"}
 \`v1=4c19823ff36fbe91381643fe7bccab85e74bc5fcc5e61a4a99b7b001b1ae6faa\`.
 
 Any other answer, a redirect too, is tried again after 30 seconds, 5 minutes, 30 minutes and 2 hours, later where 429 or 503 carry a \`Retry-After\`;
-then, or a day after the event, it is given up. 410 disables the endpoint. The events of one instance are first tried in order; after a failure they can
+then, or a day after the event, it is given up. After 20 failures in a row an endpoint gets one attempt every 5 minutes until one
+succeeds; 410, or 5 days of nothing but failures, disables it. The events of one instance are first tried in order; after a failure they can
 overtake each other, so keep the greatest \`data.instance.version\`.`;
 
 function createRoute({ db, webhooks }: WebhookRouteDeps): Route {
