@@ -75,6 +75,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await rooms.supply.setAllOffline();
       await rooms.doors.prepare();
       await listeners.sshDoors.sync();
+      await rooms.heartbeat.begin();
       running = startLoops(core, rooms, listeners);
       await admin.listen({ socketPath: config.admin_socket });
       const { port } = await listeners.listen();

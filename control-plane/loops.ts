@@ -3,6 +3,7 @@ import { type Loop, startLoop } from '../shared/loop.ts';
 import { type Engine, startEngine } from './base/operations/engine.ts';
 import type { Listeners } from './listeners.ts';
 import { TICK_MS } from './money/metering/metering.ts';
+import { HEARTBEAT_PERIOD_MS } from './rental/edge/heartbeat.ts';
 import type { Core, Rooms } from './rooms.ts';
 
 const EDGE_PERIOD_MS = 2_000;
@@ -38,6 +39,7 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Listeners): Runn
       { name: 'certificates', periodMs: CERTIFICATES_PERIOD_MS, run: async () => listeners.refreshCertificates() },
       core,
     ),
+    startLoop({ name: 'heartbeat', periodMs: HEARTBEAT_PERIOD_MS, run: () => rooms.heartbeat.beat() }, core),
     startLoop({ name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => rooms.watch.run(signal) }, core),
     startLoop(
       {

@@ -23,6 +23,7 @@ import { openReservations, type Reservations } from './rental/reservations/reser
 import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import { newProbeKey, probeDoor } from './rental/edge/probe.ts';
+import { type Heartbeat, openHeartbeat } from './rental/edge/heartbeat.ts';
 import { type Logs, openLogs } from './rental/edge/logs.ts';
 import { startSeries } from './rental/edge/store.ts';
 import { openWatch, type Watch } from './rental/edge/watch.ts';
@@ -88,6 +89,7 @@ export interface Rooms {
   instances: Instances;
   watch: Watch;
   logs: Logs;
+  heartbeat: Heartbeat;
   webhooks: Webhooks;
 }
 
@@ -157,6 +159,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     instances,
     watch,
     logs,
+    heartbeat: openHeartbeat({ ...core, metering }),
     webhooks,
   };
 }

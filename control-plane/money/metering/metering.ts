@@ -5,6 +5,7 @@ import { accruedUcents } from '../../../shared/money.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import { type Absence, excuse } from './excuse.ts';
 import { costUcents, transfersOf } from './posting.ts';
 import * as store from './store.ts';
 
@@ -39,6 +40,8 @@ export interface Metering {
    * Nothing happens where no segment is open. `evidence` is kept on the transfers.
    */
   closeSegment(tx: Tx, subjectId: string, endedMs: number, evidence?: string): Promise<void>;
+  /** Takes an absence of the whole control plane out of every open segment, in pieces; returns how many that were. */
+  excuseAll(absence: Absence): Promise<number>;
   /** One pass over all open segments. Resolves with the rentals whose balance no longer covers the next ticks. */
   tick(signal: AbortSignal): Promise<string[]>;
 }
@@ -53,7 +56,7 @@ interface MeteringDeps {
 
 export function openMetering(deps: MeteringDeps): Metering {
   const { ids, ledger } = deps;
-  return {
+  const metering: Metering = {
     holdForLaunch: (tx, subjectId, orgId, rateUcentsPerHour) =>
       ledger.setHold(tx, holdId(subjectId), wallet(orgId), accruedUcents(rateUcentsPerHour, aheadMs(deps))),
     releaseHold: (tx, subjectId, orgId) => ledger.setHold(tx, holdId(subjectId), wallet(orgId), 0n),
@@ -79,8 +82,27 @@ export function openMetering(deps: MeteringDeps): Metering {
       await store.endSegment(tx, segment.id, endMs);
       await ledger.setHold(tx, holdId(subjectId), wallet(segment.org_id), 0n);
     },
+    excuseAll: (absence) => excuseAll(absence, { ...deps, metering }),
     tick: (signal) => tick(signal, deps),
   };
+  return metering;
+}
+
+async function excuseAll(absence: Absence, deps: MeteringDeps & { metering: Metering }): Promise<number> {
+  let count = 0;
+  let afterId: string | undefined = '';
+  while (afterId !== undefined) {
+    const from: string = afterId;
+    afterId = await deps.db.tx('metering.excuse', async (tx) => {
+      const segments = await store.openSegments(tx, from, TICK_PIECE);
+      // The new segments come later in the order of ids, and begin where the absence ended.
+      const old = segments.filter((segment) => segment.started_ms < absence.untilMs);
+      for (const segment of old) await excuse(tx, segment, absence, deps);
+      count += old.length;
+      return segments.at(-1)?.id;
+    });
+  }
+  return count;
 }
 
 /** Brings the ledger to `toMs`, forwards or backwards. The hold is released for it: the caller sets it anew. */

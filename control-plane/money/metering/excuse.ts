@@ -1,0 +1,45 @@
+// Time in which we were away ourselves: customers are not charged for it, suppliers are paid for it all the same.
+import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
+import type { Tx } from '../../base/db/db.ts';
+import { payable, revenue } from '../ledger/accounts.ts';
+import type { Ledger } from '../ledger/ledger.ts';
+import type { Metering } from './metering.ts';
+import type { Segment } from './store.ts';
+
+export interface Absence {
+  fromMs: number;
+  untilMs: number;
+  /** Kept on the transfers. */
+  evidence: string;
+}
+
+/**
+ * Ends the segment where the absence began (what was charged beyond that is taken back), pays the supplier for the rest from our
+ * revenue, and begins a new segment where the absence ended. Repeating it is harmless.
+ */
+export async function excuse(
+  tx: Tx,
+  segment: Segment,
+  absence: Absence,
+  deps: { ledger: Ledger; metering: Pick<Metering, 'openSegment' | 'closeSegment'> },
+): Promise<void> {
+  const { untilMs, evidence } = absence;
+  const fromMs = Math.max(absence.fromMs, segment.started_ms);
+  await deps.metering.closeSegment(tx, segment.subject_id, fromMs, evidence);
+  const lostUcents = accruedUcents(segment.rate_ucents_per_hour, untilMs - fromMs);
+  const amountUcents = supplierPartUcents(lostUcents, segment.supplier_bps);
+  const id = `${segment.id}:absence:${fromMs}`;
+  const what = { id, debit: revenue, credit: payable(segment.supplier_id), amountUcents, kind: 'absence.supplier' };
+  const why = { subjectId: segment.subject_id, effectiveMs: untilMs, evidence };
+  if (amountUcents > 0n) await deps.ledger.post(tx, id, [{ ...what, ...why }]);
+  await deps.metering.openSegment(tx, {
+    subjectId: segment.subject_id,
+    orgId: segment.org_id,
+    supplierId: segment.supplier_id,
+    gpuType: segment.gpu_type,
+    gpuCount: segment.gpu_count,
+    rateUcentsPerHour: segment.rate_ucents_per_hour,
+    supplierBps: segment.supplier_bps,
+    startedMs: untilMs,
+  });
+}

@@ -1,0 +1,52 @@
+// Our own outages: a row that says when the control plane was last alive, and the credit for the time in which it was not.
+import { z } from 'zod';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
+import { int } from '../../base/db/columns.ts';
+import { type Db, type Tx, sql } from '../../base/db/db.ts';
+import type { Metering } from '../../money/metering/metering.ts';
+
+export const HEARTBEAT_PERIOD_MS = 10_000;
+/** A restart takes less; above it, nobody could have reached an instance or ended it. */
+export const ABSENCE_MS_MIN = 60_000;
+
+export interface Heartbeat {
+  /**
+   * Before the first loop runs: an absence of more than ABSENCE_MS_MIN is not charged to customers and paid to suppliers by us
+   * (DESIGN section 7). Dies half way and is repeated: the row still tells of the whole absence.
+   */
+  begin(): Promise<void>;
+  beat(): Promise<void>;
+}
+
+const BeatRow = z.object({ beat_ms: int });
+
+export function openHeartbeat(deps: {
+  db: Db;
+  clock: Clock;
+  log: Log;
+  metering: Pick<Metering, 'excuseAll'>;
+}): Heartbeat {
+  const { db, clock, log, metering } = deps;
+  const beat = (): Promise<void> => db.tx('edge.heartbeat', (tx) => write(tx, clock.now()));
+  return {
+    beat,
+    begin: async () => {
+      const last = await db.read.one(BeatRow, sql`select beat_ms from heartbeats where id = 1`);
+      const untilMs = clock.now();
+      if (last !== undefined && untilMs - last.beat_ms > ABSENCE_MS_MIN) {
+        const [from, until] = [isoTime(last.beat_ms), isoTime(untilMs)];
+        const evidence = `the control plane was away from ${from} to ${until}`;
+        const rentals = await metering.excuseAll({ fromMs: last.beat_ms, untilMs, evidence });
+        log.error({ from, until, rentals }, 'we were away: this time is credited to customers and paid to suppliers');
+      }
+      await beat();
+    },
+  };
+}
+
+async function write(tx: Tx, nowMs: number): Promise<void> {
+  await tx.run(
+    sql`insert into heartbeats (id, beat_ms) values (1, ${nowMs}) on conflict (id) do update set beat_ms = excluded.beat_ms`,
+  );
+}

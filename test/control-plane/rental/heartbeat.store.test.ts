@@ -1,0 +1,113 @@
+// Our own outages are ours: the time in which the control plane was away is credited to customers and paid to suppliers.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { ABSENCE_MS_MIN } from '../../../control-plane/rental/edge/heartbeat.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
+/** One microcent for each millisecond and GPU. */
+const DOLLARS = 0.036;
+
+let world: World;
+let who: { orgId: string; apiKeyId: string };
+let supplierId: string;
+beforeEach(async () => {
+  world = await openWorld();
+  ({ supplierId } = await world.machine({ gpus: 2, dollars: DOLLARS }));
+  who = await world.customer(10_000);
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+const balance = async (account: Parameters<World['rooms']['ledger']['balance']>[1]): Promise<bigint> =>
+  (await world.rooms.ledger.balance(world.db.read, account)).postedUcents;
+const spent = async (): Promise<bigint> => 10_000_000_000n - (await balance(wallet(who.orgId)));
+
+async function run(): Promise<string> {
+  const id = await world.launch(who);
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  return id;
+}
+
+/** The process dies now and another begins after `ms`. */
+async function away(ms: number): Promise<void> {
+  await world.rooms.heartbeat.beat();
+  await world.clock.advance(ms);
+  await world.rooms.heartbeat.begin();
+}
+
+const end = async (id: string): Promise<void> => {
+  await world.rooms.instances.remove(who, id, async () => undefined);
+};
+
+test('the first start of all excuses nothing', async () => {
+  const id = await run();
+  await world.clock.advance(HOUR_MS);
+  await world.rooms.heartbeat.begin();
+  await end(id);
+  expect(await spent()).toBe(BigInt(HOUR_MS));
+});
+
+test.each([
+  ['of a minute is a restart and charged', ABSENCE_MS_MIN, 0],
+  ['of a millisecond more is not', ABSENCE_MS_MIN + 1, ABSENCE_MS_MIN + 1],
+])('an absence %s', async (_, awayMs, excusedMs) => {
+  const id = await run();
+  await world.clock.advance(HOUR_MS);
+  await away(awayMs);
+  await world.clock.advance(HOUR_MS);
+  await end(id);
+  expect(await spent()).toBe(BigInt(2 * HOUR_MS + awayMs - excusedMs));
+});
+
+test('the supplier is paid by us, every rental is excused, and their usage leaves the time out', async () => {
+  const ids = [await run(), await run()];
+  await world.clock.advance(HOUR_MS);
+  await away(2 * HOUR_MS);
+  await world.clock.advance(HOUR_MS);
+  for (const id of ids) await end(id);
+  expect(await spent()).toBe(BigInt(4 * HOUR_MS));
+  // 80 % of everything, as if nothing had happened; the absence comes out of our own fee.
+  expect(await balance(payable(supplierId))).toBe(BigInt((8 * HOUR_MS * 8) / 10));
+  expect(await balance(revenue)).toBe(BigInt((4 * HOUR_MS * 2) / 10 - (4 * HOUR_MS * 8) / 10));
+});
+
+test('what was posted into the absence is taken back', async () => {
+  const id = await run();
+  await world.rooms.heartbeat.beat();
+  await world.clock.advance(3 * HOUR_MS);
+  // Another process has posted hours before it was known that nobody was there.
+  await world.rooms.metering.tick(new AbortController().signal);
+  await world.rooms.heartbeat.begin();
+  await end(id);
+  expect(await spent()).toBe(0n);
+  expect(await balance(payable(supplierId))).toBe(BigInt((3 * HOUR_MS * 8) / 10));
+});
+
+test('one that dies while it excuses begins again and excuses nobody twice', async () => {
+  const ids = [await run(), await run()];
+  await world.clock.advance(HOUR_MS);
+  await world.rooms.heartbeat.beat();
+  const fromMs = world.clock.now();
+  await world.clock.advance(HOUR_MS);
+  // As far as it came: the row was not written.
+  await world.rooms.metering.excuseAll({ fromMs, untilMs: world.clock.now(), evidence: 'away' });
+  await world.clock.advance(90_000);
+  await world.rooms.heartbeat.begin();
+  for (const id of ids) await end(id);
+  expect(await spent()).toBe(BigInt(2 * HOUR_MS));
+  expect(await balance(payable(supplierId))).toBe(BigInt(((4 * HOUR_MS + 180_000) * 8) / 10));
+});
+
+test('a rental that is unreachable anyway is left alone', async () => {
+  const id = await run();
+  const found = await world.rooms.instances.get(who.orgId, id);
+  await world.db.tx('test.outage', (tx) => world.rooms.metering.closeSegment(tx, found.instance.id, world.clock.now()));
+  await away(HOUR_MS);
+  await end(id);
+  expect(await spent()).toBe(0n);
+  expect(await balance(payable(supplierId))).toBe(0n);
+});
