@@ -120,7 +120,7 @@ export const WebhookDelivery = z
 export type WebhookDelivery = z.infer<typeof WebhookDelivery>;
 
 /** `version` and the fields that do not depend on when one looks. */
-const WebhookInstance = Instance.pick({
+export const WebhookInstance = Instance.pick({
   id: true,
   status: true,
   gpu_type: true,

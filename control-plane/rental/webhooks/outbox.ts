@@ -1,5 +1,5 @@
 // The outbox: with every public event, in its transaction, one delivery for each endpoint that wants it.
-import { type WebhookEvent, WebhookEventType } from '../../../shared/api/webhook.ts';
+import { type WebhookEvent, WebhookEventType, WebhookInstance } from '../../../shared/api/webhook.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Tx } from '../../base/db/db.ts';
@@ -9,6 +9,9 @@ import { instanceView } from '../instances/view.ts';
 import { insertDelivery } from './delivery-store.ts';
 import { endpointsOfOrg, makeDue } from './endpoint-store.ts';
 import { DELIVERY_MS_MAX } from './schedule.ts';
+
+/** Takes from an instance as the API shows it what events tell. */
+const Sent = WebhookInstance.strip();
 
 /** The body is made here and never again: what is sent is the instance as it was then. */
 export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAttempts: number }): Promise<void> {
@@ -47,30 +50,8 @@ export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAt
 }
 
 function bodyOf(event: EventRow & { type: WebhookEventType }, row: InstanceRow): WebhookEvent {
+  // Every move counts the version up, so of two events of one instance the later has the greater.
   const shown = instanceView(row, { door: undefined, site: undefined });
-  const { id, status, gpu_type, gpu_count, region, tier, name, price_per_hour, ...more } = shown;
-  const { created_at, ready_at, terminated_at, status_reason } = more;
-  return {
-    id: event.id,
-    type: event.type,
-    created_at: isoTime(event.created_ms),
-    data: {
-      instance: {
-        id,
-        status,
-        gpu_type,
-        gpu_count,
-        region,
-        tier,
-        name,
-        price_per_hour,
-        created_at,
-        ready_at,
-        terminated_at,
-        ...(status_reason === undefined ? {} : { status_reason }),
-        // Every move counts it up, so of two events of one instance the later has the greater.
-        version: row.facts_version,
-      },
-    },
-  };
+  const instance = Sent.parse({ ...shown, version: row.facts_version });
+  return { id: event.id, type: event.type, created_at: isoTime(event.created_ms), data: { instance } };
 }
