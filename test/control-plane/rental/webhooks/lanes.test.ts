@@ -1,0 +1,118 @@
+// Lanes: their limits at both edges, and no job twice, whatever the reads behind them say.
+import { beforeEach, expect, test } from 'vitest';
+import { type Lanes, openLanes } from '../../../../control-plane/rental/webhooks/lanes.ts';
+import { createLog } from '../../../../shared/log.ts';
+
+const MAX = 5;
+
+/** What a read would say is due, by lane. */
+let due: Map<string, string[]>;
+let slots: number;
+let carried: string[];
+let underWay: Map<string, () => void>;
+let read: (key: string) => Promise<void>;
+let lanes: Lanes;
+beforeEach(() => {
+  due = new Map();
+  slots = 4;
+  carried = [];
+  underWay = new Map();
+  read = async () => undefined;
+  lanes = openLanes<{ id: string; key: string }>({
+    max: MAX,
+    log: createLog('test', 'silent'),
+    due: async (key) => {
+      const jobs = (due.get(key) ?? []).map((id) => ({ id, key }));
+      await read(key);
+      return { slots, jobs };
+    },
+    carry: ({ id, key }) => {
+      carried.push(id);
+      return new Promise((resolve) => {
+        underWay.set(id, () => {
+          underWay.delete(id);
+          due.set(
+            key,
+            (due.get(key) ?? []).filter((other) => other !== id),
+          );
+          resolve();
+        });
+      });
+    },
+  });
+});
+
+const settled = async (): Promise<void> => {
+  for (let turn = 0; turn < 5; turn += 1) await new Promise((resolve) => setImmediate(resolve));
+};
+async function look(...keys: string[]): Promise<void> {
+  for (const key of keys) lanes.look(key);
+  await settled();
+}
+async function finish(id: string): Promise<void> {
+  underWay.get(id)?.();
+  await settled();
+}
+
+test('a lane has as many under way as it has slots, and goes on when one ends', async () => {
+  due.set('a', ['a1', 'a2', 'a3', 'a4', 'a5']);
+  await look('a');
+  expect(carried).toEqual(['a1', 'a2', 'a3', 'a4']);
+  await look('a');
+  expect(carried).toHaveLength(4);
+  await finish('a2');
+  expect(carried).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
+});
+
+test('all lanes together have no more under way than is allowed; another look starts what is left', async () => {
+  due.set('a', ['a1', 'a2', 'a3', 'a4']);
+  due.set('b', ['b1', 'b2']);
+  expect(lanes.limit()).toBe(MAX);
+  await look('a');
+  // One more may start; it may be in the busy lane or in another.
+  expect(lanes.limit()).toBe(2);
+  await look('b');
+  expect([...underWay.keys()]).toEqual(['a1', 'a2', 'a3', 'a4', 'b1']);
+  expect(lanes.limit()).toBe(0);
+  await finish('a1');
+  await look('b');
+  expect(carried.at(-1)).toBe('b2');
+});
+
+test('a job that ends while its lane is being read is not started again', async () => {
+  due.set('a', ['a1']);
+  await look('a');
+  const reading = Promise.withResolvers<void>();
+  read = () => reading.promise;
+  lanes.look('a');
+  await settled();
+  await finish('a1');
+  read = async () => undefined;
+  reading.resolve();
+  await settled();
+  expect(carried).toEqual(['a1']);
+  expect(lanes.isUnderWay('a', 'a1')).toBe(false);
+});
+
+test('a read that fails leaves the lane to the next look', async () => {
+  due.set('a', ['a1']);
+  read = () => Promise.reject(new Error('the database is away'));
+  await look('a');
+  expect(carried).toEqual([]);
+  read = async () => undefined;
+  await look('a');
+  expect(carried).toEqual(['a1']);
+});
+
+test('after a stop nothing starts, and it waits for what is under way', async () => {
+  slots = 1;
+  due.set('a', ['a1', 'a2']);
+  await look('a');
+  let isOver = false;
+  const stopped = lanes.stop().then(() => (isOver = true));
+  await look('a', 'b');
+  expect([isOver, lanes.limit()]).toEqual([false, 0]);
+  await finish('a1');
+  await stopped;
+  expect(carried).toEqual(['a1']);
+});
