@@ -57,6 +57,11 @@ export function adminDeps(core: Core, rooms: Rooms, process: { loops(): LoopStat
       list: async () => (await allMachines(db.read)).map(machineFields),
       approve: async (id) => machineFields(await rooms.supply.approve(id)),
       suspend: async (id) => machineFields(await rooms.supply.suspend(id)),
+      removeWorkload: async (id, workloadId) => {
+        await rooms.workloads.removeUnknown(id, workloadId);
+        rooms.link.push(id);
+        return { machine_id: id, workload_id: workloadId, desired: 'removed' };
+      },
     },
     reservations: reservationCommands(rooms),
     ledger: {
@@ -121,6 +126,7 @@ function machineFields(row: MachineRow): Fields {
     gpu_name: row.inventory?.gpus[0]?.name ?? null,
     region: row.region,
     price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
+    unknown_workloads: row.unknown_workloads?.join(', ') ?? 'not reported yet',
     last_heartbeat_at: row.last_heartbeat_ms === null ? null : isoTime(row.last_heartbeat_ms),
   };
 }

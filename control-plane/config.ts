@@ -163,6 +163,11 @@ export function readSecret(config: Config, rng: Rng): Buffer {
   } finally {
     rmSync(made);
   }
+  return existingSecret(config);
+}
+
+/** @throws Error where it is not there, or not a secret */
+export function existingSecret({ secret_file: path }: Config): Buffer {
   const text = readFileSync(path, 'utf8').trim();
   if (!/^[0-9a-f]{64}$/.test(text))
     throw new Error(`${path} must hold ${SECRET_BYTES} bytes as 64 hexadecimal characters`);

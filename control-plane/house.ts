@@ -8,6 +8,7 @@ import { systemRng } from '../shared/rng.ts';
 import { openAdmin } from './admin/admin.ts';
 import { adminDeps } from './admin-deps.ts';
 import { openMetrics } from './base/http/metrics.ts';
+import { assertSecretFits } from './base/http/secret-check.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
@@ -43,6 +44,10 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const secret = readSecret(config, rng);
   const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
   const foundation = await openFoundation(config.database, outside);
+  await assertSecretFits(foundation.db, outside.sealing).catch(async (error: unknown) => {
+    await foundation.close();
+    throw error;
+  });
   const core: Core = { ...outside, db: foundation.db };
   let running: Running | undefined;
   const nudgeLoop = (name: string): void => running?.loops.find((loop) => loop.status().name === name)?.nudge();

@@ -1,13 +1,19 @@
 // The control plane's command line: `serve` for ever, and the operator's commands.
+import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { systemClock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
+import { createIds } from '../shared/ids.ts';
 import { createLog, type Log } from '../shared/log.ts';
 import { countBuffersWithHeap } from '../shared/memory.ts';
+import { systemRng } from '../shared/rng.ts';
+import { type CommandDeps, type CommonOptions, printAnswer, withCommon } from './admin/command.ts';
 import { addOperatorCommands } from './admin/commands.ts';
 import { type Answer, askDaemon } from './admin/daemon-door.ts';
+import type { Fields } from './admin/fields.ts';
+import { openSealing } from './base/http/sealing.ts';
 import type { InjectedRequest } from './base/http/server.ts';
-import { type Config, readConfig } from './config.ts';
+import { type Config, existingSecret, readConfig } from './config.ts';
 import type { House } from './house.ts';
 
 async function serve(options: { config?: string }): Promise<void> {
@@ -57,12 +63,34 @@ async function ask(configFile: string | undefined, request: InjectedRequest): Pr
   }
 }
 
+async function backup(configFile: string | undefined, file: string): Promise<Fields> {
+  return (await import('./backup.ts')).backup(readConfig(configFile), resolve(file));
+}
+
+async function restore(file: string, options: CommonOptions & { force?: boolean }): Promise<void> {
+  process.umask(0o077);
+  const config = readConfig(options.config);
+  const clock = systemClock();
+  const rng = systemRng();
+  const ids = createIds(clock, rng);
+  const log = createLog('control-plane', 'warn', { write: (line) => void process.stderr.write(line) });
+  const core = { clock, rng, ids, log, sealing: openSealing(existingSecret(config), ids) };
+  const request = { file: resolve(file), force: options.force === true };
+  printAnswer(operator, options, await (await import('./backup.ts')).restore(config, request, core));
+}
+
 /** Loaded only when needed: a command that asks the daemon needs none of the rooms. */
 async function openHouse(config: Config, log: Log): Promise<House> {
   const house = await import('./house.ts');
   return house.openHouse(config, log);
 }
 
+const operator: CommandDeps = {
+  ask,
+  backup,
+  print: (text) => void process.stdout.write(text),
+  now: systemClock().now,
+};
 const program = new Command('svc-control-plane').description(
   'The control plane of the GPU rental and inference service.',
 );
@@ -71,11 +99,15 @@ program
   .description('run the control plane')
   .option('--config <file>', 'YAML configuration; without it the one that SVC_CONFIG names')
   .action(serve);
-addOperatorCommands(program, { ask, print: (text) => void process.stdout.write(text), now: systemClock().now });
+withCommon(program.command('restore <backup>'))
+  .description('put a backup in the place of the SQLite database; the daemon must be stopped')
+  .option('--force', 'where a database is there already, put it aside')
+  .action(restore);
+addOperatorCommands(program, operator);
 
 try {
   await program.parseAsync();
 } catch (error) {
   process.stderr.write(`${messageOf(error)}\n`);
-  process.exitCode = 1;
+  process.exitCode = error instanceof Error && 'exitCode' in error && error.exitCode === 2 ? 2 : 1;
 }

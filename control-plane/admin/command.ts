@@ -3,11 +3,14 @@ import type { Command } from 'commander';
 import { z } from 'zod';
 import type { InjectedRequest } from '../base/http/server.ts';
 import type { Answer } from './daemon-door.ts';
+import type { Fields } from './fields.ts';
 import { tableOf } from './table.ts';
 
 export interface CommandDeps {
   /** Asks the daemon, or its rooms directly where none runs. */
   ask(configFile: string | undefined, request: InjectedRequest): Promise<Answer>;
+  /** Writes a snapshot of the database to a new file. @throws Error where that cannot be done */
+  backup(configFile: string | undefined, file: string): Promise<Fields>;
   print(text: string): void;
   now(): number;
 }
@@ -30,8 +33,12 @@ export function withCommon(command: Command): Command {
 }
 
 export async function show(deps: CommandDeps, options: CommonOptions, request: InjectedRequest): Promise<void> {
-  const body = await askOrThrow(deps, options, request);
-  deps.print(options.json === true ? `${JSON.stringify(body)}\n` : tableOf(Rows.parse(body)));
+  printAnswer(deps, options, await askOrThrow(deps, options, request));
+}
+
+/** One thing, or a list of them, as a table or as JSON. */
+export function printAnswer({ print }: Pick<CommandDeps, 'print'>, options: CommonOptions, body: unknown): void {
+  print(options.json === true ? `${JSON.stringify(body)}\n` : tableOf(Rows.parse(body)));
 }
 
 /** The answer's body. @throws Error with the detail of a refusal */

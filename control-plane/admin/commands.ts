@@ -3,7 +3,7 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
 import { SCOPES } from '../base/http/scopes.ts';
-import { askOrThrow, type CommandDeps, type CommonOptions, show, withCommon } from './command.ts';
+import { askOrThrow, type CommandDeps, type CommonOptions, printAnswer, show, withCommon } from './command.ts';
 import { addReservationCommands } from './reservation-commands.ts';
 
 const DAY_MS = 86_400_000;
@@ -19,6 +19,15 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addReservationCommands(admin, deps);
   withCommon(admin.command('loops').description('the background loops of the daemon')).action(
     (options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/loops' }),
+  );
+  withCommon(
+    admin
+      .command('backup <file>')
+      .description(
+        'write a snapshot of the SQLite database to a new file; the daemon goes on. Keep secret_file beside it',
+      ),
+  ).action(async (file: string, options: CommonOptions) =>
+    printAnswer(deps, options, await deps.backup(options.config, file)),
   );
   const ledger = program.command('ledger').description('the books');
   withCommon(ledger.command('verify').description('prove that the books agree; exit code 1 where they do not')).action(
@@ -107,6 +116,18 @@ function addMachineCommands(admin: Command, deps: CommandDeps): void {
       show(deps, options, { method: 'POST', url: `/admin/machines/${encodeURIComponent(id)}/${verb}` }),
     );
   }
+  withCommon(
+    machine
+      .command('remove-unknown <id> <workload>')
+      .description(
+        'end a container that the machine runs and the database, restored from an older backup, does not know',
+      ),
+  ).action((id: string, workload: string, options: CommonOptions) =>
+    show(deps, options, {
+      method: 'DELETE',
+      url: `/admin/machines/${encodeURIComponent(id)}/unknown-workloads/${encodeURIComponent(workload)}`,
+    }),
+  );
 }
 
 async function verifyLedger(deps: CommandDeps, options: CommonOptions): Promise<void> {

@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { ApiKey, NewApiKey } from '../../shared/api/api-key.ts';
 import { Org, OrgName } from '../../shared/api/org.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
+import { WorkloadId } from '../../shared/protocol/workload.ts';
 import type { Accounts } from '../base/accounts/accounts.ts';
 import type { Metrics } from '../base/http/metrics.ts';
 import { type Route, route } from '../base/http/route.ts';
@@ -23,6 +24,8 @@ export interface AdminDeps {
     approve(id: string): Promise<Fields>;
     /** @throws ServiceError `not_found`, `conflict` */
     suspend(id: string): Promise<Fields>;
+    /** A container that the host runs and this database does not know. @throws ServiceError `not_found`, `conflict` */
+    removeWorkload(id: string, workloadId: string): Promise<Fields>;
   };
   reservations: ReservationCommands;
   ledger: {
@@ -178,7 +181,21 @@ function machineRoutes({ machines }: AdminDeps): Route[] {
       handler: async ({ params }) => ({ status: 200, body: await machines[verb](params.id) }),
     }),
   );
-  return [list, ...moves];
+  const remove = route({
+    ...operator,
+    method: 'DELETE',
+    path: '/admin/machines/{id}/unknown-workloads/{workload_id}',
+    operationId: 'adminRemoveUnknownWorkload',
+    summary: 'End a container that a machine runs and the database does not know',
+    params: Id.extend({ workload_id: WorkloadId }),
+    responses: { 200: { description: 'What is wanted of the machine', schema: AnyFields } },
+    errors: ['not_found', 'conflict'],
+    handler: async ({ params }) => ({
+      status: 200,
+      body: await machines.removeWorkload(params.id, params.workload_id),
+    }),
+  });
+  return [list, ...moves, remove];
 }
 
 function statusRoutes({ ledger, loops, metrics }: AdminDeps): Route[] {

@@ -26,6 +26,7 @@ export const DAEMONS: readonly Daemon[] = [
       'schema.ts',
       'foundation.ts',
       'admin-deps.ts',
+      'backup.ts',
       'config.ts',
       'listeners.ts',
       'loops.ts',
@@ -33,7 +34,7 @@ export const DAEMONS: readonly Daemon[] = [
     ],
     rooms: [
       { path: 'base/db', tables: ['schema_migrations', 'leases'] },
-      { path: 'base/http', tables: ['idempotency_keys'] },
+      { path: 'base/http', tables: ['idempotency_keys', 'secret_checks'] },
       { path: 'base/outbound', tables: [] },
       { path: 'base/accounts', tables: ['orgs', 'api_keys', 'ssh_keys'] },
       { path: 'base/events', tables: ['events'] },

@@ -132,7 +132,8 @@ function nowhere(clock: VirtualClock): Outbound {
 
 const ALL = sql`1 = 1`;
 
-const NOTHING_OBSERVED: Omit<ObservedWorkload, 'workload_id' | 'phase'> = {
+/** What a host says of a workload before anything of it is there. */
+export const NOTHING_OBSERVED: Omit<ObservedWorkload, 'workload_id' | 'phase'> = {
   pull: null,
   image_digest: null,
   host_key: null,

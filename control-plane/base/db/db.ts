@@ -40,7 +40,8 @@ export class DbError extends Error {
     | 'bad_value'
     | 'database_in_use'
     | 'unsupported'
-    | 'migration';
+    | 'migration'
+    | 'bad_backup';
 
   constructor(code: DbError['code'], message: string, cause?: unknown) {
     super(`${code}: ${message}`, { cause });

@@ -22,7 +22,7 @@ interface Connection {
  */
 export function openSqlite(path: string, deps: { clock: Clock }): Db {
   const { clock } = deps;
-  const unlock = path === ':memory:' ? () => undefined : lockFile(`${path}.lock`);
+  const unlock = path === ':memory:' ? () => undefined : lockSqlite(path);
   const writer = connect(path, false);
   refuseUnsafeVersion(versionOf(writer.database));
   const reader = path === ':memory:' ? undefined : connect(path, true);
@@ -127,14 +127,17 @@ function connect(path: string, readonly: boolean): Connection {
   return { database: connection, prepare };
 }
 
-/** An exclusive transaction on a file of its own: the kernel drops it with the process, however that ends. */
-function lockFile(path: string): () => void {
-  const lock = new Database(path, { timeout: 0 });
+/**
+ * Keeps every other process out of the database at `path` until the returned function is called. An exclusive transaction on a file
+ * of its own: the kernel drops it with the process, however that ends. @throws DbError `database_in_use`
+ */
+export function lockSqlite(path: string): () => void {
+  const lock = new Database(`${path}.lock`, { timeout: 0 });
   try {
     lock.exec('BEGIN EXCLUSIVE');
   } catch (error) {
     lock.close();
-    throw new DbError('database_in_use', `another control plane is running on this database (${path})`, error);
+    throw new DbError('database_in_use', `another control plane is running on this database (${path}.lock)`, error);
   }
   return () => lock.close();
 }

@@ -164,7 +164,9 @@ export async function refreshOfferings(
   const machine = await store.findMachine(tx, machineId);
   if (machine === undefined) return;
   const gpus = await store.gpusOf(tx, machineId);
-  const listed = machine.online && machine.status === 'listed';
+  // The GPUs of a container that we do not know are not ours to give.
+  const knowsAll = machine.unknown_workloads?.length === 0;
+  const listed = machine.online && machine.status === 'listed' && knowsAll;
   const { inventory } = machine;
   const storageGb = Math.floor((inventory?.storage_bytes ?? 0) / GIB);
   const diskConfigurable = inventory?.disk_enforced === true && storageGb >= DISK_GB_MIN;

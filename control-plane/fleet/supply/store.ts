@@ -29,6 +29,8 @@ const MachineRow = z.object({
   inventory: json(Inventory).nullable(),
   online: flag,
   last_heartbeat_ms: int.nullable(),
+  /** Ids of containers that this database does not know; null until the host has said. Anything but none keeps new work away. */
+  unknown_workloads: json(z.array(text)).nullable(),
   created_ms: int,
   updated_ms: int,
 });
@@ -52,7 +54,8 @@ export type GpuRow = z.infer<typeof GpuRow>;
 
 const SUPPLIER = sql`id, org_id, status, created_ms, updated_ms`;
 const MACHINE = sql`id, supplier_id, status, verification_status, declared_gpu_count, declared_gpu_type, declared_vram_per_gpu_gb,
-  region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, created_ms, updated_ms`;
+  region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads,
+  created_ms, updated_ms`;
 
 export function supplierOfOrg(query: Query, orgId: string): Promise<SupplierRow | undefined> {
   return query.one(SupplierRow, sql`select ${SUPPLIER} from suppliers where org_id = ${orgId}`);
@@ -114,6 +117,15 @@ export async function setInventory(tx: Tx, id: string, inventory: Inventory, now
 
 export async function setOnline(tx: Tx, id: string, online: boolean, nowMs: number): Promise<void> {
   await tx.run(sql`update machines set online = ${online}, last_heartbeat_ms = ${nowMs} where id = ${id}`);
+}
+
+/** False where that is known already. */
+export async function setUnknownWorkloads(tx: Tx, id: string, workloadIds: readonly string[] | null): Promise<boolean> {
+  const list = workloadIds === null ? null : JSON.stringify(workloadIds);
+  const changed = await tx.run(
+    sql`update machines set unknown_workloads = ${list} where id = ${id} and coalesce(unknown_workloads, '') <> ${list ?? ''}`,
+  );
+  return changed === 1;
 }
 
 export async function setAllOffline(tx: Tx): Promise<void> {

@@ -4,8 +4,9 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { ENROLLMENT_TOKEN_MS } from '../../../shared/limits.ts';
+import type { Log } from '../../../shared/log.ts';
 import type { EnrollRequest, Inventory } from '../../../shared/protocol/inventory.ts';
-import type { Db, Tx } from '../../base/db/db.ts';
+import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import { identifyGpu } from './known-gpus.ts';
 import { refreshOfferings } from './offerings.ts';
@@ -51,6 +52,9 @@ export interface Supply {
   /** Takes over what the host reports about itself. */
   reportInventory(machineId: string, inventory: Inventory): Promise<void>;
   setOnline(machineId: string, online: boolean): Promise<void>;
+  /** Containers of ours on the host that nothing here knows; null: not said yet. Nothing new goes there until there are none. */
+  setUnknownWorkloads(tx: Tx, machineId: string, workloadIds: readonly string[] | null): Promise<void>;
+  isUnknownWorkload(query: Query, machineId: string, workloadId: string): Promise<boolean>;
   /** After a start no link is up yet. */
   setAllOffline(): Promise<void>;
   /** Takes GPUs for `heldBy`; undefined (and nothing taken) where there are too few. */
@@ -72,13 +76,14 @@ interface SupplyDeps {
   db: Db;
   clock: Clock;
   ids: Ids;
+  log: Log;
   events: Events;
   /** What hosts that honour disk_gb charge beyond the included disk. */
   diskPriceUcentsPerGbHour: bigint;
 }
 
 export function openSupply(deps: SupplyDeps): Supply {
-  const { db, clock } = deps;
+  const { db, clock, log } = deps;
   return {
     registerSupplier: (tx, orgId) => registerSupplier(tx, orgId, deps),
     registerMachine: (tx, orgId, declared) => registerMachine(tx, orgId, declared, deps),
@@ -101,6 +106,18 @@ export function openSupply(deps: SupplyDeps): Supply {
         await store.setOnline(tx, machineId, online, clock.now());
         await refresh(tx, machineId, deps);
       }),
+    setUnknownWorkloads: async (tx, machineId, workloadIds) => {
+      if (!(await store.setUnknownWorkloads(tx, machineId, workloadIds))) return;
+      if (workloadIds !== null && workloadIds.length > 0) {
+        log.error(
+          { machine_id: machineId, unknown_workload_ids: workloadIds },
+          'a host runs containers that this database does not know; they are left alone, and nothing new is placed there',
+        );
+      }
+      await refresh(tx, machineId, deps);
+    },
+    isUnknownWorkload: async (query, machineId, workloadId) =>
+      (await store.findMachine(query, machineId))?.unknown_workloads?.includes(workloadId) === true,
     setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
     hold: async (tx, want) => {
       const uuids = await store.takeGpus(tx, want);
@@ -249,6 +266,7 @@ function newMachine(id: string, supplierId: string, declared: DeclaredMachine, n
     inventory: null,
     online: false,
     last_heartbeat_ms: null,
+    unknown_workloads: [],
     created_ms: nowMs,
     updated_ms: nowMs,
   };

@@ -1,5 +1,6 @@
 // Wanting, removing and observing containers.
 import type { Clock } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { DesiredMessage, ObservedMessage, Position } from '../../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
@@ -11,6 +12,8 @@ import * as store from './store.ts';
 const LET_GO = new Set<ObservedWorkload['phase']>(['stopped', 'removed', 'missing']);
 /** Phases after which there is nothing left to remove. */
 const NOTHING_LEFT = new Set<ObservedWorkload['phase']>(['removed', 'missing']);
+/** Phases of a container that is there and not on its way out. */
+const THERE = new Set<ObservedWorkload['phase']>(['starting', 'running']);
 
 export interface Workloads {
   /** The container should run there from now on. The caller nudges the machine after its commit. */
@@ -21,10 +24,15 @@ export interface Workloads {
   setEnd(tx: Tx, workloadId: string, endsAtMs: number): Promise<void>;
   /** The whole desired state of a machine, as it goes over the link. */
   desired(machineId: string): Promise<DesiredMessage>;
-  /** Takes over what a host reports; tells `onChange` in the same transaction. Reports about foreign workloads are ignored. */
+  /**
+   * Takes over what a host reports; tells `onChange` in the same transaction. Of workloads that this database does not know, or knows
+   * elsewhere, it takes no more than their ids: they keep new work away from the host.
+   */
   observe(machineId: string, message: ObservedMessage): Promise<void>;
   /** A host that holds more than we ever sent proves that this database is an old one: start above it. */
   meet(machineId: string, held: Position | null): Promise<void>;
+  /** The operator's word: a container that a host reports and nobody here knows should go. @throws ServiceError `not_found`, `conflict` */
+  removeUnknown(machineId: string, workloadId: string): Promise<void>;
 }
 
 interface WorkloadsDeps {
@@ -74,7 +82,12 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
       }),
     observe: (machineId, message) =>
       db.tx('workloads.observe', async (tx) => {
-        for (const observed of message.workloads) await observeOne(tx, machineId, observed, deps);
+        const unknown = [...message.unknown_workload_ids];
+        for (const observed of message.workloads) {
+          const isKnown = await observeOne(tx, machineId, observed, deps);
+          if (!isKnown && THERE.has(observed.phase)) unknown.push(observed.workload_id);
+        }
+        await deps.supply.setUnknownWorkloads(tx, machineId, unknown.toSorted());
       }),
     meet: (machineId, held) =>
       db.tx('workloads.meet', async (tx) => {
@@ -86,22 +99,60 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
           'a host holds a newer desired state than this database: it was restored from a backup; starting a new epoch above it',
         );
         await store.setPosition(tx, machineId, { epoch: held.epoch + 1, revision: 0 });
+        await deps.supply.setUnknownWorkloads(tx, machineId, null);
       }),
+    removeUnknown: (machineId, workloadId) =>
+      db.tx('workloads.remove_unknown', (tx) => removeUnknown(tx, machineId, workloadId, deps)),
   };
 }
 
-async function observeOne(tx: Tx, machineId: string, observed: ObservedWorkload, deps: WorkloadsDeps): Promise<void> {
+async function removeUnknown(tx: Tx, machineId: string, workloadId: string, deps: WorkloadsDeps): Promise<void> {
+  if (!(await deps.supply.isUnknownWorkload(tx, machineId, workloadId))) {
+    return fail('not_found', `Machine ${machineId} reports no unknown workload ${workloadId}.`);
+  }
+  if ((await store.findWorkload(tx, workloadId)) !== undefined) {
+    return fail('conflict', `Workload ${workloadId} belongs elsewhere or is over: remove its container on the host.`);
+  }
+  const nowMs = deps.clock.now();
+  await store.insertWorkload(tx, machineId, tombstoneOf(workloadId), nowMs);
+  await store.move(tx, workloadId, { from: 'wanted', to: 'removing', nowMs });
+  await store.bumpRevision(tx, machineId);
+}
+
+/** Enough of a workload to end it; who it belonged to is not known any more. */
+function tombstoneOf(workloadId: string): store.WorkloadSpec {
+  return {
+    workload_id: workloadId,
+    instance_id: workloadId,
+    image: 'unknown',
+    pull_login: false,
+    command: { entrypoint: null, cmd: null },
+    env: {},
+    gpu_uuids: [],
+    disk_gb: null,
+    ends_at_ms: null,
+  };
+}
+
+/** False for a workload that is none of this machine's here. */
+async function observeOne(
+  tx: Tx,
+  machineId: string,
+  observed: ObservedWorkload,
+  deps: WorkloadsDeps,
+): Promise<boolean> {
   const row = await store.findWorkload(tx, observed.workload_id);
-  if (row === undefined || row.machine_id !== machineId || row.state === 'gone') return;
+  if (row === undefined || row.machine_id !== machineId || row.state === 'gone') return false;
   const now = deps.clock.now();
   if (JSON.stringify(row.observed) !== JSON.stringify(observed)) {
     await store.setObserved(tx, row.id, observed, now);
     await deps.onChange(tx, row.instance_id, observed);
   }
-  if (row.state !== 'removing') return;
+  if (row.state !== 'removing') return true;
   if (LET_GO.has(observed.phase)) await deps.supply.release(tx, row.id);
   if (NOTHING_LEFT.has(observed.phase)) {
     await store.move(tx, row.id, { from: 'removing', to: 'gone', nowMs: now });
     await store.bumpRevision(tx, machineId);
   }
+  return true;
 }

@@ -70,6 +70,7 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
       list: async () => [machine('m1', 'listed')],
       approve: async (id) => (id === 'm1' ? machine(id, 'listed') : fail('not_found', `There is no machine ${id}.`)),
       suspend: async (id) => machine(id, 'suspended'),
+      removeWorkload: async (id, workloadId) => ({ machine_id: id, workload_id: workloadId }),
     },
     reservations: plantedReservations(),
     ledger: { verify: async () => faults },
@@ -108,6 +109,7 @@ async function run(...words: string[]): Promise<string> {
   const program = new Command().exitOverride().configureOutput({ writeErr: () => undefined });
   addOperatorCommands(program, {
     ask: async (_config, request) => (await askDaemon(socketPath, request)) ?? (await daemon.inject(request)),
+    backup: async (_config, file) => ({ backup: file }),
     print: (text) => void printed.push(text),
     now: () => 1_700_000_000_000,
   });
@@ -181,6 +183,12 @@ describe('machines, loops, ledger, metrics', () => {
     expect(await runJson('admin', 'machine', 'approve', 'm1')).toMatchObject({ status: 'listed' });
     expect(await runJson('admin', 'machine', 'suspend', 'm1')).toMatchObject({ status: 'suspended' });
     await expect(run('admin', 'machine', 'approve', 'm2')).rejects.toThrow('There is no machine m2.');
+  });
+  test('an unknown workload is removed, a file is backed up', async () => {
+    const removed = { machine_id: 'm1', workload_id: 'w-1' };
+    expect(await runJson('admin', 'machine', 'remove-unknown', 'm1', 'w-1')).toEqual(removed);
+    await expect(run('admin', 'machine', 'remove-unknown', 'm1', '../x')).rejects.toThrow('workload_id');
+    expect(await run('admin', 'backup', 'here.db')).toBe('backup\nhere.db\n');
   });
   test('loops are visible', async () => {
     expect(await run('admin', 'loops')).toContain('engine');

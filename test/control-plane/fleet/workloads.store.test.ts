@@ -1,8 +1,11 @@
 // Desired and observed: revisions grow, removals are tombstones, and a restored database starts above what hosts hold.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { overTheWire } from '../../kit/wire.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { NOTHING_OBSERVED, openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
 beforeEach(async () => {
@@ -75,4 +78,57 @@ test('a host that holds more than this database ever sent moves it to a new epoc
   expect(await world.rooms.workloads.desired(machineId)).toMatchObject({ epoch: 1, revision: 1 });
   await world.rooms.workloads.meet(machineId, { epoch: 1, revision: 9 });
   expect(await world.rooms.workloads.desired(machineId)).toMatchObject({ epoch: 2, revision: 0 });
+});
+
+/** What the host reports besides: containers without a record, and with one. */
+async function report(machineId: string, withoutRecord: string[], running: string[] = []): Promise<void> {
+  await world.rooms.workloads.observe(machineId, {
+    type: 'observed',
+    held: null,
+    unknown_workload_ids: withoutRecord,
+    workloads: running.map((id) => ({ ...NOTHING_OBSERVED, workload_id: id, phase: 'running' })),
+  });
+}
+
+const offered = async (): Promise<number> => (await listedOfferings(world.db.read, sql`1 = 1`, 10)).length;
+const unknownOf = async (machineId: string): Promise<string[] | null | undefined> =>
+  (await findMachine(world.db.read, machineId))?.unknown_workloads;
+
+test('after a restore nothing new goes to a host before it has said what it runs, nor while it runs what we do not know', async () => {
+  const { machineId } = await world.machine();
+  expect([await offered(), await unknownOf(machineId)]).toEqual([1, []]);
+  await world.rooms.workloads.meet(machineId, { epoch: 1, revision: 9 });
+  expect([await offered(), await unknownOf(machineId)]).toEqual([0, null]);
+  await report(machineId, ['w-lost'], ['w-other']);
+  expect([await offered(), await unknownOf(machineId)]).toEqual([0, ['w-lost', 'w-other']]);
+  expect((await world.rooms.workloads.desired(machineId)).workloads).toEqual([]);
+  await report(machineId, []);
+  expect([await offered(), await unknownOf(machineId)]).toEqual([1, []]);
+});
+
+test("an unknown workload is removed on the operator's word only, by a tombstone that ends like any other", async () => {
+  const { id, machineId, workloadId } = await placed();
+  const remove = (name: string): Promise<void> => world.rooms.workloads.removeUnknown(machineId, name);
+  await report(machineId, ['w-lost'], [workloadId]);
+  await expect(remove(workloadId)).rejects.toMatchObject({ code: 'not_found' });
+  await expect(remove('w-nobody')).rejects.toMatchObject({ code: 'not_found' });
+  await remove('w-lost');
+  const { workloads } = overTheWire(await world.rooms.workloads.desired(machineId));
+  expect(workloads.find((one) => one.workload_id === 'w-lost')).toMatchObject({ desired: 'removed' });
+  await report(machineId, [], ['w-lost']);
+  expect(await unknownOf(machineId)).toEqual([]);
+  await world.observe(id, { phase: 'removed', workload_id: 'w-lost' });
+  expect((await world.rooms.workloads.desired(machineId)).workloads.map((one) => one.workload_id)).toEqual([
+    workloadId,
+  ]);
+});
+
+test('a workload of another machine is unknown on this one, and is not removed through it', async () => {
+  const { workloadId } = await placed();
+  const other = await world.machine();
+  await report(other.machineId, [], [workloadId]);
+  expect(await unknownOf(other.machineId)).toEqual([workloadId]);
+  await expect(world.rooms.workloads.removeUnknown(other.machineId, workloadId)).rejects.toMatchObject({
+    code: 'conflict',
+  });
 });

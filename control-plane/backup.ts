@@ -1,0 +1,93 @@
+// The operator's backup and restore of a SQLite database. Both work on files: a backup while the daemon serves, a restore while it does not.
+import { chmodSync, chownSync, constants, copyFileSync, existsSync, renameSync, rmSync, statSync } from 'node:fs';
+import { dirname } from 'node:path';
+import { isoTime } from '../shared/clock.ts';
+import type { Fields } from './admin/fields.ts';
+import { backupSqlite, checkSqlite, flush } from './base/db/backup.ts';
+import { lockSqlite } from './base/db/sqlite.ts';
+import { assertSecretFits } from './base/http/secret-check.ts';
+import type { Config } from './config.ts';
+import { openFoundation } from './foundation.ts';
+import type { Core } from './rooms.ts';
+
+/** What SQLite keeps beside a database file. */
+const SIDE_FILES = ['-wal', '-shm'];
+
+/** The database is not ours to copy. */
+export class NotOnSqlite extends Error {
+  readonly exitCode = 2;
+}
+
+/**
+ * Writes a snapshot of the database to `file`, which must not exist yet.
+ * @throws NotOnSqlite, DbError `bad_backup`
+ */
+export async function backup(config: Config, file: string): Promise<Fields> {
+  const path = sqlitePath(config, 'back it up with pg_dump');
+  const bytes = await backupSqlite(path, file);
+  return { backup: file, bytes, also_keep: config.secret_file };
+}
+
+/**
+ * Puts a backup in the place of the database. All that a start would refuse is found on a copy, before anything is moved; the
+ * database that was there is kept beside the new one.
+ * @throws NotOnSqlite; DbError `database_in_use` while a daemon runs, `bad_backup`, `migration`; Error without `force` where a database
+ * is there already, or where the secret is missing or another one
+ */
+export async function restore(
+  config: Config,
+  request: { file: string; force: boolean },
+  core: Omit<Core, 'db'>,
+): Promise<Fields> {
+  const path = sqlitePath(config, 'restore it with pg_restore');
+  const unlock = lockSqlite(path);
+  try {
+    if (existsSync(path) && !request.force) {
+      throw new Error(`${path} is there already; with --force it is put aside and the backup takes its place`);
+    }
+    const staged = `${path}.restoring`;
+    try {
+      await stage(request.file, staged, core);
+      const aside = putAside(path, `${path}.before-restore-${isoTime(core.clock.now()).replaceAll(/[-:]|\.\d+/g, '')}`);
+      renameSync(staged, path);
+      flush(dirname(path));
+      return { restored: path, kept_aside: aside };
+    } finally {
+      for (const end of ['', '.lock', ...SIDE_FILES]) rmSync(`${staged}${end}`, { force: true });
+    }
+  } finally {
+    unlock();
+  }
+}
+
+function sqlitePath({ database }: Config, instead: string): string {
+  if ('sqlite' in database) return database.sqlite;
+  throw new NotOnSqlite(`the database is on PostgreSQL: ${instead}`);
+}
+
+/** A copy at the newest schema that our secret opens, owned like the directory it lies in. */
+async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Promise<void> {
+  rmSync(staged, { force: true });
+  copyFileSync(file, staged, constants.COPYFILE_EXCL);
+  chmodSync(staged, 0o600);
+  checkSqlite(staged);
+  const foundation = await openFoundation({ sqlite: staged }, core);
+  try {
+    await assertSecretFits(foundation.db, core.sealing);
+  } finally {
+    await foundation.close();
+  }
+  // The operator is root, the daemon is not.
+  const { uid, gid } = statSync(dirname(staged));
+  chownSync(staged, uid, gid);
+  flush(staged);
+}
+
+/** Moves the database with what belongs to it; where it went, null where there was none. A log that is left alone would be applied to the next one. */
+function putAside(path: string, aside: string): string | null {
+  const there = existsSync(path);
+  for (const end of ['', ...SIDE_FILES]) {
+    if (existsSync(`${path}${end}`)) renameSync(`${path}${end}`, `${aside}${end}`);
+  }
+  return there ? aside : null;
+}

@@ -1,0 +1,28 @@
+// A database and the secret it was written under belong together: sealed values of one open only under the other.
+import { z } from 'zod';
+import { text } from '../db/columns.ts';
+import { type Db, sql } from '../db/db.ts';
+import type { Sealing } from './sealing.ts';
+
+const PLACE = 'secret check';
+const WORD = 'the secret fits';
+const CheckRow = z.object({ sealed: text });
+
+/** Asked at every start, the first of which decides. @throws Error where the database was written under another secret */
+export async function assertSecretFits(db: Db, sealing: Sealing): Promise<void> {
+  const known = await db.tx('secret.check', async (tx) => {
+    const row = await tx.one(CheckRow, sql`select sealed from secret_checks where id = 1`);
+    if (row === undefined)
+      await tx.run(sql`insert into secret_checks (id, sealed) values (1, ${sealing.seal(PLACE, WORD)})`);
+    return row;
+  });
+  if (known === undefined) return;
+  try {
+    sealing.open(PLACE, known.sealed);
+  } catch (error) {
+    throw new Error(
+      'secret_file does not hold the secret that this database was written under: put that file back (each backup needs it beside it)',
+      { cause: error },
+    );
+  }
+}

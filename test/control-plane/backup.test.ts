@@ -1,0 +1,167 @@
+// Backup and restore as the operator's commands do them, on real files.
+import {
+  chmodSync,
+  existsSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { backup, NotOnSqlite, restore } from '../../control-plane/backup.ts';
+import { int } from '../../control-plane/base/db/columns.ts';
+import { type Db, sql } from '../../control-plane/base/db/db.ts';
+import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
+import { openSealing } from '../../control-plane/base/http/sealing.ts';
+import { type Config, readConfig } from '../../control-plane/config.ts';
+import { openHouse } from '../../control-plane/house.ts';
+import { systemClock } from '../../shared/clock.ts';
+import { createIds } from '../../shared/ids.ts';
+import { createLog } from '../../shared/log.ts';
+import { systemRng } from '../../shared/rng.ts';
+
+const log = createLog('test', 'silent');
+let dir: string;
+let config: Config;
+let path: string;
+const at = (name: string): string => join(dir, name);
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'backup-'));
+  path = at('a.db');
+  config = configOf({ sqlite: path });
+});
+afterEach(() => rmSync(dir, { recursive: true }));
+
+function configOf(database: object): Config {
+  const file = at('config.yaml');
+  const paths = { secret_file: at('secret'), admin_socket: at('admin.sock') };
+  writeFileSync(file, JSON.stringify({ database, ...paths }));
+  return readConfig(file);
+}
+
+/** The schema and the secret, as a daemon leaves them. */
+async function startOnce(): Promise<void> {
+  const house = await openHouse(config, log);
+  await house.close();
+}
+
+function restoreFrom(file: string, options: { force?: boolean; secret?: Uint8Array } = {}): Promise<unknown> {
+  const [clock, rng] = [systemClock(), systemRng()];
+  const ids = createIds(clock, rng);
+  const secret = options.secret ?? Buffer.from(readFileSync(config.secret_file, 'utf8').trim(), 'hex');
+  const core = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
+  return restore(config, { file, force: options.force === true }, core);
+}
+
+const Count = z.object({ count: int });
+const orgsIn = async (db: Db): Promise<number | undefined> =>
+  (await db.read.one(Count, sql`select count(*) as count from orgs`))?.count;
+const addOrgs = (db: Db, ids: readonly string[]): Promise<unknown> =>
+  Promise.all(
+    ids.map((id) =>
+      db.tx('add', (tx) => tx.run(sql`insert into orgs (id, name, created_ms) values (${id}, 'org', 0)`)),
+    ),
+  );
+
+async function withDb<T>(work: (db: Db) => Promise<T>): Promise<T> {
+  const db = openSqlite(path, { clock: systemClock() });
+  try {
+    return await work(db);
+  } finally {
+    await db.close();
+  }
+}
+
+describe('a backup', () => {
+  test('is a snapshot while writers go on, in one file that only its owner reads', async () => {
+    await startOnce();
+    await withDb(async (db) => {
+      await addOrgs(db, ['before']);
+      let isOver = false;
+      const writing = (async () => {
+        for (let i = 0; !isOver; i += 1) await addOrgs(db, [`${i}a`, `${i}b`]);
+      })();
+      await backup(config, at('copy.db'));
+      isOver = true;
+      await writing;
+    });
+    expect(statSync(at('copy.db')).mode & 0o777).toBe(0o600);
+    expect(readdirSync(dir).filter((name) => name.startsWith('copy'))).toEqual(['copy.db']);
+    // Both rows of one commit, or none.
+    await restoreFrom(at('copy.db'), { force: true });
+    expect(((await withDb(orgsIn)) ?? 0) % 2).toBe(1);
+  });
+  test('never replaces a file, and leaves nothing of one that fails', async () => {
+    await startOnce();
+    writeFileSync(at('taken'), 'mine');
+    await expect(backup(config, at('taken'))).rejects.toThrow('name a new file');
+    expect(readFileSync(at('taken'), 'utf8')).toBe('mine');
+    writeFileSync(path, Buffer.alloc(8192, 1));
+    await expect(backup(config, at('copy.db'))).rejects.toThrow('not a database');
+    expect(readdirSync(dir).filter((name) => name.startsWith('copy'))).toEqual([]);
+  });
+  test('of PostgreSQL is not ours: one sentence, exit code 2', async () => {
+    const refusal = backup(configOf({ postgres: 'postgres://x@127.0.0.1/x' }), at('copy.db'));
+    await expect(refusal).rejects.toThrow('back it up with pg_dump');
+    await expect(refusal).rejects.toBeInstanceOf(NotOnSqlite);
+    await expect(refusal).rejects.toMatchObject({ exitCode: 2 });
+  });
+});
+
+describe('a restore', () => {
+  beforeEach(async () => {
+    await startOnce();
+    await backup(config, at('copy.db'));
+    await withDb((db) => addOrgs(db, ['later']));
+  });
+
+  /** Refused, and all as before. */
+  async function expectRefusal(work: Promise<unknown>, message: RegExp | string): Promise<void> {
+    await expect(work).rejects.toThrow(message);
+    expect(await withDb(orgsIn)).toBe(1);
+    expect(readdirSync(dir).filter((name) => /restor/.test(name))).toEqual([]);
+  }
+
+  test('refuses to overwrite without --force', () => expectRefusal(restoreFrom(at('copy.db')), '--force'));
+  test('refuses while a daemon runs', async () => {
+    const daemon = openSqlite(path, { clock: systemClock() });
+    await expect(restoreFrom(at('copy.db'), { force: true })).rejects.toMatchObject({ code: 'database_in_use' });
+    await daemon.close();
+  });
+  test('refuses another secret', () =>
+    expectRefusal(restoreFrom(at('copy.db'), { force: true, secret: new Uint8Array(32) }), 'secret_file'));
+  test('refuses what is no database', async () => {
+    writeFileSync(at('junk'), 'junk'.repeat(5000));
+    await expectRefusal(restoreFrom(at('junk'), { force: true }), 'bad_backup');
+  });
+  test('refuses a damaged backup', async () => {
+    const bytes = readFileSync(at('copy.db'));
+    bytes.fill(0xff, 4096 * 3, 4096 * 6);
+    writeFileSync(at('copy.db'), bytes);
+    await expectRefusal(restoreFrom(at('copy.db'), { force: true }), 'bad_backup');
+  });
+
+  test('takes the place of the database, which is kept aside whole', async () => {
+    chmodSync(at('copy.db'), 0o644);
+    const { kept_aside: aside } = z
+      .object({ kept_aside: z.string() })
+      .parse(await restoreFrom(at('copy.db'), { force: true }));
+    expect(statSync(path).mode & 0o777).toBe(0o600);
+    expect(await withDb(orgsIn)).toBe(0);
+    await startOnce();
+    path = aside;
+    expect(await withDb(orgsIn)).toBe(1);
+  });
+  test('needs no --force on a new machine, and a log that was left there is not applied to it', async () => {
+    rmSync(path);
+    writeFileSync(`${path}-wal`, 'left over');
+    await restoreFrom(at('copy.db'));
+    expect(existsSync(`${path}-wal`)).toBe(false);
+    expect(await withDb(orgsIn)).toBe(0);
+  });
+});

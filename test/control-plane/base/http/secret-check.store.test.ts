@@ -1,0 +1,18 @@
+// A database that has come without its secret is noticed at the start, before a sealed value is needed.
+import { expect, test } from 'vitest';
+import { assertSecretFits } from '../../../../control-plane/base/http/secret-check.ts';
+import { openSealing } from '../../../../control-plane/base/http/sealing.ts';
+import { SCHEMA } from '../../../../control-plane/schema.ts';
+import { systemClock } from '../../../../shared/clock.ts';
+import { createIds } from '../../../../shared/ids.ts';
+import { systemRng } from '../../../../shared/rng.ts';
+import { openTestDb } from '../../../kit/databases.ts';
+
+test('the first secret is the one; another is refused with what to do', async () => {
+  const sealingOf = (byte: number) => openSealing(new Uint8Array(32).fill(byte), createIds(systemClock(), systemRng()));
+  const db = await openTestDb(SCHEMA);
+  await assertSecretFits(db, sealingOf(1));
+  await assertSecretFits(db, sealingOf(1));
+  await expect(assertSecretFits(db, sealingOf(2))).rejects.toThrow(/put that file back/);
+  await db.close();
+});

@@ -1,0 +1,105 @@
+// The drill of a restore: the backup is older than what runs. What it knows goes on, what it does not know is left alone and reported.
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { Balance, UsageRow } from '../../shared/api/billing.ts';
+import { Instance } from '../../shared/api/instance.ts';
+import { pageSchema } from '../../shared/api/page.ts';
+import { terminate } from '../kit/api-client.ts';
+import { eventually } from '../kit/processes.ts';
+import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
+import { openSshClient } from '../kit/ssh-client.ts';
+import { verifyLedger, waitForOffering } from '../kit/stack.ts';
+
+const Machines = z.object({
+  data: z.array(z.looseObject({ machine_id: z.string(), unknown_workloads: z.string() })),
+});
+
+let stack: RentalStack;
+beforeAll(async () => {
+  stack = await openRentalStack();
+});
+afterAll(async () => {
+  expect(await stack.end()).toEqual([]);
+});
+
+async function containerOf({ id }: Instance): Promise<{ id: string; workloadId: string; startedAt: string }> {
+  const filters = { label: [`svc.instance_id=${id}`] };
+  const [one] = await stack.engine.docker.listContainers({ all: true, filters });
+  const { Id, Config, State } = await stack.engine.docker.getContainer(one?.Id ?? '').inspect();
+  expect(State.Running).toBe(true);
+  return { id: Id, workloadId: Config.Labels['svc.workload_id'] ?? '', startedAt: State.StartedAt };
+}
+
+async function machine(): Promise<{ machine_id: string; unknown_workloads: string }> {
+  const { data } = Machines.parse(await stack.controlPlane.operator('admin', 'machine', 'list'));
+  return data[0] ?? { machine_id: '', unknown_workloads: '' };
+}
+
+const costOf = async (id: string): Promise<number> => {
+  const { data } = await stack.customer.api.get('/usage?bucket=month', pageSchema(UsageRow));
+  return Number(data.find((row) => row.instance_id === id)?.cost ?? 0);
+};
+
+test('a database from before the last launches is restored: adopt first', async () => {
+  const { controlPlane, customer } = stack;
+  const backup = join(stack.dir, 'backup.db');
+  const known = await stack.rent();
+  const doomed = await stack.rent();
+  await controlPlane.operator('admin', 'backup', backup);
+  const unknown = await stack.rent();
+  await terminate(customer.api, doomed.id);
+  const before = { known: await containerOf(known), unknown: await containerOf(unknown) };
+  const session = stack.ssh(unknown).start('cat');
+
+  await controlPlane.daemon.stop();
+  await session.exited;
+  const { kept_aside: aside } = z
+    .object({ kept_aside: z.string() })
+    .parse(await controlPlane.operator('restore', backup, '--force'));
+  expect(aside).toMatch(/before-restore/);
+  await controlPlane.daemon.start();
+
+  // What the backup knows goes on, with its SSH and its bill.
+  await eventually('served connection', 60_000, async () =>
+    (await stack.ssh(known).run('true')).code === 0 ? true : undefined,
+  );
+  expect(await containerOf(known)).toEqual(before.known);
+  expect(await customer.api.get(`/instances/${known.id}`, Instance)).toMatchObject({ status: 'running' });
+  const cost = await costOf(known.id);
+  await eventually('growing bill', 60_000, async () => ((await costOf(known.id)) > cost ? true : undefined));
+
+  // What it does not know runs on untouched, is reported, and keeps new work away from its GPUs.
+  const { machine_id: machineId } = await machine();
+  const listed = await eventually('report of the unknown container', 30_000, async () =>
+    (await machine()).unknown_workloads === before.unknown.workloadId ? await machine() : undefined,
+  );
+  expect(listed.unknown_workloads).toBe(before.unknown.workloadId);
+  expect(await containerOf(unknown)).toEqual(before.unknown);
+  await expect(customer.api.get(`/instances/${unknown.id}`, Instance)).rejects.toThrow('404');
+  const { data: pricing } = await customer.api.get('/pricing', z.object({ data: z.array(z.unknown()) }));
+  expect(pricing).toEqual([]);
+  const log = readFileSync(controlPlane.daemon.logPath, 'utf8');
+  expect(log).toContain('it was restored from a backup');
+  expect(log).toContain('runs containers that this database does not know');
+
+  // What has ended since the backup is not brought back: the rental ends again.
+  await eventually('end of the rental that is over', 60_000, async () => {
+    const { status } = await customer.api.get(`/instances/${doomed.id}`, Instance);
+    return status === 'error' || status === 'stopped' ? true : undefined;
+  });
+  await verifyLedger(controlPlane);
+
+  // The operator decides about the unknown one; then the machine is on offer again.
+  await controlPlane.operator('admin', 'machine', 'remove-unknown', machineId, before.unknown.workloadId);
+  await eventually('end of the unknown container', 60_000, async () => {
+    const { State } = await stack.engine.docker.getContainer(before.unknown.id).inspect();
+    return State.Running ? undefined : true;
+  });
+  await waitForOffering(controlPlane);
+  const next = await stack.rent();
+  expect(await openSshClient(next, customer.identity).run('true')).toMatchObject({ code: 0 });
+  expect(await containerOf(known)).toEqual(before.known);
+  expect((await customer.api.get('/balance', Balance)).held_cents).toBeGreaterThan(0);
+});
