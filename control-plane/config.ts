@@ -112,6 +112,15 @@ const ConfigFields = z.strictObject({
         .default([]),
     })
     .prefault({}),
+  /** YAML file of the templates that can be launched, in place of those that come with the service. */
+  templates_file: AbsolutePath.optional(),
+  /** YAML file of the environments that can be launched, in place of those that come with the service. */
+  environments_file: AbsolutePath.optional(),
+  /** Base of the model hub's API: how large models are is asked there. May be private, and speak plain HTTP. */
+  model_hub_url: z
+    .url({ protocol: /^https?$/, error: 'must be a URL like https://hub.example.com/api' })
+    .regex(/[^/]$/, 'must not end with /')
+    .default('https://huggingface.co/api'),
   /** Requests; above them callers are told 429 and when to come back. */
   rate_limits: z
     .strictObject({

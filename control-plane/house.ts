@@ -16,7 +16,10 @@ import { type Config, readSecret } from './config.ts';
 import { openFoundation } from './foundation.ts';
 import { openListeners } from './listeners.ts';
 import { type Running, startLoops } from './loops.ts';
+import { readEnvironments } from './rental/launch/environments.ts';
 import { openImages } from './rental/launch/images.ts';
+import { openModelHub } from './rental/launch/model-hub.ts';
+import { readTemplates } from './rental/launch/templates.ts';
 import type { PrivateRegistry } from './rental/launch/ways.ts';
 import { type Core, openRooms, type Settings } from './rooms.ts';
 
@@ -41,6 +44,8 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const clock = systemClock();
   const rng = systemRng();
   const ids = createIds(clock, rng);
+  // First: what is wrong in the operator's files is told before anything is made.
+  const settings = settingsOf(config);
   const secret = readSecret(config, rng);
   const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
   const foundation = await openFoundation(config.database, outside);
@@ -58,7 +63,8 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   };
   const webhookOutbound = openWebhookOutbound(config, clock);
   const images = openImages(privateRegistriesOf(config), { clock });
-  const rooms = openRooms(core, settingsOf(config), { nudges, webhookOutbound, images });
+  const modelHub = openModelHub(config.model_hub_url, core);
+  const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub });
   const metrics = openMetrics();
   const loopsNow = (): Loop[] => (running === undefined ? [] : [running.engine.loop, ...running.loops]);
   const web: HttpDeps = {
@@ -97,6 +103,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await running?.engine.stop();
       await listeners.sshDoors.close();
       await images.close();
+      await modelHub.close();
       await foundation.close();
     },
   };
@@ -114,6 +121,10 @@ function settingsOf(config: Config): Settings {
       config.apps === undefined ? undefined : { domain: config.apps.domain, publicPort: config.apps.public_port },
     sshPorts: config.ssh.port_range,
     sshHost: everywhere ? LOOPBACK : config.ssh.host,
+    menu: {
+      templates: readTemplates(config.templates_file),
+      environments: readEnvironments(config.environments_file),
+    },
     webhookMaxAttempts: config.webhooks.max_attempts,
   };
 }

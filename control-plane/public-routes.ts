@@ -12,6 +12,7 @@ import { supplyRoutes } from './fleet/supply/routes.ts';
 import { billingRoutes } from './money/metering/routes.ts';
 import { edgeRoutes } from './rental/edge/routes.ts';
 import { instanceRoutes } from './rental/instances/routes.ts';
+import { menuRoutes } from './rental/launch/menu-routes.ts';
 import { registryCredentialRoutes } from './rental/launch/routes.ts';
 import { reservationRoutes } from './rental/reservations/routes.ts';
 import { webhookRoutes } from './rental/webhooks/routes.ts';
@@ -20,6 +21,7 @@ import type { Rooms } from './rooms.ts';
 export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cursors: Cursors }): Route[] {
   return [
     ...catalogRoutes(deps),
+    ...menuRoutes(deps),
     ...apiKeyRoutes(deps),
     ...sshKeyRoutes(deps),
     ...registryCredentialRoutes(deps),

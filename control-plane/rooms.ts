@@ -22,6 +22,8 @@ import { type Doors, openDoors } from './rental/doors/doors.ts';
 import { openReservations, type Reservations } from './rental/reservations/reservations.ts';
 import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
+import type { ModelHub } from './rental/launch/model-hub.ts';
+import type { Menu } from './rental/launch/runnable.ts';
 import { newProbeKey, probeDoor } from './rental/edge/probe.ts';
 import { type Heartbeat, openHeartbeat } from './rental/edge/heartbeat.ts';
 import { type Logs, openLogs } from './rental/edge/logs.ts';
@@ -53,6 +55,8 @@ export interface Settings {
   sshPorts: { first: number; last: number };
   /** Where probes find the public SSH ports. */
   sshHost: string;
+  /** What can be launched without an own image. */
+  menu: Menu;
   /** Of one webhook delivery. */
   webhookMaxAttempts: number;
 }
@@ -69,6 +73,7 @@ interface Outside {
   nudges: Nudges;
   webhookOutbound: Outbound;
   images: Pick<Images, 'verify' | 'pullLogin'>;
+  modelHub: Pick<ModelHub, 'weigh'>;
   probe?: (instanceId: string) => Promise<ProbeResult>;
   openStream?: Link['openStream'];
 }
@@ -105,7 +110,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     noteObserved: (tx, instanceId, observed) => instances.noteObserved(tx, instanceId, observed),
     pullLogin: (machineId, workloadId) => instances.pullLogin(machineId, workloadId),
   });
-  const launch = openLaunch({ ...core, ...outside });
+  const launch = openLaunch({ ...core, ...outside, menu: settings.menu });
   const doors = openDoors({ ...core, newProbeKey, hostnameOf: settings.hostnameOf, ports: settings.sshPorts });
   const probe = outside.probe ?? ((instanceId) => probePublicDoor(instanceId, { ...core, doors }, settings.sshHost));
   const reservations = openReservations({
@@ -126,7 +131,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     appSite: settings.appSite,
     onRunning: startSeries,
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
-    verifyImage: launch.verifyImage,
+    runnable: launch.runnable,
     imagePullLogin: launch.pullLogin,
     probe,
     push: (machineId) => fleet.link.push(machineId),

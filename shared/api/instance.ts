@@ -31,21 +31,54 @@ export const Port = z.strictObject({
 });
 export type Port = z.infer<typeof Port>;
 
-/** Body of POST /v1/instances. */
+/** Specification 4.3. */
+const ENVIRONMENT =
+  /^(certified(:[a-z0-9][a-z0-9._-]*(@[A-Za-z0-9][A-Za-z0-9._-]*)?)?|raw_vm(:[a-z0-9][a-z0-9._-]*)?|provider_template)$/;
+const ENVIRONMENT_RULE =
+  'must be certified, certified:<framework>, certified:<framework>@<version>, raw_vm, raw_vm:<os> or provider_template';
+
+export const Ports = z.array(Port).max(PORTS_MAX).superRefine(refusePorts);
+
+/** A variable of a container. */
+export const EnvKey = z.string().regex(ENV_KEY, 'is not a POSIX variable name');
+
+/** Body of POST /v1/instances. What runs is an own image, a template or an environment; without any of them, the default environment. */
 export const CreateInstance = z
   .strictObject({
-    gpu_type: z.string().min(1).max(64).describe('Canonical GPU type from GET /v1/gpu-types'),
+    gpu_type: z
+      .string()
+      .min(1)
+      .max(64)
+      .optional()
+      .describe(
+        'Canonical GPU type from GET /v1/gpu-types. May be left out with template_id, but not with tier reserved: then the cheapest free GPU that is large enough for the template is taken',
+      ),
     gpu_count: z.int().min(1).max(GPU_COUNT_MAX).describe('GPUs of one machine'),
     tier: z
       .enum(['on_demand', 'spot', 'reserved'])
       .describe(
         'spot currently has no capacity; reserved runs on the slots of an active contract (GET /v1/reservations) at price 0, and nowhere else. Of several contracts, the one with room that ends last',
       ),
+    template_id: z
+      .string()
+      .min(1)
+      .max(64)
+      .optional()
+      .describe('An application from GET /v1/templates; not together with image or environment'),
+    environment: z
+      .string()
+      .max(128)
+      .regex(ENVIRONMENT, ENVIRONMENT_RULE)
+      .optional()
+      .describe(
+        'A place to log in to, from GET /v1/environments: certified, certified:<framework>, certified:<framework>@<version>, raw_vm, raw_vm:<os> or provider_template. Omitted, with neither image nor template_id: provider_template, the default of the operator',
+      ),
     image: z
       .string()
       .max(IMAGE_REFERENCE_CHARS_MAX)
+      .optional()
       .describe(
-        'Container image for linux/amd64, as `docker pull` takes it, such as ghcr.io/org/app:1.2; its registry is asked before anything is created',
+        'Own container image for linux/amd64, as `docker pull` takes it, such as ghcr.io/org/app:1.2; its registry is asked before anything is created. Not with tier spot',
       ),
     registry_credential_id: z
       .string()
@@ -53,9 +86,13 @@ export const CreateInstance = z
       .max(64)
       .optional()
       .describe(
-        'The stored login for a private image, from POST /v1/registry-credentials; must be for the registry of the image',
+        'The stored login for a private image, from POST /v1/registry-credentials; must be for the registry of the image. Requires image',
       ),
-    cmd: z.array(argument).max(256).optional().describe('Overrides the image CMD; an empty array clears it'),
+    cmd: z
+      .array(argument)
+      .max(256)
+      .optional()
+      .describe('Overrides the image CMD; an empty array clears it. Requires image'),
     entrypoint: z
       .array(argument)
       .max(ENTRYPOINT_ARGUMENTS_MAX)
@@ -65,15 +102,17 @@ export const CreateInstance = z
       )
       .optional()
       .describe(
-        'Overrides the image ENTRYPOINT and drops its CMD unless cmd is given; an empty array clears it and keeps the CMD',
+        'Overrides the image ENTRYPOINT and drops its CMD unless cmd is given; an empty array clears it and keeps the CMD. Requires image',
       ),
     env: z
-      .record(z.string().regex(ENV_KEY, 'is not a POSIX variable name'), z.string().max(32_768))
+      .record(EnvKey, z.string().max(32_768))
       .refine((env) => Object.keys(env).length <= ENV_ENTRIES_MAX, `must have at most ${ENV_ENTRIES_MAX} entries`)
       .refine((env) => !Object.keys(env).some(isReservedEnv), 'must not set PUBLIC_KEY or a name that starts with SVC_')
       .optional()
-      .describe('Variables of the container'),
-    ports: z.array(Port).max(PORTS_MAX).superRefine(refusePorts).optional().describe('Ports of the application'),
+      .describe(
+        'Variables of the container. With template_id: only those that the template lets users set. Kept encrypted and never shown',
+      ),
+    ports: Ports.optional().describe('Ports of the application. Requires image'),
     disk_gb: z
       .int()
       .min(DISK_GB_MIN)
@@ -123,10 +162,34 @@ export const CreateInstance = z
         'The hourly price of the whole instance that you saw; more than 0.01 above it is refused with price_changed',
       ),
   })
+  .superRefine(refuseCombinations)
   .meta({ id: 'CreateInstance' });
 export type CreateInstance = z.infer<typeof CreateInstance>;
 
-function isReservedEnv(key: string): boolean {
+const ONLY_WITH_IMAGE = ['registry_credential_id', 'cmd', 'entrypoint', 'ports'] as const;
+
+function refuseCombinations(
+  request: Partial<
+    Record<(typeof ONLY_WITH_IMAGE)[number] | 'gpu_type' | 'template_id' | 'environment' | 'image' | 'tier', unknown>
+  >,
+  context: z.RefinementCtx,
+): void {
+  const refuse = (field: string, message: string): void => context.addIssue({ code: 'custom', path: [field], message });
+  const { image, template_id: template, environment } = request;
+  if (request.gpu_type === undefined && template === undefined) refuse('gpu_type', 'is required without template_id');
+  if (request.gpu_type === undefined && request.tier === 'reserved')
+    refuse('gpu_type', 'is required with tier reserved');
+  if (image !== undefined && template !== undefined) refuse('template_id', 'cannot be combined with image');
+  if (image !== undefined && environment !== undefined) refuse('environment', 'cannot be combined with image');
+  if (template !== undefined && environment !== undefined) refuse('environment', 'cannot be combined with template_id');
+  if (image !== undefined && request.tier === 'spot')
+    refuse('tier', 'spot cannot be combined with image; use on_demand');
+  if (image !== undefined) return;
+  for (const field of ONLY_WITH_IMAGE) if (request[field] !== undefined) refuse(field, 'requires image');
+}
+
+/** Variables that are ours. */
+export function isReservedEnv(key: string): boolean {
   return key === 'PUBLIC_KEY' || key.startsWith('SVC_');
 }
 
@@ -193,7 +256,12 @@ export const Instance = z
     ready_at: z.iso.datetime().nullable().describe('When it first ran; charging begins here'),
     terminated_at: z.iso.datetime().nullable().describe('When it ended; charging ends here at the latest'),
     disk_gb: z.int().optional().describe('Size of the file system; absent where the host does not honour a size'),
-    image: z.string().optional().describe('`<image>@sha256:<digest>`: pinned to what was verified at the launch'),
+    image: z
+      .string()
+      .optional()
+      .describe(
+        '`<image>@sha256:<digest>`: pinned to what was verified at the launch; only where the launch named an image',
+      ),
     reservation_id: z.string().nullable().describe('The contract of a reserved instance; null for all others'),
     auto_terminate_hours: z.int().optional().describe('The runtime limit of the launch; absent without one'),
     auto_terminate_at: z.iso

@@ -17,6 +17,10 @@ export const Operation = z
       })
       .optional()
       .describe('Present exactly when the operation failed'),
+    warnings: z
+      .array(z.string())
+      .optional()
+      .describe('What may go wrong with this template launch, such as a model whose size could not be found out'),
     progress: z.string().optional().describe('What is going on, in words: e.g. how much of the image has been pulled'),
   })
   .meta({ id: 'Operation' });

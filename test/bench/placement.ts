@@ -75,6 +75,7 @@ async function openFleet(machines: number): Promise<Fleet> {
       region: null,
       maxPriceUcentsPerHour: null,
       diskGb: null,
+      minVramGb: 0,
       exceptMachineIds: [],
     };
     const chosen = rank(request, await db.tx('choose', (tx) => candidates(tx, request)))[0];

@@ -6,12 +6,11 @@ import { SCOPES } from '../../control-plane/base/http/scopes.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Http, type InjectedRequest, openHttp } from '../../control-plane/base/http/server.ts';
 import type { WireReply } from '../../control-plane/base/http/wire-reply.ts';
-import type { Outbound } from '../../control-plane/base/outbound/outbound.ts';
 import { publicRoutes } from '../../control-plane/public-routes.ts';
 import { createIds, type Ids } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { seededRng } from '../../shared/rng.ts';
-import { openWorld, type World } from '../kit/world.ts';
+import { openWorld, type World, type WorldOutside } from '../kit/world.ts';
 
 export interface Api {
   world: World;
@@ -54,7 +53,7 @@ const BALANCE_CENTS = 1_000_000;
 const SECRET = new Uint8Array(32).fill(3);
 
 /** `webhookOutbound` carries webhooks; without it no name has an address. */
-export async function openApi(outside: { webhookOutbound?: Outbound } = {}): Promise<Api> {
+export async function openApi(outside: WorldOutside = {}): Promise<Api> {
   const world = await openWorld(1, outside);
   const { db, clock, rooms } = world;
   const ids = createIds(clock, seededRng(2));
@@ -64,7 +63,7 @@ export async function openApi(outside: { webhookOutbound?: Outbound } = {}): Pro
       db,
       clock,
       ids,
-      log: createLog('test', 'error'),
+      log: outside.log ?? createLog('test', 'error'),
       metrics: openMetrics(),
       authenticate: rooms.accounts.authenticate,
       ready: async () => [],

@@ -57,6 +57,9 @@ test('every setting is read', () => {
     'rate_limits: { per_key_per_second: 0.5, per_ip_per_second: 1000000, burst: 1 }',
     'metrics_listen: { host: 127.0.0.1, port: 9100 }',
     'webhooks: { max_attempts: 6, allowed_networks: [10.0.0.0/8, "fd00::/8"], allowed_ports: [443] }',
+    'templates_file: /etc/svc/templates.yaml',
+    'environments_file: /etc/svc/environments.yaml',
+    'model_hub_url: http://hub.lan:8080/api',
     'images: { private_registries: [{ host: "registry.lan:5000", plain_http: true }, { host: registry.corp }] }',
   );
   expect(config.database).toEqual({ postgres: 'postgres://svc@db/svc' });
@@ -65,6 +68,11 @@ test('every setting is read', () => {
     { host: 'registry.lan:5000', plain_http: true },
     { host: 'registry.corp', plain_http: false },
   ]);
+  expect(config).toMatchObject({
+    templates_file: '/etc/svc/templates.yaml',
+    environments_file: '/etc/svc/environments.yaml',
+    model_hub_url: 'http://hub.lan:8080/api',
+  });
   expect(config.metrics_listen).toEqual({ host: '127.0.0.1', port: 9100 });
 });
 
@@ -105,6 +113,13 @@ describe('what is wrong is named with its line', () => {
       /:2: ssh\.domain: must be a lower-case domain name/,
     ],
     ['a socket path that no system takes', [`admin_socket: /${'x'.repeat(107)}`], /:1: admin_socket: /],
+    [
+      'a relative path of templates',
+      ['templates_file: templates.yaml'],
+      /:1: templates_file: must be an absolute path/,
+    ],
+    ['a model hub that is none', ['model_hub_url: hub'], /:1: model_hub_url: must be a URL/],
+    ['a model hub that ends with /', ['model_hub_url: https://hub/api/'], /:1: model_hub_url: must not end with/],
     ['a rate of nothing', ['rate_limits:', '  per_ip_per_second: 0'], /:2: rate_limits\.per_ip_per_second: /],
     ['a proxy that is no address', ['trust_proxy:', '  - 10.0.0.1', '  - proxy'], /:3: trust_proxy\.1: /],
     ['broken YAML', ['log_level: [', 'x'], /config\.yaml:\d: /],

@@ -10,15 +10,18 @@ import { ledgerFaults } from '../../control-plane/money/ledger/verify.ts';
 import { meteringFaults } from '../../control-plane/money/metering/verify.ts';
 import type { CreateInstance } from '../../shared/api/instance.ts';
 import { createIds } from '../../shared/ids.ts';
-import { createLog } from '../../shared/log.ts';
+import { createLog, type Log } from '../../shared/log.ts';
 import { UCENTS_PER_CENT } from '../../shared/money.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
+import { readEnvironments } from '../../control-plane/rental/launch/environments.ts';
+import { readTemplates } from '../../control-plane/rental/launch/templates.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
 import { seededRng } from '../../shared/rng.ts';
 import { openTestDb } from './databases.ts';
 import { type FakeImages, fakeImages } from './fake-images.ts';
+import { type FakeModelHub, fakeModelHub } from './fake-model-hub.ts';
 import { type VirtualClock, virtualClock } from './virtual-clock.ts';
 
 export interface World {
@@ -28,6 +31,7 @@ export interface World {
   /** What the next look at an SSH door shows. */
   probeAnswers: Map<string, ProbeResult>;
   images: FakeImages;
+  modelHub: FakeModelHub;
   /** An organisation with a prepaid balance. */
   customer(cents: number): Promise<{ orgId: string; apiKeyId: string }>;
   /** A listed, online machine. Price of one GPU in dollars. */
@@ -52,11 +56,14 @@ const SETTINGS: Settings = {
   appSite: { domain: 'apps.test', publicPort: 443 },
   sshPorts: { first: 30000, last: 30399 },
   sshHost: '127.0.0.1',
+  menu: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
   webhookMaxAttempts: 5,
 };
 
 export interface MachineOptions {
   gpus?: number;
+  /** As nvidia-smi names and measures it; an H100 with 80 GB unless said otherwise. */
+  gpu?: { name: string; memory_mib: number };
   dollars?: number;
   region?: string;
   /** Whether the host holds a disk to its size. */
@@ -64,20 +71,35 @@ export interface MachineOptions {
   storageBytes?: number;
 }
 
-export async function openWorld(seed = 1, outside: { webhookOutbound?: Outbound } = {}): Promise<World> {
+/** What a test may put in place of the world's own. */
+export interface WorldOutside {
+  webhookOutbound?: Outbound;
+  log?: Log;
+}
+
+export async function openWorld(seed = 1, outside: WorldOutside = {}): Promise<World> {
   const clock = virtualClock();
   const db = await openTestDb(SCHEMA, clock);
   const rng = seededRng(seed);
   const ids = createIds(clock, rng);
   const probeAnswers = new Map<string, ProbeResult>();
   const images = fakeImages();
+  const modelHub = fakeModelHub();
   const rooms = openRooms(
-    { db, clock, ids, rng, log: createLog('test', 'silent'), sealing: openSealing(new Uint8Array(32).fill(5), ids) },
+    {
+      db,
+      clock,
+      ids,
+      rng,
+      log: outside.log ?? createLog('test', 'silent'),
+      sealing: openSealing(new Uint8Array(32).fill(5), ids),
+    },
     SETTINGS,
     {
       nudges: { engine: () => undefined, edge: () => undefined, webhooks: () => undefined },
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
+      modelHub,
       probe: async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true },
       openStream: emptyLog,
     },
@@ -100,6 +122,7 @@ export async function openWorld(seed = 1, outside: { webhookOutbound?: Outbound 
     rooms,
     probeAnswers,
     images,
+    modelHub,
     observe,
     customer: (cents) => addCustomer(rooms, db, { cents, nowMs: clock.now() }),
     machine: (options = {}) => addMachine(rooms, db, ids.uuid, options),
@@ -208,6 +231,7 @@ async function addMachine(
   const plain = inventoryOf(options.gpus ?? 1, newName);
   const inventory = {
     ...plain,
+    gpus: plain.gpus.map((gpu) => ({ ...gpu, ...options.gpu })),
     disk_enforced: options.diskEnforced ?? false,
     storage_bytes: options.storageBytes ?? plain.storage_bytes,
   };

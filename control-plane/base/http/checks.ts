@@ -36,7 +36,10 @@ export function parseRequest(
   const errors: FieldError[] = [];
   const parse = (schema: z.ZodType | undefined, input: unknown, whole: string): unknown => {
     const parsed = (schema ?? Nothing).safeParse(input);
-    errors.push(...(parsed.success ? nulErrors(parsed.data, whole) : fieldErrors(parsed.error, input, whole)));
+    if (!parsed.success) errors.push(...fieldErrors(parsed.error, input, whole));
+    // Input of another shape may be nested deeper than can be walked, and is refused anyway.
+    const isShaped = parsed.success || parsed.error.issues.every(({ code }) => code === 'custom');
+    if (isShaped) errors.push(...nulErrors(input, whole));
     if (parsed.success) return schema === undefined ? undefined : parsed.data;
     return undefined;
   };

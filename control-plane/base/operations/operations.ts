@@ -4,7 +4,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { mayMove, OPERATION_STATES, type OperationState } from '../../../shared/states.ts';
-import { int, text } from '../db/columns.ts';
+import { int, json, text } from '../db/columns.ts';
 import { type Query, type Tx, join, sql } from '../db/db.ts';
 
 export type OperationKind = 'instance.create' | 'instance.delete';
@@ -20,6 +20,8 @@ const OperationRow = z.object({
   error_detail: text.nullable(),
   /** What is going on in a person's words, e.g. image bytes. */
   progress: text.nullable(),
+  /** What the caller was told when it was accepted. */
+  warnings: json(z.array(z.string())),
   created_ms: int,
   updated_ms: int,
   completed_ms: int.nullable(),
@@ -32,6 +34,7 @@ export interface NewOperation {
   apiKeyId: string;
   /** Set for a delete; a create gets it once work has begun. */
   resourceId: string | null;
+  warnings?: string[];
 }
 
 export interface OperationPatch {
@@ -48,7 +51,7 @@ export interface Operations {
   find(query: Query, id: string, apiKeyId: string): Promise<OperationRow | undefined>;
 }
 
-const COLUMNS = sql`id, kind, state, org_id, api_key_id, resource_id, error_code, error_detail, progress, created_ms, updated_ms, completed_ms`;
+const COLUMNS = sql`id, kind, state, org_id, api_key_id, resource_id, error_code, error_detail, progress, warnings, created_ms, updated_ms, completed_ms`;
 
 export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
   const { clock, ids } = deps;
@@ -65,13 +68,14 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
         error_code: null,
         error_detail: null,
         progress: null,
+        warnings: operation.warnings ?? [],
         created_ms: now,
         updated_ms: now,
         completed_ms: null,
       };
       await tx.run(
         sql`insert into operations (${COLUMNS}) values (${row.id}, ${row.kind}, ${row.state}, ${row.org_id}, ${row.api_key_id},
-            ${row.resource_id}, null, null, null, ${now}, ${now}, null)`,
+            ${row.resource_id}, null, null, null, ${JSON.stringify(row.warnings)}, ${now}, ${now}, null)`,
       );
       return row;
     },

@@ -14,6 +14,7 @@ export function operationView(row: OperationRow): Operation {
     updated_at: isoTime(row.updated_ms),
     completed_at: completedMs === null ? null : isoTime(completedMs),
     ...(row.state === 'failed' && code !== null ? { error: { code, detail: detail ?? '' } } : {}),
+    ...(row.warnings.length === 0 ? {} : { warnings: row.warnings }),
     ...(completedMs === null && row.progress !== null ? { progress: row.progress } : {}),
   };
 }

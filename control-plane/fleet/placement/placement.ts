@@ -22,6 +22,9 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
     [narrowing.listed, 'listed'],
     [narrowing.ofType, `of type ${request.gpuType}`],
     [narrowing.bigEnough, `with at least ${request.gpuCount} GPU${request.gpuCount === 1 ? '' : 's'}`],
+    ...(request.minVramGb === 0
+      ? []
+      : [[narrowing.withVram, `with at least ${request.minVramGb} GB of VRAM`] as const]),
     [narrowing.free, 'with enough of them free'],
     ...(request.diskGb === null ? [] : [[narrowing.withDisk, `with ${request.diskGb} GB of disk`] as const]),
     [narrowing.affordable, 'within the price cap and not tried before'],

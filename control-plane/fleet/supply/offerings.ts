@@ -54,6 +54,8 @@ export interface CapacityRequest {
   maxPriceUcentsPerHour: bigint | null;
   /** Only where a disk of this size can be had and is held to; null: anywhere. */
   diskGb: number | null;
+  /** Of each GPU; 0: any. */
+  minVramGb: number;
   /** Machines that have failed this launch before. */
   exceptMachineIds: string[];
 }
@@ -81,6 +83,7 @@ export interface Narrowing {
   listed: number;
   ofType: number;
   bigEnough: number;
+  withVram: number;
   free: number;
   withDisk: number;
   affordable: number;
@@ -90,6 +93,7 @@ const NarrowingRow = z.object({
   listed: int,
   of_type: int,
   big_enough: int,
+  with_vram: int,
   free: int,
   with_disk: int,
   affordable: int,
@@ -98,20 +102,22 @@ const NarrowingRow = z.object({
 export async function narrowing(query: Query, request: CapacityRequest): Promise<Narrowing> {
   const ofType = sql`gpu_type = ${request.gpuType}`;
   const bigEnough = sql`${ofType} and gpu_total >= ${request.gpuCount}`;
-  const free = sql`${bigEnough} and gpu_free >= ${request.gpuCount}`;
+  const withVram = sql`${bigEnough} and vram_gb >= ${request.minVramGb}`;
+  const free = sql`${withVram} and gpu_free >= ${request.gpuCount}`;
   const withDisk = sql`${free} and ${diskCondition(request)}`;
   const affordable = sql`${free} and ${conditions(request)}`;
   const count = (condition: Sql): Sql => sql`coalesce(sum(case when ${condition} then 1 else 0 end), 0)`;
   const row = await query.one(
     NarrowingRow,
     sql`select count(*) as listed, cast(${count(ofType)} as bigint) as of_type, cast(${count(bigEnough)} as bigint) as big_enough,
-          cast(${count(free)} as bigint) as free, cast(${count(withDisk)} as bigint) as with_disk, cast(${count(affordable)} as bigint) as affordable
+          cast(${count(withVram)} as bigint) as with_vram, cast(${count(free)} as bigint) as free, cast(${count(withDisk)} as bigint) as with_disk, cast(${count(affordable)} as bigint) as affordable
         from offerings where listed = 1 and tier = 'on_demand'`,
   );
   return {
     listed: row?.listed ?? 0,
     ofType: row?.of_type ?? 0,
     bigEnough: row?.big_enough ?? 0,
+    withVram: row?.with_vram ?? 0,
     free: row?.free ?? 0,
     withDisk: row?.with_disk ?? 0,
     affordable: row?.affordable ?? 0,
@@ -148,6 +154,45 @@ export async function isOffered(
           select id from offerings where listed = 1 and tier = 'on_demand' and gpu_type = ${gpuType} and ${disk} limit 1) as found`,
   );
   return (row?.n ?? 0) > 0;
+}
+
+const VramRow = z.object({ vram_gb: int.nullable() });
+
+/** The VRAM of the largest GPU of the type on offer, or of those of one offering; 0 where there is none. Busy ones count. */
+export async function largestVramGb(
+  query: Query,
+  { gpuType, offeringId }: { gpuType: string; offeringId: string | null },
+): Promise<number> {
+  const which = offeringId === null ? sql`gpu_type = ${gpuType}` : sql`id = ${offeringId}`;
+  const row = await query.one(
+    VramRow,
+    sql`select max(vram_gb) as vram_gb from offerings where listed = 1 and tier = 'on_demand' and ${which}`,
+  );
+  return row?.vram_gb ?? 0;
+}
+
+const TypeRow = z.object({ gpu_type: text });
+
+/**
+ * The type of the cheapest offering that could take the launch: where it can do so now if there is one, and in the preferred region
+ * if there is one. Undefined where no host that is listed is large enough. Looks at every listed offering.
+ */
+export async function cheapestType(
+  query: Query,
+  request: Omit<CapacityRequest, 'gpuType'>,
+): Promise<string | undefined> {
+  const { gpuCount, minVramGb, offeringId, region } = request;
+  const pinned = offeringId === null ? sql`1 = 1` : sql`id = ${offeringId}`;
+  const isFree = sql`gpu_free >= ${gpuCount} and ${conditions({ ...request, region: null })}`;
+  const isNear = region === null ? sql`1 = 1` : sql`region = ${region}`;
+  const first = (condition: Sql): Sql => sql`case when ${condition} then 0 else 1 end`;
+  const row = await query.one(
+    TypeRow,
+    sql`select gpu_type from offerings
+        where listed = 1 and tier = 'on_demand' and gpu_total >= ${gpuCount} and vram_gb >= ${minVramGb} and ${pinned}
+        order by ${first(isFree)}, ${first(isNear)}, ${first(diskCondition(request))}, price_ucents_per_hour, id limit 1`,
+  );
+  return row?.gpu_type;
 }
 
 /** What the disk beyond the included one adds to the hourly price of an instance. */
@@ -190,8 +235,9 @@ export async function refreshOfferings(
   }
 }
 
-function conditions(request: CapacityRequest): Sql {
+function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {
   const parts = [diskCondition(request)];
+  if (request.minVramGb > 0) parts.push(sql`vram_gb >= ${request.minVramGb}`);
   if (request.offeringId !== null) parts.push(sql`id = ${request.offeringId}`);
   if (request.region !== null) parts.push(sql`region = ${request.region}`);
   if (request.maxPriceUcentsPerHour !== null) parts.push(priceCondition(request, request.maxPriceUcentsPerHour));
@@ -199,12 +245,12 @@ function conditions(request: CapacityRequest): Sql {
   return join(parts, ' and ');
 }
 
-function diskCondition({ diskGb }: CapacityRequest): Sql {
+function diskCondition({ diskGb }: Pick<CapacityRequest, 'diskGb'>): Sql {
   return diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and disk_free_gb >= ${diskGb}`;
 }
 
 /** Without extra disk it is a bound on the indexed price of one GPU. */
-function priceCondition({ gpuCount, diskGb }: CapacityRequest, cap: bigint): Sql {
+function priceCondition({ gpuCount, diskGb }: Pick<CapacityRequest, 'gpuCount' | 'diskGb'>, cap: bigint): Sql {
   const extra = extraGb(diskGb);
   if (extra === 0) return sql`price_ucents_per_hour <= ${cap / BigInt(gpuCount)}`;
   return sql`price_ucents_per_hour * ${gpuCount} + disk_price_ucents_per_gb_hour * ${extra} <= ${cap}`;

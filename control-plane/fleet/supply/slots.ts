@@ -13,6 +13,7 @@ const SlotsRow = z.object({
   listed: flag,
   disk_configurable: flag,
   storage_gb: int,
+  vram_gb: int,
   disk_free_gb: int,
   slots: int,
   in_use: int,
@@ -27,12 +28,12 @@ export function slotsOf(query: Query, reservedBy: string): Promise<Slots[]> {
   const count = (condition: Sql): Sql => sql`cast(sum(case when ${condition} then 1 else 0 end) as bigint)`;
   return query.all(
     SlotsRow,
-    sql`select g.machine_id, o.id as offering_id, g.gpu_type, o.region, o.listed, o.disk_configurable, o.storage_gb, o.disk_free_gb, count(*) as slots,
+    sql`select g.machine_id, o.id as offering_id, g.gpu_type, o.region, o.listed, o.disk_configurable, o.storage_gb, o.vram_gb, o.disk_free_gb, count(*) as slots,
           ${count(sql`g.held_by is not null`)} as in_use,
           ${count(sql`g.held_by is null and g.usable = 1 and o.listed = 1`)} as free
         from machine_gpus g join offerings o on o.machine_id = g.machine_id and o.gpu_type = g.gpu_type
         where g.reserved_by = ${reservedBy}
-        group by g.machine_id, o.id, g.gpu_type, o.region, o.listed, o.disk_configurable, o.storage_gb, o.disk_free_gb order by g.machine_id, g.gpu_type`,
+        group by g.machine_id, o.id, g.gpu_type, o.region, o.listed, o.disk_configurable, o.storage_gb, o.vram_gb, o.disk_free_gb order by g.machine_id, g.gpu_type`,
   );
 }
 
@@ -52,8 +53,8 @@ export async function slotCandidates(query: Query, reservedBy: string, request: 
 }
 
 /** Whether the launch could go there, now or once others have ended. */
-export function isFor(row: Slots, { gpuType, region, offeringId }: SlotRequest): boolean {
-  const right = row.gpu_type === gpuType && (region === null || row.region === region);
+export function isFor(row: Slots, { gpuType, region, offeringId, minVramGb }: SlotRequest): boolean {
+  const right = row.gpu_type === gpuType && row.vram_gb >= minVramGb && (region === null || row.region === region);
   return right && (offeringId === null || row.offering_id === offeringId);
 }
 

@@ -6,8 +6,8 @@ import { mayMove, WORKLOAD_STATES, type WorkloadState } from '../../../shared/st
 import { int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
 
-/** All of a desired workload but whether it should run: that is the row's state. */
-export const WorkloadSpec = DesiredWorkload.omit({ desired: true });
+/** All of a desired workload but whether it should run: that is the row's state. Its environment may hold secrets. */
+export const WorkloadSpec = DesiredWorkload.omit({ desired: true, env: true }).extend({ sealed_env: z.string() });
 export type WorkloadSpec = z.infer<typeof WorkloadSpec>;
 
 const WorkloadRow = z.object({

@@ -1,10 +1,12 @@
 // Wanting, removing and observing containers.
+import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { DesiredMessage, ObservedMessage, Position } from '../../../shared/protocol/link.ts';
-import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
+import type { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
+import type { Sealing } from '../../base/http/sealing.ts';
 import type { Supply } from '../supply/supply.ts';
 import * as store from './store.ts';
 
@@ -16,6 +18,8 @@ const NOTHING_LEFT = new Set<ObservedWorkload['phase']>(['removed', 'missing']);
 const THERE = new Set<ObservedWorkload['phase']>(['starting', 'running']);
 
 export interface Workloads {
+  /** The variables of an instance's containers as they are stored: they may hold secrets, and only its host is told them. */
+  sealEnv(instanceId: string, env: Record<string, string>): string;
   /** The container should run there from now on. The caller nudges the machine after its commit. */
   want(tx: Tx, machineId: string, spec: store.WorkloadSpec): Promise<void>;
   /** The container should go. Nothing happens for one that is going already. */
@@ -39,15 +43,17 @@ interface WorkloadsDeps {
   db: Db;
   clock: Clock;
   log: Log;
+  sealing: Sealing;
   supply: Supply;
   /** A room above wants to look again at the owner of the workload. */
   onChange(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
 }
 
 export function openWorkloads(deps: WorkloadsDeps): Workloads {
-  const { db, clock, log } = deps;
+  const { db, clock, log, sealing } = deps;
 
   return {
+    sealEnv: (instanceId, env) => sealing.seal(envPlace(instanceId), JSON.stringify(env)),
     want: async (tx, machineId, spec) => {
       await store.insertWorkload(tx, machineId, spec, clock.now());
       await store.bumpRevision(tx, machineId);
@@ -68,10 +74,7 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
     desired: (machineId) =>
       db.tx('workloads.desired', async (tx) => {
         const rows = await store.liveWorkloads(tx, machineId);
-        const workloads = rows.map((row) => ({
-          ...row.spec,
-          desired: row.state === 'wanted' ? ('running' as const) : ('removed' as const),
-        }));
+        const workloads = rows.map((row) => desiredOf(row, sealing));
         return {
           type: 'desired' as const,
           ...(await store.position(tx, machineId)),
@@ -106,6 +109,18 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
   };
 }
 
+function desiredOf({ spec, state }: store.WorkloadRow, sealing: Sealing): DesiredWorkload {
+  const { sealed_env: sealedEnv, ...plain } = spec;
+  // What is to go needs no variables, and the tombstone of an unknown container has none.
+  if (state !== 'wanted') return { ...plain, env: {}, desired: 'removed' };
+  const env = z.record(z.string(), z.string()).parse(JSON.parse(sealing.open(envPlace(spec.instance_id), sealedEnv)));
+  return { ...plain, env, desired: 'running' };
+}
+
+function envPlace(instanceId: string): string {
+  return `env/${instanceId}`;
+}
+
 async function removeUnknown(tx: Tx, machineId: string, workloadId: string, deps: WorkloadsDeps): Promise<void> {
   if (!(await deps.supply.isUnknownWorkload(tx, machineId, workloadId))) {
     return fail('not_found', `Machine ${machineId} reports no unknown workload ${workloadId}.`);
@@ -127,7 +142,7 @@ function tombstoneOf(workloadId: string): store.WorkloadSpec {
     image: 'unknown',
     pull_login: false,
     command: { entrypoint: null, cmd: null },
-    env: {},
+    sealed_env: '',
     gpu_uuids: [],
     disk_gb: null,
     ends_at_ms: null,

@@ -7,9 +7,11 @@ import type { Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import type { OperationRow, Operations } from '../../base/operations/operations.ts';
 import { findListed, isOffered } from '../../fleet/supply/offerings.ts';
-import type { Launch } from './launch.ts';
+import type { Runnable } from '../launch/runnable.ts';
 import type { Reservations } from '../reservations/reservations.ts';
-import { bestOffering, capacityRequest, place, type PlaceDeps } from './place.ts';
+import { chooseGpu } from './gpu-choice.ts';
+import { type Launch, launchOf } from './launch.ts';
+import { bestOffering, capacityRequest, place, type PlaceDeps, wantedCapacity } from './place.ts';
 import * as store from './store.ts';
 
 /** Specification 4.3: the price may exceed the viewed one by this much. */
@@ -24,10 +26,10 @@ export interface CreateDeps extends PlaceDeps {
   assertSshKeys(tx: Tx, orgId: string, ids: string[]): Promise<void>;
 }
 
-/** What was asked for, and what that comes to. */
+/** What was asked for, and what that runs. */
 export interface Wish {
   request: CreateInstance;
-  launch: Launch;
+  runnable: Runnable;
 }
 
 export interface Created {
@@ -44,18 +46,23 @@ export async function create(
   wish: Wish,
   deps: CreateDeps,
 ): Promise<Created> {
-  const { request } = wish;
+  const { request, runnable } = wish;
   if (request.ssh_key_ids !== undefined) await deps.assertSshKeys(tx, caller.orgId, request.ssh_key_ids);
   if (request.offering_id !== undefined) await refusePin(tx, request, request.offering_id);
-  else if (request.tier !== 'reserved') await refuseWithoutOffer(tx, request);
+  const { gpuType, minVramGb, warnings } = await chooseGpu(tx, wish, wantedCapacity(request));
+  if (request.offering_id === undefined && request.tier !== 'reserved') await refuseWithoutOffer(tx, wish, gpuType);
   const now = deps.clock.now();
   const operation = await deps.operations.create(tx, {
     kind: 'instance.create',
     orgId: caller.orgId,
     apiKeyId: caller.apiKeyId,
     resourceId: null,
+    warnings: [...runnable.warnings, ...warnings],
   });
-  const asked = newInstance(deps.ids.instance(), caller, wish, { operationId: operation.id, nowMs: now });
+  const id = deps.ids.instance();
+  const launch = launchOf(runnable, { sealedEnv: deps.workloads.sealEnv(id, runnable.env), minVramGb });
+  const birth = { operationId: operation.id, nowMs: now };
+  const asked = newInstance(id, caller, { request, gpuType, launch }, birth);
   const instance = { ...asked, reservation_id: await contractOf(tx, asked, deps) };
   await refuseChangedPrice(tx, instance);
   await store.insertInstance(tx, instance);
@@ -76,12 +83,11 @@ async function contractOf(tx: Tx, instance: store.InstanceRow, { reservations }:
 }
 
 /** Hosts that are merely busy count: then the launch is accepted, and its operation tells how it went. */
-async function refuseWithoutOffer(tx: Tx, request: CreateInstance): Promise<void> {
-  const gpuType = request.gpu_type;
+async function refuseWithoutOffer(tx: Tx, { request, runnable }: Wish, gpuType: string): Promise<void> {
   const diskGb = request.disk_gb ?? null;
   if (!(await isOffered(tx, { gpuType, diskGb: null }))) {
-    fail('image_unavailable', {
-      detail: `No host that can run an image offers ${gpuType}. Choose a gpu_type from GET /v1/gpu-types.`,
+    fail(runnable.ownImage ? 'image_unavailable' : 'environment_unavailable', {
+      detail: `No host that can run this offers ${gpuType}. Choose a gpu_type from GET /v1/gpu-types.`,
       errors: [{ field: 'gpu_type', rule: 'must be on offer' }],
     });
   }
@@ -100,7 +106,9 @@ async function refusePin(tx: Tx, request: CreateInstance, offeringId: string): P
       `The offering ${offeringId} is not listed any more. Choose another from GET /v1/pricing.`,
     );
   }
-  if (offering.gpu_type !== request.gpu_type) failField('offering_id', `must be of gpu_type ${request.gpu_type}`);
+  if (request.gpu_type !== undefined && offering.gpu_type !== request.gpu_type) {
+    failField('offering_id', `must be of gpu_type ${request.gpu_type}`);
+  }
   const { disk_gb: diskGb } = request;
   if (diskGb === undefined) return;
   if (!offering.disk_configurable) {
@@ -134,9 +142,10 @@ async function refuseChangedPrice(tx: Tx, instance: store.InstanceRow): Promise<
 export function newInstance(
   id: string,
   caller: { orgId: string; apiKeyId: string },
-  { request, launch }: Wish,
+  what: { request: CreateInstance; gpuType: string; launch: Launch },
   birth: { operationId: string; nowMs: number },
 ): store.InstanceRow {
+  const { request } = what;
   return {
     id,
     org_id: caller.orgId,
@@ -144,9 +153,10 @@ export function newInstance(
     name: request.name ?? null,
     status: 'allocating',
     status_reason: null,
-    request,
-    launch,
-    gpu_type: request.gpu_type,
+    // Variables may be secrets: they are in the launch, sealed.
+    request: { ...request, env: undefined },
+    launch: what.launch,
+    gpu_type: what.gpuType,
     gpu_count: request.gpu_count,
     tier: request.tier,
     region: request.region ?? '',

@@ -8,10 +8,10 @@ import type { Query, Sql, Tx } from '../../base/db/db.ts';
 import type { Driver } from '../../base/operations/engine.ts';
 import type { OperationRow } from '../../base/operations/operations.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
+import type { LaunchRoom } from '../launch/launch.ts';
 import type { AppSite } from '../doors/app-address.ts';
 import type { Door } from '../doors/doors.ts';
 import { create } from './create.ts';
-import { type LaunchDeps, prepareLaunch } from './launch.ts';
 import { plan } from './plan.ts';
 import { pullLogin, type PullLoginDeps } from './pull-login.ts';
 import { remove } from './remove.ts';
@@ -58,8 +58,8 @@ export interface Instances {
 }
 
 export type InstancesDeps = StepDeps &
-  LaunchDeps &
   PullLoginDeps & {
+    runnable: LaunchRoom['runnable'];
     /** After a commit: send the machine its desired state. */
     push(machineId: string): void;
     /** After a commit that may have opened or closed a door. */
@@ -85,9 +85,9 @@ export function openInstances(deps: InstancesDeps): Instances {
 
   return {
     create: async (caller, request, settle) => {
-      const launch = await prepareLaunch(caller.orgId, request, deps);
+      const runnable = await deps.runnable(caller.orgId, request);
       const created = await db.tx('instances.create', async (tx) => {
-        const outcome = await create(tx, caller, { request, launch }, deps);
+        const outcome = await create(tx, caller, { request, runnable }, deps);
         await settle(tx, outcome.operation);
         return outcome;
       });
@@ -189,6 +189,7 @@ async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
       status: instance.status,
       enteredMs: instance.entered_ms,
       placed: instance.workload_id !== null,
+      ownImage: instance.launch.own_image,
       triedMachines: instance.tried_machine_ids.length,
       autoTerminateMs: instance.auto_terminate_ms,
       observed: workload?.observed ?? null,

@@ -1,4 +1,5 @@
 // Finding a place: the first one at creation, another one after a failed host. All in the caller's transaction.
+import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { DISK_GB_INCLUDED, DISK_GB_MIN } from '../../../shared/limits.ts';
 import { dollarText, ucentsFromDollars } from '../../../shared/money.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -50,7 +51,7 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
     image: launch.image,
     pull_login: launch.registry_credential_id !== null,
     command: { entrypoint: launch.entrypoint, cmd: launch.cmd },
-    env: launch.env,
+    sealed_env: launch.sealed_env,
     gpu_uuids: gpuUuids,
     disk_gb: diskGb,
     ends_at_ms: null,
@@ -81,6 +82,12 @@ export async function explainNoPlace(
   query: Query,
   instance: store.InstanceRow,
 ): Promise<{ code: 'no_capacity' | 'offering_unavailable'; detail: string }> {
+  if (instance.tier === 'spot') {
+    return {
+      code: 'no_capacity',
+      detail: 'There is no spot capacity at present, of any GPU type. Use tier on_demand.',
+    };
+  }
   if (instance.reservation_id !== null) {
     return {
       code: 'no_capacity',
@@ -148,6 +155,7 @@ function priceOf(instance: store.InstanceRow, offering: Offering, diskGb: number
 
 /** The preferred region first; elsewhere only where it has nothing. A reserved launch stays within its contract's slots. */
 async function fitting(query: Query, instance: store.InstanceRow): Promise<Candidate[]> {
+  if (instance.tier === 'spot') return [];
   const request = capacityRequest(instance);
   if (instance.reservation_id !== null) {
     return rank(request, await slotCandidates(query, instance.reservation_id, request));
@@ -158,18 +166,27 @@ async function fitting(query: Query, instance: store.InstanceRow): Promise<Candi
 
 /** What a launch of the instance needs, now or on another host. */
 export function capacityRequest(instance: store.InstanceRow): CapacityRequest {
-  const { request } = instance;
-  const cap = request.max_price_per_hour === undefined ? undefined : ucentsFromDollars(request.max_price_per_hour);
-  const placed = instance.price_ucents_per_hour > 0n ? instance.price_ucents_per_hour : undefined;
-  const caps = [cap, placed].filter((value) => value !== undefined);
-  const lowest = caps.toSorted((a, b) => (a < b ? -1 : 1))[0];
+  const wanted = wantedCapacity(instance.request);
+  const placed = instance.price_ucents_per_hour > 0n ? instance.price_ucents_per_hour : null;
+  const caps = [wanted.maxPriceUcentsPerHour, placed].filter((value) => value !== null);
   return {
+    ...wanted,
     gpuType: instance.gpu_type,
-    gpuCount: instance.gpu_count,
+    minVramGb: instance.launch.min_vram_gb,
+    maxPriceUcentsPerHour: caps.toSorted((a, b) => (a < b ? -1 : 1))[0] ?? null,
+    exceptMachineIds: instance.tried_machine_ids,
+  };
+}
+
+/** What the request says of the capacity that it needs, before a GPU type is chosen. */
+export function wantedCapacity(request: CreateInstance): Omit<CapacityRequest, 'gpuType' | 'minVramGb'> {
+  const cap = request.max_price_per_hour === undefined ? undefined : ucentsFromDollars(request.max_price_per_hour);
+  return {
+    gpuCount: request.gpu_count,
     offeringId: request.offering_id ?? null,
     region: request.region ?? null,
-    maxPriceUcentsPerHour: lowest ?? null,
+    maxPriceUcentsPerHour: cap ?? null,
     diskGb: request.disk_gb ?? null,
-    exceptMachineIds: instance.tried_machine_ids,
+    exceptMachineIds: [],
   };
 }

@@ -14,6 +14,8 @@ export interface Facts {
   /** When the status began. */
   enteredMs: number;
   placed: boolean;
+  /** The customer named the image, and may read about it. */
+  ownImage: boolean;
   triedMachines: number;
   /** When its runtime limit ends it; null without one, and before it runs. */
   autoTerminateMs: number | null;
@@ -39,6 +41,13 @@ export type Step =
 const CUSTOMERS_FAULT: Partial<Record<NonNullable<ObservedWorkload['failure_code']>, ErrorCode>> = {
   image_pull_failed: 'image_unavailable',
   no_command: 'image_unavailable',
+};
+/** How failures with an image of the operator's are told: the host's own words could name it (specification 2.2). */
+const OPERATORS_FAULT: Record<NonNullable<ObservedWorkload['failure_code']>, string> = {
+  image_pull_failed: 'its image could not be pulled',
+  no_command: 'its image has nothing to run',
+  start_failed: 'the container could not be started',
+  gpu_unavailable: 'a GPU was not there',
 };
 /** Hosts that a launch is tried on before it fails. */
 const MACHINES_TRIED_MAX = 3;
@@ -73,6 +82,7 @@ function planStarting(facts: Facts, nowMs: number): Step {
   const { observed } = facts;
   const deadlineMs = facts.enteredMs + STARTING_MS_MAX;
   if (observed?.phase === 'failed') {
+    if (!facts.ownImage) return elsewhere(facts, OPERATORS_FAULT[observed.failure_code ?? 'start_failed']);
     const code = observed.failure_code === null ? undefined : CUSTOMERS_FAULT[observed.failure_code];
     const detail = observed.detail ?? 'the container could not be started';
     return code === undefined ? elsewhere(facts, detail) : { do: 'fail', code, detail };
@@ -89,7 +99,10 @@ function planRunning(facts: Facts, nowMs: number): Step {
   const { observed, autoTerminateMs } = facts;
   // First: a host that was cut off has stopped the container for this very reason.
   if (autoTerminateMs !== null && nowMs >= autoTerminateMs) return { do: 'expire' };
-  if (observed?.phase === 'failed') return { do: 'lose', reason: observed.detail ?? 'the container failed' };
+  if (observed?.phase === 'failed') {
+    const told = facts.ownImage ? observed.detail : null;
+    return { do: 'lose', reason: told ?? 'the container failed' };
+  }
   if (observed?.phase === 'missing' || observed?.phase === 'removed') {
     return { do: 'lose', reason: 'the container vanished from the host' };
   }

@@ -56,8 +56,9 @@ function createRoute({ instances }: { instances: Instances }): Route {
     path: '/v1/instances',
     operationId: 'createInstance',
     tag,
-    summary: 'Launch an image on GPUs',
-    description: 'Answers at once; the operation tells when the instance runs. Nothing is billed before that.',
+    summary: 'Launch an image, a template or an environment on GPUs',
+    description:
+      'Answers at once; the operation tells when the instance runs. Nothing is billed before that. A template that serves a model is checked against the VRAM of the GPUs; where that cannot be done, the operation has warnings.',
     scope: 'instances:write',
     idempotency: 'required',
     body: CreateInstance,
@@ -65,7 +66,10 @@ function createRoute({ instances }: { instances: Instances }): Route {
     errors: [
       'disk_exceeds_offering',
       'disk_unavailable',
+      'environment_unavailable',
+      'gpu_vram_too_small',
       'image_unavailable',
+      'model_too_large',
       'insufficient_balance',
       'image_reference_invalid',
       'offering_unavailable',

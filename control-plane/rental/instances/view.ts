@@ -43,7 +43,7 @@ export function instanceView(row: InstanceRow, around: Surroundings): Instance {
     ready_at: timeOrNull(row.ready_ms),
     terminated_at: timeOrNull(row.terminated_ms),
     ...(row.disk_gb === null ? {} : { disk_gb: row.disk_gb }),
-    image: row.launch.image,
+    ...(row.launch.own_image ? { image: row.launch.image } : {}),
     reservation_id: row.reservation_id,
     ...limitView(row),
     ...(row.status_reason === null ? {} : { status_reason: row.status_reason }),

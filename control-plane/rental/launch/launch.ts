@@ -1,4 +1,5 @@
-// The room: what a launch of an own image needs to know before anything is created, and what its host needs to pull it.
+// The room: what a launch needs to know before anything is created, and what its host needs to pull its image.
+import type { CreateInstance } from '../../../shared/api/instance.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -12,8 +13,9 @@ import { openGate } from './gate.ts';
 import type { ImageLogin, Images } from './images.ts';
 import { type ImageReference, parseReference, pinnedText } from './reference.ts';
 import { unavailable } from './refusals.ts';
+import { type Menu, type Runnable, type RunnableDeps, runnableOf } from './runnable.ts';
 
-/** The part of a launch request that is about its image. */
+/** An image and what is run in it. */
 export interface ImageRequest {
   image: string;
   entrypoint?: string[] | undefined;
@@ -23,15 +25,17 @@ export interface ImageRequest {
 
 export interface LaunchRoom {
   credentials: Credentials;
+  menu: Menu;
   /**
-   * The image pinned to its digest: it exists, the organisation may pull it, our hosts can run it, and there is something to run.
-   * Asks the registry, so never in a transaction.
-   * @throws ServiceError `image_reference_invalid`, `image_unavailable`, `registry_unreachable`, `validation_failed`
+   * What the request runs: its image exists, the organisation may pull it, our hosts can run it, and there is something to run.
+   * Asks registries and the model hub, so never in a transaction.
+   * @throws ServiceError `image_reference_invalid`, `image_unavailable`, `registry_unreachable`, `environment_unavailable`,
+   *   `validation_failed`
    */
-  verifyImage(orgId: string, request: ImageRequest): Promise<string>;
+  runnable(orgId: string, request: CreateInstance): Promise<Runnable>;
   /**
    * For the host that pulls `image` now; null where no login is needed. May wait for the registry.
-   * @throws ServiceError as `verifyImage`
+   * @throws ServiceError as `runnable`
    */
   pullLogin(orgId: string, image: string, credentialId: string): Promise<PullLogin | null>;
 }
@@ -47,6 +51,8 @@ export function openLaunch(deps: {
   log: Log;
   sealing: Sealing;
   images: Pick<Images, 'verify' | 'pullLogin'>;
+  menu: Menu;
+  modelHub: RunnableDeps['modelHub'];
 }): LaunchRoom {
   const { db, log, images } = deps;
   const credentials = openCredentials(deps);
@@ -61,27 +67,30 @@ export function openLaunch(deps: {
     return found;
   };
 
+  const verifyImage = async (orgId: string, request: ImageRequest): Promise<string> => {
+    const reference = parseReference(request.image);
+    const credentialId = request.registry_credential_id;
+    const login = credentialId === undefined ? undefined : await loginFor(orgId, credentialId, reference);
+    const facts = await turns.run(orgId, TURN_WAIT_MS, () => images.verify(reference, login));
+    if (facts === undefined) {
+      fail('rate_limit_exceeded', {
+        detail: `More than ${CHECKS_PER_ORG_MAX} images of this organisation are being checked. Try again when some are done.`,
+        retryAfterSeconds: 5,
+      });
+    }
+    const wanted = { entrypoint: request.entrypoint ?? null, cmd: request.cmd ?? null };
+    if (commandOf(wanted, facts).length === 0) {
+      throw unavailable(reference, 'has nothing to run: set cmd or entrypoint');
+    }
+    const image = pinnedText(reference, facts.digest);
+    log.info({ org_id: orgId, image, bytes: facts.layersBytes }, 'an image was verified');
+    return image;
+  };
+
   return {
     credentials,
-    verifyImage: async (orgId, request) => {
-      const reference = parseReference(request.image);
-      const credentialId = request.registry_credential_id;
-      const login = credentialId === undefined ? undefined : await loginFor(orgId, credentialId, reference);
-      const facts = await turns.run(orgId, TURN_WAIT_MS, () => images.verify(reference, login));
-      if (facts === undefined) {
-        fail('rate_limit_exceeded', {
-          detail: `More than ${CHECKS_PER_ORG_MAX} images of this organisation are being checked. Try again when some are done.`,
-          retryAfterSeconds: 5,
-        });
-      }
-      const wanted = { entrypoint: request.entrypoint ?? null, cmd: request.cmd ?? null };
-      if (commandOf(wanted, facts).length === 0) {
-        throw unavailable(reference, 'has nothing to run: set cmd or entrypoint');
-      }
-      const image = pinnedText(reference, facts.digest);
-      log.info({ org_id: orgId, image, bytes: facts.layersBytes }, 'an image was verified');
-      return image;
-    },
+    menu: deps.menu,
+    runnable: (orgId, request) => runnableOf(orgId, request, { ...deps, verifyImage }),
     pullLogin: async (orgId, image, credentialId) => {
       const reference = parseReference(image);
       const login = await credentials.open(db.read, orgId, credentialId);

@@ -122,6 +122,7 @@ describe('an offering', () => {
       region: null,
       maxPriceUcentsPerHour: null,
       diskGb: null,
+      minVramGb: 0,
       exceptMachineIds: [],
     };
     const found = async (gpuCount: number): Promise<number[]> =>

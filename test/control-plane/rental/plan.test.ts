@@ -29,6 +29,7 @@ const facts: fc.Arbitrary<Facts> = fc.record({
   status: fc.constantFrom(...STATES),
   enteredMs: fc.integer({ min: 0, max: 10_000_000 }),
   placed: fc.boolean(),
+  ownImage: fc.boolean(),
   triedMachines: fc.integer({ min: 0, max: 5 }),
   autoTerminateMs: fc.option(fc.integer({ min: 0, max: 20_000_000 })),
   observed: fc.option(observed),
@@ -49,6 +50,7 @@ describe('a runtime limit', () => {
     status: 'running',
     enteredMs: 0,
     placed: true,
+    ownImage: true,
     triedMachines: 1,
     autoTerminateMs: 3_600_000,
     observed: null,
@@ -65,6 +67,30 @@ describe('a runtime limit', () => {
   test('is the reason of an end even where the host was first', () => {
     const observed = { ...NOTHING, phase: 'stopped' as const };
     expect(plan({ ...running, observed }, 3_600_000)).toEqual({ do: 'expire' });
+  });
+});
+
+describe('an image of the operator', () => {
+  const starting: Facts = {
+    status: 'starting',
+    enteredMs: 0,
+    placed: true,
+    ownImage: false,
+    triedMachines: 1,
+    autoTerminateMs: null,
+    observed: { ...NOTHING, phase: 'failed', failure_code: 'image_pull_failed', detail: 'no such image: secret/app' },
+  };
+
+  test('that cannot be pulled is tried elsewhere, and never named', () => {
+    expect(plan(starting, 1)).toEqual({ do: 'place', because: 'its image could not be pulled' });
+    expect(plan({ ...starting, triedMachines: 3 }, 1)).toMatchObject({ do: 'fail', code: 'operation_failed' });
+    expect(JSON.stringify(plan({ ...starting, triedMachines: 3 }, 1))).not.toContain('secret/app');
+    expect(plan({ ...starting, status: 'running' }, 1)).toEqual({ do: 'lose', reason: 'the container failed' });
+  });
+
+  test("is told in the host's own words where the customer has named it", () => {
+    const step = { do: 'fail', code: 'image_unavailable', detail: 'no such image: secret/app' };
+    expect(plan({ ...starting, ownImage: true }, 1)).toEqual(step);
   });
 });
 

@@ -7,7 +7,7 @@ import { Agent } from 'undici';
 import { countRow } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { newInstance } from '../../../control-plane/rental/instances/create.ts';
-import { prepareLaunch } from '../../../control-plane/rental/instances/launch.ts';
+import type { Launch } from '../../../control-plane/rental/instances/launch.ts';
 import { insertInstance, setStatus } from '../../../control-plane/rental/instances/store.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { startLoop } from '../../../shared/loop.ts';
@@ -15,7 +15,16 @@ import { EVENT_TYPES, type LoadPlan, type LoadRooms, openLoadRooms, orgOf } from
 
 const TICK_MS = 10;
 const LAUNCH = { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand', image: 'busybox' } as const;
-const PREPARED = await prepareLaunch('org', LAUNCH, { verifyImage: async () => LAUNCH.image });
+const PREPARED: Launch = {
+  image: LAUNCH.image,
+  own_image: true,
+  registry_credential_id: null,
+  entrypoint: null,
+  cmd: null,
+  sealed_env: '',
+  ports: [],
+  min_vram_gb: 0,
+};
 const STATUS = ['allocating', 'running', 'terminated'] as const;
 
 const [mode, planText = '{}'] = process.argv.slice(2);
@@ -43,7 +52,7 @@ async function makeEvent(
   const birth = { operationId: `op-${number}`, nowMs: clock.now() };
   if (step === 0) {
     await insertInstance(tx, {
-      ...newInstance(id, caller, { request: LAUNCH, launch: PREPARED }, birth),
+      ...newInstance(id, caller, { request: LAUNCH, gpuType: LAUNCH.gpu_type, launch: PREPARED }, birth),
       due_ms: null,
     });
   } else {

@@ -1,0 +1,83 @@
+// Which GPU type a launch goes for, how much VRAM it needs there, and what is refused about that (specification 4.3, 7.2).
+import type { CreateInstance } from '../../../shared/api/instance.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Query } from '../../base/db/db.ts';
+import { type CapacityRequest, cheapestType, findListed, largestVramGb } from '../../fleet/supply/offerings.ts';
+import type { Runnable } from '../launch/runnable.ts';
+
+export interface GpuChoice {
+  gpuType: string;
+  /** Of each GPU, on whichever host it is placed. */
+  minVramGb: number;
+  warnings: string[];
+}
+
+/** What a server needs beside the weights to be of use: its cache, and what CUDA keeps for itself. */
+const ROOM_FOR_WORK = 1.2;
+const GIB = 1024 ** 3;
+
+/**
+ * The type that was asked for or is pinned, where it is large enough; else the cheapest that is. `want` is the launch without them.
+ * @throws ServiceError `gpu_vram_too_small`, `model_too_large`, `environment_unavailable`
+ */
+export async function chooseGpu(
+  query: Query,
+  wish: { request: CreateInstance; runnable: Runnable },
+  want: Omit<CapacityRequest, 'gpuType' | 'minVramGb'>,
+): Promise<GpuChoice> {
+  const { request, runnable } = wish;
+  const pinned = want.offeringId === null ? undefined : await findListed(query, want.offeringId);
+  const gpuType = request.gpu_type ?? pinned?.gpu_type;
+  if (gpuType !== undefined) {
+    const vramGb = await largestVramGb(query, { gpuType, offeringId: pinned?.id ?? null });
+    return { gpuType, ...checkGpu(runnable, { gpuType, gpuCount: want.gpuCount, vramGb }) };
+  }
+  const minVramGb = floorGb(runnable, want.gpuCount, ROOM_FOR_WORK);
+  const cheapest = await cheapestType(query, { ...want, minVramGb });
+  if (cheapest !== undefined) return { gpuType: cheapest, minVramGb, warnings: [] };
+  const needs =
+    runnable.model === null ? '' : ` for the ${gigabytes(runnable.model.bytes)} GB of ${runnable.model.name}`;
+  return fail('environment_unavailable', {
+    detail: `No host on offer has ${want.gpuCount} GPUs with ${minVramGb} GB of VRAM each, as this template needs${needs}. Change gpu_count, or name a gpu_type.`,
+    errors: [{ field: 'template_id', rule: `needs GPUs with ${minVramGb} GB of VRAM` }],
+  });
+}
+
+/** `vramGb` is 0 for a type that is not on offer, which is refused for that. */
+function checkGpu(
+  runnable: Runnable,
+  gpu: { gpuType: string; gpuCount: number; vramGb: number },
+): Omit<GpuChoice, 'gpuType'> {
+  const { gpuType, gpuCount, vramGb } = gpu;
+  const { model } = runnable;
+  const minVramGb = floorGb(runnable, gpuCount, 1);
+  if (vramGb === 0) return { minVramGb, warnings: [] };
+  if (vramGb < runnable.minVramGb) {
+    fail('gpu_vram_too_small', {
+      detail: `${gpuType} has ${vramGb} GB of VRAM, and the template needs ${runnable.minVramGb} GB. Choose a larger gpu_type, or leave it out.`,
+      errors: [{ field: 'gpu_type', rule: `must have at least ${runnable.minVramGb} GB of VRAM` }],
+    });
+  }
+  if (model === null) return { minVramGb, warnings: [] };
+  const [weightsGb, allGb] = [gigabytes(model.bytes), vramGb * gpuCount];
+  const gpus = `${gpuCount} x ${gpuType} with ${vramGb} GB each`;
+  if (model.bytes > allGb * GIB) {
+    fail('model_too_large', {
+      detail: `The weights of ${model.name} take ${weightsGb} GB, more than the ${allGb} GB of VRAM of ${gpus}. Choose a larger gpu_type or gpu_count, or leave gpu_type out.`,
+      errors: [{ field: 'env.MODEL', rule: `must fit into ${allGb} GB` }],
+      extra: { weights_gb: weightsGb, vram_gb: allGb },
+    });
+  }
+  const isTight = model.bytes * ROOM_FOR_WORK > allGb * GIB;
+  const warning = `The weights of ${model.name} take ${weightsGb} of the ${allGb} GB of VRAM of ${gpus}: little or nothing is left to work with.`;
+  return { minVramGb, warnings: isTight ? [warning] : [] };
+}
+
+function floorGb({ minVramGb, model }: Runnable, gpuCount: number, factor: number): number {
+  return Math.max(minVramGb, Math.ceil(((model?.bytes ?? 0) * factor) / gpuCount / GIB));
+}
+
+/** Never less than it is. */
+function gigabytes(bytes: number): number {
+  return Math.ceil((bytes / GIB) * 10) / 10;
+}

@@ -1,0 +1,17 @@
+// An image reference in a file that the operator writes.
+import { z } from 'zod';
+import { messageOf, ServiceError } from '../../../shared/errors.ts';
+import { IMAGE_REFERENCE_CHARS_MAX } from '../../../shared/limits.ts';
+import { parseReference } from './reference.ts';
+
+export const ImageName = z
+  .string()
+  .max(IMAGE_REFERENCE_CHARS_MAX)
+  .superRefine((text, context) => {
+    try {
+      parseReference(text);
+    } catch (error) {
+      const message = error instanceof ServiceError ? error.details.detail : messageOf(error);
+      context.addIssue({ code: 'custom', message });
+    }
+  });

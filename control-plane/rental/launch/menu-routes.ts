@@ -1,0 +1,55 @@
+// GET /v1/templates and GET /v1/environments: what can be launched without an own image, open to everybody (specification 2.16, 4.9).
+import { Environments } from '../../../shared/api/environment.ts';
+import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { Template } from '../../../shared/api/template.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import { environmentsView } from './environments.ts';
+import type { LaunchRoom } from './launch.ts';
+import { templateView } from './templates.ts';
+
+const tag = 'Catalog';
+
+export function menuRoutes({ launch, cursors }: { launch: LaunchRoom; cursors: Cursors }): Route[] {
+  const { templates, environments } = launch.menu;
+  const byId = [...templates.values()].toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/templates',
+      operationId: 'listTemplates',
+      tag,
+      summary: 'List the application templates, by id',
+      description:
+        'An id is the template_id of POST /v1/instances; env there sets the variables that are user_overridable.',
+      scope: 'none',
+      idempotency: 'none',
+      query: PageQuery,
+      responses: { 200: { description: 'A page of templates', schema: pageSchema(Template) } },
+      errors: [],
+      handler: async ({ query }) => {
+        const after = cursors.read('templates', query.cursor)?.id ?? '';
+        const rows = byId.filter(({ id }) => id > after).slice(0, query.limit + 1);
+        const body = cursors.pageOf('templates', rows, query.limit, {
+          at: ({ id }) => ({ createdMs: 0, id }),
+          show: templateView,
+        });
+        return { status: 200, body };
+      },
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/environments',
+      operationId: 'getEnvironments',
+      tag,
+      summary: 'Read the launch environments',
+      description:
+        'What `environment` of POST /v1/instances can name. Each is reached by SSH, and runs until it is deleted.',
+      scope: 'none',
+      idempotency: 'none',
+      responses: { 200: { description: 'The environments', schema: Environments } },
+      errors: [],
+      handler: async () => ({ status: 200, body: environmentsView(environments) }),
+    }),
+  ];
+}

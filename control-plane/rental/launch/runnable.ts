@@ -1,0 +1,152 @@
+// What a launch runs, whichever way it was named: own image, template or environment. This part may ask the network, a transaction may not.
+import type { CreateInstance, Port } from '../../../shared/api/instance.ts';
+import { fail, failField, ServiceError } from '../../../shared/errors.ts';
+import type { Log } from '../../../shared/log.ts';
+import { type Environments, imageOf } from './environments.ts';
+import { fillTemplate } from './fill.ts';
+import type { ImageRequest } from './launch.ts';
+import type { ModelHub } from './model-hub.ts';
+import { MODEL, type Template } from './templates.ts';
+
+/** What operators offer to launch. */
+export interface Menu {
+  /** By id. */
+  templates: ReadonlyMap<string, Template>;
+  environments: Environments;
+}
+
+export interface Runnable {
+  /** Pinned to the digest that was verified: `<image>@sha256:...`. */
+  image: string;
+  /** The customer named it; other images are the operator's business and are never shown. */
+  ownImage: boolean;
+  registryCredentialId: string | null;
+  /** `null` = as the image says; an empty array clears it. */
+  entrypoint: string[] | null;
+  cmd: string[] | null;
+  env: Record<string, string>;
+  ports: Port[];
+  /** What each GPU must have at least, by the template. */
+  minVramGb: number;
+  /** The model that is loaded onto all GPUs together; null: none, or its size is not known. */
+  model: { name: string; bytes: number } | null;
+  warnings: string[];
+}
+
+export interface RunnableDeps {
+  log: Log;
+  menu: Menu;
+  modelHub: Pick<ModelHub, 'weigh'>;
+  /** The image pinned to its digest. @throws ServiceError where it cannot be pulled or has nothing to run */
+  verifyImage(orgId: string, request: ImageRequest): Promise<string>;
+}
+
+/** Environments are there to log in to: this keeps one up until it is deleted. */
+const IDLE = ['sleep', 'infinity'];
+
+/** @throws ServiceError for what specification 4.3 refuses about image, template and environment */
+export async function runnableOf(orgId: string, request: CreateInstance, deps: RunnableDeps): Promise<Runnable> {
+  const { image, template_id: templateId } = request;
+  if (image !== undefined) return ownImage(orgId, { ...request, image }, deps);
+  return templateId === undefined ? environment(orgId, request, deps) : template(orgId, request, templateId, deps);
+}
+
+const PLAIN = { registryCredentialId: null, minVramGb: 0, model: null };
+
+async function ownImage(
+  orgId: string,
+  request: CreateInstance & { image: string },
+  deps: RunnableDeps,
+): Promise<Runnable> {
+  return {
+    ...PLAIN,
+    warnings: [],
+    image: await deps.verifyImage(orgId, request),
+    ownImage: true,
+    registryCredentialId: request.registry_credential_id ?? null,
+    entrypoint: request.entrypoint ?? null,
+    cmd: request.cmd ?? null,
+    env: request.env ?? {},
+    ports: request.ports ?? [],
+  };
+}
+
+async function environment(orgId: string, request: CreateInstance, deps: RunnableDeps): Promise<Runnable> {
+  const named = request.environment;
+  const image = imageOf(deps.menu.environments, named);
+  const what = {
+    field: 'environment',
+    text: named === undefined ? 'the default environment' : `the environment ${named}`,
+  };
+  return {
+    ...PLAIN,
+    warnings: [],
+    image: await verifyOurs(orgId, { image, cmd: IDLE }, what, deps),
+    ownImage: false,
+    entrypoint: null,
+    cmd: IDLE,
+    env: request.env ?? {},
+    ports: [],
+  };
+}
+
+async function template(
+  orgId: string,
+  request: CreateInstance,
+  templateId: string,
+  deps: RunnableDeps,
+): Promise<Runnable> {
+  const found = deps.menu.templates.get(templateId);
+  if (found === undefined) return failField('template_id', `there is no template ${templateId}; see GET /v1/templates`);
+  const { env, entrypoint, cmd } = fillTemplate(found, request.env ?? {}, request.gpu_count);
+  const what = { field: 'template_id', text: `the template ${templateId}` };
+  const wanted = { image: found.image, entrypoint: entrypoint ?? undefined, cmd: cmd ?? undefined };
+  const name = found.serves_model ? env[MODEL] : undefined;
+  const [image, weights] = await Promise.all([
+    verifyOurs(orgId, wanted, what, deps),
+    name === undefined ? undefined : deps.modelHub.weigh(name),
+  ]);
+  const isKnown = weights !== undefined && 'bytes' in weights;
+  return {
+    ...PLAIN,
+    image,
+    ownImage: false,
+    entrypoint,
+    cmd,
+    env,
+    ports: found.ports,
+    minVramGb: found.min_vram_gb,
+    model: isKnown && name !== undefined ? { name, bytes: weights.bytes } : null,
+    warnings:
+      weights === undefined || isKnown
+        ? []
+        : [`The model ${name} ${weights.unknown}. It was not checked whether it fits into the GPUs.`],
+  };
+}
+
+/** The same check as of an own image, told without naming the image. */
+async function verifyOurs(
+  orgId: string,
+  request: ImageRequest,
+  what: { field: string; text: string },
+  { log, verifyImage }: RunnableDeps,
+): Promise<string> {
+  try {
+    return await verifyImage(orgId, request);
+  } catch (error) {
+    if (!(error instanceof ServiceError) || error.code === 'rate_limit_exceeded') throw error;
+    log.error({ image: request.image, err: error }, 'an image that the operator offers cannot be had');
+    if (error.code === 'registry_unreachable') {
+      const { retryAfterSeconds } = error.details;
+      fail('registry_unreachable', {
+        detail: `The registry that holds ${what.text} could not be asked about it. Nothing was created; try again later.`,
+        ...(retryAfterSeconds === undefined ? {} : { retryAfterSeconds }),
+      });
+    }
+    const rule = 'must be one whose image can be pulled';
+    return fail('environment_unavailable', {
+      detail: `The image of ${what.text} cannot be had at present, which is the operator's to mend. Choose another one, or launch an own image.`,
+      errors: [{ field: what.field, rule }],
+    });
+  }
+}

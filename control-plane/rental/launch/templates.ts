@@ -1,0 +1,128 @@
+// Templates: curated applications as operators write them, checked at the start, and what customers are shown of them.
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { EnvKey, isReservedEnv, Ports } from '../../../shared/api/instance.ts';
+import type { Template as TemplateView } from '../../../shared/api/template.ts';
+import { parseYamlConfig } from '../../../shared/yaml-config.ts';
+import { ImageName } from './image-name.ts';
+
+const Variable = z.strictObject({
+  description: z.string().min(1),
+  default: z.string().optional(),
+  /** A launch must give it a value that is not empty. */
+  required: z.boolean().default(false),
+  /** Customers may set it. */
+  user_overridable: z.boolean().default(false),
+  /** Its value is never in a command line, where every program in the container could read it. */
+  secret: z.boolean().default(false),
+});
+type Variable = z.infer<typeof Variable>;
+
+/** Text with `${NAME}` for a variable; a list within the list is left out where one of its variables has no value. */
+const Arguments = z.array(z.union([z.string().min(1), z.array(z.string().min(1)).min(1)])).min(1);
+export type Arguments = z.infer<typeof Arguments>;
+
+/** Stands in arguments for the number of GPUs of the launch. */
+export const GPU_COUNT = 'GPU_COUNT';
+/** The variable that names the model, where a template serves one of the model hub. */
+export const MODEL = 'MODEL';
+
+const Template = z
+  .strictObject({
+    id: z.string().regex(/^[a-z0-9][a-z0-9-]{0,62}$/, 'must be lower-case letters, digits and dashes'),
+    title: z.string().min(1),
+    description: z.string().min(1),
+    image: ImageName,
+    min_vram_gb: z.int().min(0).default(0),
+    /** Serves the model that its variable MODEL names on all GPUs together. */
+    serves_model: z.boolean().default(false),
+    /** Left out, they are the image's own. */
+    entrypoint: Arguments.optional(),
+    cmd: Arguments.optional(),
+    ports: Ports.default([]),
+    env: z.record(EnvKey, Variable).default({}),
+  })
+  .superRefine(refuseInconsistent);
+export type Template = z.infer<typeof Template>;
+
+const TemplatesFile = z.strictObject({
+  templates: z.array(Template).superRefine((templates, context) => {
+    templates.forEach(({ id }, index) => {
+      if (templates.findIndex((other) => other.id === id) === index) return;
+      context.addIssue({ code: 'custom', path: [index, 'id'], message: `the id ${id} is used twice` });
+    });
+  }),
+});
+
+const SHIPPED = new URL('templates.yaml', import.meta.url);
+
+/** By id. @throws Error that lists every problem of the file with its line */
+export function readTemplates(file: string | undefined): Map<string, Template> {
+  const { templates } = parseYamlConfig(readFileSync(file ?? SHIPPED, 'utf8'), TemplatesFile, file ?? 'templates.yaml');
+  return new Map(templates.map((template) => [template.id, template]));
+}
+
+/** Its image is the operator's business. */
+export function templateView({ id, title, description, min_vram_gb, ports, env }: Template): TemplateView {
+  const primary = ports.find((port) => port.primary === true);
+  return {
+    id,
+    title,
+    description,
+    min_vram_gb,
+    primary_port: primary?.port ?? null,
+    env: Object.entries(env).map(([key, variable]) => ({
+      key,
+      description: variable.description,
+      ...(variable.default === undefined ? {} : { default: variable.default }),
+      required: variable.required,
+      user_overridable: variable.user_overridable,
+      secret: variable.secret,
+    })),
+  };
+}
+
+/** The variables that an argument names. */
+export function variablesIn(text: string): string[] {
+  return [...text.matchAll(/\$\{(\w+)\}/g)].map(([, name = '']) => name);
+}
+
+function refuseInconsistent(template: z.infer<typeof Template>, context: z.RefinementCtx): void {
+  const refuse = (path: (string | number)[], message: string): void =>
+    context.addIssue({ code: 'custom', path, message });
+  if (Object.hasOwn(template.env, GPU_COUNT)) refuse(['env', GPU_COUNT], 'is the number of GPUs already');
+  if (template.serves_model && template.env[MODEL]?.required !== true) {
+    refuse(['serves_model'], `needs a required variable ${MODEL}`);
+  }
+  for (const [key, variable] of Object.entries(template.env)) {
+    const wrong = isReservedEnv(key) ? 'is a reserved name' : wrongAbout(variable);
+    if (wrong !== undefined) refuse(['env', key], wrong);
+  }
+  for (const list of ['entrypoint', 'cmd'] as const) {
+    template[list]?.forEach((argument, index) => {
+      const wrong = wrongArgument(argument, template.env);
+      if (wrong !== undefined) refuse([list, index], wrong);
+    });
+  }
+}
+
+function wrongAbout({ required, user_overridable: isTheirs, secret, default: value }: Variable): string | undefined {
+  if (required && !isTheirs) return 'is required, so it must be user_overridable';
+  if (required && value !== undefined) return 'has a default, so it is not required';
+  if (secret && value !== undefined) return 'is secret, so it must have no default: every customer could read that';
+  return undefined;
+}
+
+function wrongArgument(argument: Arguments[number], env: Record<string, Variable>): string | undefined {
+  const names = [argument].flat().flatMap(variablesIn);
+  for (const name of names.filter((each) => each !== GPU_COUNT)) {
+    const variable = env[name];
+    if (variable === undefined) return `names the variable ${name}, which env does not have`;
+    if (variable.secret) return `holds the secret ${name}, which every program in the container could read there`;
+    const canLack = !variable.required && (variable.default ?? '') === '';
+    if (canLack && !Array.isArray(argument)) {
+      return `needs ${name}, which may have no value: put it into a list of its own, to be left out then`;
+    }
+  }
+  return undefined;
+}

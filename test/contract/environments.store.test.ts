@@ -1,0 +1,153 @@
+// Launches of environments (specification 2.16, 4.3): the grammar, what can be served, and spot without an image.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { findInstance } from '../../control-plane/rental/instances/store.ts';
+import { parseReference } from '../../control-plane/rental/launch/reference.ts';
+import { refused } from '../../control-plane/rental/launch/refusals.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+  await api.world.machine({ gpus: 8 });
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+});
+
+const launch = async (body: object = {}): Promise<Answer> => {
+  await api.world.clock.advance(1);
+  const plain = { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand' };
+  return api.call('POST', '/v1/instances', { key: owner.key, body: { ...plain, ...body } });
+};
+const newest = async (): Promise<Record<string, unknown>> => {
+  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+  return json.data?.[0] ?? {};
+};
+const workload = async () => {
+  const row = await findInstance(api.world.db.read, String((await newest())['id']));
+  const { workloads } = await api.world.rooms.workloads.desired(row?.machine_id ?? '');
+  return workloads.find(({ workload_id: id }) => id === row?.workload_id);
+};
+
+test('the list is open to everybody, and has frameworks, versions, contents and VM images as specified', async () => {
+  const { status, json, body } = await api.call('GET', '/v1/environments');
+  expect(status).toBe(200);
+  expect(json).toMatchObject({
+    frameworks: ['pytorch', 'tensorflow'],
+    versions: {
+      pytorch: [
+        { id: '2.8.0', label: expect.any(String), variant: 'cuda128', default: true },
+        { id: '2.5.1', label: expect.any(String), variant: 'cuda124', default: false },
+      ],
+    },
+    includes: {
+      base: { cuda128: expect.arrayContaining([{ name: 'CUDA', version: '12.8.1' }, { name: 'cuDNN' }]) },
+      pytorch: { cuda128: expect.any(Array), cuda124: expect.any(Array) },
+    },
+    vm_images: {},
+  });
+  expect(body).not.toMatch(/nvidia\/cuda|pytorch\/pytorch/);
+});
+
+describe('a launch', () => {
+  test.each([
+    [undefined, 'nvidia/cuda@'],
+    ['provider_template', 'nvidia/cuda@'],
+    ['certified', 'nvidia/cuda@'],
+    ['certified:pytorch', 'pytorch/pytorch@'],
+    ['certified:pytorch@2.5.1', 'pytorch/pytorch@'],
+  ])('of %s runs its image, which is not shown, and stays up', async (environment, image) => {
+    const body = environment === undefined ? {} : { environment };
+    expect(await launch({ ...body, env: { A: 'b' } })).toMatchObject({ status: 202, json: { state: 'pending' } });
+    expect(await newest()).not.toHaveProperty('image');
+    expect(await workload()).toMatchObject({
+      image: expect.stringContaining(`${image}sha256:`),
+      command: { entrypoint: null, cmd: ['sleep', 'infinity'] },
+      env: { A: 'b' },
+    });
+  });
+
+  test('takes the version that is named, else the default one', async () => {
+    const tags = (): (string | null)[] => api.world.images.asked.map(({ reference }) => reference.tag);
+    await launch({ environment: 'certified:pytorch' });
+    await launch({ environment: 'certified:pytorch@2.5.1' });
+    expect(tags()).toEqual(['2.8.0-cuda12.8-cudnn9-devel', '2.5.1-cuda12.4-cudnn9-devel']);
+  });
+
+  test.each([
+    'Certified',
+    '',
+    'certified:',
+    'certified:pytorch@',
+    'certified:py torch',
+    'certified:a@b@c',
+    'raw_vm:',
+    'raw_vm:a@b',
+    'provider_template:x',
+    'pytorch',
+  ])('of "%s" is malformed: 422 that says the grammar', async (environment) => {
+    const answer = await launch({ environment });
+    expect(answer).toMatchObject({
+      status: 422,
+      json: { code: 'validation_failed', errors: [{ field: 'environment' }] },
+    });
+    expect(answer.json['detail']).toContain('certified:<framework>@<version>');
+    expect(await newest()).toEqual({});
+  });
+
+  test.each([
+    ['certified:caffe', 'there is no framework caffe; there are pytorch, tensorflow'],
+    ['certified:pytorch@0.1', 'there is no version 0.1 of pytorch; there are 2.8.0, 2.5.1'],
+    ['raw_vm', 'no host on offer runs virtual machines; use certified'],
+    ['raw_vm:ubuntu-24.04', 'no host on offer runs virtual machines; use certified'],
+  ])('of %s cannot be served: 422 environment_unavailable that says what can', async (environment, why) => {
+    const answer = await launch({ environment });
+    expect(answer).toMatchObject({
+      status: 422,
+      json: { code: 'environment_unavailable', errors: [{ field: 'environment' }] },
+    });
+    expect(answer.json['detail']).toContain(why);
+    expect(await newest()).toEqual({});
+  });
+
+  test.each<[string, object, string]>([
+    ['cmd', { cmd: [] }, 'cmd'],
+    ['entrypoint', { entrypoint: [] }, 'entrypoint'],
+    ['ports', { ports: [{ port: 80, protocol: 'http' }] }, 'ports'],
+    ['registry_credential_id', { registry_credential_id: 'rc' }, 'registry_credential_id'],
+    ['an image', { image: 'busybox' }, 'environment'],
+    ['no gpu_type', { gpu_type: undefined }, 'gpu_type'],
+  ])('with %s is 422 that names the field', async (_what, more, field) => {
+    const answer = await launch({ environment: 'certified', ...more });
+    expect(answer).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field }] } });
+  });
+
+  test('of one whose image is gone is environment_unavailable, without its name', async () => {
+    const name = 'nvidia/cuda:12.8.1-cudnn-devel-ubuntu24.04';
+    api.world.images.known.set(name, refused({ reference: parseReference(name), login: undefined }, 404));
+    const answer = await launch();
+    expect(answer).toMatchObject({ status: 422, json: { code: 'environment_unavailable' } });
+    expect(answer.body).not.toContain('nvidia/cuda');
+  });
+
+  test('on a gpu_type that no host offers is environment_unavailable', async () => {
+    expect((await launch({ gpu_type: 'ABACUS' })).json).toMatchObject({ code: 'environment_unavailable' });
+  });
+});
+
+test('spot without an image is accepted, and its operation says that spot has no capacity', async () => {
+  const accepted = await launch({ tier: 'spot' });
+  expect(accepted.status).toBe(202);
+  await api.world.drive();
+  const operation = await api.call('GET', `/v1/operations/${String(accepted.json['operation_id'])}`, {
+    key: owner.key,
+  });
+  expect(operation.json).toMatchObject({
+    state: 'failed',
+    error: { code: 'no_capacity', detail: expect.stringContaining('no spot capacity at present') },
+  });
+  expect(await newest()).toMatchObject({ tier: 'spot', status: 'error', price_per_hour: 0 });
+});

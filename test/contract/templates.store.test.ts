@@ -1,0 +1,360 @@
+// Launches of templates (specification 4.3, 7.2): what they may set, the GPU that they get, the models that fit, and what is never shown.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { raw, sql } from '../../control-plane/base/db/db.ts';
+import { findInstance } from '../../control-plane/rental/instances/store.ts';
+import { parseReference } from '../../control-plane/rental/launch/reference.ts';
+import { refused, unreachable } from '../../control-plane/rental/launch/refusals.ts';
+import { createLog } from '../../shared/log.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+
+const GIB = 1024 ** 3;
+const SMALL = { name: 'NVIDIA GeForce RTX 4070 Ti', memory_mib: 12_282 };
+const RTX_4090 = { name: 'NVIDIA GeForce RTX 4090', memory_mib: 24_564 };
+const L40S = { name: 'NVIDIA L40S', memory_mib: 46_068 };
+const MODEL = 'Qwen/Qwen3-8B';
+
+let api: Api;
+let owner: ApiAccount;
+let logged: string;
+beforeEach(async () => {
+  logged = '';
+  api = await openApi({ log: createLog('test', 'trace', { write: (line) => void (logged += line) }) });
+  owner = await api.account();
+  weigh(15);
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+});
+
+/** The model takes this much. */
+const weigh = (gib: number): void => void api.world.modelHub.known.set(MODEL, { bytes: gib * GIB });
+const launch = async (body: object = {}): Promise<Answer> => {
+  await api.world.clock.advance(1);
+  const vllm = { template_id: 'vllm', gpu_count: 1, tier: 'on_demand', env: { MODEL } };
+  return api.call('POST', '/v1/instances', { key: owner.key, body: { ...vllm, ...body } });
+};
+const newest = async (): Promise<Record<string, unknown>> => {
+  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+  return json.data?.[0] ?? {};
+};
+const desired = async () => {
+  const row = await findInstance(api.world.db.read, String((await newest())['id']));
+  const { workloads } = await api.world.rooms.workloads.desired(row?.machine_id ?? '');
+  return workloads.find(({ workload_id: id }) => id === row?.workload_id);
+};
+
+describe('the list of templates', () => {
+  test('is open to everybody, in pages, and shows what a launch needs to know, but no image', async () => {
+    const all = await api.call('GET', '/v1/templates');
+    expect(all.json.data?.map(({ id }) => id)).toEqual(['comfyui', 'jupyter', 'pytorch', 'sglang', 'ssh', 'vllm']);
+    const vllm = all.json.data?.at(-1);
+    expect(vllm).toMatchObject({ title: 'vLLM', min_vram_gb: 16, primary_port: 8000 });
+    expect(vllm?.['env']).toEqual(
+      expect.arrayContaining([
+        expect.objectContaining({ key: 'MODEL', required: true, user_overridable: true, secret: false }),
+        expect.objectContaining({ key: 'HF_TOKEN', required: false, user_overridable: true, secret: true }),
+        expect.objectContaining({ key: 'HF_HOME', user_overridable: false, default: expect.any(String) }),
+      ]),
+    );
+    expect(all.body).not.toMatch(/vllm-openai|"image"|pytorch\/pytorch/);
+    const ids: unknown[] = [];
+    for (let cursor: string | null | undefined = ''; typeof cursor === 'string';) {
+      const page: Answer = await api.call('GET', `/v1/templates?limit=4${cursor && `&cursor=${cursor}`}`);
+      ids.push(...(page.json.data?.map(({ id }) => id) ?? []));
+      cursor = page.json.next_cursor;
+    }
+    expect(ids).toEqual(all.json.data?.map(({ id }) => id));
+  });
+});
+
+describe('a launch of a template', () => {
+  test('runs its image with its command, its variables and its port, and does not show the image', async () => {
+    await api.world.machine({ gpus: 2 });
+    const accepted = await launch({ gpu_type: 'H100_SXM', gpu_count: 2, env: { MODEL, MAX_MODEL_LEN: '4096' } });
+    expect(accepted).toMatchObject({ status: 202, json: { state: 'pending', resource_id: null } });
+    expect(accepted.json).not.toHaveProperty('warnings');
+    const { id, ...instance } = await newest();
+    expect(instance).toMatchObject({ gpu_type: 'H100_SXM', gpu_count: 2, status: 'allocating' });
+    expect(instance).not.toHaveProperty('image');
+    const workload = await desired();
+    expect(workload?.image).toMatch(/^vllm\/vllm-openai@sha256:[0-9a-f]{64}$/);
+    expect(workload?.command.entrypoint).toBeNull();
+    expect(workload?.command.cmd?.join(' ')).toContain(
+      `--model ${MODEL} --host 0.0.0.0 --port 8000 --tensor-parallel-size 2`,
+    );
+    expect(workload?.command.cmd?.join(' ')).toContain('--max-model-len 4096');
+    expect(workload?.env).toEqual({
+      MODEL,
+      MAX_MODEL_LEN: '4096',
+      GPU_MEMORY_UTILIZATION: '0.9',
+      HF_HOME: '/root/.cache/huggingface',
+    });
+    await api.world.observe(String(id), { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await api.world.drive();
+    expect(await newest()).toMatchObject({
+      status: 'running',
+      connection: { app_url: `https://${String(id)}.apps.test` },
+    });
+  });
+
+  test.each<[string, object, string[]]>([
+    ['an unknown template', { template_id: 'nothing' }, ['template_id']],
+    ['an environment beside it', { environment: 'certified' }, ['environment']],
+    ['an image beside it', { image: 'busybox' }, ['template_id']],
+    ['a cmd', { cmd: ['run'] }, ['cmd']],
+    ['an entrypoint', { entrypoint: ['run'] }, ['entrypoint']],
+    ['ports', { ports: [] }, ['ports']],
+    ['a registry credential', { registry_credential_id: 'rc' }, ['registry_credential_id']],
+    ['no value for a required variable', { env: {} }, ['env.MODEL']],
+    ['no variables at all', { env: undefined }, ['env.MODEL']],
+    ['a variable that is not to be set', { env: { MODEL, HF_HOME: '/x' } }, ['env.HF_HOME']],
+    ['variables that it does not have', { env: { A: '1', B: '2' } }, ['env.A', 'env.B', 'env.MODEL']],
+    ['tier reserved without gpu_type', { tier: 'reserved' }, ['gpu_type']],
+  ])('with %s is 422, names the field, and makes nothing', async (_what, body, fields) => {
+    await api.world.machine();
+    const answer = await launch(body);
+    expect(answer).toMatchObject({ status: 422, json: { code: 'validation_failed' } });
+    expect(answer.json.errors?.map(({ field }) => field)).toEqual(fields);
+    expect(await newest()).toEqual({});
+  });
+
+  test('whose registry is away is 502, and whose image is gone is 422; neither names the image', async () => {
+    await api.world.machine();
+    const reference = parseReference('vllm/vllm-openai:v0.11.0');
+    const { known } = api.world.images;
+    known.set('vllm/vllm-openai:v0.11.0', unreachable(reference, 'it is away'));
+    const away = await launch();
+    expect(away).toMatchObject({ status: 502, json: { code: 'registry_unreachable' } });
+    expect(away.headers['retry-after']).toBe('10');
+    known.set('vllm/vllm-openai:v0.11.0', refused({ reference, login: undefined }, 404));
+    const gone = await launch();
+    expect(gone).toMatchObject({
+      status: 422,
+      json: { code: 'environment_unavailable', errors: [{ field: 'template_id' }] },
+    });
+    expect(`${away.body}${gone.body}`).not.toContain('openai');
+    expect(await newest()).toEqual({});
+  });
+
+  test('that no host can pull fails elsewhere and at last without naming the image', async () => {
+    for (const dollars of [1, 2, 3]) await api.world.machine({ dollars });
+    const { json } = await launch({ gpu_type: 'H100_SXM' });
+    const id = String((await newest())['id']);
+    for (let tries = 0; tries < 3; tries += 1) {
+      await api.world.observe(id, { phase: 'failed', failure_code: 'image_pull_failed', detail: 'no vllm-openai' });
+      await api.world.drive();
+    }
+    const operation = await api.call('GET', `/v1/operations/${String(json['operation_id'])}`, { key: owner.key });
+    expect(operation.json).toMatchObject({ state: 'failed', error: { code: 'operation_failed' } });
+    const events = await api.call('GET', `/v1/instances/${id}/events`, { key: owner.key });
+    const instance = await api.call('GET', `/v1/instances/${id}`, { key: owner.key });
+    expect(`${operation.body}${events.body}${instance.body}`).not.toContain('openai');
+  });
+});
+
+describe('a secret', () => {
+  const SECRET = 'hf_verysecretvalue';
+
+  test('reaches the host, and is in no answer, table, event or log', async () => {
+    await api.world.machine();
+    const accepted = await launch({ env: { MODEL, HF_TOKEN: SECRET }, gpu_type: 'H100_SXM' });
+    expect(accepted.status).toBe(202);
+    expect((await desired())?.env['HF_TOKEN']).toBe(SECRET);
+    const id = String((await newest())['id']);
+    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await api.world.drive();
+    const urls = [`/v1/instances/${id}?include=credentials`, `/v1/instances/${id}/events`, '/v1/instances'];
+    urls.push(`/v1/operations/${String(accepted.json['operation_id'])}`);
+    for (const url of urls) expect((await api.call('GET', url, { key: owner.key })).body).not.toContain(SECRET);
+    const everything = await wholeDatabase();
+    expect(everything).toContain(id);
+    expect(everything).not.toContain(SECRET);
+    expect(logged).toContain(id);
+    expect(logged).not.toContain(SECRET);
+  });
+
+  test('is not in the refusal of another variable', async () => {
+    await api.world.machine();
+    const answer = await launch({ env: { HF_TOKEN: SECRET, HF_HOME: SECRET } });
+    expect(answer.status).toBe(422);
+    expect(`${answer.body}${logged}`).not.toContain(SECRET);
+  });
+
+  async function wholeDatabase(): Promise<string> {
+    const { db } = api.world;
+    const named =
+      db.dialect === 'sqlite'
+        ? sql`select name from sqlite_master where type = 'table'`
+        : sql`select table_name as name from information_schema.tables where table_schema = current_schema()`;
+    const tables = await db.read.all(z.object({ name: z.string() }), named);
+    const rows = [];
+    for (const { name } of tables) rows.push(await db.read.all(z.looseObject({}), sql`select * from ${raw(name)}`));
+    expect(rows.length).toBeGreaterThan(10);
+    return JSON.stringify(rows, (_key, value: unknown) => (typeof value === 'bigint' ? String(value) : value));
+  }
+});
+
+describe('a gpu_type', () => {
+  test('below the min_vram_gb of the template is gpu_vram_too_small, at it is not', async () => {
+    await api.world.machine({ gpu: SMALL });
+    const answer = await launch({ gpu_type: 'RTX_4070_TI' });
+    expect(answer).toMatchObject({
+      status: 422,
+      json: { code: 'gpu_vram_too_small', errors: [{ field: 'gpu_type', rule: 'must have at least 16 GB of VRAM' }] },
+    });
+    expect(answer.json['detail']).toContain('has 12 GB');
+    await api.world.machine({ gpu: { name: 'NVIDIA A16', memory_mib: 15_356 } });
+    expect((await launch({ gpu_type: 'A16' })).status).toBe(202);
+    expect(await newest()).toMatchObject({ gpu_type: 'A16' });
+  });
+
+  test('that no host offers is environment_unavailable', async () => {
+    await api.world.machine();
+    const answer = await launch({ gpu_type: 'ABACUS' });
+    expect(answer).toMatchObject({
+      status: 422,
+      json: { code: 'environment_unavailable', errors: [{ field: 'gpu_type' }] },
+    });
+  });
+
+  test('of several sizes is placed where it is large enough', async () => {
+    await api.world.machine({ gpu: RTX_4090, dollars: 1 });
+    await api.world.machine({ gpu: { ...RTX_4090, memory_mib: 49_140 }, dollars: 3 });
+    weigh(30);
+    expect((await launch({ gpu_type: 'RTX_4090' })).status).toBe(202);
+    expect(await newest()).toMatchObject({ price_per_hour: 3 });
+  });
+});
+
+describe('without a gpu_type', () => {
+  const operationOf = async ({ json }: Answer): Promise<Answer['json']> => {
+    await api.world.drive();
+    return (await api.call('GET', `/v1/operations/${String(json['operation_id'])}`, { key: owner.key })).json;
+  };
+
+  test('the cheapest GPU that is large enough and free is taken, and shown', async () => {
+    await api.world.machine({ gpu: SMALL, dollars: 0.5 });
+    await api.world.machine({ gpu: L40S, dollars: 1 });
+    await api.world.machine({ dollars: 3 });
+    await launch();
+    expect(await newest()).toMatchObject({ gpu_type: 'L40S', price_per_hour: 1 });
+    // Now that one is busy.
+    await launch();
+    expect(await newest()).toMatchObject({ gpu_type: 'H100_SXM', price_per_hour: 3 });
+    // Nothing is free: accepted, and the operation tells.
+    const late = await launch();
+    expect(late.status).toBe(202);
+    const operation = await operationOf(late);
+    expect(operation).toMatchObject({ state: 'failed', error: { code: 'no_capacity' } });
+    expect((operation['error'] as { detail: string }).detail).toContain('1 with at least 18 GB of VRAM, 0 with enough');
+  });
+
+  test('a template that needs none in particular takes the cheapest of all', async () => {
+    await api.world.machine({ gpu: SMALL, dollars: 0.5 });
+    await api.world.machine({ dollars: 0.6 });
+    await launch({ template_id: 'ssh', env: undefined });
+    expect(await newest()).toMatchObject({ gpu_type: 'RTX_4070_TI' });
+    expect((await desired())?.command).toEqual({ entrypoint: null, cmd: ['sleep', 'infinity'] });
+  });
+
+  test('region, price cap, disk, count and pin count', async () => {
+    await api.world.machine({ gpu: L40S, dollars: 1, region: 'far' });
+    await api.world.machine({ dollars: 3, region: 'near', gpus: 2 });
+    await launch({ region: 'near' });
+    expect(await newest()).toMatchObject({ gpu_type: 'H100_SXM', region: 'near' });
+    await launch({ gpu_count: 2, max_price_per_hour: 1 });
+    expect(await newest()).toMatchObject({ gpu_type: 'H100_SXM', status: 'allocating', price_per_hour: 0 });
+    await launch({ max_price_per_hour: 1 });
+    expect(await newest()).toMatchObject({ gpu_type: 'L40S' });
+    await api.world.machine({ gpu: RTX_4090, dollars: 9, diskEnforced: true });
+    await launch({ disk_gb: 50 });
+    expect(await newest()).toMatchObject({ gpu_type: 'RTX_4090', disk_gb: 50 });
+    const { json } = await api.call('GET', '/v1/pricing');
+    const pin = json.data?.find((row) => row['gpu_type'] === 'H100_SXM')?.['offering_id'];
+    await launch({ offering_id: pin });
+    expect(await newest()).toMatchObject({ gpu_type: 'H100_SXM', price_per_hour: 3 });
+  });
+
+  test('a pinned offering that is too small is gpu_vram_too_small', async () => {
+    await api.world.machine({ gpu: SMALL });
+    const { json } = await api.call('GET', '/v1/pricing');
+    const answer = await launch({ offering_id: json.data?.[0]?.['offering_id'] });
+    expect(answer).toMatchObject({ status: 422, json: { code: 'gpu_vram_too_small' } });
+  });
+
+  test('and with nothing large enough on offer it is environment_unavailable', async () => {
+    await api.world.machine({ gpu: SMALL });
+    const answer = await launch();
+    expect(answer).toMatchObject({
+      status: 422,
+      json: { code: 'environment_unavailable', errors: [{ field: 'template_id' }] },
+    });
+    expect(answer.json['detail']).toContain('No host on offer has 1 GPUs with 18 GB of VRAM each');
+  });
+});
+
+describe('a model', () => {
+  test('larger than the VRAM of an explicit gpu_type is model_too_large with both figures; at its edge it is not', async () => {
+    await api.world.machine({ gpus: 2 });
+    weigh(80.1);
+    const refusal = await launch({ gpu_type: 'H100_SXM' });
+    expect(refusal).toMatchObject({
+      status: 422,
+      json: { code: 'model_too_large', weights_gb: 80.1, vram_gb: 80, errors: [{ field: 'env.MODEL' }] },
+    });
+    expect(refusal.json['detail']).toContain('take 80.1 GB, more than the 80 GB of VRAM of 1 x H100_SXM');
+    expect(await newest()).toEqual({});
+    weigh(80);
+    expect((await launch({ gpu_type: 'H100_SXM' })).status).toBe(202);
+  });
+
+  test('is spread over all GPUs', async () => {
+    await api.world.machine({ gpus: 2 });
+    weigh(160.1);
+    expect((await launch({ gpu_type: 'H100_SXM', gpu_count: 2 })).json['code']).toBe('model_too_large');
+    weigh(160);
+    expect((await launch({ gpu_type: 'H100_SXM', gpu_count: 2 })).status).toBe(202);
+  });
+
+  test('that leaves little room is accepted with a warning, also for whoever follows the operation', async () => {
+    await api.world.machine();
+    weigh(70);
+    const { json } = await launch({ gpu_type: 'H100_SXM' });
+    expect(json['warnings']).toEqual([expect.stringContaining('take 70 of the 80 GB')]);
+    const operation = await api.call('GET', `/v1/operations/${String(json['operation_id'])}`, { key: owner.key });
+    expect(operation.json['warnings']).toEqual(json['warnings']);
+  });
+
+  test('raises the floor of the GPU that is chosen, with room to work', async () => {
+    await api.world.machine({ gpu: RTX_4090, dollars: 1, gpus: 2 });
+    await api.world.machine({ gpu: L40S, dollars: 2, gpus: 2 });
+    await api.world.machine({ dollars: 3, gpus: 2 });
+    weigh(20);
+    await launch();
+    expect(await newest()).toMatchObject({ gpu_type: 'RTX_4090' });
+    weigh(21);
+    await launch();
+    expect(await newest()).toMatchObject({ gpu_type: 'L40S' });
+    weigh(41);
+    await launch({ gpu_count: 2 });
+    expect(await newest()).toMatchObject({ gpu_type: 'H100_SXM', gpu_count: 2 });
+  });
+
+  test.each([
+    ['is gated: HF_TOKEN must be of an account that was granted access'],
+    ['does not exist on the model hub, or is private'],
+    ['could not be looked up, because the model hub did not answer in time'],
+  ])('that %s is never blocked, and the answer has a warning', async (unknown) => {
+    await api.world.machine();
+    api.world.modelHub.known.set(MODEL, { unknown });
+    for (const body of [{}, { gpu_type: 'H100_SXM' }]) {
+      const answer = await launch(body);
+      expect(answer.status).toBe(202);
+      expect(answer.json['warnings']).toEqual([
+        `The model ${MODEL} ${unknown}. It was not checked whether it fits into the GPUs.`,
+      ]);
+    }
+  });
+});
