@@ -14,8 +14,11 @@ import { meteringFaults } from './money/metering/verify.ts';
 import type { OperatorView } from './rental/reservations/reservations.ts';
 import type { Core, Rooms } from './rooms.ts';
 
-export function adminDeps(core: Core, rooms: Rooms, process: { loops(): LoopStatus[]; metrics: Metrics }): AdminDeps {
-  const { db, clock } = core;
+export function adminDeps(
+  { db, clock }: Pick<Core, 'db' | 'clock'>,
+  rooms: Rooms,
+  process: { loops(): LoopStatus[]; metrics: Metrics },
+): AdminDeps {
   const show = async (orgId: string): Promise<Fields> => {
     await assertOrg(rooms, orgId);
     const balance = await rooms.ledger.balance(db.read, wallet(orgId));

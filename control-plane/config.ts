@@ -1,5 +1,6 @@
 // The control plane's configuration: one YAML file, unknown keys refused with their line. The only place that reads the environment.
 import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { userInfo } from 'node:os';
 import { z } from 'zod';
 import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
@@ -157,6 +158,21 @@ export function readConfig(file: string | undefined): Config {
   const path = file ?? process.env['SVC_CONFIG'];
   if (path === undefined || path === '') throw new Error('name the configuration with --config <file> or SVC_CONFIG');
   return parseYamlConfig(readFileSync(path, 'utf8'), Config, path);
+}
+
+/** The system user that runs this command, and who became that user by sudo; for the audit journal. */
+export function operatorName(): string {
+  const user = systemUser();
+  const before = process.env['SUDO_USER'];
+  return (before === undefined || before === user ? user : `${user} (sudo by ${before})`).replaceAll(/[^ -~]/g, '?');
+}
+
+function systemUser(): string {
+  try {
+    return userInfo().username;
+  } catch {
+    return `uid ${process.getuid?.() ?? '?'}`;
+  }
 }
 
 /** The secret in `secret_file`, which is made where it does not exist yet. */

@@ -6,6 +6,7 @@ import type { Log } from '../shared/log.ts';
 import { ucentsFromDollars } from '../shared/money.ts';
 import { systemRng } from '../shared/rng.ts';
 import { openAdmin } from './admin/admin.ts';
+import { openAudit } from './admin/audit.ts';
 import { adminDeps } from './admin-deps.ts';
 import { openMetrics } from './base/http/metrics.ts';
 import { assertSecretFits } from './base/http/secret-check.ts';
@@ -53,7 +54,8 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
     await foundation.close();
     throw error;
   });
-  const core: Core = { ...outside, db: foundation.db };
+  const audit = openAudit({ ...outside, db: foundation.db });
+  const core: Core = { ...outside, db: audit.db };
   let running: Running | undefined;
   const nudgeLoop = (name: string): void => running?.loops.find((loop) => loop.status().name === name)?.nudge();
   const nudges = {
@@ -75,6 +77,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   };
   const admin = openAdmin(
     adminDeps(core, rooms, { loops: () => loopsNow().map((loop) => loop.status()), metrics }),
+    audit,
     web,
   );
   const listeners = openListeners(config, { core, rooms, web, epoch: foundation.epoch, secret });

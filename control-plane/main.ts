@@ -13,7 +13,7 @@ import { type Answer, askDaemon } from './admin/daemon-door.ts';
 import type { Fields } from './admin/fields.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { InjectedRequest } from './base/http/server.ts';
-import { type Config, existingSecret, readConfig } from './config.ts';
+import { type Config, existingSecret, operatorName, readConfig } from './config.ts';
 import type { House } from './house.ts';
 
 async function serve(options: { config?: string }): Promise<void> {
@@ -50,8 +50,9 @@ async function serve(options: { config?: string }): Promise<void> {
 }
 
 /** Asks the running daemon; where none runs, opens the rooms without starting them and asks those. */
-async function ask(configFile: string | undefined, request: InjectedRequest): Promise<Answer> {
+async function ask(configFile: string | undefined, what: InjectedRequest): Promise<Answer> {
   const config = readConfig(configFile);
+  const request = { ...what, headers: { ...what.headers, 'svc-operator': operatorName() } };
   const answer = await askDaemon(config.admin_socket, request);
   if (answer !== undefined) return answer;
   const log = createLog('control-plane', 'warn', { write: (line) => void process.stderr.write(line) });

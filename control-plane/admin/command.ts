@@ -53,3 +53,8 @@ export async function askOrThrow(
   const refusal = Refusal.safeParse(parsed);
   throw new Error(refusal.success ? refusal.data.detail : `the daemon answered ${status}`);
 }
+
+/** A day means its first moment in UTC; the daemon checks what is left. */
+export function readTime(text: string): string {
+  return /^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text;
+}

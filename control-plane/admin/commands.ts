@@ -4,6 +4,7 @@ import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
 import { SCOPES } from '../base/http/scopes.ts';
 import { askOrThrow, type CommandDeps, type CommonOptions, printAnswer, show, withCommon } from './command.ts';
+import { addAuditCommands } from './audit-commands.ts';
 import { addReservationCommands } from './reservation-commands.ts';
 
 const DAY_MS = 86_400_000;
@@ -17,6 +18,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addBalanceCommands(admin, deps);
   addMachineCommands(admin, deps);
   addReservationCommands(admin, deps);
+  addAuditCommands(admin, deps);
   withCommon(admin.command('loops').description('the background loops of the daemon')).action(
     (options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/loops' }),
   );

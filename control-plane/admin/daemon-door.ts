@@ -8,11 +8,16 @@ export interface Answer {
 }
 
 /** The daemon's answer, or undefined where no daemon listens on the socket. Other failures (no permission) throw. */
-export function askDaemon(socketPath: string, { method, url, payload }: InjectedRequest): Promise<Answer | undefined> {
+export function askDaemon(
+  socketPath: string,
+  { method, url, payload, headers: own }: InjectedRequest,
+): Promise<Answer | undefined> {
   return new Promise((resolve, reject) => {
     const body = payload === undefined ? '' : JSON.stringify(payload);
-    const headers =
-      body === '' ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) };
+    const headers = {
+      ...own,
+      ...(body === '' ? {} : { 'content-type': 'application/json', 'content-length': Buffer.byteLength(body) }),
+    };
     const request = httpRequest({ socketPath, method, path: url, headers, agent: false }, (response) => {
       const chunks: Buffer[] = [];
       response.on('data', (chunk: Buffer) => chunks.push(chunk));

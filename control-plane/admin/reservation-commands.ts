@@ -1,7 +1,7 @@
 // `admin reservation ...`: contracts for reserved capacity.
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Commitment } from '../../shared/api/reservation.ts';
-import { type CommandDeps, type CommonOptions, show, withCommon } from './command.ts';
+import { type CommandDeps, type CommonOptions, readTime, show, withCommon } from './command.ts';
 import { RESERVATION_VERBS } from './reservation-routes.ts';
 
 interface CreateOptions extends CommonOptions {
@@ -53,11 +53,6 @@ export function addReservationCommands(admin: Command, deps: CommandDeps): void 
 
 function urlOf(id: string): string {
   return `${URL}/${encodeURIComponent(id)}`;
-}
-
-/** A day means its first moment in UTC; the daemon checks what is left. */
-function readTime(text: string): string {
-  return /^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text;
 }
 
 function readGpus(text: string, earlier: Commitment = []): Commitment {

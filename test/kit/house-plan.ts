@@ -62,7 +62,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'models/videos', tables: ['video_jobs'] },
       { path: 'models/files', tables: ['files'] },
       { path: 'models/finetuning', tables: ['finetuning_jobs', 'finetuning_events'] },
-      { path: 'admin', tables: [] },
+      { path: 'admin', tables: ['audit_entries'] },
     ],
   },
   {

@@ -1,5 +1,6 @@
 // A small world for room tests: all rooms of the control plane on a real database and a virtual clock, with hosts played by the test.
 import { type Duplex, duplexPair } from 'node:stream';
+import { type Audit, openAudit } from '../../control-plane/admin/audit.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
 import { type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
@@ -26,6 +27,8 @@ import { type VirtualClock, virtualClock } from './virtual-clock.ts';
 
 export interface World {
   db: Db;
+  /** The rooms stand on its database, as in the house. */
+  audit: Audit;
   clock: VirtualClock;
   rooms: Rooms;
   /** What the next look at an SSH door shows. */
@@ -85,9 +88,10 @@ export async function openWorld(seed = 1, outside: WorldOutside = {}): Promise<W
   const probeAnswers = new Map<string, ProbeResult>();
   const images = fakeImages();
   const modelHub = fakeModelHub();
+  const audit = openAudit({ db, clock, ids });
   const rooms = openRooms(
     {
-      db,
+      db: audit.db,
       clock,
       ids,
       rng,
@@ -118,6 +122,7 @@ export async function openWorld(seed = 1, outside: WorldOutside = {}): Promise<W
 
   return {
     db,
+    audit,
     clock,
     rooms,
     probeAnswers,

@@ -10,6 +10,8 @@ import type { Sealing } from './sealing.ts';
 import { undeclared } from './route-errors.ts';
 import { toWire, type WireReply } from './wire-reply.ts';
 
+const ACTOR_CHARS_MAX = 128;
+
 export interface ReceivedRequest {
   raw: IncomingMessage;
   params: unknown;
@@ -36,7 +38,8 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
   const parts = parseRequest(route, request);
   const handle = async (settle: (tx: Tx, reply: Reply) => Promise<void>): Promise<Reply> => {
     // Routes without an API key are typed to have no `caller`, so nobody reads the missing one.
-    const call = { ...parts, caller, requestId, clientIp, settle } as Call<unknown, unknown, unknown>;
+    const actor = actorOf(request.raw);
+    const call = { ...parts, caller, requestId, clientIp, actor, settle } as Call<unknown, unknown, unknown>;
     const work = route.handler(call);
     return deps.strictResponses ? declared(route, work) : work;
   };
@@ -47,6 +50,12 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
     { apiKeyId: caller.apiKeyId, method: route.method, path, key, query, body, sealing },
     { handle, refusal: (error) => problemReply(error, { requestId, path }) },
   );
+}
+
+/** In characters that a terminal shows as they are. */
+function actorOf({ headers }: IncomingMessage): string {
+  const given = headers['svc-operator'];
+  return typeof given === 'string' ? given.replaceAll(/[^ -~]/g, '?').slice(0, ACTOR_CHARS_MAX) : 'unknown';
 }
 
 async function declared(route: Route, work: Promise<Reply>): Promise<Reply> {

@@ -27,6 +27,8 @@ export interface OpenCall<P, Q, B> {
   body: B;
   requestId: string;
   clientIp: string;
+  /** On the operator's socket: who the command says it is (header `Svc-Operator`). */
+  actor: string;
 }
 
 export interface Call<P, Q, B> extends OpenCall<P, Q, B> {

@@ -5,6 +5,7 @@ import { join } from 'node:path';
 import { Command } from 'commander';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openAdmin } from '../../../control-plane/admin/admin.ts';
+import { openAudit } from '../../../control-plane/admin/audit.ts';
 import { addOperatorCommands } from '../../../control-plane/admin/commands.ts';
 import { askDaemon } from '../../../control-plane/admin/daemon-door.ts';
 import type { Fields } from '../../../control-plane/admin/fields.ts';
@@ -23,7 +24,7 @@ import { systemRng } from '../../../shared/rng.ts';
 import { openTestDb } from '../../kit/databases.ts';
 
 const directoryOf = (room: string) => new URL(`../../../control-plane/${room}/migrations/`, import.meta.url);
-const ROOMS = ['base/http', 'base/accounts'].map((room) => ({ room, directory: directoryOf(room) }));
+const ROOMS = ['base/http', 'base/accounts', 'admin'].map((room) => ({ room, directory: directoryOf(room) }));
 
 let db: Db;
 let accounts: Accounts;
@@ -41,7 +42,15 @@ beforeEach(async () => {
   credits = new Map();
   db = await openTestDb(ROOMS);
   accounts = openAccounts({ db, clock, ids });
-  daemon = openAdmin({ ...plantedRooms(), accounts, metrics }, { db, clock, ids, log, metrics, ready: async () => [] });
+  const audit = openAudit({ db, clock, ids });
+  daemon = openAdmin({ ...plantedRooms(), accounts, metrics }, audit, {
+    db,
+    clock,
+    ids,
+    log,
+    metrics,
+    ready: async () => [],
+  });
   directory = mkdtempSync(join(tmpdir(), 'svc-'));
   socketPath = join(directory, 'admin.sock');
   await daemon.listen({ socketPath });
@@ -189,6 +198,14 @@ describe('machines, loops, ledger, metrics', () => {
     expect(await runJson('admin', 'machine', 'remove-unknown', 'm1', 'w-1')).toEqual(removed);
     await expect(run('admin', 'machine', 'remove-unknown', 'm1', '../x')).rejects.toThrow('workload_id');
     expect(await run('admin', 'backup', 'here.db')).toBe('backup\nhere.db\n');
+  });
+  test('what was done is in the audit journal', async () => {
+    await run('admin', 'machine', 'suspend', 'm1');
+    const { data } = await runJson('admin', 'audit', 'list', '--since', '2020-01-01', '--limit', '1');
+    expect(data).toMatchObject([{ operation: 'admin_suspend_machine', subject: 'm1', outcome: 'ok' }]);
+    expect(await run('admin', 'audit', 'list', '--since', '2999-01-01')).toBe('none\n');
+    await expect(run('admin', 'audit', 'list', '--limit', '1001')).rejects.toThrow('limit');
+    await expect(run('admin', 'audit', 'list', '--since', 'soon')).rejects.toThrow('since');
   });
   test('loops are visible', async () => {
     expect(await run('admin', 'loops')).toContain('engine');

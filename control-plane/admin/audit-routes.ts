@@ -1,0 +1,68 @@
+// The operator's routes with their entries in the audit journal, and the route that reads it.
+import { z } from 'zod';
+import { isoTime } from '../../shared/clock.ts';
+import type { Db } from '../base/db/db.ts';
+import { type Route, route } from '../base/http/route.ts';
+import type { Audit } from './audit.ts';
+import { AnyFields, listOf, operator } from './fields.ts';
+
+const ENTRIES_MAX = 1000;
+
+/** The same routes; each that is not a GET leaves an entry once its request is well-formed. */
+export function audited(routes: Route[], audit: Pick<Audit, 'run'>): Route[] {
+  return routes.map((each) => {
+    if (each.method === 'GET') return each;
+    return {
+      ...each,
+      handler: (call) => {
+        const parameters = { ...Parameters.parse(call.params), ...Parameters.parse(call.body) };
+        const { id, org_id: orgId } = Subject.parse(parameters);
+        const { requestId, actor } = call;
+        return audit.run(
+          { actor, operation: each.operationId, subjectId: id ?? null, parameters, requestId },
+          () => each.handler(call),
+          ({ body }) => idIn(body) ?? orgId ?? null,
+        );
+      },
+    };
+  });
+}
+
+const Parameters = z.record(z.string(), z.unknown()).optional();
+const Subject = z.looseObject({ id: z.string().optional(), org_id: z.string().optional() });
+const Made = z.looseObject({ id: z.string().optional(), reservation_id: z.string().optional() });
+
+function idIn(body: unknown): string | undefined {
+  const made = Made.safeParse(body);
+  return made.success ? (made.data.id ?? made.data.reservation_id) : undefined;
+}
+
+export function auditRoute({ db, audit }: { db: Db; audit: Pick<Audit, 'list'> }): Route {
+  return route({
+    ...operator,
+    method: 'GET',
+    path: '/admin/audit',
+    operationId: 'adminListAudit',
+    summary: 'What operators did, newest first',
+    query: z.strictObject({
+      since: z.iso.datetime({ offset: true }).optional(),
+      limit: z.coerce.number().int().min(1).max(ENTRIES_MAX),
+    }),
+    responses: { 200: { description: 'The entries', schema: listOf(AnyFields) } },
+    errors: [],
+    handler: async ({ query }) => {
+      const sinceMs = query.since === undefined ? 0 : Date.parse(query.since);
+      const entries = await audit.list(db.read, sinceMs, query.limit);
+      const data = entries.map((entry) => ({
+        at: isoTime(entry.at_ms),
+        actor: entry.actor,
+        operation: entry.operation,
+        subject: entry.subject_id,
+        parameters: JSON.stringify(entry.parameters),
+        outcome: entry.outcome,
+        request_id: entry.request_id,
+      }));
+      return { status: 200, body: { data } };
+    },
+  });
+}

@@ -1,0 +1,108 @@
+// The audit journal: who did what to what, and how it ended. An action and its entry are committed together, or neither is.
+import { AsyncLocalStorage } from 'node:async_hooks';
+import { z } from 'zod';
+import type { Clock } from '../../shared/clock.ts';
+import { ServiceError } from '../../shared/errors.ts';
+import type { Ids } from '../../shared/ids.ts';
+import { int, json, text } from '../base/db/columns.ts';
+import { type Db, type Query, sql, type Tx } from '../base/db/db.ts';
+
+export interface Action {
+  /** The system user that ran the command, by its own word: whoever may open the socket may say anything. */
+  actor: string;
+  /** Operation id of the route. */
+  operation: string;
+  subjectId: string | null;
+  /** Kept without what looks like a secret. */
+  parameters: object;
+  requestId: string;
+}
+
+const EntryRow = z.object({
+  id: text,
+  at_ms: int,
+  actor: text,
+  operation: text,
+  subject_id: text.nullable(),
+  parameters: json(z.record(z.string(), z.unknown())),
+  /** `ok`, or the code of the error. */
+  outcome: text,
+  request_id: text,
+});
+type AuditEntry = z.infer<typeof EntryRow>;
+
+export interface Audit {
+  /** What the rooms must be opened on: their first transaction in an action writes its entry too. */
+  readonly db: Db;
+  /** Does `work`, which answers with the id of what it made, if anything. Refusals and failures are entered with their code. */
+  run<T>(action: Action, work: () => Promise<T>, madeId: (result: T) => string | null): Promise<T>;
+  /** Newest first. */
+  list(query: Query, sinceMs: number, limit: number): Promise<AuditEntry[]>;
+}
+
+interface Pending extends Action {
+  id: string;
+  atMs: number;
+}
+
+export function openAudit({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids }): Audit {
+  // Not a parameter of every room's functions: an action that is added later cannot forget its entry.
+  const current = new AsyncLocalStorage<Pending>();
+
+  return {
+    db: {
+      ...db,
+      tx: (name, body) => {
+        const pending = current.getStore();
+        if (pending === undefined) return db.tx(name, body);
+        return db.tx(name, async (tx) => {
+          const value = await body(tx);
+          await enter(tx, pending, 'ok');
+          return value;
+        });
+      },
+    },
+    run: async (action, work, madeId) => {
+      const pending = { ...action, id: ids.prefixed('aud'), atMs: clock.now() };
+      try {
+        const result = await current.run(pending, work);
+        const subjectId = pending.subjectId ?? madeId(result);
+        await db.tx('audit.ok', (tx) => conclude(tx, { ...pending, subjectId }, 'ok'));
+        return result;
+      } catch (error) {
+        const code = error instanceof ServiceError ? error.code : 'internal_error';
+        await db.tx('audit.failed', (tx) => conclude(tx, pending, code));
+        throw error;
+      }
+    },
+    list: (query, sinceMs, limit) =>
+      query.all(
+        EntryRow,
+        sql`select id, at_ms, actor, operation, subject_id, parameters, outcome, request_id from audit_entries
+            where at_ms >= ${sinceMs} order by at_ms desc, id desc limit ${limit}`,
+      ),
+  };
+}
+
+/** Once, however many transactions an action has. */
+async function enter(tx: Tx, entry: Pending, outcome: string): Promise<void> {
+  await tx.run(
+    sql`insert into audit_entries (id, at_ms, actor, operation, subject_id, parameters, outcome, request_id)
+        values (${entry.id}, ${entry.atMs}, ${entry.actor}, ${entry.operation}, ${entry.subjectId}, ${shown(entry.parameters)},
+          ${outcome}, ${entry.requestId})
+        on conflict (id) do nothing`,
+  );
+}
+
+async function conclude(tx: Tx, entry: Pending, outcome: string): Promise<void> {
+  await enter(tx, entry, outcome);
+  await tx.run(
+    sql`update audit_entries set outcome = ${outcome}, subject_id = ${entry.subjectId} where id = ${entry.id}`,
+  );
+}
+
+function shown(parameters: object): string {
+  return JSON.stringify(parameters, (name, value: unknown) =>
+    /password|secret|token/i.test(name) ? '(hidden)' : value,
+  );
+}

@@ -1,0 +1,181 @@
+// The audit journal: every operator's action leaves one entry, committed with its effect.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openAdmin } from '../../../control-plane/admin/admin.ts';
+import { adminRoutes } from '../../../control-plane/admin/routes.ts';
+import { adminDeps } from '../../../control-plane/admin-deps.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { openMetrics } from '../../../control-plane/base/http/metrics.ts';
+import type { Route } from '../../../control-plane/base/http/route.ts';
+import type { Http } from '../../../control-plane/base/http/server.ts';
+import { isoTime } from '../../../shared/clock.ts';
+import { createIds } from '../../../shared/ids.ts';
+import { createLog } from '../../../shared/log.ts';
+import { seededRng } from '../../../shared/rng.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+let routes: Route[];
+let http: Http;
+beforeEach(async () => {
+  world = await openWorld();
+  const { clock, rooms, audit, db } = world;
+  const metrics = openMetrics();
+  const deps = adminDeps({ db: audit.db, clock }, rooms, { loops: () => [], metrics });
+  routes = adminRoutes(deps).filter((each) => each.method !== 'GET');
+  const ids = createIds(clock, seededRng(2));
+  const log = createLog('test', 'silent');
+  http = openAdmin(deps, audit, { db, clock, ids, log, metrics, ready: async () => [] });
+});
+afterEach(async () => {
+  await http.close();
+  await world.close();
+});
+
+const entries = () => world.audit.list(world.db.read, 0, 100);
+
+async function call(route: Route, id: string, body?: object): Promise<{ status: number; code?: string; id?: string }> {
+  const reply = await http.inject({
+    method: route.method,
+    url: route.path.replace('{id}', id).replace('{workload_id}', 'w-lost'),
+    headers: { 'svc-operator': 'alice', 'x-request-id': `req-${route.operationId}` },
+    ...(body === undefined ? {} : { payload: body }),
+  });
+  const answer = JSON.parse(reply.body) as { code?: string; id?: string; reservation_id?: string };
+  const made = answer.id ?? answer.reservation_id;
+  return { ...answer, ...(made === undefined ? {} : { id: made }), status: reply.status };
+}
+
+const byName = (name: string): Route => routes.find((each) => each.operationId === name) as Route;
+
+/** What a request to each route needs; a new one has no line yet and fails the test below. */
+async function requests(): Promise<Record<string, { id?: string; body?: object }>> {
+  const { machineId } = await world.machine({ gpus: 8 });
+  const other = await world.machine();
+  await world.rooms.workloads.observe(other.machineId, {
+    type: 'observed',
+    held: null,
+    workloads: [],
+    unknown_workload_ids: ['w-lost'],
+  });
+  const { orgId } = await world.customer(1);
+  const key = await world.rooms.accounts.createKey({ orgId, name: 'a', scopes: ['full_access'], expiresMs: null });
+  const term = (days: number): string => isoTime(world.clock.now() + days * 86_400_000);
+  const reservation = {
+    org_id: orgId,
+    title: 'training',
+    starts_at: term(0),
+    ends_at: term(30),
+    renewal: 'none',
+    commitment: [{ gpu_type: 'H100_SXM', gpu_count: 1, region: 'eu-west' }],
+  };
+  const made = await call(byName('adminCreateReservation'), '', reservation);
+  const contract = { id: made.id ?? '' };
+  await world.db.tx('test.clear', (tx) => tx.run(sql`delete from audit_entries`));
+  return {
+    adminCreateOrg: { body: { name: 'Acme' } },
+    adminCreateKey: { body: { org_id: orgId, name: 'ci', scopes: ['full_access'] } },
+    adminRevokeKey: { id: key.id },
+    adminAddBalance: { id: orgId, body: { cents: 5, reference: 'r' } },
+    admin_suspend_machine: { id: machineId },
+    admin_approve_machine: { id: machineId },
+    adminRemoveUnknownWorkload: { id: other.machineId },
+    adminCreateReservation: { body: reservation },
+    adminExtendReservation: { id: contract.id, body: { ends_at: term(60) } },
+    admin_suspend_reservation: contract,
+    admin_resume_reservation: contract,
+    admin_reassign_reservation: contract,
+    admin_cancel_reservation: contract,
+    adminVerifyLedger: {},
+  };
+}
+
+describe('every route that changes something', () => {
+  test('leaves one entry with its outcome, and one for what was refused', async () => {
+    const known = await requests();
+    expect(Object.keys(known).toSorted()).toEqual(routes.map((each) => each.operationId).toSorted());
+    for (const [name, { id, body }] of Object.entries(known)) {
+      const before = (await entries()).length;
+      const answer = await call(byName(name), id ?? '', body);
+      const now = await entries();
+      expect({ name, status: answer.status, made: now.length - before, entry: now[0] }).toMatchObject({
+        name,
+        status: expect.toSatisfy((status: number) => status < 300),
+        made: 1,
+        entry: {
+          actor: 'alice',
+          operation: name,
+          outcome: 'ok',
+          request_id: `req-${name}`,
+          subject_id: id ?? answer.id ?? null,
+          parameters: body ?? {},
+        },
+      });
+      if (id === undefined) continue;
+      const refused = await call(byName(name), 'nobody', body);
+      expect({ name, status: refused.status }).toEqual({ name, status: 404 });
+      expect((await entries())[0]).toMatchObject({ operation: name, outcome: 'not_found', subject_id: 'nobody' });
+    }
+  });
+
+  test('has no effect where it cannot be recorded', async () => {
+    await world.db.tx('test.break', (tx) => tx.run(sql`drop table audit_entries`));
+    const before = await world.rooms.accounts.listOrgs();
+    expect(await call(byName('adminCreateOrg'), '', { name: 'Acme' })).toMatchObject({ status: 500 });
+    expect(await world.rooms.accounts.listOrgs()).toEqual(before);
+  });
+});
+
+describe('an entry', () => {
+  test('of an effect that was rolled back says why, and is there once', async () => {
+    const action = { actor: 'a', operation: 'o', subjectId: null, parameters: {}, requestId: 'r' };
+    const work = async (): Promise<never> => {
+      await world.audit.db.tx('first', async (tx) => {
+        await tx.run(sql`insert into orgs (id, name, created_ms) values ('o-1', 'first', 0)`);
+      });
+      return world.audit.db.tx('second', async () => {
+        throw new Error('broken');
+      });
+    };
+    await expect(world.audit.run(action, work, () => null)).rejects.toThrow('broken');
+    expect(await entries()).toMatchObject([{ outcome: 'internal_error' }]);
+  });
+  test('holds no secret, wherever it stands', async () => {
+    const parameters = { name: 'x', password: 'hush', inner: [{ enrollment_token: 'hush', client_secret: 'hush' }] };
+    const action = { actor: 'a', operation: 'o', subjectId: null, parameters, requestId: 'r' };
+    await world.audit.run(
+      action,
+      async () => undefined,
+      () => 'made',
+    );
+    const [entry] = await entries();
+    expect(JSON.stringify(entry)).not.toContain('hush');
+    expect(entry).toMatchObject({ subject_id: 'made', outcome: 'ok', parameters: { name: 'x' } });
+  });
+  test('is made by no room that works by itself', async () => {
+    await world.customer(1);
+    expect(await entries()).toEqual([]);
+  });
+  test('is found by its time, at the very moment too', async () => {
+    const route = byName('adminCreateOrg');
+    await call(route, '', { name: 'one' });
+    await world.clock.advance(1000);
+    const sinceMs = world.clock.now();
+    await call(route, '', { name: 'two' });
+    const list = async (ms: number): Promise<unknown[]> =>
+      (await world.audit.list(world.db.read, ms, 100)).map((entry) => entry.parameters);
+    expect(await list(sinceMs)).toEqual([{ name: 'two' }]);
+    expect(await list(sinceMs + 1)).toEqual([]);
+    expect(await list(0)).toEqual([{ name: 'two' }, { name: 'one' }]);
+    expect(await world.audit.list(world.db.read, 0, 1)).toHaveLength(1);
+  });
+  test('of a command that does not say who it is', async () => {
+    await http.inject({ method: 'POST', url: '/admin/orgs', payload: { name: 'x' } });
+    await http.inject({
+      method: 'POST',
+      url: '/admin/orgs',
+      payload: { name: 'x' },
+      headers: { 'svc-operator': `r\u00e9\t${'x'.repeat(200)}` },
+    });
+    expect((await entries()).map((entry) => entry.actor)).toEqual([`r??${'x'.repeat(125)}`, 'unknown']);
+  });
+});
