@@ -7,6 +7,7 @@ import { backupSqlite, checkSqlite, flush } from './base/db/backup.ts';
 import { lockSqlite } from './base/db/sqlite.ts';
 import { assertSecretFits } from './base/http/secret-check.ts';
 import type { Config } from './config.ts';
+import { setAllOffline } from './fleet/supply/store.ts';
 import { openFoundation } from './foundation.ts';
 import type { Core } from './rooms.ts';
 
@@ -74,6 +75,8 @@ async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Prom
   const foundation = await openFoundation({ sqlite: staged }, core);
   try {
     await assertSecretFits(foundation.db, core.sealing);
+    // What it says about hosts is old: nothing is placed on one before it has said what it runs.
+    await foundation.db.tx('restore.offline', (tx) => setAllOffline(tx));
   } finally {
     await foundation.close();
   }

@@ -86,10 +86,9 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
     admin,
     onLost: foundation.onLost,
     start: async () => {
-      await rooms.supply.setAllOffline();
       await rooms.doors.prepare();
       await listeners.sshDoors.sync();
-      await rooms.heartbeat.begin();
+      if (await rooms.heartbeat.begin()) await rooms.supply.setAllOffline();
       running = startLoops(core, rooms, listeners);
       await admin.listen({ socketPath: config.admin_socket });
       const { port } = await listeners.listen();

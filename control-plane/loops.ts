@@ -8,6 +8,7 @@ import type { Core, Rooms } from './rooms.ts';
 
 const EDGE_PERIOD_MS = 2_000;
 const WATCH_PERIOD_MS = 1_000;
+const ABSENCE_PERIOD_MS = 15_000;
 /** Events nudge; this is for retries. */
 const WEBHOOKS_PERIOD_MS = 500;
 const PURGE_PERIOD_MS = 3_600_000;
@@ -40,6 +41,7 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Listeners): Runn
       core,
     ),
     startLoop({ name: 'heartbeat', periodMs: HEARTBEAT_PERIOD_MS, run: () => rooms.heartbeat.beat() }, core),
+    startLoop({ name: 'absence', periodMs: ABSENCE_PERIOD_MS, run: () => rooms.absence.run() }, core),
     startLoop({ name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => rooms.watch.run(signal) }, core),
     startLoop(
       {

@@ -12,6 +12,7 @@ import { openOperations, type Operations } from './base/operations/operations.ts
 import type { Outbound } from './base/outbound/outbound.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
+import { type Absence, openAbsence } from './fleet/link/absence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
 import { openLinkNotes } from './fleet/link/notes.ts';
 import { findMachine } from './fleet/supply/store.ts';
@@ -93,6 +94,7 @@ export interface Rooms {
   reservations: Reservations;
   instances: Instances;
   watch: Watch;
+  absence: Absence;
   logs: Logs;
   heartbeat: Heartbeat;
   webhooks: Webhooks;
@@ -175,7 +177,11 @@ interface AboveFleet extends Pick<Instances, 'noteObserved' | 'pullLogin'> {
   nudges: Nudges;
 }
 
-function openFleet(core: Core, settings: Settings, above: AboveFleet): Pick<Rooms, 'supply' | 'workloads' | 'link'> {
+function openFleet(
+  core: Core,
+  settings: Settings,
+  above: AboveFleet,
+): Pick<Rooms, 'supply' | 'workloads' | 'link' | 'absence'> {
   const { nudges, events, noteObserved: onChange, pullLogin } = above;
   const supply = openSupply({ ...core, events, diskPriceUcentsPerGbHour: settings.diskPriceUcentsPerGbHour });
   const workloads = openWorkloads({ ...core, supply, onChange });
@@ -204,7 +210,7 @@ function openFleet(core: Core, settings: Settings, above: AboveFleet): Pick<Room
       desired: (machineId) => workloads.desired(machineId),
     },
   });
-  return { supply, workloads, link };
+  return { supply, workloads, link, absence: openAbsence({ ...core, supply, link }) };
 }
 
 async function probePublicDoor(

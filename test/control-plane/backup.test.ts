@@ -19,6 +19,7 @@ import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Config, readConfig } from '../../control-plane/config.ts';
+import { onlineMachineIds } from '../../control-plane/fleet/supply/store.ts';
 import { openHouse } from '../../control-plane/house.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { createIds } from '../../shared/ids.ts';
@@ -164,4 +165,22 @@ describe('a restore', () => {
     expect(existsSync(`${path}-wal`)).toBe(false);
     expect(await withDb(orgsIn)).toBe(0);
   });
+});
+
+test('a restored database counts no machine as online: each says first what it runs', async () => {
+  await startOnce();
+  await withDb((db) =>
+    db.tx('add', async (tx) => {
+      await tx.run(
+        sql`insert into suppliers (id, org_id, status, created_ms, updated_ms) values ('s', 'o', 'active', 0, 0)`,
+      );
+      await tx.run(
+        sql`insert into machines (id, supplier_id, status, verification_status, region, price_ucents_per_hour, tier, online, created_ms, updated_ms)
+            values ('m', 's', 'listed', 'unverified', 'eu', 1, 'on_demand', 1, 0, 0)`,
+      );
+    }),
+  );
+  await backup(config, at('copy.db'));
+  await restoreFrom(at('copy.db'), { force: true });
+  expect(await withDb((db) => onlineMachineIds(db.read))).toEqual([]);
 });

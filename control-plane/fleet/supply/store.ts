@@ -133,6 +133,11 @@ export async function setAllOffline(tx: Tx): Promise<void> {
   await tx.run(sql`update offerings set listed = 0 where listed = 1`);
 }
 
+export async function onlineMachineIds(query: Query): Promise<string[]> {
+  const rows = await query.all(z.object({ id: text }), sql`select id from machines where online = 1 order by id`);
+  return rows.map((row) => row.id);
+}
+
 export async function insertToken(tx: Tx, row: z.infer<typeof TokenRow>): Promise<void> {
   await tx.run(
     sql`insert into enrollment_tokens (token_hash, machine_id, expires_ms) values (${row.token_hash}, ${row.machine_id}, ${row.expires_ms})`,

@@ -55,8 +55,10 @@ export interface Supply {
   /** Containers of ours on the host that nothing here knows; null: not said yet. Nothing new goes there until there are none. */
   setUnknownWorkloads(tx: Tx, machineId: string, workloadIds: readonly string[] | null): Promise<void>;
   isUnknownWorkload(query: Query, machineId: string, workloadId: string): Promise<boolean>;
-  /** After a start no link is up yet. */
+  /** What is known about hosts is too old to go by. */
   setAllOffline(): Promise<void>;
+  /** Machines that count as online. */
+  onlineMachineIds(): Promise<string[]>;
   /** Takes GPUs for `heldBy`; undefined (and nothing taken) where there are too few. */
   hold(tx: Tx, want: Want): Promise<string[] | undefined>;
   /** Frees what `heldBy` holds; nothing happens the second time. */
@@ -119,6 +121,7 @@ export function openSupply(deps: SupplyDeps): Supply {
     isUnknownWorkload: async (query, machineId, workloadId) =>
       (await store.findMachine(query, machineId))?.unknown_workloads?.includes(workloadId) === true,
     setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
+    onlineMachineIds: () => store.onlineMachineIds(db.read),
     hold: async (tx, want) => {
       const uuids = await store.takeGpus(tx, want);
       if (uuids.length < want.count) {

@@ -13,9 +13,10 @@ export const ABSENCE_MS_MIN = 60_000;
 export interface Heartbeat {
   /**
    * Before the first loop runs: an absence of more than ABSENCE_MS_MIN is not charged to customers and paid to suppliers by us
-   * (DESIGN section 7). Dies half way and is repeated: the row still tells of the whole absence.
+   * (DESIGN section 7). Dies half way and is repeated: the row still tells of the whole absence. Resolves with whether we were away
+   * for so long, as after the restore of a backup: then what the database says about hosts is too old to go by.
    */
-  begin(): Promise<void>;
+  begin(): Promise<boolean>;
   beat(): Promise<void>;
 }
 
@@ -34,13 +35,15 @@ export function openHeartbeat(deps: {
     begin: async () => {
       const last = await db.read.one(BeatRow, sql`select beat_ms from heartbeats where id = 1`);
       const untilMs = clock.now();
-      if (last !== undefined && untilMs - last.beat_ms > ABSENCE_MS_MIN) {
+      const wasAway = last !== undefined && untilMs - last.beat_ms > ABSENCE_MS_MIN;
+      if (wasAway) {
         const [from, until] = [isoTime(last.beat_ms), isoTime(untilMs)];
         const evidence = `the control plane was away from ${from} to ${until}`;
         const rentals = await metering.excuseAll({ fromMs: last.beat_ms, untilMs, evidence });
         log.error({ from, until, rentals }, 'we were away: this time is credited to customers and paid to suppliers');
       }
       await beat();
+      return wasAway;
     },
   };
 }

@@ -89,7 +89,7 @@ describe('an offering', () => {
     expect(await offered()).toEqual([]);
     await world.rooms.supply.setOnline(machineId, true);
     expect(await offered()).toEqual([{ gpu_total: 3, gpu_free: 3 }]);
-    await world.rooms.supply.setAllOffline();
+    await world.rooms.supply.setOnline(machineId, false);
     expect(await offered()).toEqual([]);
     await world.rooms.supply.setOnline(machineId, true);
     await world.rooms.supply.suspend(machineId);

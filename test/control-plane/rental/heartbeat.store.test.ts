@@ -33,10 +33,10 @@ async function run(): Promise<string> {
 }
 
 /** The process dies now and another begins after `ms`. */
-async function away(ms: number): Promise<void> {
+async function away(ms: number): Promise<boolean> {
   await world.rooms.heartbeat.beat();
   await world.clock.advance(ms);
-  await world.rooms.heartbeat.begin();
+  return world.rooms.heartbeat.begin();
 }
 
 const end = async (id: string): Promise<void> => {
@@ -46,7 +46,7 @@ const end = async (id: string): Promise<void> => {
 test('the first start of all excuses nothing', async () => {
   const id = await run();
   await world.clock.advance(HOUR_MS);
-  await world.rooms.heartbeat.begin();
+  expect(await world.rooms.heartbeat.begin()).toBe(false);
   await end(id);
   expect(await spent()).toBe(BigInt(HOUR_MS));
 });
@@ -57,7 +57,7 @@ test.each([
 ])('an absence %s', async (_, awayMs, excusedMs) => {
   const id = await run();
   await world.clock.advance(HOUR_MS);
-  await away(awayMs);
+  expect(await away(awayMs)).toBe(excusedMs > 0);
   await world.clock.advance(HOUR_MS);
   await end(id);
   expect(await spent()).toBe(BigInt(2 * HOUR_MS + awayMs - excusedMs));

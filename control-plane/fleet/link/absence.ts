@@ -1,0 +1,37 @@
+// Machines that were online when the last process ended, and whose link does not come back.
+import type { Clock } from '../../../shared/clock.ts';
+import { LINK_RECONNECT_MS_MAX } from '../../../shared/limits.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Supply } from '../supply/supply.ts';
+import type { Link } from './link.ts';
+
+/**
+ * After a start every agent gets some tries to come back. Until then its machine counts as before, so that a restart of ours takes no
+ * offering away; a launch on a host that is really gone is tried elsewhere. (After a longer absence nothing counts as online.)
+ */
+export const RETURN_MS = 4 * LINK_RECONNECT_MS_MAX;
+
+export interface Absence {
+  /** Level-triggered: takes machines without a link offline, once they had their time. */
+  run(): Promise<void>;
+}
+
+export function openAbsence(deps: {
+  clock: Clock;
+  log: Log;
+  supply: Pick<Supply, 'onlineMachineIds' | 'setOnline'>;
+  link: Pick<Link, 'isUp'>;
+}): Absence {
+  const { clock, log, supply, link } = deps;
+  const startedMs = clock.monotonicMs();
+  return {
+    run: async () => {
+      if (clock.monotonicMs() - startedMs < RETURN_MS) return;
+      for (const machineId of await supply.onlineMachineIds()) {
+        if (link.isUp(machineId)) continue;
+        await supply.setOnline(machineId, false);
+        log.warn({ machine_id: machineId }, 'a machine counted as online and has no link: it is offline');
+      }
+    },
+  };
+}

@@ -1,0 +1,37 @@
+// A restart of the control plane takes no offering away; a machine that does not come back goes after its time.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openAbsence, RETURN_MS } from '../../../control-plane/fleet/link/absence.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { createLog } from '../../../shared/log.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.close());
+
+const offered = async (): Promise<string[]> =>
+  (await listedOfferings(world.db.read, sql`1 = 1`, 10)).map((row) => row.machine_id);
+
+test('machines stay on offer until their time to come back is over, then only those with a link do', async () => {
+  const [back, gone] = [(await world.machine()).machineId, (await world.machine()).machineId];
+  const links = new Set<string>();
+  // What a process does that has just been started.
+  const { run } = openAbsence({
+    ...world,
+    supply: world.rooms.supply,
+    link: { isUp: (machineId) => links.has(machineId) },
+    log: createLog('test', 'silent'),
+  });
+  await run();
+  await world.clock.advance(RETURN_MS - 1);
+  await run();
+  expect((await offered()).toSorted()).toEqual([back, gone].toSorted());
+  links.add(back);
+  await world.clock.advance(1);
+  await run();
+  expect(await offered()).toEqual([back]);
+  expect(await world.rooms.supply.onlineMachineIds()).toEqual([back]);
+});
