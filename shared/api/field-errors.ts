@@ -32,7 +32,8 @@ function explain(issue: z.core.$ZodIssue, input: unknown, whole: string): FieldE
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.map((key) => ({ field: fieldPath([...issue.path, key]), rule: 'is not a known field' }));
   }
-  if (valueAt(input, issue.path) === undefined) return [{ field, rule: 'is required' }];
+  // Of what is missing zod says only its type; a rule of ours says when it is needed.
+  if (valueAt(input, issue.path) === undefined && issue.code !== 'custom') return [{ field, rule: 'is required' }];
   if (issue.code === 'invalid_union') return explainUnion(issue, input, whole);
   if (issue.code === 'invalid_key') {
     return [{ field, rule: `is not an allowed name: ${issue.issues.map(ruleOf).join(', ')}` }];

@@ -138,6 +138,11 @@ describe('a launch', () => {
   });
 });
 
+test('a launch that names neither GPU nor template is told what it needs', async () => {
+  const answer = await launch({ gpu_type: undefined });
+  expect(answer.json.errors).toEqual([{ field: 'gpu_type', rule: 'is required without template_id' }]);
+});
+
 test('spot without an image is accepted, and its operation says that spot has no capacity', async () => {
   const accepted = await launch({ tier: 'spot' });
   expect(accepted.status).toBe(202);

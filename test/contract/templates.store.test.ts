@@ -291,7 +291,9 @@ describe('without a gpu_type', () => {
       status: 422,
       json: { code: 'environment_unavailable', errors: [{ field: 'template_id' }] },
     });
-    expect(answer.json['detail']).toContain('No host on offer has 1 GPUs with 18 GB of VRAM each');
+    expect(answer.json['detail']).toContain(
+      'No host on offer has a GPU with at least 18 GB of VRAM, as this template needs for the 15 GB of',
+    );
   });
 });
 

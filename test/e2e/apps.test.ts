@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Instance } from '../../shared/api/instance.ts';
-import { capture } from '../kit/capture.ts';
+import { curlApp } from '../kit/curl-app.ts';
 import { eventually } from '../kit/processes.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 
@@ -45,15 +45,7 @@ afterAll(async () => {
   expect(await stack.end()).toEqual([]);
 });
 
-/** curl, told where the name leads: not every system resolves names below localhost. */
-async function curl(url: string, ...more: string[]): Promise<{ status: string; body: string }> {
-  const { host } = new URL(url);
-  const way = ['--cacert', caFile, '--connect-to', `${host}:127.0.0.1:${new URL(url).port}`];
-  const { code, stdout, stderr } = await capture(['curl', '-sS', ...way, '-w', '\\n%{http_code}', ...more, url]);
-  if (code !== 0) throw new Error(stderr.toString());
-  const [status = '', ...lines] = stdout.toString().split('\n').toReversed();
-  return { status, body: lines.toReversed().join('\n') };
-}
+const curl = (url: string, ...more: string[]) => curlApp(caFile, url, ...more);
 const login = (): string[] => {
   const { app_user: user, app_password: password } = instance.connection ?? {};
   return ['--user', `${user}:${password}`];

@@ -42,11 +42,13 @@ export interface Surroundings {
   registries: readonly string[];
   /** Left out, the API speaks plain HTTP. */
   authority: Authority | undefined;
+  /** Further keys of its configuration. */
+  settings: object;
 }
 
 /** Writes its configuration below `dir` and starts it. `dir` is new and short: unix socket paths are limited. */
 export async function startControlPlane(dir: string, around: Surroundings): Promise<ControlPlane> {
-  const { postgresUrl, registries, authority } = around;
+  const { postgresUrl, registries, authority, settings } = around;
   mkdirSync(dir, { mode: 0o700 });
   const configPath = join(dir, 'control-plane.yaml');
   const databaseFile = join(dir, 'control-plane.db');
@@ -71,6 +73,7 @@ export async function startControlPlane(dir: string, around: Surroundings): Prom
       public_port: appPort,
       tls: writePair(dir, 'apps', appCertificate),
     },
+    ...settings,
   };
   // JSON is YAML.
   writeFileSync(configPath, JSON.stringify(config, undefined, 2));

@@ -52,6 +52,8 @@ export interface StackOptions {
   postgresUrl?: string | undefined;
   /** Issues the API's certificate; left out, it speaks plain HTTP. */
   authority?: Authority;
+  /** Further keys of the control plane's configuration, by the host of the registry. */
+  settings?: (registryHost: string) => object;
 }
 
 const SUPPLIER_SCOPES = 'supply:read,supply:write';
@@ -59,7 +61,8 @@ const CUSTOMER_SCOPES =
   'ssh_keys:read,ssh_keys:write,instances:read,instances:write,billing:read,registry_credentials:write';
 
 /** Engine, registry and control plane; no machine yet. What has been started when one of them fails is ended again. */
-export async function openStack({ gpus = { env: {} }, postgresUrl, authority }: StackOptions = {}): Promise<Stack> {
+export async function openStack(options: StackOptions = {}): Promise<Stack> {
+  const { gpus = { env: {} }, postgresUrl, authority, settings = () => ({}) } = options;
   const dir = mkdtempSync(join(tmpdir(), 'gpu-'));
   chmodSync(dir, 0o755); // users inside containers reach their door below it
   const agents: AgentHost[] = [];
@@ -87,6 +90,7 @@ export async function openStack({ gpus = { env: {} }, postgresUrl, authority }: 
       postgresUrl,
       authority,
       registries: [registry.host, guarded.host],
+      settings: settings(registry.host),
     });
     undo.push(() => controlPlane.daemon.stop());
     return { dir, engine, registry, guarded, controlPlane, tlsCaFile, agents, stop };

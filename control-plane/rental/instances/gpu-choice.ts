@@ -29,6 +29,8 @@ export async function chooseGpu(
   const pinned = want.offeringId === null ? undefined : await findListed(query, want.offeringId);
   const gpuType = request.gpu_type ?? pinned?.gpu_type;
   if (gpuType !== undefined) {
+    const anyWillDo = runnable.minVramGb === 0 && runnable.model === null;
+    if (anyWillDo) return { gpuType, minVramGb: 0, warnings: [] };
     const vramGb = await largestVramGb(query, { gpuType, offeringId: pinned?.id ?? null });
     return { gpuType, ...checkGpu(runnable, { gpuType, gpuCount: want.gpuCount, vramGb }) };
   }
@@ -38,7 +40,7 @@ export async function chooseGpu(
   const needs =
     runnable.model === null ? '' : ` for the ${gigabytes(runnable.model.bytes)} GB of ${runnable.model.name}`;
   return fail('environment_unavailable', {
-    detail: `No host on offer has ${want.gpuCount} GPUs with ${minVramGb} GB of VRAM each, as this template needs${needs}. Change gpu_count, or name a gpu_type.`,
+    detail: `No host on offer has ${want.gpuCount === 1 ? 'a GPU' : `${want.gpuCount} GPUs`} with at least ${minVramGb} GB of VRAM, as this template needs${needs}. Change gpu_count, or name a gpu_type.`,
     errors: [{ field: 'template_id', rule: `needs GPUs with ${minVramGb} GB of VRAM` }],
   });
 }
