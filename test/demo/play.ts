@@ -7,7 +7,9 @@ import type { Rented } from './walk.ts';
 /** Every line can be pasted into a second terminal, in the project's folder. */
 export function playLines({ controlPlane, dir }: Stack, { customer, image, offering }: Rented): string[] {
   const api = controlPlane.baseUrl;
-  const launch = { gpu_type: offering.gpu_type, gpu_count: 1, tier: 'on_demand', image };
+  const serve = 'echo hello > /index.html; exec httpd -f -p 8080 -h /';
+  const app = { entrypoint: ['sh', '-c', serve], ports: [{ port: 8080, protocol: 'http', primary: true }] };
+  const launch = { gpu_type: offering.gpu_type, gpu_count: 1, tier: 'on_demand', image, ...app };
   const node = relative(process.cwd(), process.execPath);
   const operator = `${node} control-plane/svc-control-plane.js`;
   const container = process.env[CONTAINER_VARIABLE];
@@ -23,12 +25,15 @@ export function playLines({ controlPlane, dir }: Stack, { customer, image, offer
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/balance`,
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/usage`,
     '',
-    '  # launch a second instance, follow its operation, read it',
+    '  # launch a second instance with a small web page, follow its operation, read it, log in, open the page',
     `  curl -s -H "Authorization: Bearer $KEY" -H "Idempotency-Key: $(date +%s)" -H 'Content-Type: application/json' \\`,
     `    -d '${JSON.stringify(launch)}' ${api}/instances`,
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/operations/<operation_id>`,
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/instances`,
     `  ssh -i ${customer.identity.keyFile} -p <port> root@127.0.0.1`,
+    `  curl -s -H "Authorization: Bearer $KEY" "${api}/instances/<id>?include=credentials"`,
+    '  curl -sk --connect-to ::127.0.0.1: --user svc:<app_password> <app_url>/',
+    `  curl -sN -H "Authorization: Bearer $KEY" "${api}/instances/<id>/logs?follow=true"`,
     `  curl -s -X DELETE -H "Authorization: Bearer $KEY" ${api}/instances/<id>`,
     '',
     '  # the operator',

@@ -57,8 +57,10 @@ export interface StackOptions {
 }
 
 const SUPPLIER_SCOPES = 'supply:read,supply:write';
-const CUSTOMER_SCOPES =
-  'ssh_keys:read,ssh_keys:write,instances:read,instances:write,billing:read,registry_credentials:write';
+const CUSTOMER_SCOPES = [
+  'ssh_keys:read,ssh_keys:write,instances:read,instances:write,billing:read',
+  'registry_credentials:read,registry_credentials:write,webhooks:read,webhooks:write',
+].join(',');
 
 /** Engine, registry and control plane; no machine yet. What has been started when one of them fails is ended again. */
 export async function openStack(options: StackOptions = {}): Promise<Stack> {
