@@ -5,6 +5,7 @@ import { z } from 'zod';
 import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
 import { parseYamlConfig } from '../shared/yaml-config.ts';
+import type { ServiceManager } from './base/supervision/supervision.ts';
 import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
 
 const SECRET_BYTES = 32;
@@ -158,6 +159,13 @@ export function readConfig(file: string | undefined): Config {
   const path = file ?? process.env['SVC_CONFIG'];
   if (path === undefined || path === '') throw new Error('name the configuration with --config <file> or SVC_CONFIG');
   return parseYamlConfig(readFileSync(path, 'utf8'), Config, path);
+}
+
+/** The service manager that started this process and wants to hear from it; undefined where there is none. */
+export function serviceManager(): ServiceManager | undefined {
+  const { NOTIFY_SOCKET: notifySocket, WATCHDOG_USEC: usec } = process.env;
+  if (notifySocket === undefined || notifySocket === '') return undefined;
+  return { notifySocket, watchdogMs: usec === undefined ? undefined : Number(usec) / 1000 };
 }
 
 /** The system user that runs this command, and who became that user by sudo; for the audit journal. */

@@ -13,16 +13,17 @@ import { assertSecretFits } from './base/http/secret-check.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
-import { type Config, readSecret } from './config.ts';
+import { openSupervision } from './base/supervision/supervision.ts';
+import { type Config, readSecret, serviceManager } from './config.ts';
 import { openFoundation } from './foundation.ts';
 import { openListeners } from './listeners.ts';
-import { type Running, startLoops } from './loops.ts';
+import { type Running, startLoops, startWatchdog } from './loops.ts';
 import { readEnvironments } from './rental/launch/environments.ts';
 import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
 import { readTemplates } from './rental/launch/templates.ts';
 import type { PrivateRegistry } from './rental/launch/ways.ts';
-import { type Core, openRooms, type Settings } from './rooms.ts';
+import { type Core, type Nudges, openRooms, type Settings } from './rooms.ts';
 
 /** Where probes find the SSH ports when they listen on every address. */
 const LOOPBACK = '127.0.0.1';
@@ -57,12 +58,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const audit = openAudit({ ...outside, db: foundation.db });
   const core: Core = { ...outside, db: audit.db };
   let running: Running | undefined;
-  const nudgeLoop = (name: string): void => running?.loops.find((loop) => loop.status().name === name)?.nudge();
-  const nudges = {
-    engine: () => running?.engine.nudge(),
-    edge: () => nudgeLoop('edge'),
-    webhooks: () => nudgeLoop('webhooks'),
-  };
+  const nudges = nudgesOf(() => running);
   const webhookOutbound = openWebhookOutbound(config, clock);
   const images = openImages(privateRegistriesOf(config), { clock });
   const modelHub = openModelHub(config.model_hub_url, core);
@@ -80,6 +76,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
     audit,
     web,
   );
+  const supervision = openSupervision(serviceManager(), core);
   const listeners = openListeners(config, { core, rooms, web, epoch: foundation.epoch, secret });
 
   return {
@@ -90,12 +87,16 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await listeners.sshDoors.sync();
       if (await rooms.heartbeat.begin()) await rooms.supply.setAllOffline();
       running = startLoops(core, rooms, listeners);
+      const { alive, alivePeriodMs } = supervision;
+      if (alivePeriodMs !== undefined) startWatchdog(core, running, { alive, alivePeriodMs });
       await admin.listen({ socketPath: config.admin_socket });
       const { port } = await listeners.listen();
       log.info({ host: config.listen.host, port, admin_socket: config.admin_socket }, 'the control plane serves');
+      await supervision.ready();
       return { port };
     },
     close: async () => {
+      if (running !== undefined) await supervision.stopping();
       await rooms.link.drain(RECONNECT_AFTER_MS);
       rooms.logs.close();
       await listeners.closeWeb();
@@ -108,6 +109,19 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await modelHub.close();
       await foundation.close();
     },
+  };
+}
+
+/** Does nothing while no loop runs: the first run of each looks at everything. */
+function nudgesOf(running: () => Running | undefined): Nudges {
+  const nudgeLoop = (name: string): void =>
+    running()
+      ?.loops.find((loop) => loop.status().name === name)
+      ?.nudge();
+  return {
+    engine: () => running()?.engine.nudge(),
+    edge: () => nudgeLoop('edge'),
+    webhooks: () => nudgeLoop('webhooks'),
   };
 }
 

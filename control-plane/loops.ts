@@ -1,6 +1,7 @@
 // The loops of the house: what happens again and again, each on its own period.
 import { type Loop, startLoop } from '../shared/loop.ts';
 import { type Engine, startEngine } from './base/operations/engine.ts';
+import { hangingLoops, type Supervision } from './base/supervision/supervision.ts';
 import type { Listeners } from './listeners.ts';
 import { TICK_MS } from './money/metering/metering.ts';
 import { HEARTBEAT_PERIOD_MS } from './rental/edge/heartbeat.ts';
@@ -57,4 +58,20 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Listeners): Runn
     ),
   ];
   return { engine, loops };
+}
+
+/** Tells the service manager that we are alive, while no loop hangs and the database commits. */
+export function startWatchdog(
+  core: Core,
+  running: Running,
+  supervision: Pick<Supervision, 'alive'> & { alivePeriodMs: number },
+): void {
+  const run = async (): Promise<void> => {
+    const loops = [running.engine.loop, ...running.loops].map((loop) => loop.status());
+    const hanging = hangingLoops(loops, core.clock.now());
+    if (hanging.length > 0) throw new Error(`these loops hang: ${hanging.join(', ')}`);
+    await core.db.tx('watchdog', async () => undefined);
+    await supervision.alive();
+  };
+  running.loops.push(startLoop({ name: 'watchdog', periodMs: supervision.alivePeriodMs, run }, core));
 }

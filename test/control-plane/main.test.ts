@@ -5,6 +5,7 @@ import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { hasSystemd, type NotifySocket, openNotifySocket } from '../kit/notify-socket.ts';
 import { freePort, type Program, startProgram } from '../kit/processes.ts';
 
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
@@ -13,6 +14,7 @@ let dir: string;
 let port: number;
 let daemon: Program;
 let socket: Socket;
+let systemd: NotifySocket;
 
 beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'main-'));
@@ -26,7 +28,9 @@ beforeEach(async () => {
   };
   writeFileSync(join(dir, 'config.yaml'), JSON.stringify(config));
   const args = [LAUNCHER, 'serve', '--config', join(dir, 'config.yaml')];
-  daemon = startProgram({ command: process.execPath, args });
+  systemd = await openNotifySocket();
+  const env = { NOTIFY_SOCKET: systemd.path, WATCHDOG_USEC: '300000' };
+  daemon = startProgram({ command: process.execPath, args, env });
   await daemon.waitForOutput(/the control plane serves/, 30_000);
   // A request whose body never comes is work under way.
   socket = connect(port, '127.0.0.1');
@@ -40,6 +44,7 @@ beforeEach(async () => {
 afterEach(async () => {
   socket.destroy();
   await daemon.stop('SIGKILL');
+  await systemd.close();
   rmSync(dir, { recursive: true });
 });
 
@@ -48,6 +53,13 @@ test('one signal ends it in order, with exit code 0', async () => {
   await daemon.waitForOutput(/stopping: requests under way are finished first/);
   socket.destroy();
   expect(await daemon.exited).toEqual({ code: 0, signal: null });
+});
+
+test.skipIf(!hasSystemd)('systemd hears that it is ready, that it lives on, and that it stops', async () => {
+  await systemd.waitFor(/READY=1[^]*WATCHDOG=1[^]*WATCHDOG=1/);
+  process.kill(daemon.pid, 'SIGTERM');
+  await systemd.waitFor(/STOPPING=1/);
+  expect(systemd.messages().filter((message) => message === 'READY=1')).toHaveLength(1);
 });
 
 test('a second signal ends it at once, with exit code 1', async () => {

@@ -36,6 +36,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'base/db', tables: ['schema_migrations', 'leases'] },
       { path: 'base/http', tables: ['idempotency_keys', 'secret_checks'] },
       { path: 'base/outbound', tables: [] },
+      { path: 'base/supervision', tables: [] },
       { path: 'base/accounts', tables: ['orgs', 'api_keys', 'ssh_keys'] },
       { path: 'base/events', tables: ['events'] },
       { path: 'base/operations', tables: ['operations'] },
@@ -117,7 +118,7 @@ export const DOORS: readonly Door[] = [
   },
   {
     packages: ['node:child_process'],
-    doors: ['agent/host/run.ts', 'agent/access/guest/', 'agent/access/spawn.ts'],
+    doors: ['agent/host/run.ts', 'agent/access/guest/', 'agent/access/spawn.ts', 'control-plane/base/supervision/'],
     why: 'programs are started with argument arrays and limits, never through a shell string',
   },
 ];

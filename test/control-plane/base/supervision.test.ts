@@ -1,0 +1,61 @@
+// What systemd is told, by the real program to a real socket, and when it is not told that we are alive.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { hangingLoops, openSupervision, RUN_MS_MAX } from '../../../control-plane/base/supervision/supervision.ts';
+import { createLog } from '../../../shared/log.ts';
+import type { LoopStatus } from '../../../shared/loop.ts';
+import { hasSystemd, type NotifySocket, openNotifySocket } from '../../kit/notify-socket.ts';
+
+const silent = { log: createLog('test', 'silent') };
+
+describe('messages', () => {
+  let socket: NotifySocket;
+  beforeEach(async () => {
+    socket = await openNotifySocket();
+  });
+  afterEach(() => socket.close());
+
+  test.skipIf(!hasSystemd)('arrive in order, each before the next is begun', async () => {
+    const manager = { notifySocket: socket.path, watchdogMs: 60_000 };
+    const supervision = openSupervision(manager, silent);
+    expect(supervision.alivePeriodMs).toBe(20_000);
+    await supervision.ready();
+    await supervision.alive();
+    await supervision.stopping();
+    expect(socket.messages()).toEqual(['READY=1', 'WATCHDOG=1', 'STOPPING=1']);
+  });
+  test('are not sent where nobody asks', async () => {
+    const supervision = openSupervision(undefined, silent);
+    expect(supervision.alivePeriodMs).toBeUndefined();
+    await supervision.ready();
+    expect(socket.messages()).toEqual([]);
+  });
+});
+
+test('a manager that cannot be reached is logged and stops nothing', async () => {
+  const lines: string[] = [];
+  const log = createLog('test', 'error', { write: (line: string) => void lines.push(line) });
+  await openSupervision({ notifySocket: '/nowhere/socket', watchdogMs: undefined }, { log }).ready();
+  expect(lines.join('')).toContain('systemd could not be told');
+});
+
+describe('a loop hangs', () => {
+  const nowMs = 1_000_000_000;
+  const loop = (name: string, patch: Partial<LoopStatus>): LoopStatus => ({
+    name,
+    period_ms: 1000,
+    running: true,
+    runs: 1,
+    last_started_ms: nowMs - RUN_MS_MAX,
+    last_duration_ms: 1,
+    last_error: null,
+    ...patch,
+  });
+  test.each([
+    ['a run at its bound', {}, []],
+    ['a run beyond it', { last_started_ms: nowMs - RUN_MS_MAX - 1 }, ['x']],
+    ['a wait after a step of the clock', { last_started_ms: 0, running: false }, []],
+    ['a loop that has not run yet', { last_started_ms: null }, []],
+  ])('%s', (_, patch, names) => {
+    expect(hangingLoops([loop('x', patch)], nowMs)).toEqual(names);
+  });
+});

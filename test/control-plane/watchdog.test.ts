@@ -1,0 +1,47 @@
+// The watchdog is fed while the loops and the database work, and no longer.
+import { expect, test } from 'vitest';
+import { startWatchdog } from '../../control-plane/loops.ts';
+import { RUN_MS_MAX } from '../../control-plane/base/supervision/supervision.ts';
+import { startEngine } from '../../control-plane/base/operations/engine.ts';
+import { createIds } from '../../shared/ids.ts';
+import { createLog } from '../../shared/log.ts';
+import { startLoop } from '../../shared/loop.ts';
+import { seededRng } from '../../shared/rng.ts';
+import { openSealing } from '../../control-plane/base/http/sealing.ts';
+import { openTestDb } from '../kit/databases.ts';
+import { virtualClock } from '../kit/virtual-clock.ts';
+
+const PERIOD_MS = 20_000;
+
+test('alive each period; not while a loop hangs, nor while the database fails', async () => {
+  const clock = virtualClock();
+  const rng = seededRng(1);
+  const ids = createIds(clock, rng);
+  const db = await openTestDb([], clock);
+  let isBroken = false;
+  const failing: typeof db.tx = (name, body) => (isBroken ? Promise.reject(new Error('disk full')) : db.tx(name, body));
+  const sealing = openSealing(new Uint8Array(32), ids);
+  const core = { db: { ...db, tx: failing }, clock, rng, ids, sealing, log: createLog('test', 'silent') };
+  const hang = Promise.withResolvers<void>();
+  const loop = startLoop({ name: 'stuck', periodMs: 1_000_000_000, run: () => hang.promise }, core);
+  const running = { engine: startEngine([], core), loops: [loop] };
+  let fed = 0;
+  startWatchdog(core, running, { alivePeriodMs: PERIOD_MS, alive: async () => void (fed += 1) });
+  const fedIn = async (ms: number): Promise<number> => {
+    const before = fed;
+    await clock.advance(ms);
+    return fed - before;
+  };
+
+  expect(await fedIn(RUN_MS_MAX)).toBe(RUN_MS_MAX / PERIOD_MS + 1);
+  expect(await fedIn(PERIOD_MS * 3)).toBe(0);
+  hang.resolve();
+  expect(await fedIn(PERIOD_MS * 3)).toBe(3);
+  isBroken = true;
+  expect(await fedIn(PERIOD_MS * 3)).toBe(0);
+  isBroken = false;
+  expect(await fedIn(PERIOD_MS)).toBe(1);
+  await Promise.all(running.loops.map((each) => each.stop()));
+  await running.engine.stop();
+  await db.close();
+});

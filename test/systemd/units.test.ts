@@ -1,0 +1,37 @@
+// The units, as systemd itself reads and rates them.
+import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { expect, test } from 'vitest';
+import { capture } from '../kit/capture.ts';
+import { hasSystemd } from '../kit/notify-socket.ts';
+
+const CHECKOUT = resolve(import.meta.dirname, '../..');
+const INSTALLED = '/opt/gpu-rental-service';
+const UNITS = ['svc-control-plane.service', 'svc-agent.service'];
+
+const textOf = (unit: string): string => readFileSync(join(CHECKOUT, 'systemd', unit), 'utf8');
+
+test.skipIf(!hasSystemd).each(UNITS)('%s is understood whole', async (unit) => {
+  const dir = mkdtempSync(join(tmpdir(), 'units-'));
+  mkdirSync(join(dir, 'units'));
+  const path = join(dir, 'units', unit);
+  writeFileSync(path, textOf(unit).replaceAll(INSTALLED, CHECKOUT));
+  const { code, stderr } = await capture(['systemd-analyze', 'verify', '--man=no', path]);
+  rmSync(dir, { recursive: true });
+  expect({ code, stderr: stderr.split('\n').filter((line) => line.includes(unit)) }).toEqual({ code: 0, stderr: [] });
+});
+
+/** 10 is no protection at all; below 2 systemd calls it OK. */
+test.skipIf(!hasSystemd)('the control plane is exposed by no more than 2.0', async () => {
+  const path = join(CHECKOUT, 'systemd', 'svc-control-plane.service');
+  const { code, stdout } = await capture(['systemd-analyze', 'security', '--offline=true', '--threshold=20', path]);
+  expect({ code, verdict: stdout.toString().trim().split('\n').at(-1) }).toMatchObject({ code: 0 });
+});
+
+test('what the units start is there', () => {
+  for (const unit of UNITS) {
+    const [, script = ''] = /^ExecStart=\S+ \/opt\/gpu-rental-service\/(\S+) /m.exec(textOf(unit)) ?? [];
+    expect(readFileSync(join(CHECKOUT, script), 'utf8')).toContain('#!/usr/bin/env node');
+  }
+});
