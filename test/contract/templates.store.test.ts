@@ -228,6 +228,31 @@ describe('a gpu_type', () => {
   });
 });
 
+test('with tier reserved the GPUs of the contract must be large enough', async () => {
+  await api.world.machine({ gpu: RTX_4090, region: 'here' });
+  const now = api.world.clock.now();
+  await api.world.rooms.reservations.create({
+    org_id: owner.orgId,
+    title: 'small ones',
+    starts_at: new Date(now).toISOString(),
+    ends_at: new Date(now + 30 * 24 * 3_600_000).toISOString(),
+    renewal: 'manual',
+    commitment: [{ gpu_type: 'RTX_4090', gpu_count: 1, region: 'here' }],
+  });
+  // One of the same type that is large enough, but not in the contract.
+  await api.world.machine({ gpu: { ...RTX_4090, memory_mib: 49_140 } });
+  const reserved = { gpu_type: 'RTX_4090', tier: 'reserved' };
+  weigh(24.1);
+  expect(await launch(reserved)).toMatchObject({
+    status: 422,
+    json: { code: 'gpu_vram_too_small', errors: [{ field: 'gpu_type' }] },
+  });
+  weigh(24);
+  expect((await launch(reserved)).status).toBe(202);
+  expect(await newest()).toMatchObject({ tier: 'reserved', price_per_hour: 0, region: 'here' });
+  expect((await launch(reserved)).json['code']).toBe('reservation/no_capacity');
+});
+
 describe('without a gpu_type', () => {
   const operationOf = async ({ json }: Answer): Promise<Answer['json']> => {
     await api.world.drive();

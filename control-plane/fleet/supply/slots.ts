@@ -53,9 +53,14 @@ export async function slotCandidates(query: Query, reservedBy: string, request: 
 }
 
 /** Whether the launch could go there, now or once others have ended. */
-export function isFor(row: Slots, { gpuType, region, offeringId, minVramGb }: SlotRequest): boolean {
-  const right = row.gpu_type === gpuType && row.vram_gb >= minVramGb && (region === null || row.region === region);
+export function isFor(row: Slots, { gpuType, region, offeringId }: SlotRequest): boolean {
+  const right = row.gpu_type === gpuType && (region === null || row.region === region);
   return right && (offeringId === null || row.offering_id === offeringId);
+}
+
+/** Whether the GPUs are large enough. */
+export function hasVram(row: Slots, { minVramGb }: SlotRequest): boolean {
+  return row.vram_gb >= minVramGb;
 }
 
 /** Whether the host honours the disk that is asked for. */
@@ -65,7 +70,7 @@ export function honoursDisk(row: Slots, { diskGb }: SlotRequest): boolean {
 
 /** Whether the launch could go there now. */
 export function hasRoom(row: Slots, request: SlotRequest): boolean {
-  if (!isFor(row, request) || !honoursDisk(row, request)) return false;
+  if (!isFor(row, request) || !hasVram(row, request) || !honoursDisk(row, request)) return false;
   const { gpuCount, diskGb, exceptMachineIds } = request;
   const fits = row.free >= gpuCount && (diskGb === null || row.disk_free_gb >= diskGb);
   return fits && !exceptMachineIds.includes(row.machine_id);

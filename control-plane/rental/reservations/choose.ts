@@ -2,7 +2,15 @@
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
-import { hasRoom, honoursDisk, isFor, type SlotRequest, type Slots, slotsOf } from '../../fleet/supply/slots.ts';
+import {
+  hasRoom,
+  hasVram,
+  honoursDisk,
+  isFor,
+  type SlotRequest,
+  type Slots,
+  slotsOf,
+} from '../../fleet/supply/slots.ts';
 import * as store from './store.ts';
 import { standing } from './term.ts';
 
@@ -15,7 +23,7 @@ export type ReservedLaunch = SlotRequest & { orgId: string };
 /**
  * The contract that the launch goes under: of those that are active, cover it and have room on one machine, the one that ends last,
  * so that the instance is covered for as long as possible.
- * @throws ServiceError `reservation/*`, `disk_unavailable`
+ * @throws ServiceError `reservation/*`, `gpu_vram_too_small`, `disk_unavailable`
  */
 export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Promise<string> {
   const all = (await store.reservationsOfOrg(tx, launch.orgId)).map((contract) => standing(contract, nowMs));
@@ -40,14 +48,21 @@ export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Pro
       errors: [{ field: 'offering_id', rule: 'must be an offering that the contract has slots on' }],
     });
   }
-  if (!fitting.some((slot) => honoursDisk(slot, launch)) && fitting.length > 0) {
+  const large = fitting.filter((slot) => hasVram(slot, launch));
+  if (large.length === 0 && fitting.length > 0) {
+    fail('gpu_vram_too_small', {
+      detail: `No slot of ${launch.gpuType} has the ${launch.minVramGb} GB of VRAM that the launch needs on each GPU. Use tier on_demand, or raise gpu_count for a model.`,
+      errors: [{ field: 'gpu_type', rule: `must have at least ${launch.minVramGb} GB of VRAM in the contract` }],
+    });
+  }
+  if (!large.some((slot) => honoursDisk(slot, launch)) && large.length > 0) {
     fail('disk_unavailable', {
       detail: `No slot of ${launch.gpuType} is on a host that honours a disk of ${launch.diskGb} GB. Leave disk_gb out.`,
       errors: [{ field: 'disk_gb', rule: 'must be honoured by a host of the contract' }],
     });
   }
   return fail('reservation/no_capacity', {
-    detail: noRoomText(fitting, launch),
+    detail: noRoomText(large, launch),
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   });
 }
