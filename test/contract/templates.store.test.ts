@@ -80,7 +80,7 @@ describe('a launch of a template', () => {
     expect(instance).not.toHaveProperty('image');
     const workload = await desired();
     expect(workload?.image).toMatch(/^vllm\/vllm-openai@sha256:[0-9a-f]{64}$/);
-    expect(workload?.command.entrypoint).toBeNull();
+    expect(workload?.command.entrypoint).toEqual(['python3', '-m', 'vllm.entrypoints.openai.api_server']);
     expect(workload?.command.cmd?.join(' ')).toContain(
       `--model ${MODEL} --host 0.0.0.0 --port 8000 --tensor-parallel-size 2`,
     );

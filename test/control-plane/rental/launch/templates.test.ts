@@ -2,6 +2,7 @@
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
+import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { fillTemplate } from '../../../../control-plane/rental/launch/fill.ts';
 import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
@@ -158,6 +159,19 @@ describe('a launch', () => {
       '3',
     ]);
     expect(fillTemplate(template, { NAME: 'a', LIMIT: '' }, 1).cmd).not.toContain('--limit');
+  });
+
+  test('puts each value into one argument as it is, whatever it holds', () => {
+    const template = app(...lines);
+    fc.assert(
+      fc.property(fc.string({ minLength: 1 }), fc.string(), fc.integer({ min: 1, max: 8 }), (NAME, LIMIT, count) => {
+        const { cmd, env } = fillTemplate(template, { NAME, LIMIT }, count);
+        const limit = LIMIT === '' ? [] : ['--limit', LIMIT];
+        expect(cmd).toEqual(['serve', `--name=${NAME}-${count}`, ...limit, '3']);
+        expect(env).toEqual({ NAME, LIMIT, LEVEL: '3' });
+      }),
+      { seed: 31 },
+    );
   });
 
   test('without what is required, or with what may not be set, is refused by every name', () => {
