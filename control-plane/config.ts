@@ -15,6 +15,9 @@ const SOCKET_PATH_CHARS_MAX = 107;
 /** Above what one process can answer: no limit at all. */
 const RATE_MAX = 1_000_000;
 
+/** A century. */
+const DAYS_MAX = 36_500;
+
 const Port = z.int().min(1).max(65_535);
 const AbsolutePath = z.string().startsWith('/', 'must be an absolute path');
 const DomainName = z
@@ -140,6 +143,17 @@ const ConfigFields = z.strictObject({
       /** Networks that endpoints may stand in although they are not public, for private installations. */
       allowed_networks: z.array(z.union([z.cidrv4(), z.cidrv6()])).default([]),
       allowed_ports: z.array(Port).min(1).default([443, 8443]),
+    })
+    .prefault({}),
+  /** Days after which the past is forgotten. Money never is; Idempotency-Keys live a day, the history of webhooks thirty. */
+  retention: z
+    .strictObject({
+      /** What happened to instances, machines and contracts. Answers of `/v1/instances/{id}/events` end there. */
+      events_days: z.int().min(30).max(DAYS_MAX).default(400),
+      /** After an operation is over. A day more than its Idempotency-Key lives, at least. */
+      operations_days: z.int().min(2).max(DAYS_MAX).default(90),
+      /** After the last trace of a container is gone from its host. */
+      workloads_days: z.int().min(1).max(DAYS_MAX).default(30),
     })
     .prefault({}),
   /** Proxies (addresses or networks) whose X-Forwarded-For is believed. */

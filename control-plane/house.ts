@@ -86,7 +86,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await rooms.doors.prepare();
       await listeners.sshDoors.sync();
       if (await rooms.heartbeat.begin()) await rooms.supply.setAllOffline();
-      running = startLoops(core, rooms, listeners);
+      running = startLoops(core, rooms, listeners, config.retention);
       const { alive, alivePeriodMs } = supervision;
       if (alivePeriodMs !== undefined) startWatchdog(core, running, { alive, alivePeriodMs });
       await admin.listen({ socketPath: config.admin_socket });

@@ -2,9 +2,11 @@
 import { type Loop, startLoop } from '../shared/loop.ts';
 import { type Engine, startEngine } from './base/operations/engine.ts';
 import { hangingLoops, type Supervision } from './base/supervision/supervision.ts';
+import type { Config } from './config.ts';
 import type { Listeners } from './listeners.ts';
 import { TICK_MS } from './money/metering/metering.ts';
 import { HEARTBEAT_PERIOD_MS } from './rental/edge/heartbeat.ts';
+import { forgetOld } from './retention.ts';
 import type { Core, Rooms } from './rooms.ts';
 
 const EDGE_PERIOD_MS = 2_000;
@@ -21,8 +23,7 @@ export interface Running {
   loops: Loop[];
 }
 
-export function startLoops(core: Core, rooms: Rooms, listeners: Listeners): Running {
-  const { log } = core;
+export function startLoops(core: Core, rooms: Rooms, listeners: Listeners, keep: Config['retention']): Running {
   const engine = startEngine([rooms.instances.driver, rooms.reservations.driver], core);
   const loops = [
     startLoop(
@@ -48,11 +49,7 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Listeners): Runn
       {
         name: 'purge',
         periodMs: PURGE_PERIOD_MS,
-        run: async (signal) => {
-          await rooms.webhooks.purge(signal);
-          const forgotten = await listeners.http.purgeIdempotencyKeys();
-          log.debug({ forgotten }, 'old idempotency keys are forgotten');
-        },
+        run: (signal) => forgetOld(signal, { core, webhooks: rooms.webhooks, ...listeners.http, keep }),
       },
       core,
     ),

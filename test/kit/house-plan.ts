@@ -31,6 +31,7 @@ export const DAEMONS: readonly Daemon[] = [
       'listeners.ts',
       'loops.ts',
       'public-routes.ts',
+      'retention.ts',
     ],
     rooms: [
       { path: 'base/db', tables: ['schema_migrations', 'leases'] },

@@ -11,6 +11,7 @@ import { IDEMPOTENCY_KEEP_MS, IDEMPOTENCY_WAIT_MS } from '../../../shared/limits
 import type { Log } from '../../../shared/log.ts';
 import { int, json, text } from '../db/columns.ts';
 import { type Db, type Sql, type Tx, sql } from '../db/db.ts';
+import { inPieces, type Piece } from '../db/pieces.ts';
 import type { Reply } from './route.ts';
 import type { Sealing } from './sealing.ts';
 import { toWire, type WireReply } from './wire-reply.ts';
@@ -45,7 +46,7 @@ export interface Idempotency {
   /** @throws ServiceError `idempotency_key_reused`, `idempotency_key_in_use`, and what the work throws. */
   run(request: KeyedRequest, work: Work): Promise<WireReply>;
   /** Forgets what is older than the promised 24 hours; returns how many rows went. */
-  purge(): Promise<number>;
+  purge(signal: AbortSignal): Promise<number>;
 }
 
 interface Deps {
@@ -84,16 +85,24 @@ export function openIdempotency(deps: Deps): Idempotency {
         throw error;
       });
     },
-    purge: () => {
-      const now = clock.now();
-      return db.tx('idempotency.purge', (tx) =>
-        tx.run(
-          sql`delete from idempotency_keys
-              where created_ms <= ${now - IDEMPOTENCY_KEEP_MS} and (status is not null or lease_until_ms <= ${now})`,
-        ),
-      );
+    purge: (signal) => {
+      const nowMs = clock.now();
+      return inPieces(nowMs - IDEMPOTENCY_KEEP_MS, (piece) => forgetKeys(db, nowMs, piece), signal);
     },
   };
+}
+
+/** One that is claimed by a request under way stays. */
+function forgetKeys(db: Db, nowMs: number, { untilMs, limit }: Piece): Promise<number> {
+  const key = sql`api_key_id, method, path, idempotency_key`;
+  return db.tx('idempotency.purge', (tx) =>
+    tx.run(
+      sql`delete from idempotency_keys where (${key}) in (
+            select ${key} from idempotency_keys
+            where created_ms <= ${untilMs} and (status is not null or lease_until_ms <= ${nowMs})
+            order by created_ms limit ${limit})`,
+    ),
+  );
 }
 
 async function perform({ db }: Deps, held: Held, work: Work): Promise<WireReply> {

@@ -84,7 +84,7 @@ export interface Http {
   /** The OpenAPI 3.1 document of the public routes. */
   openapi(): object;
   /** Forgets replies older than 24 hours; returns how many. */
-  purgeIdempotencyKeys(): Promise<number>;
+  purgeIdempotencyKeys(signal: AbortSignal): Promise<number>;
   /** A request without a network, answered as if it had come in by one. */
   inject(request: InjectedRequest): Promise<WireReply>;
   /** Stops accepting, lets requests under way finish, then cuts what is left. */
@@ -129,7 +129,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     register,
     openapi,
     onUpgrade: (pathPrefix, listener) => void upgrades.set(pathPrefix, listener),
-    purgeIdempotencyKeys: () => idempotency.purge(),
+    purgeIdempotencyKeys: idempotency.purge,
     listen: async (address) => {
       await listenOn(app, address);
       const bound: AddressInfo | string | null = app.server.address();

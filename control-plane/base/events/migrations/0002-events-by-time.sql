@@ -1,0 +1,2 @@
+-- What is old enough to be forgotten.
+create index events_by_time on events (created_ms);

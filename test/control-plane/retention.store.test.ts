@@ -1,0 +1,132 @@
+// What is forgotten and when, at both edges of its age; and what never is.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { int } from '../../control-plane/base/db/columns.ts';
+import { raw, sql } from '../../control-plane/base/db/db.ts';
+import { inPieces, PIECE_ROWS } from '../../control-plane/base/db/pieces.ts';
+import { forgetEvents } from '../../control-plane/base/events/forget.ts';
+import { forgetOld } from '../../control-plane/retention.ts';
+import { createLog } from '../../shared/log.ts';
+import { openWorld, type World } from '../kit/world.ts';
+
+const DAY_MS = 86_400_000;
+const KEEP = { events_days: 30, operations_days: 2, workloads_days: 1 };
+const Count = z.object({ count: int });
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.close());
+
+const countOf = async (table: string, where = '1 = 1'): Promise<number> =>
+  (await world.db.read.one(Count, raw(`select count(*) as count from ${table} where ${where}`)))?.count ?? 0;
+
+function forget(signal = new AbortController().signal): Promise<void> {
+  const { db, clock, rooms } = world;
+  const core = { db, clock, log: createLog('test', 'silent') };
+  return forgetOld(signal, { core, webhooks: rooms.webhooks, purgeIdempotencyKeys: async () => 0, keep: KEEP });
+}
+
+/** A rental that is over, on a host that has nothing of it any more. */
+async function rentalThatIsOver(): Promise<void> {
+  await world.machine();
+  const who = await world.customer(10_000);
+  const id = await world.launch(who);
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.observe(id, { phase: 'removed' });
+  await world.drive();
+}
+
+describe('forgotten at its age, and not a millisecond before', () => {
+  test.each([
+    ['operations', 2],
+    ['workloads', 1],
+    ['events', 30],
+  ])('%s after %d days', async (table, days) => {
+    await rentalThatIsOver();
+    const before = await countOf(table);
+    expect(before).toBeGreaterThan(0);
+    await world.clock.advance(days * DAY_MS - 1);
+    await forget();
+    expect(await countOf(table)).toBe(before);
+    await world.clock.advance(1);
+    await forget();
+    expect(await countOf(table)).toBe(0);
+  });
+});
+
+describe('never forgotten', () => {
+  test('the books: transfers and metered time, which still agree', async () => {
+    await rentalThatIsOver();
+    const books = async (): Promise<number[]> =>
+      Promise.all(['transfers', 'meter_segments', 'ledger_accounts', 'instances'].map((table) => countOf(table)));
+    const before = await books();
+    await world.clock.advance(10_000 * DAY_MS);
+    await forget();
+    expect(await books()).toEqual(before);
+    await world.verify();
+  });
+  test('what is not over: a launch under way, its container, and a removal that the host has not confirmed', async () => {
+    await world.machine({ gpus: 2 });
+    const who = await world.customer(10_000_000);
+    await world.launch(who);
+    const removed = await world.launch(who);
+    await world.rooms.instances.remove(who, removed, async () => undefined);
+    await world.clock.advance(1000 * DAY_MS);
+    await forget();
+    expect(await countOf('workloads', "state = 'wanted'")).toBe(1);
+    expect(await countOf('workloads', "state = 'removing'")).toBe(1);
+    expect(await countOf('operations', 'completed_ms is null')).toBeGreaterThan(0);
+  });
+});
+
+describe('in pieces', () => {
+  const addEvents = (count: number): Promise<number> =>
+    world.db.tx('test.events', (tx) =>
+      tx.run(sql`insert into events (id, type, subject_id, data, created_ms)
+        with recursive numbers (n) as (select 1 union all select n + 1 from numbers where n < ${count})
+        select 'evt_test_' || cast(n as text), 'instance.running', 'i-1', '{}', n from numbers`),
+    );
+
+  test.each([PIECE_ROWS - 1, PIECE_ROWS, PIECE_ROWS + 1, 2 * PIECE_ROWS + 1])(
+    '%d rows go, oldest first',
+    async (count) => {
+      await addEvents(count);
+      const sizes: number[] = [];
+      const signal = new AbortController().signal;
+      const total = await inPieces(
+        count,
+        async (piece) => {
+          const removed = await forgetEvents(world.db, piece);
+          sizes.push(removed);
+          return removed;
+        },
+        signal,
+      );
+      expect(total).toBe(count);
+      expect(Math.max(...sizes)).toBeLessThanOrEqual(PIECE_ROWS);
+      expect(await countOf('events')).toBe(0);
+    },
+  );
+  test('a run that is cut off stops after its piece, and the next one goes on', async () => {
+    await addEvents(PIECE_ROWS + 1);
+    const stopping = new AbortController();
+    const removed = await inPieces(
+      PIECE_ROWS + 1,
+      (piece) => {
+        stopping.abort();
+        return forgetEvents(world.db, piece);
+      },
+      stopping.signal,
+    );
+    expect([removed, await countOf('events')]).toEqual([PIECE_ROWS, 1]);
+    await world.clock.advance(KEEP.events_days * DAY_MS);
+    await forget(stopping.signal);
+    expect(await countOf('events')).toBe(1);
+    await forget();
+    expect(await countOf('events')).toBe(0);
+  });
+});
