@@ -17,7 +17,7 @@ import type { Core, Rooms } from './rooms.ts';
 export function adminDeps(
   { db, clock }: Pick<Core, 'db' | 'clock'>,
   rooms: Rooms,
-  process: { loops(): LoopStatus[]; metrics: Metrics },
+  process: { loops(): LoopStatus[]; metrics: Metrics; noteLedger(faults: number): void },
 ): AdminDeps {
   const show = async (orgId: string): Promise<Fields> => {
     await assertOrg(rooms, orgId);
@@ -68,7 +68,14 @@ export function adminDeps(
     },
     reservations: reservationCommands(rooms),
     ledger: {
-      verify: () => db.tx('admin.verify', async (tx) => [...(await ledgerFaults(tx)), ...(await meteringFaults(tx))]),
+      verify: async () => {
+        const faults = await db.tx('admin.verify', async (tx) => [
+          ...(await ledgerFaults(tx)),
+          ...(await meteringFaults(tx)),
+        ]);
+        process.noteLedger(faults.length);
+        return faults;
+      },
     },
     ...process,
   };

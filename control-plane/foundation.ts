@@ -4,6 +4,7 @@ import type { Ids } from '../shared/ids.ts';
 import type { Log } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
 import { type Db, DbError } from './base/db/db.ts';
+import type { OnCommit } from './base/db/group-commit.ts';
 import { holdLease, releaseLease } from './base/db/lease.ts';
 import { migrate } from './base/db/migrate.ts';
 import { openPostgres } from './base/db/postgres.ts';
@@ -30,6 +31,7 @@ interface Deps {
   ids: Ids;
   rng: Rng;
   log: Log;
+  onCommit?: OnCommit;
 }
 
 /** @throws DbError `database_in_use` where another control plane holds it */

@@ -1,7 +1,7 @@
 // The only file that knows every room at work: opens the database, the sockets and the loops, and closes them in reverse.
 import { type Clock, systemClock } from '../shared/clock.ts';
 import { createIds } from '../shared/ids.ts';
-import type { Loop } from '../shared/loop.ts';
+import type { LoopStatus } from '../shared/loop.ts';
 import type { Log } from '../shared/log.ts';
 import { ucentsFromDollars } from '../shared/money.ts';
 import { systemRng } from '../shared/rng.ts';
@@ -19,6 +19,7 @@ import { openFoundation } from './foundation.ts';
 import { openListeners } from './listeners.ts';
 import { type Running, startLoops, startWatchdog } from './loops.ts';
 import { readEnvironments } from './rental/launch/environments.ts';
+import { addGauges } from './gauges.ts';
 import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
 import { readTemplates } from './rental/launch/templates.ts';
@@ -50,7 +51,8 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const settings = settingsOf(config);
   const secret = readSecret(config, rng);
   const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
-  const foundation = await openFoundation(config.database, outside);
+  const metrics = openMetrics();
+  const foundation = await openFoundation(config.database, { ...outside, onCommit: metrics.observeCommit });
   await assertSecretFits(foundation.db, outside.sealing).catch(async (error: unknown) => {
     await foundation.close();
     throw error;
@@ -63,19 +65,15 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const images = openImages(privateRegistriesOf(config), { clock });
   const modelHub = openModelHub(config.model_hub_url, core);
   const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub });
-  const metrics = openMetrics();
-  const loopsNow = (): Loop[] => (running === undefined ? [] : [running.engine.loop, ...running.loops]);
+  const loops = (): LoopStatus[] => statusesOf(running);
+  const gauges = addGauges(metrics.registry, { core, link: rooms.link, loops });
   const web: HttpDeps = {
     ...core,
     metrics,
     authenticate: (token) => rooms.accounts.authenticate(token),
     ready: async () => (running === undefined ? ['still starting'] : []),
   };
-  const admin = openAdmin(
-    adminDeps(core, rooms, { loops: () => loopsNow().map((loop) => loop.status()), metrics }),
-    audit,
-    web,
-  );
+  const admin = openAdmin(adminDeps(core, rooms, { loops, metrics, ...gauges }), audit, web);
   const supervision = openSupervision(serviceManager(), core);
   const listeners = openListeners(config, { core, rooms, web, epoch: foundation.epoch, secret });
 
@@ -110,6 +108,11 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await foundation.close();
     },
   };
+}
+
+function statusesOf(running: Running | undefined): LoopStatus[] {
+  if (running === undefined) return [];
+  return [running.engine.loop, ...running.loops].map((loop) => loop.status());
 }
 
 /** Does nothing while no loop runs: the first run of each looks at everything. */

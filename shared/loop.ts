@@ -10,6 +10,8 @@ export interface LoopStatus {
   runs: number;
   last_started_ms: number | null;
   last_duration_ms: number | null;
+  /** When a run last ended without an error. */
+  last_success_ms: number | null;
   last_error: string | null;
 }
 
@@ -39,6 +41,7 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
     runs: 0,
     last_started_ms: null,
     last_duration_ms: null,
+    last_success_ms: null,
     last_error: null,
   };
   let nudged = false;
@@ -51,6 +54,7 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
     try {
       await options.run(stopping.signal);
       status.last_error = null;
+      status.last_success_ms = clock.now();
     } catch (error) {
       status.last_error = error instanceof Error ? error.message : String(error);
       log.error({ loop: options.name, err: error }, 'a loop run failed; the next period tries again');

@@ -25,6 +25,7 @@ export const DAEMONS: readonly Daemon[] = [
       'rooms.ts',
       'schema.ts',
       'foundation.ts',
+      'gauges.ts',
       'admin-deps.ts',
       'backup.ts',
       'config.ts',

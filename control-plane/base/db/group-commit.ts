@@ -11,6 +11,9 @@ export interface Body {
 
 export type Outcome = { value: unknown } | { error: unknown };
 
+/** Told of every commit: how many bodies shared it, and how long all of it took. */
+export type OnCommit = (bodies: number, seconds: number) => void;
+
 export interface GroupCommit {
   tx<T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T>;
   /** `reads` that throw `tx_nested` inside a body: they would not see what it has written, or wait for it for ever. */
@@ -29,7 +32,7 @@ interface Job extends Body {
  */
 export function openGroupCommit(
   commit: (batch: readonly Body[]) => Promise<Outcome[]>,
-  options: { clock: Clock; batchMax: number },
+  options: { clock: Clock; batchMax: number; onCommit?: OnCommit | undefined },
 ): GroupCommit {
   const inside = new AsyncLocalStorage<string>();
   const queue: Job[] = [];
@@ -39,8 +42,10 @@ export function openGroupCommit(
     while (queue.length > 0) {
       await options.clock.nextTurn();
       const batch = queue.splice(0, options.batchMax);
+      const startedMs = options.clock.monotonicMs();
       try {
         const outcomes = await commit(batch);
+        options.onCommit?.(batch.length, (options.clock.monotonicMs() - startedMs) / 1000);
         for (const [i, job] of batch.entries()) job.settle(outcomes[i] ?? { error: new Error('the body was not run') });
       } catch (error) {
         for (const job of batch) job.settle({ error });

@@ -11,7 +11,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import { type Db, DbError, type Query, type Tx, storedValue } from './db.ts';
-import { type Body, openGroupCommit, type Outcome } from './group-commit.ts';
+import { type Body, type OnCommit, openGroupCommit, type Outcome } from './group-commit.ts';
 
 const INT8_TYPE = 20;
 /** For reads; writes have one connection of their own. */
@@ -26,6 +26,7 @@ interface PostgresDeps {
   clock: Clock;
   log: Log;
   rng: Rng;
+  onCommit?: OnCommit;
 }
 
 /** Opens a pool on `url` (`postgres://...`). Connections are made when first needed. */
@@ -35,6 +36,7 @@ export function openPostgres(url: string, deps: PostgresDeps): Db {
   const group = openGroupCommit((batch) => commitBatch(batch, writers, deps), {
     clock: deps.clock,
     batchMax: BODIES_PER_COMMIT_MAX,
+    onCommit: deps.onCommit,
   });
   const reads = statements((statement) => readers.query(statement.text, statement.values.map(storedValue)));
 

@@ -4,7 +4,7 @@ import type { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
 import { type Clock } from '../../../shared/clock.ts';
 import { type Db, DbError, type Query, type Tx, storedValue } from './db.ts';
-import { type Body, openGroupCommit, type Outcome } from './group-commit.ts';
+import { type Body, type OnCommit, openGroupCommit, type Outcome } from './group-commit.ts';
 
 /** Bodies that share one commit at most; bounds how long the first of them waits. */
 const BODIES_PER_COMMIT_MAX = 512;
@@ -20,7 +20,7 @@ interface Connection {
  * Opens (and creates) the database at `path`, or an own one in memory for `:memory:`.
  * @throws DbError `database_in_use` when another process has it, `unsupported` for an unsafe SQLite.
  */
-export function openSqlite(path: string, deps: { clock: Clock }): Db {
+export function openSqlite(path: string, deps: { clock: Clock; onCommit?: OnCommit }): Db {
   const { clock } = deps;
   const unlock = path === ':memory:' ? () => undefined : lockSqlite(path);
   const writer = connect(path, false);
@@ -29,6 +29,7 @@ export function openSqlite(path: string, deps: { clock: Clock }): Db {
   const group = openGroupCommit((batch) => commitBatch(writer, batch, clock), {
     clock,
     batchMax: BODIES_PER_COMMIT_MAX,
+    onCommit: deps.onCommit,
   });
   // In memory there is one connection, so a read waits its turn like a write; it must not see half a transaction.
   const reads = reader === undefined ? queuedReads(group.tx) : statements(reader, () => true);

@@ -5,6 +5,7 @@ export interface Metrics {
   readonly registry: Registry;
   /** `route` is the pattern, never the concrete path: labels must stay few. */
   observeRequest(labels: { method: string; route: string; status: number }, seconds: number): void;
+  observeCommit(bodies: number, seconds: number): void;
   /** The text exposition format. */
   text(): Promise<string>;
   readonly contentType: string;
@@ -20,8 +21,24 @@ export function openMetrics(): Metrics {
     buckets: [0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 10],
     registers: [registry],
   });
+  const commits = new Histogram({
+    name: 'svc_db_commit_duration_seconds',
+    help: 'Time of a commit with the transaction bodies that share it',
+    buckets: [0.001, 0.002, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 5],
+    registers: [registry],
+  });
+  const bodies = new Histogram({
+    name: 'svc_db_commit_bodies',
+    help: 'Transaction bodies that share a commit',
+    buckets: [1, 2, 4, 8, 16, 32, 64, 128, 256, 512],
+    registers: [registry],
+  });
   return {
     registry,
+    observeCommit: (count, seconds) => {
+      commits.observe(seconds);
+      bodies.observe(count);
+    },
     observeRequest: ({ method, route, status }, seconds) =>
       durations.observe({ method, route, status: String(status) }, seconds),
     text: () => registry.metrics(),

@@ -39,6 +39,8 @@ export interface Link {
   /** Sends the machine its desired state now, if it is connected. */
   push(machineId: string): void;
   isUp(machineId: string): boolean;
+  /** Of links that are up. */
+  count(): number;
   /** A byte stream into a workload. @throws StreamError saying which leg failed */
   openStream(machineId: string, workloadId: string, target: OpenMessage['target']): Promise<Duplex>;
   onLinkUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
@@ -64,6 +66,7 @@ export function openLink(deps: LinkDeps): Link {
       if (session !== undefined) pushDesired(session, deps);
     },
     isUp: (machineId) => sessions.has(machineId),
+    count: () => sessions.size,
     openStream: async (machineId, workloadId, target) => {
       const session = sessions.get(machineId);
       if (session === undefined) throw new StreamError('link', 'the host is not connected');

@@ -226,3 +226,15 @@ export async function freeGpus(tx: Tx, heldBy: string): Promise<string[]> {
   );
   return [...new Set(rows.map((row) => row.machine_id))];
 }
+
+const StateCountRow = z.object({ status: text, online: flag, count: int, with_unknown: int });
+
+/** `with_unknown`: how many of them run containers that nothing here knows, or have not said. */
+export function countMachinesByState(query: Query): Promise<z.infer<typeof StateCountRow>[]> {
+  return query.all(
+    StateCountRow,
+    sql`select status, online, count(*) as count,
+          cast(sum(case when coalesce(unknown_workloads, '') = '[]' then 0 else 1 end) as bigint) as with_unknown
+        from machines group by status, online`,
+  );
+}

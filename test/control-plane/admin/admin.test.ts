@@ -91,6 +91,7 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
         runs: 3,
         last_started_ms: null,
         last_duration_ms: null,
+        last_success_ms: null,
         last_error: null,
       },
     ],

@@ -20,7 +20,7 @@ beforeEach(async () => {
   world = await openWorld();
   const { clock, rooms, audit, db } = world;
   const metrics = openMetrics();
-  const deps = adminDeps({ db: audit.db, clock }, rooms, { loops: () => [], metrics });
+  const deps = adminDeps({ db: audit.db, clock }, rooms, { loops: () => [], metrics, noteLedger: () => undefined });
   routes = adminRoutes(deps).filter((each) => each.method !== 'GET');
   const ids = createIds(clock, seededRng(2));
   const log = createLog('test', 'silent');

@@ -47,6 +47,7 @@ describe('a loop hangs', () => {
     runs: 1,
     last_started_ms: nowMs - RUN_MS_MAX,
     last_duration_ms: 1,
+    last_success_ms: null,
     last_error: null,
     ...patch,
   });

@@ -1,0 +1,158 @@
+// What operators watch and are woken for: asked of the rooms at each scrape. systemd/alerts.yaml is written on these names.
+import { Gauge, type Registry } from 'prom-client';
+import type { LoopStatus } from '../shared/loop.ts';
+import { countMachinesByState } from './fleet/supply/store.ts';
+import { countMachines } from './rental/edge/store.ts';
+import { failsTogether } from './rental/edge/verdict.ts';
+import { countByStatus, dueForMs } from './rental/instances/counts.ts';
+import { countDeliveries } from './rental/webhooks/counts.ts';
+import type { Core, Rooms } from './rooms.ts';
+
+const DEAD_LETTERS_MS = 3_600_000;
+
+interface GaugesDeps {
+  core: Pick<Core, 'db' | 'clock'>;
+  link: Pick<Rooms['link'], 'count'>;
+  loops(): LoopStatus[];
+}
+
+interface Measure {
+  name: string;
+  help: string;
+  labels?: readonly string[];
+  read(): Promise<Sample[]> | Sample[];
+}
+
+interface Sample {
+  labels?: Record<string, string>;
+  value: number;
+}
+
+/** `noteLedger` is told what a proof of the books has found. */
+export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(faults: number): void } {
+  const { clock } = deps.core;
+  let ledger = { faults: 0, atMs: clock.now() };
+  const measures = [
+    ...fleetMeasures(deps),
+    ...rentalMeasures(deps),
+    ...loopMeasures(deps),
+    {
+      name: 'svc_ledger_faults',
+      help: 'Broken invariants of the books, as `ledger verify` last found them',
+      read: () => one(ledger.faults),
+    },
+    {
+      name: 'svc_ledger_verified_timestamp_seconds',
+      help: 'When `ledger verify` last ran, or this process began',
+      read: () => one(ledger.atMs / 1000),
+    },
+  ];
+  for (const measure of measures) addGauge(registry, measure);
+  return { noteLedger: (faults) => (ledger = { faults, atMs: clock.now() }) };
+}
+
+function fleetMeasures({ core: { db }, link }: GaugesDeps): Measure[] {
+  return [
+    {
+      name: 'svc_machines',
+      help: 'Machines by status, and whether their agent is connected',
+      labels: ['status', 'online'],
+      read: async () =>
+        (await countMachinesByState(db.read)).map(({ status, online, count }) => ({
+          labels: { status, online: String(online) },
+          value: count,
+        })),
+    },
+    {
+      name: 'svc_machines_with_unknown_workloads',
+      help: 'Machines that run containers which the database does not know, or have not said',
+      read: async () => one((await countMachinesByState(db.read)).reduce((sum, row) => sum + row.with_unknown, 0)),
+    },
+    { name: 'svc_agent_links', help: 'Links of agents that are up', read: () => one(link.count()) },
+    {
+      name: 'svc_machines_failing_probes',
+      help: 'Machines with a rental that cannot be reached',
+      read: async () => one((await countMachines(db.read)).failing),
+    },
+    {
+      name: 'svc_verdicts_held',
+      help: '1 while so many machines fail together that verdicts wait',
+      read: async () => {
+        const { machines, failing } = await countMachines(db.read);
+        return one(failsTogether(machines, failing) ? 1 : 0);
+      },
+    },
+  ];
+}
+
+function rentalMeasures({ core: { db, clock } }: GaugesDeps): Measure[] {
+  const deliveries = (): ReturnType<typeof countDeliveries> =>
+    countDeliveries(db.read, clock.now(), clock.now() - DEAD_LETTERS_MS);
+  return [
+    {
+      name: 'svc_instances',
+      help: 'Instances that are not terminated, by status',
+      labels: ['status'],
+      read: async () =>
+        (await countByStatus(db.read)).map(({ status, count }) => ({ labels: { status }, value: count })),
+    },
+    {
+      name: 'svc_instances_due_seconds',
+      help: 'How long the instance that waits longest for the engine has been due',
+      read: async () => one((await dueForMs(db.read, clock.now())) / 1000),
+    },
+    {
+      name: 'svc_webhook_deliveries_waiting',
+      help: 'Webhook deliveries to be tried, now or later',
+      read: async () => one((await deliveries()).waiting),
+    },
+    {
+      name: 'svc_webhook_deliveries_due_seconds',
+      help: 'How long the webhook delivery that waits longest has been due',
+      read: async () => one((await deliveries()).dueForMs / 1000),
+    },
+    {
+      name: 'svc_webhook_dead_letters',
+      help: 'Webhook deliveries that were given up within the last hour',
+      read: async () => one((await deliveries()).dead),
+    },
+  ];
+}
+
+function loopMeasures({ loops }: GaugesDeps): Measure[] {
+  const ofEach = (valueOf: (loop: LoopStatus) => number): Sample[] =>
+    loops().map((loop) => ({ labels: { loop: loop.name }, value: valueOf(loop) / 1000 }));
+  return [
+    {
+      name: 'svc_loop_last_success_timestamp_seconds',
+      help: 'When a loop last ended well; 0: not yet',
+      labels: ['loop'],
+      read: () => ofEach((loop) => loop.last_success_ms ?? 0),
+    },
+    {
+      name: 'svc_loop_period_seconds',
+      help: 'How often a loop runs',
+      labels: ['loop'],
+      read: () => ofEach((loop) => loop.period_ms),
+    },
+  ];
+}
+
+function one(value: number): Sample[] {
+  return [{ value }];
+}
+
+/** Samples that are not read any more disappear. */
+function addGauge(registry: Registry, { name, help, labels = [], read }: Measure): void {
+  const gauge = new Gauge({
+    name,
+    help,
+    labelNames: labels,
+    registers: [registry],
+    collect: async () => {
+      const samples = await read();
+      gauge.reset();
+      for (const sample of samples) gauge.set(sample.labels ?? {}, sample.value);
+    },
+  });
+}

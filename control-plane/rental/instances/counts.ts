@@ -1,0 +1,21 @@
+// What operators watch of the instances.
+import { z } from 'zod';
+import { int, text } from '../../base/db/columns.ts';
+import { type Query, sql } from '../../base/db/db.ts';
+
+const StatusRow = z.object({ status: text, count: int });
+const DueRow = z.object({ due_ms: int.nullable() });
+
+/** All but the terminated. */
+export function countByStatus(query: Query): Promise<z.infer<typeof StatusRow>[]> {
+  return query.all(
+    StatusRow,
+    sql`select status, count(*) as count from instances where status <> 'terminated' group by status`,
+  );
+}
+
+/** For how long the row that waits longest for the engine has been due; 0 where none is. */
+export async function dueForMs(query: Query, nowMs: number): Promise<number> {
+  const row = await query.one(DueRow, sql`select min(due_ms) as due_ms from instances where due_ms is not null`);
+  return Math.max(0, nowMs - (row?.due_ms ?? nowMs));
+}

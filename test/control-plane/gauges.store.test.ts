@@ -1,0 +1,139 @@
+// What /metrics says of a small world, and the alerts that are written on it.
+import { readFileSync } from 'node:fs';
+import { resolve } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { parse } from 'yaml';
+import { z } from 'zod';
+import { sql } from '../../control-plane/base/db/db.ts';
+import { type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
+import { addGauges } from '../../control-plane/gauges.ts';
+import type { LoopStatus } from '../../shared/loop.ts';
+import { openWorld, type World } from '../kit/world.ts';
+
+let world: World;
+let metrics: Metrics;
+let loops: LoopStatus[];
+let noteLedger: (faults: number) => void;
+beforeEach(async () => {
+  world = await openWorld();
+  metrics = openMetrics();
+  loops = [];
+  const { db, clock, rooms } = world;
+  ({ noteLedger } = addGauges(metrics.registry, { core: { db, clock }, link: rooms.link, loops: () => loops }));
+});
+afterEach(() => world.close());
+
+/** Samples of one metric as they are scraped, without its name. */
+async function scraped(name: string): Promise<string[]> {
+  const lines = (await metrics.text()).split('\n');
+  return lines.filter((line) => new RegExp(`^${name}[ {]`).test(line)).map((line) => line.slice(name.length).trim());
+}
+
+describe('the gauges', () => {
+  test('count machines and what they run', async () => {
+    const { machineId } = await world.machine();
+    await world.machine();
+    await world.rooms.supply.setOnline(machineId, false);
+    expect((await scraped('svc_machines')).toSorted()).toEqual([
+      '{status="listed",online="false"} 1',
+      '{status="listed",online="true"} 1',
+    ]);
+    expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['0']);
+    await world.rooms.workloads.meet(machineId, { epoch: 9, revision: 9 });
+    expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['1']);
+    expect(await scraped('svc_agent_links')).toEqual(['0']);
+    expect(await scraped('svc_verdicts_held')).toEqual(['0']);
+  });
+  test('tell how long work has waited, and forget a status that nobody is in', async () => {
+    await world.machine();
+    const id = await world.launch(await world.customer(100_000));
+    await world.clock.advance(90_000);
+    expect(await scraped('svc_instances')).toEqual(['{status="allocating"} 1']);
+    expect(await scraped('svc_instances_due_seconds')).toEqual(['90']);
+    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await world.drive();
+    expect(await scraped('svc_instances')).toEqual(['{status="running"} 1']);
+    expect(await scraped('svc_instances_due_seconds')).toEqual(['0']);
+    expect(await scraped('svc_machines_failing_probes')).toEqual(['0']);
+  });
+  test('tell what webhooks wait and died, the dead for an hour', async () => {
+    const [nowMs, hour] = [world.clock.now(), 3_600_000];
+    const rows = [
+      ['w1', 'retrying', nowMs - 5_000, null],
+      ['w2', 'pending', nowMs + 5_000, null],
+      ['d1', 'dead_lettered', null, nowMs - hour + 1],
+      ['d2', 'dead_lettered', null, nowMs - hour],
+      ['s1', 'succeeded', null, nowMs],
+    ] as const;
+    await world.db.tx('test.deliveries', async (tx) => {
+      for (const [id, status, nextMs, completedMs] of rows) {
+        await tx.run(sql`insert into webhook_deliveries (id, endpoint_id, event_id, event_type, instance_id, instance_version, body,
+            status, attempts, max_attempts, next_trigger, next_attempt_ms, deadline_ms, created_ms, completed_ms)
+          values (${id}, 'e', ${id}, 'instance.running', 'i', 1, '', ${status}, 1, 5, 'schedule', ${nextMs}, ${nowMs}, ${nowMs}, ${completedMs})`);
+      }
+    });
+    expect(await scraped('svc_webhook_deliveries_waiting')).toEqual(['2']);
+    expect(await scraped('svc_webhook_deliveries_due_seconds')).toEqual(['5']);
+    expect(await scraped('svc_webhook_dead_letters')).toEqual(['1']);
+  });
+  test('tell of loops, of proofs and of commits', async () => {
+    const loop = { name: 'x', period_ms: 2000, running: false, runs: 1, last_started_ms: 1, last_duration_ms: 1 };
+    loops = [{ ...loop, last_success_ms: null, last_error: 'no' }];
+    expect(await scraped('svc_loop_last_success_timestamp_seconds')).toEqual(['{loop="x"} 0']);
+    loops = [{ ...loop, last_success_ms: 7000, last_error: null }];
+    expect(await scraped('svc_loop_last_success_timestamp_seconds')).toEqual(['{loop="x"} 7']);
+    expect(await scraped('svc_loop_period_seconds')).toEqual(['{loop="x"} 2']);
+    expect(await scraped('svc_ledger_faults')).toEqual(['0']);
+    noteLedger(3);
+    expect(await scraped('svc_ledger_faults')).toEqual(['3']);
+    expect(await scraped('svc_ledger_verified_timestamp_seconds')).toEqual([String(world.clock.now() / 1000)]);
+    metrics.observeCommit(3, 0.004);
+    expect(await scraped('svc_db_commit_duration_seconds_count')).toEqual(['1']);
+    expect(await scraped('svc_db_commit_bodies_sum')).toEqual(['3']);
+  });
+});
+
+describe('the alerts', () => {
+  const Rules = z.strictObject({
+    groups: z.array(
+      z.strictObject({
+        name: z.string(),
+        rules: z.array(
+          z.strictObject({
+            alert: z.string(),
+            expr: z.string(),
+            for: z
+              .string()
+              .regex(/^\d+[mh]$/)
+              .optional(),
+            labels: z.strictObject({ severity: z.enum(['page', 'ticket']) }),
+            annotations: z.strictObject({ summary: z.string().min(20) }),
+          }),
+        ),
+      }),
+    ),
+  });
+  const file = resolve(import.meta.dirname, '../../systemd/alerts.yaml');
+  const rules = Rules.parse(parse(readFileSync(file, 'utf8'))).groups.flatMap((group) => group.rules);
+
+  test('each is named once', () => {
+    expect(new Set(rules.map((rule) => rule.alert)).size).toBe(rules.length);
+  });
+  test.each(rules.map((rule) => [rule.alert, rule.expr]))(
+    '%s asks for metrics and labels that exist',
+    async (_, expr) => {
+      const known = new Map<string, readonly string[]>();
+      for (const { name, type, ...rest } of await metrics.registry.getMetricsAsJSON()) {
+        const labels = (metrics.registry.getSingleMetric(name) as unknown as { labelNames: string[] }).labelNames;
+        const ends = String(type) === 'histogram' ? ['_bucket', '_count', '_sum'] : [''];
+        for (const end of ends) known.set(`${name}${end}`, labels);
+        expect(rest.help).not.toBe('');
+      }
+      const asked = expr.match(/\b(svc|http|process|nodejs)_\w+/g) ?? [];
+      expect(asked.length).toBeGreaterThan(0);
+      expect(asked.filter((name) => !known.has(name))).toEqual([]);
+      for (const [, name = '', label = ''] of expr.matchAll(/(\w+)\{(\w+)[=!]/g))
+        expect(known.get(name)).toContain(label);
+    },
+  );
+});
