@@ -28,6 +28,8 @@ export type Door = z.infer<typeof DoorRow>;
 const PortRow = z.object({ port: int });
 const COLUMNS = sql`instance_id, hostname, ssh_port, probe_private_key, probe_public_key, host_key, tcp_ports, app_user,
   app_password_sealed, open`;
+/** Ten thousand single statements would be a second of every start. */
+const PORTS_PER_STATEMENT = 500;
 /** Everybody's: the password is the secret. */
 const APP_USER = 'svc';
 const APP_PASSWORD_BYTES = 24;
@@ -71,9 +73,12 @@ export function openDoors(deps: DoorsDeps): Doors {
   return {
     prepare: () =>
       db.tx('doors.prepare', async (tx) => {
-        for (let port = deps.ports.first; port <= deps.ports.last; port += 1) {
+        const { first, last } = deps.ports;
+        for (let from = first; from <= last; from += PORTS_PER_STATEMENT) {
+          const count = Math.min(PORTS_PER_STATEMENT, last - from + 1);
+          const rows = Array.from({ length: count }, (_, index) => sql`(${from + index}, 0)`);
           await tx.run(
-            sql`insert into door_ports (port, released_ms) values (${port}, 0) on conflict (port) do nothing`,
+            sql`insert into door_ports (port, released_ms) values ${join(rows)} on conflict (port) do nothing`,
           );
         }
       }),
