@@ -41,6 +41,7 @@ export async function restore(
   core: Omit<Core, 'db'>,
 ): Promise<Fields> {
   const path = sqlitePath(config, 'restore it with pg_restore');
+  if (!existsSync(request.file)) throw new Error(`there is no backup at ${request.file}`);
   const unlock = lockSqlite(path);
   try {
     if (existsSync(path) && !request.force) {

@@ -1,5 +1,5 @@
 // The control plane's configuration: one YAML file, unknown keys refused with their line. The only place that reads the environment.
-import { linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { z } from 'zod';
 import { ucentsFromDollars } from '../shared/money.ts';
@@ -215,6 +215,8 @@ export function readSecret(config: Config, rng: Rng): Buffer {
 
 /** @throws Error where it is not there, or not a secret */
 export function existingSecret({ secret_file: path }: Config): Buffer {
+  if (!existsSync(path))
+    throw new Error(`${path} is not there: put the secret that belongs to the database back first`);
   const text = readFileSync(path, 'utf8').trim();
   if (!/^[0-9a-f]{64}$/.test(text))
     throw new Error(`${path} must hold ${SECRET_BYTES} bytes as 64 hexadecimal characters`);

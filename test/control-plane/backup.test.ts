@@ -18,7 +18,7 @@ import { int } from '../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
-import { type Config, readConfig } from '../../control-plane/config.ts';
+import { type Config, existingSecret, readConfig } from '../../control-plane/config.ts';
 import { onlineMachineIds } from '../../control-plane/fleet/supply/store.ts';
 import { openHouse } from '../../control-plane/house.ts';
 import { systemClock } from '../../shared/clock.ts';
@@ -100,6 +100,7 @@ describe('a backup', () => {
   test('never replaces a file, and leaves nothing of one that fails', async () => {
     await startOnce();
     writeFileSync(at('taken'), 'mine');
+    await expect(backup(config, at('nowhere/copy.db'))).rejects.toThrow('there is no directory');
     await expect(backup(config, at('taken'))).rejects.toThrow('name a new file');
     expect(readFileSync(at('taken'), 'utf8')).toBe('mine');
     writeFileSync(path, Buffer.alloc(8192, 1));
@@ -129,6 +130,12 @@ describe('a restore', () => {
   }
 
   test('refuses to overwrite without --force', () => expectRefusal(restoreFrom(at('copy.db')), '--force'));
+  test('refuses a file that is not there', () => expectRefusal(restoreFrom(at('gone.db')), 'there is no backup at'));
+  test('refuses a secret that is not there, and makes none', () => {
+    rmSync(config.secret_file);
+    expect(() => existingSecret(config)).toThrow('put the secret that belongs to the database back');
+    expect(existsSync(config.secret_file)).toBe(false);
+  });
   test('refuses while a daemon runs', async () => {
     const daemon = openSqlite(path, { clock: systemClock() });
     await expect(restoreFrom(at('copy.db'), { force: true })).rejects.toMatchObject({ code: 'database_in_use' });

@@ -11,6 +11,7 @@ import { DbError } from './db.ts';
  */
 export async function backupSqlite(source: string, target: string): Promise<number> {
   if (existsSync(target)) throw new Error(`${target} exists already: name a new file`);
+  if (!existsSync(dirname(target))) throw new Error(`there is no directory ${dirname(target)}`);
   const part = `${target}.part`;
   rmSync(part, { force: true });
   // Made here, for its mode: SQLite keeps that of a file that exists.
