@@ -1,17 +1,24 @@
 // Decoders for the portable column kinds: whole numbers, money, flags, text and JSON kept as text.
 import { z } from 'zod';
 
-/** Counts, sizes and epoch ms. Refuses what a JavaScript number cannot hold exactly. */
-export const int = z
-  .union([z.bigint(), z.number()])
-  .transform((value) => Number(value))
-  .pipe(z.int());
+/** Counts, sizes and epoch ms. Refuses what a JavaScript number cannot hold exactly. One step, as most of what is read are these. */
+export const int = z.transform((value: unknown, context): number => {
+  const number = typeof value === 'bigint' ? Number(value) : value;
+  if (typeof number === 'number' && Number.isSafeInteger(number)) return number;
+  context.issues.push({ code: 'custom', message: 'must be a whole number', input: value });
+  return z.NEVER;
+});
 
 /** Microcents: never a JavaScript number. */
-export const ucents = z.union([z.bigint(), z.int().transform((value) => BigInt(value))]);
+export const ucents = z.transform((value: unknown, context): bigint => {
+  if (typeof value === 'bigint') return value;
+  if (typeof value === 'number' && Number.isSafeInteger(value)) return BigInt(value);
+  context.issues.push({ code: 'custom', message: 'must be a whole number', input: value });
+  return z.NEVER;
+});
 
 /** 0 or 1. */
-export const flag = z.union([z.bigint(), z.number()]).transform((value) => Number(value) === 1);
+export const flag = int.transform((value) => value === 1);
 
 export const text = z.string();
 
