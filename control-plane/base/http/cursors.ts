@@ -1,5 +1,5 @@
 // Opaque page cursors: where the next page begins, signed so that nobody makes up a position or carries it to another list.
-import { createHmac, timingSafeEqual } from 'node:crypto';
+import { createHmac, createSecretKey, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import { failField } from '../../../shared/errors.ts';
 import type { Page } from '../../../shared/api/page.ts';
@@ -31,8 +31,9 @@ const Fields = z.tuple([z.int(), z.string()]);
 
 /** `secret` is at least 32 random bytes and stays the same over restarts. */
 export function openCursors(secret: Uint8Array): Cursors {
+  const key = createSecretKey(secret);
   const sign = (list: string, position: string): Buffer =>
-    createHmac('sha256', secret).update(`cursor\n${list}\n${position}`).digest().subarray(0, SIGNATURE_BYTES);
+    createHmac('sha256', key).update(`cursor\n${list}\n${position}`).digest().subarray(0, SIGNATURE_BYTES);
 
   const encode = (list: string, { createdMs, id }: Position): string => {
     const position = Buffer.from(JSON.stringify([createdMs, id])).toString('base64url');

@@ -276,8 +276,10 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply,
 function send(reply: FastifyReply, wire: WireReply): FastifyReply {
   reply.code(wire.status).headers(wire.headers).header('x-request-id', reply.request.id);
   if (wire.stream !== undefined) return reply.send(wire.stream);
-  // As bytes: fastify would add a charset to the content type of a text.
-  return wire.body === '' ? reply.send() : reply.send(Buffer.from(wire.body));
+  if (wire.body === '') return reply.send();
+  // A text goes out in one write with its headers. fastify would add a charset where there is none, and that goes as bytes.
+  const hasCharset = wire.headers['content-type']?.includes('charset=') === true;
+  return reply.send(hasCharset ? wire.body : Buffer.from(wire.body));
 }
 
 /** @throws ServiceError `not_found`, `method_not_allowed` */

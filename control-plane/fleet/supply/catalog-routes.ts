@@ -7,7 +7,7 @@ import { z } from 'zod';
 import type { Db } from '../../base/db/db.ts';
 import { type Cursors, olderThan } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import { gpuTypes, type GpuTypeFacts, listedOfferings, type Offering } from './offerings.ts';
+import { gpuTypes, type GpuTypeFacts, type ListedOffering, listedOfferings } from './offerings.ts';
 import { architectureOf } from './known-gpus.ts';
 
 const PricingQuery = z.strictObject({
@@ -64,7 +64,7 @@ export function catalogRoutes(deps: { db: Db; cursors: Cursors }): Route[] {
   ];
 }
 
-function pricingView(row: Offering): PricingRow {
+function pricingView(row: ListedOffering): PricingRow {
   return {
     offering_id: row.id,
     gpu_type: row.gpu_type,

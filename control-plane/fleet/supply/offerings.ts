@@ -124,11 +124,28 @@ export async function narrowing(query: Query, request: CapacityRequest): Promise
   };
 }
 
+const ListedRow = OfferingRow.pick({
+  id: true,
+  gpu_type: true,
+  region: true,
+  gpu_free: true,
+  price_ucents_per_hour: true,
+  vram_gb: true,
+  storage_gb: true,
+  disk_configurable: true,
+  disk_price_ucents_per_gb_hour: true,
+  created_ms: true,
+});
+/** As much of an offering as the catalog shows: its pages are asked for most. */
+export type ListedOffering = z.infer<typeof ListedRow>;
+const LISTED = sql`id, gpu_type, region, gpu_free, price_ucents_per_hour, vram_gb, storage_gb, disk_configurable, disk_price_ucents_per_gb_hour,
+  created_ms`;
+
 /** Listed on-demand offerings, newest first. `after` is a keyset condition on (created_ms, id). */
-export function listedOfferings(query: Query, after: Sql, limit: number): Promise<Offering[]> {
+export function listedOfferings(query: Query, after: Sql, limit: number): Promise<ListedOffering[]> {
   return query.all(
-    OfferingRow,
-    sql`select ${COLUMNS} from offerings where listed = 1 and tier = 'on_demand' and ${after}
+    ListedRow,
+    sql`select ${LISTED} from offerings where listed = 1 and tier = 'on_demand' and ${after}
         order by created_ms desc, id desc limit ${limit}`,
   );
 }

@@ -25,6 +25,10 @@ const DoorRow = z.object({
 });
 export type Door = z.infer<typeof DoorRow>;
 
+const PortsRow = DoorRow.pick({ instance_id: true, ssh_port: true, tcp_ports: true });
+/** The public ports of a door. */
+export type DoorPorts = z.infer<typeof PortsRow>;
+
 const PortRow = z.object({ port: int });
 const COLUMNS = sql`instance_id, hostname, ssh_port, probe_private_key, probe_public_key, host_key, tcp_ports, app_user,
   app_password_sealed, open`;
@@ -55,7 +59,8 @@ export interface Doors {
   find(query: Query, instanceId: string): Promise<Door | undefined>;
   /** Those of `instanceIds` that were ever opened. */
   ofInstances(query: Query, instanceIds: string[]): Promise<Map<string, Door>>;
-  openDoors(query: Query): Promise<Door[]>;
+  /** Of those that are open: asked for after every launch, so without keys and logins. */
+  openDoors(query: Query): Promise<DoorPorts[]>;
 }
 
 interface DoorsDeps {
@@ -103,7 +108,7 @@ export function openDoors(deps: DoorsDeps): Doors {
       );
       return new Map(rows.map((door) => [door.instance_id, door]));
     },
-    openDoors: (query) => query.all(DoorRow, sql`select ${COLUMNS} from doors where open = 1`),
+    openDoors: (query) => query.all(PortsRow, sql`select instance_id, ssh_port, tcp_ports from doors where open = 1`),
   };
 }
 
@@ -125,12 +130,13 @@ async function openDoor(
   );
 }
 
+/** `+port` keeps the bounds away from the primary key: the ports come in the order of their index, and the first one is taken. */
 async function takePort(tx: Tx, instanceId: string, { first, last }: DoorsDeps['ports']): Promise<number> {
   const taken = await tx.one(
     PortRow,
     sql`update door_ports set instance_id = ${instanceId} where port = (
           select port from door_ports
-          where instance_id is null and port between ${first} and ${last}
+          where instance_id is null and +port between ${first} and ${last}
           order by released_ms, port limit 1)
         returning port`,
   );

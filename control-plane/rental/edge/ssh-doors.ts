@@ -7,7 +7,7 @@ import { SSH_CONNECTIONS_MAX } from '../../../shared/limits.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import type { Door, Doors } from '../doors/doors.ts';
+import type { DoorPorts, Doors } from '../doors/doors.ts';
 import type { DoorAccess } from './access.ts';
 
 export interface SshDoors {
@@ -89,7 +89,7 @@ export function openSshDoors(deps: SshDoorsDeps): SshDoors {
   };
 }
 
-function portsOf({ instance_id: instanceId, ssh_port: sshPort, tcp_ports: tcpPorts }: Door): PublicPort[] {
+function portsOf({ instance_id: instanceId, ssh_port: sshPort, tcp_ports: tcpPorts }: DoorPorts): PublicPort[] {
   const app = tcpPorts.map(({ port, public_port: publicPort }) => ({ publicPort, instanceId, appPort: port }));
   return [{ publicPort: sshPort, instanceId, appPort: null }, ...app];
 }

@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
-import { candidates, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { candidates, findListed, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { ENROLLMENT_TOKEN_MS } from '../../../shared/limits.ts';
 import type { EnrollRequest } from '../../../shared/protocol/inventory.ts';
@@ -36,8 +36,12 @@ async function register(): Promise<{ token: string; machineId: string; orgId: st
 
 const enroll = (patch: Partial<EnrollRequest>): Promise<{ machineId: string }> =>
   world.rooms.supply.enroll({ token: '', public_key: KEY, inventory: inventoryOf(1, () => 'x'), ...patch });
-const offered = async (): Promise<{ gpu_total: number; gpu_free: number }[]> =>
-  (await listedOfferings(world.db.read, sql`1 = 1`, 10)).map(({ gpu_total, gpu_free }) => ({ gpu_total, gpu_free }));
+const offered = async (): Promise<{ gpu_total: number; gpu_free: number }[]> => {
+  const { read } = world.db;
+  const listed = await listedOfferings(read, sql`1 = 1`, 10);
+  const whole = await Promise.all(listed.map(({ id }) => findListed(read, id)));
+  return whole.flatMap((one) => (one === undefined ? [] : [{ gpu_total: one.gpu_total, gpu_free: one.gpu_free }]));
+};
 
 describe('enrolment', () => {
   test('binds the key once; repeating it with the same key answers the same', async () => {

@@ -276,13 +276,12 @@ describe('a reserved launch', () => {
     const slotOn = await world.machine({ gpus: 2 });
     await contract(2);
     const free = await world.machine({ gpus: 2 });
-    const offerings = await listedOfferings(world.db.read, sql`1 = 1`, 10);
-    const offeringOf = ({ machineId }: { machineId: string }): string =>
-      offerings.find((row) => row.machine_id === machineId)?.id ?? '';
-    await expect(launch({ offering_id: offeringOf(free) })).rejects.toMatchObject(
+    const offeringOf = async ({ machineId }: { machineId: string }): Promise<string> =>
+      (await listedOfferings(world.db.read, sql`machine_id = ${machineId}`, 1))[0]?.id ?? '';
+    await expect(launch({ offering_id: await offeringOf(free) })).rejects.toMatchObject(
       refusal('reservation/gpu_type_mismatch', /Leave offering_id out/),
     );
-    const id = await launch({ offering_id: offeringOf(slotOn) });
+    const id = await launch({ offering_id: await offeringOf(slotOn) });
     expect((await findInstance(world.db.read, id))?.machine_id).toBe(slotOn.machineId);
   });
 
