@@ -1,4 +1,5 @@
 // `npm run bench [name ...]`: prints ratios against a named peer measured in the same run. Never part of CI.
+import { benchApi } from './api.ts';
 import { benchLaunch } from './launch.ts';
 import { benchLedger } from './ledger.ts';
 import { benchPlacement } from './placement.ts';
@@ -11,6 +12,7 @@ const BENCHES: Record<string, () => Promise<void>> = {
   tunnel: benchTunnel,
   launch: benchLaunch,
   webhooks: benchWebhooks,
+  api: benchApi,
 };
 
 const wanted = process.argv.slice(2);

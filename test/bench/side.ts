@@ -1,4 +1,4 @@
-// One side of a tunnel bench is a process of its own, as in production; orders and answers go over Node's IPC.
+// One side of a bench is a process of its own, as in production; orders and answers go over Node's IPC.
 import { fork } from 'node:child_process';
 import { once } from 'node:events';
 

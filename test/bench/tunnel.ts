@@ -11,7 +11,7 @@ import { median, report, shuffled, type Target } from './measure.ts';
 import { memoryMb, type Chain } from './tunnel/chain.ts';
 import { openSshTunnel } from './tunnel/open-ssh.ts';
 import { openOwnTunnel, type Certificate } from './tunnel/own.ts';
-import { startSide, type Side } from './tunnel/program.ts';
+import { startSide, type Side } from './side.ts';
 
 const ROUNDS = 7;
 const BYTES = 384e6;

@@ -5,7 +5,7 @@ import { pipeline } from 'node:stream';
 import WebSocket from 'ws';
 import { STREAM_MESSAGE_BYTES_MAX } from '../../../shared/limits.ts';
 import { STREAM_SOCKET_OPTIONS, streamDuplex } from '../../../shared/protocol/stream.ts';
-import { serveOrders } from './program.ts';
+import { serveOrders } from '../side.ts';
 
 serveOrders(async ({ url, ca, port }) => {
   const socket = new WebSocket(String(url), {

@@ -4,7 +4,7 @@ import { connect, type Socket } from 'node:net';
 import { performance } from 'node:perf_hooks';
 import { percentile } from '../measure.ts';
 import { ECHO_BYTES, encodeRequest, writeBytes, type Task } from './load.ts';
-import { serveOrders, type Answer, type Order } from './program.ts';
+import { serveOrders, type Answer, type Order } from '../side.ts';
 
 const READ_BUFFER = Buffer.alloc(1024 * 1024);
 /** Of a stalled reader: more than all buffers on the way together. */

@@ -11,7 +11,7 @@ import { createLog } from '../../../shared/log.ts';
 import { countBuffersWithHeap } from '../../../shared/memory.ts';
 import { STREAMS_PATH } from '../../../shared/protocol/link.ts';
 import { systemRng } from '../../../shared/rng.ts';
-import { serveOrders, tellParent, type Answer, type Order } from './program.ts';
+import { serveOrders, tellParent, type Answer, type Order } from '../side.ts';
 
 const MACHINE = 'm';
 

@@ -1,7 +1,7 @@
 // Our tunnel: control plane and agent as processes of their own.
 import { freePort } from '../../kit/processes.ts';
 import type { Chain } from './chain.ts';
-import { startSide } from './program.ts';
+import { startSide } from '../side.ts';
 
 /** Files that make the stretch between host and control plane TLS. */
 export interface Certificate {

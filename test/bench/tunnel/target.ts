@@ -1,7 +1,7 @@
 // The service behind a tunnel: sends, takes or echoes bytes, as each connection asks.
 import { createServer, type AddressInfo, type Socket } from 'node:net';
 import { decodeRequest, READY, REQUEST_BYTES, writeBytes } from './load.ts';
-import { serveOrders } from './program.ts';
+import { serveOrders } from '../side.ts';
 
 const server = createServer({ noDelay: true }, (socket) => {
   socket.on('error', () => socket.destroy());

@@ -1,0 +1,40 @@
+// The customers of an API bench: connections that each send their next request when the last was answered.
+import { randomUUID } from 'node:crypto';
+import { performance } from 'node:perf_hooks';
+import { Pool } from 'undici';
+import { percentile, timeMs } from '../measure.ts';
+import { type Answer, type Order, serveOrders } from '../side.ts';
+
+serveOrders(load);
+
+/** Sends `count` equal requests over `connections`; every one must be answered with `status`. */
+async function load(order: Order): Promise<Answer> {
+  const { origin, path, key, body } = texts(order);
+  const [connections, count, status] = [order['connections'], order['count'], order['status']].map(Number);
+  const pool = new Pool(origin, { connections: connections ?? 1, pipelining: 1 });
+  let left = count ?? 0;
+  const waitsMs: number[] = [];
+  const send = async (): Promise<void> => {
+    const headers = { authorization: `Bearer ${key}`, 'idempotency-key': randomUUID() };
+    const post = { body, headers: { ...headers, 'content-type': 'application/json' } };
+    const answer = await pool.request({ method: order.kind, path, headers, ...(body === '' ? {} : post) });
+    const text = await answer.body.text();
+    if (answer.statusCode !== status) throw new Error(`${order.kind} ${path}: ${answer.statusCode} ${text}`);
+  };
+  const customer = async (): Promise<void> => {
+    while (left > 0) {
+      left -= 1;
+      const startMs = performance.now();
+      await send();
+      waitsMs.push(performance.now() - startMs);
+    }
+  };
+  const ms = await timeMs(() => Promise.all(Array.from({ length: connections ?? 1 }, customer)));
+  await pool.close();
+  return { perSecond: (waitsMs.length / ms) * 1000, p50Ms: percentile(waitsMs, 0.5), p99Ms: percentile(waitsMs, 0.99) };
+}
+
+function texts(order: Order): Record<'origin' | 'path' | 'key' | 'body', string> {
+  const text = (name: string): string => String(order[name] ?? '');
+  return { origin: text('origin'), path: text('path'), key: text('key'), body: text('body') };
+}

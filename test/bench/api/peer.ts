@@ -1,0 +1,83 @@
+// The peer of an API bench: fastify with bare handlers on a copy of the service's database. Reads send rows as they come from SQL;
+// a launch is the room's own transaction, without authentication, checks of the request, Idempotency-Key and answer.
+import { createHash } from 'node:crypto';
+import type { AddressInfo } from 'node:net';
+import Database from 'better-sqlite3';
+import { fastify } from 'fastify';
+import { openSqlite } from '../../../control-plane/base/db/sqlite.ts';
+import { openSealing } from '../../../control-plane/base/http/sealing.ts';
+import { openOutbound } from '../../../control-plane/base/outbound/outbound.ts';
+import { readEnvironments } from '../../../control-plane/rental/launch/environments.ts';
+import { readTemplates } from '../../../control-plane/rental/launch/templates.ts';
+import { openRooms, type Rooms } from '../../../control-plane/rooms.ts';
+import { CreateInstance } from '../../../shared/api/instance.ts';
+import { systemClock } from '../../../shared/clock.ts';
+import { createIds } from '../../../shared/ids.ts';
+import { createLog } from '../../../shared/log.ts';
+import { systemRng } from '../../../shared/rng.ts';
+import { fakeImages } from '../../kit/fake-images.ts';
+import { fakeModelHub } from '../../kit/fake-model-hub.ts';
+import { type Answer, type Order, serveOrders } from '../side.ts';
+
+serveOrders(serve);
+
+async function serve(order: Order): Promise<Answer> {
+  const file = String(order['file']);
+  const caller = { orgId: String(order['orgId']), apiKeyId: String(order['apiKeyId']) };
+  const rooms = openBareRooms(file, { first: Number(order['firstPort']), last: Number(order['lastPort']) });
+  const reader = new Database(file, { readonly: true });
+  const offerings = reader.prepare(
+    `select id, gpu_type, region, tier, price_ucents_per_hour, gpu_free, vram_gb, storage_gb, disk_configurable,
+       disk_price_ucents_per_gb_hour, created_ms
+     from offerings where listed = 1 and tier = 'on_demand' order by created_ms desc, id desc limit 51`,
+  );
+  const keys = reader.prepare('select * from api_keys where key_hash = ?');
+  const instances = reader.prepare(
+    'select * from instances where org_id = ? order by created_ms desc, id desc limit 51',
+  );
+  const doors = reader.prepare('select * from doors where instance_id in (select value from json_each(?))');
+  const app = fastify();
+  app.get('/v1/pricing', async () => ({ data: offerings.all() }));
+  app.get('/v1/instances', async ({ headers }) => {
+    const hash = createHash('sha256')
+      .update((headers.authorization ?? '').slice('Bearer '.length))
+      .digest('hex');
+    const { org_id: orgId } = keys.get(hash) as { org_id: string };
+    const data = instances.all(orgId) as { id: string }[];
+    return { data, doors: doors.all(JSON.stringify(data.map(({ id }) => id))) };
+  });
+  app.post('/v1/instances', async ({ body }, reply) => {
+    const operation = await rooms.instances.create(caller, CreateInstance.parse(body), async () => undefined);
+    return reply.code(202).send(operation);
+  });
+  await app.listen({ host: '127.0.0.1', port: 0 });
+  return { port: (app.server.address() as AddressInfo).port };
+}
+
+/** Nothing is around them: no host, no registry, no loop. */
+function openBareRooms(file: string, sshPorts: { first: number; last: number }): Rooms {
+  const [clock, rng] = [systemClock(), systemRng()];
+  const ids = createIds(clock, rng);
+  const db = openSqlite(file, { clock });
+  const none = (): void => undefined;
+  return openRooms(
+    { db, clock, ids, rng, log: createLog('peer', 'silent'), sealing: openSealing(rng.bytes(32), ids) },
+    {
+      platformFeeBps: 1_500,
+      launchHoldMinutes: 10,
+      diskPriceUcentsPerGbHour: 0n,
+      hostnameOf: (id) => `${id}.ssh.localhost`,
+      appSite: undefined,
+      sshPorts,
+      sshHost: '127.0.0.1',
+      menu: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
+      webhookMaxAttempts: 5,
+    },
+    {
+      nudges: { engine: none, edge: none, webhooks: none },
+      webhookOutbound: openOutbound({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock }),
+      images: fakeImages(),
+      modelHub: fakeModelHub(),
+    },
+  );
+}
