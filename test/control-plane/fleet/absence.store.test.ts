@@ -1,7 +1,7 @@
 // A restart of the control plane takes no offering away; a machine that does not come back goes after its time.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openAbsence, RETURN_MS } from '../../../control-plane/fleet/link/absence.ts';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { findListed, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { createLog } from '../../../shared/log.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -12,8 +12,10 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-const offered = async (): Promise<string[]> =>
-  (await listedOfferings(world.db.read, sql`1 = 1`, 10)).map((row) => row.machine_id);
+const offered = async (): Promise<(string | undefined)[]> => {
+  const listed = await listedOfferings(world.db.read, sql`1 = 1`, 10);
+  return Promise.all(listed.map(async ({ id }) => (await findListed(world.db.read, id))?.machine_id));
+};
 
 test('machines stay on offer until their time to come back is over, then only those with a link do', async () => {
   const [back, gone] = [(await world.machine()).machineId, (await world.machine()).machineId];
