@@ -12,9 +12,9 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-const offered = async (): Promise<(string | undefined)[]> => {
+const offered = async (): Promise<string[]> => {
   const listed = await listedOfferings(world.db.read, sql`1 = 1`, 10);
-  return Promise.all(listed.map(async ({ id }) => (await findListed(world.db.read, id))?.machine_id));
+  return Promise.all(listed.map(async ({ id }) => (await findListed(world.db.read, id))?.machine_id ?? ''));
 };
 
 test('machines stay on offer until their time to come back is over, then only those with a link do', async () => {
