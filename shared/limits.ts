@@ -95,6 +95,8 @@ export const SSH_CONNECTIONS_MAX = 128;
 /** Lines of a container's log in one answer; the engine keeps 30 MB of it. */
 export const LOG_LINES_DEFAULT = 100;
 export const LOG_LINES_MAX = 1_000;
+/** A host sends so many lines in less than a second; one that never ends its answer must not hold a request. */
+export const LOG_READ_MS_MAX = 30_000;
 /** Logs that one organisation follows at the same time: each holds a connection here and one on the host. */
 export const LOG_FOLLOWERS_PER_ORG_MAX = 20;
 

@@ -4,7 +4,7 @@ import { StringDecoder } from 'node:string_decoder';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
-import { LOG_FOLLOWERS_PER_ORG_MAX } from '../../../shared/limits.ts';
+import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_READ_MS_MAX } from '../../../shared/limits.ts';
 import { LOG_LINE_BYTES_MAX, LogLine } from '../../../shared/protocol/logs.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
@@ -19,13 +19,23 @@ export interface LogWish {
 export interface Logs {
   /** The last lines, oldest first. @throws ServiceError `not_found`, `logs_unavailable`, `unavailable` */
   read(orgId: string, instanceId: string, wish: LogWish): Promise<LogLine[]>;
-  /**
-   * The last lines and then each that is written, until the container stops. Whoever stops reading frees the stream.
-   * @throws ServiceError as `read`, and `rate_limit_exceeded` where the organisation follows too many
-   */
-  follow(orgId: string, instanceId: string, wish: LogWish): Promise<AsyncIterable<LogLine>>;
+  /** @throws ServiceError as `read`, and `rate_limit_exceeded` where the organisation follows too many */
+  follow(orgId: string, instanceId: string, wish: LogWish): Promise<FollowedLog>;
   /** Ends all that is followed. */
   close(): void;
+}
+
+export interface FollowedLog {
+  /** The last lines and then each that is written, until the container stops. */
+  lines: AsyncIterable<LogLine>;
+  /** Frees the stream, also while the next line is waited for: a log may be silent for days. */
+  stop(): void;
+}
+
+interface Follower {
+  orgId: string;
+  /** Undefined while it is opened. */
+  stream: Duplex | undefined;
 }
 
 interface LogsDeps {
@@ -38,37 +48,49 @@ interface LogsDeps {
 const TRY_AGAIN_SECONDS = 10;
 
 export function openLogs(deps: LogsDeps): Logs {
-  const followed = new Map<Duplex, string>();
+  const followers = new Set<Follower>();
   return {
     read: async (orgId, instanceId, wish) => {
       const stream = await openLog(orgId, instanceId, { ...wish, follow: false }, deps);
+      const tooSlow = new Error('the host did not send the log in time');
+      const cancel = deps.clock.after(LOG_READ_MS_MAX, () => stream.destroy(tooSlow));
       const lines: LogLine[] = [];
       try {
-        for await (const line of linesOf(stream, wish.since)) lines.push(line);
+        for await (const line of linesOf(stream, wish.since)) {
+          if (lines.length === wish.tail) throw new Error('the host sent more lines than were asked for');
+          lines.push(line);
+        }
       } catch (error) {
         deps.log.warn({ instance_id: instanceId, detail: messageOf(error) }, 'a log broke off');
         return unreachable();
       } finally {
+        cancel();
         stream.destroy();
       }
       return lines;
     },
     follow: async (orgId, instanceId, wish) => {
-      const own = [...followed.values()].filter((other) => other === orgId).length;
-      if (own >= LOG_FOLLOWERS_PER_ORG_MAX) {
+      const own = [...followers].filter((other) => other.orgId === orgId);
+      if (own.length >= LOG_FOLLOWERS_PER_ORG_MAX) {
         fail('rate_limit_exceeded', {
           detail: `This organisation follows ${LOG_FOLLOWERS_PER_ORG_MAX} logs already. End one of them first.`,
           retryAfterSeconds: TRY_AGAIN_SECONDS,
         });
       }
-      const stream = await openLog(orgId, instanceId, { ...wish, follow: true }, deps);
-      followed.set(stream, orgId);
-      stream.once('close', () => followed.delete(stream));
-      return linesOf(stream, wish.since);
+      // Before the stream is there: those who ask together are counted too.
+      const follower: Follower = { orgId, stream: undefined };
+      followers.add(follower);
+      const forget = (): void => void followers.delete(follower);
+      const opening = openLog(orgId, instanceId, { ...wish, follow: true }, deps);
+      opening.catch(forget);
+      const stream = await opening;
+      follower.stream = stream;
+      stream.once('close', forget);
+      return { lines: linesOf(stream, wish.since), stop: () => void stream.destroy() };
     },
     close: () => {
-      for (const stream of followed.keys()) stream.destroy();
-      followed.clear();
+      for (const { stream } of followers) stream?.destroy();
+      followers.clear();
     },
   };
 }

@@ -1,10 +1,12 @@
 // Reading a container's log: what is shown of it, what is refused, and that a hostile host gains nothing.
-import { type Duplex, duplexPair } from 'node:stream';
+import { type Duplex, duplexPair, type Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
+import { openCursors } from '../../../control-plane/base/http/cursors.ts';
+import { edgeRoutes } from '../../../control-plane/rental/edge/routes.ts';
 import { type Logs, openLogs } from '../../../control-plane/rental/edge/logs.ts';
-import { LOG_FOLLOWERS_PER_ORG_MAX } from '../../../shared/limits.ts';
+import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_READ_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/logs.ts';
@@ -87,7 +89,7 @@ describe('a log', () => {
   });
 
   test('that is followed goes on until the container ends, and frees its stream when nobody reads', async () => {
-    const lines = await logs.follow(who.orgId, id, LATEST);
+    const { lines } = await logs.follow(who.orgId, id, LATEST);
     expect(asked[0]).toMatchObject({ follow: true });
     hosts[0]?.write(wire(LINES.slice(0, 1)));
     const iterator = lines[Symbol.asyncIterator]();
@@ -98,12 +100,38 @@ describe('a log', () => {
     expect((await iterator.next()).done).toBe(true);
     const again = await logs.follow(who.orgId, id, LATEST);
     hosts[1]?.write(wire(LINES));
-    for await (const line of again) if (line.line === 'zwei') break;
+    for await (const line of again.lines) if (line.line === 'zwei') break;
     await expect.poll(() => hosts[1]?.destroyed || hosts[1]?.readableEnded).toBe(true);
   });
 
+  test('that is followed frees its stream when its reader leaves in silence', async () => {
+    const routes = edgeRoutes({ ...world, ...world.rooms, logs, cursors: openCursors(Buffer.alloc(32)) });
+    const [near] = duplexPair();
+    answer = () => near;
+    const query = { tail: 1, follow: 'true' };
+    const replies = routes
+      .filter((each) => each.path.endsWith('/logs'))
+      .map((each) => each.handler({ caller: { orgId: who.orgId }, params: { id }, query } as never));
+    const [{ stream }] = (await Promise.all(replies)) as unknown as [{ stream: Readable }];
+    stream.resume();
+    // The reader is waiting for a line by now.
+    await world.clock.advance(1);
+    stream.destroy();
+    await expect.poll(() => near.destroyed).toBe(true);
+  });
+
+  test('that the host does not end in time is given up', async () => {
+    const reading = logs.read(who.orgId, id, LATEST).catch((error: unknown) => error);
+    await expect.poll(() => hosts.length).toBe(1);
+    hosts[0]?.write(wire(LINES));
+    await world.clock.advance(LOG_READ_MS_MAX);
+    expect(await reading).toMatchObject({ code: 'unavailable' });
+  });
+
   test(`can be followed ${LOG_FOLLOWERS_PER_ORG_MAX} times by an organisation, not once more`, async () => {
-    for (let i = 0; i < LOG_FOLLOWERS_PER_ORG_MAX; i += 1) await logs.follow(who.orgId, id, LATEST);
+    const asked = Array.from({ length: LOG_FOLLOWERS_PER_ORG_MAX + 1 }, () => logs.follow(who.orgId, id, LATEST));
+    const refusals = (await Promise.allSettled(asked)).filter(({ status }) => status === 'rejected');
+    expect(refusals).toHaveLength(1);
     await expect(logs.follow(who.orgId, id, LATEST)).rejects.toMatchObject({ code: 'rate_limit_exceeded' });
     const other = await tenant();
     await logs.follow(other.orgId, other.id, LATEST);
@@ -146,6 +174,12 @@ describe('a refusal', () => {
       throw new StreamError('link', 'the host is not connected');
     };
     await expect(refused()).rejects.toMatchObject({ code: 'unavailable', details: { retryAfterSeconds: 10 } });
+  });
+
+  test('of a host that sends more lines than were asked for ends the reading', async () => {
+    hostSends(wire(LINES));
+    expect(await logs.read(who.orgId, id, { ...LATEST, tail: 3 })).toHaveLength(3);
+    await expect(logs.read(who.orgId, id, { ...LATEST, tail: 2 })).rejects.toMatchObject({ code: 'unavailable' });
   });
 
   test.each([
