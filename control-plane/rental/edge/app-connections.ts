@@ -99,8 +99,12 @@ async function connect(dial: Dial, done: Connected): Promise<void> {
   done(null, likeSocket(stream));
 }
 
-/** Node's agent asks these of a socket; a stream has neither a timer nor an event loop of its own. */
+/**
+ * Node's agent asks these of a socket; a stream has neither a timer nor an event loop of its own. An application that ends its side
+ * answers nothing more: half open, the connection would be used again and wait for ever.
+ */
 function likeSocket(stream: Duplex): Duplex {
+  stream.allowHalfOpen = false;
   const same = (): Duplex => stream;
   return Object.assign(stream, { setKeepAlive: same, setNoDelay: same, setTimeout: same, ref: same, unref: same });
 }

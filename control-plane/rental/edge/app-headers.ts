@@ -1,4 +1,5 @@
 // Headers on their way through: what belongs to one connection stays there, and nobody forges where a request came from.
+import type { IncomingMessage } from 'node:http';
 
 /** Name, value, name, value, ..., as Node reads and writes them: order, case and repetition stay. */
 export type RawHeaders = string[];
@@ -15,6 +16,8 @@ const HOP_BY_HOP = new Set([
   'transfer-encoding',
   'upgrade',
 ]);
+/** Without these nobody knows where a request ends and to whom it goes: `Connection` cannot take them away. */
+const FRAMING = new Set(['content-length', 'host']);
 /** Only we know these. */
 const FORWARDED = new Set([
   'forwarded',
@@ -54,6 +57,10 @@ export function responseHeaders(raw: RawHeaders): RawHeaders {
   });
 }
 
+export function hasBody({ headers }: Pick<IncomingMessage, 'headers'>): boolean {
+  return headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
+}
+
 function keep(raw: RawHeaders, wanted: (name: string) => boolean): RawHeaders {
   const kept: RawHeaders = [];
   for (const [name, value] of pairs(raw)) if (wanted(name.toLowerCase())) kept.push(name, value);
@@ -63,12 +70,15 @@ function keep(raw: RawHeaders, wanted: (name: string) => boolean): RawHeaders {
 /** What `Connection` names belongs to this connection too. */
 function connectionNames(raw: RawHeaders): Set<string> {
   const named = pairs(raw).filter(([name]) => name.toLowerCase() === 'connection');
-  return new Set(named.flatMap(([, value]) => value.split(',').map((name) => name.trim().toLowerCase())));
+  const names = new Set(named.flatMap(([, value]) => value.split(',').map((name) => name.trim().toLowerCase())));
+  for (const name of FRAMING) names.delete(name);
+  return names;
 }
 
+/** Node takes no request whose last coding is another than chunked. */
 function framing(raw: RawHeaders): { upgrade: string | undefined; isChunked: boolean } {
   const value = (wanted: string): string | undefined => pairs(raw).find(([name]) => name.toLowerCase() === wanted)?.[1];
-  return { upgrade: value('upgrade'), isChunked: /\bchunked\b/i.test(value('transfer-encoding') ?? '') };
+  return { upgrade: value('upgrade'), isChunked: value('transfer-encoding') !== undefined };
 }
 
 function pairs(raw: RawHeaders): [string, string][] {

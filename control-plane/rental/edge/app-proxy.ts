@@ -1,13 +1,13 @@
 // Applications at their own host names: each request passes the instance's login and goes on over a data stream into the container.
-import { type IncomingMessage, request as sendRequest, type ServerResponse } from 'node:http';
+import { type IncomingMessage, request as sendRequest, type ServerResponse, STATUS_CODES } from 'node:http';
 import { type Duplex, pipeline } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import { StreamError } from '../../fleet/link/streams.ts';
 import { type AppAddress, readAppHost } from '../doors/app-address.ts';
-import { openAppConnections } from './app-connections.ts';
-import { requestHeaders, responseHeaders } from './app-headers.ts';
+import { type AppConnections, openAppConnections } from './app-connections.ts';
+import { hasBody, type RawHeaders, requestHeaders, responseHeaders } from './app-headers.ts';
 import { type AppLogin, enter } from './app-login.ts';
 
 /** An application that can be reached now. */
@@ -41,12 +41,19 @@ interface Refusal {
 /** Of a request that can be sent again. */
 const TRIES_MAX = 3;
 
+const MALFORMED: Refusal = { status: 400, text: 'A request names one host, once.' };
 const NOT_FOUND: Refusal = { status: 404, text: 'There is no application at this address.' };
 const CHALLENGE: Refusal = {
   status: 401,
   text: 'This application asks for the login of its instance: connection.app_user and app_password.',
   headers: { 'WWW-Authenticate': 'Basic realm="instance", charset="UTF-8"' },
 };
+const OUR_FAULT: Refusal = { status: 500, text: 'This failed on our side.' };
+
+/** An answer that Node reads and would not write, or that nobody asked for. */
+class NotHttp extends Error {
+  readonly code = 'HPE_ANSWER';
+}
 
 export function openAppProxy(deps: AppProxyDeps): AppProxy {
   const connections = openAppConnections(deps.clock);
@@ -61,12 +68,17 @@ export function openAppProxy(deps: AppProxyDeps): AppProxy {
     const outgoing = sendRequest({ agent, method, path, headers, setHost: false });
     outgoing.once('close', release);
     outgoing.once('response', (answer) => {
+      if (!isSpoken(answer)) return void outgoing.destroy(new NotHttp());
       response.writeHead(answer.statusCode ?? 502, answer.statusMessage, responseHeaders(answer.rawHeaders));
       response.flushHeaders();
       // What breaks on one side breaks on the other: half an answer must not look whole.
       pipeline(answer, response, (error) => void (error && response.destroy()));
     });
-    outgoing.once('error', (error) => {
+    outgoing.once('upgrade', (_answer, stream) => {
+      stream.destroy();
+      refuse(response, unanswered(new NotHttp(), app.port));
+    });
+    outgoing.on('error', (error) => {
       if (response.headersSent || response.destroyed) return void response.destroy();
       // The other end has closed an idle connection just as we used it.
       if (outgoing.reusedSocket && tries < TRIES_MAX) return forward(request, response, entered, tries + 1);
@@ -80,19 +92,18 @@ export function openAppProxy(deps: AppProxyDeps): AppProxy {
 
   return {
     onRequest: (request, response) => {
-      enterApp(request, deps).then(
-        (entered) => ('status' in entered ? refuse(response, entered) : forward(request, response, entered)),
-        (error: unknown) => {
+      enterApp(request, deps)
+        .then((entered) => ('status' in entered ? refuse(response, entered) : forward(request, response, entered)))
+        .catch((error: unknown) => {
           deps.log.error({ err: error }, 'a request to an application failed on our side');
-          refuse(response, { status: 500, text: 'This failed on our side.' });
-        },
-      );
+          refuse(response, OUR_FAULT);
+        });
     },
     onUpgrade: (request, socket, head) => {
       socket.on('error', () => socket.destroy());
-      upgrade(request, socket, { ...deps, head }).catch((error: unknown) => {
-        deps.log.debug({ detail: messageOf(error) }, 'an upgrade to an application failed');
-        refuseRaw(socket, unanswered(error, null));
+      upgrade(request, socket, { ...deps, head, connections }).catch((error: unknown) => {
+        deps.log.error({ err: error }, 'an upgrade to an application failed on our side');
+        refuseRaw(socket, OUR_FAULT);
       });
     },
     close: () => connections.close(),
@@ -100,9 +111,13 @@ export function openAppProxy(deps: AppProxyDeps): AppProxy {
 }
 
 /** Has no body and may be done twice (RFC 9110, section 9.2.2). */
-function isRepeatable({ method = '', headers }: IncomingMessage): boolean {
-  const hasBody = headers['content-length'] !== undefined || headers['transfer-encoding'] !== undefined;
-  return !hasBody && ['GET', 'HEAD', 'OPTIONS'].includes(method);
+function isRepeatable(request: IncomingMessage): boolean {
+  return !hasBody(request) && ['GET', 'HEAD', 'OPTIONS'].includes(request.method ?? '');
+}
+
+/** An application may send any bytes as its status; what we do not write ourselves would throw. */
+function isSpoken({ statusCode = 0, statusMessage = '' }: IncomingMessage): boolean {
+  return statusCode >= 200 && /^[\t\x20-\x7e\x80-\xff]*$/.test(statusMessage);
 }
 
 interface Entered {
@@ -113,7 +128,8 @@ interface Entered {
 }
 
 async function enterApp(request: IncomingMessage, deps: AppProxyDeps, isUpgrade = false): Promise<Entered | Refusal> {
-  const host = request.headers.host ?? '';
+  const [host = '', ...more] = request.headersDistinct.host ?? [];
+  if (more.length > 0) return MALFORMED;
   const address = readAppHost(host, deps.domain);
   const app = address === undefined ? undefined : await deps.findApp(address);
   if (address === undefined || app === undefined) return NOT_FOUND;
@@ -124,22 +140,49 @@ async function enterApp(request: IncomingMessage, deps: AppProxyDeps, isUpgrade 
   return { app, key: `${address.instanceId}:${app.port}`, headers };
 }
 
-/** From here on the bytes are the application's and the client's: WebSockets and whatever else they agree on. */
+/**
+ * WebSockets and whatever else both agree on. Until the application has agreed this is a request like any other, and whatever it
+ * answers instead ends the connection: a proxy in front of us must not send the requests of others after it, past every login.
+ */
 async function upgrade(
   request: IncomingMessage,
   socket: Duplex,
-  { head, ...deps }: AppProxyDeps & { head: Buffer },
+  { head, connections, ...deps }: AppProxyDeps & { head: Buffer; connections: AppConnections },
 ): Promise<void> {
   const entered = await enterApp(request, deps, true);
   if ('status' in entered) return refuseRaw(socket, entered);
-  const stream = await entered.app.dial();
-  const lines = [`${request.method} ${request.url} HTTP/1.1`];
-  for (let at = 0; at < entered.headers.length; at += 2) {
-    lines.push(`${entered.headers[at]}: ${entered.headers[at + 1]}`);
-  }
-  // Node has read the headers as latin1.
-  stream.write(`${lines.join('\r\n')}\r\n\r\n`, 'latin1');
-  stream.write(head);
+  const { app, headers } = entered;
+  const { method, url: path } = request;
+  const outgoing = sendRequest({ agent: connections.once(app.dial), method, path, headers, setHost: false });
+  let answered = false;
+  const begin = (answer: IncomingMessage, connection: RawHeaders): void => {
+    answered = true;
+    const first = `HTTP/1.1 ${answer.statusCode} ${answer.statusMessage}`;
+    writeHead(socket, first, [...responseHeaders(answer.rawHeaders), ...connection]);
+  };
+  const giveUp = (): void => void outgoing.destroy();
+  socket.once('close', giveUp);
+  outgoing.once('response', (answer) => {
+    begin(answer, ['Connection', 'close']);
+    pipeline(answer, socket, () => socket.destroy());
+  });
+  outgoing.once('upgrade', (answer, stream, rest) => {
+    socket.off('close', giveUp);
+    begin(answer, ['Connection', 'Upgrade', 'Upgrade', answer.headers.upgrade ?? '']);
+    socket.write(rest);
+    stream.write(head);
+    join(socket, stream);
+  });
+  outgoing.on('error', (error) => {
+    if (answered) return void socket.destroy();
+    refuseRaw(socket, unanswered(error, app.port));
+  });
+  outgoing.end();
+}
+
+/** From here on the bytes are the application's and the client's. */
+function join(socket: Duplex, stream: Duplex): void {
+  stream.allowHalfOpen = true;
   const onEnd = (error: unknown): void => {
     if (!error) return;
     socket.destroy();
@@ -149,7 +192,7 @@ async function upgrade(
   pipeline(stream, socket, onEnd);
 }
 
-function unanswered(error: unknown, port: number | null): Refusal {
+function unanswered(error: unknown, port: number): Refusal {
   const again = { 'Retry-After': '5' };
   if (error instanceof StreamError && error.leg !== 'refused') {
     return { status: 503, text: 'The host of this application does not answer at the moment.', headers: again };
@@ -157,18 +200,33 @@ function unanswered(error: unknown, port: number | null): Refusal {
   if (error instanceof Error && 'code' in error && String(error.code).startsWith('HPE_')) {
     return { status: 502, text: `The application answers on port ${port}, but not in HTTP.` };
   }
-  const where = port === null ? 'on its port' : `on port ${port}`;
-  return { status: 502, text: `The application does not answer ${where}. It may still be starting.`, headers: again };
+  return {
+    status: 502,
+    text: `The application does not answer on port ${port}. It may still be starting.`,
+    headers: again,
+  };
 }
 
-function refuse(response: ServerResponse, { status, text, headers = {} }: Refusal): void {
-  // The rest of the request is not read: the connection cannot be used again.
-  response.writeHead(status, { ...headers, 'Content-Type': 'text/plain; charset=utf-8', Connection: 'close' });
-  response.end(`${text}\n`);
+function refuse(response: ServerResponse, refusal: Refusal): void {
+  if (response.headersSent) return void response.destroy();
+  response.writeHead(refusal.status, STATUS_CODES[refusal.status], refusalHeaders(refusal));
+  response.end(`${refusal.text}\n`);
 }
 
-function refuseRaw(socket: Duplex, { status, text, headers = {} }: Refusal): void {
-  const lines = Object.entries({ ...headers, 'Content-Type': 'text/plain; charset=utf-8', Connection: 'close' });
-  const head = [`HTTP/1.1 ${status} Refused`, ...lines.map(([name, value]) => `${name}: ${value}`)].join('\r\n');
-  socket.end(`${head}\r\n\r\n${text}\n`);
+function refuseRaw(socket: Duplex, refusal: Refusal): void {
+  const headers = Object.entries(refusalHeaders(refusal)).flat();
+  writeHead(socket, `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`, headers);
+  // A client that leaves its side open would keep the connection: no timer of the server's looks at it any more.
+  socket.end(`${refusal.text}\n`, () => socket.destroy());
+}
+
+/** The rest of the request is not read: the connection cannot be used again. */
+function refusalHeaders({ headers = {} }: Refusal): Record<string, string> {
+  return { ...headers, 'Content-Type': 'text/plain; charset=utf-8', Connection: 'close' };
+}
+
+/** In latin1, as Node has read it. */
+function writeHead(socket: Duplex, first: string, headers: RawHeaders): void {
+  const lines = Array.from({ length: headers.length / 2 }, (_, i) => `${headers[2 * i]}: ${headers[2 * i + 1]}`);
+  socket.write(`${[first, ...lines].join('\r\n')}\r\n\r\n`, 'latin1');
 }

@@ -1,14 +1,15 @@
 // The proxy to applications, with a real HTTP server as the application and plain TCP in the place of the tunnel.
 import { once } from 'node:events';
+import { createServer, type IncomingMessage, request as sendRequest, type Server, ServerResponse } from 'node:http';
+import { readFileSync } from 'node:fs';
 import {
-  createServer,
-  type IncomingMessage,
-  request as sendRequest,
-  type Server,
-  type ServerResponse,
-} from 'node:http';
-import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
+  type AddressInfo,
+  connect,
+  createServer as createTcpServer,
+  type Socket,
+  type TcpNetConnectOpts,
+} from 'node:net';
+import { type Duplex, duplexPair } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
@@ -149,6 +150,20 @@ describe('a request', () => {
     expect((await ask()).body).toBe('again');
   });
 
+  test('does not wait on an idle connection whose other end has closed meanwhile', async () => {
+    dial = async () => {
+      dials += 1;
+      const [near, far] = duplexPair();
+      // Answers once and closes its side, as a server does after its keep-alive time.
+      far.once('data', () => far.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'));
+      return near;
+    };
+    for (let i = 1; i <= 3; i += 1) {
+      expect((await ask()).body).toBe('ok');
+      expect(dials).toBe(i);
+    }
+  });
+
   test('that the client gives up is given up inside too', async () => {
     const gone = Promise.withResolvers<void>();
     onRequest = (request) => request.socket.once('close', () => gone.resolve());
@@ -181,6 +196,12 @@ describe('a refusal', () => {
     expect(dials).toBe(0);
   });
 
+  test('of two hosts is 400', async () => {
+    const socket = connect(port, '127.0.0.1');
+    socket.write(`GET / HTTP/1.1\r\nHost: ${HOST}\r\nHost: other\r\nAuthorization: ${AUTHORIZATION}\r\n\r\n`);
+    expect(await text(socket)).toMatch(/^HTTP\/1.1 400 /);
+  });
+
   test.each([
     ['another host', 'example.com'],
     ['a port that is not served', `p9-${HOST}`],
@@ -211,9 +232,73 @@ describe('a refusal', () => {
   });
 });
 
-describe('an upgrade', () => {
-  const raw = async (authorization: string): Promise<Socket> => {
+describe('bytes of an application that Node reads and would not write', () => {
+  test.each([
+    ['a status that is none', 'HTTP/1.1 099 x\r\nContent-Length: 0\r\n\r\n'],
+    ['a status line with control characters', 'HTTP/1.1 200 O\x01K\r\nContent-Length: 0\r\n\r\n'],
+    ['another protocol that nobody asked for', 'HTTP/1.1 101 SP\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n'],
+  ])('%s is 502', async (_, bytes) => {
+    dial = async () => {
+      const [near, far] = duplexPair();
+      far.once('data', () => far.write(Buffer.from(bytes, 'latin1')));
+      return near;
+    };
+    expect(await ask()).toMatchObject({
+      status: 502,
+      body: 'The application answers on port 8080, but not in HTTP.\n',
+    });
+  });
+});
+
+describe('where a request ends is said to the application as it was said to us', () => {
+  /** What the application is sent for these header lines and this body. */
+  const sent = async (lines: string[], body: string): Promise<string> => {
+    let seen = '';
+    dial = async () => {
+      const [near, far] = duplexPair();
+      far.on('data', (chunk: Buffer) => {
+        seen += chunk.toString();
+        if (seen.endsWith(body)) far.end('HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n');
+      });
+      return near;
+    };
     const socket = connect(port, '127.0.0.1');
+    const head = ['GET / HTTP/1.1', `Host: ${HOST}`, `Authorization: ${AUTHORIZATION}`, ...lines];
+    socket.write(`${head.join('\r\n')}\r\n\r\n${body}`);
+    await once(socket, 'data');
+    socket.destroy();
+    return seen;
+  };
+
+  test('also where Connection names the length or the host', async () => {
+    const body = 'GET /hidden HTTP/1.1\r\n\r\n';
+    const seen = await sent(['Connection: content-length, host', `Content-Length: ${body.length}`], body);
+    expect(seen).toContain(`\r\nContent-Length: ${body.length}\r\n`);
+    expect(seen).toContain(`\r\nHost: ${HOST}\r\n`);
+  });
+
+  test('also where there are two transfer codings', async () => {
+    const body = '5\r\nhello\r\n0\r\n\r\n';
+    const seen = await sent(['Transfer-Encoding: x', 'Transfer-Encoding: chunked'], body);
+    expect(seen).toMatch(/\r\nTransfer-Encoding: chunked\r\n/);
+    expect(seen.endsWith(`\r\n\r\n${body}`)).toBe(true);
+  });
+});
+
+test('a client that vanishes without a word is looked for by TCP', async () => {
+  onRequest = () => undefined;
+  const socket = connect(port, '127.0.0.1');
+  await once(socket, 'connect');
+  const hex = (number: number | undefined): string => (number ?? 0).toString(16).toUpperCase().padStart(4, '0');
+  const ends = `0100007F:${hex(port)} 0100007F:${hex(socket.localPort)}`;
+  // Two stands for the timer of keep-alives.
+  await expect.poll(() => readFileSync('/proc/net/tcp', 'utf8')).toMatch(new RegExp(`${ends} 01 \\S+ 02:`));
+  socket.destroy();
+});
+
+describe('an upgrade', () => {
+  const raw = async (authorization: string, options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> => {
+    const socket = connect({ port, host: '127.0.0.1', ...options });
     await once(socket, 'connect');
     const lines = ['GET /ws HTTP/1.1', `Host: ${HOST}`, `Authorization: ${authorization}`];
     lines.push('Connection: Upgrade', 'Upgrade: echo');
@@ -243,6 +328,44 @@ describe('an upgrade', () => {
     const socket = await raw('Basic eDp5');
     expect(await text(socket)).toMatch(/^HTTP\/1.1 401 [\s\S]*WWW-Authenticate: Basic/);
     expect(dials).toBe(0);
+  });
+
+  test('that the application declines is answered, and the connection ends before anybody sends another request', async () => {
+    const size = 8 * 1024 ** 2;
+    let requests = 0;
+    onRequest = (_request, response) => {
+      requests += 1;
+      response.end('x'.repeat(size));
+    };
+    app.on('upgrade', (request: IncomingMessage, socket: Duplex) => {
+      const response = new ServerResponse(request);
+      response.assignSocket(socket as Socket);
+      onRequest(request, response);
+    });
+    const socket = await raw(AUTHORIZATION, { allowHalfOpen: true });
+    socket.write(`GET /next HTTP/1.1\r\nHost: ${HOST}\r\n\r\n`);
+    const answer = await text(socket);
+    expect(answer).toMatch(/^HTTP\/1.1 200 OK\r\n[\s\S]*\r\nConnection: close\r\n/);
+    expect(answer.length).toBeGreaterThan(size);
+    expect(requests).toBe(1);
+    socket.destroy();
+  });
+
+  test('of a request with a body is not taken up: it stays an ordinary request', async () => {
+    onRequest = async (request, response) => {
+      response.end(`${request.headers.upgrade} ${await text(request)}`);
+    };
+    app.on('upgrade', () => expect.unreachable('the application must see no upgrade'));
+    const headers = { connection: 'Upgrade', upgrade: 'h2c' };
+    expect((await ask({ method: 'POST', body: 'hello', headers })).body).toBe('undefined hello');
+  });
+
+  test('that is refused does not leave the connection to a client that keeps its side open', async () => {
+    const socket = await raw('Basic eDp5', { allowHalfOpen: true });
+    socket.resume();
+    await once(socket, 'end');
+    socket.on('error', () => undefined);
+    await expect.poll(() => (socket.write('x'), socket.destroyed)).toBe(true);
   });
 
   test('to an application that is not there is 502', async () => {
