@@ -89,7 +89,9 @@ function validOfType(type: string, schema: Schema): fc.Arbitrary<unknown> {
       return fc.boolean();
     case 'array': {
       const { minItems = 0, maxItems = SIZE_MAX, items = {} } = schema;
-      return fc.array(valid(items), { minLength: minItems, maxLength: Math.min(maxItems, SIZE_MAX) });
+      const size = { minLength: minItems, maxLength: Math.min(maxItems, SIZE_MAX) };
+      // A list of names from a set names each once.
+      return items.enum === undefined ? fc.array(valid(items), size) : fc.uniqueArray(valid(items), size);
     }
     case 'object':
       return validObject(schema);
@@ -104,6 +106,8 @@ function validString({ format, pattern, minLength = 0, maxLength = SIZE_MAX }: S
       .date({ min: new Date(0), max: new Date('9999-12-31'), noInvalidDate: true })
       .map((date) => date.toISOString());
   if (format === 'uuid') return fc.uuid();
+  // All of ours lead out over https.
+  if (format === 'uri') return fc.webUrl({ validSchemes: ['https'], withQueryParameters: true });
   const fits = (text: string): boolean => text.length >= minLength && text.length <= maxLength;
   if (pattern !== undefined) return fc.stringMatching(new RegExp(pattern, 'u')).filter(fits);
   return fc.string({ minLength, maxLength: Math.min(maxLength, SIZE_MAX + minLength) });

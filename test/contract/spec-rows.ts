@@ -556,6 +556,25 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
     ],
     ['7.3', 'No request makes an internal error', '%s: none that the document allows is an error of ours'],
   ],
+  'contract/cursors.store.test.ts': [
+    [
+      '2.1',
+      'Every list holds still between its pages',
+      '%s skips and repeats nothing while entries are made and deleted between its pages',
+    ],
+  ],
+  'control-plane/rental/instances-random.store.test.ts': [
+    [
+      '3.1',
+      'An instance never leaves its table of statuses, and is charged exactly while it runs',
+      'no status leaves its table, no GPU is held twice, no charge beside running, no event twice, nothing is forgotten',
+    ],
+    [
+      '6.1',
+      'Each of the four public events fires at most once for an instance',
+      'no status leaves its table, no GPU is held twice, no charge beside running, no event twice, nothing is forgotten',
+    ],
+  ],
 };
 
 export const SPEC_ROWS: readonly SpecRow[] = Object.entries({ ...ROWS, ...MENU_ROWS }).flatMap(([file, rows]) =>
