@@ -556,6 +556,13 @@ const ROWS: Record<string, readonly [string, string, string][]> = {
     ],
     ['7.3', 'No request makes an internal error', '%s: none that the document allows is an error of ours'],
   ],
+  'contract/launch-once.store.test.ts': [
+    [
+      '8',
+      'Equal launches at the same time are one launch with one answer',
+      'fifty equal launches at once are one launch, and are answered alike',
+    ],
+  ],
   'contract/cursors.store.test.ts': [
     [
       '2.1',
