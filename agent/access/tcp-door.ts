@@ -18,14 +18,19 @@ export function openTcpDoor(guests: Guests): TcpDoor {
   let opening = 0;
 
   const dialInside = async (port: number, outside: Promise<Duplex>): Promise<Socket> => {
+    let ended = false;
     opening += 1;
     try {
       const { socket } = await guests.open(
         { kind: 'dial', host: LOOPBACK, port },
         {
           onData: async (_type, bytes) => writeTo(await outside, bytes),
-          onEof: () => void outside.then((stream) => stream.end()),
-          onEnd: () => void outside.then((stream) => stream.end()),
+          onEof: () => {
+            ended = true;
+            void outside.then((stream) => stream.end());
+          },
+          // What broke off inside must not look whole outside.
+          onEnd: () => void outside.then((stream) => void (ended || stream.destroy())),
         },
       );
       open.add(socket);
