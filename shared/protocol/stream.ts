@@ -82,7 +82,8 @@ export function streamDuplex(socket: StreamSocket): Duplex {
   });
   socket.on('close', () => {
     closed = true;
-    if (!eofReceived) duplex.destroy(new Error('the peer closed the stream before its end'));
+    // Both ends of an orderly stream have said that they are done; a reader that left while we had nothing to say has not waited.
+    if (!eofReceived || !eofSent) duplex.destroy(new Error('the peer closed the stream before its end'));
   });
   socket.on('error', () => {
     duplex.destroy(new Error('the stream connection failed'));

@@ -91,6 +91,15 @@ describe('an end', () => {
     await expect(reading).rejects.toThrow('before its end');
   });
 
+  test('of a reader that had nothing to say itself ends the silence of the other', async () => {
+    near.end();
+    far.resume();
+    await once(far, 'end');
+    near.destroy();
+    await expect.poll(() => far.destroyed).toBe(true);
+    expect(far.errored?.message).toBe('the peer closed the stream before its end');
+  });
+
   test('by an unknown word is an error', async () => {
     nearSocket.send('finish');
     const [error] = (await once(far, 'error')) as [Error];
