@@ -83,6 +83,9 @@ export const STREAM_MESSAGE_BYTES_MAX = 1024 * 1024;
 /** Above this many unsent bytes the source is paused; resumed at a quarter. */
 export const STREAM_BUFFER_BYTES_HIGH = 1024 * 1024;
 
+/** Peers of idle connections are asked by TCP whether they are still there: a host that lost its power says nothing. */
+export const TCP_KEEP_ALIVE_MS = 60_000;
+
 /** SSH door guards (research: a public SSH server without these can be emptied of memory or sockets). */
 export const SSH_LOGIN_GRACE_MS = 20_000;
 export const SSH_UNAUTHENTICATED_MAX = 10;

@@ -4,7 +4,7 @@ import type { Duplex } from 'node:stream';
 import { WebSocketServer } from 'ws';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { STREAM_DIAL_MS_MAX, STREAM_MESSAGE_BYTES_MAX } from '../../../shared/limits.ts';
+import { STREAM_DIAL_MS_MAX, STREAM_MESSAGE_BYTES_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import { STREAMS_PATH } from '../../../shared/protocol/link.ts';
 import { STREAM_SOCKET_OPTIONS, streamDuplex } from '../../../shared/protocol/stream.ts';
 
@@ -87,6 +87,7 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
       }
       waiting.delete(token);
       request.socket.setNoDelay(true);
+      request.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
       server.handleUpgrade(request, socket, head, (webSocket) => entry.resolve(streamDuplex(webSocket)));
     },
     close: () => {

@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerOptions, ty
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import type { Tls } from '../../base/http/tls.ts';
 import { hasBody } from './app-headers.ts';
 import type { AppProxy } from './app-proxy.ts';
@@ -16,8 +17,6 @@ export interface AppServer {
 /** Whoever opens a connection says what they want soon; after that an application may take as long as it likes. */
 const HEADERS_MS_MAX = 30_000;
 const HEADER_BYTES_MAX = 32 * 1024;
-/** Clients that vanish without a word are found by TCP: no other limit ends an answer that is waited for. */
-const KEEP_ALIVE_MS = 60_000;
 
 /** Without `tls` it speaks plain HTTP, for a proxy in front. */
 export function openAppServer(proxy: AppProxy, tls: Tls | undefined): AppServer {
@@ -26,7 +25,7 @@ export function openAppServer(proxy: AppProxy, tls: Tls | undefined): AppServer 
     requestTimeout: 0,
     maxHeaderSize: HEADER_BYTES_MAX,
     keepAlive: true,
-    keepAliveInitialDelay: KEEP_ALIVE_MS,
+    keepAliveInitialDelay: TCP_KEEP_ALIVE_MS,
     // RFC 9110, section 7.8: a server may ignore the wish. With a body nobody could tell where the other protocol begins.
     shouldUpgradeCallback: (request) => !hasBody(request),
   };

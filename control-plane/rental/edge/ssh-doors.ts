@@ -3,7 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { pipeline } from 'node:stream';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
-import { SSH_CONNECTIONS_MAX } from '../../../shared/limits.ts';
+import { SSH_CONNECTIONS_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
@@ -45,7 +45,8 @@ export function openSshDoors(deps: SshDoorsDeps): SshDoors {
 
   const listen = async (name: string, port: PublicPort): Promise<void> => {
     const sockets = new Set<Socket>();
-    const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+    const alive = { keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
+    const server = createServer({ allowHalfOpen: true, noDelay: true, ...alive }, (socket) => {
       sockets.add(socket);
       socket.on('close', () => sockets.delete(socket));
       // A client that resets its connection is no event of ours.

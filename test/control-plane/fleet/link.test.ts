@@ -1,7 +1,7 @@
 // The control plane's end of a link, spoken to over a real socket: proof, order, malformed messages, the newest link, streams.
 import { generateKeyPairSync, sign, type KeyObject } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, type Server } from 'node:http';
+import { createServer, type IncomingMessage, type Server } from 'node:http';
 import type { AddressInfo } from 'node:net';
 import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -20,6 +20,7 @@ import {
   ServerMessage,
 } from '../../../shared/protocol/link.ts';
 import { streamDuplex } from '../../../shared/protocol/stream.ts';
+import { hasKeepAlive } from '../../kit/tcp-timers.ts';
 import { systemRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
 import { inventoryOf } from '../../kit/world.ts';
@@ -275,9 +276,12 @@ describe('a stream', () => {
     const opening = link.openStream(MACHINE, 'w', TARGET);
     const { token } = await agent.next('open');
     const socket = new WebSocket(origin + STREAMS_PATH + token);
+    const connected = once(socket, 'upgrade') as Promise<[IncomingMessage]>;
     const near = streamDuplex(socket);
     await once(socket, 'open');
     const far = await opening;
+    const [{ socket: tcp }] = await connected;
+    expect(hasKeepAlive(tcp.remotePort, tcp.localPort)).toBe(true);
     far.end('question');
     const asked = (await near.toArray()).join('');
     near.end('answer');

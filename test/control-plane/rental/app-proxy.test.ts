@@ -1,7 +1,6 @@
 // The proxy to applications, with a real HTTP server as the application and plain TCP in the place of the tunnel.
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, request as sendRequest, type Server, ServerResponse } from 'node:http';
-import { readFileSync } from 'node:fs';
 import {
   type AddressInfo,
   connect,
@@ -17,6 +16,7 @@ import { openAppProxy } from '../../../control-plane/rental/edge/app-proxy.ts';
 import { type AppServer, openAppServer } from '../../../control-plane/rental/edge/app-server.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { createLog } from '../../../shared/log.ts';
+import { hasKeepAlive } from '../../kit/tcp-timers.ts';
 
 const HOST = 'i-abcdefghij234567abcd.apps.test';
 const LOGIN = { user: 'svc', password: 'secret' };
@@ -289,10 +289,7 @@ test('a client that vanishes without a word is looked for by TCP', async () => {
   onRequest = () => undefined;
   const socket = connect(port, '127.0.0.1');
   await once(socket, 'connect');
-  const hex = (number: number | undefined): string => (number ?? 0).toString(16).toUpperCase().padStart(4, '0');
-  const ends = `0100007F:${hex(port)} 0100007F:${hex(socket.localPort)}`;
-  // Two stands for the timer of keep-alives.
-  await expect.poll(() => readFileSync('/proc/net/tcp', 'utf8')).toMatch(new RegExp(`${ends} 01 \\S+ 02:`));
+  await expect.poll(() => hasKeepAlive(port, socket.localPort)).toBe(true);
   socket.destroy();
 });
 
