@@ -110,8 +110,8 @@ async function fill(db: Db, machines: number): Promise<void> {
         await tx.run(sql`insert into machines (id, supplier_id, status, verification_status, region, price_ucents_per_hour, tier, online, created_ms, updated_ms)
           values (${`m${i}`}, 's', 'listed', 'verified', 'eu', ${price}, 'on_demand', 1, ${i}, ${i})`);
         await tx.run(sql`insert into offerings (id, machine_id, gpu_type, region, tier, price_ucents_per_hour, vram_gb, cpu_cores, ram_gb, storage_gb,
-            gpu_total, gpu_free, listed, created_ms)
-          values (${`off${i}`}, ${`m${i}`}, ${type}, 'eu', 'on_demand', ${price}, 80, 64, 512, 4000, 8, ${free}, 1, ${i})`);
+            disk_configurable, disk_free_gb, disk_price_ucents_per_gb_hour, gpu_total, gpu_free, listed, created_ms)
+          values (${`off${i}`}, ${`m${i}`}, ${type}, 'eu', 'on_demand', ${price}, 80, 64, 512, 4000, 0, 4000, 0, 8, ${free}, 1, ${i})`);
       }
     });
   }
