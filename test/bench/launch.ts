@@ -59,7 +59,7 @@ async function dockerRunMs({ engine, image }: RentalStack, options: readonly str
     runProgram({ command: 'docker', args, env: { DOCKER_HOST: `unix://${engine.socketPath}` } });
   let id = '';
   const ms = await timeMs(async () => {
-    id = (await docker('run', '-d', ...options, image.ref)).trim();
+    id = (await docker('run', '-d', ...options, image.pinnedRef)).trim();
   });
   await docker('rm', '-f', id);
   return ms;
