@@ -95,6 +95,8 @@ const ConfigFields = z.strictObject({
     .max(1)
     .refine((dollars) => ucentsFromDollars(dollars) !== undefined, 'must have at most 8 decimals')
     .default(0.0002),
+  /** Launches of one organisation that may be on their way at once; above them callers are told 429. */
+  open_launches_per_org: z.int().min(1).max(RATE_MAX).default(50),
   /** A launch needs a balance for this long. */
   launch_hold_minutes: z.int().min(1).max(1_440).default(10),
   images: z

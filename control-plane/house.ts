@@ -133,6 +133,7 @@ function settingsOf(config: Config): Settings {
   return {
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
+    openLaunchesPerOrg: config.open_launches_per_org,
     diskPriceUcentsPerGbHour: ucentsFromDollars(config.disk_price_per_gb_hour) ?? 0n,
     hostnameOf: (instanceId) =>
       config.ssh.domain === undefined ? new URL(config.base_url).hostname : `${instanceId}.${config.ssh.domain}`,

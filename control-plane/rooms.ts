@@ -48,6 +48,7 @@ export interface Core {
 export interface Settings {
   platformFeeBps: number;
   launchHoldMinutes: number;
+  openLaunchesPerOrg: number;
   diskPriceUcentsPerGbHour: bigint;
   /** The host name that customers reach an instance at. */
   hostnameOf(instanceId: string): string;
@@ -130,6 +131,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     doors,
     reservations,
     platformFeeBps: settings.platformFeeBps,
+    openLaunchesMax: settings.openLaunchesPerOrg,
     appSite: settings.appSite,
     onRunning: startSeries,
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
@@ -150,10 +152,9 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     outbound: outside.webhookOutbound,
     maxAttempts: settings.webhookMaxAttempts,
   });
-  const accounts = openAccounts(core);
   const logs = openLogs({ ...core, link: { openStream: outside.openStream ?? fleet.link.openStream } });
   return {
-    accounts,
+    accounts: openAccounts(core),
     sshKeys,
     events,
     operations,

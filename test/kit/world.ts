@@ -54,6 +54,7 @@ export interface World {
 const SETTINGS: Settings = {
   platformFeeBps: 2000,
   launchHoldMinutes: 10,
+  openLaunchesPerOrg: 1_000,
   diskPriceUcentsPerGbHour: 20_000n,
   hostnameOf: (id) => `${id}.ssh.test`,
   appSite: { domain: 'apps.test', publicPort: 443 },
@@ -78,6 +79,7 @@ export interface MachineOptions {
 export interface WorldOutside {
   webhookOutbound?: Outbound;
   log?: Log;
+  settings?: Partial<Settings>;
 }
 
 export async function openWorld(seed = 1, outside: WorldOutside = {}): Promise<World> {
@@ -98,7 +100,7 @@ export async function openWorld(seed = 1, outside: WorldOutside = {}): Promise<W
       log: outside.log ?? createLog('test', 'silent'),
       sealing: openSealing(new Uint8Array(32).fill(5), ids),
     },
-    SETTINGS,
+    { ...SETTINGS, ...outside.settings },
     {
       nudges: { engine: () => undefined, edge: () => undefined, webhooks: () => undefined },
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),

@@ -16,8 +16,12 @@ import * as store from './store.ts';
 
 /** Specification 4.3: the price may exceed the viewed one by this much. */
 const PRICE_TOLERANCE_UCENTS = 1_000_000n;
+/** About as long as a launch takes. */
+const OPEN_LAUNCHES_RETRY_SECONDS = 30;
 
 export interface CreateDeps extends PlaceDeps {
+  /** Launches of one organisation that may be on their way at once. */
+  openLaunchesMax: number;
   clock: Clock;
   events: Events;
   operations: Operations;
@@ -47,6 +51,7 @@ export async function create(
   deps: CreateDeps,
 ): Promise<Created> {
   const { request, runnable } = wish;
+  await refuseTooMany(tx, caller.orgId, deps);
   if (request.ssh_key_ids !== undefined) await deps.assertSshKeys(tx, caller.orgId, request.ssh_key_ids);
   if (request.offering_id !== undefined) await refusePin(tx, request, request.offering_id);
   const { gpuType, minVramGb, warnings } = await chooseGpu(tx, wish, wantedCapacity(request));
@@ -95,6 +100,15 @@ async function refuseWithoutOffer(tx: Tx, { request, runnable }: Wish, gpuType: 
   fail('disk_unavailable', {
     detail: `No offering of ${gpuType} honours a disk of ${diskGb} GB. GET /v1/pricing shows disk_configurable and storage_gb; or leave disk_gb out.`,
     errors: [{ field: 'disk_gb', rule: 'must be honoured by an offering of the gpu_type' }],
+  });
+}
+
+/** Each holds GPUs, a port and a place in the engine: one caller's loop must not take them from everybody. */
+async function refuseTooMany(tx: Tx, orgId: string, { openLaunchesMax }: CreateDeps): Promise<void> {
+  if ((await store.countOpenLaunches(tx, orgId)) < openLaunchesMax) return;
+  fail('rate_limit_exceeded', {
+    detail: `${openLaunchesMax} launches of this organisation are on their way already. Try again when some of them run.`,
+    retryAfterSeconds: OPEN_LAUNCHES_RETRY_SECONDS,
   });
 }
 

@@ -65,6 +65,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
     {
       platformFeeBps: 1_500,
       launchHoldMinutes: 10,
+      openLaunchesPerOrg: 1_000_000,
       diskPriceUcentsPerGbHour: 0n,
       hostnameOf: (id) => `${id}.ssh.localhost`,
       appSite: undefined,

@@ -33,3 +33,4 @@ create table instances (
 
 create index instances_of_org on instances (org_id, created_ms, id);
 create index instances_due on instances (due_ms) where due_ms is not null;
+create index instances_open_launches on instances (org_id) where status in ('allocating', 'starting');
