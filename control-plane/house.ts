@@ -82,7 +82,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
     onLost: foundation.onLost,
     start: async () => {
       await rooms.doors.prepare();
-      await listeners.sshDoors.sync();
+      await listeners.publicPorts.sync();
       if (await rooms.heartbeat.begin()) await rooms.supply.setAllOffline();
       running = startLoops(core, rooms, listeners, config.retention);
       const { alive, alivePeriodMs } = supervision;
@@ -102,7 +102,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await Promise.all(running?.loops.map((loop) => loop.stop()) ?? []);
       await rooms.webhooks.courier.stop();
       await running?.engine.stop();
-      await listeners.sshDoors.close();
+      await listeners.publicPorts.close();
       await images.close();
       await modelHub.close();
       await foundation.close();

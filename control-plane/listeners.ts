@@ -11,12 +11,12 @@ import type { AppAddress } from './rental/doors/app-address.ts';
 import { appAccess, doorAccess } from './rental/edge/access.ts';
 import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
 import { type AppServer, openAppServer } from './rental/edge/app-server.ts';
-import { openSshDoors, type SshDoors } from './rental/edge/ssh-doors.ts';
+import { openPublicPorts, type PublicPorts } from './rental/edge/public-ports.ts';
 import type { Core, Rooms } from './rooms.ts';
 
 export interface Listeners {
   http: Http;
-  sshDoors: SshDoors;
+  publicPorts: PublicPorts;
   /** Serves certificates that have been renewed. */
   refreshCertificates(): void;
   listen(): Promise<{ port: number }>;
@@ -43,7 +43,7 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
   const apps = config.apps === undefined ? undefined : openApps(config.apps, tls.apps, deps);
   return {
     http,
-    sshDoors: openDoorsOf(core, rooms, config.ssh.host),
+    publicPorts: openPortsOf(core, rooms, config.ssh.host),
     refreshCertificates: tls.refresh,
     listen: async () => {
       if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
@@ -123,11 +123,11 @@ function openApps(
   return openAppServer(openAppProxy({ ...core, domain: config.domain, findApp }), tls);
 }
 
-function openDoorsOf(core: Core, rooms: Rooms, host: string): SshDoors {
+function openPortsOf(core: Core, rooms: Rooms, host: string): PublicPorts {
   const { link, doors } = rooms;
   const keysOfOrg = async (...args: Parameters<Rooms['sshKeys']['keysForOrg']>): Promise<string[]> =>
     (await rooms.sshKeys.keysForOrg(...args)).map((key) => key.public_key);
-  return openSshDoors({
+  return openPublicPorts({
     ...core,
     link,
     doors,

@@ -36,7 +36,7 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Listeners, keep:
       },
       core,
     ),
-    startLoop({ name: 'edge', periodMs: EDGE_PERIOD_MS, run: () => listeners.sshDoors.sync() }, core),
+    startLoop({ name: 'edge', periodMs: EDGE_PERIOD_MS, run: () => listeners.publicPorts.sync() }, core),
     startLoop({ name: 'webhooks', periodMs: WEBHOOKS_PERIOD_MS, run: () => rooms.webhooks.courier.run() }, core),
     startLoop(
       { name: 'certificates', periodMs: CERTIFICATES_PERIOD_MS, run: async () => listeners.refreshCertificates() },

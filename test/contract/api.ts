@@ -49,6 +49,19 @@ export type JsonObject = {
   errors?: { field: string; rule: string }[];
 };
 
+/** POST /v1/instances with exactly this body, later than every launch before it. */
+export async function postLaunch(api: Api, { key }: ApiAccount, body: object): Promise<Answer> {
+  // So that the newest is the last one.
+  await api.world.clock.advance(1);
+  return api.call('POST', '/v1/instances', { key, body });
+}
+
+/** The instance that was launched last, as the list shows it; empty where there is none. */
+export async function newestInstance(api: Api, { key }: ApiAccount): Promise<Record<string, unknown>> {
+  const { json } = await api.call('GET', '/v1/instances', { key });
+  return json.data?.[0] ?? {};
+}
+
 const BALANCE_CENTS = 1_000_000;
 const SECRET = new Uint8Array(32).fill(3);
 

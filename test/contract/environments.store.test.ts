@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { parseReference } from '../../control-plane/rental/launch/reference.ts';
 import { refused } from '../../control-plane/rental/launch/refusals.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { type Answer, type Api, type ApiAccount, openApi, newestInstance, postLaunch } from './api.ts';
 
 let api: Api;
 let owner: ApiAccount;
@@ -17,15 +17,11 @@ afterEach(async () => {
   await api.close();
 });
 
-const launch = async (body: object = {}): Promise<Answer> => {
-  await api.world.clock.advance(1);
+const launch = (body: object = {}): Promise<Answer> => {
   const plain = { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand' };
-  return api.call('POST', '/v1/instances', { key: owner.key, body: { ...plain, ...body } });
+  return postLaunch(api, owner, { ...plain, ...body });
 };
-const newest = async (): Promise<Record<string, unknown>> => {
-  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
-  return json.data?.[0] ?? {};
-};
+const newest = (): Promise<Record<string, unknown>> => newestInstance(api, owner);
 const workload = async () => {
   const row = await findInstance(api.world.db.read, String((await newest())['id']));
   const { workloads } = await api.world.rooms.workloads.desired(row?.machine_id ?? '');

@@ -8,7 +8,7 @@ import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { REGISTRY_CREDENTIALS_PER_ORG_MAX } from '../../shared/limits.ts';
 import { z } from 'zod';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { type Answer, type Api, type ApiAccount, openApi, newestInstance, postLaunch } from './api.ts';
 
 const PINNED = /^ghcr\.io\/org\/app@sha256:[0-9a-f]{64}$/;
 
@@ -24,19 +24,12 @@ afterEach(async () => {
   await api.close();
 });
 
-const launch = async (body: object): Promise<Answer> => {
-  // So that the newest is the last one.
-  await api.world.clock.advance(1);
-  return api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, ...body } });
-};
+const launch = (body: object): Promise<Answer> => postLaunch(api, owner, { ...LAUNCH, ...body });
 const store = (body: object = {}, account = owner): Promise<Answer> => {
   const credential = { name: 'ci', registry: 'ghcr.io', username: 'me', password: 's3cret', ...body };
   return api.call('POST', '/v1/registry-credentials', { key: account.key, body: credential });
 };
-const newest = async (): Promise<Record<string, unknown>> => {
-  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
-  return json.data?.[0] ?? {};
-};
+const newest = (): Promise<Record<string, unknown>> => newestInstance(api, owner);
 
 /** No instance, no operation, no event, no money set aside. */
 async function expectNothing(): Promise<void> {

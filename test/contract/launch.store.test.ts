@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { type Answer, type Api, type ApiAccount, openApi, newestInstance, postLaunch } from './api.ts';
 
 let api: Api;
 let owner: ApiAccount;
@@ -19,15 +19,8 @@ afterEach(async () => {
 const HOUR_MS = 3_600_000;
 const GB = 1024 ** 3;
 
-const launch = async (body: object = {}): Promise<Answer> => {
-  // So that the newest is the last one.
-  await api.world.clock.advance(1);
-  return api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, ...body } });
-};
-const newest = async (): Promise<Record<string, unknown>> => {
-  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
-  return json.data?.[0] ?? {};
-};
+const launch = (body: object = {}): Promise<Answer> => postLaunch(api, owner, { ...LAUNCH, ...body });
+const newest = (): Promise<Record<string, unknown>> => newestInstance(api, owner);
 const read = async (id: string): Promise<Answer['json']> =>
   (await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json;
 const count = async (): Promise<number> =>

@@ -6,7 +6,7 @@ import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { parseReference } from '../../control-plane/rental/launch/reference.ts';
 import { refused, unreachable } from '../../control-plane/rental/launch/refusals.ts';
 import { createLog } from '../../shared/log.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { type Answer, type Api, type ApiAccount, openApi, newestInstance, postLaunch } from './api.ts';
 
 const GIB = 1024 ** 3;
 const SMALL = { name: 'NVIDIA GeForce RTX 4070 Ti', memory_mib: 12_282 };
@@ -30,15 +30,11 @@ afterEach(async () => {
 
 /** The model takes this much. */
 const weigh = (gib: number): void => void api.world.modelHub.known.set(MODEL, { bytes: gib * GIB });
-const launch = async (body: object = {}): Promise<Answer> => {
-  await api.world.clock.advance(1);
+const launch = (body: object = {}): Promise<Answer> => {
   const vllm = { template_id: 'vllm', gpu_count: 1, tier: 'on_demand', env: { MODEL } };
-  return api.call('POST', '/v1/instances', { key: owner.key, body: { ...vllm, ...body } });
+  return postLaunch(api, owner, { ...vllm, ...body });
 };
-const newest = async (): Promise<Record<string, unknown>> => {
-  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
-  return json.data?.[0] ?? {};
-};
+const newest = (): Promise<Record<string, unknown>> => newestInstance(api, owner);
 const desired = async () => {
   const row = await findInstance(api.world.db.read, String((await newest())['id']));
   const { workloads } = await api.world.rooms.workloads.desired(row?.machine_id ?? '');

@@ -1,11 +1,9 @@
 // Who may come through an instance's door at this moment.
 import type { Db, Query } from '../../base/db/db.ts';
 import type { AppAddress } from '../doors/app-address.ts';
-import { findInstance, type InstanceRow } from '../instances/store.ts';
+import { CONNECTABLE, findInstance } from '../instances/store.ts';
 import type { Doors } from '../doors/doors.ts';
 import type { AppLogin } from './app-login.ts';
-
-const OPEN_TO_CUSTOMERS = new Set<InstanceRow['status']>(['running', 'unreachable']);
 
 export interface DoorAccess {
   /** Only probes are let in while an instance starts. */
@@ -24,7 +22,7 @@ export async function appAccess(
   { db, doors }: { db: Db; doors: Doors },
 ): Promise<{ machineId: string; workloadId: string; port: number; login: AppLogin } | undefined> {
   const instance = await findInstance(db.read, instanceId);
-  if (instance === undefined || !OPEN_TO_CUSTOMERS.has(instance.status)) return undefined;
+  if (instance === undefined || !CONNECTABLE.has(instance.status)) return undefined;
   const { machine_id: machineId, workload_id: workloadId, launch } = instance;
   const served = launch.ports.find((one) =>
     port === null ? one.primary === true : one.port === port && one.protocol === 'http',
@@ -46,11 +44,11 @@ export async function doorAccess(
   const door = await doors.find(db.read, instanceId);
   if (instance === undefined || door === undefined || !door.open) return undefined;
   if (instance.machine_id === null || instance.workload_id === null) return undefined;
-  const authorizedKeys = OPEN_TO_CUSTOMERS.has(instance.status)
+  const authorizedKeys = CONNECTABLE.has(instance.status)
     ? await deps.keysOfOrg(db.read, instance.org_id, instance.request.ssh_key_ids ?? null)
     : [];
   return {
-    isOpenToCustomers: OPEN_TO_CUSTOMERS.has(instance.status),
+    isOpenToCustomers: CONNECTABLE.has(instance.status),
     machineId: instance.machine_id,
     workloadId: instance.workload_id,
     authorizedKeys,

@@ -46,6 +46,9 @@ const InstanceRow = z.object({
 });
 export type InstanceRow = z.infer<typeof InstanceRow>;
 
+/** Statuses in which a customer can connect: probes may say that a door is down, whoever gets through is let in. */
+export const CONNECTABLE: ReadonlySet<InstanceState> = new Set<InstanceState>(['running', 'unreachable']);
+
 const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
   delete_operation_id, created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms`;

@@ -5,7 +5,7 @@ import { isoTime } from '../../../shared/clock.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import { type AppSite, appUrl } from '../doors/app-address.ts';
 import type { Door } from '../doors/doors.ts';
-import type { InstanceRow } from './store.ts';
+import { CONNECTABLE, type InstanceRow } from './store.ts';
 
 /** How the list of contracts calls the statuses of instances that have not ended (specification 2.2, 2.7). */
 const RESERVED_STATUS: Partial<Record<InstanceRow['status'], ReservedInstance['status']>> = {
@@ -15,9 +15,6 @@ const RESERVED_STATUS: Partial<Record<InstanceRow['status'], ReservedInstance['s
   unreachable: 'unreachable',
   stopping: 'stopping',
 };
-
-/** Statuses in which there is something to connect to. */
-const CONNECTABLE = new Set<InstanceRow['status']>(['running', 'unreachable']);
 
 /** What the view needs beside the row. `appPassword` is given only to a reader who asked for credentials. */
 export interface Surroundings {

@@ -4,7 +4,7 @@ import { createServer as createHttpServer, type Server } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
 import type { AddressInfo } from 'node:net';
 import { openStreams } from '../../../control-plane/fleet/link/streams.ts';
-import { openSshDoors } from '../../../control-plane/rental/edge/ssh-doors.ts';
+import { openPublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -31,7 +31,7 @@ async function open(order: Order): Promise<Answer> {
   server.on('upgrade', streams.onUpgrade);
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
-  const doors = openSshDoors({
+  const doors = openPublicPorts({
     log: createLog('bench', 'warn'),
     host: '127.0.0.1',
     db: { read: undefined } as never,

@@ -10,7 +10,7 @@ import type { Link } from '../../fleet/link/link.ts';
 import type { DoorPorts, Doors } from '../doors/doors.ts';
 import type { DoorAccess } from './access.ts';
 
-export interface SshDoors {
+export interface PublicPorts {
   /** Opens a listener for every open door and closes all others, with their connections. */
   sync(): Promise<void>;
   close(): Promise<void>;
@@ -28,7 +28,7 @@ interface Listener {
   sockets: Set<Socket>;
 }
 
-interface SshDoorsDeps {
+interface PublicPortsDeps {
   db: Db;
   log: Log;
   link: Pick<Link, 'openStream'>;
@@ -38,7 +38,7 @@ interface SshDoorsDeps {
   access(instanceId: string): Promise<DoorAccess | undefined>;
 }
 
-export function openSshDoors(deps: SshDoorsDeps): SshDoors {
+export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
   const { db, log } = deps;
   /** By what they lead to, so that a port that changes hands gets a listener of its own. */
   const listeners = new Map<string, Listener>();
@@ -100,7 +100,7 @@ function nameOf({ publicPort, instanceId, appPort }: PublicPort): string {
 }
 
 /** Resolves once bytes flow; from then on either end closes the other. */
-async function relay({ instanceId, appPort }: PublicPort, socket: Socket, deps: SshDoorsDeps): Promise<void> {
+async function relay({ instanceId, appPort }: PublicPort, socket: Socket, deps: PublicPortsDeps): Promise<void> {
   const access = await deps.access(instanceId);
   if (access === undefined || socket.destroyed) return void socket.destroy();
   if (appPort !== null && !access.isOpenToCustomers) return void socket.destroy();
