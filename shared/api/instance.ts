@@ -244,7 +244,7 @@ export const Instance = z
     status: z
       .enum(['allocating', 'starting', 'running', 'stopping', 'stopped', 'terminated', 'unreachable', 'error'])
       .describe(
-        'allocating: GPUs are being found; starting: it boots; unreachable: running, but SSH does not get through',
+        'allocating: GPUs are being found; starting: it boots; unreachable: running, but SSH does not get through; stopped: the host ended it',
       ),
     gpu_type: z.string().describe('Canonical GPU type'),
     gpu_count: z.int().describe('GPUs of one machine'),

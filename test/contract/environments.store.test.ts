@@ -150,5 +150,5 @@ test('spot without an image is accepted, and its operation says that spot has no
     state: 'failed',
     error: { code: 'no_capacity', detail: expect.stringContaining('no spot capacity at present') },
   });
-  expect(await newest()).toMatchObject({ tier: 'spot', status: 'error', price_per_hour: 0 });
+  expect(await newest()).toMatchObject({ tier: 'spot', status: 'error', price_per_hour: 0, reservation_id: null });
 });

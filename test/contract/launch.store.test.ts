@@ -275,14 +275,21 @@ describe('ports', () => {
 
   test('have a password that only include=credentials shows, and no list, operation or event', async () => {
     await api.world.machine();
-    const id = await run({ ports: PORTS });
+    const { json: accepted } = await launch({ ports: PORTS });
+    const id = String((await newest())['id']);
+    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await api.world.drive();
     const shown = (await connectionOf(id, '?include=credentials')) as { app_password: string };
     expect(shown.app_password).toMatch(/^[\w-]{32}$/);
     expect(await connectionOf(id, '?include=credentials')).toEqual(shown);
     const elsewhere = ['/v1/instances', `/v1/instances/${id}`, `/v1/instances/${id}/events`];
+    elsewhere.push(`/v1/operations/${String(accepted['operation_id'])}`);
     for (const url of elsewhere) {
       expect((await api.call('GET', url, { key: owner.key })).body).not.toContain(shown.app_password);
     }
+    const renamed = await api.call('PATCH', `/v1/instances/${id}`, { key: owner.key, body: { name: 'x' } });
+    expect(renamed).toMatchObject({ status: 200, json: { connection: { app_user: 'svc' } } });
+    expect(renamed.body).not.toContain(shown.app_password);
     const Stored = z.object({ app_password_sealed: z.string() });
     const stored = await api.world.db.read.one(Stored, sql`select app_password_sealed from doors`);
     expect(stored?.app_password_sealed).not.toContain(shown.app_password);

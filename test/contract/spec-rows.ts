@@ -2,6 +2,7 @@
 import { AUTHENTICATION_AND_EVENTS_ROWS } from './spec-rows/authentication-and-events.ts';
 import { ENDPOINTS_ROWS } from './spec-rows/endpoints.ts';
 import { ERRORS_AND_LIMITS_ROWS } from './spec-rows/errors-and-limits.ts';
+import { INSTANCE_FIELDS_ROWS } from './spec-rows/instance-fields.ts';
 import { INSTANCES_ROWS } from './spec-rows/instances.ts';
 import { RESOURCES_ROWS } from './spec-rows/resources.ts';
 import { STATES_ROWS } from './spec-rows/states.ts';
@@ -21,6 +22,7 @@ export type RowsBySection = Record<string, readonly [string, string, string][]>;
 
 const PARTS: readonly RowsBySection[] = [
   RESOURCES_ROWS,
+  INSTANCE_FIELDS_ROWS,
   STATES_ROWS,
   INSTANCES_ROWS,
   ENDPOINTS_ROWS,

@@ -29,8 +29,10 @@ export type Step =
   | { do: 'fail'; code: ErrorCode; detail: string }
   | { do: 'start' }
   | { do: 'probe'; againMs: number; deadlineMs: number }
-  /** The container of a running rental is gone. */
+  /** The container of a running rental has failed. */
   | { do: 'lose'; reason: string }
+  /** The host has ended a rental that should run: a stop from the supplier's side (specification 6.1). */
+  | { do: 'stop'; reason: string }
   /** Its runtime limit is over. */
   | { do: 'expire' }
   | { do: 'finish' }
@@ -104,9 +106,9 @@ function planRunning(facts: Facts, nowMs: number): Step {
     return { do: 'lose', reason: told ?? 'the container failed' };
   }
   if (observed?.phase === 'missing' || observed?.phase === 'removed') {
-    return { do: 'lose', reason: 'the container vanished from the host' };
+    return { do: 'stop', reason: 'the container vanished from the host' };
   }
-  if (observed?.phase === 'stopped') return { do: 'lose', reason: 'the container was stopped on the host' };
+  if (observed?.phase === 'stopped') return { do: 'stop', reason: 'the container was stopped on the host' };
   return { do: 'wait', untilMs: autoTerminateMs };
 }
 

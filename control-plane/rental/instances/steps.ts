@@ -41,10 +41,14 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
     case 'start':
       return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'starting', nowMs: now }, deps));
     case 'lose':
-      deps.log.warn({ instance_id: instance.id, machine_id: instance.machine_id, reason: step.reason }, 'rental lost');
-      return moved(instance, deps, (tx, now) =>
-        move(tx, instance, { to: 'error', nowMs: now, reason: step.reason }, deps),
+    case 'stop': {
+      const to = step.do === 'lose' ? 'error' : 'stopped';
+      deps.log.warn(
+        { instance_id: instance.id, machine_id: instance.machine_id, to, reason: step.reason },
+        'rental lost',
       );
+      return moved(instance, deps, (tx, nowMs) => move(tx, instance, { to, nowMs, reason: step.reason }, deps));
+    }
     case 'expire':
       return moved(instance, deps, (tx, nowMs) => expire(tx, instance, nowMs, deps));
     case 'finish':

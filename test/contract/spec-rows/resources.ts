@@ -1,4 +1,4 @@
-// Specification 2. Resources and their fields: its rules, in the order of its sentences, and their tests.
+// Specification 2. Resources and their fields, but for the instance: its rules, in the order of its sentences, and their tests.
 import type { RowsBySection } from '../spec-rows.ts';
 
 export const RESOURCES_ROWS: RowsBySection = {
@@ -28,48 +28,6 @@ export const RESOURCES_ROWS: RowsBySection = {
       'Every list holds still between its pages',
       'contract/cursors.store.test.ts',
       '%s skips and repeats nothing while entries are made and deleted between its pages',
-    ],
-  ],
-  '2.2': [
-    [
-      'disk_gb is present only where the placed capacity honours a configured size; the default is 100 GB',
-      'contract/launch.store.test.ts',
-      'left out: 100 GB where sizes are honoured, absent elsewhere, and no host is passed over',
-    ],
-    [
-      'connection.app_url is https://<id>.{app_domain} for a custom image with a primary port',
-      'contract/launch.store.test.ts',
-      'are reached at URLs and public ports once the instance runs',
-    ],
-    [
-      'app_password is in no read but include=credentials, never in a list or operation',
-      'contract/launch.store.test.ts',
-      'have a password that only include=credentials shows, and no list, operation or event',
-    ],
-    [
-      'auto_terminate_hours is absent without a limit',
-      'contract/launch.store.test.ts',
-      'left out is absent, and nothing ends by itself',
-    ],
-    [
-      'reservation_id of a reserved instance is that of the contract; the list shows booting',
-      'contract/reservations.store.test.ts',
-      'its instances are shown until they have ended, booting while they start',
-    ],
-    [
-      'image is the reference pinned to its verified digest',
-      'contract/images.store.test.ts',
-      'an instance shows its image pinned to the verified digest, and that is what its host pulls',
-    ],
-    [
-      'image is shown for custom-image launches only: certified launches never expose theirs',
-      'contract/environments.store.test.ts',
-      'of %s runs its image, which is not shown, and stays up',
-    ],
-    [
-      'image is shown for custom-image launches only: template launches never expose theirs',
-      'contract/templates.store.test.ts',
-      'that no host can pull fails elsewhere and at last without naming the image',
     ],
   ],
   '2.3': [

@@ -4,14 +4,84 @@ import type { RowsBySection } from '../spec-rows.ts';
 export const STATES_ROWS: RowsBySection = {
   '3.1': [
     [
+      'allocating while GPUs are acquired, then starting: a host has taken it',
+      'control-plane/rental/launch.store.test.ts',
+      'runs once SSH works, bills from then to the delete, and frees the GPU when the host lets go',
+    ],
+    [
+      'starting goes to running once it has booted and SSH is live: instance.running, ready_at',
+      'contract/instance-life.store.test.ts',
+      'has exactly the fields of its station, from the request through an outage to its end',
+    ],
+    [
+      'A container that is up but has no SSH is not running',
+      'control-plane/rental/launch.store.test.ts',
+      'runs once SSH works, bills from then to the delete, and frees the GPU when the host lets go',
+    ],
+    [
+      'A provisioning that fails goes to error: instance.failed, status_reason',
+      'contract/instance-life.store.test.ts',
+      'of provisioning that fails is error: instance.failed, with the reason of the operation, and nothing is billed',
+    ],
+    [
+      'A host that fails is tried elsewhere first, never above the first price',
+      'control-plane/rental/launch.store.test.ts',
+      'hands the launch to another one, never above the first price',
+    ],
+    [
+      'A rental that fails for good goes to error: instance.failed, status_reason',
+      'contract/instance-life.store.test.ts',
+      'of a rental whose container fails is error: instance.failed, with what the host says',
+    ],
+    [
+      'DELETE of a running instance ends in terminated: billing stops, instance.terminated',
+      'contract/instance-life.store.test.ts',
+      'by a DELETE stops billing with the request, however long the host takes',
+    ],
+    [
+      'DELETE passes through stopping, for five minutes at most',
+      'control-plane/rental/launch.store.test.ts',
+      'whose host never answers ends after five minutes',
+    ],
+    [
+      'DELETE before it runs terminates at once, unbilled',
+      'control-plane/rental/launch.store.test.ts',
+      'while starting cancels the launch unbilled',
+    ],
+    [
       'A runtime limit ends a rental like a DELETE; status_reason records it, auto_terminate_hours stays, auto_terminate_at goes',
       'contract/launch.store.test.ts',
       'counts from running, shows its end, and ends the rental like a DELETE with the limit as its reason',
     ],
     [
-      'Dead-window billing is credited',
+      'A runtime limit ends a rental that is unreachable too',
+      'control-plane/rental/plan.test.ts',
+      'ends a rental that is %s at that very moment, not before',
+    ],
+    [
+      'A confirmed outage goes to unreachable, unreachable_since set, the dead window credited',
+      'control-plane/rental/outage.store.test.ts',
+      'is confirmed after three failures over twenty seconds and credited from the first one',
+    ],
+    [
+      'A dead window that is credited is in no usage row',
       'control-plane/money/usage.store.test.ts',
       'a dead window that is credited is gone from usage',
+    ],
+    [
+      'unreachable goes back to running by itself, unreachable_since cleared',
+      'contract/instance-life.store.test.ts',
+      'has exactly the fields of its station, from the request through an outage to its end',
+    ],
+    [
+      'unreachable goes to error when its grace window lapses',
+      'contract/instance-life.store.test.ts',
+      'of an outage that outlasts its grace is error: instance.failed, and unreachable_since is gone',
+    ],
+    [
+      "A stop from the supplier's side goes to stopped, which is final",
+      'contract/instance-life.store.test.ts',
+      "from the supplier's side is stopped: instance.terminated, billing ends, and a DELETE finds nothing (%s)",
     ],
     [
       'An instance never leaves its table of statuses, and is charged exactly while it runs',

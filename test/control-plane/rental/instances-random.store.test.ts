@@ -131,6 +131,8 @@ const STATE_OF: Record<string, InstanceState> = {
   'instance.terminated': 'terminated',
   'instance.failed': 'error',
 };
+/** Told like one that was terminated. */
+const TOLD_AS: Partial<Record<InstanceState, InstanceState>> = { stopped: 'terminated' };
 const PUBLIC = ['instance.creating', 'instance.running', 'instance.terminated', 'instance.failed'];
 /** One that is stopping gives its GPUs back as soon as the host says that the container is gone. */
 const HOLDING = new Set<InstanceState>(['allocating', 'starting', 'running', 'unreachable']);
@@ -162,7 +164,9 @@ async function brokenBy(row: InstanceRow, { world }: Api): Promise<string[]> {
   if (strays.length > 0) broken.push(`path ${path.join(', ')}`);
   // What failed is told to have failed, and no more when its row is put away.
   const told = path.at(-1) === 'error' && row.status === 'terminated' ? 'terminated' : path.at(-1);
-  if (told !== row.status) broken.push(`the journal ends with ${told}, the status is ${row.status}`);
+  if (told !== (TOLD_AS[row.status] ?? row.status)) {
+    broken.push(`the journal ends with ${told}, the status is ${row.status}`);
+  }
   const twice = PUBLIC.filter((type) => journal.filter((other) => other === type).length > 1);
   if (twice.length > 0) broken.push(`told twice: ${twice.join(', ')}`);
   if (PASSING.has(row.status) && row.due_ms === null) broken.push(`${row.status} and never due`);
@@ -199,6 +203,7 @@ test('no status leaves its table, no GPU is held twice, no charge beside running
     'error',
     'running',
     'starting',
+    'stopped',
     'stopping',
     'terminated',
     'unreachable',

@@ -41,6 +41,7 @@ const LEADS_TO: Partial<Record<ReturnType<typeof plan>['do'], InstanceState>> = 
   start: 'starting',
   probe: 'running',
   lose: 'error',
+  stop: 'stopped',
   expire: 'terminated',
   finish: 'terminated',
 };
@@ -67,6 +68,32 @@ describe('a runtime limit', () => {
   test('is the reason of an end even where the host was first', () => {
     const observed = { ...NOTHING, phase: 'stopped' as const };
     expect(plan({ ...running, observed }, 3_600_000)).toEqual({ do: 'expire' });
+  });
+});
+
+describe('a rental that runs', () => {
+  const running: Facts = {
+    status: 'running',
+    enteredMs: 0,
+    placed: true,
+    ownImage: true,
+    triedMachines: 1,
+    autoTerminateMs: null,
+    observed: null,
+  };
+
+  test.each(['stopped', 'removed', 'missing'] as const)(
+    "and whose container is %s ends as a stop from the supplier's side, also while it cannot be reached",
+    (phase) => {
+      for (const status of ['running', 'unreachable'] as const) {
+        expect(plan({ ...running, status, observed: { ...NOTHING, phase } }, 1)).toMatchObject({ do: 'stop' });
+      }
+    },
+  );
+
+  test('and whose container has failed is lost, with the words of the host', () => {
+    const observed = { ...NOTHING, phase: 'failed' as const, detail: 'out of memory' };
+    expect(plan({ ...running, observed }, 1)).toEqual({ do: 'lose', reason: 'out of memory' });
   });
 });
 

@@ -1,0 +1,233 @@
+// The instance as the API shows it (specification 2.2, 3.1): every field at every station of its life, each way to its end, and what is told of it.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { GRACE_MS, QUIET_AFTER_START_MS } from '../../control-plane/rental/edge/verdict.ts';
+import { LAUNCH } from '../kit/world.ts';
+import { type Answer, type Api, type ApiAccount, openApi, newestInstance, postLaunch } from './api.ts';
+
+const HOUR_MS = 3_600_000;
+const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
+const HOST_SAYS = {
+  pulling: {},
+  running: { host_key: 'ssh-ed25519 AAAA' },
+  failed: { detail: 'no such runtime' },
+  stopped: {},
+  missing: {},
+};
+
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+});
+
+const now = (): string => new Date(api.world.clock.now()).toISOString();
+async function launch(body: object = {}): Promise<string> {
+  expect((await postLaunch(api, owner, { ...LAUNCH, ...body })).status).toBe(202);
+  return String((await newestInstance(api, owner))['id']);
+}
+/** The instance, which is the same in the list. */
+async function read(id: string): Promise<Answer['json']> {
+  const { json } = await api.call('GET', `/v1/instances/${id}`, { key: owner.key });
+  expect(await newestInstance(api, owner)).toEqual(json);
+  return json;
+}
+async function report(id: string, phase: keyof typeof HOST_SAYS): Promise<void> {
+  await api.world.observe(id, { phase, ...HOST_SAYS[phase] });
+  await api.world.drive();
+}
+async function run(body: object = {}): Promise<string> {
+  const id = await launch(body);
+  await report(id, 'running');
+  return id;
+}
+/** The looks at SSH doors for `ms` of virtual time. */
+async function watch(ms: number): Promise<void> {
+  const { signal } = new AbortController();
+  for (let passed = 0; passed < ms; passed += 1000) {
+    await api.world.clock.advance(1000);
+    await api.world.rooms.watch.run(signal);
+  }
+}
+/** Dead for long enough to be unreachable. */
+async function lose(id: string): Promise<void> {
+  await watch(QUIET_AFTER_START_MS);
+  api.world.probeAnswers.set(id, DEAD);
+  await watch(60_000);
+}
+/** Of the four public events. */
+const told = async (id: string): Promise<string[]> =>
+  (await api.world.journal(id)).filter((type) => /\.(creating|running|terminated|failed)$/.test(type));
+const gpuSeconds = async (): Promise<number> => {
+  const { json } = await api.call('GET', '/v1/usage?bucket=month', { key: owner.key });
+  return Number(json.data?.[0]?.['gpu_seconds'] ?? 0);
+};
+
+test('has exactly the fields of its station, from the request through an outage to its end', async () => {
+  await api.world.machine({ gpus: 2, dollars: 1.5, region: 'eu-north' });
+  const id = await launch({ gpu_count: 2, name: 'mine' });
+  const always = {
+    id,
+    gpu_type: 'H100_SXM',
+    gpu_count: 2,
+    region: 'eu-north',
+    tier: 'on_demand',
+    price_per_hour: 3,
+    created_at: now(),
+    name: 'mine',
+    image: expect.stringMatching(/^busybox@sha256:[0-9a-f]{64}$/) as string,
+    reservation_id: null,
+  };
+  expect(id).toMatch(/^i-[a-z2-7]{20}$/);
+  const before = { ...always, ready_at: null, terminated_at: null, connection: null };
+  expect(await read(id)).toEqual({ ...before, status: 'allocating' });
+  await api.world.clock.advance(1000);
+  await report(id, 'pulling');
+  expect(await read(id)).toEqual({ ...before, status: 'starting' });
+  await api.world.clock.advance(1000);
+  await report(id, 'running');
+  const ready = now();
+  const connection = {
+    hostname: `${id}.ssh.test`,
+    port: expect.any(Number) as number,
+    ssh_command: expect.stringMatching(new RegExp(`^ssh -p \\d+ root@${id}\\.ssh\\.test$`)) as string,
+    host_key: 'ssh-ed25519 AAAA',
+  };
+  const running = { ...before, status: 'running', ready_at: ready, last_reachable_at: ready, connection };
+  expect(await read(id)).toEqual(running);
+
+  await lose(id);
+  const down = await read(id);
+  const since = String(down['unreachable_since']);
+  expect(down).toEqual({
+    ...running,
+    status: 'unreachable',
+    last_reachable_at: down['last_reachable_at'],
+    unreachable_since: expect.stringMatching(/^\d{4}-.*Z$/) as string,
+    status_reason: expect.stringContaining(`SSH probes since ${since}`) as string,
+  });
+  expect(since > String(down['last_reachable_at'])).toBe(true);
+  api.world.probeAnswers.delete(id);
+  await watch(12_000);
+  const back = await read(id);
+  expect(back).toEqual({ ...running, last_reachable_at: back['last_reachable_at'] });
+
+  await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+  const stopping = { ...back, status: 'stopping', connection: null };
+  expect(await read(id)).toEqual(stopping);
+  await api.world.clock.advance(1000);
+  await report(id, 'stopped');
+  expect(await read(id)).toEqual({ ...stopping, status: 'terminated', terminated_at: now() });
+  expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
+});
+
+test('last_reachable_at advances with every look that gets through, and stops with the first that does not', async () => {
+  await api.world.machine();
+  const id = await launch();
+  expect(await read(id)).not.toHaveProperty('last_reachable_at');
+  await report(id, 'running');
+  const first = String((await read(id))['last_reachable_at']);
+  await watch(QUIET_AFTER_START_MS);
+  const later = String((await read(id))['last_reachable_at']);
+  expect(later > first).toBe(true);
+  api.world.probeAnswers.set(id, DEAD);
+  await watch(15_000);
+  const dying = await read(id);
+  await watch(15_000);
+  expect(await read(id)).toMatchObject({ last_reachable_at: dying['last_reachable_at'] });
+  expect(dying).toMatchObject({ status: 'running' });
+});
+
+test('auto_terminate_at is ready_at and the limit: also during an outage, and not before it runs', async () => {
+  await api.world.machine();
+  const id = await launch({ auto_terminate_hours: 3 });
+  expect(await read(id)).not.toHaveProperty('auto_terminate_at');
+  await report(id, 'running');
+  const { ready_at: ready, auto_terminate_at: end } = await read(id);
+  expect(Date.parse(String(end)) - Date.parse(String(ready))).toBe(3 * HOUR_MS);
+  await lose(id);
+  expect(await read(id)).toMatchObject({ status: 'unreachable', auto_terminate_at: end });
+});
+
+test('the change of its name answers the instance as it is then; null takes the name away', async () => {
+  await api.world.machine();
+  const id = await run();
+  for (const name of ['mine', null]) {
+    const renamed = await api.call('PATCH', `/v1/instances/${id}`, { key: owner.key, body: { name } });
+    expect(renamed).toMatchObject({ status: 200, json: { id, name } });
+    expect(renamed.json).toEqual(await read(id));
+  }
+});
+
+describe('the end', () => {
+  test('of provisioning that fails is error: instance.failed, with the reason of the operation, and nothing is billed', async () => {
+    await api.world.machine();
+    const { json } = await postLaunch(api, owner, LAUNCH);
+    const id = String((await newestInstance(api, owner))['id']);
+    await report(id, 'pulling');
+    await report(id, 'failed');
+    const operation = await api.call('GET', `/v1/operations/${String(json['operation_id'])}`, { key: owner.key });
+    const { detail } = operation.json['error'] as { detail: string };
+    expect(detail).toContain('no such runtime');
+    expect(await read(id)).toMatchObject({ status: 'error', status_reason: detail, ready_at: null, connection: null });
+    expect(await told(id)).toEqual(['instance.creating', 'instance.failed']);
+    expect(await gpuSeconds()).toBe(0);
+  });
+
+  test('of a rental whose container fails is error: instance.failed, with what the host says', async () => {
+    await api.world.machine();
+    const id = await run();
+    await report(id, 'failed');
+    expect(await read(id)).toMatchObject({ status: 'error', status_reason: 'no such runtime', connection: null });
+    expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
+  });
+
+  test.each(['stopped', 'missing'] as const)(
+    "from the supplier's side is stopped: instance.terminated, billing ends, and a DELETE finds nothing (%s)",
+    async (phase) => {
+      await api.world.machine();
+      const id = await run();
+      await api.world.clock.advance(HOUR_MS);
+      await report(id, phase);
+      expect(await read(id)).toMatchObject({
+        status: 'stopped',
+        status_reason: expect.stringContaining('the host') as string,
+        terminated_at: now(),
+        connection: null,
+      });
+      expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
+      await api.world.clock.advance(HOUR_MS);
+      expect(await gpuSeconds()).toBe(3600);
+      const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+      expect(removal).toMatchObject({ status: 404, json: { code: 'not_found' } });
+    },
+  );
+
+  test('of an outage that outlasts its grace is error: instance.failed, and unreachable_since is gone', async () => {
+    await api.world.machine();
+    const id = await run();
+    await lose(id);
+    const billed = await gpuSeconds();
+    await watch(GRACE_MS);
+    const failed = await read(id);
+    expect(failed).toMatchObject({ status: 'error', status_reason: expect.stringContaining('too long') as string });
+    expect(failed).not.toHaveProperty('unreachable_since');
+    expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
+    expect(await gpuSeconds()).toBe(billed);
+  });
+
+  test('by a DELETE stops billing with the request, however long the host takes', async () => {
+    await api.world.machine();
+    const id = await run();
+    await api.world.clock.advance(HOUR_MS);
+    await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+    await api.world.clock.advance(60_000);
+    await report(id, 'stopped');
+    expect(await read(id)).toMatchObject({ status: 'terminated', terminated_at: now() });
+    expect(await gpuSeconds()).toBe(3600);
+  });
+});
