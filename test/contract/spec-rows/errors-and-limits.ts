@@ -143,6 +143,16 @@ export const ERRORS_AND_LIMITS_ROWS: RowsBySection = {
       'fifty at once have one effect and one answer',
     ],
     [
+      'A process that dies between an effect and its answer: an equal request gets that answer from the next one',
+      'e2e/idempotency.test.ts',
+      'kill -9 between the effect of a launch and its reply: the next process tells what was done',
+    ],
+    [
+      'Every answer to an Idempotency-Key outlives its process, byte for byte, with the secrets in it',
+      'e2e/idempotency.test.ts',
+      '%s that is killed with its reply: the next process gives the same answer, byte for byte',
+    ],
+    [
       'Headers have a largest size',
       'control-plane/base/http/limits.test.ts',
       'up to the limit are read, above it are 431',

@@ -1,0 +1,227 @@
+// Idempotency-Key against a control plane of its own process: fifty callers at once, and kill -9 while it answers.
+import Database from 'better-sqlite3';
+import { randomUUID } from 'node:crypto';
+import { join } from 'node:path';
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { z } from 'zod';
+import { NewApiKey } from '../../shared/api/api-key.ts';
+import { Balance, UsageRow } from '../../shared/api/billing.ts';
+import { CommunityMachineRegistration } from '../../shared/api/community.ts';
+import { Instance } from '../../shared/api/instance.ts';
+import { pageSchema } from '../../shared/api/page.ts';
+import { NewWebhookEndpoint, WebhookDelivery } from '../../shared/api/webhook.ts';
+import { type ApiClient, followOperation, openApiClient, terminate } from '../kit/api-client.ts';
+import {
+  type KeyedRequest,
+  sendAndKillAtCommit,
+  sendAndKillAtReply,
+  sendKeyed,
+  type WireAnswer,
+} from '../kit/dying-reply.ts';
+import { eventually } from '../kit/processes.ts';
+import { ONE_GPU, openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
+import { makeIdentity } from '../kit/ssh-client.ts';
+import { type Account, openCustomer, verifyLedger, waitForOffering } from '../kit/stack.ts';
+
+const CALLERS = 50;
+const SOAK = process.env['SOAK'] === '1';
+const ROUNDS = SOAK ? 10 : 1;
+/** What a launch commits -> how to see it, by the organisation whose only launch it is. */
+const COMMITS = {
+  claim:
+    "select 1 from idempotency_keys k join api_keys a on a.id = k.api_key_id where a.org_id = ? and method = 'POST' and path = '/v1/instances'",
+  effect: 'select 1 from operations where org_id = ?',
+};
+type Moment = [afterMs: number, commit: keyof typeof COMMITS];
+const DEATHS: readonly Moment[] = [
+  [0, 'claim'],
+  ...(SOAK ? [1, 2, 5, 20, 100, 300].map((afterMs): Moment => [afterMs, 'effect']) : []),
+];
+/** How often the gap between the effect and its reply may be missed. */
+const TRIES = 20;
+
+let stack: RentalStack;
+let apiKey: string;
+let api: ApiClient;
+
+beforeAll(async () => {
+  // Nobody answers there, so that a delivery can be tried again.
+  const settings = () => ({ webhooks: { allowed_networks: ['127.0.0.0/8'], allowed_ports: [8443] } });
+  stack = await openRentalStack({ settings });
+  const argv = ['admin', 'key', 'create', '--org', stack.customer.orgId, '--name', 'all', '--scopes', 'all'];
+  apiKey = NewApiKey.parse(await stack.controlPlane.operator(...argv)).key;
+  api = openApiClient(stack.controlPlane.baseUrl, apiKey);
+});
+
+afterEach(async () => {
+  await verifyLedger(stack.controlPlane);
+});
+
+afterAll(async () => {
+  expect(await stack.end()).toEqual([]);
+});
+
+type Asked = Pick<KeyedRequest, 'method' | 'path' | 'body'>;
+
+/** By operation: a request of everyone that takes an Idempotency-Key, with what it needs to be there. */
+const REQUESTS: Record<string, () => Promise<Asked>> = {
+  createInstance: async () => post('/instances', await oneLaunch()),
+  renameInstance: async () => ({ method: 'PATCH', path: `/instances/${await launched()}`, body: { name: 'renamed' } }),
+  deleteInstance: async () => ({ method: 'DELETE', path: `/instances/${await launched()}` }),
+  createApiKey: async () => post('/api-keys', { name: 'made', scopes: ['instances: read'] }),
+  createSshKey: async () => {
+    const { publicKey } = await makeIdentity(join(stack.dir, 'ssh'), randomUUID());
+    return post('/ssh-keys', { name: 'made', public_key: publicKey });
+  },
+  createRegistryCredential: async () => {
+    const login = { username: 'me', password: 'secret' };
+    return post('/registry-credentials', { name: 'made', registry: stack.guarded.host, ...login });
+  },
+  createWebhookEndpoint: async () => post('/webhook-endpoints', ENDPOINT),
+  changeWebhookEndpoint: async () => {
+    return { method: 'PATCH', path: `/webhook-endpoints/${await endpoint()}`, body: { enabled: false } };
+  },
+  rotateWebhookSecret: async () => post(`/webhook-endpoints/${await endpoint()}/rotate-secret`),
+  retryWebhookDelivery: async () => {
+    const id = await endpoint();
+    await launched();
+    const path = `/webhook-endpoints/${id}/deliveries`;
+    const delivery = await eventually('failed delivery', 20_000, async () => {
+      const { data } = await api.get(path, pageSchema(WebhookDelivery));
+      return data.find(({ status }) => status === 'retrying');
+    });
+    return post(`${path}/${delivery.id}/retry`);
+  },
+  becomeSupplier: async () => post('/community/supplier'),
+  registerMachine: async () => {
+    await api.post('/community/supplier', undefined, z.unknown());
+    return post('/community/machines', MACHINE);
+  },
+  reissueEnrollmentToken: async () => {
+    await api.post('/community/supplier', undefined, z.unknown());
+    const { machine } = await api.post('/community/machines', MACHINE, CommunityMachineRegistration);
+    return post(`/community/machines/${machine.machine_id}/token`);
+  },
+};
+
+const ENDPOINT = { url: 'https://127.0.0.1:8443/hook', event_types: ['instance.creating'] };
+const MACHINE = { region: 'eu-west', price_per_hour: 1 };
+
+function post(path: string, body?: object): Asked {
+  return { method: 'POST', path, ...(body === undefined ? {} : { body }) };
+}
+
+async function endpoint(): Promise<string> {
+  return (await api.post('/webhook-endpoints', ENDPOINT, NewWebhookEndpoint)).id;
+}
+
+/** After a restart the machine is on offer as soon as its agent is back. */
+async function oneLaunch(): Promise<object> {
+  await waitForOffering(stack.controlPlane);
+  return { ...ONE_GPU, image: stack.image.ref };
+}
+
+async function launched(): Promise<string> {
+  await waitForOffering(stack.controlPlane);
+  return (await stack.rent()).id;
+}
+
+function keyed(asked: Asked, key = apiKey): KeyedRequest {
+  return { ...asked, apiKey: key, idempotencyKey: randomUUID() };
+}
+
+/** Of the customer whose only launch it is: what it must have had once, when it runs. */
+async function oneOfEach(customer: Account, { headers }: WireAnswer): Promise<Instance> {
+  expect(await followOperation(customer.api, headers['operation-id'] ?? '')).toMatchObject({ state: 'succeeded' });
+  const { data } = await customer.api.get('/instances', pageSchema(Instance));
+  expect(data).toHaveLength(1);
+  const database = new Database(stack.controlPlane.databaseFile, { readonly: true });
+  const count = `select count(*) from operations where kind = 'instance.create' and org_id = ?`;
+  expect(database.prepare(count).pluck().get(customer.orgId)).toBe(1);
+  database.close();
+  const [instance] = data as [Instance];
+  const filters = { label: [`svc.instance_id=${instance.id}`] };
+  expect(await stack.engine.docker.listContainers({ all: true, filters })).toHaveLength(1);
+  return instance;
+}
+
+/** Ends the one instance of a customer: what its balance has lost is what its one row of usage says. */
+async function oneCharge({ api: payer }: Account, { id }: Instance): Promise<void> {
+  await terminate(payer, id);
+  const { data: usage } = await payer.get('/usage?bucket=month', pageSchema(UsageRow));
+  expect(usage.map((row) => row.instance_id)).toEqual([id]);
+  const { balance, held_cents: held } = await payer.get('/balance', Balance);
+  expect(held).toBe(0);
+  expect(Math.abs((100 - Number(balance)) * 100 - (usage[0]?.cost_cents ?? 0))).toBeLessThanOrEqual(1);
+}
+
+test.each(Array.from({ length: ROUNDS }, (_, round) => round))(
+  'fifty equal launches at once over their own connections: one operation, one container, one charge, equal answers (%d)',
+  async (round) => {
+    const customer = await openCustomer(stack, `crowd ${round}`);
+    const request = keyed(post('/instances', await oneLaunch()), customer.key);
+    const answers = await Promise.all(Array.from({ length: CALLERS }, () => sendKeyed(stack.controlPlane, request)));
+    // Whoever has waited as long as anybody should is told to ask again.
+    const late = answers.filter(({ status }) => status === 409);
+    expect(late.filter(({ body }) => !body.includes('idempotency_key_in_use'))).toEqual([]);
+    const accepted = answers.filter((answer) => !late.includes(answer));
+    const firsts = accepted.filter(({ isReplay }) => !isReplay);
+    expect(firsts).toMatchObject([{ status: 202 }]);
+    const [first] = firsts as [WireAnswer];
+    const replay = { ...first, isReplay: true };
+    expect(accepted.filter(({ isReplay }) => isReplay)).toEqual(Array(accepted.length - 1).fill(replay));
+    expect(await sendKeyed(stack.controlPlane, request)).toEqual(replay);
+    await oneCharge(customer, await oneOfEach(customer, first));
+  },
+);
+
+test('every route that takes an Idempotency-Key has a request here', async () => {
+  const Document = z.object({ paths: z.record(z.string(), z.record(z.string(), z.unknown())) });
+  const Taking = z.object({ operationId: z.string(), parameters: z.array(z.object({ name: z.string() })) });
+  const { paths } = await api.get('/openapi.json', Document);
+  const taking = Object.values(paths)
+    .flatMap((methods) => Object.values(methods))
+    .flatMap((operation) => Taking.safeParse(operation).data ?? [])
+    .filter(({ parameters }) => parameters.some(({ name }) => name === 'Idempotency-Key'));
+  expect(taking.map(({ operationId }) => operationId).toSorted()).toEqual(Object.keys(REQUESTS).toSorted());
+});
+
+test.each(Object.keys(REQUESTS))(
+  '%s that is killed with its reply: the next process gives the same answer, byte for byte',
+  async (operationId) => {
+    const request = keyed((await REQUESTS[operationId]?.()) ?? post('/none'));
+    const first = await sendAndKillAtReply(stack.controlPlane, request);
+    expect(first.status).toBeLessThan(300);
+    await stack.controlPlane.daemon.start();
+    expect(first.isReplay).toBe(false);
+    expect(await sendKeyed(stack.controlPlane, request)).toEqual({ ...first, isReplay: true });
+  },
+);
+
+test.each(DEATHS)('a launch that is killed %d ms after the commit of its %s is one launch', async (...moment) => {
+  await launchThatDies(moment);
+});
+
+test('kill -9 between the effect of a launch and its reply: the next process tells what was done', async () => {
+  const fates: string[] = [];
+  while (fates.length < TRIES && !fates.includes('done, not told')) fates.push(await launchThatDies([0, 'effect']));
+  expect(fates).toContain('done, not told');
+});
+
+/** What had become of a launch when its process died, by what the next process says of it. */
+async function launchThatDies([afterMs, commit]: Moment): Promise<'not begun' | 'done, not told' | 'told'> {
+  const customer = await openCustomer(stack, randomUUID());
+  const request = keyed(post('/instances', await oneLaunch()), customer.key);
+  const told = await sendAndKillAtCommit(stack.controlPlane, request, {
+    query: COMMITS[commit],
+    value: customer.orgId,
+    afterMs,
+  });
+  await stack.controlPlane.daemon.start();
+  const answer = await sendKeyed(stack.controlPlane, request);
+  expect(answer).toMatchObject({ ...told, status: 202, isReplay: told !== undefined || answer.isReplay });
+  expect(await sendKeyed(stack.controlPlane, request)).toEqual({ ...answer, isReplay: true });
+  await oneCharge(customer, await oneOfEach(customer, answer));
+  if (told !== undefined) return 'told';
+  return answer.isReplay ? 'done, not told' : 'not begun';
+}
