@@ -1,64 +1,78 @@
-// Every list whose entries customers make: pages hold still while entries come and go between them.
-import { afterAll, expect, test } from 'vitest';
-import type { Route } from '../../control-plane/base/http/route.ts';
+// Every list that comes in pages: they hold still while entries come and go between them.
+import { afterEach, beforeEach, expect, test } from 'vitest';
 import { seededRng } from '../../shared/rng.ts';
-import { type Api, type ApiAccount, openApi } from './api.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { PAGED_LISTS, type PagedList } from './paged-lists.ts';
 import { inputSchema } from './requests.ts';
-import { makerFor } from './resources.ts';
 
 const ENTRIES = 7;
 const PAGE = 2;
 
-const api: Api = await openApi();
-afterAll(() => api.close());
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+});
+afterEach(() => api.close());
 
-/** Its maker always makes the same key, and the list has a walk of its own. */
-const ELSEWHERE = ['/v1/ssh-keys'];
-const lists = api.routes.filter(
-  ({ method, path, query }) =>
-    method === 'GET' &&
-    inputSchema(query)?.properties?.['cursor'] !== undefined &&
-    makerFor(`${path}/{id}`) !== undefined &&
-    !ELSEWHERE.includes(path),
-);
-
-function idOf(entry: Record<string, unknown>): string {
-  return String(entry['id'] ?? entry['machine_id']);
-}
-
-async function make({ path }: Route, owner: ApiAccount): Promise<string> {
-  return (await makerFor(`${path}/{id}`)?.(api, owner)) ?? '';
-}
-
-test('there are such lists', () => {
-  expect(lists.map(({ operationId }) => operationId)).toEqual(
-    expect.arrayContaining(['listInstances', 'listApiKeys', 'listRegistryCredentials', 'listWebhookEndpoints']),
-  );
+test('every route that takes a cursor is here', () => {
+  const paged = api.routes.filter(({ query }) => inputSchema(query)?.properties?.['cursor'] !== undefined);
+  expect(paged.map(({ operationId }) => operationId).toSorted()).toEqual(Object.keys(PAGED_LISTS).toSorted());
 });
 
-test.each(lists.map((route): [string, Route] => [route.operationId, route]))(
+test.each(Object.entries(PAGED_LISTS))(
   '%s skips and repeats nothing while entries are made and deleted between its pages',
-  async (_id, route) => {
-    const owner = await api.account();
+  async (_id, open) => {
+    const list = await open(api, owner);
     const rng = seededRng(9);
-    const there = new Set<string>();
+    const leavings: (() => Promise<unknown>)[] = [];
+    const add = async (): Promise<void> => {
+      const leave = await list.add();
+      if (leave !== undefined) leavings.push(leave);
+    };
     for (let i = 0; i < ENTRIES; i += 1) {
-      there.add(await make(route, owner));
+      await add();
       // Some have the same time.
       await api.world.clock.advance(i % 2);
     }
-    const seen: string[] = [];
-    for (let cursor: string | null | undefined = ''; cursor !== null && cursor !== undefined;) {
-      const from = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
-      const { json } = await api.call('GET', `${route.path}?limit=${PAGE}${from}`, { key: owner.key });
-      seen.push(...(json.data ?? []).map(idOf));
-      cursor = json.next_cursor;
-      await make(route, owner);
-      const leaving = [...there][Math.floor(rng.float() * there.size)] ?? '';
-      await api.call('DELETE', `${route.path}/${leaving}`, { key: owner.key });
-      there.delete(leaving);
-    }
+    const before = await idsOf(list);
+    const seen = await walk(list, async () => {
+      await add();
+      await leavings.splice(Math.floor(rng.float() * leavings.length), 1)[0]?.();
+    });
+    const after = new Set(await idsOf(list));
     expect(seen.length).toBe(new Set(seen).size);
-    expect(seen).toEqual(expect.arrayContaining([...there]));
+    expect(seen).toEqual(expect.arrayContaining(before.filter((id) => after.has(id))));
+    const old = seen.filter((id) => before.includes(id));
+    expect(old).toEqual(before.filter((id) => seen.includes(id)));
+    expect(list.isByName ? old : seen).toEqual(old);
   },
 );
+
+async function idsOf(list: PagedList): Promise<string[]> {
+  const answer = await read(list, 200);
+  expect(answer.json.next_cursor).toBeNull();
+  return (answer.json.data ?? []).map(list.idOf);
+}
+
+/** What the pages show, with `between` after each of them. Every page but the last is full. */
+async function walk(list: PagedList, between: () => Promise<void>): Promise<string[]> {
+  const seen: string[] = [];
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const { json } = await read(list, PAGE, cursor);
+    const shown = (json.data ?? []).map(list.idOf);
+    cursor = json.next_cursor ?? null;
+    expect(shown).toHaveLength(cursor === null ? Math.min(shown.length, PAGE) : PAGE);
+    seen.push(...shown);
+    await between();
+  }
+  return seen;
+}
+
+async function read(list: PagedList, limit: number, cursor = ''): Promise<Answer> {
+  const from = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+  const answer = await api.call('GET', `${list.url}limit=${limit}${from}`, { key: owner.key });
+  expect(answer.status).toBe(200);
+  return answer;
+}

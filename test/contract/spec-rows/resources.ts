@@ -29,6 +29,11 @@ export const RESOURCES_ROWS: RowsBySection = {
       'contract/cursors.store.test.ts',
       '%s skips and repeats nothing while entries are made and deleted between its pages',
     ],
+    [
+      'No list with a cursor is left out of that',
+      'contract/cursors.store.test.ts',
+      'every route that takes a cursor is here',
+    ],
   ],
   '2.3': [
     [

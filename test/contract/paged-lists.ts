@@ -1,0 +1,125 @@
+// Every list of the API that comes in pages: how entries get into it, and how they leave it. A list without a line here fails its test.
+import { LAUNCH } from '../kit/world.ts';
+import type { Api, ApiAccount } from './api.ts';
+import { makerFor } from './resources.ts';
+
+export interface PagedList {
+  /** With the query that all its pages have. */
+  url: string;
+  /** Adds an entry, and answers how to take it away, where that can be done. */
+  add(): Promise<(() => Promise<unknown>) | undefined>;
+  idOf(entry: Record<string, unknown>): string;
+  /** In the order of names: what is added may still come. The others end where they began, however much is added. */
+  isByName?: true;
+}
+
+type Open = (api: Api, owner: ApiAccount) => Promise<PagedList>;
+
+/** By operation. */
+export const PAGED_LISTS: Record<string, Open> = {
+  listGpuTypes: async (api) => {
+    const names = GPU_NAMES.values();
+    const add = machines(api, () => names.next().value ?? 'A2');
+    return { url: '/v1/gpu-types?', idOf: (entry) => String(entry['gpu_type']), add, isByName: true };
+  },
+  listPricing: async (api) => ({
+    url: '/v1/pricing?',
+    idOf: (entry) => String(entry['offering_id']),
+    add: machines(api, () => 'A2'),
+  }),
+  // An operator's file, which nobody changes while the service runs.
+  listTemplates: async () => ({ url: '/v1/templates?', idOf, add: async () => undefined, isByName: true }),
+  listApiKeys: ofResource('/v1/api-keys'),
+  listSshKeys: async (api, owner) => ({
+    url: '/v1/ssh-keys?',
+    idOf,
+    add: async () => {
+      const body = { name: 'x', public_key: newPublicKey(api) };
+      const { json } = await api.call('POST', '/v1/ssh-keys', { key: owner.key, body });
+      return () => api.call('DELETE', `/v1/ssh-keys/${idOf(json)}`, { key: owner.key });
+    },
+  }),
+  listRegistryCredentials: ofResource('/v1/registry-credentials'),
+  listInstances: ofResource('/v1/instances'),
+  listInstanceEvents: async (api, owner) => {
+    const { orgId } = owner;
+    const subjectId = await launch(api, owner);
+    const { db, rooms } = api.world;
+    const event = { type: 'instance.recovered', subjectId, orgId, data: { status: 'running' } } as const;
+    return {
+      url: `/v1/instances/${subjectId}/events?`,
+      idOf,
+      add: async () => {
+        await db.tx('test.event', (tx) => rooms.events.append(tx, event));
+        return undefined;
+      },
+    };
+  },
+  listWebhookEndpoints: ofResource('/v1/webhook-endpoints'),
+  listWebhookDeliveries: async (api, owner) => {
+    const id = await makerFor('/v1/webhook-endpoints/{id}')?.(api, owner);
+    return {
+      url: `/v1/webhook-endpoints/${id}/deliveries?`,
+      idOf,
+      add: async () => {
+        await launch(api, owner);
+        return undefined;
+      },
+    };
+  },
+  listUsage: async (api, owner) => ({
+    url: '/v1/usage?bucket=hour&group_by=instance_id&',
+    idOf: (row) => `${String(row['instance_id'])} at ${String(row['bucket_start'])}`,
+    add: async () => {
+      const id = await launch(api, owner);
+      await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+      await api.world.drive();
+      await api.world.clock.advance(10 * 60_000);
+      return () => api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+    },
+  }),
+  listMachines: async (api, owner) => ({
+    ...(await ofResource('/v1/community/machines')(api, owner)),
+    idOf: (entry) => String(entry['machine_id']),
+  }),
+};
+
+/** In no order. */
+const GPU_NAMES = ['L40', 'A10', 'H20', 'B200', 'A16', 'RTX 4090', 'L4', 'A40', 'RTX 5090', 'A30', 'H200', 'L40S'];
+
+function idOf(entry: Record<string, unknown>): string {
+  return String(entry['id']);
+}
+
+function ofResource(path: string): Open {
+  return async (api, owner) => ({
+    url: `${path}?`,
+    idOf,
+    add: async () => {
+      const id = await makerFor(`${path}/{id}`)?.(api, owner);
+      return () => api.call('DELETE', `${path}/${id}`, { key: owner.key });
+    },
+  });
+}
+
+function machines(api: Api, nextName: () => string): PagedList['add'] {
+  return async () => {
+    const { machineId } = await api.world.machine({ gpu: { name: `NVIDIA ${nextName()}`, memory_mib: 24_000 } });
+    return () => api.world.rooms.supply.suspend(machineId);
+  };
+}
+
+async function launch(api: Api, owner: ApiAccount): Promise<string> {
+  await api.world.machine();
+  return api.world.launch(owner, LAUNCH);
+}
+
+/** Any 32 bytes are an Ed25519 key. */
+function newPublicKey(api: Api): string {
+  const field = (bytes: Buffer): Buffer => Buffer.concat([Buffer.from([0, 0, 0, bytes.length]), bytes]);
+  const blob = Buffer.concat([
+    field(Buffer.from('ssh-ed25519')),
+    field(Buffer.from(api.ids.secret(64)).subarray(0, 32)),
+  ]);
+  return `ssh-ed25519 ${blob.toString('base64')}`;
+}
