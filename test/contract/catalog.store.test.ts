@@ -3,8 +3,8 @@ import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
-import { inventoryOf } from '../kit/world.ts';
-import { type Api, openApi } from './api.ts';
+import { inventoryOf, LAUNCH } from '../kit/world.ts';
+import { type Api, newestInstance, openApi, postLaunch } from './api.ts';
 
 let api: Api;
 beforeEach(async () => {
@@ -123,6 +123,17 @@ describe('pricing', () => {
     expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field: 'tier' }] } });
   });
 
+  test('the offering_id of a row pins a launch to it, at its rate', async () => {
+    const owner = await api.account();
+    await api.world.machine({ gpus: 2, dollars: 1 });
+    await api.world.machine({ gpus: 2, dollars: 7, region: 'eu-north' });
+    const dear = (await rows('/v1/pricing')).find((row) => row['price_per_hour'] === 7);
+    const body = { ...LAUNCH, gpu_count: 2, offering_id: dear?.['offering_id'] };
+    expect((await postLaunch(api, owner, body)).status).toBe(202);
+    expect(await newestInstance(api, owner)).toMatchObject({ region: 'eu-north', price_per_hour: 14 });
+    expect(await rows('/v1/pricing')).toContainEqual({ ...dear, available: 0 });
+  });
+
   test('machines of the tier spot never show', async () => {
     const { machineId } = await api.world.machine();
     await api.world.db.tx('spot', (tx) => tx.run(sql`update machines set tier = 'spot' where id = ${machineId}`));
@@ -176,6 +187,14 @@ describe('pages', () => {
       expect(refused.status).toBe(422);
       expect(refused.json.errors).toMatchObject([{ field: query.split('=')[0] }]);
     }
+  });
+  test.each(['/v1/gpu-types', '/v1/pricing'])('%s is open to everybody, whatever key comes along', async (path) => {
+    await api.world.machine();
+    const { key } = await api.account(['ssh_keys: read']);
+    const open = await api.call('GET', path);
+    expect(open).toMatchObject({ status: 200, json: { data: [{ gpu_type: 'H100_SXM' }], next_cursor: null } });
+    for (const each of [key, 'svc_live_none'])
+      expect((await api.call('GET', path, { key: each })).json).toEqual(open.json);
   });
   test('a cursor of one list is none of the other', async () => {
     for (const gpuName of ['A', 'B']) await machineWith({ gpuName });

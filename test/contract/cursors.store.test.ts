@@ -50,6 +50,14 @@ test.each(Object.entries(PAGED_LISTS))(
   },
 );
 
+test('a page has 50 entries where no limit is named', async () => {
+  const list = await PAGED_LISTS['listRegistryCredentials']?.(api, owner);
+  for (let i = 0; i < 51; i += 1) await list?.add();
+  const { json } = await api.call('GET', '/v1/registry-credentials', { key: owner.key });
+  expect(json.data).toHaveLength(50);
+  expect(json.next_cursor).not.toBeNull();
+});
+
 async function idsOf(list: PagedList): Promise<string[]> {
   const answer = await read(list, 200);
   expect(answer.json.next_cursor).toBeNull();

@@ -3,6 +3,7 @@ import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { ERRORS } from '../../shared/errors.ts';
 import { type Api, openApi } from './api.ts';
+import { makeAll } from './resources.ts';
 
 type Json = { [name: string]: unknown };
 interface Operation {
@@ -99,6 +100,54 @@ describe('the document', () => {
       const name = /^#\/components\/schemas\/(\w+)$/.exec(String(value))?.[1] ?? '';
       expect(Object.keys(document.components.schemas[name] ?? {})).toContain('properties');
     }
+  });
+
+  test('gives every page the same members, and every list of pages the same cursor and limit', () => {
+    const schemaOf = ({ responses }: Operation): Json =>
+      ((responses['200']?.content?.['application/json'] as Json | undefined)?.['schema'] ?? {}) as Json;
+    const lists = operations.filter(
+      (operation) => 'next_cursor' in ((schemaOf(operation)['properties'] ?? {}) as Json),
+    );
+    expect(lists.map(({ operationId }) => operationId)).toEqual(
+      expect.arrayContaining([
+        'listGpuTypes',
+        'listPricing',
+        'listSshKeys',
+        'listInstances',
+        'listUsage',
+        'listWebhookEndpoints',
+        'listWebhookDeliveries',
+        'listRegistryCredentials',
+      ]),
+    );
+    for (const list of lists) {
+      expect(schemaOf(list)).toMatchObject({
+        properties: { data: { type: 'array' }, next_cursor: { type: ['string', 'null'] } },
+        required: ['data', 'next_cursor'],
+      });
+      const parameter = (name: string): unknown => list.parameters.find((each) => each.name === name);
+      expect(parameter('cursor')).toMatchObject({ in: 'query', required: false, schema: { type: 'string' } });
+      expect(parameter('limit')).toMatchObject({
+        in: 'query',
+        required: false,
+        schema: { type: 'integer', minimum: 1, maximum: 200, default: 50 },
+      });
+    }
+  });
+
+  test('calls every time a date-time, and answers it in UTC', async () => {
+    const isTime = (path: string): boolean => /\/\w+_(at|since|until|start)$/.test(path);
+    const documented = walk(document.components.schemas).filter(({ path }) => isTime(path) && /properties/.test(path));
+    expect(documented.length).toBeGreaterThan(20);
+    const otherwise = documented.filter(({ value }) => !JSON.stringify(value).includes('"format":"date-time"'));
+    expect(otherwise.map(({ path }) => path)).toEqual([]);
+    const owner = await api.account();
+    await makeAll(api, owner);
+    const lists = api.routes.filter(({ method, path, hidden }) => method === 'GET' && !/\{/.test(path) && !hidden);
+    const answers = await Promise.all(lists.map(({ path }) => api.call('GET', path, { key: owner.key })));
+    const times = walk(answers.map(({ json }) => json)).filter(({ path, value }) => isTime(path) && value !== null);
+    expect(times.length).toBeGreaterThan(10);
+    for (const { value } of times) expect(value).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
   });
 
   test('describes every field, parameter and header', () => {

@@ -51,6 +51,7 @@ test('it succeeds with the instance as its resource once that runs, and a delete
   await api.world.drive();
   const done = await read(created['operation_id']);
   expect(done).toMatchObject({ state: 'succeeded', resource_id: id, completed_at: now(), updated_at: now() });
+  expect(done['created_at']).toBe(created['created_at']);
   expect(done).not.toHaveProperty('error');
   const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
   expect(removal).toMatchObject({ status: 202, json: { kind: 'instance.delete', resource_id: id } });

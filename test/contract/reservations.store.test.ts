@@ -1,6 +1,6 @@
 // Reserved capacity as a customer meets it (specification 2.7, 4.4, 7.2): the list of contracts, and the four refusals with their status.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import type { Reservation } from '../../shared/api/reservation.ts';
+import type { NewReservation, Reservation } from '../../shared/api/reservation.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
 
@@ -22,7 +22,7 @@ const list = async (): Promise<Reservation[]> => {
   expect(answer.status).toBe(200);
   return answer.json as unknown as Reservation[];
 };
-async function contract(gpus: number): Promise<string> {
+async function contract(gpus: number, patch: Partial<NewReservation> = {}): Promise<string> {
   const made = await api.world.rooms.reservations.create({
     org_id: owner.orgId,
     title: 'Training cluster',
@@ -30,12 +30,46 @@ async function contract(gpus: number): Promise<string> {
     ends_at: iso(30 * DAY_MS),
     renewal: 'manual',
     commitment: [{ gpu_type: 'H100_SXM', gpu_count: gpus, region: 'eu-west' }],
+    ...patch,
   });
   return made.contract.id;
 }
 
 test('without a contract the list is an empty array', async () => {
   expect(await list()).toEqual([]);
+});
+
+test('contracts are listed newest first with how each is renewed, also those that have not begun or are over', async () => {
+  await api.world.machine({ gpus: 3 });
+  const automatic = await contract(1, { renewal: 'auto_renew' });
+  await api.world.clock.advance(1);
+  const manual = await contract(1, { renewal: 'manual', starts_at: iso(DAY_MS) });
+  await api.world.clock.advance(1);
+  const single = await contract(1, { renewal: 'none' });
+  await api.world.rooms.reservations.cancel(single);
+  const shown = (await list()).map(({ reservation_id: id, status, renewal }) => [id, status, renewal.mode]);
+  expect(shown).toEqual([
+    [single, 'cancelled', 'none'],
+    [manual, 'pending', 'manual'],
+    [automatic, 'active', 'auto_renew'],
+  ]);
+});
+
+test('the end of a contract is soon from 14 days before it', async () => {
+  await api.world.machine();
+  await contract(1);
+  const renewal = async (): Promise<unknown> => (await list())[0]?.renewal;
+  await api.world.clock.advance(16 * DAY_MS - 1);
+  expect(await renewal()).toEqual({ mode: 'manual', days_until_end: 15, expiring_soon: false });
+  await api.world.clock.advance(1);
+  expect(await renewal()).toEqual({ mode: 'manual', days_until_end: 14, expiring_soon: true });
+});
+
+test('there is no checkout, and no page: nothing can be sent to the list', async () => {
+  const body = { title: 'mine', gpu_type: 'H100_SXM' };
+  expect((await api.call('POST', '/v1/reservations', { key: owner.key, body })).status).toBe(405);
+  const paged = await api.call('GET', '/v1/reservations?limit=1', { key: owner.key });
+  expect(paged).toMatchObject({ status: 422, json: { errors: [{ field: 'limit' }] } });
 });
 
 test('a contract shows its term, what it commits and how much of that is in use, and no commercial terms', async () => {

@@ -4,6 +4,7 @@ import { ENDPOINTS_ROWS } from './spec-rows/endpoints.ts';
 import { ERRORS_AND_LIMITS_ROWS } from './spec-rows/errors-and-limits.ts';
 import { INSTANCE_FIELDS_ROWS } from './spec-rows/instance-fields.ts';
 import { INSTANCES_ROWS } from './spec-rows/instances.ts';
+import { RESERVATIONS_TO_ENVIRONMENTS_ROWS } from './spec-rows/reservations-to-environments.ts';
 import { RESOURCES_ROWS } from './spec-rows/resources.ts';
 import { STATES_ROWS } from './spec-rows/states.ts';
 
@@ -23,6 +24,7 @@ export type RowsBySection = Record<string, readonly [string, string, string][]>;
 const PARTS: readonly RowsBySection[] = [
   RESOURCES_ROWS,
   INSTANCE_FIELDS_ROWS,
+  RESERVATIONS_TO_ENVIRONMENTS_ROWS,
   STATES_ROWS,
   INSTANCES_ROWS,
   ENDPOINTS_ROWS,

@@ -61,6 +61,13 @@ test('without ssh_key_ids all keys of the organisation may connect, also those t
   expect(await keysAtTheDoor(id)).toEqual([bare(KEYS.ed.line), bare(KEYS.ec256.line)]);
 });
 
+test('a launch without any key is accepted, and nobody may connect until one is registered', async () => {
+  const id = await runningInstance(undefined);
+  expect(await keysAtTheDoor(id)).toEqual([]);
+  await register(KEYS.ed.line);
+  expect(await keysAtTheDoor(id)).toEqual([bare(KEYS.ed.line)]);
+});
+
 test("another organisation's key is 403 ssh_keys/org_mismatch, and nothing is launched", async () => {
   const foreign = await register(KEYS.ed.line, await api.account());
   await api.world.machine();

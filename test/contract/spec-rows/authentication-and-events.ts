@@ -70,7 +70,7 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
   '6.2': [
     [
       'An endpoint stands at a public address',
-      'contract/webhooks.store.test.ts',
+      'contract/webhooks-network.store.test.ts',
       'a name that leads inside is not called, and the history says so without naming the address',
     ],
     [
@@ -102,7 +102,7 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
   '6.3': [
     [
       'A receiver verifies the signature over the raw body',
-      'contract/webhooks.store.test.ts',
+      'contract/webhooks-network.store.test.ts',
       'a receiver that knows only the specification verifies what arrives',
     ],
     [

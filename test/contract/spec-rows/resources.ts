@@ -1,31 +1,36 @@
-// Specification 2. Resources and their fields, but for the instance: its rules, in the order of its sentences, and their tests.
+// Specification 2.1 Conventions and 2.3 GPU type to 2.6 Operation: its rules, in the order of its sentences, and their tests.
 import type { RowsBySection } from '../spec-rows.ts';
 
 export const RESOURCES_ROWS: RowsBySection = {
   '2.1': [
     [
-      'A page is data and next_cursor, which is null when no further page exists',
+      'A list answers pages of data and next_cursor, and takes cursor and limit',
+      'contract/openapi.test.ts',
+      'gives every page the same members, and every list of pages the same cursor and limit',
+    ],
+    ['limit: default 50, minimum 1, maximum 200', 'control-plane/base/http/cursors.test.ts', '%s is %d'],
+    [
+      'A page without a limit has 50 entries',
+      'contract/cursors.store.test.ts',
+      'a page has 50 entries where no limit is named',
+    ],
+    [
+      'limit below 1 or above 200 is refused',
+      'contract/catalog.store.test.ts',
+      '%s takes a limit from 1 to 200 and nothing unknown',
+    ],
+    [
+      'next_cursor is null when no further page exists',
       'control-plane/base/http/cursors.test.ts',
       'an exactly full last page has no next cursor',
     ],
-    ['limit: default 50, minimum 1, maximum 200', 'control-plane/base/http/cursors.test.ts', '%s is %d'],
     [
       'A walk by cursor shows every entry once, in order',
       'control-plane/base/http/cursors.test.ts',
       'of %d entries show every row once, in order',
     ],
     [
-      'Idempotency-Key has at most 255 characters',
-      'control-plane/base/http/idempotency.store.test.ts',
-      'has 1 to 255 characters',
-    ],
-    [
-      'Pages hold still while rows are inserted',
-      'contract/catalog.store.test.ts',
-      'a walk in pages never skips or repeats a row, whatever is listed meanwhile',
-    ],
-    [
-      'Every list holds still between its pages',
+      'Every list holds still between its pages, and what is new comes before what has been seen',
       'contract/cursors.store.test.ts',
       '%s skips and repeats nothing while entries are made and deleted between its pages',
     ],
@@ -34,12 +39,48 @@ export const RESOURCES_ROWS: RowsBySection = {
       'contract/cursors.store.test.ts',
       'every route that takes a cursor is here',
     ],
+    [
+      'Pages of offerings hold still while rows are inserted',
+      'contract/catalog.store.test.ts',
+      'a walk in pages never skips or repeats a row, whatever is listed meanwhile',
+    ],
+    ['A cursor belongs to its list', 'contract/catalog.store.test.ts', 'a cursor of one list is none of the other'],
+    [
+      'A cursor belongs to its organisation',
+      'control-plane/base/accounts/ssh-keys.store.test.ts',
+      "another organisation's cursor and a made up one are refused",
+    ],
+    [
+      'Timestamps are ISO 8601 UTC strings',
+      'contract/openapi.test.ts',
+      'calls every time a date-time, and answers it in UTC',
+    ],
+    [
+      'Idempotency-Key has at most 255 characters',
+      'control-plane/base/http/idempotency.store.test.ts',
+      'has 1 to 255 characters',
+    ],
   ],
   '2.3': [
     [
-      'GPU types show the smallest VRAM on offer',
+      'gpu_type is a canonical identifier, vram_gb the nameplate VRAM of one GPU',
+      'control-plane/fleet/known-gpus.test.ts',
+      '%s with %d MiB is a %s of %d GB',
+    ],
+    [
+      'A model that nobody knows has a gpu_type too, made of its own name',
+      'control-plane/fleet/known-gpus.test.ts',
+      '%s is in no table and stays what it calls itself',
+    ],
+    [
+      'vram_gb is the smallest on offer for a model that spans variants',
       'contract/catalog.store.test.ts',
       'a model that spans variants shows its smallest VRAM on offer',
+    ],
+    [
+      'architecture, absent for a model that nobody knows',
+      'contract/catalog.store.test.ts',
+      'a model that nobody knows has no architecture',
     ],
     [
       'cpu_cores, ram_gb and storage_gb are representative',
@@ -47,19 +88,39 @@ export const RESOURCES_ROWS: RowsBySection = {
       'show the smallest host that is on offer',
     ],
     [
-      '0 means unreported',
+      'cpu_cores, ram_gb and storage_gb: 0 means unreported',
       'contract/catalog.store.test.ts',
       '0 is what nobody reports; a host that is silent does not hide what the others say',
     ],
-  ],
-  '2.4': [
     [
-      'A pricing row tells disk_price_per_gb_hour, storage_gb and disk_configurable',
+      'instance_disk_gb is the size of a launch where sizes are honoured',
       'contract/launch.store.test.ts',
       'is told in the catalog',
     ],
     [
-      'A pricing row carries the exact values of one offering and its live availability',
+      'instance_disk_gb is 0 where the size is unknown',
+      'contract/catalog.store.test.ts',
+      'show the smallest host that is on offer',
+    ],
+    [
+      'disk_configurable is true when one offering of several accepts a custom disk_gb',
+      'contract/launch.store.test.ts',
+      'is told in the catalog',
+    ],
+    [
+      'disk_configurable is false where no offering does',
+      'contract/catalog.store.test.ts',
+      'show the smallest host that is on offer',
+    ],
+    [
+      'Exact values of each offering are carried by the pricing rows',
+      'contract/launch.store.test.ts',
+      'is told in the catalog',
+    ],
+  ],
+  '2.4': [
+    [
+      'A pricing row has gpu_type, region, tier on_demand, price_per_hour, available and offering_id',
       'contract/catalog.store.test.ts',
       'has one row for each offering, with the price of one GPU and what is free now',
     ],
@@ -67,6 +128,26 @@ export const RESOURCES_ROWS: RowsBySection = {
       'tier=spot returns no offerings',
       'contract/catalog.store.test.ts',
       'tier=spot gives no offerings, on_demand is the default, and another tier is refused',
+    ],
+    [
+      'price_per_hour is that of one GPU, exactly',
+      'contract/catalog.store.test.ts',
+      'has one row for each offering, with the price of one GPU and what is free now',
+    ],
+    [
+      'available is the live count: held GPUs do not count, and a host that is away has no row',
+      'contract/catalog.store.test.ts',
+      'has one row for each offering, with the price of one GPU and what is free now',
+    ],
+    [
+      'offering_id pins a launch to the row',
+      'contract/catalog.store.test.ts',
+      'the offering_id of a row pins a launch to it, at its rate',
+    ],
+    [
+      'A pricing row tells disk_price_per_gb_hour, storage_gb and disk_configurable',
+      'contract/launch.store.test.ts',
+      'is told in the catalog',
     ],
   ],
   '2.5': [
@@ -83,14 +164,55 @@ export const RESOURCES_ROWS: RowsBySection = {
   ],
   '2.6': [
     [
-      'resource_id is null at creation',
-      'control-plane/base/operations/operations.store.test.ts',
-      'any sequence of moves stays within the table, and completed_at is set exactly at the end',
-    ],
-    [
-      'A create carries the operation id in Operation-Id; resource_id is null',
+      'operation_id is a UUID',
       'contract/operations.store.test.ts',
       'a create answers 202 with the operation, pending and without a resource, and its id in the header',
+    ],
+    [
+      'kind is instance.create for a creation',
+      'contract/operations.store.test.ts',
+      'a create answers 202 with the operation, pending and without a resource, and its id in the header',
+    ],
+    [
+      'kind is instance.delete for a deletion',
+      'contract/operations.store.test.ts',
+      'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
+    ],
+    [
+      'state is pending, in_progress or succeeded',
+      'contract/operations.store.test.ts',
+      'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
+    ],
+    ['state is failed', 'contract/operations.store.test.ts', 'one that fails says why with a code and in words'],
+    [
+      'state is cancelled',
+      'contract/operations.store.test.ts',
+      'a launch that is deleted before it runs is cancelled, without an error and with its instance',
+    ],
+    [
+      'resource_id is null at creation',
+      'contract/operations.store.test.ts',
+      'a create answers 202 with the operation, pending and without a resource, and its id in the header',
+    ],
+    [
+      'resource_id is there once in_progress, and when succeeded',
+      'contract/operations.store.test.ts',
+      'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
+    ],
+    [
+      'resource_id of a deletion is its instance from the beginning',
+      'contract/operations.store.test.ts',
+      'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
+    ],
+    [
+      'created_at stays, updated_at is the last change',
+      'contract/operations.store.test.ts',
+      'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
+    ],
+    [
+      'completed_at is null until a final state',
+      'control-plane/base/operations/operations.store.test.ts',
+      'any sequence of moves stays within the table, and completed_at is set exactly at the end',
     ],
     [
       'A failed operation has error.code and error.detail',
@@ -98,92 +220,34 @@ export const RESOURCES_ROWS: RowsBySection = {
       'one that fails says why with a code and in words',
     ],
     [
-      'An operation is visible only to the key that created it',
+      'A placement that all hosts reject fails with operation_failed',
+      'contract/operations.store.test.ts',
+      'hosts that all reject the placement are operation_failed, with what went wrong on the last',
+    ],
+    [
+      'error is absent from a success',
+      'contract/operations.store.test.ts',
+      'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
+    ],
+    [
+      'error is absent from a cancellation',
+      'contract/operations.store.test.ts',
+      'a launch that is deleted before it runs is cancelled, without an error and with its instance',
+    ],
+    [
+      'The response to a create carries the operation id in Operation-Id',
+      'contract/operations.store.test.ts',
+      'a create answers 202 with the operation, pending and without a resource, and its id in the header',
+    ],
+    [
+      'The response to a delete carries the operation id in Operation-Id',
+      'contract/operations.store.test.ts',
+      'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
+    ],
+    [
+      'An operation is visible only to the key that created it; other keys get 404 not_found',
       'contract/coverage.test.ts',
       'an operation is visible only to the key that created it, not to others of the organisation',
-    ],
-  ],
-  '2.7': [
-    [
-      'starts_at is the term start, ends_at its end, exclusive',
-      'control-plane/rental/reservation-term.test.ts',
-      'is active from starts_at on, and no longer at ends_at: the end is exclusive',
-    ],
-    [
-      'renewal.expiring_soon is true when days_until_end is 14 or less',
-      'control-plane/rental/reservation-term.test.ts',
-      'the end is soon from 14 days before it: at 14 days, not a moment earlier, and never less than 0 days',
-    ],
-    [
-      'renewal.mode auto_renew, manual or none',
-      'control-plane/rental/reservation-term.test.ts',
-      'with auto_renew is followed by a term of the same length: %s',
-    ],
-    [
-      'reservation_id is a ULID',
-      'control-plane/rental/reservations.store.test.ts',
-      'sets its GPUs aside at once, on as few machines as possible, also where it begins later',
-    ],
-    [
-      'A contract shows term, renewal, commitment and utilization, and no commercial terms',
-      'contract/reservations.store.test.ts',
-      'a contract shows its term, what it commits and how much of that is in use, and no commercial terms',
-    ],
-    [
-      'instances[] are the non-terminated instances under the contract',
-      'contract/reservations.store.test.ts',
-      'its instances are shown until they have ended, booting while they start',
-    ],
-  ],
-  '2.8': [
-    [
-      'cost_cents adds up to the charge in every bucket and grouping',
-      'control-plane/money/usage.store.test.ts',
-      'rows equal what the ledger has charged in every bucket and grouping, and windows cut anywhere add up',
-    ],
-    [
-      'gpu_seconds count for reserved rentals too',
-      'control-plane/money/usage.store.test.ts',
-      'a reserved rental shows its GPU seconds at no cost',
-    ],
-    [
-      'A row has bucket_start, the grouping key, gpu_seconds and cost_cents',
-      'contract/usage.store.test.ts',
-      'rows name the instance, or the GPU type where asked; running time counts up to now',
-    ],
-  ],
-  '2.9': [
-    [
-      'An endpoint has id, url, event_types, enabled and created_at; its secret of 64 hexadecimal characters is shown once',
-      'contract/webhooks.store.test.ts',
-      'is made with 201 and a secret of 64 hexadecimal characters that is never shown again',
-    ],
-    [
-      'A delivery history shows success or failure, response status and an excerpt of the answer',
-      'contract/webhooks.store.test.ts',
-      'shows each attempt with its answer, and where it stands',
-    ],
-  ],
-  '2.16': [
-    [
-      'Environments have frameworks, versions, includes by CUDA variant (and base), and vm_images',
-      'contract/environments.store.test.ts',
-      'the list is open to everybody, and has frameworks, versions, contents and VM images as specified',
-    ],
-    [
-      'The default version of a framework is taken where none is named',
-      'contract/environments.store.test.ts',
-      'takes the version that is named, else the default one',
-    ],
-    [
-      'At most one version of a framework is the default',
-      'control-plane/rental/launch/environments.test.ts',
-      'with %s is refused with its line',
-    ],
-    [
-      'Frameworks are usable as certified:<framework>, versions after the @',
-      'control-plane/rental/launch/environments.test.ts',
-      'each framework and version that is shown leads to an image with a fixed tag',
     ],
   ],
 };

@@ -91,36 +91,72 @@ export const STATES_ROWS: RowsBySection = {
   ],
   '3.2': [
     [
-      'succeeded, failed and cancelled are terminal; completed_at and error are set with them',
-      'control-plane/base/operations/operations.store.test.ts',
-      'any sequence of moves stays within the table, and completed_at is set exactly at the end',
+      'An accepted request makes an operation that is pending',
+      'contract/operations.store.test.ts',
+      'a create answers 202 with the operation, pending and without a resource, and its id in the header',
     ],
     [
-      'in_progress, then succeeded with resource_id and completed_at',
+      'pending goes to in_progress when work starts, and resource_id populates',
       'contract/operations.store.test.ts',
       'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
     ],
     [
-      'Any non-terminal operation may be cancelled',
+      'in_progress goes to succeeded when the resource reaches its target state; completed_at set',
+      'contract/operations.store.test.ts',
+      'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
+    ],
+    [
+      'in_progress goes to failed when execution fails; error set',
+      'contract/operations.store.test.ts',
+      'one that fails says why with a code and in words',
+    ],
+    [
+      'Any non-terminal operation goes to cancelled when its caller aborts it',
       'contract/operations.store.test.ts',
       'a launch that is deleted before it runs is cancelled, without an error and with its instance',
+    ],
+    [
+      'succeeded, failed and cancelled are terminal',
+      'control-plane/base/operations/operations.store.test.ts',
+      'any sequence of moves stays within the table, and completed_at is set exactly at the end',
     ],
   ],
   '3.4': [
     [
-      'Reservation status: pending, active, suspended, expired, cancelled',
+      'Reservation status: pending, active, expired',
       'control-plane/rental/reservations.store.test.ts',
       'begins and ends by itself, and its end puts the GPUs on offer again',
     ],
     [
-      'Only active accepts new reserved launches',
+      'Reservation status: suspended',
+      'control-plane/rental/reservations.store.test.ts',
+      'is suspended and resumed, before its term too, and keeps its slots meanwhile',
+    ],
+    ['Reservation status: cancelled', 'control-plane/rental/reservations.store.test.ts', 'is cancelled for good'],
+    [
+      'Only active accepts new reserved launches: not pending, suspended or expired',
       'control-plane/rental/reservations.store.test.ts',
       'with a contract that is pending, suspended or expired is contract_inactive, at both edges of the term',
+    ],
+    [
+      'Only active accepts new reserved launches: not cancelled',
+      'control-plane/rental/reservations.store.test.ts',
+      'without a contract is no_contract, also where the only one is cancelled or belongs to others',
     ],
     [
       'A reservation never leaves its table of statuses, and its slots are there as long as it lives',
       'control-plane/rental/reservations-random.store.test.ts',
       'slots are as many as promised, nobody holds those of others, and no contract leaves its table',
+    ],
+    [
+      'After the final failed attempt a webhook delivery is dead_lettered and no longer retried',
+      'control-plane/rental/webhooks/courier.store.test.ts',
+      'is repeated with the same id and body, and a fresh time, after 30 s, 5 min, 30 min and 2 h',
+    ],
+    [
+      'A delivery that is dead is shown as dead_lettered',
+      'contract/webhooks.store.test.ts',
+      'is one more attempt of the same delivery with the same event id, also after it was given up',
     ],
   ],
 };

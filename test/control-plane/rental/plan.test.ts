@@ -46,16 +46,18 @@ const LEADS_TO: Partial<Record<ReturnType<typeof plan>['do'], InstanceState>> = 
   finish: 'terminated',
 };
 
+const RUNNING: Facts = {
+  status: 'running',
+  enteredMs: 0,
+  placed: true,
+  ownImage: true,
+  triedMachines: 1,
+  autoTerminateMs: null,
+  observed: null,
+};
+
 describe('a runtime limit', () => {
-  const running: Facts = {
-    status: 'running',
-    enteredMs: 0,
-    placed: true,
-    ownImage: true,
-    triedMachines: 1,
-    autoTerminateMs: 3_600_000,
-    observed: null,
-  };
+  const running: Facts = { ...RUNNING, autoTerminateMs: 3_600_000 };
 
   test.each(['running', 'unreachable'] as const)(
     'ends a rental that is %s at that very moment, not before',
@@ -72,39 +74,26 @@ describe('a runtime limit', () => {
 });
 
 describe('a rental that runs', () => {
-  const running: Facts = {
-    status: 'running',
-    enteredMs: 0,
-    placed: true,
-    ownImage: true,
-    triedMachines: 1,
-    autoTerminateMs: null,
-    observed: null,
-  };
-
   test.each(['stopped', 'removed', 'missing'] as const)(
     "and whose container is %s ends as a stop from the supplier's side, also while it cannot be reached",
     (phase) => {
       for (const status of ['running', 'unreachable'] as const) {
-        expect(plan({ ...running, status, observed: { ...NOTHING, phase } }, 1)).toMatchObject({ do: 'stop' });
+        expect(plan({ ...RUNNING, status, observed: { ...NOTHING, phase } }, 1)).toMatchObject({ do: 'stop' });
       }
     },
   );
 
   test('and whose container has failed is lost, with the words of the host', () => {
     const observed = { ...NOTHING, phase: 'failed' as const, detail: 'out of memory' };
-    expect(plan({ ...running, observed }, 1)).toEqual({ do: 'lose', reason: 'out of memory' });
+    expect(plan({ ...RUNNING, observed }, 1)).toEqual({ do: 'lose', reason: 'out of memory' });
   });
 });
 
 describe('an image of the operator', () => {
   const starting: Facts = {
+    ...RUNNING,
     status: 'starting',
-    enteredMs: 0,
-    placed: true,
     ownImage: false,
-    triedMachines: 1,
-    autoTerminateMs: null,
     observed: { ...NOTHING, phase: 'failed', failure_code: 'image_pull_failed', detail: 'no such image: secret/app' },
   };
 

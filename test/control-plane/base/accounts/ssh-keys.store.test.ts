@@ -8,7 +8,7 @@ import { openCursors } from '../../../../control-plane/base/http/cursors.ts';
 import { openMetrics } from '../../../../control-plane/base/http/metrics.ts';
 import { type Http, openHttp } from '../../../../control-plane/base/http/server.ts';
 import type { WireReply } from '../../../../control-plane/base/http/wire-reply.ts';
-import { systemClock } from '../../../../shared/clock.ts';
+import { type Clock, systemClock } from '../../../../shared/clock.ts';
 import { createIds } from '../../../../shared/ids.ts';
 import { SSH_KEYS_PER_ORG_MAX } from '../../../../shared/limits.ts';
 import { createLog } from '../../../../shared/log.ts';
@@ -18,7 +18,9 @@ import { KEYS } from './ssh-key-samples.ts';
 
 const directory = (room: string) => new URL(`../../../../control-plane/${room}/migrations/`, import.meta.url);
 const ROOMS = ['base/http', 'base/accounts'].map((room) => ({ room, directory: directory(room) }));
-const clock = systemClock();
+/** Real waiting; every key has a time of its own. */
+let now = 1_700_000_000_000;
+const clock: Clock = { ...systemClock(), now: () => now };
 const ids = createIds(clock, systemRng());
 
 let db: Db;
@@ -123,6 +125,9 @@ describe('registering', () => {
   });
   test.each([
     ['no name', { public_key: KEYS.ed.line }, 'name'],
+    ['a name that is no text', { name: 1, public_key: KEYS.ed.line }, 'name'],
+    ['no key', { name: 'x' }, 'public_key'],
+    ['a key that is no text', { name: 'x', public_key: [KEYS.ed.line] }, 'public_key'],
     ['an empty name', { name: '', public_key: KEYS.ed.line }, 'name'],
     ['a name that is too long', { name: 'x'.repeat(256), public_key: KEYS.ed.line }, 'name'],
     ['a name of two lines', { name: 'a\nb', public_key: KEYS.ed.line }, 'name'],
@@ -152,7 +157,10 @@ describe('registering', () => {
 describe('listing', () => {
   test('walks all pages newest first, and shows no other organisation', async () => {
     const registered: string[] = [];
-    for (let i = 0; i < 5; i += 1) registered.push(idOf(await register({ name: `k${i}`, public_key: madeUpKey(i) })));
+    for (let i = 0; i < 5; i += 1) {
+      registered.push(idOf(await register({ name: `k${i}`, public_key: madeUpKey(i) })));
+      now += 1;
+    }
     const seen: string[] = [];
     let query = '?limit=2';
     while (query !== '') {
@@ -160,8 +168,7 @@ describe('listing', () => {
       seen.push(...page.data.map((key) => key.id));
       query = page.next_cursor === null ? '' : `?limit=2&cursor=${page.next_cursor}`;
     }
-    expect(seen).toHaveLength(5);
-    expect(seen.toSorted()).toEqual(registered.toSorted());
+    expect(seen).toEqual(registered.toReversed());
     const stranger = await openOrg();
     expect(JSON.parse((await list('', stranger.token)).body)).toEqual({ data: [], next_cursor: null });
   });
