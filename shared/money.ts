@@ -31,6 +31,11 @@ export function ucentsFromDollars(dollars: number): bigint | undefined {
   return sign === '-' ? -ucents : ucents;
 }
 
+/** The same of a price that somebody worked out, to the nearest microcent: 3 * 2.49 is 7.470000000000001 where doubles are multiplied. */
+export function nearestUcents(dollars: number): bigint {
+  return BigInt(Math.round(dollars * Number(UCENTS_PER_DOLLAR)));
+}
+
 /** A JSON number of dollars. Exact for every price with at most 15 significant digits. */
 export function dollarsFromUcents(ucents: bigint): number {
   return Number(ucents) / Number(UCENTS_PER_DOLLAR);

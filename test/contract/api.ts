@@ -3,6 +3,8 @@ import { openCursors } from '../../control-plane/base/http/cursors.ts';
 import { openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { SCOPES } from '../../control-plane/base/http/scopes.ts';
+import { countRow } from '../../control-plane/base/db/columns.ts';
+import { sql } from '../../control-plane/base/db/db.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Http, type InjectedRequest, openHttp } from '../../control-plane/base/http/server.ts';
 import type { WireReply } from '../../control-plane/base/http/wire-reply.ts';
@@ -60,6 +62,25 @@ export async function postLaunch(api: Api, { key }: ApiAccount, body: object): P
 export async function newestInstance(api: Api, { key }: ApiAccount): Promise<Record<string, unknown>> {
   const { json } = await api.call('GET', '/v1/instances', { key });
   return json.data?.[0] ?? {};
+}
+
+/** Everything that a launch makes, as counts, and the money that it sets aside: a refused one leaves all of it as it was. */
+export async function made(api: Api, { key }: ApiAccount): Promise<Record<string, unknown>> {
+  const counts = {
+    instances: sql`instances`,
+    operations: sql`operations`,
+    workloads: sql`workloads`,
+    doors: sql`doors`,
+    deliveries: sql`webhook_deliveries`,
+    events: sql`events where type like 'instance.%'`,
+    charges: sql`transfers where kind <> 'funding'`,
+  };
+  const found: Record<string, unknown> = {};
+  for (const [what, rows] of Object.entries(counts)) {
+    found[what] = (await api.world.db.read.one(countRow, sql`select count(*) as count from ${rows}`))?.count;
+  }
+  const { json } = await api.call('GET', '/v1/balance', { key });
+  return { ...found, held_cents: json['held_cents'] };
 }
 
 const BALANCE_CENTS = 1_000_000;

@@ -6,6 +6,7 @@ import {
   centsFloor,
   dollarsFromUcents,
   dollarText,
+  nearestUcents,
   supplierPartUcents,
   ucentsFromDollars,
 } from '../../shared/money.ts';
@@ -63,6 +64,16 @@ describe('dollars', () => {
       expect(ucentsFromDollars(dollars)).toBeUndefined();
     },
   );
+
+  test.each([
+    [3 * 2.49, 747_000_000n],
+    [7.469999999999999, 747_000_000n],
+    [0.000000014, 1n],
+    [1_000_000, 100_000_000_000_000n],
+    [999_999.99999999, 99_999_999_999_999n],
+  ])('that were worked out, %d, are the nearest microcents', (dollars, ucents) => {
+    expect(nearestUcents(dollars)).toBe(ucents);
+  });
 
   test('are written with all that counts', () => {
     const texts = [129_000_000n, 1n, 0n, -1_200n, 100_000_000n].map(dollarText);

@@ -8,7 +8,7 @@ import {
 } from '../../../shared/api/community.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { isoTime } from '../../../shared/clock.ts';
-import { fail, failField } from '../../../shared/errors.ts';
+import { failField } from '../../../shared/errors.ts';
 import { dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
 import { EnrollRequest, EnrollResponse } from '../../../shared/protocol/inventory.ts';
 import { ENROLL_PATH, LINK_PATH } from '../../../shared/protocol/link.ts';
@@ -151,7 +151,7 @@ function registered({ machine, token }: { machine: store.MachineRow; token: stri
 
 function declaredMachine(body: RegisterMachine): DeclaredMachine {
   const price = ucentsFromDollars(body.price_per_hour) ?? failField('price_per_hour', 'must have at most 8 decimals');
-  if (price <= 0n) fail('validation_failed', 'price_per_hour: must be more than 0');
+  if (price <= 0n) failField('price_per_hour', 'must be at least 0.00000001');
   return {
     region: body.region,
     priceUcentsPerHour: price,

@@ -2,7 +2,6 @@
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
-import { dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import type { OperationRow, Operations } from '../../base/operations/operations.ts';
@@ -11,11 +10,9 @@ import type { Runnable } from '../launch/runnable.ts';
 import type { Reservations } from '../reservations/reservations.ts';
 import { chooseGpu } from './gpu-choice.ts';
 import { type Launch, launchOf } from './launch.ts';
-import { bestOffering, capacityRequest, place, type PlaceDeps, wantedCapacity } from './place.ts';
+import { capacityRequest, place, type PlaceDeps, wantedCapacity } from './place.ts';
 import * as store from './store.ts';
 
-/** Specification 4.3: the price may exceed the viewed one by this much. */
-const PRICE_TOLERANCE_UCENTS = 1_000_000n;
 /** About as long as a launch takes. */
 const OPEN_LAUNCHES_RETRY_SECONDS = 30;
 
@@ -69,7 +66,6 @@ export async function create(
   const birth = { operationId: operation.id, nowMs: now };
   const asked = newInstance(id, caller, { request, gpuType, launch }, birth);
   const instance = { ...asked, reservation_id: await contractOf(tx, asked, deps) };
-  await refuseChangedPrice(tx, instance);
   await store.insertInstance(tx, instance);
   await deps.events.append(tx, {
     type: 'instance.creating',
@@ -133,23 +129,8 @@ async function refusePin(tx: Tx, request: CreateInstance, offeringId: string): P
   }
   if (diskGb <= offering.storage_gb) return;
   fail('disk_exceeds_offering', {
-    detail: `The offering ${offeringId} has ${offering.storage_gb} GB of storage, less than the ${diskGb} GB asked for.`,
+    detail: `The offering ${offeringId} has ${offering.storage_gb} GB of storage, less than the ${diskGb} GB asked for. Ask for less, or choose another from GET /v1/pricing.`,
     errors: [{ field: 'disk_gb', rule: `must be at most ${offering.storage_gb}` }],
-  });
-}
-
-async function refuseChangedPrice(tx: Tx, instance: store.InstanceRow): Promise<void> {
-  const viewed = instance.request.viewed_price_per_hour;
-  if (viewed === undefined) return;
-  const viewedUcents = ucentsFromDollars(viewed) ?? failField('viewed_price_per_hour', 'must have at most 8 decimals');
-  const offering = await bestOffering(tx, instance);
-  if (offering === undefined) return;
-  const price = offering.price_ucents_per_hour * BigInt(instance.gpu_count);
-  if (price <= viewedUcents + PRICE_TOLERANCE_UCENTS) return;
-  const current = dollarsFromUcents(price);
-  fail('price_changed', {
-    detail: `The price is now $${current} an hour. Send it as viewed_price_per_hour to accept it.`,
-    extra: { current_price_per_hour: current },
   });
 }
 

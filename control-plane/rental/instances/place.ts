@@ -1,7 +1,8 @@
 // Finding a place: the first one at creation, another one after a failed host. All in the caller's transaction.
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { DISK_GB_INCLUDED, DISK_GB_MIN } from '../../../shared/limits.ts';
-import { dollarText, ucentsFromDollars } from '../../../shared/money.ts';
+import { dollarsFromUcents, dollarText, nearestUcents, UCENTS_PER_CENT } from '../../../shared/money.ts';
+import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Metering } from '../../money/metering/metering.ts';
@@ -22,6 +23,9 @@ import type { Workloads } from '../../fleet/workloads/workloads.ts';
 import type { Doors } from '../doors/doors.ts';
 import * as store from './store.ts';
 
+/** Specification 4.3: the price may exceed the viewed one by this much. */
+const PRICE_TOLERANCE_UCENTS = UCENTS_PER_CENT;
+
 export interface PlaceDeps {
   ids: Ids;
   supply: Supply;
@@ -33,7 +37,7 @@ export interface PlaceDeps {
 /**
  * Takes GPUs on the best offering that fits, sets aside the money, and wants the container there. The machine's id, or undefined
  * where nothing fits. An instance that was placed before gives the old host a tombstone and never pays more than before.
- * @throws ServiceError `insufficient_balance`
+ * @throws ServiceError `insufficient_balance`, `price_changed`
  */
 export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps): Promise<string | undefined> {
   const { launch } = instance;
@@ -43,6 +47,7 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
   if (found === undefined) return undefined;
   const { offering, gpuUuids, diskGb } = found;
   const machine = await supplyStore.findMachine(tx, offering.machine_id);
+  refuseChangedPrice(instance, offering);
   const priceUcentsPerHour = priceOf(instance, offering, diskGb);
   await deps.metering.holdForLaunch(tx, instance.id, instance.org_id, priceUcentsPerHour);
   await deps.workloads.want(tx, offering.machine_id, {
@@ -70,11 +75,6 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
     triedMachineIds: [...instance.tried_machine_ids, offering.machine_id],
   });
   return offering.machine_id;
-}
-
-/** The offering that the launch would go to now, without taking it: its price is what a refusal names. */
-export async function bestOffering(query: Query, instance: store.InstanceRow): Promise<Candidate | undefined> {
-  return (await fitting(query, instance))[0];
 }
 
 /** Why nothing fits: the code for the operation, and one sentence. */
@@ -147,6 +147,19 @@ function diskOn(offering: Offering, wishedGb: number | undefined): number | null
   return wishedGb ?? Math.max(DISK_GB_MIN, Math.min(DISK_GB_INCLUDED, offering.disk_free_gb));
 }
 
+/** A rescue costs no more than the first place, and a reserved launch nothing. Extra disk is outside of the viewed price. */
+function refuseChangedPrice(instance: store.InstanceRow, offering: Offering): void {
+  const viewed = instance.request.viewed_price_per_hour;
+  if (viewed === undefined || instance.reservation_id !== null) return;
+  const priceUcents = offering.price_ucents_per_hour * BigInt(instance.gpu_count);
+  if (priceUcents <= nearestUcents(viewed) + PRICE_TOLERANCE_UCENTS) return;
+  const current = dollarsFromUcents(priceUcents);
+  fail('price_changed', {
+    detail: `The price is now $${current} an hour. Launch again with that as viewed_price_per_hour to accept it.`,
+    extra: { current_price_per_hour: current },
+  });
+}
+
 /** Of the whole instance. Reserved capacity is paid for by contract. */
 function priceOf(instance: store.InstanceRow, offering: Offering, diskGb: number | null): bigint {
   if (instance.reservation_id !== null) return 0n;
@@ -180,12 +193,12 @@ export function capacityRequest(instance: store.InstanceRow): CapacityRequest {
 
 /** What the request says of the capacity that it needs, before a GPU type is chosen. */
 export function wantedCapacity(request: CreateInstance): Omit<CapacityRequest, 'gpuType' | 'minVramGb'> {
-  const cap = request.max_price_per_hour === undefined ? undefined : ucentsFromDollars(request.max_price_per_hour);
+  const { max_price_per_hour: cap } = request;
   return {
     gpuCount: request.gpu_count,
     offeringId: request.offering_id ?? null,
     region: request.region ?? null,
-    maxPriceUcentsPerHour: cap ?? null,
+    maxPriceUcentsPerHour: cap === undefined ? null : nearestUcents(cap),
     diskGb: request.disk_gb ?? null,
     exceptMachineIds: [],
   };

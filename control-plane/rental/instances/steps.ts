@@ -1,5 +1,5 @@
 // One executor per step of the plan. Effects that wait (probes) happen with no transaction open; each result is applied by compare-and-set.
-import { ServiceError } from '../../../shared/errors.ts';
+import { type ErrorCode, ServiceError } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import type { CreateDeps } from './create.ts';
@@ -9,6 +9,8 @@ import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
 const HOUR_MS = 3_600_000;
+/** What `place` throws about the launch itself. */
+const REFUSALS_AT_PLACE = new Set<ErrorCode>(['insufficient_balance', 'price_changed']);
 
 /** What one login through the public port showed. */
 export type ProbeResult = { ok: true } | { ok: false; leg: string; detail: string };
@@ -24,7 +26,7 @@ export interface StepDeps extends CreateDeps, MoveDeps {
 export async function perform(instance: store.InstanceRow, step: Step, deps: StepDeps): Promise<string[]> {
   switch (step.do) {
     case 'place':
-      return replace(instance, step.because, deps).catch((error: unknown) => unaffordable(instance, error, deps));
+      return replace(instance, step.because, deps).catch((error: unknown) => refusedAtPlace(instance, error, deps));
     case 'fail':
       deps.log.warn(
         { instance_id: instance.id, machine_id: instance.machine_id, code: step.code, detail: step.detail },
@@ -112,9 +114,9 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
   });
 }
 
-/** Capacity came up after the launch was accepted, but by then the balance did not cover it. */
-async function unaffordable(instance: store.InstanceRow, error: unknown, deps: StepDeps): Promise<string[]> {
-  if (!(error instanceof ServiceError) || error.code !== 'insufficient_balance') throw error;
+/** Capacity came up after the launch was accepted, but the balance does not cover it by now, or it is dearer than what was seen. */
+async function refusedAtPlace(instance: store.InstanceRow, error: unknown, deps: StepDeps): Promise<string[]> {
+  if (!(error instanceof ServiceError) || !REFUSALS_AT_PLACE.has(error.code)) throw error;
   const { code, details } = error;
   return moved(instance, deps, (tx, nowMs) =>
     move(tx, instance, { to: 'error', nowMs, reason: details.detail, error: { code, detail: details.detail } }, deps),

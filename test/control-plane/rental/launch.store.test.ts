@@ -106,20 +106,6 @@ describe('a launch', () => {
     expect(await world.rooms.doors.openDoors(world.db.read)).toEqual([]);
   });
 
-  test('respects the cap and the viewed price at their edges', async () => {
-    await world.machine({ dollars: 2.0 });
-    const who = await world.customer(10_000);
-    await expect(world.launch(who, { viewed_price_per_hour: 1.98 })).rejects.toMatchObject({
-      code: 'price_changed',
-      details: { extra: { current_price_per_hour: 2 } },
-    });
-    const capped = await world.launch(who, { max_price_per_hour: 1.99 });
-    await world.drive();
-    expect(await status(capped)).toBe('error');
-    const fits = await world.launch(who, { viewed_price_per_hour: 1.99, max_price_per_hour: 2 });
-    expect(await status(fits)).toBe('allocating');
-  });
-
   test('prefers the region, goes elsewhere without it, and stays with a pin', async () => {
     const near = await world.machine({ region: 'near', dollars: 5 });
     const far = await world.machine({ region: 'far', dollars: 1 });
