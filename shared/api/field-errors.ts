@@ -105,8 +105,9 @@ function ruleOf(issue: z.core.$ZodIssue): string {
 }
 
 function boundWords(origin: string, comparison: string, bound: number | bigint): string {
-  if (origin === 'string') return `have ${comparison} ${bound} characters`;
-  if (origin === 'array' || origin === 'set') return `have ${comparison} ${bound} entries`;
+  const isOne = Number(bound) === 1;
+  if (origin === 'string') return `have ${comparison} ${bound} ${isOne ? 'character' : 'characters'}`;
+  if (origin === 'array' || origin === 'set') return `have ${comparison} ${bound} ${isOne ? 'entry' : 'entries'}`;
   return `be ${comparison} ${bound}`;
 }
 

@@ -24,7 +24,7 @@ export const Port = z.strictObject({
     .int()
     .min(1)
     .max(65_535)
-    .refine((port) => port !== SSH_PORT, 'must not be 22: SSH has a door of its own')
+    .refine((port) => port !== SSH_PORT, 'must not be 22: every instance has SSH already, at connection.port')
     .describe('What the application listens on inside the container'),
   protocol: z.enum(['http', 'tcp']).describe('How it is served'),
   primary: z.boolean().optional().describe('Served at the app URL; at most one, and it must be http'),
@@ -40,7 +40,7 @@ const ENVIRONMENT_RULE =
 export const Ports = z.array(Port).max(PORTS_MAX).superRefine(refusePorts);
 
 /** A variable of a container. */
-export const EnvKey = z.string().regex(ENV_KEY, 'is not a POSIX variable name');
+export const EnvKey = z.string().regex(ENV_KEY, 'must be letters, digits and _, and not begin with a digit');
 
 /** Body of POST /v1/instances. What runs is an own image, a template or an environment; without any of them, the default environment. */
 export const CreateInstance = z
@@ -98,7 +98,7 @@ export const CreateInstance = z
       .max(ENTRYPOINT_ARGUMENTS_MAX)
       .refine(
         (args) => Buffer.byteLength(args.join('')) <= ENTRYPOINT_BYTES_MAX,
-        `must be at most ${ENTRYPOINT_BYTES_MAX} bytes`,
+        `must have at most ${ENTRYPOINT_BYTES_MAX} bytes in all`,
       )
       .optional()
       .describe(
@@ -107,7 +107,7 @@ export const CreateInstance = z
     env: z
       .record(EnvKey, z.string().max(32_768))
       .refine((env) => Object.keys(env).length <= ENV_ENTRIES_MAX, `must have at most ${ENV_ENTRIES_MAX} entries`)
-      .refine((env) => !Object.keys(env).some(isReservedEnv), 'must not set PUBLIC_KEY or a name that starts with SVC_')
+      .superRefine(refuseReservedEnv)
       .optional()
       .describe(
         'Variables of the container. With template_id: only those that the template lets users set. Kept encrypted and never shown',
@@ -123,7 +123,7 @@ export const CreateInstance = z
       ),
     auto_terminate_hours: z
       .int()
-      .min(1)
+      .min(1, 'must be at least 1; leave it out for no limit')
       .max(AUTO_TERMINATE_HOURS_MAX)
       .optional()
       .describe('Ends the rental this long after it began to run; omitted: no limit'),
@@ -191,6 +191,16 @@ function refuseCombinations(
 /** Variables that are ours. */
 export function isReservedEnv(key: string): boolean {
   return key === 'PUBLIC_KEY' || key.startsWith('SVC_');
+}
+
+function refuseReservedEnv(env: Record<string, string>, context: z.RefinementCtx): void {
+  for (const key of Object.keys(env).filter(isReservedEnv)) {
+    context.addIssue({
+      code: 'custom',
+      path: [key],
+      message: 'is a reserved name, as are PUBLIC_KEY and all that begin with SVC_',
+    });
+  }
 }
 
 function refusePorts(ports: Port[], context: z.RefinementCtx): void {

@@ -8,16 +8,19 @@ import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { REGISTRY_CREDENTIALS_PER_ORG_MAX } from '../../shared/limits.ts';
 import { z } from 'zod';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, openApi, newestInstance, postLaunch } from './api.ts';
+import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
 
 const PINNED = /^ghcr\.io\/org\/app@sha256:[0-9a-f]{64}$/;
 
 let api: Api;
 let owner: ApiAccount;
+/** What there was before the first launch. */
+let before: Record<string, unknown>;
 beforeEach(async () => {
   api = await openApi();
   owner = await api.account();
   await api.world.machine({ gpus: 8 });
+  before = await made(api, owner);
 });
 afterEach(async () => {
   await api.world.verify();
@@ -31,17 +34,16 @@ const store = (body: object = {}, account = owner): Promise<Answer> => {
 };
 const newest = (): Promise<Record<string, unknown>> => newestInstance(api, owner);
 
-/** No instance, no operation, no event, no money set aside. */
-async function expectNothing(): Promise<void> {
-  expect(await newest()).toEqual({});
-  const { read } = api.world.db;
-  expect(await read.all(z.object({ id: text }), sql`select id from operations`)).toEqual([]);
-  const { json } = await api.call('GET', '/v1/balance', { key: owner.key });
-  expect(json).toMatchObject({ held_cents: 0 });
+/** What the host of the newest instance should run. */
+async function desired(): Promise<unknown[]> {
+  const row = await findInstance(api.world.db.read, String((await newest())['id']));
+  return (await api.world.rooms.workloads.desired(row?.machine_id ?? '')).workloads;
 }
 
+const expectNothing = async (): Promise<void> => expect(await made(api, owner)).toEqual(before);
+
 describe('a refused image', () => {
-  test.each(['ghcr.io/Org/app', 'https://ghcr.io/org/app', 'alpine@sha256:12', 'app app', ''])(
+  test.each(['ghcr.io/Org/app', 'https://ghcr.io/org/app', 'alpine@sha256:12', 'app app', 'ghcr.io/org/äpp', ''])(
     'malformed: %s is 400, nothing is asked and nothing made',
     async (image) => {
       const answer = await launch({ image });
@@ -58,6 +60,13 @@ describe('a refused image', () => {
   test.each([
     ['unknown', refused({ reference, login: undefined }, 404), 422, 'image_unavailable', 'check its name and tag'],
     ['private', refused({ reference, login: undefined }, 401), 422, 'image_unavailable', 'registry_credential_id'],
+    [
+      'private, with a wrong login',
+      refused({ reference, login: {} }, 401),
+      422,
+      'image_unavailable',
+      'its login is wrong',
+    ],
     ['for arm64 alone', unavailable(reference, 'is for linux/arm64'), 422, 'image_unavailable', 'linux/arm64'],
     ['at a registry that is down', unreachable(reference, 'it is away'), 502, 'registry_unreachable', 'try again'],
     ['at a registry that limits us', refused({ reference, login: {} }, 429, '30'), 502, 'registry_unreachable', '30'],
@@ -98,13 +107,28 @@ describe('what runs', () => {
     await expectNothing();
   });
 
-  test.each([
-    ['a cmd', { image: 'quiet', cmd: ['run'] }],
-    ['an entrypoint', { image: 'quiet', entrypoint: ['run'] }],
-    ['an entrypoint that is cleared, which keeps the image CMD', { image: 'both', entrypoint: [] }],
-    ['a cmd that is cleared, which keeps the image ENTRYPOINT', { image: 'both', cmd: [] }],
-  ])('%s is enough', async (_what, body) => {
-    expect((await launch(body)).status).toBe(202);
+  const OWN = null;
+  test.each<[string, object, { entrypoint: string[] | null; cmd: string[] | null }]>([
+    ['nothing, which leaves both to the image', { image: 'both' }, { entrypoint: OWN, cmd: OWN }],
+    ['a cmd', { image: 'quiet', cmd: ['run'] }, { entrypoint: OWN, cmd: ['run'] }],
+    [
+      'an entrypoint, which drops the image CMD',
+      { image: 'quiet', entrypoint: ['run'] },
+      { entrypoint: ['run'], cmd: OWN },
+    ],
+    [
+      'an entrypoint that is cleared, which keeps the image CMD',
+      { image: 'both', entrypoint: [] },
+      { entrypoint: [], cmd: OWN },
+    ],
+    [
+      'a cmd that is cleared, which keeps the image ENTRYPOINT',
+      { image: 'both', cmd: [] },
+      { entrypoint: OWN, cmd: [] },
+    ],
+  ])('with %s is what the host is told', async (_what, body, command) => {
+    expect((await launch({ ...body, env: { A: 'b' } })).status).toBe(202);
+    expect(await desired()).toMatchObject([{ command, env: { A: 'b' } }]);
   });
 });
 
@@ -129,11 +153,9 @@ test('sixteen checks of an organisation run at once; one that gets no turn is 42
 
 test('an instance shows its image pinned to the verified digest, and that is what its host pulls', async () => {
   await launch({ image: 'ghcr.io/org/app:1' });
-  const { id, image } = await newest();
+  const { image } = await newest();
   expect(image).toMatch(PINNED);
-  const row = await findInstance(api.world.db.read, String(id));
-  const { workloads } = await api.world.rooms.workloads.desired(row?.machine_id ?? '');
-  expect(workloads).toMatchObject([{ image, pull_login: false }]);
+  expect(await desired()).toMatchObject([{ image, pull_login: false }]);
 });
 
 describe('a registry credential', () => {

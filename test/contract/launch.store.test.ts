@@ -1,9 +1,9 @@
-// POST /v1/instances (specification 4.3): each field's rules at both edges, and what the instance shows of it afterwards.
+// POST /v1/instances (specification 4.3): what each field must be, and what the instance shows of it afterwards. Bounds: limits.store.test.ts.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, openApi, newestInstance, postLaunch } from './api.ts';
+import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
 
 let api: Api;
 let owner: ApiAccount;
@@ -18,13 +18,12 @@ afterEach(async () => {
 
 const HOUR_MS = 3_600_000;
 const GB = 1024 ** 3;
+const HTTP_80 = { port: 80, protocol: 'http' };
 
 const launch = (body: object = {}): Promise<Answer> => postLaunch(api, owner, { ...LAUNCH, ...body });
 const newest = (): Promise<Record<string, unknown>> => newestInstance(api, owner);
 const read = async (id: string): Promise<Answer['json']> =>
   (await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json;
-const count = async (): Promise<number> =>
-  (await api.call('GET', '/v1/instances', { key: owner.key })).json.data?.length ?? 0;
 
 /** Launched, and up on its host. */
 async function run(body: object = {}): Promise<string> {
@@ -36,74 +35,72 @@ async function run(body: object = {}): Promise<string> {
 }
 
 describe('a refused body', () => {
-  const port = (port: number, more: object = {}): object => ({ port, protocol: 'http', ...more });
-  const ports = (count: number): object[] => Array.from({ length: count }, (_, index) => port(8000 + index));
-
-  test.each<[string, object, string]>([
-    ['gpu_count 0', { gpu_count: 0 }, 'gpu_count'],
-    ['gpu_count 9', { gpu_count: 9 }, 'gpu_count'],
-    ['auto_terminate_hours 0', { auto_terminate_hours: 0 }, 'auto_terminate_hours'],
-    ['auto_terminate_hours 721', { auto_terminate_hours: 721 }, 'auto_terminate_hours'],
-    ['disk_gb 9', { disk_gb: 9 }, 'disk_gb'],
-    ['disk_gb 1001', { disk_gb: 1001 }, 'disk_gb'],
-    ['eleven ports', { ports: ports(11) }, 'ports'],
-    ['port 0', { ports: [port(0)] }, 'ports[0].port'],
-    ['port 65536', { ports: [port(65_536)] }, 'ports[0].port'],
-    ['port 22', { ports: [port(22)] }, 'ports[0].port'],
-    ['a port twice', { ports: [port(80), port(80)] }, 'ports[1].port'],
-    ['a port without a protocol', { ports: [{ port: 80 }] }, 'ports[0].protocol'],
-    ['a primary port of tcp', { ports: [{ port: 80, protocol: 'tcp', primary: true }] }, 'ports[0].protocol'],
-    ['two primary ports', { ports: [port(80, { primary: true }), port(81, { primary: true })] }, 'ports[1].primary'],
-    ['an env key that is no name', { env: { 'A-B': 'x' } }, 'env.A-B'],
-    ['PUBLIC_KEY', { env: { PUBLIC_KEY: 'x' } }, 'env'],
-    ['an SVC_ name', { env: { SVC_X: 'x' } }, 'env'],
-    ['an empty string in cmd', { cmd: ['a', ''] }, 'cmd[1]'],
-    ['an empty string in entrypoint', { entrypoint: [''] }, 'entrypoint[0]'],
-    ['33 arguments', { entrypoint: Array.from({ length: 33 }, () => 'a') }, 'entrypoint'],
-    ['4097 bytes of entrypoint', { entrypoint: ['a'.repeat(4097)] }, 'entrypoint'],
-    ['spot with an image', { tier: 'spot' }, 'tier'],
-    ['an offering of another type', { offering_id: 'other' }, 'offering_id'],
-  ])('%s: 422 that names the field, and nothing is made', async (_, body, field) => {
+  test.each<[string, object, string, string]>([
+    ['no gpu_type', { gpu_type: undefined }, 'gpu_type', 'is required without template_id'],
+    ['no gpu_count', { gpu_count: undefined }, 'gpu_count', 'is required'],
+    ['no tier', { tier: undefined }, 'tier', 'is required'],
+    ['an unknown tier', { tier: 'cheap' }, 'tier', 'must be one of on_demand, spot, reserved'],
+    ['an unknown field', { gpus: 1 }, 'gpus', 'is not a known field'],
+    ['a port twice', { ports: [HTTP_80, HTTP_80] }, 'ports[1].port', 'must not be listed twice'],
+    ['a port without a number', { ports: [{ protocol: 'tcp' }] }, 'ports[0].port', 'is required'],
+    ['a port without a protocol', { ports: [{ port: 80 }] }, 'ports[0].protocol', 'is required'],
+    ['a port of udp', { ports: [{ port: 80, protocol: 'udp' }] }, 'ports[0].protocol', 'must be one of http, tcp'],
+    [
+      'a primary port of tcp',
+      { ports: [{ port: 80, protocol: 'tcp', primary: true }] },
+      'ports[0].protocol',
+      'must be http for the primary port',
+    ],
+    ['an env key that is no name', { env: { 'A-B': 'x' } }, 'env.A-B', 'must be letters, digits and _'],
+    ['an env key that begins with a digit', { env: { '1A': 'x' } }, 'env.1A', 'must be letters, digits and _'],
+    ['PUBLIC_KEY', { env: { PUBLIC_KEY: 'x' } }, 'env.PUBLIC_KEY', 'is a reserved name'],
+    ['an SVC_ name', { env: { A: 'x', SVC_X: 'x' } }, 'env.SVC_X', 'is a reserved name'],
+    ['an env value that is no text', { env: { A: 1 } }, 'env.A', 'must be a string'],
+    ['an empty string in cmd', { cmd: ['a', ''] }, 'cmd[1]', 'must not be an empty string'],
+    ['an empty string in entrypoint', { entrypoint: [''] }, 'entrypoint[0]', 'must not be an empty string'],
+    ['spot with an image', { tier: 'spot' }, 'tier', 'spot cannot be combined with image; use on_demand'],
+    ['an offering of another type', { gpu_type: 'A100' }, 'offering_id', 'must be of gpu_type A100'],
+  ])('%s: 422 that names the field and the rule, and nothing is made', async (_, body, field, rule) => {
     await api.world.machine();
-    const offering = await api.call('GET', '/v1/pricing');
-    const pinned =
-      'offering_id' in body ? { offering_id: offering.json.data?.[0]?.['offering_id'], gpu_type: 'A100' } : {};
-    const refused = await launch({ ...body, ...pinned });
-    expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed' } });
-    expect(refused.json.errors?.map((error) => error.field)).toEqual([field]);
-    expect(await count()).toBe(0);
+    const before = await made(api, owner);
+    const offering = (await api.call('GET', '/v1/pricing')).json.data?.[0]?.['offering_id'];
+    const refused = await launch(field === 'offering_id' ? { ...body, offering_id: offering } : body);
+    expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field }] } });
+    expect(refused.json.errors?.map((error) => error.rule)).toEqual([expect.stringContaining(rule)]);
+    expect(await made(api, owner)).toEqual(before);
   });
 
-  test('a gpu_type that no host offers is image_unavailable', async () => {
+  test('a gpu_type that no host offers is image_unavailable, and nothing is made', async () => {
     await api.world.machine();
+    const before = await made(api, owner);
     const refused = await launch({ gpu_type: 'ABACUS' });
-    expect(refused).toMatchObject({ status: 422, json: { code: 'image_unavailable' } });
-    expect(refused.json['detail']).toContain('ABACUS');
+    expect(refused).toMatchObject({
+      status: 422,
+      json: { code: 'image_unavailable', errors: [{ field: 'gpu_type', rule: 'must be on offer' }] },
+    });
+    expect(refused.json['detail']).toBe(
+      'No host that can run this offers ABACUS. Choose a gpu_type from GET /v1/gpu-types.',
+    );
+    expect(await made(api, owner)).toEqual(before);
   });
 });
 
-describe('the edges of what is accepted', () => {
-  test.each<[string, object]>([
-    ['gpu_count 8', { gpu_count: 8 }],
-    ['auto_terminate_hours 1', { auto_terminate_hours: 1 }],
-    ['auto_terminate_hours 720', { auto_terminate_hours: 720 }],
-    [
-      'port 1 and 65535',
-      {
-        ports: [
-          { port: 1, protocol: 'tcp' },
-          { port: 65_535, protocol: 'http', primary: true },
-        ],
-      },
-    ],
-    ['ten ports', { ports: Array.from({ length: 10 }, (_, index) => ({ port: 8000 + index, protocol: 'http' })) }],
-    ['32 arguments', { entrypoint: Array.from({ length: 32 }, () => 'a') }],
-    ['4096 bytes of entrypoint', { entrypoint: ['a'.repeat(4096)] }],
-    ['cleared cmd and entrypoint', { cmd: ['run'], entrypoint: [] }],
-  ])('%s', async (_, body) => {
-    await api.world.machine({ gpus: 8 });
-    expect((await launch(body)).status).toBe(202);
-  });
+test('without a public port that is free it is 503 with the seconds to wait, and nothing is made', async () => {
+  const small = await openApi({ settings: { sshPorts: { first: 30_000, last: 30_000 } } });
+  const customer = await small.account();
+  await small.world.machine({ gpus: 2 });
+  expect((await postLaunch(small, customer, LAUNCH)).status).toBe(202);
+  const before = await made(small, customer);
+  const refused = await postLaunch(small, customer, LAUNCH);
+  expect(refused).toMatchObject({ status: 503, json: { code: 'unavailable' }, headers: { 'retry-after': '60' } });
+  expect(await made(small, customer)).toEqual(before);
+  await small.close();
+});
+
+test('names that are near the reserved ones are free', async () => {
+  await api.world.machine();
+  const env = { PUBLIC_KEYS: 'x', svc_x: 'x', SVC: 'x', _: 'x', A_SVC_: 'x' };
+  expect((await launch({ env })).status).toBe(202);
 });
 
 describe('disk_gb', () => {

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { NewReservation, Reservation } from '../../shared/api/reservation.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { type Answer, type Api, type ApiAccount, made, openApi } from './api.ts';
 
 const DAY_MS = 24 * 3_600_000;
 
@@ -127,12 +127,17 @@ test('a launch is refused with 403, 403, 400 and 429, and each leaves nothing be
   await api.world.rooms.reservations.suspend(id);
   expect(await launch()).toMatchObject({ status: 403, json: { code: 'reservation/contract_inactive' } });
   await api.world.rooms.reservations.resume(id);
+  const before = await made(api, owner);
+  expect(await launch({ gpu_type: 'A100' })).toMatchObject({
+    status: 400,
+    json: { code: 'reservation/gpu_type_mismatch' },
+  });
   const elsewhere = await launch({ region: 'us-east' });
   expect(elsewhere).toMatchObject({ status: 400, json: { code: 'reservation/gpu_type_mismatch' } });
   const tooMany = await launch({ gpu_count: 2 });
   expect(tooMany).toMatchObject({ status: 429, json: { code: 'reservation/no_capacity' } });
   expect(tooMany.headers['retry-after']).toBe('30');
-  expect((await api.call('GET', '/v1/instances', { key: owner.key })).json.data).toEqual([]);
+  expect(await made(api, owner)).toEqual(before);
   expect((await launch()).status).toBe(202);
 });
 

@@ -1,9 +1,10 @@
 // The rules of the interface specification, each with the test that proves it. spec-rows.test.ts fails when a test is gone.
 import { AUTHENTICATION_AND_EVENTS_ROWS } from './spec-rows/authentication-and-events.ts';
 import { ENDPOINTS_ROWS } from './spec-rows/endpoints.ts';
-import { ERRORS_AND_LIMITS_ROWS } from './spec-rows/errors-and-limits.ts';
+import { ERRORS_ROWS } from './spec-rows/errors.ts';
 import { INSTANCE_FIELDS_ROWS } from './spec-rows/instance-fields.ts';
 import { INSTANCES_ROWS } from './spec-rows/instances.ts';
+import { LIMITS_ROWS } from './spec-rows/limits.ts';
 import { RESERVATIONS_TO_ENVIRONMENTS_ROWS } from './spec-rows/reservations-to-environments.ts';
 import { RESOURCES_ROWS } from './spec-rows/resources.ts';
 import { STATES_ROWS } from './spec-rows/states.ts';
@@ -29,7 +30,8 @@ const PARTS: readonly RowsBySection[] = [
   INSTANCES_ROWS,
   ENDPOINTS_ROWS,
   AUTHENTICATION_AND_EVENTS_ROWS,
-  ERRORS_AND_LIMITS_ROWS,
+  ERRORS_ROWS,
+  LIMITS_ROWS,
 ];
 
 export const SPEC_ROWS: readonly SpecRow[] = PARTS.flatMap((part) =>

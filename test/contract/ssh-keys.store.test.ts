@@ -3,7 +3,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { doorAccess } from '../../control-plane/rental/edge/access.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { type Answer, type Api, type ApiAccount, made, openApi } from './api.ts';
 
 let api: Api;
 let owner: ApiAccount;
@@ -21,9 +21,9 @@ async function register(line: string, account = owner): Promise<string> {
   await api.world.clock.advance(1);
   return String(made.json['id']);
 }
-const launch = (keyIds: string[] | undefined): Promise<Answer> => {
+const launch = (keyIds: string[] | undefined, more: object = {}): Promise<Answer> => {
   const chosen = keyIds === undefined ? {} : { ssh_key_ids: keyIds };
-  return api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, ...chosen } });
+  return api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, ...chosen, ...more } });
 };
 /** The keys that somebody who connects to the instance now is let in with. */
 async function keysAtTheDoor(instanceId: string): Promise<string[] | undefined> {
@@ -54,6 +54,12 @@ test('deleting a key that an instance uses is allowed and takes effect at the ne
   expect((await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json['status']).toBe('running');
 });
 
+test('with ssh_key_ids those keys may connect and no others', async () => {
+  const [, ec] = [await register(KEYS.ed.line), await register(KEYS.ec256.line)];
+  expect(await keysAtTheDoor(await runningInstance([ec]))).toEqual([bare(KEYS.ec256.line)]);
+  expect(await keysAtTheDoor(await runningInstance([]))).toEqual([]);
+});
+
 test('without ssh_key_ids all keys of the organisation may connect, also those that come later', async () => {
   await register(KEYS.ed.line);
   const id = await runningInstance(undefined);
@@ -68,11 +74,17 @@ test('a launch without any key is accepted, and nobody may connect until one is 
   expect(await keysAtTheDoor(id)).toEqual([bare(KEYS.ed.line)]);
 });
 
-test("another organisation's key is 403 ssh_keys/org_mismatch, and nothing is launched", async () => {
+test("another organisation's key is 403 ssh_keys/org_mismatch for every tier, and nothing is launched", async () => {
   const foreign = await register(KEYS.ed.line, await api.account());
   await api.world.machine();
-  expect(await launch([foreign])).toMatchObject({ status: 403, json: { code: 'ssh_keys/org_mismatch' } });
-  expect((await api.call('GET', '/v1/instances', { key: owner.key })).json.data).toEqual([]);
+  const before = await made(api, owner);
+  const own = await register(KEYS.ec256.line);
+  const refused = await launch([own, foreign]);
+  expect(refused).toMatchObject({ status: 403, json: { code: 'ssh_keys/org_mismatch' } });
+  expect(refused.json['detail']).toContain(foreign);
+  expect(await launch([foreign], { tier: 'spot', image: undefined })).toMatchObject({ status: 403 });
+  expect(await launch([foreign], { tier: 'reserved' })).toMatchObject({ status: 403 });
+  expect(await made(api, owner)).toEqual(before);
 });
 
 test('an unknown or deleted key cannot be named in a launch', async () => {

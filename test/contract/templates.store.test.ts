@@ -6,7 +6,7 @@ import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { parseReference } from '../../control-plane/rental/launch/reference.ts';
 import { refused, unreachable } from '../../control-plane/rental/launch/refusals.ts';
 import { createLog } from '../../shared/log.ts';
-import { type Answer, type Api, type ApiAccount, openApi, newestInstance, postLaunch } from './api.ts';
+import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
 
 const GIB = 1024 ** 3;
 const SMALL = { name: 'NVIDIA GeForce RTX 4070 Ti', memory_mib: 12_282 };
@@ -110,10 +110,11 @@ describe('a launch of a template', () => {
     ['tier reserved without gpu_type', { tier: 'reserved' }, ['gpu_type']],
   ])('with %s is 422, names the field, and makes nothing', async (_what, body, fields) => {
     await api.world.machine();
+    const before = await made(api, owner);
     const answer = await launch(body);
     expect(answer).toMatchObject({ status: 422, json: { code: 'validation_failed' } });
     expect(answer.json.errors?.map(({ field }) => field)).toEqual(fields);
-    expect(await newest()).toEqual({});
+    expect(await made(api, owner)).toEqual(before);
   });
 
   test('whose registry is away is 502, and whose image is gone is 422; neither names the image', async () => {
@@ -328,6 +329,7 @@ describe('a model', () => {
       json: { code: 'model_too_large', weights_gb: 80.1, vram_gb: 80, errors: [{ field: 'env.MODEL' }] },
     });
     expect(refusal.json['detail']).toContain('take 80.1 GB, more than the 80 GB of VRAM of 1 x H100_SXM');
+    expect((await launch({ template_id: 'sglang', gpu_type: 'H100_SXM' })).json['code']).toBe('model_too_large');
     expect(await newest()).toEqual({});
     weigh(80);
     expect((await launch({ gpu_type: 'H100_SXM' })).status).toBe(202);

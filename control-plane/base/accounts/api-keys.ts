@@ -83,7 +83,8 @@ export async function issueKeyBy(
 ): Promise<NewApiKey> {
   const nowMs = deps.clock.now();
   const maker = await tx.one(ApiKeyRow, sql`select ${COLUMNS} from api_keys where id = ${caller.apiKeyId}`);
-  if (maker === undefined || maker.revoked_ms !== null) return fail('unauthorized', 'This API key has been revoked.');
+  if (maker === undefined || maker.revoked_ms !== null)
+    return fail('unauthorized', 'This API key has been revoked. Use another.');
   assertWithin(caller, scopesOf(request.scopes));
   const expiresMs = request.expiresMs ?? maker.expires_ms;
   if (expiresMs !== null && expiresMs <= nowMs) failField('expires_at', 'must be in the future');

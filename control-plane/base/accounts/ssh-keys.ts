@@ -74,7 +74,11 @@ async function assertKeysOfOrg(tx: Tx, orgId: string, ids: readonly string[]): P
   for (const [i, id] of ids.entries()) {
     const owner = owners.get(id);
     if (owner === undefined) failField(`ssh_key_ids[${i}]`, `there is no SSH key ${id}`);
-    if (owner !== orgId) fail('ssh_keys/org_mismatch', `The SSH key ${id} belongs to another organisation.`);
+    if (owner !== orgId)
+      fail(
+        'ssh_keys/org_mismatch',
+        `The SSH key ${id} belongs to another organisation. GET /v1/ssh-keys lists those that can be named.`,
+      );
   }
 }
 

@@ -18,10 +18,14 @@ export async function authorize(
   const token = /^bearer +([\x21-\x7e]{1,512})$/i.exec(authorization ?? '')?.[1];
   if (token === undefined) fail('unauthorized', 'Send the API key as "Authorization: Bearer svc_live_...".');
   const caller = await authenticate(token);
-  if (caller === undefined) fail('unauthorized', 'This API key is unknown, revoked or expired.');
+  if (caller === undefined)
+    fail(
+      'unauthorized',
+      'This API key is unknown, revoked or expired. Check that the whole key was sent, or use another.',
+    );
   if (!caller.scopes.includes(scope)) {
     fail('insufficient_scope', {
-      detail: `This API key lacks the scope "${scopeText(scope)}".`,
+      detail: `This API key lacks the scope "${scopeText(scope)}". Use one that has it.`,
       extra: { required_scope: scopeText(scope) },
     });
   }

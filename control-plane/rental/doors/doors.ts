@@ -37,6 +37,8 @@ const PORTS_PER_STATEMENT = 500;
 /** Everybody's: the password is the secret. */
 const APP_USER = 'svc';
 const APP_PASSWORD_BYTES = 24;
+/** Ports come free when instances end, which nobody can foresee. */
+const NO_PORT_RETRY_SECONDS = 60;
 
 /** A key that may log in as the probe user and do nothing else. */
 export interface ProbeKey {
@@ -140,7 +142,11 @@ async function takePort(tx: Tx, instanceId: string, { first, last }: DoorsDeps['
           order by released_ms, port limit 1)
         returning port`,
   );
-  return taken?.port ?? fail('unavailable', 'All public ports are in use. Try again in a few minutes.');
+  if (taken !== undefined) return taken.port;
+  return fail('unavailable', {
+    detail: 'All public ports are in use. Try again in a few minutes.',
+    retryAfterSeconds: NO_PORT_RETRY_SECONDS,
+  });
 }
 
 function passwordPlace(instanceId: string): string {

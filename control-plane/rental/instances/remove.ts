@@ -29,7 +29,10 @@ export async function remove(
   if (instance.status === 'stopping' && instance.delete_operation_id !== null) {
     const running = await deps.operations.find(tx, instance.delete_operation_id, caller.apiKeyId);
     return running === undefined
-      ? fail('conflict', 'Another API key is terminating this instance already.')
+      ? fail(
+          'conflict',
+          `Another API key is terminating this instance already. GET /v1/instances/${id} shows when it is over.`,
+        )
       : { operation: running, machineId: instance.machine_id };
   }
   const operation = await deps.operations.create(tx, {

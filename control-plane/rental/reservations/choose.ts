@@ -96,7 +96,7 @@ function inactiveText(contracts: readonly store.ReservationRow[]): string {
 function mismatchText(active: readonly store.ReservationRow[], { gpuType, region }: ReservedLaunch): string {
   const covered = active.flatMap(({ commitment }) => commitment.map((entry) => `${entry.gpu_type} in ${entry.region}`));
   const wanted = region === null ? gpuType : `${gpuType} in ${region}`;
-  return `No active contract covers ${wanted}. Covered: ${[...new Set(covered)].join(', ')}.`;
+  return `No active contract covers ${wanted}. Covered: ${[...new Set(covered)].join(', ')}. Use tier on_demand for anything else.`;
 }
 
 function noRoomText(slots: readonly Slots[], { gpuType, gpuCount, diskGb }: ReservedLaunch): string {

@@ -33,7 +33,7 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
       'contract/reservations.store.test.ts',
       'its instances are shown until they have ended, booting while they start',
     ],
-    ['gpu_count is 1 to 8', 'contract/launch.store.test.ts', '%s: 422 that names the field, and nothing is made'],
+    ['gpu_count is 1 to 8', 'contract/limits.store.test.ts', '%s: the last allowed values are honoured'],
     [
       'tier is on_demand',
       'contract/instance-life.store.test.ts',

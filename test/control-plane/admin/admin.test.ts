@@ -163,7 +163,7 @@ describe('organisations and keys', () => {
   });
   test('a refusal is what the command fails with', async () => {
     await expect(run('admin', 'key', 'revoke', 'apk_x')).rejects.toThrow('There is no API key apk_x.');
-    await expect(run('admin', 'org', 'create', '--name', '')).rejects.toThrow('at least 1 characters');
+    await expect(run('admin', 'org', 'create', '--name', '')).rejects.toThrow('at least 1 character');
     await expect(run('admin', 'org', 'create')).rejects.toThrow('--name');
   });
 });

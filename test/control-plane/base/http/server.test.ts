@@ -115,7 +115,7 @@ describe('bad input', () => {
     expect((await post({ name: 'a', size: 1 })).status).toBe(202);
     expect((await post({ name: 'a'.repeat(8), size: 8 })).status).toBe(202);
     expect(problemOf(await post({ name: '', size: 0 })).errors).toEqual([
-      { field: 'name', rule: 'must have at least 1 characters' },
+      { field: 'name', rule: 'must have at least 1 character' },
       { field: 'size', rule: 'must be at least 1' },
     ]);
     expect(problemOf(await post({ name: 'a'.repeat(9), size: 9 })).errors).toEqual([

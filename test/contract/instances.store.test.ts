@@ -1,0 +1,103 @@
+// GET, PATCH and DELETE of one instance (specification 4.3): what each answers, what can be changed, and where an end is an end.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { LAUNCH } from '../kit/world.ts';
+import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
+
+let api: Api;
+let owner: ApiAccount;
+let url: string;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+  await api.world.machine();
+  await postLaunch(api, owner, { ...LAUNCH, name: 'first' });
+  url = `/v1/instances/${String((await newestInstance(api, owner))['id'])}`;
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+});
+
+const call = (method: 'GET' | 'PATCH' | 'DELETE', body?: object): Promise<Answer> =>
+  api.call(method, url, { key: owner.key, ...(body === undefined ? {} : { body }) });
+const idOf = (path: string): string => path.split('/').at(-1) ?? '';
+async function observe(phase: 'running' | 'stopped'): Promise<void> {
+  await api.world.observe(idOf(url), { phase, host_key: 'ssh-ed25519 AAAA' });
+  await api.world.drive();
+}
+
+test('a list shows an instance as it shows by itself', async () => {
+  await observe('running');
+  const listed = await newestInstance(api, owner);
+  expect((await call('GET')).json).toEqual(listed);
+  expect(listed).toMatchObject({ name: 'first', status: 'running' });
+});
+
+describe('PATCH', () => {
+  test('changes the name, or removes it, and answers with the instance', async () => {
+    const before = (await call('GET')).json;
+    const renamed = await call('PATCH', { name: 'second' });
+    expect([renamed.status, renamed.json]).toEqual([200, { ...before, name: 'second' }]);
+    expect((await call('GET')).json).toEqual(renamed.json);
+    expect((await call('PATCH', { name: null })).json).toEqual({ ...before, name: null });
+  });
+
+  test.each<[object, string, string]>([
+    [{}, 'name', 'is required'],
+    [{ name: '' }, 'name', 'must have at least 1 character'],
+    [{ name: 'a'.repeat(129) }, 'name', 'must have at most 128 characters'],
+    [{ name: 'second', region: 'us' }, 'region', 'is not a known field'],
+    [{ name: 'second', auto_terminate_hours: 1 }, 'auto_terminate_hours', 'is not a known field'],
+    [{ name: 'second', gpu_count: 2 }, 'gpu_count', 'is not a known field'],
+  ])('changes nothing else: %j is 422 that names the field', async (body, field, rule) => {
+    const before = (await call('GET')).json;
+    const refused = await call('PATCH', body);
+    expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field, rule }] } });
+    expect((await call('GET')).json).toEqual(before);
+  });
+});
+
+describe('DELETE', () => {
+  test('answers 202 with its operation, in the header too; one that has ended is 404 not_found, and makes nothing', async () => {
+    await observe('running');
+    const accepted = await call('DELETE');
+    expect(accepted).toMatchObject({ status: 202, json: { kind: 'instance.delete', state: 'pending' } });
+    expect(accepted.headers['operation-id']).toBe(accepted.json['operation_id']);
+    await observe('stopped');
+    expect((await call('GET')).json).toMatchObject({ status: 'terminated', connection: null });
+    const before = await made(api, owner);
+    expect(await call('DELETE')).toMatchObject({ status: 404, json: { code: 'not_found' } });
+    expect(await made(api, owner)).toEqual(before);
+  });
+
+  test('under way answers its operation to the key that began it, and to another that it is under way', async () => {
+    await observe('running');
+    const first = await call('DELETE');
+    const again = await call('DELETE');
+    expect([again.status, again.json['operation_id']]).toEqual([202, first.json['operation_id']]);
+    const request = { orgId: owner.orgId, name: 'second', scopes: ['instances: write'], expiresMs: null };
+    const { key } = await api.world.rooms.accounts.createKey(request);
+    const other = await api.call('DELETE', url, { key });
+    expect(other).toMatchObject({ status: 409, json: { code: 'conflict' } });
+    expect(other.json['detail']).toContain('GET /v1/instances/');
+  });
+
+  test('of a launch that has failed ends it without a second event', async () => {
+    await api.world.observe(idOf(url), { phase: 'failed', failure_code: 'image_pull_failed', detail: 'gone' });
+    await api.world.drive();
+    expect((await call('GET')).json).toMatchObject({ status: 'error' });
+    const { events } = await made(api, owner);
+    expect((await call('DELETE')).status).toBe(202);
+    expect((await call('GET')).json).toMatchObject({ status: 'terminated' });
+    expect((await made(api, owner))['events']).toBe(events);
+    expect((await call('DELETE')).status).toBe(404);
+  });
+});
+
+test('what is not there is 404 for every method', async () => {
+  url = '/v1/instances/i-none';
+  for (const answer of [await call('GET'), await call('PATCH', { name: 'x' }), await call('DELETE')]) {
+    expect(answer).toMatchObject({ status: 404, json: { code: 'not_found' } });
+    expect(answer.json['detail']).toContain('There is no instance i-none');
+  }
+});
