@@ -178,12 +178,18 @@ describe('the end', () => {
     expect(await gpuSeconds()).toBe(0);
   });
 
-  test('of a rental whose container fails is error: instance.failed, with what the host says', async () => {
+  test('of a rental whose container fails is error: instance.failed, with what the host says; a DELETE tells nothing more', async () => {
     await api.world.machine();
     const id = await run();
     await report(id, 'failed');
     expect(await read(id)).toMatchObject({ status: 'error', status_reason: 'no such runtime', connection: null });
     expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
+    const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+    expect(removal).toMatchObject({ status: 202, json: { state: 'pending', resource_id: id } });
+    const operation = await api.call('GET', `/v1/operations/${removal.headers['operation-id']}`, { key: owner.key });
+    expect(operation.json).toMatchObject({ state: 'succeeded', completed_at: now() });
+    expect(await read(id)).toMatchObject({ status: 'terminated', terminated_at: now() });
+    expect(await told(id)).toHaveLength(3);
   });
 
   test.each(['stopped', 'missing'] as const)(

@@ -55,6 +55,14 @@ test('contracts are listed newest first with how each is renewed, also those tha
   ]);
 });
 
+test('a contract is seen by its organisation alone', async () => {
+  await api.world.machine();
+  await contract(1);
+  const stranger = await api.account();
+  expect((await api.call('GET', '/v1/reservations', { key: stranger.key })).json).toEqual([]);
+  expect(await list()).toHaveLength(1);
+});
+
 test('the end of a contract is soon from 14 days before it', async () => {
   await api.world.machine();
   await contract(1);

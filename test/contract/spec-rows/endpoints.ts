@@ -101,6 +101,11 @@ export const ENDPOINTS_ROWS: RowsBySection = {
       'contracts are listed newest first with how each is renewed, also those that have not begun or are over',
     ],
     [
+      'GET /v1/reservations shows contracts of the own organisation alone',
+      'contract/reservations.store.test.ts',
+      'a contract is seen by its organisation alone',
+    ],
+    [
       'Launching against a contract uses POST /v1/instances with tier reserved',
       'contract/reservations.store.test.ts',
       'its instances are shown until they have ended, booting while they start',

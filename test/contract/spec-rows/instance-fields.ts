@@ -152,7 +152,7 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
     [
       'status_reason says why a rental failed',
       'contract/instance-life.store.test.ts',
-      'of a rental whose container fails is error: instance.failed, with what the host says',
+      'of a rental whose container fails is error: instance.failed, with what the host says; a DELETE tells nothing more',
     ],
     [
       'status_reason says that a runtime limit was reached',
