@@ -3,7 +3,7 @@ import type { ServerChannel, Session } from 'ssh2';
 import { messageOf } from '../../shared/errors.ts';
 import { frameSink } from './frame-sink.ts';
 import type { GuestSession, Guests } from './guests.ts';
-import type { Exit, Pty } from './guest/words.ts';
+import type { Exit, Pty, SessionRequest } from './guest/words.ts';
 import type { Pace } from './ssh-pace.ts';
 
 /** The connection that a channel belongs to. */
@@ -56,22 +56,20 @@ export function serveSession(session: Session, host: SessionHost): void {
     inside?.signal(name.replace(/^SIG/, '').slice(0, 16));
     accept?.();
   });
-  const start = (channel: ServerChannel, command: string | null): void => {
+  const start = (channel: ServerChannel, request: SessionRequest): void => {
     const served = attach(channel, host);
     served.closed.addEventListener('abort', over);
-    void runInside(served, { command, env, pty }, host).then((started) => {
+    void runInside(served, request, host).then((started) => {
       inside = started;
     });
   };
-  session.on('shell', (accept) => start(accept(), null));
-  session.on('exec', (accept, _reject, { command }) => start(accept(), command));
+  session.on('shell', (accept) => start(accept(), { kind: 'exec', command: null, env, pty }));
+  session.on('exec', (accept, _reject, { command }) => start(accept(), { kind: 'exec', command, env, pty }));
+  // A listener for `sftp` would have ssh2 take the protocol apart on this host; the guest does that, inside the container.
   session.on('subsystem', (accept, _reject, { name }) => {
+    if (name === 'sftp') return start(accept(), { kind: 'sftp' });
     const { channel } = attach(accept(), host);
-    finish(
-      channel,
-      NO_SUBSYSTEM,
-      `the subsystem ${name.slice(0, 32)} is not available here; use ssh with cat or tar to copy files`,
-    );
+    finish(channel, NO_SUBSYSTEM, `the subsystem ${name.slice(0, 32)} is not available here, only sftp is`);
   });
 }
 
@@ -131,18 +129,15 @@ function attach(channel: ServerChannel, host: SessionHost): Attached {
 
 async function runInside(
   { channel, closed }: Attached,
-  program: { command: string | null; env: Record<string, string>; pty: Pty | null },
+  request: SessionRequest,
   { guests, pace }: SessionHost,
 ): Promise<GuestSession | undefined> {
   try {
-    const inside = await guests.open(
-      { kind: 'exec', ...program },
-      {
-        onData: (type, bytes) => pace.write(type === 'stdout' ? channel : channel.stderr, bytes, closed),
-        onEof: () => {},
-        onEnd: (exit) => end(channel, exit),
-      },
-    );
+    const inside = await guests.open(request, {
+      onData: (type, bytes) => pace.write(type === 'stdout' ? channel : channel.stderr, bytes, closed),
+      onEof: () => {},
+      onEnd: (exit) => end(channel, exit),
+    });
     if (closed.aborted) inside.socket.destroy();
     closed.addEventListener('abort', () => inside.socket.destroy());
     channel.pipe(frameSink(inside.socket));

@@ -34,7 +34,8 @@ export function sendJson(socket: Socket, value: unknown): void {
 
 /**
  * Hands every frame to `handle` in order and waits for it before reading on, so that a slow consumer slows the sender.
- * Resolves when the peer ends or the socket closes. Rejects on a frame that is malformed or larger than `bytesMax`.
+ * Resolves when the peer ends or the socket closes. Rejects on a frame that is malformed or larger than `bytesMax`, and with what
+ * `handle` throws; the socket is destroyed then.
  */
 export async function eachFrame(
   socket: Socket,
@@ -43,17 +44,22 @@ export async function eachFrame(
 ): Promise<void> {
   const decode = createFrameDecoder(bytesMax);
   const chunks: AsyncIterable<Buffer> = socket;
+  let refusal: { error: unknown } | undefined;
+  const take = async (chunk: Buffer): Promise<void> => {
+    for (const frame of decode(chunk)) {
+      const handled = handle(frame);
+      if (handled !== undefined) await handled;
+    }
+  };
   try {
     for await (const chunk of chunks) {
-      for (const frame of decode(chunk)) {
-        const handled = handle(frame);
-        if (handled !== undefined) await handled;
-      }
+      await take(chunk).catch((error: unknown) => (refusal = { error }));
+      if (refusal !== undefined) break;
     }
-  } catch (error) {
-    if (error instanceof FrameError) throw error;
-    if (!socket.destroyed) throw error;
+  } catch {
+    // A connection that breaks is over like any other.
   }
+  if (refusal !== undefined) throw refusal.error;
 }
 
 /** A peer that does not speak frames. */

@@ -5,6 +5,7 @@ import type { Readable, Writable } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import { isFolder, readAccount, type Account } from './account.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendFrame, sendJson, type FrameType } from './frames.ts';
+import { serveSftp } from './sftp.ts';
 import { loadPty, openTerminal, type Terminal } from './pty.ts';
 import type { Exit, SessionNews, SessionRequest } from './words.ts';
 
@@ -36,6 +37,7 @@ export function startSession(
   try {
     if (request.kind === 'dial') return dial(socket, request);
     const account = readAccount(process.getuid?.() ?? 0);
+    if (request.kind === 'sftp') return sftp(socket, { ...deps, account });
     if (account.shell === null) throw new Error(NO_SHELL);
     const start = request.pty === null ? startPlain : startTerminal;
     return start(socket, request, { ...deps, account, argv: shellArgv(account.shell, request.command) });
@@ -48,8 +50,11 @@ export function startSession(
   }
 }
 
-interface ProgramDeps extends SessionDeps {
+interface AccountDeps extends SessionDeps {
   account: Account;
+}
+
+interface ProgramDeps extends AccountDeps {
   argv: [string, ...string[]];
 }
 
@@ -130,6 +135,18 @@ function dial(socket: Socket, request: Extract<SessionRequest, { kind: 'dial' }>
   return { resize: () => {}, signal: () => {} };
 }
 
+function sftp(socket: Socket, deps: AccountDeps): GuestSession {
+  tell(socket, { kind: 'started' });
+  void serveSftp(socket, surroundings(deps, {}).cwd).then(
+    () => {
+      tell(socket, { kind: 'exit', exit: { code: 0, signal: null } });
+      socket.end();
+    },
+    () => socket.destroy(),
+  );
+  return { resize: () => {}, signal: () => {} };
+}
+
 function tell(socket: Socket, news: SessionNews): void {
   if (socket.writable) sendJson(socket, news);
 }
@@ -172,7 +189,7 @@ function shellArgv(shell: string, command: string | null): [string, ...string[]]
   return command === null ? [...argv, '-l'] : [...argv, '-c', command];
 }
 
-function surroundings(deps: ProgramDeps, asked: Record<string, string>): { cwd: string; env: Record<string, string> } {
+function surroundings(deps: AccountDeps, asked: Record<string, string>): { cwd: string; env: Record<string, string> } {
   const { account } = deps;
   const home = deps.env['HOME'] ?? account.home;
   const env = {

@@ -9,6 +9,7 @@ export type HolderWord =
 /** Something to do inside the container, on a connection of its own that the guest dials for it. */
 export type SessionRequest =
   | { kind: 'exec'; command: string | null; env: Record<string, string>; pty: Pty | null }
+  | { kind: 'sftp' }
   | { kind: 'dial'; host: string; port: number };
 
 export interface Pty {
