@@ -1,7 +1,7 @@
 // Events become deliveries in their own transaction, and deliveries are carried: in order, again after failures, never lost.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Db, sql, type Tx } from '../../../../control-plane/base/db/db.ts';
-import { type ChangeWebhookEndpoint, WebhookEvent } from '../../../../shared/api/webhook.ts';
+import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
+import { WebhookEvent } from '../../../../shared/api/webhook.ts';
 import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
 import type { OutboundRequest } from '../../../../control-plane/base/outbound/outbound.ts';
 import { type Courier, openCourier } from '../../../../control-plane/rental/webhooks/courier.ts';
@@ -166,7 +166,7 @@ describe('an attempt', () => {
     expect(world.outbound.requests).toHaveLength(5);
     expect(world.clock.now() - startMs).toBeGreaterThan(2 * HOUR);
   });
-  test('fails by any answer but 2xx, redirects too, and its record says why', async () => {
+  test('fails by any answer but 2xx, redirects and timeouts too, and its record says why', async () => {
     const { id } = await world.endpoint();
     const answers = [
       { status: 204, body: Buffer.alloc(0), truncated: false },
@@ -180,11 +180,16 @@ describe('an attempt', () => {
       await world.carry();
       await world.clock.advance(1);
     }
-    world.outbound.answer = fails;
-    await world.launchOne();
-    await world.carry();
+    for (const code of ['connect', 'timeout'] as const) {
+      world.outbound.answer = async () => {
+        throw new OutboundError(code, 'no answer');
+      };
+      await world.launchOne();
+      await world.carry();
+      await world.clock.advance(1);
+    }
     const rows = await world.deliveries(id);
-    expect(rows.map((row) => row.status)).toEqual(['succeeded', 'succeeded', 'retrying', 'retrying', 'retrying']);
+    expect(rows.map((row) => row.status)).toEqual(['succeeded', 'succeeded', ...Array<string>(4).fill('retrying')]);
     const records = (await Promise.all(rows.map((row) => world.attempts(row.id)))).flat();
     expect(
       records.map((row) => [row.response_status, row.response_body_excerpt, row.truncated, row.error_code]),
@@ -194,8 +199,9 @@ describe('an attempt', () => {
       [302, 'see there', false, 'http_status'],
       [404, 'ä', false, 'http_status'],
       [null, null, false, 'connect'],
+      [null, null, false, 'timeout'],
     ]);
-    expect(records.map((row) => row.remote_ip)).toEqual([...Array<string>(4).fill('203.0.113.7'), null]);
+    expect(records.map((row) => row.remote_ip)).toEqual([...Array<string>(4).fill('203.0.113.7'), null, null]);
   });
   test.each([
     ['seconds', 429, () => '3600', HOUR],
@@ -340,124 +346,5 @@ describe('order and fairness', () => {
     never.resolve({ status: 204 });
     await world.carry();
     expect(world.outbound.requests).toHaveLength(4);
-  });
-});
-
-describe('an endpoint that fails', () => {
-  const health = async (id: string) => world.rooms.webhooks.get(world.db.read, world.who.orgId, id);
-
-  test('is degraded after 20 failures, probed every five minutes, and gets everything once a probe succeeds', async () => {
-    const { id } = await world.endpoint();
-    world.outbound.answer = fails;
-    for (let i = 0; i < 25; i += 1) await world.launchOne();
-    await world.carry();
-    expect(world.outbound.requests).toHaveLength(20);
-    expect(await health(id)).toMatchObject({ status: 'degraded', enabled: true });
-    await world.clock.advance(5 * MINUTE - 1);
-    await world.carry();
-    expect(world.outbound.requests).toHaveLength(20);
-    await world.clock.advance(1);
-    await world.carry();
-    expect(world.outbound.requests).toHaveLength(21);
-    world.outbound.answer = async () => ({ status: 204 });
-    await world.clock.advance(5 * MINUTE);
-    await world.carry();
-    expect(await health(id)).toMatchObject({ status: 'healthy' });
-    const rows = await world.deliveries(id);
-    expect(new Set(rows.map((row) => row.status))).toEqual(new Set(['succeeded']));
-    const triggers = (await Promise.all(rows.map((row) => world.attempts(row.id))))
-      .flat()
-      .map((row) => row.trigger_kind);
-    expect(triggers.filter((trigger) => trigger === 'probe')).toHaveLength(2);
-  });
-  test('is tried at once where its owner asks: by a retry, a new URL, or enabling it', async () => {
-    const { id } = await world.endpoint();
-    const { webhooks } = world.rooms;
-    const inTx = (body: (tx: Tx) => Promise<unknown>): Promise<unknown> => world.db.tx('test', body);
-    const change = (request: ChangeWebhookEndpoint) => inTx((tx) => webhooks.change(tx, world.who.orgId, id, request));
-    world.outbound.answer = fails;
-    for (let i = 0; i < 22; i += 1) await world.launchOne();
-    await world.carry();
-    expect(world.outbound.requests).toHaveLength(20);
-    const deliveryId = (await world.deliveries(id))[0]?.id ?? '';
-    await inTx((tx) => webhooks.retry(tx, world.who.orgId, { endpointId: id, deliveryId }));
-    await world.carry();
-    expect(world.outbound.requests).toHaveLength(21);
-    expect(await health(id)).toMatchObject({ status: 'degraded' });
-    await change({ url: 'https://example.com/hook' });
-    expect(await health(id)).toMatchObject({ status: 'degraded' });
-    for (const request of [{ url: 'https://example.com/moved' }, { enabled: true }]) {
-      await change(request);
-      expect(await health(id)).toMatchObject({ status: 'healthy' });
-      await world.clock.advance(6 * MINUTE);
-      await world.carry();
-      expect(await health(id)).toMatchObject({ status: 'degraded' });
-    }
-  });
-  test('is disabled by 410, and its deliveries wait for a day', async () => {
-    const { id } = await world.endpoint();
-    world.outbound.answer = async () => ({ status: 410 });
-    await world.launchOne();
-    await world.carry();
-    expect(await health(id)).toMatchObject({ status: 'disabled', enabled: false });
-    await world.launchOne();
-    await world.clock.advance(DAY - 1);
-    await world.carry();
-    expect((await world.deliveries(id)).map((row) => row.status)).toEqual(['retrying', 'pending']);
-    await world.clock.advance(1);
-    await world.carry();
-    expect((await world.deliveries(id)).map((row) => row.status)).toEqual(['dead_lettered', 'dead_lettered']);
-    expect(world.outbound.requests).toHaveLength(1);
-  });
-  test('that names an address inside is tried once', async () => {
-    const { id } = await world.endpoint();
-    world.outbound.answer = async () => {
-      throw new OutboundError('blocked_address', 'the name example.com has no public address');
-    };
-    await world.launchOne();
-    await world.carry();
-    const [delivery] = await world.deliveries(id);
-    expect([delivery?.status, delivery?.attempts]).toEqual(['dead_lettered', 1]);
-  });
-});
-
-describe('an ending', () => {
-  test('cuts off what hangs without blaming the endpoint for it', async () => {
-    const { id } = await world.endpoint();
-    const hanging = Promise.withResolvers<never>();
-    hanging.promise.catch(() => undefined);
-    world.outbound.answer = () => hanging.promise;
-    world.outbound.close = async () => hanging.reject(new OutboundError('connect', 'the connection was closed'));
-    await world.launchOne();
-    await world.rooms.webhooks.courier.run();
-    await eventually('attempt', 5_000, async () => (world.outbound.requests.length === 1 ? true : undefined));
-    const stopped = world.rooms.webhooks.courier.stop();
-    await world.clock.advance(5 * SECOND);
-    await stopped;
-    expect((await world.deliveries(id))[0]).toMatchObject({ status: 'pending', attempts: 0 });
-  });
-  test('of an endpoint ends its deliveries, and its history goes with the next purge', async () => {
-    const { id } = await world.endpoint();
-    await world.launchOne();
-    await world.db.tx('test', (tx) => world.rooms.webhooks.remove(tx, world.who.orgId, id));
-    await world.launchOne();
-    await world.carry();
-    expect(world.outbound.requests).toHaveLength(0);
-    await world.rooms.webhooks.purge(new AbortController().signal);
-    expect(await world.deliveries(id)).toEqual([]);
-  });
-  test('of a delivery is remembered for 30 days', async () => {
-    const { id } = await world.endpoint();
-    await world.launchOne();
-    await world.carry();
-    const signal = new AbortController().signal;
-    await world.clock.advance(30 * DAY - 1);
-    await world.rooms.webhooks.purge(signal);
-    const [delivery] = await world.deliveries(id);
-    expect(delivery).toBeDefined();
-    await world.clock.advance(1);
-    await world.rooms.webhooks.purge(signal);
-    expect(await world.deliveries(id)).toEqual([]);
-    expect(await world.attempts(delivery?.id ?? '')).toEqual([]);
   });
 });

@@ -1,4 +1,7 @@
 // The signature: the published vector, two secrets, and a receiver that knows only the specification.
+import { createHmac, timingSafeEqual } from 'node:crypto';
+import { readFileSync } from 'node:fs';
+import { runInNewContext } from 'node:vm';
 import { describe, expect, test } from 'vitest';
 import { signatureHeader } from '../../../../control-plane/rental/webhooks/signature.ts';
 import { webhookRoutes } from '../../../../control-plane/rental/webhooks/routes.ts';
@@ -9,6 +12,16 @@ const OLD = 'fedcba9876543210'.repeat(4);
 const BODY = '{"id":"evt_1"}';
 const TIME = 1_767_225_600;
 const VECTOR = 't=1767225600,v1=4c19823ff36fbe91381643fe7bccab85e74bc5fcc5e61a4a99b7b001b1ae6faa';
+
+/** The receiver that the README shows, with one line behind it that tells what it found. */
+const README = readFileSync(new URL('../../../../README.md', import.meta.url), 'utf8');
+const SHOWN = `${/```js\n([^]*?)```/.exec(README)?.[1]}\ngenuine && fresh ? 204 : 400;`;
+
+function verifyAsShown(secret: string, { headers, body }: ReturnType<typeof received>, nowSeconds: number): unknown {
+  const Date = { now: () => nowSeconds * 1000 };
+  const request = { headers };
+  return runInNewContext(SHOWN, { request, secret, rawBody: body, createHmac, timingSafeEqual, Buffer, Date });
+}
 
 const received = (signature: string, body = BODY) => ({
   headers: { 'svc-signature': signature, 'svc-event-id': 'evt_1', 'content-type': 'application/json' },
@@ -30,7 +43,10 @@ test('during a rotation both secrets sign, the new one first', () => {
   expect([SECRET, OLD].map((secret) => verify(secret, received(header), TIME))).toEqual([204, 204]);
 });
 
-describe('a receiver', () => {
+describe.each([
+  ['that knows only the specification', verify],
+  ['of the README', verifyAsShown],
+])('a receiver %s', (_which, verifies) => {
   test('takes what is signed, up to 300 seconds away in either direction', () => {
     for (const [seconds, answer] of [
       [0, 204],
@@ -39,13 +55,18 @@ describe('a receiver', () => {
       [301, 400],
       [-301, 400],
     ] as const) {
-      expect(verify(SECRET, received(VECTOR), TIME + seconds)).toBe(answer);
+      expect(verifies(SECRET, received(VECTOR), TIME + seconds)).toBe(answer);
     }
   });
-  test('refuses another body, another secret and another time', () => {
-    expect(verify(SECRET, received(VECTOR, `${BODY} `), TIME)).toBe(400);
-    expect(verify(OLD, received(VECTOR), TIME)).toBe(400);
-    expect(verify(SECRET, received(VECTOR.replace('600', '601')), TIME)).toBe(400);
-    expect(verify(SECRET, received(''), TIME)).toBe(400);
+  test('answers 400 to another body, another secret, another time and no signature', () => {
+    expect(verifies(SECRET, received(VECTOR, `${BODY} `), TIME)).toBe(400);
+    expect(verifies(OLD, received(VECTOR), TIME)).toBe(400);
+    expect(verifies(SECRET, received(VECTOR.replace('600', '601')), TIME)).toBe(400);
+    expect(verifies(SECRET, received(VECTOR.replace(/.$/, '0')), TIME)).toBe(400);
+    expect(verifies(SECRET, received(''), TIME)).toBe(400);
+  });
+  test('takes either signature of a rotation', () => {
+    const rotated = received(signatureHeader(BODY, [SECRET, OLD], TIME));
+    expect([SECRET, OLD].map((secret) => verifies(secret, rotated, TIME))).toEqual([204, 204]);
   });
 });
