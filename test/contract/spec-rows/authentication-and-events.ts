@@ -3,26 +3,11 @@ import type { RowsBySection } from '../spec-rows.ts';
 
 export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
   '5': [
-    [
-      'Instance applications use HTTP Basic with connection.app_user and connection.app_password',
-      'e2e/apps.test.ts',
-      'the app URL shows the page to whoever has the login',
-    ],
     ['Keys are sent as Authorization: Bearer', 'control-plane/base/http/server.test.ts', '401 for %s'],
-    [
-      'Platform scopes are written with a space after the colon',
-      'control-plane/base/http/server.test.ts',
-      '403 names the missing scope as the specification writes it',
-    ],
     [
       'Keys carry the prefix svc_live_',
       'control-plane/base/accounts/accounts.store.test.ts',
       'are shown once, have 256 random bits, and are stored as a hash only',
-    ],
-    [
-      'full_access covers the three inference scopes',
-      'control-plane/base/accounts/accounts.store.test.ts',
-      'full_access is the three inference scopes',
     ],
     [
       'Keys are made by others within their rights',
@@ -30,14 +15,64 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       'a key cannot give a scope that it lacks',
     ],
     [
-      'A revoked key is invalid',
-      'control-plane/base/accounts/api-keys.store.test.ts',
-      'takes effect at the next request, and a second time it is gone',
+      'GET /v1/gpu-types and GET /v1/pricing need no authentication',
+      'contract/scopes.test.ts',
+      '%s needs no key, and does not mind one',
     ],
     [
-      'ssh_keys: read and ssh_keys: write are two scopes',
-      'control-plane/base/accounts/ssh-keys.store.test.ts',
-      'reading and writing are two scopes',
+      'serverless:read, serverless:write and billing:read are scopes of keys',
+      'contract/scopes.test.ts',
+      'a key may be made with the scope %s, as the specification writes it or without the space',
+    ],
+    [
+      'full_access covers the three inference scopes',
+      'control-plane/base/accounts/accounts.store.test.ts',
+      'full_access is the three inference scopes',
+    ],
+    [
+      'full_access reads usage, and opens nothing else of the platform',
+      'contract/scopes.test.ts',
+      'reads usage, and may do nothing on the platform beside',
+    ],
+    [
+      'Platform scopes are written with a space after the colon',
+      'control-plane/base/http/server.test.ts',
+      '403 names the missing scope as the specification writes it',
+    ],
+    [
+      'ssh_keys: read, ssh_keys: write, instances: read, instances: write, billing: read and webhooks: write open what they name, and nothing else does',
+      'contract/scopes.test.ts',
+      '%s alone opens %s %s, and all others do not',
+    ],
+    [
+      'Operations are visible only to the API key that created them',
+      'contract/coverage.test.ts',
+      'an operation is visible only to the key that created it, not to others of the organisation',
+    ],
+    [
+      'An ssh_key_ids entry of another organisation is refused with 403 ssh_keys/org_mismatch',
+      'contract/ssh-keys.store.test.ts',
+      "another organisation's key is 403 ssh_keys/org_mismatch for every tier, and nothing is launched",
+    ],
+    [
+      'Nothing of one organisation is seen by another',
+      'contract/coverage.test.ts',
+      "a stranger's lists hold nothing of what others have",
+    ],
+    [
+      'Instance applications use HTTP Basic with connection.app_user and connection.app_password',
+      'e2e/apps.test.ts',
+      'the app URL shows the page to whoever has the login',
+    ],
+    [
+      'Webhook deliveries are signed',
+      'contract/webhooks-network.store.test.ts',
+      'a receiver that knows only the specification verifies what arrives',
+    ],
+    [
+      'A key that lacks the scope receives 403',
+      'contract/coverage.test.ts',
+      '%s is 403 with every scope but its own, and names the one that is missing',
     ],
     [
       'A missing or invalid key receives 401',
@@ -45,9 +80,9 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       '%s is 401 without a key, and with one that is unknown, revoked or expired',
     ],
     [
-      'A key that lacks the scope receives 403',
-      'contract/coverage.test.ts',
-      '%s is 403 with every scope but its own, and names the one that is missing',
+      'A revoked key is invalid',
+      'control-plane/base/accounts/api-keys.store.test.ts',
+      'takes effect at the next request, and a second time it is gone',
     ],
   ],
   '6.1': [
@@ -57,9 +92,59 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       'holds the four public events and no others',
     ],
     [
+      'An endpoint subscribes to a subset through event_types at its creation',
+      'contract/webhooks.store.test.ts',
+      'is made with 201 and a secret of 64 hexadecimal characters that is never shown again',
+    ],
+    [
+      'An endpoint cannot subscribe to anything else',
+      'contract/webhooks.store.test.ts',
+      'is refused with the field and the rule: %j',
+    ],
+    [
       'An endpoint gets the types that it subscribed to',
       'control-plane/rental/webhooks/courier.store.test.ts',
       'has a row for each endpoint that wants the type, and none for another organisation',
+    ],
+    [
+      'instance.creating: the operation is accepted and placement in flight',
+      'control-plane/rental/webhooks/courier.store.test.ts',
+      'freezes the body: what is sent later is the instance as it was then',
+    ],
+    [
+      'instance.running: booted and SSH live, not before',
+      'control-plane/rental/launch.store.test.ts',
+      'runs once SSH works, bills from then to the delete, and frees the GPU when the host lets go',
+    ],
+    [
+      'instance.running is not sent again after an outage',
+      'control-plane/rental/outage.store.test.ts',
+      'ends by itself: running and billed again, ready_at unchanged, no second instance.running',
+    ],
+    [
+      'instance.terminated: customer terminate',
+      'contract/instance-life.store.test.ts',
+      'has exactly the fields of its station, from the request through an outage to its end',
+    ],
+    [
+      'instance.terminated: supplier-side stop',
+      'contract/instance-life.store.test.ts',
+      "from the supplier's side is stopped: instance.terminated, billing ends, and a DELETE finds nothing (%s)",
+    ],
+    [
+      'instance.terminated: a runtime limit',
+      'contract/launch.store.test.ts',
+      'counts from running, shows its end, and ends the rental like a DELETE with the limit as its reason',
+    ],
+    [
+      'instance.failed: provisioning failed',
+      'contract/instance-life.store.test.ts',
+      'of provisioning that fails is error: instance.failed, with the reason of the operation, and nothing is billed',
+    ],
+    [
+      'instance.failed: an unrecoverable error',
+      'contract/instance-life.store.test.ts',
+      'of a rental whose container fails is error: instance.failed, with what the host says',
     ],
     [
       'Each of the four public events fires at most once for an instance',
@@ -69,29 +154,39 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
   ],
   '6.2': [
     [
-      'An endpoint stands at a public address',
+      'An endpoint is an HTTPS URL at a public address',
+      'contract/webhooks.store.test.ts',
+      'is refused with the field and the rule: %j',
+    ],
+    [
+      'A name that leads inside is not called',
       'contract/webhooks-network.store.test.ts',
       'a name that leads inside is not called, and the history says so without naming the address',
     ],
     [
-      'One POST of one JSON event with Svc-Signature, Svc-Event-Id and Content-Type, answered within 10 seconds',
+      'One POST of one JSON event with Svc-Signature, Svc-Event-Id and Content-Type',
       'control-plane/rental/webhooks/courier.store.test.ts',
       'carries the event, its id and a signature that the specification verifies, within its time limits',
-    ],
-    [
-      'data.instance is the instance at the event',
-      'control-plane/rental/webhooks/courier.store.test.ts',
-      'freezes the body: what is sent later is the instance as it was then',
-    ],
-    [
-      'Any status but 2xx is a failure',
-      'control-plane/rental/webhooks/courier.store.test.ts',
-      'fails by any answer but 2xx, redirects too, and its record says why',
     ],
     [
       'Svc-Event-Id is stable over retries',
       'control-plane/rental/webhooks/courier.store.test.ts',
       'is repeated with the same id and body, and a fresh time, after 30 s, 5 min, 30 min and 2 h',
+    ],
+    [
+      'Body: id, type, created_at and data.instance, as it was at the event',
+      'control-plane/rental/webhooks/courier.store.test.ts',
+      'freezes the body: what is sent later is the instance as it was then',
+    ],
+    [
+      'Any 2xx status is a success; any other status and a timeout trigger a retry',
+      'control-plane/rental/webhooks/courier.store.test.ts',
+      'fails by any answer but 2xx, redirects and timeouts too, and its record says why',
+    ],
+    [
+      'The receiver answers within 10 seconds',
+      'control-plane/base/outbound/outbound.test.ts',
+      'timeout: a status line that does not come, counted from the request being sent',
     ],
     [
       'A further limit of 30 seconds holds for the whole attempt',
@@ -101,27 +196,32 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
   ],
   '6.3': [
     [
+      't=<unix_seconds>,v1=<hex>: HMAC-SHA256 over <t>.<raw body>',
+      'control-plane/rental/webhooks/signature.test.ts',
+      'the published vector holds, and the document of the API has it',
+    ],
+    [
       'A receiver verifies the signature over the raw body',
       'contract/webhooks-network.store.test.ts',
       'a receiver that knows only the specification verifies what arrives',
     ],
     [
-      't=<unix_seconds>,v1=<hex>: HMAC-SHA256 over <t>.<raw body>',
+      'A timestamp more than 300 seconds away is stale and answered 400',
       'control-plane/rental/webhooks/signature.test.ts',
-      'the published vector holds, and the document of the API has it',
+      'takes what is signed, up to 300 seconds away in either direction',
+    ],
+    [
+      'A mismatch is answered 400',
+      'control-plane/rental/webhooks/signature.test.ts',
+      'answers 400 to another body, another secret, another time and no signature',
+    ],
+    [
+      'A rotation of the secret leaves no gap',
+      'control-plane/rental/webhooks/signature.test.ts',
+      'takes either signature of a rotation',
     ],
   ],
   '6.4': [
-    [
-      'A delivery can be retried by hand',
-      'contract/webhooks.store.test.ts',
-      'is one more attempt of the same delivery with the same event id, also after it was given up',
-    ],
-    [
-      'A delivery is retried until it succeeds or is dead, whatever ends our process',
-      'control-plane/rental/webhooks/crash.test.ts',
-      'nothing is lost or reordered for a healthy endpoint over kill -9, while others hang and refuse',
-    ],
     [
       '5 attempts, 30 seconds, 5 minutes, 30 minutes and 2 hours apart, then dead_lettered',
       'control-plane/rental/webhooks/schedule.test.ts',
@@ -136,6 +236,26 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       'The attempts of a delivery span a day at most',
       'control-plane/rental/webhooks/schedule.test.ts',
       'is given up where its next attempt would be a day after the event',
+    ],
+    [
+      'After the final failure the delivery is dead_lettered and retrying stops',
+      'control-plane/rental/webhooks/courier.store.test.ts',
+      'is repeated with the same id and body, and a fresh time, after 30 s, 5 min, 30 min and 2 h',
+    ],
+    [
+      'A delivery is retried until it succeeds or is dead, whatever ends our process',
+      'control-plane/rental/webhooks/crash.test.ts',
+      'nothing is lost or reordered for a healthy endpoint over kill -9, while others hang and refuse',
+    ],
+    [
+      'The delivery history shows every attempt',
+      'contract/webhooks.store.test.ts',
+      'shows each attempt with its answer, and where it stands',
+    ],
+    [
+      'A delivery can be retried by hand',
+      'contract/webhooks.store.test.ts',
+      'is one more attempt of the same delivery with the same event id, also after it was given up',
     ],
   ],
 };

@@ -10,8 +10,8 @@ export const INSTANCES_ROWS: RowsBySection = {
     ],
     [
       'A list shows an instance as GET /v1/instances/{id} does',
-      'contract/instances.store.test.ts',
-      'a list shows an instance as it shows by itself',
+      'contract/instance-life.store.test.ts',
+      'has exactly the fields of its station, from the request through an outage to its end',
     ],
     [
       'POST /v1/instances requires an Idempotency-Key',
@@ -40,13 +40,13 @@ export const INSTANCES_ROWS: RowsBySection = {
     ],
     [
       'PATCH changes the name',
-      'contract/instances.store.test.ts',
-      'changes the name, or removes it, and answers with the instance',
+      'contract/instance-life.store.test.ts',
+      'the change of its name answers the instance as it is then; null takes the name away',
     ],
     [
       'name is the only mutable field',
       'contract/instances.store.test.ts',
-      'changes nothing else: %j is 422 that names the field',
+      'PATCH changes the name and nothing else: %j is 422 that names the field',
     ],
     [
       'DELETE answers 202 with Operation-Id; an instance that is terminated already is 404 not_found',
@@ -94,7 +94,11 @@ export const INSTANCES_ROWS: RowsBySection = {
       'control-plane/rental/launch.store.test.ts',
       'prefers the region, goes elsewhere without it, and stays with a pin',
     ],
-    ['name is shown', 'contract/instances.store.test.ts', 'a list shows an instance as it shows by itself'],
+    [
+      'name is shown',
+      'contract/instance-life.store.test.ts',
+      'has exactly the fields of its station, from the request through an outage to its end',
+    ],
     [
       'offering_id pins the launch to one offering at its listed rate',
       'contract/prices.store.test.ts',

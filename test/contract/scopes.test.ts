@@ -1,0 +1,60 @@
+// Section 5 of the specification, scope by scope: what a key with nothing else may call, and that one with everything else may not.
+import { afterAll, describe, expect, test } from 'vitest';
+import { SCOPES } from '../../control-plane/base/http/scopes.ts';
+import { type Answer, openApi } from './api.ts';
+
+const api = await openApi();
+afterAll(() => api.close());
+
+const OPENS: [scope: string, method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string][] = [
+  ['ssh_keys: read', 'GET', '/v1/ssh-keys'],
+  ['ssh_keys: write', 'POST', '/v1/ssh-keys'],
+  ['ssh_keys: write', 'DELETE', '/v1/ssh-keys/x'],
+  ['instances: read', 'GET', '/v1/instances'],
+  ['instances: read', 'GET', '/v1/instances/x'],
+  ['instances: read', 'GET', '/v1/reservations'],
+  ['instances: read', 'GET', '/v1/operations/x'],
+  ['instances: write', 'POST', '/v1/instances'],
+  ['instances: write', 'PATCH', '/v1/instances/x'],
+  ['instances: write', 'DELETE', '/v1/instances/x'],
+  ['billing: read', 'GET', '/v1/usage'],
+  ['webhooks: write', 'POST', '/v1/webhook-endpoints'],
+];
+
+test.each(OPENS)('%s alone opens %s %s, and all others do not', async (scope, method, url) => {
+  const { key } = await api.account([scope]);
+  // Past the door: what is asked for is not there, or nothing was said.
+  expect([200, 404, 422]).toContain((await api.call(method, url, { key })).status);
+  const others = Object.keys(SCOPES).filter((other) => other !== scope.replace(' ', ''));
+  expect(others).toHaveLength(Object.keys(SCOPES).length - 1);
+  const { key: wrong } = await api.account(others);
+  const refused = await api.call(method, url, { key: wrong });
+  expect(refused).toMatchObject({ status: 403, json: { code: 'insufficient_scope', required_scope: scope } });
+  expect(refused.json['detail']).toBe(`This API key lacks the scope "${scope}". Use one that has it.`);
+});
+
+test.each(['/v1/gpu-types', '/v1/pricing'])('%s needs no key, and does not mind one', async (url) => {
+  const { key } = await api.account(['billing: read']);
+  for (const options of [{}, { key }, { key: 'svc_live_wrong' }]) {
+    expect((await api.call('GET', url, options)).status).toBe(200);
+  }
+});
+
+describe('a key with full_access', () => {
+  test('reads usage, and may do nothing on the platform beside', async () => {
+    const { key } = await api.account(['full_access']);
+    expect((await api.call('GET', '/v1/usage', { key })).status).toBe(200);
+    const platform = OPENS.filter(([scope]) => scope !== 'billing: read');
+    const answers = await Promise.all(platform.map(([, method, url]) => api.call(method, url, { key })));
+    expect(answers.map(({ status }: Answer) => status)).toEqual(platform.map(() => 403));
+  });
+});
+
+test.each(['serverless:read', 'serverless:write', 'billing:read', 'billing: read', 'instances:read'])(
+  'a key may be made with the scope %s, as the specification writes it or without the space',
+  async (scope) => {
+    const { key } = await api.account(['api_keys: write', scope]);
+    const made = await api.call('POST', '/v1/api-keys', { key, body: { name: 'x', scopes: [scope] } });
+    expect(made).toMatchObject({ status: 201, json: { key: expect.stringMatching(/^svc_live_/) as string } });
+  },
+);
