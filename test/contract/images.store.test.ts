@@ -222,7 +222,7 @@ describe('a registry credential', () => {
     const { id: foreign } = (await store({}, await api.account())).json;
     const { id: own } = (await store()).json;
     for (const [credential, image, rule] of [
-      ['rc_none', 'ghcr.io/org/app', 'there is no registry credential'],
+      ['rc_none', 'ghcr.io/org/app', 'there is no registry credential rc_none; see GET /v1/registry-credentials'],
       [foreign, 'ghcr.io/org/app', 'there is no registry credential'],
       [own, 'quay.io/org/app', 'is for ghcr.io, but the image is at quay.io'],
     ]) {

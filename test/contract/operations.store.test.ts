@@ -129,7 +129,9 @@ test('a pinned offering that goes is offering_unavailable; one that is merely fu
     state: 'failed',
     error: {
       code: 'no_capacity',
-      detail: expect.stringMatching(/0 of 1 GPUs free, at \$2\.00 an hour each\..*tried nowhere/),
+      detail: expect.stringMatching(
+        /0 of 1 GPUs free, at \$2\.00 an hour each\..*tried nowhere.*Leave offering_id out/,
+      ),
     },
   });
   await api.world.rooms.supply.setOnline(machineId, false);

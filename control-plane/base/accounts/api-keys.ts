@@ -10,7 +10,7 @@ import { countRow, int, json, text } from '../db/columns.ts';
 import { type Query, type Tx, sql } from '../db/db.ts';
 import { olderThan, type Position } from '../http/cursors.ts';
 import type { Caller } from '../http/route.ts';
-import { readScope, type Scope, scopeText } from '../http/scopes.ts';
+import { readScope, type Scope, scopeText, scopeTexts } from '../http/scopes.ts';
 
 const KEY_START = 'svc_live_';
 const KEY_RANDOM_BYTES = 32;
@@ -177,7 +177,10 @@ export function apiKeyView(row: ApiKeyRow): ApiKey {
 /** @throws ServiceError `validation_failed` for a spelling that means no scope */
 function scopesOf(spellings: readonly string[]): Scope[] {
   return spellings.flatMap((spelling, i) => {
-    return readScope(spelling) ?? failField(`scopes[${i}]`, `there is no scope "${spelling}"`);
+    return (
+      readScope(spelling) ??
+      failField(`scopes[${i}]`, `there is no scope "${spelling}"; there are ${scopeTexts().join(', ')}`)
+    );
   });
 }
 

@@ -73,7 +73,7 @@ async function assertKeysOfOrg(tx: Tx, orgId: string, ids: readonly string[]): P
   const owners = new Map(found.map((row) => [row.id, row.org_id]));
   for (const [i, id] of ids.entries()) {
     const owner = owners.get(id);
-    if (owner === undefined) failField(`ssh_key_ids[${i}]`, `there is no SSH key ${id}`);
+    if (owner === undefined) failField(`ssh_key_ids[${i}]`, `there is no SSH key ${id}; see GET /v1/ssh-keys`);
     if (owner !== orgId)
       fail(
         'ssh_keys/org_mismatch',
@@ -88,7 +88,7 @@ async function failDuplicate(tx: Tx, orgId: string, fingerprint: string): Promis
     Known,
     sql`select id, name from ssh_keys where org_id = ${orgId} and fingerprint = ${fingerprint}`,
   );
-  return fail('conflict', `This key is registered already, as "${known?.name}" (${known?.id}).`);
+  return fail('conflict', `This key is registered already, as "${known?.name}": use ${known?.id}.`);
 }
 
 async function assertRoom(tx: Tx, orgId: string): Promise<void> {

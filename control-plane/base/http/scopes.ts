@@ -35,6 +35,11 @@ export function scopeText(scope: Scope): string {
   return scope.startsWith('serverless:') ? scope : scope.replace(':', ': ');
 }
 
+/** Every spelling that a key can be made with. */
+export function scopeTexts(): string[] {
+  return [...Object.keys(SCOPES).filter(isScope).map(scopeText), 'full_access'];
+}
+
 /** The scopes that a spelling means (`instances: read`, `instances:read`, `full_access`), or undefined for an unknown one. */
 export function readScope(text: string): readonly Scope[] | undefined {
   const spelling = text.trim().replace(/:\s+/, ':');

@@ -34,7 +34,7 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
     told.push(`${count} ${what}`);
     if (count === 0) break;
   }
-  return `No offering fits. Offerings left after each condition: ${told.join(', ')}.`;
+  return `No offering fits. Offerings left after each condition: ${told.join(', ')}. Change the last of them, or try again later.`;
 }
 
 /**

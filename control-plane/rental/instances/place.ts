@@ -91,7 +91,7 @@ export async function explainNoPlace(
   if (instance.reservation_id !== null) {
     return {
       code: 'no_capacity',
-      detail: `The reservation ${instance.reservation_id} has no free slot on another machine.`,
+      detail: `The reservation ${instance.reservation_id} has no free slot on another machine. Launch again when an instance of it has ended.`,
     };
   }
   const request = capacityRequest(instance);
@@ -103,7 +103,8 @@ function explainPin(
   offeringId: string,
   offering: Offering | undefined,
 ): { code: 'no_capacity' | 'offering_unavailable'; detail: string } {
-  const only = 'The launch was pinned to it, so it was tried nowhere else.';
+  const only =
+    'The launch was pinned to it, so it was tried nowhere else. Leave offering_id out to be placed anywhere.';
   if (offering === undefined) {
     return { code: 'offering_unavailable', detail: `The offering ${offeringId} is not listed any more. ${only}` };
   }

@@ -60,7 +60,8 @@ export function openLaunch(deps: {
 
   const loginFor = async (orgId: string, id: string, { registry }: ImageReference): Promise<ImageLogin> => {
     const found = await credentials.open(db.read, orgId, id);
-    if (found === undefined) failField('registry_credential_id', `there is no registry credential ${id}`);
+    if (found === undefined)
+      failField('registry_credential_id', `there is no registry credential ${id}; see GET /v1/registry-credentials`);
     if (found.registry !== registry) {
       failField('registry_credential_id', `is for ${found.registry}, but the image is at ${registry}`);
     }
