@@ -56,7 +56,6 @@ export const USAGE_DAYS_MAX = { hour: 62, day: 1_100, week: 7_305, month: 7_305 
 export const ENROLLMENT_TOKEN_MS = 24 * 3_600_000;
 
 /** A passing state may last this long; then the next state follows (DESIGN section 4.2). */
-export const ALLOCATING_MS_MAX = 15 * 60_000;
 export const STARTING_MS_MAX = 25 * 60_000;
 export const STOPPING_MS_MAX = 5 * 60_000;
 

@@ -188,7 +188,7 @@ async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
     {
       status: instance.status,
       enteredMs: instance.entered_ms,
-      placed: instance.workload_id !== null,
+      placedMs: workload?.created_ms ?? null,
       ownImage: instance.launch.own_image,
       triedMachines: instance.tried_machine_ids.length,
       autoTerminateMs: instance.auto_terminate_ms,

@@ -1,5 +1,5 @@
 // Pure: what to do next about an instance, from the facts alone.
-import { ALLOCATING_MS_MAX, STARTING_MS_MAX, STOPPING_MS_MAX } from '../../../shared/limits.ts';
+import { STARTING_MS_MAX, STOPPING_MS_MAX } from '../../../shared/limits.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { InstanceState } from '../../../shared/states.ts';
@@ -13,7 +13,8 @@ export interface Facts {
   status: InstanceState;
   /** When the status began. */
   enteredMs: number;
-  placed: boolean;
+  /** When its present host was given the workload; null before there is one. */
+  placedMs: number | null;
   /** The customer named the image, and may read about it. */
   ownImage: boolean;
   triedMachines: number;
@@ -73,10 +74,10 @@ export function plan(facts: Facts, nowMs: number): Step {
 }
 
 function planAllocating(facts: Facts, nowMs: number): Step {
-  if (!facts.placed) return { do: 'place', because: null };
-  if (facts.observed !== null) return { do: 'start' };
-  if (nowMs >= facts.enteredMs + ALLOCATING_MS_MAX) return elsewhere(facts, 'no host took the launch in time');
-  const acknowledgeMs = facts.enteredMs + ACKNOWLEDGE_MS_MAX;
+  const { placedMs, observed } = facts;
+  if (placedMs === null) return { do: 'place', because: null };
+  if (observed !== null) return { do: 'start' };
+  const acknowledgeMs = placedMs + ACKNOWLEDGE_MS_MAX;
   return nowMs >= acknowledgeMs ? elsewhere(facts, 'the host did not answer') : { do: 'wait', untilMs: acknowledgeMs };
 }
 

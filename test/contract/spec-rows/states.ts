@@ -29,6 +29,11 @@ export const STATES_ROWS: RowsBySection = {
       'hands the launch to another one, never above the first price',
     ],
     [
+      'A host that does not answer is given up after a minute, and the next one has a minute too',
+      'control-plane/rental/launch.store.test.ts',
+      'by saying nothing has a minute, and so has each one after it',
+    ],
+    [
       'A rental that fails for good goes to error: instance.failed, status_reason',
       'contract/instance-life.store.test.ts',
       'of a rental whose container fails is error: instance.failed, with what the host says; a DELETE tells nothing more',

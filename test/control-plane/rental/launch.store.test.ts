@@ -154,6 +154,26 @@ describe('a host that fails', () => {
     expect(await held(machineId)).toBe(0);
   });
 
+  test('by saying nothing has a minute, and so has each one after it', async () => {
+    for (const dollars of [1, 1, 1]) await world.machine({ dollars });
+    const who = await world.customer(100_000);
+    const id = await world.launch(who);
+    for (const tried of [1, 2, 3]) {
+      await world.drive();
+      await world.clock.advance(59_999);
+      await world.drive();
+      const waiting = await findInstance(world.db.read, id);
+      expect([waiting?.status, waiting?.tried_machine_ids.length]).toEqual(['allocating', tried]);
+      await world.clock.advance(1);
+    }
+    await world.drive();
+    expect(await findInstance(world.db.read, id)).toMatchObject({
+      status: 'error',
+      status_reason: 'Tried 3 hosts; on the last one, the host did not answer.',
+    });
+    expect(await available(who.orgId)).toBe(100_000_000_000n);
+  });
+
   test('with a bad image fails at once, because no other host can mend that', async () => {
     await world.machine();
     await world.machine();

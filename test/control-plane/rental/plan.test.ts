@@ -28,7 +28,7 @@ const NOTHING = {
 const facts: fc.Arbitrary<Facts> = fc.record({
   status: fc.constantFrom(...STATES),
   enteredMs: fc.integer({ min: 0, max: 10_000_000 }),
-  placed: fc.boolean(),
+  placedMs: fc.option(fc.integer({ min: 0, max: 10_000_000 })),
   ownImage: fc.boolean(),
   triedMachines: fc.integer({ min: 0, max: 5 }),
   autoTerminateMs: fc.option(fc.integer({ min: 0, max: 20_000_000 })),
@@ -49,12 +49,23 @@ const LEADS_TO: Partial<Record<ReturnType<typeof plan>['do'], InstanceState>> = 
 const RUNNING: Facts = {
   status: 'running',
   enteredMs: 0,
-  placed: true,
+  placedMs: 0,
   ownImage: true,
   triedMachines: 1,
   autoTerminateMs: null,
   observed: null,
 };
+
+describe('a launch', () => {
+  const allocating: Facts = { ...RUNNING, status: 'allocating', placedMs: 500_000 };
+
+  test('gives each host a minute of its own to answer, however long others were waited for', () => {
+    expect(plan(allocating, 559_999)).toEqual({ do: 'wait', untilMs: 560_000 });
+    expect(plan(allocating, 560_000)).toEqual({ do: 'place', because: 'the host did not answer' });
+    expect(plan({ ...allocating, triedMachines: 3 }, 560_000)).toMatchObject({ do: 'fail', code: 'operation_failed' });
+    expect(plan({ ...allocating, observed: { ...NOTHING, phase: 'pulling' } }, 560_000)).toEqual({ do: 'start' });
+  });
+});
 
 describe('a runtime limit', () => {
   const running: Facts = { ...RUNNING, autoTerminateMs: 3_600_000 };
