@@ -153,6 +153,25 @@ test('auto_terminate_at is ready_at and the limit: also during an outage, and no
   expect(await read(id)).toMatchObject({ status: 'unreachable', auto_terminate_at: end });
 });
 
+test('status_reason tells that the main process is over while the rental runs, after an outage too, until it runs again', async () => {
+  await api.world.machine();
+  const id = await run();
+  const runs = { phase: 'running', host_key: 'ssh-ed25519 AAAA' } as const;
+  const over = 'main process exited with code 1';
+  await api.world.observe(id, { ...runs, main_exit: { code: 1, signal: null } });
+  expect(await read(id)).toMatchObject({ status: 'running', status_reason: over });
+  await lose(id);
+  await api.world.observe(id, { ...runs, main_exit: { code: 1, signal: null }, detail: 'news' });
+  expect((await read(id))['status_reason']).toContain('The SSH path is down');
+  api.world.probeAnswers.delete(id);
+  await watch(12_000);
+  expect(await read(id)).toMatchObject({ status: 'running', status_reason: over });
+  await api.world.observe(id, { ...runs, main_exit: { code: null, signal: 'SIGKILL' } });
+  expect(await read(id)).toMatchObject({ status_reason: 'main process was ended by signal SIGKILL' });
+  await api.world.observe(id, runs);
+  expect(await read(id)).not.toHaveProperty('status_reason');
+});
+
 test('the change of its name answers the instance as it is then; null takes the name away', async () => {
   await api.world.machine();
   const id = await run();
@@ -178,7 +197,7 @@ describe('the end', () => {
     expect(await gpuSeconds()).toBe(0);
   });
 
-  test('of a rental whose container fails is error: instance.failed, with what the host says; a DELETE tells nothing more', async () => {
+  test('of a rental whose container fails is error: instance.failed, with what the host says', async () => {
     await api.world.machine();
     const id = await run();
     await report(id, 'failed');

@@ -12,6 +12,7 @@ import type { LaunchRoom } from '../launch/launch.ts';
 import type { AppSite } from '../doors/app-address.ts';
 import type { Door } from '../doors/doors.ts';
 import { create } from './create.ts';
+import { exitReason } from './exit-reason.ts';
 import { plan } from './plan.ts';
 import { pullLogin, type PullLoginDeps } from './pull-login.ts';
 import { remove } from './remove.ts';
@@ -209,16 +210,6 @@ async function noteObserved(
   const instance = await store.findInstance(tx, instanceId);
   if (instance === undefined || instance.workload_id !== observed.workload_id) return;
   if (observed.host_key !== null) await deps.doors.setHostKey(tx, instanceId, observed.host_key);
-  const reason = exitReason(observed);
-  if (reason !== null) await store.noteReason(tx, instanceId, reason);
+  await store.noteReason(tx, instanceId, exitReason(observed));
   await store.makeDue(tx, instanceId, deps.clock.now());
-}
-
-/** The container stays up and reachable after its main process; the customer is told (DESIGN section 6). */
-function exitReason(observed: ObservedWorkload): string | null {
-  const exit = observed.main_exit;
-  if (exit === null) return null;
-  return exit.signal === null
-    ? `main process exited with code ${exit.code}`
-    : `main process was ended by signal ${exit.signal}`;
 }

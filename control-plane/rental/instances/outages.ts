@@ -1,5 +1,7 @@
 // What a verdict about the SSH path does to a rental: the dead window is never charged, and nobody has to ask for it.
 import type { Tx } from '../../base/db/db.ts';
+import { findWorkload } from '../../fleet/workloads/store.ts';
+import { exitReason } from './exit-reason.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
@@ -31,8 +33,10 @@ export function confirmOutage(
 }
 
 /** Running and billed again from now; `ready_at` stays, and no second `instance.running` is told. */
-export function endOutage(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: MoveDeps): Promise<boolean> {
-  return move(tx, instance, { to: 'running', nowMs, patch: { last_reachable_ms: nowMs, status_reason: null } }, deps);
+export async function endOutage(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: MoveDeps): Promise<boolean> {
+  const workload = await findWorkload(tx, instance.workload_id ?? '');
+  const patch = { last_reachable_ms: nowMs, status_reason: exitReason(workload?.observed ?? null) };
+  return move(tx, instance, { to: 'running', nowMs, patch }, deps);
 }
 
 /** The grace is over. The workload keeps its tombstone, so the GPUs stay held until the host itself lets go. */

@@ -191,11 +191,10 @@ function assignments(patch: InstancePatch): Sql {
   return sql`, ${join(given.map((key) => sql`${columns[key]} = ${patch[key]}`))}`;
 }
 
-/** Once the rental is being ended the reason says why, and a main process that ends with it is no news. */
-export async function noteReason(tx: Tx, id: string, reason: string): Promise<void> {
+/** What the host says about a rental that is on its way or runs. In every other status the reason says why it has that status. */
+export async function noteReason(tx: Tx, id: string, reason: string | null): Promise<void> {
   await tx.run(
-    sql`update instances set status_reason = ${reason}
-        where id = ${id} and status in ('allocating', 'starting', 'running', 'unreachable')`,
+    sql`update instances set status_reason = ${reason} where id = ${id} and status in ('allocating', 'starting', 'running')`,
   );
 }
 

@@ -145,6 +145,11 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
       'has exactly the fields of its station, from the request through an outage to its end',
     ],
     [
+      'status_reason explains a running rental whose main process is over, and no longer than that',
+      'contract/instance-life.store.test.ts',
+      'status_reason tells that the main process is over while the rental runs, after an outage too, until it runs again',
+    ],
+    [
       'status_reason says why a launch failed',
       'contract/instance-life.store.test.ts',
       'of provisioning that fails is error: instance.failed, with the reason of the operation, and nothing is billed',
@@ -152,7 +157,7 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
     [
       'status_reason says why a rental failed',
       'contract/instance-life.store.test.ts',
-      'of a rental whose container fails is error: instance.failed, with what the host says; a DELETE tells nothing more',
+      'of a rental whose container fails is error: instance.failed, with what the host says',
     ],
     [
       'status_reason says that a runtime limit was reached',

@@ -36,7 +36,7 @@ export const STATES_ROWS: RowsBySection = {
     [
       'A rental that fails for good goes to error: instance.failed, status_reason',
       'contract/instance-life.store.test.ts',
-      'of a rental whose container fails is error: instance.failed, with what the host says; a DELETE tells nothing more',
+      'of a rental whose container fails is error: instance.failed, with what the host says',
     ],
     [
       'DELETE of a running instance ends in terminated: billing stops, instance.terminated',
