@@ -13,14 +13,17 @@ async function enrollHost(options: { url: string; token: string; config?: string
   const { enroll } = await import('./link/enroll.ts');
   const { openDocker } = await import('./runtime/docker.ts');
   const { readHostFacts } = await import('./host/facts.ts');
+  const { readGpus } = await import('./gpus/nvidia-smi.ts');
   const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
+  // A supplier who enrols is there to see that nvidia-smi fails, and to mend it.
+  const gpus = { gpus: await readGpus(config.nvidia_smi, []), gpu_error: '' };
   const facts = await readHostFacts(config.state_dir);
   const machineId = await enroll({
     stateDir: config.state_dir,
     url: options.url,
     token: options.token,
     ca: await readCa(config),
-    inventory: await takeInventory({ config, engine, facts, containerIds: [], diskEnforced: false }),
+    inventory: await takeInventory(gpus, { engine, facts, diskEnforced: false }),
   });
   process.stdout.write(`enrolled as machine ${machineId}\n`);
 }

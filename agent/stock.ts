@@ -5,7 +5,7 @@ import { type Loop, type LoopStatus, startLoop } from '../shared/loop.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
 import { type Kit, KIT_TARGET, removeOldKits } from './access/kit.ts';
 import type { AgentConfig } from './config.ts';
-import { readGpus } from './gpus/nvidia-smi.ts';
+import { type GpuReading, openGpuWatch } from './gpus/watch.ts';
 import type { HostFacts } from './host/facts.ts';
 import { openDiskCheck } from './runtime/disk-check.ts';
 import type { Engine } from './runtime/engine.ts';
@@ -33,13 +33,14 @@ interface StockDeps {
   log: Log;
 }
 
-/** Throws where nvidia-smi fails. */
+/** Starts without GPUs where nvidia-smi fails: a host whose driver was upgraded under it still has rentals that are to be reached. */
 export async function openStock(config: AgentConfig, deps: StockDeps): Promise<Stock> {
   const { engine, facts, kit, log } = deps;
   const node = { argv: kit.node, mounts: [{ source: kit.folder, target: KIT_TARGET }] };
   const disk = await openDiskCheck(config.state_dir, { engine, node, log });
-  const take = (containerIds: string[]): Promise<Inventory> =>
-    takeInventory({ config, engine, facts, containerIds, diskEnforced: disk.enforced() });
+  const gpus = openGpuWatch(config.nvidia_smi, log);
+  const take = async (containerIds: string[]): Promise<Inventory> =>
+    takeInventory(await gpus.read(containerIds), { engine, facts, diskEnforced: disk.enforced() });
   let inventory = await take([]);
   let loops: Loop[] = [];
   return {
@@ -70,23 +71,18 @@ export async function openStock(config: AgentConfig, deps: StockDeps): Promise<S
 }
 
 export interface StockTaking {
-  config: AgentConfig;
   engine: Engine;
   facts: HostFacts;
-  containerIds: readonly string[];
   /** Whether containers are held to their disk size here; false where nobody has tried yet. */
   diskEnforced: boolean;
 }
 
-/** An engine that does not answer has no version; an nvidia-smi that fails is an error. */
-export async function takeInventory(taking: StockTaking): Promise<Inventory> {
-  const { config, engine, facts, containerIds, diskEnforced } = taking;
-  const [gpus, engineVersion] = await Promise.all([
-    readGpus(config.nvidia_smi, containerIds),
-    engine.version().catch(() => ''),
-  ]);
+/** An engine that does not answer has no version. */
+export async function takeInventory(gpus: GpuReading, taking: StockTaking): Promise<Inventory> {
+  const { engine, facts, diskEnforced } = taking;
+  const engineVersion = await engine.version().catch(() => '');
   return {
-    gpus,
+    ...gpus,
     ...facts,
     disk_enforced: diskEnforced,
     engine_version: engineVersion.slice(0, 64),

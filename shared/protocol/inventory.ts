@@ -16,6 +16,8 @@ export type GpuFacts = z.infer<typeof GpuFacts>;
 
 export const Inventory = z.strictObject({
   gpus: z.array(GpuFacts).max(GPUS_PER_MACHINE_MAX),
+  /** Why nvidia-smi cannot say which GPUs there are, empty where it can: `gpus` is empty then, and none may be rented out. */
+  gpu_error: z.string().max(400).default(''),
   cpu_cores: z.int().min(0),
   ram_bytes: z.int().min(0),
   storage_bytes: z.int().min(0),

@@ -18,8 +18,8 @@ export interface AgentWorld {
   registry: Registry;
   plane: FakeControlPlane;
   agent(): Program;
-  /** Starts (again) the supervisor. */
-  startAgent(): Promise<Program>;
+  /** Starts (again) the supervisor; `env` is for the scripted nvidia-smi. */
+  startAgent(env?: Record<string, string>): Promise<Program>;
   /** A key pair of OpenSSH: the private file, and the public line. */
   key(name: string): { file: string; publicLine: string };
   workload(id: string, image: string, more?: Partial<DesiredWorkload>): DesiredWorkload;
@@ -51,8 +51,8 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
     await registry.stop();
     rmSync(dir, { recursive: true, force: true });
   };
-  const startAgent = async (): Promise<Program> => {
-    agent = startProgram({ command, args: [LAUNCHER, 'run', '--config', configFile], env });
+  const startAgent = async (more: Record<string, string> = {}): Promise<Program> => {
+    agent = startProgram({ command, args: [LAUNCHER, 'run', '--config', configFile], env: { ...env, ...more } });
     await agent.waitForOutput(/the agent runs/, 30_000);
     return agent;
   };

@@ -259,6 +259,7 @@ export function inventoryOf(count: number, newName: () => string): Inventory {
       driver_version: '550.54.15',
       foreign_use: false,
     })),
+    gpu_error: '',
     cpu_cores: 64,
     ram_bytes: 512 * 1024 ** 3,
     storage_bytes: 4000 * 1024 ** 3,

@@ -16,6 +16,7 @@ import { MACHINE_ID, startFakeControlPlane, type FakeControlPlane } from '../fak
 
 const inventory: Inventory = {
   gpus: [],
+  gpu_error: '',
   cpu_cores: 2,
   ram_bytes: 1,
   storage_bytes: 1,

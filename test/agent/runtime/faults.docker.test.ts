@@ -84,6 +84,23 @@ test('SIGTERM of the supervisor leaves everything as it is', async () => {
   expect((await ssh(target, 'true')).code).toBe(0);
 });
 
+test('a driver that fails when the supervisor starts: rentals are reached, no GPU is offered, and the reason is told', async () => {
+  const before = await container();
+  await world.agent().stop('SIGTERM');
+  await world.startAgent({ FAKE_GPU_COUNT: '0' });
+  await world.plane.phase(ID, 'running');
+  expect(world.plane.hellos.at(-1)?.inventory).toMatchObject({
+    gpus: [],
+    gpu_error: expect.stringContaining('No devices were found'),
+  });
+  expect((await ssh(target, 'true')).code).toBe(0);
+  expect(await container()).toBe(before);
+  await world.agent().stop('SIGTERM');
+  await world.startAgent();
+  await world.plane.phase(ID, 'running');
+  expect(world.plane.hellos.at(-1)?.inventory.gpus).toHaveLength(4);
+});
+
 test('kill -9 of the holder: a new one serves the next connection, with the same host key', async () => {
   const before = (await world.plane.phase(ID, 'running')).host_key;
   const container1 = await container();

@@ -116,6 +116,21 @@ describe('an offering', () => {
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 2 }]);
   });
 
+  test('ends while nvidia-smi of the host fails; its rentals keep their GPUs, and all is as before when it works again', async () => {
+    const { machineId } = await world.machine({ gpus: 2 });
+    const enrolled = (await gpusOf(world.db.read, machineId)).map((gpu) => gpu.gpu_uuid);
+    const want = { machineId, gpuType: 'H100_SXM', count: 1, heldBy: 'w', reservedBy: null, diskGb: 0 };
+    await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, want));
+    const inventory = inventoryOf(2, () => '');
+    const broken = { ...inventory, gpus: [], gpu_error: 'Driver/library version mismatch' };
+    await world.rooms.supply.reportInventory(machineId, broken);
+    expect(await offered()).toEqual([]);
+    expect((await gpusOf(world.db.read, machineId)).filter((gpu) => gpu.held_by === 'w')).toHaveLength(1);
+    const gpus = inventory.gpus.map((gpu, i) => ({ ...gpu, uuid: enrolled[i] ?? '' }));
+    await world.rooms.supply.reportInventory(machineId, { ...inventory, gpus });
+    expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 1 }]);
+  });
+
   test('is found by machines with enough free GPUs only, cheapest first', async () => {
     await world.machine({ gpus: 8, dollars: 3 });
     await world.machine({ gpus: 2, dollars: 2 });
