@@ -29,7 +29,7 @@ export type Step =
   | { do: 'place'; because: string | null }
   | { do: 'fail'; code: ErrorCode; detail: string }
   | { do: 'start' }
-  | { do: 'probe'; againMs: number; deadlineMs: number }
+  | { do: 'probe'; againMs: number }
   /** The container of a running rental has failed. */
   | { do: 'lose'; reason: string }
   /** The host has ended a rental that should run: a stop from the supplier's side (specification 6.1). */
@@ -90,10 +90,10 @@ function planStarting(facts: Facts, nowMs: number): Step {
     const detail = observed.detail ?? 'the container could not be started';
     return code === undefined ? elsewhere(facts, detail) : { do: 'fail', code, detail };
   }
-  if (observed?.phase === 'missing' || observed?.phase === 'removed')
-    return elsewhere(facts, 'the container vanished from the host');
+  const gone = goneReason(observed);
+  if (gone !== undefined) return elsewhere(facts, gone);
   if (nowMs >= deadlineMs) return elsewhere(facts, 'the instance did not start in time');
-  if (observed?.phase === 'running') return { do: 'probe', againMs: PROBE_AGAIN_MS, deadlineMs };
+  if (observed?.phase === 'running') return { do: 'probe', againMs: PROBE_AGAIN_MS };
   if (observed !== null) return { do: 'note', progress: progressOf(observed), untilMs: deadlineMs };
   return { do: 'wait', untilMs: deadlineMs };
 }
@@ -106,18 +106,27 @@ function planRunning(facts: Facts, nowMs: number): Step {
     const told = facts.ownImage ? observed.detail : null;
     return { do: 'lose', reason: told ?? 'the container failed' };
   }
-  if (observed?.phase === 'missing' || observed?.phase === 'removed') {
-    return { do: 'stop', reason: 'the container vanished from the host' };
-  }
-  if (observed?.phase === 'stopped') return { do: 'stop', reason: 'the container was stopped on the host' };
-  return { do: 'wait', untilMs: autoTerminateMs };
+  const gone = goneReason(observed);
+  return gone === undefined ? { do: 'wait', untilMs: autoTerminateMs } : { do: 'stop', reason: gone };
 }
 
 function planStopping(facts: Facts, nowMs: number): Step {
-  const phase = facts.observed?.phase;
   const deadlineMs = facts.enteredMs + STOPPING_MS_MAX;
-  const gone = phase === 'stopped' || phase === 'removed' || phase === 'missing';
+  const gone = goneReason(facts.observed) !== undefined;
   return gone || nowMs >= deadlineMs ? { do: 'finish' } : { do: 'wait', untilMs: deadlineMs };
+}
+
+/** Undefined while its container may be there. */
+function goneReason(observed: ObservedWorkload | null): string | undefined {
+  switch (observed?.phase) {
+    case 'stopped':
+      return 'the container was stopped on the host';
+    case 'removed':
+    case 'missing':
+      return 'the container vanished from the host';
+    default:
+      return undefined;
+  }
 }
 
 function elsewhere(facts: Facts, because: string): Step {

@@ -140,6 +140,16 @@ export const RESOURCES_ROWS: RowsBySection = {
       'has one row for each offering, with the price of one GPU and what is free now',
     ],
     [
+      'GPUs that a foreign process uses are not listed',
+      'control-plane/fleet/supply.store.test.ts',
+      'leaves out GPUs that a foreign process uses or that the host no longer shows',
+    ],
+    [
+      'A machine is listed while it is approved and online',
+      'control-plane/fleet/supply.store.test.ts',
+      'appears when approved and online, and goes with either',
+    ],
+    [
       'offering_id pins a launch to the row',
       'contract/catalog.store.test.ts',
       'the offering_id of a row pins a launch to it, at its rate',

@@ -29,6 +29,11 @@ export const STATES_ROWS: RowsBySection = {
       'hands the launch to another one, never above the first price',
     ],
     [
+      'A container that is gone before it runs is started elsewhere at once',
+      'control-plane/rental/plan.test.ts',
+      'goes elsewhere at once where its container is %s before it runs',
+    ],
+    [
       'A host that does not answer is given up after a minute, and the next one has a minute too',
       'control-plane/rental/launch.store.test.ts',
       'by saying nothing has a minute, and so has each one after it',

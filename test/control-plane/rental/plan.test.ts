@@ -65,6 +65,14 @@ describe('a launch', () => {
     expect(plan({ ...allocating, triedMachines: 3 }, 560_000)).toMatchObject({ do: 'fail', code: 'operation_failed' });
     expect(plan({ ...allocating, observed: { ...NOTHING, phase: 'pulling' } }, 560_000)).toEqual({ do: 'start' });
   });
+
+  test.each(['stopped', 'removed', 'missing'] as const)(
+    'goes elsewhere at once where its container is %s before it runs',
+    (phase) => {
+      const starting: Facts = { ...RUNNING, status: 'starting', observed: { ...NOTHING, phase } };
+      expect(plan(starting, 1)).toMatchObject({ do: 'place', because: expect.stringContaining('the host') });
+    },
+  );
 });
 
 describe('a runtime limit', () => {
