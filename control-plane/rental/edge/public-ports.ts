@@ -29,10 +29,10 @@ interface Listener {
 }
 
 interface PublicPortsDeps {
-  db: Db;
+  db: Pick<Db, 'read'>;
   log: Log;
   link: Pick<Link, 'openStream'>;
-  doors: Doors;
+  doors: Pick<Doors, 'openDoors'>;
   host: string;
   /** Who may come in right now; undefined where the instance is not to be reached. */
   access(instanceId: string): Promise<DoorAccess | undefined>;

@@ -34,8 +34,8 @@ async function open(order: Order): Promise<Answer> {
   const doors = openPublicPorts({
     log: createLog('bench', 'warn'),
     host: '127.0.0.1',
-    db: { read: undefined } as never,
-    doors: { openDoors: async () => [{ instance_id: 'i', ssh_port: Number(order['port']) }] } as never,
+    db: { read: { all: async () => [], one: async () => undefined } },
+    doors: { openDoors: async () => [{ instance_id: 'i', ssh_port: Number(order['port']), tcp_ports: [] }] },
     access: async () => ({
       machineId: MACHINE,
       workloadId: 'w',
