@@ -11,6 +11,8 @@ export const IDEMPOTENCY_WAIT_MS = 2_000;
 export const IDEMPOTENCY_KEEP_MS = 24 * 3_600_000;
 /** The largest legal body is a create request with 32 arguments and an environment; 256 KiB leaves room and starves nobody. */
 export const BODY_BYTES_MAX = 256 * 1024;
+/** Command and variables of a launch as JSON: what the largest body can name. Templates, which may repeat a value, get no more. */
+export const LAUNCH_BYTES_MAX = 256 * 1024;
 /** Path, query and headers together. Node's own default, named so that the refusal can say it. */
 export const HEADER_BYTES_MAX = 16 * 1024;
 /** API keys that are not over, of one organisation: far more than people and machines need, and a list that a person can still read. */
@@ -48,6 +50,8 @@ export const DISK_GB_INCLUDED = 100;
 export const CANDIDATES_MAX = 16;
 /** A host that reports more than this is not believed. */
 export const GPUS_PER_MACHINE_MAX = 16;
+/** Containers that a host is told of, those included that wait for the end of their quarantine. With more it gets no new ones. */
+export const WORKLOADS_PER_MACHINE_MAX = 256;
 
 /** The longest window of usage by its bucket, in days: at most about 1,500 buckets, and more than twenty years are a mistake. */
 export const USAGE_DAYS_MAX = { hour: 62, day: 1_100, week: 7_305, month: 7_305 };
@@ -65,8 +69,10 @@ export const STOPPING_MS_MAX = 5 * 60_000;
  */
 export const AUTO_TERMINATE_GRACE_MS = 30_000;
 
-/** Link: a message larger than this closes it. A full machine with 16 workloads is below 200 KiB. */
+/** Link: a larger message from a host closes it. Its report on 256 workloads is smaller. */
 export const LINK_MESSAGE_BYTES_MAX = 1024 * 1024;
+/** The same for what a host is sent: the largest launch that there is on each of its GPUs, and as much again as above for the rest. */
+export const LINK_DESIRED_BYTES_MAX = LINK_MESSAGE_BYTES_MAX + GPUS_PER_MACHINE_MAX * LAUNCH_BYTES_MAX;
 export const LINK_PING_MS = 10_000;
 /** Three missed pings: the peer is gone even where TCP has not noticed. */
 export const LINK_SILENCE_MS_MAX = 35_000;

@@ -6,7 +6,7 @@ import { messageOf } from '../../shared/errors.ts';
 import type { LinkStatus } from '../host/status-socket.ts';
 import {
   LINK_HELLO_MS_MAX,
-  LINK_MESSAGE_BYTES_MAX,
+  LINK_DESIRED_BYTES_MAX,
   LINK_RECONNECT_MS_MAX,
   LINK_RECONNECT_MS_MIN,
   LINK_SILENCE_MS_MAX,
@@ -145,7 +145,7 @@ interface Connection {
 function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & { pullLogins: PullLogins }): Connection {
   const socket = new WebSocket(options.url, {
     perMessageDeflate: false,
-    maxPayload: LINK_MESSAGE_BYTES_MAX,
+    maxPayload: LINK_DESIRED_BYTES_MAX,
     handshakeTimeout: LINK_HELLO_MS_MAX,
     ...(options.ca === undefined ? {} : { ca: options.ca }),
   });

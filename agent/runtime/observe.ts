@@ -1,4 +1,5 @@
 // What is said to the control plane about each workload: a pure reading of the same facts that the plan looks at.
+import { WORKLOADS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import type { ObservedMessage } from '../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { isMissing, type Facts } from './plan.ts';
@@ -28,7 +29,10 @@ export function observe(facts: ObservedFacts): Pick<ObservedMessage, 'workloads'
     return phase === undefined ? [] : [describe(id, phase, facts)];
   });
   const unknown = (facts.containers ?? []).map((one) => one.workload_id).filter((id) => !ids.has(id));
-  return { workloads: workloads.slice(0, 256), unknown_workload_ids: [...new Set(unknown)].slice(0, 256) };
+  return {
+    workloads: workloads.slice(0, WORKLOADS_PER_MACHINE_MAX),
+    unknown_workload_ids: [...new Set(unknown)].slice(0, WORKLOADS_PER_MACHINE_MAX),
+  };
 }
 
 function phaseOf(id: string, facts: ObservedFacts): ObservedWorkload['phase'] | undefined {

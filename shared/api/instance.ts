@@ -14,9 +14,12 @@ const ENV_KEY = /^[A-Za-z_][A-Za-z0-9_]*$/;
 const ENTRYPOINT_ARGUMENTS_MAX = 32;
 const ENTRYPOINT_BYTES_MAX = 4096;
 const ENV_ENTRIES_MAX = 256;
+const ENV_KEY_CHARS_MAX = 256;
 const SSH_PORT = 22;
 
-const argument = z.string().min(1, 'must not be an empty string');
+/** Linux takes 128 KiB in one argument or variable: each of these may be three bytes. */
+const TEXT_CHARS_MAX = 32_768;
+const argument = z.string().min(1, 'must not be an empty string').max(TEXT_CHARS_MAX);
 
 /** A port of the application (specification 4.3 `ports`). */
 export const Port = z.strictObject({
@@ -40,7 +43,10 @@ const ENVIRONMENT_RULE =
 export const Ports = z.array(Port).max(PORTS_MAX).superRefine(refusePorts);
 
 /** A variable of a container. */
-export const EnvKey = z.string().regex(ENV_KEY, 'must be letters, digits and _, and not begin with a digit');
+export const EnvKey = z
+  .string()
+  .max(ENV_KEY_CHARS_MAX)
+  .regex(ENV_KEY, 'must be letters, digits and _, and not begin with a digit');
 
 /** Body of POST /v1/instances. What runs is an own image, a template or an environment; without any of them, the default environment. */
 export const CreateInstance = z
@@ -105,7 +111,7 @@ export const CreateInstance = z
         'Overrides the image ENTRYPOINT and drops its CMD unless cmd is given; an empty array clears it and keeps the CMD. Requires image',
       ),
     env: z
-      .record(EnvKey, z.string().max(32_768))
+      .record(EnvKey, z.string().max(TEXT_CHARS_MAX))
       .refine((env) => Object.keys(env).length <= ENV_ENTRIES_MAX, `must have at most ${ENV_ENTRIES_MAX} entries`)
       .superRefine(refuseReservedEnv)
       .optional()

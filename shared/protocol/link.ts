@@ -4,7 +4,7 @@
 // `drain` from the server and `observed`, `inventory`, `pull_login`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
 // A message that does not decode closes the link with a reason and nothing else.
 import { z } from 'zod';
-import { LINK_MESSAGE_BYTES_MAX, LOG_LINES_MAX } from '../limits.ts';
+import { LOG_LINES_MAX, WORKLOADS_PER_MACHINE_MAX } from '../limits.ts';
 import { Inventory } from './inventory.ts';
 import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
 
@@ -72,7 +72,7 @@ export const ServerMessage = z.discriminatedUnion('type', [
     complete: z.literal(true),
     /** The control plane's clock, for what ends at a time. */
     now_ms: z.int(),
-    workloads: z.array(DesiredWorkload).max(256),
+    workloads: z.array(DesiredWorkload).max(WORKLOADS_PER_MACHINE_MAX),
   }),
   z.strictObject({
     type: z.literal('open'),
@@ -108,9 +108,9 @@ export const AgentMessage = z.discriminatedUnion('type', [
     type: z.literal('observed'),
     /** The desired state that this was computed from; null before the first one. */
     held: Position.nullable(),
-    workloads: z.array(ObservedWorkload).max(256),
+    workloads: z.array(ObservedWorkload).max(WORKLOADS_PER_MACHINE_MAX),
     /** Ids from labels of our containers that no desired state names: reported, never touched. */
-    unknown_workload_ids: z.array(z.string().max(64)).max(256),
+    unknown_workload_ids: z.array(z.string().max(64)).max(WORKLOADS_PER_MACHINE_MAX),
   }),
   z.strictObject({ type: z.literal('inventory'), inventory: Inventory }),
   /** Asks for the login of a workload's private image. No answer: the registry is away for now, ask again. */
@@ -144,9 +144,8 @@ export type Decoded<T> = { ok: true; message: T } | { ok: false; reason: string 
 /** With words before it, this still fits the 123 bytes of a close frame. */
 const REASON_CHARS_MAX = 100;
 
-/** Decodes one text frame. Never throws; the reason names the first broken field. */
+/** Decodes one text frame, whose size the socket bounds. Never throws; the reason names the first broken field. */
 export function decodeMessage<T>(schema: z.ZodType<T>, frame: string): Decoded<T> {
-  if (frame.length > LINK_MESSAGE_BYTES_MAX) return { ok: false, reason: 'message too large' };
   let json: unknown;
   try {
     json = JSON.parse(frame);

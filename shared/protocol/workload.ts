@@ -1,6 +1,6 @@
 // The two halves of a container's truth on the wire: what should run (desired) and what runs (observed).
 import { z } from 'zod';
-import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
+import { GPUS_PER_MACHINE_MAX, IMAGE_REFERENCE_CHARS_MAX } from '../limits.ts';
 
 /** What the container runs. `null` = as the image says; an empty array clears it (container semantics). */
 const WorkloadCommand = z.strictObject({
@@ -11,12 +11,15 @@ const WorkloadCommand = z.strictObject({
 /** Names a folder, a container and a network on the host, so it must be harmless as each of them. */
 export const WorkloadId = z.string().regex(/^[A-Za-z0-9_-]{1,40}$/);
 
+/** A launch may name the longest reference without a digest: the one that was verified comes to it. */
+const PINNED_IMAGE_CHARS_MAX = IMAGE_REFERENCE_CHARS_MAX + '@sha256:'.length + 64;
+
 export const DesiredWorkload = z.strictObject({
   workload_id: WorkloadId,
   instance_id: z.string().min(1).max(64),
   /** `removed` is the tombstone. A workload that is merely absent from a list is never touched. */
   desired: z.enum(['running', 'removed']),
-  image: z.string().min(1).max(512),
+  image: z.string().min(1).max(PINNED_IMAGE_CHARS_MAX),
   /** The image is private: the host asks with `pull_login` right before each pull. */
   pull_login: z.boolean(),
   command: WorkloadCommand,

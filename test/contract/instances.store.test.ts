@@ -64,17 +64,6 @@ describe('DELETE', () => {
     expect(other).toMatchObject({ status: 409, json: { code: 'conflict' } });
     expect(other.json['detail']).toContain('GET /v1/instances/');
   });
-
-  test('of a launch that has failed ends it without a second event', async () => {
-    await api.world.observe(idOf(url), { phase: 'failed', failure_code: 'image_pull_failed', detail: 'gone' });
-    await api.world.drive();
-    expect((await call('GET')).json).toMatchObject({ status: 'error' });
-    const { events } = await made(api, owner);
-    expect((await call('DELETE')).status).toBe(202);
-    expect((await call('GET')).json).toMatchObject({ status: 'terminated' });
-    expect((await made(api, owner))['events']).toBe(events);
-    expect((await call('DELETE')).status).toBe(404);
-  });
 });
 
 test('what is not there is 404 for every method', async () => {

@@ -116,12 +116,25 @@ const UNSPECIFIED: Record<string, Bound> = {
     ],
   },
   cmd: {
-    allowed: [{ cmd: texts(256) }],
-    forbidden: [[{ cmd: texts(257) }, 'cmd', 'must have at most 256 entries']],
+    allowed: [{ cmd: texts(256) }, { cmd: ['a'.repeat(32_768)] }],
+    forbidden: [
+      [{ cmd: texts(257) }, 'cmd', 'must have at most 256 entries'],
+      [{ cmd: ['a'.repeat(32_769)] }, 'cmd[0]', 'must have at most 32768 characters'],
+    ],
   },
   'how many variables': {
     allowed: [variables(256)],
     forbidden: [[variables(257), 'env', 'must have at most 256 entries']],
+  },
+  'the name of a variable': {
+    allowed: [{ env: { A: '' } }, { env: { ['A'.repeat(256)]: '' } }],
+    forbidden: [
+      [
+        { env: { ['A'.repeat(257)]: '' } },
+        `env.${'A'.repeat(257)}`,
+        'is not an allowed name: must have at most 256 characters',
+      ],
+    ],
   },
   'the value of a variable': {
     allowed: [{ env: { A: 'a'.repeat(32_768) } }],

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { Position } from '../../../shared/protocol/link.ts';
 import { mayMove, WORKLOAD_STATES, type WorkloadState } from '../../../shared/states.ts';
-import { int, json, text } from '../../base/db/columns.ts';
+import { countRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
 
 /** All of a desired workload but whether it should run: that is the row's state. Its environment may hold secrets. */
@@ -41,6 +41,14 @@ export function liveWorkloads(query: Query, machineId: string): Promise<Workload
     WorkloadRow,
     sql`select ${COLUMNS} from workloads where machine_id = ${machineId} and state <> 'gone' order by created_ms, id`,
   );
+}
+
+export async function countLive(query: Query, machineId: string): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from workloads where machine_id = ${machineId} and state <> 'gone'`,
+  );
+  return row?.count ?? 0;
 }
 
 export async function setSpec(tx: Tx, id: string, spec: WorkloadSpec): Promise<void> {

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
+import { WORKLOADS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { DesiredMessage, ObservedMessage, Position } from '../../../shared/protocol/link.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/workload.ts';
@@ -20,6 +21,8 @@ const THERE = new Set<ObservedWorkload['phase']>(['starting', 'running']);
 export interface Workloads {
   /** The variables of an instance's containers as they are stored: they may hold secrets, and only its host is told them. */
   sealEnv(instanceId: string, env: Record<string, string>): string;
+  /** Whether the machine can be told of one more container (WORKLOADS_PER_MACHINE_MAX). */
+  hasRoom(tx: Tx, machineId: string): Promise<boolean>;
   /** The container should run there from now on. The caller nudges the machine after its commit. */
   want(tx: Tx, machineId: string, spec: store.WorkloadSpec): Promise<void>;
   /** The container should go. Nothing happens for one that is going already. */
@@ -54,6 +57,7 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
 
   return {
     sealEnv: (instanceId, env) => sealing.seal(envPlace(instanceId), JSON.stringify(env)),
+    hasRoom: async (tx, machineId) => (await store.countLive(tx, machineId)) < WORKLOADS_PER_MACHINE_MAX,
     want: async (tx, machineId, spec) => {
       await store.insertWorkload(tx, machineId, spec, clock.now());
       await store.bumpRevision(tx, machineId);
@@ -111,8 +115,8 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
 
 function desiredOf({ spec, state }: store.WorkloadRow, sealing: Sealing): DesiredWorkload {
   const { sealed_env: sealedEnv, ...plain } = spec;
-  // What is to go needs no variables, and the tombstone of an unknown container has none.
-  if (state !== 'wanted') return { ...plain, env: {}, desired: 'removed' };
+  // What is to go needs no command and no variables, and the tombstone of an unknown container has none.
+  if (state !== 'wanted') return { ...plain, command: { entrypoint: null, cmd: null }, env: {}, desired: 'removed' };
   const env = z.record(z.string(), z.string()).parse(JSON.parse(sealing.open(envPlace(spec.instance_id), sealedEnv)));
   return { ...plain, env, desired: 'running' };
 }
@@ -127,6 +131,9 @@ async function removeUnknown(tx: Tx, machineId: string, workloadId: string, deps
   }
   if ((await store.findWorkload(tx, workloadId)) !== undefined) {
     return fail('conflict', `Workload ${workloadId} belongs elsewhere or is over: remove its container on the host.`);
+  }
+  if ((await store.countLive(tx, machineId)) >= WORKLOADS_PER_MACHINE_MAX) {
+    return fail('conflict', `Machine ${machineId} has too many containers to remove. Try again in some minutes.`);
   }
   const nowMs = deps.clock.now();
   await store.insertWorkload(tx, machineId, tombstoneOf(workloadId), nowMs);

@@ -43,7 +43,7 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
   const { launch } = instance;
   if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   const workloadId = deps.ids.prefixed('wl');
-  const found = await holdBest(tx, instance, workloadId, deps.supply);
+  const found = await holdBest(tx, instance, workloadId, deps);
   if (found === undefined) return undefined;
   const { offering, gpuUuids, diskGb } = found;
   const machine = await supplyStore.findMachine(tx, offering.machine_id);
@@ -123,11 +123,11 @@ async function holdBest(
   tx: Tx,
   instance: store.InstanceRow,
   heldBy: string,
-  supply: Supply,
+  { supply, workloads }: PlaceDeps,
 ): Promise<Held | undefined> {
   for (const candidate of await fitting(tx, instance)) {
     const offering = await findListed(tx, candidate.id);
-    if (offering === undefined) continue;
+    if (offering === undefined || !(await workloads.hasRoom(tx, offering.machine_id))) continue;
     const diskGb = diskOn(offering, instance.request.disk_gb);
     const gpuUuids = await supply.hold(tx, {
       machineId: offering.machine_id,

@@ -1,5 +1,6 @@
 // What a template runs for one launch: its variables with the customer's values, its arguments with those filled in. Pure.
-import { type FieldError, ServiceError } from '../../../shared/errors.ts';
+import { failField, type FieldError, ServiceError } from '../../../shared/errors.ts';
+import { LAUNCH_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Arguments, GPU_COUNT, type Template, variablesIn } from './templates.ts';
 
 export interface Filled {
@@ -10,7 +11,7 @@ export interface Filled {
   cmd: string[] | null;
 }
 
-/** @throws ServiceError `validation_failed` that names every wrong variable as `env.KEY` */
+/** @throws ServiceError `validation_failed` that names every wrong variable as `env.KEY`, or `env` where all are too much */
 export function fillTemplate(template: Template, given: Record<string, string>, gpuCount: number): Filled {
   const errors = [...unwanted(template, given), ...missing(template, given)];
   if (errors.length > 0) {
@@ -24,7 +25,11 @@ export function fillTemplate(template: Template, given: Record<string, string>, 
   const values = { ...env, [GPU_COUNT]: String(gpuCount) };
   const filled = (list: Arguments | undefined): string[] | null =>
     list === undefined ? null : list.flatMap((argument) => fillArgument(argument, values));
-  return { env, entrypoint: filled(template.entrypoint), cmd: filled(template.cmd) };
+  const all = { env, entrypoint: filled(template.entrypoint), cmd: filled(template.cmd) };
+  if (Buffer.byteLength(JSON.stringify(all)) > LAUNCH_BYTES_MAX) {
+    failField('env', `with the arguments that repeat its values, must have at most ${LAUNCH_BYTES_MAX} bytes as JSON`);
+  }
+  return all;
 }
 
 function unwanted({ id, env }: Template, given: Record<string, string>): FieldError[] {

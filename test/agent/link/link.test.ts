@@ -7,11 +7,13 @@ import { enroll } from '../../../agent/link/enroll.ts';
 import { loadIdentity, proveIdentity, readIdentity } from '../../../agent/link/identity.ts';
 import { openLink, type Link, type LinkPeer } from '../../../agent/link/link.ts';
 import { systemClock } from '../../../shared/clock.ts';
+import { GPUS_PER_MACHINE_MAX, LAUNCH_BYTES_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { DesiredMessage, OpenMessage } from '../../../shared/protocol/link.ts';
 import { seededRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
+import { desiredWorkload } from '../desired-workload.ts';
 import { MACHINE_ID, startFakeControlPlane, type FakeControlPlane } from '../fake-control-plane.ts';
 
 const inventory: Inventory = {
@@ -100,6 +102,18 @@ describe('link', () => {
 
   const hello = (number: number): Promise<boolean> =>
     eventually(`hello ${number}`, 10_000, () => Promise.resolve(plane.hellos.length >= number || undefined));
+
+  test('takes a desired state with the largest launch on each GPU', async () => {
+    await open();
+    const env = { A: 'x'.repeat(LAUNCH_BYTES_MAX) };
+    const gpus = Array.from({ length: GPUS_PER_MACHINE_MAX }, (_, index) =>
+      desiredWorkload(`wl_${index}`, 'i', { env }),
+    );
+    plane.desire(gpus);
+    await eventually('desired', 5000, () => Promise.resolve(desired.length === 1 || undefined));
+    expect(desired[0]?.workloads).toEqual(gpus);
+    expect(plane.ended).toEqual([]);
+  });
 
   test('says hello with a proof, reports at once, and hands desired states on in order', async () => {
     await open();

@@ -96,6 +96,11 @@ export const LIMITS_ROWS: RowsBySection = {
       '%s: the first values beyond are refused, and make nothing',
     ],
     [
+      'The largest launches fit into what a host is sent, so that nobody keeps it from hearing of others',
+      'contract/largest-launch.store.test.ts',
+      'a launch of the largest body on each GPU of the largest machine fits into what the host is sent',
+    ],
+    [
       'Request bodies have a largest size',
       'control-plane/base/http/server.test.ts',
       'the largest body is read, one byte more is 413',

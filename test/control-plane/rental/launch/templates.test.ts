@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import fc from 'fast-check';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { LAUNCH_BYTES_MAX } from '../../../../shared/limits.ts';
 import { fillTemplate } from '../../../../control-plane/rental/launch/fill.ts';
 import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
 import { readTemplates, type Template, templateView } from '../../../../control-plane/rental/launch/templates.ts';
@@ -171,6 +172,21 @@ describe('a launch', () => {
         expect(env).toEqual({ NAME, LIMIT, LEVEL: '3' });
       }),
       { seed: 31 },
+    );
+  });
+
+  test('whose variables and arguments are more than a host is told is refused, at its edge', () => {
+    const twice = app(
+      'cmd: ["${NAME}"]',
+      'env: { NAME: { description: The name, required: true, user_overridable: true } }',
+    );
+    const room = (LAUNCH_BYTES_MAX - JSON.stringify(fillTemplate(twice, { NAME: '-' }, 1)).length + 2) / 2;
+    expect(fillTemplate(twice, { NAME: 'x'.repeat(Math.floor(room)) }, 1).cmd).toHaveLength(1);
+    expect(() => fillTemplate(twice, { NAME: 'x'.repeat(Math.floor(room) + 1) }, 1)).toThrow(
+      expect.objectContaining({
+        code: 'validation_failed',
+        details: expect.objectContaining({ errors: [{ field: 'env', rule: expect.stringContaining('262144 bytes') }] }),
+      }),
     );
   });
 
