@@ -210,6 +210,11 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
       'have a password that only include=credentials shows, and no list, operation or event',
     ],
     [
+      'Which fields there are follows from the status, whatever has happened',
+      'control-plane/rental/instances-random.store.test.ts',
+      'no status leaves its table, no GPU is held twice, no charge beside running, no event twice, nothing is forgotten',
+    ],
+    [
       'The confirmed dead window is credited back by itself',
       'control-plane/rental/outage.store.test.ts',
       'is confirmed after three failures over twenty seconds and credited from the first one',

@@ -6,6 +6,7 @@ import { openSegments } from '../../../control-plane/money/metering/store.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import type { InstanceRow } from '../../../control-plane/rental/instances/store.ts';
 import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../shared/states.ts';
+import { Instance } from '../../../shared/api/instance.ts';
 import { WORKLOAD_PHASES } from '../../../shared/protocol/workload.ts';
 import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
 import { LAUNCH } from '../../kit/world.ts';
@@ -145,7 +146,11 @@ async function brokenPromises({ api, owner, machineIds }: Life): Promise<string[
   const holders = Map.groupBy(gpus, (gpu) => gpu.held_by);
   const charged = (await openSegments(db.read, '', 1000)).map((segment) => segment.subject_id);
   const running = rows.filter(({ status }) => status === 'running').map(({ id }) => id);
-  const broken = (await Promise.all(rows.map((row) => brokenBy(row, api)))).flat();
+  const { json } = await api.call('GET', '/v1/instances?limit=200', { key: owner.key });
+  const broken = [
+    ...(await Promise.all(rows.map((row) => brokenBy(row, api)))).flat(),
+    ...(json.data ?? []).flatMap((instance) => brokenFields(Instance.parse(instance))),
+  ];
   for (const row of rows.filter(({ status, workload_id: id }) => id !== null && HOLDING.has(status))) {
     const held = holders.get(row.workload_id)?.length ?? 0;
     if (held !== row.gpu_count) broken.push(`${row.status} holds ${held} of ${row.gpu_count} GPUs`);
@@ -171,6 +176,35 @@ async function brokenBy(row: InstanceRow, { world }: Api): Promise<string[]> {
   if (twice.length > 0) broken.push(`told twice: ${twice.join(', ')}`);
   if (PASSING.has(row.status) && row.due_ms === null) broken.push(`${row.status} and never due`);
   return broken;
+}
+
+const UP = new Set<InstanceState>(['running', 'unreachable']);
+const OVER = new Set<InstanceState>(['stopped', 'terminated']);
+/** No main process ends here, so there is nothing else to explain. */
+const EXPLAINED = new Set<InstanceState>(['error', 'stopped', 'unreachable']);
+const UNEXPLAINED = new Set<InstanceState>(['allocating', 'starting', 'running']);
+
+/** Which fields an instance has, by its status and its past (specification 2.2). */
+function brokenFields(shown: Instance): string[] {
+  const { status } = shown;
+  const hasRun = shown.ready_at !== null;
+  const rules: [string, boolean, boolean][] = [
+    ['connection', shown.connection !== null, UP.has(status)],
+    ['terminated_at', shown.terminated_at !== null, OVER.has(status)],
+    ['unreachable_since', shown.unreachable_since !== undefined, status === 'unreachable'],
+    ['last_reachable_at', shown.last_reachable_at !== undefined, hasRun],
+    [
+      'auto_terminate_at',
+      shown.auto_terminate_at !== undefined,
+      UP.has(status) && shown.auto_terminate_hours !== undefined,
+    ],
+  ];
+  if (UP.has(status) || UNEXPLAINED.has(status)) rules.push(['ready_at', hasRun, UP.has(status)]);
+  if (EXPLAINED.has(status) || UNEXPLAINED.has(status)) {
+    rules.push(['status_reason', shown.status_reason !== undefined, EXPLAINED.has(status)]);
+  }
+  const wrong = rules.filter(([, isThere, shouldBe]) => isThere !== shouldBe);
+  return wrong.map(([field, isThere]) => `${status} ${isThere ? 'has' : 'lacks'} ${field}`);
 }
 
 test('no status leaves its table, no GPU is held twice, no charge beside running, no event twice, nothing is forgotten', async () => {
