@@ -90,9 +90,15 @@ export function fail(code: ErrorCode, details: ErrorDetails | string): never {
   throw new ServiceError(code, typeof details === 'string' ? { detail: details } : details);
 }
 
-/** A refusal about one field of the request (specification 7.2 `validation_failed`). */
+/** A refusal about one field of the request (specification 7.2 `validation_failed`). The rule continues the name of the field. */
 export function failField(field: string, rule: string): never {
-  throw new ServiceError('validation_failed', { detail: `${field}: ${rule}`, errors: [{ field, rule }] });
+  return failFields([{ field, rule }]);
+}
+
+/** The same about several fields. */
+export function failFields(errors: FieldError[]): never {
+  const detail = `${errors.map(({ field, rule }) => `${field} ${rule}`).join('; ')}.`;
+  throw new ServiceError('validation_failed', { detail, errors });
 }
 
 /** The message of anything that was thrown, for a log line or a reason. */

@@ -222,8 +222,8 @@ describe('a registry credential', () => {
     const { id: foreign } = (await store({}, await api.account())).json;
     const { id: own } = (await store()).json;
     for (const [credential, image, rule] of [
-      ['rc_none', 'ghcr.io/org/app', 'there is no registry credential rc_none; see GET /v1/registry-credentials'],
-      [foreign, 'ghcr.io/org/app', 'there is no registry credential'],
+      ['rc_none', 'ghcr.io/org/app', 'must be one of GET /v1/registry-credentials, which rc_none is not'],
+      [foreign, 'ghcr.io/org/app', 'must be one of GET /v1/registry-credentials'],
       [own, 'quay.io/org/app', 'is for ghcr.io, but the image is at quay.io'],
     ]) {
       const answer = await launch({ image, registry_credential_id: credential });

@@ -116,7 +116,7 @@ describe('viewed_price_per_hour', () => {
     const before = await made(api, owner);
     const refused = await launch({ gpu_count: 3, viewed_price_per_hour: 1.5 });
     expect(refused).toMatchObject({ status: 409, json: { code: 'price_changed', current_price_per_hour: 4.5 } });
-    expect(refused.json['detail']).toContain('The price is now $4.5 an hour.');
+    expect(refused.json['detail']).toContain('The price is now $4.50 an hour.');
     expect(await made(api, owner)).toEqual(before);
     expect(await placed({ gpu_count: 3, viewed_price_per_hour: 4.5 })).toBe(4.5);
   });

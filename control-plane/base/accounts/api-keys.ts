@@ -179,7 +179,7 @@ function scopesOf(spellings: readonly string[]): Scope[] {
   return spellings.flatMap((spelling, i) => {
     return (
       readScope(spelling) ??
-      failField(`scopes[${i}]`, `there is no scope "${spelling}"; there are ${scopeTexts().join(', ')}`)
+      failField(`scopes[${i}]`, `must be one of ${scopeTexts().join(', ')}, which "${spelling}" is not`)
     );
   });
 }

@@ -73,7 +73,7 @@ async function assertKeysOfOrg(tx: Tx, orgId: string, ids: readonly string[]): P
   const owners = new Map(found.map((row) => [row.id, row.org_id]));
   for (const [i, id] of ids.entries()) {
     const owner = owners.get(id);
-    if (owner === undefined) failField(`ssh_key_ids[${i}]`, `there is no SSH key ${id}; see GET /v1/ssh-keys`);
+    if (owner === undefined) failField(`ssh_key_ids[${i}]`, `must be one of GET /v1/ssh-keys, which ${id} is not`);
     if (owner !== orgId)
       fail(
         'ssh_keys/org_mismatch',

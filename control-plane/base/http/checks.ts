@@ -1,7 +1,7 @@
 // What every request must pass before its handler runs: the API key and its scope, the schemas, the Idempotency-Key.
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
-import { fail, type FieldError, ServiceError } from '../../../shared/errors.ts';
+import { fail, type FieldError, failFields } from '../../../shared/errors.ts';
 import { IDEMPOTENCY_KEY_CHARS_MAX } from '../../../shared/limits.ts';
 import { fieldErrors, nulErrors } from '../../../shared/api/field-errors.ts';
 import type { Caller, Route } from './route.ts';
@@ -53,7 +53,7 @@ export function parseRequest(
     // Clients that send `{}` to a route without a body mean nothing by it.
     body: parse(route.body, route.body === undefined ? (request.body ?? {}) : request.body, 'body'),
   };
-  if (errors.length > 0) throw new ServiceError('validation_failed', { detail: sentence(errors), errors });
+  if (errors.length > 0) failFields(errors);
   return parts;
 }
 
@@ -84,8 +84,4 @@ function brokenKeyRule(count: number, key: string): string | undefined {
 /** Every occurrence of a header; `request.headers` joins repeated ones with a comma. */
 function headerValues({ rawHeaders }: IncomingMessage, name: string): string[] {
   return rawHeaders.filter((_, i) => i % 2 === 1 && rawHeaders[i - 1]?.toLowerCase() === name);
-}
-
-function sentence(errors: FieldError[]): string {
-  return `${errors.map(({ field, rule }) => `${field} ${rule}`).join('; ')}.`;
 }

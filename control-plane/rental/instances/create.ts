@@ -113,7 +113,7 @@ async function refusePin(tx: Tx, request: CreateInstance, offeringId: string): P
   if (offering === undefined) {
     return fail(
       'offering_unavailable',
-      `The offering ${offeringId} is not listed any more. Choose another from GET /v1/pricing.`,
+      `The offering ${offeringId} is not listed, or not any more. Choose another from GET /v1/pricing.`,
     );
   }
   if (request.gpu_type !== undefined && offering.gpu_type !== request.gpu_type) {

@@ -154,10 +154,9 @@ function refuseChangedPrice(instance: store.InstanceRow, offering: Offering): vo
   if (viewed === undefined || instance.reservation_id !== null) return;
   const priceUcents = offering.price_ucents_per_hour * BigInt(instance.gpu_count);
   if (priceUcents <= nearestUcents(viewed) + PRICE_TOLERANCE_UCENTS) return;
-  const current = dollarsFromUcents(priceUcents);
   fail('price_changed', {
-    detail: `The price is now $${current} an hour. Launch again with that as viewed_price_per_hour to accept it.`,
-    extra: { current_price_per_hour: current },
+    detail: `The price is now $${dollarText(priceUcents)} an hour. Launch again with that as viewed_price_per_hour to accept it.`,
+    extra: { current_price_per_hour: dollarsFromUcents(priceUcents) },
   });
 }
 

@@ -1,5 +1,5 @@
 // What a template runs for one launch: its variables with the customer's values, its arguments with those filled in. Pure.
-import { failField, type FieldError, ServiceError } from '../../../shared/errors.ts';
+import { failField, type FieldError, failFields } from '../../../shared/errors.ts';
 import { LAUNCH_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Arguments, GPU_COUNT, type Template, variablesIn } from './templates.ts';
 
@@ -14,10 +14,7 @@ export interface Filled {
 /** @throws ServiceError `validation_failed` that names every wrong variable as `env.KEY`, or `env` where all are too much */
 export function fillTemplate(template: Template, given: Record<string, string>, gpuCount: number): Filled {
   const errors = [...unwanted(template, given), ...missing(template, given)];
-  if (errors.length > 0) {
-    const detail = errors.map(({ field, rule }) => `${field}: ${rule}`).join('; ');
-    throw new ServiceError('validation_failed', { detail, errors });
-  }
+  if (errors.length > 0) failFields(errors);
   const defaults = Object.entries(template.env).flatMap(([key, { default: value }]): [string, string][] =>
     value === undefined ? [] : [[key, value]],
   );
@@ -27,7 +24,7 @@ export function fillTemplate(template: Template, given: Record<string, string>, 
     list === undefined ? null : list.flatMap((argument) => fillArgument(argument, values));
   const all = { env, entrypoint: filled(template.entrypoint), cmd: filled(template.cmd) };
   if (Buffer.byteLength(JSON.stringify(all)) > LAUNCH_BYTES_MAX) {
-    failField('env', `with the arguments that repeat its values, must have at most ${LAUNCH_BYTES_MAX} bytes as JSON`);
+    failField('env', `must have at most ${LAUNCH_BYTES_MAX} bytes as JSON, with the arguments that repeat its values`);
   }
   return all;
 }

@@ -61,7 +61,7 @@ export function openLaunch(deps: {
   const loginFor = async (orgId: string, id: string, { registry }: ImageReference): Promise<ImageLogin> => {
     const found = await credentials.open(db.read, orgId, id);
     if (found === undefined)
-      failField('registry_credential_id', `there is no registry credential ${id}; see GET /v1/registry-credentials`);
+      failField('registry_credential_id', `must be one of GET /v1/registry-credentials, which ${id} is not`);
     if (found.registry !== registry) {
       failField('registry_credential_id', `is for ${found.registry}, but the image is at ${registry}`);
     }

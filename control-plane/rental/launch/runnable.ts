@@ -97,7 +97,8 @@ async function template(
   deps: RunnableDeps,
 ): Promise<Runnable> {
   const found = deps.menu.templates.get(templateId);
-  if (found === undefined) return failField('template_id', `there is no template ${templateId}; see GET /v1/templates`);
+  if (found === undefined)
+    return failField('template_id', `must be one of GET /v1/templates, which ${templateId} is not`);
   const { env, entrypoint, cmd } = fillTemplate(found, request.env ?? {}, request.gpu_count);
   const what = { field: 'template_id', text: `the template ${templateId}` };
   const wanted = { image: found.image, entrypoint: entrypoint ?? undefined, cmd: cmd ?? undefined };

@@ -144,7 +144,7 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
     [
       'instance.failed: an unrecoverable error',
       'contract/instance-life.store.test.ts',
-      'of a rental whose container fails is error: instance.failed, with what the host says; a DELETE tells nothing more',
+      'of a rental whose container fails is error: instance.failed, with what the host says',
     ],
     [
       'Each of the four public events fires at most once for an instance',

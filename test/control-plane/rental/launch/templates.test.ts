@@ -192,9 +192,7 @@ describe('a launch', () => {
 
   test('without what is required, or with what may not be set, is refused by every name', () => {
     for (const given of [{}, { NAME: '' }]) {
-      expect(() => fillTemplate(app(...lines), given, 1)).toThrow(
-        'env.NAME: is required by the template app: The name',
-      );
+      expect(() => fillTemplate(app(...lines), given, 1)).toThrow('env.NAME is required by the template app: The name');
     }
     const refusal = catchError(() => fillTemplate(app(...lines), { LEVEL: '4', OTHER: 'x' }, 1));
     expect(refusal).toMatchObject({
