@@ -50,6 +50,13 @@ describe('max_price_per_hour', () => {
     expect([await placed({}), await placed({})]).toEqual([2, 3]);
   });
 
+  test('goes before the preferred region: what is dearer there is skipped for what is not elsewhere', async () => {
+    await api.world.machine({ dollars: 5, region: 'near' });
+    await api.world.machine({ dollars: 1, region: 'far' });
+    expect(await placed({ region: 'near', max_price_per_hour: 2 })).toBe(1);
+    expect(await placed({ region: 'near' })).toBe(5);
+  });
+
   test('holds for a boot rescue too, which never costs more than the first place', async () => {
     for (const dollars of [1, 2]) await api.world.machine({ dollars });
     const { json } = await launch({ max_price_per_hour: 5 });

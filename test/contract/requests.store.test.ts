@@ -4,6 +4,8 @@ import { afterAll, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
 import { brokenOnce, inputSchema, valid } from './requests.ts';
+import { overTheWire } from '../kit/wire.ts';
+import { LAUNCH } from '../kit/world.ts';
 import { makerFor, urlOf, urlWith } from './resources.ts';
 
 const RUNS = process.env['SOAK'] === '1' ? 1000 : 40;
@@ -13,6 +15,7 @@ const owner: ApiAccount = await api.account();
 afterAll(() => api.close());
 
 const withBody = api.routes.filter(({ body }) => body !== undefined);
+const createInstance = withBody.find(({ operationId }) => operationId === 'createInstance');
 const withQuery = api.routes.filter(({ query }) => query !== undefined);
 const named = (routes: readonly Route[]): [string, Route][] => routes.map((route) => [route.operationId, route]);
 
@@ -67,6 +70,22 @@ describe('bodies', () => {
       );
     },
   );
+
+  test('whatever launch is taken, its host can decode what it should run', async () => {
+    const { machineId } = await api.world.machine({ gpus: 16 });
+    const { env = {}, cmd = {}, entrypoint = {}, name = {} } = inputSchema(createInstance?.body)?.properties ?? {};
+    const texts = fc.record({ env: valid(env), cmd: valid(cmd), entrypoint: valid(entrypoint), name: valid(name) });
+    const statuses: number[] = [];
+    await fc.assert(
+      fc.asyncProperty(texts, async (body) => {
+        const answer = await api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, ...body } });
+        statuses.push(answer.status);
+        overTheWire(await api.world.rooms.workloads.desired(machineId));
+      }),
+      { seed: 18, numRuns: RUNS },
+    );
+    expect(statuses.filter((status) => status === 202).length).toBeGreaterThan(RUNS / 4);
+  });
 
   test.each(named(withBody))('%s: whatever JSON comes is never an error of ours', async (_id, route) => {
     const url = await urlOfOne(route);

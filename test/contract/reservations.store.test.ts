@@ -102,6 +102,22 @@ test('a contract shows its term, what it commits and how much of that is in use,
   expect((await list())[0]?.utilization).toEqual({ allocated_gpus: 4, committed_gpus: 4, pct: 1 });
 });
 
+test.each([
+  [14 * DAY_MS, 14, true],
+  [14 * DAY_MS + 1, 15, false],
+])('a contract that ends in %d ms has %d days until its end, and expires soon: %s', async (leftMs, days, isSoon) => {
+  await api.world.machine();
+  await api.world.rooms.reservations.create({
+    org_id: owner.orgId,
+    title: 'Training cluster',
+    starts_at: iso(0),
+    ends_at: iso(leftMs),
+    renewal: 'none',
+    commitment: [{ gpu_type: 'H100_SXM', gpu_count: 1, region: 'eu-west' }],
+  });
+  expect((await list())[0]?.renewal).toEqual({ mode: 'none', days_until_end: days, expiring_soon: isSoon });
+});
+
 test('its instances are shown until they have ended, booting while they start', async () => {
   await api.world.machine();
   const reservationId = await contract(1);

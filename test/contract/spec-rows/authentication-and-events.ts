@@ -10,6 +10,11 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       'are shown once, have 256 random bits, and are stored as a hash only',
     ],
     [
+      'Keys are made by the operator at the command line',
+      'control-plane/admin/admin.test.ts',
+      'are made, listed and revoked',
+    ],
+    [
       'Keys are made by others within their rights',
       'control-plane/base/accounts/api-keys.store.test.ts',
       'a key cannot give a scope that it lacks',

@@ -9,7 +9,7 @@ export const ERRORS_ROWS: RowsBySection = {
       '%s: none that the document allows is an error of ours',
     ],
     [
-      'Unknown paths are answered by a problem document too',
+      'A problem document has type, title, status, detail, instance, code, request_id and errors; unknown paths have one too',
       'control-plane/base/http/server.test.ts',
       '404 for an unknown path',
     ],

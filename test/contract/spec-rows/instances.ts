@@ -130,6 +130,11 @@ export const INSTANCES_ROWS: RowsBySection = {
       'skips what is dearer, while without it the next dearer row is taken',
     ],
     [
+      'The cap goes before the preferred region',
+      'contract/prices.store.test.ts',
+      'goes before the preferred region: what is dearer there is skipped for what is not elsewhere',
+    ],
+    [
       'The cap holds for a boot rescue, which never binds above the originally placed rate',
       'contract/prices.store.test.ts',
       'holds for a boot rescue too, which never costs more than the first place',

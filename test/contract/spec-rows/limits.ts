@@ -67,8 +67,8 @@ export const LIMITS_ROWS: RowsBySection = {
     ],
     [
       'Reservation expiring_soon: 14 days or fewer remain',
-      'control-plane/rental/reservation-term.test.ts',
-      'the end is soon from 14 days before it: at 14 days, not a moment earlier, and never less than 0 days',
+      'contract/reservations.store.test.ts',
+      'a contract that ends in %d ms has %d days until its end, and expires soon: %s',
     ],
     [
       'Webhook reply deadline: 10 seconds',
@@ -99,6 +99,11 @@ export const LIMITS_ROWS: RowsBySection = {
       'The largest launches fit into what a host is sent, so that nobody keeps it from hearing of others',
       'contract/largest-launch.store.test.ts',
       'a launch of the largest body on each GPU of the largest machine fits into what the host is sent',
+    ],
+    [
+      'Whatever a launch holds that is taken, its host can decode it',
+      'contract/requests.store.test.ts',
+      'whatever launch is taken, its host can decode what it should run',
     ],
     [
       'Request bodies have a largest size',

@@ -171,7 +171,16 @@ describe('unknown places', () => {
   test('404 for an unknown path', async () => {
     const reply = await bench.http.inject({ method: 'GET', url: '/v1/nowhere?x=1' });
     expect(reply.status).toBe(404);
-    expect(problemOf(reply)).toMatchObject({ code: 'not_found', instance: '/v1/nowhere' });
+    expect(problemOf(reply)).toEqual({
+      type: 'urn:svc:error:not_found',
+      title: 'Not found',
+      status: 404,
+      detail: 'There is nothing at /v1/nowhere.',
+      instance: '/v1/nowhere',
+      code: 'not_found',
+      request_id: reply.headers['x-request-id'],
+      errors: [],
+    });
   });
   test('405 for a known path, with the methods it takes', async () => {
     const reply = await bench.http.inject({ method: 'DELETE', url: '/v1/things/x' });
