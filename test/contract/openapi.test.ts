@@ -64,6 +64,11 @@ describe('the document', () => {
     });
   });
 
+  test('tells how often to ask about an operation', () => {
+    const follow = document.paths['/v1/operations/{id}']?.['get'];
+    expect(follow).toMatchObject({ description: expect.stringContaining('1, 2, 4, 8, 16, then every 30 seconds') });
+  });
+
   test('is OpenAPI 3.1 with the required members', () => {
     expect(document.openapi).toMatch(/^3\.1\.\d+$/);
     expect(document.info).toMatchObject({ title: expect.any(String), version: expect.any(String) });

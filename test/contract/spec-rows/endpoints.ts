@@ -128,6 +128,11 @@ export const ENDPOINTS_ROWS: RowsBySection = {
       'an id that is none is 404',
     ],
     [
+      'The suggested polling backoff is 1, 2, 4, 8, 16, then 30 seconds',
+      'contract/openapi.test.ts',
+      'tells how often to ask about an operation',
+    ],
+    [
       'GET /v1/operations/{id} is 404 not_found across API keys',
       'contract/coverage.test.ts',
       'an operation is visible only to the key that created it, not to others of the organisation',
