@@ -168,11 +168,23 @@ export const CreateInstance = z
         'The hourly price of the whole instance that you saw; more than 0.01 above it is refused with price_changed',
       ),
   })
-  .superRefine(refuseCombinations)
+  .superRefine(refuseCombinations, { when: canBeCompared })
   .meta({ id: 'CreateInstance' });
 export type CreateInstance = z.infer<typeof CreateInstance>;
 
 const ONLY_WITH_IMAGE = ['registry_credential_id', 'cmd', 'entrypoint', 'ports'] as const;
+
+/** Also beside other broken rules, so that a caller reads them all at once; not where one of these fields itself is of the wrong kind. */
+function canBeCompared({ value, issues }: z.core.ParsePayload): boolean {
+  const named = new Set<PropertyKey | undefined>([
+    ...ONLY_WITH_IMAGE,
+    'gpu_type',
+    'template_id',
+    'environment',
+    'image',
+  ]);
+  return typeof value === 'object' && value !== null && issues.every(({ path }) => !named.has(path?.[0]));
+}
 
 function refuseCombinations(
   request: Partial<

@@ -70,6 +70,16 @@ describe('a refused body', () => {
     expect(await made(api, owner)).toEqual(before);
   });
 
+  test.each<[object, string[]]>([
+    [{ image: 'busybox' }, ['gpu_count', 'gpu_type', 'tier']],
+    [{ image: 5, cmd: ['run'] }, ['gpu_count', 'image', 'tier']],
+    [{ gpu_type: 5, tier: 'cheap' }, ['gpu_count', 'gpu_type', 'tier']],
+    [{ ...LAUNCH, image: undefined, cmd: ['run'], gpus: 1 }, ['cmd', 'gpus']],
+  ])('is told of all that is wrong with it, and of nothing else: %j', async (body, fields) => {
+    const { json } = await postLaunch(api, owner, body);
+    expect(json.errors?.map(({ field }) => field).toSorted()).toEqual(fields);
+  });
+
   test('a gpu_type that no host offers is image_unavailable, and nothing is made', async () => {
     await api.world.machine();
     const before = await made(api, owner);

@@ -59,6 +59,11 @@ export const INSTANCES_ROWS: RowsBySection = {
       '%s: 422 that names the field and the rule, and nothing is made',
     ],
     [
+      'All that is wrong with a body is told at once',
+      'contract/launch.store.test.ts',
+      'is told of all that is wrong with it, and of nothing else: %j',
+    ],
+    [
       'gpu_type is one of GET /v1/gpu-types',
       'contract/launch.store.test.ts',
       'a gpu_type that no host offers is image_unavailable, and nothing is made',
