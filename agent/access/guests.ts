@@ -73,21 +73,23 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
   };
 
   /** The first one keeps the place until it goes: nobody in the container can push the guest out of it. */
-  const takeControl = (socket: Socket): ((frame: Frame) => void) => {
+  const takeControl = (socket: Socket): Hearer => {
     if (control !== undefined) throw new FrameError('there is a guest already');
     control = socket;
-    socket.once('close', () => {
-      control = undefined;
-      onChange();
-    });
     onChange();
-    return (frame) => {
-      mainExit = parse(News, frame).exit;
-      onChange();
+    return {
+      hear: (frame) => {
+        mainExit = parse(News, frame).exit;
+        onChange();
+      },
+      over: () => {
+        control = undefined;
+        onChange();
+      },
     };
   };
 
-  const takeSession = (socket: Socket, token: string): ((frame: Frame) => Promise<void> | undefined) => {
+  const takeSession = (socket: Socket, token: string): Hearer => {
     const waiting = pending.get(token);
     if (waiting === undefined) throw new FrameError('nobody asked for this session');
     pending.delete(token);
@@ -146,14 +148,18 @@ function waitForSession(
   });
 }
 
-type FrameHandler = (frame: Frame) => Promise<void> | undefined | void;
+interface Hearer {
+  hear(frame: Frame): Promise<void> | undefined | void;
+  /** Once, after the last frame has been taken: a socket closes while what it brought still waits for a slow consumer. */
+  over(): void;
+}
 
 /** The first frame says who it is, soon; `know` gives what hears the rest. A socket that breaks a rule is destroyed. */
 async function serveStranger(
   socket: Socket,
   strangers: Set<Socket>,
   clock: Clock,
-  know: (hello: z.infer<typeof Hello>) => FrameHandler,
+  know: (hello: z.infer<typeof Hello>) => Hearer,
 ): Promise<void> {
   strangers.add(socket);
   socket.on('error', () => socket.destroy());
@@ -163,26 +169,22 @@ async function serveStranger(
     strangers.delete(socket);
   };
   socket.once('close', known);
-  let handle: FrameHandler = (frame) => {
+  let hearer: Hearer | undefined;
+  await eachFrame(socket, FRAME_BYTES_MAX, (frame) => {
+    if (hearer !== undefined) return hearer.hear(frame);
     const hello = parse(Hello, frame);
     known();
-    handle = know(hello);
-  };
-  await eachFrame(socket, FRAME_BYTES_MAX, (frame) => handle(frame)).catch(() => {});
+    hearer = know(hello);
+    return undefined;
+  }).catch(() => {});
   socket.destroy();
+  hearer?.over();
 }
 
-function serveSession(
-  session: GuestSession,
-  { events, started, failed }: Pending,
-): (frame: Frame) => Promise<void> | undefined {
+function serveSession(session: GuestSession, { events, started, failed }: Pending): Hearer {
   const { socket } = session;
   let running = false;
   let exit: Exit | undefined;
-  socket.once('close', () => {
-    if (running) events.onEnd(exit);
-    else failed(new Error('the helper inside the container went away'));
-  });
   const hearWord = (frame: Frame): void => {
     const word = parse(SessionWord, frame);
     if (word.kind === 'exit') exit = word.exit;
@@ -194,7 +196,7 @@ function serveSession(
     // Nothing follows an end: the close tells the owner.
     else socket.destroy();
   };
-  return (frame) => {
+  const hear = (frame: Frame): Promise<void> | undefined => {
     switch (frame.type) {
       case FRAME.json:
         hearWord(frame);
@@ -208,6 +210,11 @@ function serveSession(
         return undefined;
     }
   };
+  const over = (): void => {
+    if (running) events.onEnd(exit);
+    else failed(new Error('the helper inside the container went away'));
+  };
+  return { hear, over };
 }
 
 function parse<T>(schema: z.ZodType<T>, frame: Frame): T {

@@ -112,6 +112,39 @@ test('a session that the guest refuses, and one whose guest vanishes', async () 
   expect(heard.exits).toEqual([undefined]);
 });
 
+test('what a session said before it closed is heard to the end, however slowly it is taken', async () => {
+  const control = await guest();
+  const heard = listener();
+  const taken: (() => void)[] = [];
+  const opening = guests.open(request, {
+    ...heard,
+    onData: (type, bytes) => {
+      void heard.onData(type, bytes);
+      return new Promise((resolve) => taken.push(resolve));
+    },
+    onEof: () => (heard.bytes += 'eof '),
+  });
+  const session = await dial();
+  sendJson(session, { kind: 'session', token: await askedToken(control) });
+  sendJson(session, { kind: 'started' });
+  await opening;
+  session.cork();
+  sendFrame(session, FRAME.data, Buffer.from('a'));
+  sendFrame(session, FRAME.data, Buffer.from('b'));
+  sendFrame(session, FRAME.eof, Buffer.alloc(0));
+  sendJson(session, { kind: 'exit', exit: { code: 3, signal: null } });
+  session.uncork();
+  session.end();
+  await gone(session);
+  for (const nth of [1, 2]) {
+    await eventually('bytes', 5000, () => Promise.resolve(taken.length === nth || undefined));
+    expect(heard.exits).toEqual([]);
+    taken.at(-1)?.();
+  }
+  await eventually('end', 5000, () => Promise.resolve(heard.exits.length > 0 || undefined));
+  expect(heard).toMatchObject({ bytes: 'stdout:a stdout:b eof ', exits: [{ code: 3, signal: null }] });
+});
+
 test('without a guest, or with one that does not start it, opening fails with a reason', async () => {
   await expect(guests.open(request, listener())).rejects.toThrow('does not answer');
   await guest();
