@@ -23,6 +23,8 @@ export interface Api {
   account(scopes?: readonly string[]): Promise<ApiAccount>;
   /** With a key, and an Idempotency-Key of its own where none is given. */
   call(method: InjectedRequest['method'], url: string, options?: CallOptions): Promise<Answer>;
+  /** The API of the next process; see `World.restart`. */
+  restart(): Promise<Api>;
   close(): Promise<void>;
 }
 
@@ -88,9 +90,13 @@ const SECRET = new Uint8Array(32).fill(3);
 
 /** `webhookOutbound` carries webhooks; without it no name has an address. */
 export async function openApi(outside: WorldOutside = {}): Promise<Api> {
-  const world = await openWorld(1, outside);
+  return openOn(await openWorld(1, outside), 1, outside);
+}
+
+/** `epoch` counts the processes. */
+function openOn(world: World, epoch: number, outside: WorldOutside): Api {
   const { db, clock, rooms } = world;
-  const ids = createIds(clock, seededRng(2));
+  const ids = createIds(clock, seededRng(1_000 + epoch));
   const routes = publicRoutes({ ...rooms, db, clock, ids, cursors: openCursors(SECRET) });
   const http = openHttp(
     {
@@ -103,7 +109,7 @@ export async function openApi(outside: WorldOutside = {}): Promise<Api> {
       ready: async () => [],
     },
     {
-      epoch: 1,
+      epoch,
       audience: 'public',
       baseUrl: 'https://api.example.com/v1',
       trustProxy: [],
@@ -141,6 +147,10 @@ export async function openApi(outside: WorldOutside = {}): Promise<Api> {
       });
       const isJson = reply.body !== '' && /json/.test(reply.headers['content-type'] ?? '');
       return { ...reply, json: isJson ? (JSON.parse(reply.body) as JsonObject) : {} };
+    },
+    restart: async () => {
+      await http.close();
+      return openOn(await world.restart(), epoch + 1, outside);
     },
     close: async () => {
       await http.close();

@@ -114,8 +114,8 @@ async function launch(api: Api, owner: ApiAccount): Promise<string> {
   return api.world.launch(owner, LAUNCH);
 }
 
-/** Any 32 bytes are an Ed25519 key. */
-function newPublicKey(api: Api): string {
+/** One that nobody has; any 32 bytes are an Ed25519 key. */
+export function newPublicKey(api: Api): string {
   const field = (bytes: Buffer): Buffer => Buffer.concat([Buffer.from([0, 0, 0, bytes.length]), bytes]);
   const blob = Buffer.concat([
     field(Buffer.from('ssh-ed25519')),

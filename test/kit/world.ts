@@ -48,6 +48,8 @@ export interface World {
   journal(subjectId: string): Promise<string[]>;
   /** Throws where the books do not agree. */
   verify(): Promise<void>;
+  /** The next process on the same database: this one is gone as by kill -9, and must not be used any more. */
+  restart(): Promise<World>;
   close(): Promise<void>;
 }
 
@@ -82,14 +84,20 @@ export interface WorldOutside {
   settings?: Partial<Settings>;
 }
 
+/** What a process of the control plane finds at its start and leaves at its end. */
+type Ground = Pick<World, 'db' | 'clock' | 'probeAnswers' | 'images' | 'modelHub'>;
+
 export async function openWorld(seed = 1, outside: WorldOutside = {}): Promise<World> {
   const clock = virtualClock();
   const db = await openTestDb(SCHEMA, clock);
+  const ground: Ground = { db, clock, probeAnswers: new Map(), images: fakeImages(), modelHub: fakeModelHub() };
+  return openOn(ground, seed, outside);
+}
+
+async function openOn(ground: Ground, seed: number, outside: WorldOutside): Promise<World> {
+  const { db, clock, probeAnswers, images, modelHub } = ground;
   const rng = seededRng(seed);
   const ids = createIds(clock, rng);
-  const probeAnswers = new Map<string, ProbeResult>();
-  const images = fakeImages();
-  const modelHub = fakeModelHub();
   const audit = openAudit({ db, clock, ids });
   const rooms = openRooms(
     {
@@ -123,14 +131,15 @@ export async function openWorld(seed = 1, outside: WorldOutside = {}): Promise<W
   };
 
   return {
-    db,
+    ...ground,
     audit,
-    clock,
     rooms,
-    probeAnswers,
-    images,
-    modelHub,
     observe,
+    restart: async () => {
+      const next = await openOn(ground, seed + 1, outside);
+      if (await next.rooms.heartbeat.begin()) await next.rooms.supply.setAllOffline();
+      return next;
+    },
     customer: (cents) => addCustomer(rooms, db, { cents, nowMs: clock.now() }),
     machine: (options = {}) => addMachine(rooms, db, ids.uuid, options),
     launch: async (who, request = {}) => {

@@ -106,6 +106,11 @@ export const STATES_ROWS: RowsBySection = {
       'a create answers 202 with the operation, pending and without a resource, and its id in the header',
     ],
     [
+      'No operation leaves its table or is forgotten, whatever kinds of launches meet, over restarts',
+      'control-plane/rental/instances-random.store.test.ts',
+      'no status leaves its table, no GPU is held twice, no charge beside running, no event twice, nothing is forgotten',
+    ],
+    [
       'pending goes to in_progress when work starts, and resource_id populates',
       'contract/operations.store.test.ts',
       'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',

@@ -1,12 +1,9 @@
 // Random lives of contracts: whatever operators and customers do, in whatever order, slots and states keep their promises.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
-import { sql } from '../../../control-plane/base/db/db.ts';
-import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
-import { allMachines, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { ServiceError } from '../../../shared/errors.ts';
-import { mayMove, RESERVATION_STATES, type ReservationState } from '../../../shared/states.ts';
 import { openWorld, type World } from '../../kit/world.ts';
+import { brokenContracts } from './contract-promises.ts';
 
 const RUNS = process.env['SOAK'] === '1' ? 400 : 25;
 const DAY_MS = 24 * 3_600_000;
@@ -75,40 +72,6 @@ async function take(step: Step, { world, who, contracts, instances }: Life): Pro
   }
 }
 
-/** Undefined for an event that is no move. */
-function statusOf(type: string): ReservationState | undefined {
-  return (Object.keys(RESERVATION_STATES) as ReservationState[]).find((status) => type === `reservation.${status}`);
-}
-
-async function brokenPromises({ world, who }: Life): Promise<string[]> {
-  const { read } = world.db;
-  const broken: string[] = [];
-  const views = await world.rooms.reservations.ofOrg(who.orgId);
-  for (const { contract, slots } of await world.rooms.reservations.list()) {
-    const had = slots.reduce((sum, machine) => sum + machine.slots, 0);
-    const committed = contract.commitment.reduce((sum, entry) => sum + entry.gpu_count, 0);
-    const isOver = RESERVATION_STATES[contract.status].length === 0;
-    if (had !== (isOver ? 0 : committed)) broken.push(`${contract.status} with ${had} of ${committed} slots`);
-    const view = views.find((shown) => shown.reservation_id === contract.id);
-    if (view?.status !== contract.status) broken.push(`shown as ${view?.status}, is ${contract.status}`);
-    if ((view?.utilization.pct ?? 2) > 1) broken.push('used beyond what is committed');
-    const path = (await world.journal(contract.id)).flatMap((type) => statusOf(type) ?? []);
-    const strays = path.filter((to, i) => i > 0 && !mayMove(RESERVATION_STATES, path[i - 1] ?? to, to));
-    if (strays.length > 0 || path.at(-1) !== contract.status) broken.push(`path ${path.join(', ')}`);
-  }
-  const gpus = (await Promise.all((await allMachines(read)).map(({ id }) => gpusOf(read, id)))).flat();
-  const instances = await world.rooms.instances.list(who.orgId, sql`1 = 1`, 1000);
-  for (const gpu of gpus.filter(({ held_by: heldBy }) => heldBy !== null)) {
-    const holder = instances.find(({ instance }) => instance.workload_id === gpu.held_by)?.instance;
-    const isOwn = gpu.reserved_by === null || gpu.reserved_by === holder?.reservation_id;
-    if (!isOwn) broken.push(`a ${holder?.tier} instance holds a slot that is not its own`);
-  }
-  const free = gpus.filter((gpu) => gpu.held_by === null && gpu.reserved_by === null).length;
-  const offered = (await listedOfferings(read, sql`1 = 1`, 100)).reduce((sum, row) => sum + row.gpu_free, 0);
-  if (free !== offered) broken.push(`${offered} offered, ${free} free`);
-  return broken;
-}
-
 test('slots are as many as promised, nobody holds those of others, and no contract leaves its table', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(anyStep, { minLength: 10, maxLength: 30 }), async (steps) => {
@@ -123,7 +86,7 @@ test('slots are as many as promised, nobody holds those of others, and no contra
           });
           await world.drive();
           await world.clock.advance(1);
-          expect(await brokenPromises(life)).toEqual([]);
+          expect(await brokenContracts(world)).toEqual([]);
         }
         await world.verify();
       } finally {

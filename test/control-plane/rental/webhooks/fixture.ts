@@ -37,15 +37,6 @@ export async function openWebhookWorld(): Promise<WebhookWorld> {
   const world = await openWorld(1, { webhookOutbound: outbound });
   const { db, clock, rooms } = world;
   const who = await world.customer(100_000);
-  const dueNow = async (): Promise<number> => {
-    const row = await db.read.one(
-      countRow,
-      sql`select count(*) as count from webhook_deliveries d join webhook_endpoints e on e.id = d.endpoint_id
-          where next_attempt_ms <= ${clock.now()} and e.status <> 'disabled' and e.deleted_ms is null
-            and (e.open_until_ms is null or e.open_until_ms <= ${clock.now()})`,
-    );
-    return row?.count ?? 0;
-  };
   return {
     ...world,
     outbound,
@@ -58,11 +49,7 @@ export async function openWebhookWorld(): Promise<WebhookWorld> {
       await world.machine();
       return world.launch(who);
     },
-    carry: () =>
-      eventually('rest of the courier', 10_000, async () => {
-        await rooms.webhooks.courier.run();
-        return (await dueNow()) === 0 ? true : undefined;
-      }).then(() => undefined),
+    carry: () => carryAll(world),
     deliveries: async (endpointId) => (await pageOfDeliveries(db.read, endpointId, undefined, 1000)).toReversed(),
     attempts: (deliveryId) => attemptsOf(db.read, [deliveryId]),
     close: async () => {
@@ -72,4 +59,16 @@ export async function openWebhookWorld(): Promise<WebhookWorld> {
       await world.close();
     },
   };
+}
+
+/** Starts every delivery that is due now and waits until every row of it is written. */
+export async function carryAll({ db, clock, rooms }: World): Promise<void> {
+  const due = sql`select count(*) as count from webhook_deliveries d join webhook_endpoints e on e.id = d.endpoint_id
+    where next_attempt_ms <= ${clock.now()} and e.status <> 'disabled' and e.deleted_ms is null
+      and (e.open_until_ms is null or e.open_until_ms <= ${clock.now()})`;
+  await eventually('rest of the courier', 10_000, async () => {
+    await rooms.webhooks.courier.run();
+    const row = await db.read.one(countRow, due);
+    return row?.count === 0 ? true : undefined;
+  });
 }

@@ -1,0 +1,70 @@
+// What holds for every contract at any moment, whatever happens: its slots, its states, and what its organisation is shown.
+import { z } from 'zod';
+import { int, text } from '../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { standing } from '../../../control-plane/rental/reservations/term.ts';
+import { mayMove, RESERVATION_STATES, type ReservationState } from '../../../shared/states.ts';
+import type { World } from '../../kit/world.ts';
+
+/** A sentence for each promise that is broken now. */
+export async function brokenContracts(world: World): Promise<string[]> {
+  const broken: string[] = [];
+  for (const { contract, slots } of await world.rooms.reservations.list()) {
+    const had = slots.reduce((sum, machine) => sum + machine.slots, 0);
+    const committed = contract.commitment.reduce((sum, entry) => sum + entry.gpu_count, 0);
+    const isOver = RESERVATION_STATES[contract.status].length === 0;
+    if (had !== (isOver ? 0 : committed)) broken.push(`${contract.status} with ${had} of ${committed} slots`);
+    const views = await world.rooms.reservations.ofOrg(contract.org_id);
+    const view = views.find((shown) => shown.reservation_id === contract.id);
+    // Whoever asks is not kept waiting for the engine to get to the row.
+    const { status } = standing(contract, world.clock.now());
+    if (view?.status !== status) broken.push(`shown as ${view?.status}, stands at ${status}`);
+    if ((view?.utilization.pct ?? 2) > 1) broken.push('used beyond what is committed');
+    const path = (await world.journal(contract.id)).flatMap((type) => statusOf(type) ?? []);
+    const strays = path.filter((to, i) => i > 0 && !mayMove(RESERVATION_STATES, path[i - 1] ?? to, to));
+    if (strays.length > 0 || path.at(-1) !== contract.status) broken.push(`path ${path.join(', ')}`);
+  }
+  return [...broken, ...(await misusedSlots(world)), ...(await wrongOffers(world))];
+}
+
+/** Undefined for an event that is no move. */
+function statusOf(type: string): ReservationState | undefined {
+  return (Object.keys(RESERVATION_STATES) as ReservationState[]).find((status) => type === `reservation.${status}`);
+}
+
+const HeldRow = z.object({ reserved_by: text.nullable(), tier: text.nullable(), reservation_id: text.nullable() });
+
+/** A slot is held by launches under its contract alone, and these hold nothing else while the contract has its slots. */
+async function misusedSlots({ db }: World): Promise<string[]> {
+  const rows = await db.read.all(
+    HeldRow,
+    sql`select g.reserved_by, i.tier, i.reservation_id
+        from machine_gpus g
+          left join workloads w on w.id = g.held_by
+          left join instances i on i.id = w.instance_id
+          left join reservations r on r.id = i.reservation_id
+        where g.held_by is not null
+          and (g.reserved_by <> coalesce(i.reservation_id, '')
+            or g.reserved_by is null and r.status not in ('expired', 'cancelled'))`,
+  );
+  return rows.map(
+    (row) =>
+      `a ${row.tier} instance under ${row.reservation_id ?? 'no contract'} holds a slot of ${row.reserved_by ?? 'none'}`,
+  );
+}
+
+const FreeRow = z.object({ id: text, offered: int, free: int });
+
+/** What is on offer is what nobody holds and nobody has set aside. */
+async function wrongOffers({ db }: World): Promise<string[]> {
+  const rows = await db.read.all(
+    FreeRow,
+    sql`select * from (
+          select o.id, o.gpu_free as offered,
+            (select count(*) from machine_gpus g where g.machine_id = o.machine_id and g.gpu_type = o.gpu_type
+               and g.usable = 1 and g.held_by is null and g.reserved_by is null) as free
+          from offerings o where o.listed = 1) as counted
+        where offered <> free`,
+  );
+  return rows.map((row) => `${row.offered} GPUs of ${row.id} are offered, ${row.free} are free`);
+}

@@ -1,0 +1,93 @@
+// A host that does what it is told, one phase at a time, and loses nothing while nobody listens to it.
+import type { PullLogin } from '../../../../shared/protocol/link.ts';
+import type { DesiredWorkload, ObservedWorkload } from '../../../../shared/protocol/workload.ts';
+import { NOTHING_OBSERVED, type World } from '../../../kit/world.ts';
+
+type Phase = ObservedWorkload['phase'];
+
+export interface Host {
+  machineId: string;
+  isUp: boolean;
+  /** The container is in this phase from now on, if there is one that it has not let go of: no host takes that back. */
+  put(workloadId: string, phase: Phase, failure: ObservedWorkload['failure_code']): void;
+  /** One phase further with each container that should run, and away with those that should not. */
+  work(world: World): Promise<void>;
+  /** Tells of all containers, where it is up. */
+  tell(world: World): Promise<void>;
+  /** GPUs that it was told to give to a container while another had them. */
+  clashes: readonly string[];
+}
+
+interface Container {
+  phase: Phase;
+  failure: ObservedWorkload['failure_code'];
+  gpuUuids: readonly string[];
+}
+
+const NEXT: Partial<Record<Phase, Phase>> = { pulling: 'creating', creating: 'starting', starting: 'running' };
+
+const OVER = new Set<Phase>(['stopped', 'removed', 'missing']);
+
+export function openHost(machineId: string): Host {
+  const containers = new Map<string, Container>();
+  const clashes: string[] = [];
+  const host: Host = {
+    machineId,
+    clashes,
+    isUp: true,
+    put: (id, phase, failure) => {
+      const container = containers.get(id);
+      if (container === undefined || OVER.has(container.phase)) return;
+      containers.set(id, { ...container, phase, failure: phase === 'failed' ? failure : null });
+    },
+    work: async (world) => {
+      if (!host.isUp) return;
+      const { workloads } = await world.rooms.workloads.desired(machineId);
+      // What nobody asks for any more is over.
+      for (const id of containers.keys()) {
+        if (!workloads.some((wanted) => wanted.workload_id === id)) containers.delete(id);
+      }
+      const used = [...containers.values()].filter(({ phase }) => !OVER.has(phase)).flatMap(({ gpuUuids }) => gpuUuids);
+      for (const wanted of workloads) {
+        const isNew = wanted.desired === 'running' && !containers.has(wanted.workload_id);
+        if (isNew) clashes.push(...wanted.gpu_uuids.filter((uuid) => used.includes(uuid)));
+        const next = await nextOf(wanted, containers.get(wanted.workload_id), world, machineId);
+        containers.set(wanted.workload_id, { ...next, gpuUuids: wanted.gpu_uuids });
+      }
+      await host.tell(world);
+    },
+    tell: async (world) => {
+      if (!host.isUp) return;
+      await world.rooms.workloads.observe(machineId, {
+        type: 'observed',
+        held: null,
+        unknown_workload_ids: [],
+        workloads: [...containers].map(([id, { phase, failure }]) => ({
+          ...NOTHING_OBSERVED,
+          workload_id: id,
+          phase,
+          host_key: phase === 'running' ? 'ssh-ed25519 AAAA' : null,
+          failure_code: failure,
+        })),
+      });
+    },
+  };
+  return host;
+}
+
+async function nextOf(
+  { workload_id: id, desired, pull_login: isPrivate }: DesiredWorkload,
+  container: Container | undefined,
+  world: World,
+  machineId: string,
+): Promise<Omit<Container, 'gpuUuids'>> {
+  if (desired === 'removed') return { phase: container?.phase === 'running' ? 'stopped' : 'removed', failure: null };
+  if (container !== undefined) return { ...container, phase: NEXT[container.phase] ?? container.phase };
+  const isRefused = isPrivate && (await login(world, machineId, id)) === undefined;
+  return isRefused ? { phase: 'failed', failure: 'image_pull_failed' } : { phase: 'pulling', failure: null };
+}
+
+/** Undefined where the control plane has none to give: the login was deleted. */
+function login({ rooms }: World, machineId: string, workloadId: string): Promise<PullLogin | null | undefined> {
+  return rooms.instances.pullLogin(machineId, workloadId).catch(() => undefined);
+}

@@ -1,0 +1,192 @@
+// What must hold after every step of a walk, and what must have come to an end when everybody has done their part.
+import { z } from 'zod';
+import { int, json, text } from '../../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../../control-plane/base/db/db.ts';
+import { openSegments } from '../../../../control-plane/money/metering/store.ts';
+import type { InstanceRow } from '../../../../control-plane/rental/instances/store.ts';
+import { Instance } from '../../../../shared/api/instance.ts';
+import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../../shared/states.ts';
+import type { World } from '../../../kit/world.ts';
+import { brokenContracts } from '../contract-promises.ts';
+import { brokenDeliveries } from '../webhooks/delivery-rules.ts';
+import { brokenFields } from './fields.ts';
+import type { Endpoint, Life } from './life.ts';
+
+const PUBLIC = ['instance.creating', 'instance.running', 'instance.terminated', 'instance.failed'];
+const STATE_OF: Record<string, InstanceState> = {
+  'instance.creating': 'allocating',
+  'instance.placed': 'allocating',
+  'instance.starting': 'starting',
+  'instance.running': 'running',
+  'instance.recovered': 'running',
+  'instance.unreachable': 'unreachable',
+  'instance.stopping': 'stopping',
+  'instance.terminated': 'terminated',
+  'instance.failed': 'error',
+};
+/** Told like one that was terminated. */
+const TOLD_AS: Partial<Record<InstanceState, InstanceState>> = { stopped: 'terminated' };
+/** One that is stopping gives its GPUs back as soon as the host says that the container is gone. */
+const HOLDING = new Set<InstanceState>(['allocating', 'starting', 'running', 'unreachable']);
+const PASSING = new Set<InstanceState>(['allocating', 'starting', 'stopping']);
+
+/** A sentence for each promise that is broken now. */
+export async function brokenPromises(life: Life): Promise<string[]> {
+  const { world } = life.api;
+  return [
+    ...(await brokenInstances(life)),
+    ...(await brokenViews(life)),
+    ...life.hosts.flatMap((host) => host.clashes).map((uuid) => `two containers have ${uuid}`),
+    ...(await brokenHolds(world)),
+    ...(await brokenContracts(world)),
+    ...(await brokenDeliveries(world)),
+    ...(await brokenSubscriptions(life)),
+  ];
+}
+
+/** What is not over, though nothing keeps it from coming to its end. */
+export async function unfinished({ api: { world } }: Life): Promise<string[]> {
+  const rows = await world.db.read.all(
+    IdAndState,
+    sql`select id, 'operation ' || state as state from operations where completed_ms is null
+        union all select id, 'instance ' || status from instances where status in ('allocating', 'starting', 'stopping', 'unreachable')
+        union all select id, 'workload ' || state from workloads where state = 'removing'
+        union all select d.id, 'delivery ' || d.status from webhook_deliveries d join webhook_endpoints e on e.id = d.endpoint_id
+          where d.completed_ms is null and e.deleted_ms is null
+        union all select g.gpu_uuid, 'GPU held by ' || g.held_by from machine_gpus g
+          where g.held_by is not null and g.held_by not in (select workload_id from instances where status = 'running')`,
+  );
+  return rows.map(({ id, state }) => `${id}: ${state}`);
+}
+
+const EventRow = z.object({ id: text, type: text, subject_id: text });
+
+/** Of an organisation, oldest first. */
+export function publicEvents({ db }: World, orgId: string): Promise<z.infer<typeof EventRow>[]> {
+  return db.read.all(
+    EventRow,
+    sql`select id, type, subject_id from events where org_id = ${orgId}
+        and type in ('instance.creating', 'instance.running', 'instance.terminated', 'instance.failed') order by created_ms, id`,
+  );
+}
+
+const IdAndState = z.object({ id: text, state: text });
+
+async function brokenInstances(life: Life): Promise<string[]> {
+  const { db, rooms } = life.api.world;
+  const lists = life.owners.map(({ orgId }) => rooms.instances.list(orgId, sql`1 = 1`, 1000));
+  const rows = (await Promise.all(lists)).flat().map(({ instance }) => instance);
+  const events = await db.read.all(EventRow, sql`select id, type, subject_id from events order by created_ms, id`);
+  const journals = Map.groupBy(events, (event) => event.subject_id);
+  const operations = new Map(
+    (await db.read.all(IdAndState, sql`select id, state from operations`)).map(({ id, state }) => [id, state]),
+  );
+  const broken = rows.flatMap((row) => [
+    ...brokenJournal(row, journals.get(row.id)?.map(({ type }) => type) ?? []),
+    ...brokenOperations(row, (id) => operations.get(id)),
+  ]);
+  const charged = (await openSegments(db.read, '', 1000)).map((segment) => segment.subject_id);
+  const running = rows.filter(({ status }) => status === 'running').map(({ id }) => id);
+  if (charged.toSorted().join() !== running.toSorted().join()) {
+    broken.push(`${charged.length} are charged, ${running.length} run`);
+  }
+  return broken;
+}
+
+async function brokenViews({ api, owners }: Life): Promise<string[]> {
+  const pages = owners.map(({ key }) => api.call('GET', '/v1/instances?limit=200', { key }));
+  return (await Promise.all(pages))
+    .flatMap(({ json: page }) => page.data ?? [])
+    .flatMap((shown) => brokenFields(Instance.parse(shown)));
+}
+
+function brokenJournal(row: InstanceRow, journal: readonly string[]): string[] {
+  const broken: string[] = [];
+  const path = journal.flatMap((type) => STATE_OF[type] ?? []);
+  const strays = path.filter((to, i) => i > 0 && !mayMove(INSTANCE_STATES, path[i - 1] ?? to, to));
+  if (strays.length > 0) broken.push(`path ${path.join(', ')}`);
+  // What failed is told to have failed, and no more when its row is put away.
+  const told = path.at(-1) === 'error' && row.status === 'terminated' ? 'terminated' : path.at(-1);
+  if (told !== (TOLD_AS[row.status] ?? row.status)) {
+    broken.push(`the journal ends with ${told}, the status is ${row.status}`);
+  }
+  const twice = PUBLIC.filter((type) => journal.filter((other) => other === type).length > 1);
+  if (twice.length > 0) broken.push(`told twice: ${twice.join(', ')}`);
+  if (PASSING.has(row.status) && row.due_ms === null) broken.push(`${row.status} and never due`);
+  return broken;
+}
+
+/** The operations of an instance say how far it has come. */
+function brokenOperations(row: InstanceRow, stateOf: (id: string) => string | undefined): string[] {
+  const create = stateOf(row.create_operation_id) ?? 'none';
+  const deletion = row.delete_operation_id === null ? 'none' : (stateOf(row.delete_operation_id) ?? 'lost');
+  const creates: Record<InstanceState, readonly string[]> = {
+    allocating: ['pending', 'in_progress'],
+    starting: ['in_progress'],
+    running: ['succeeded'],
+    unreachable: ['succeeded'],
+    stopping: ['succeeded'],
+    stopped: ['succeeded'],
+    error: ['failed', 'succeeded'],
+    terminated: ['succeeded', 'failed', 'cancelled'],
+  };
+  const deletes = { stopping: ['none', 'in_progress'], terminated: ['none', 'succeeded'] };
+  const broken: string[] = [];
+  if (!creates[row.status].includes(create)) broken.push(`${row.status} with a create that is ${create}`);
+  const allowed = row.status === 'stopping' || row.status === 'terminated' ? deletes[row.status] : ['none'];
+  if (!allowed.includes(deletion)) broken.push(`${row.status} with a delete that is ${deletion}`);
+  return broken;
+}
+
+const HoldRow = z.object({
+  id: text,
+  state: text,
+  spec: json(z.object({ gpu_uuids: z.array(z.string()) })),
+  status: text.nullable(),
+  gpu_count: int.nullable(),
+  is_current: int,
+  held: text.nullable(),
+});
+
+/** Each container has its own GPUs, as many as were asked for, until its host has let go of them. */
+async function brokenHolds({ db }: World): Promise<string[]> {
+  const rows = await db.read.all(
+    HoldRow,
+    sql`select w.id, w.state, w.spec, i.status, i.gpu_count, case when i.workload_id = w.id then 1 else 0 end as is_current,
+          (select ${HELD[db.dialect]} from machine_gpus g where g.held_by = w.id) as held
+        from workloads w left join instances i on i.id = w.instance_id where w.state <> 'gone'`,
+  );
+  return rows.flatMap((row) => {
+    const held = row.held === null ? [] : row.held.split(',');
+    const foreign = held.filter((uuid) => !row.spec.gpu_uuids.includes(uuid));
+    if (foreign.length > 0) return [`workload ${row.id} holds GPUs that it was not given`];
+    const isHolding = row.is_current === 1 && HOLDING.has(row.status as InstanceState);
+    if (!isHolding || held.length === row.gpu_count) return [];
+    return [`${row.status} holds ${held.length} of ${row.gpu_count} GPUs`];
+  });
+}
+
+const HELD = { sqlite: sql`group_concat(g.gpu_uuid, ',')`, postgres: sql`string_agg(g.gpu_uuid, ',')` };
+
+const DeliveryRow = z.object({ event_id: text });
+
+/** An endpoint has a delivery for each event that it wants since it was made, and nothing goes to one that is no more. */
+async function brokenSubscriptions({ api: { world }, endpoints, strayRequests }: Life): Promise<string[]> {
+  const broken = strayRequests.map((url) => `something was sent to ${url}, which was deleted`);
+  for (const [id, endpoint] of endpoints) {
+    const rows = await world.db.read.all(
+      DeliveryRow,
+      sql`select event_id from webhook_deliveries where endpoint_id = ${id} order by created_ms, event_id`,
+    );
+    const wanted = await wantedBy(world, endpoint);
+    if (rows.map((row) => row.event_id).join() !== wanted.join()) {
+      broken.push(`endpoint ${id} has ${rows.length} deliveries of ${wanted.length}`);
+    }
+  }
+  return broken;
+}
+
+async function wantedBy(world: World, { owner, types, before }: Endpoint): Promise<string[]> {
+  const events = await publicEvents(world, owner.orgId);
+  return events.filter(({ id, type }) => types.includes(type) && !before.has(id)).map(({ id }) => id);
+}
