@@ -1,4 +1,4 @@
-// The agent's command line: `enroll` once, `run` for ever, and `holder`, which only the agent itself starts.
+// The agent's command line: `enroll` once, `run` for ever.
 import { Command } from 'commander';
 import { messageOf } from '../shared/errors.ts';
 import { createLog } from '../shared/log.ts';
@@ -8,7 +8,6 @@ const CONFIG_OPTION = ['--config <file>', 'agent.yaml; without it every setting 
 
 async function enrollHost(options: { url: string; token: string; config?: string }): Promise<void> {
   const config = await readConfig(options.config);
-  // Loaded only here: a holder, which starts with every workload, needs none of it.
   const { takeInventory } = await import('./stock.ts');
   const { enroll } = await import('./link/enroll.ts');
   const { openDocker } = await import('./runtime/docker.ts');
@@ -47,11 +46,6 @@ async function runSupervisor(options: { config?: string }): Promise<void> {
   process.on('SIGINT', stop);
 }
 
-async function runHolderProcess(options: { dir: string }): Promise<void> {
-  const { runHolder } = await import('./access/holder.ts');
-  await runHolder(options.dir);
-}
-
 const program = new Command('svc-agent').description("The node agent: offers this machine's GPUs to a control plane.");
 program
   .command('enroll')
@@ -65,11 +59,6 @@ program
   .description('run the agent')
   .option(...CONFIG_OPTION)
   .action(runSupervisor);
-program
-  .command('holder', { hidden: true })
-  .requiredOption('--dir <dir>', "a workload's folder")
-  .action(runHolderProcess);
-
 program.parseAsync().catch((error: unknown) => {
   process.stderr.write(`svc-agent: ${messageOf(error)}\n`);
   process.exit(1);

@@ -117,8 +117,8 @@ function openApps(
   const findApp = async (address: AppAddress): Promise<App | undefined> => {
     const access = await appAccess(address, { db: core.db, doors });
     if (access === undefined) return undefined;
-    const { machineId, workloadId, port, login } = access;
-    return { login, port, dial: () => link.openStream(machineId, workloadId, { kind: 'tcp', port }) };
+    const { machineId, workloadId, target, login } = access;
+    return { login, target, dial: () => link.openStream(machineId, workloadId, target) };
   };
   return openAppServer(openAppProxy({ ...core, domain: config.domain, findApp }), tls);
 }

@@ -1,10 +1,10 @@
 // What supervisor and holder say to each other, as JSON frames over `holder.sock`. Both check it: after an upgrade they differ in version.
 import { z } from 'zod';
 import { LINK_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
-import { SshTarget, TcpTarget } from '../../shared/protocol/link.ts';
+import { SshTarget, TcpTarget, TerminalTarget } from '../../shared/protocol/link.ts';
 
 /** What a holder serves itself. */
-const DoorTarget = z.discriminatedUnion('kind', [SshTarget, TcpTarget]);
+const DoorTarget = z.discriminatedUnion('kind', [SshTarget, TcpTarget, TerminalTarget]);
 export type DoorTarget = z.infer<typeof DoorTarget>;
 
 /** Supervisor -> holder. */

@@ -7,7 +7,6 @@ import { messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { startLoop } from '../../shared/loop.ts';
-import type { SshTarget } from '../../shared/protocol/link.ts';
 import { systemRng } from '../../shared/rng.ts';
 import { removePath } from '../host/state.ts';
 import { dialStream } from './dial.ts';
@@ -18,14 +17,18 @@ import { HOLDER_WORD_BYTES_MAX, SupervisorWord, type HolderNews } from './holder
 import { loadHostKey } from './host-key.ts';
 import { openSshDoor, type SshDoor } from './ssh-server.ts';
 import { openTcpDoor, type TcpDoor } from './tcp-door.ts';
+import { openTerminalDoor, type TerminalDoor } from './terminal-door.ts';
 
 type OpenWord = Extract<SupervisorWord, { kind: 'open' }>;
 
 /** A workload whose folder is gone has no use for a holder, even where nobody could tell it. */
 const FOLDER_CHECK_MS = 60_000;
 
-/** Runs until the workload is over. `folder` is the workload's; where another holder answers already, this one ends at once. */
-export async function runHolder(folder: string): Promise<void> {
+/**
+ * Runs until the workload is over. `folder` is the workload's, `pageFolder` has the files of the console's page; where another holder
+ * answers already, this one ends at once.
+ */
+export async function runHolder(folder: string, pageFolder: string): Promise<void> {
   const paths = doorPaths(folder);
   if (await answers(paths.holderSocket)) return process.exit(0);
   const clock = systemClock();
@@ -53,6 +56,7 @@ export async function runHolder(folder: string): Promise<void> {
   const doors: HolderDoors = {
     ssh: openSshDoor({ clock, log, guests, hostKey: hostKey.privateKey }),
     tcp: openTcpDoor(guests),
+    terminal: openTerminalDoor({ clock, ids, guests, folder: pageFolder }),
   };
   const leave = (reason: string): void => {
     log.info({ reason }, 'the holder ends');
@@ -88,23 +92,25 @@ export async function runHolder(folder: string): Promise<void> {
 interface HolderDoors {
   ssh: SshDoor;
   tcp: TcpDoor;
+  terminal: TerminalDoor;
 }
 
 async function openStream(word: OpenWord, doors: HolderDoors, tell: (news: HolderNews) => void): Promise<void> {
-  const { target } = word;
   try {
-    if (target.kind === 'tcp') await doors.tcp.serve(target.port, () => dialStream(word));
-    else await serveSsh(word, target, doors.ssh);
+    await serveStream(word, doors);
     tell({ kind: 'opened', stream_id: word.stream_id });
   } catch (error) {
     tell({ kind: 'refused', stream_id: word.stream_id, detail: messageOf(error).slice(0, 400) });
   }
 }
 
-async function serveSsh(word: OpenWord, target: SshTarget, door: SshDoor): Promise<void> {
+async function serveStream(word: OpenWord, doors: HolderDoors): Promise<void> {
+  const { target } = word;
+  if (target.kind === 'tcp') return doors.tcp.serve(target.port, () => dialStream(word));
   const stream = await dialStream(word);
   try {
-    door.serve(stream, target);
+    if (target.kind === 'ssh') doors.ssh.serve(stream, target);
+    else doors.terminal.serve(stream);
   } catch (error) {
     stream.destroy();
     throw error;

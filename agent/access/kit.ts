@@ -1,4 +1,5 @@
-// Our programs as single files: the holder, and the guest with all it needs inside a container that has nothing (Node, loader, libraries).
+// Our programs as single files: the holder with the console's page, and the guest with all it needs inside a container that has nothing
+// (Node, loader, libraries).
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
 import { constants } from 'node:fs';
@@ -23,21 +24,27 @@ export interface Kit {
 export const KIT_TARGET = '/.svc';
 export const DOOR_TARGET = `${KIT_TARGET}/door`;
 
-/** Its last argument is the workload's folder. */
-const HOLDER_START = "void program.runHolder(process.argv.at(-1) ?? '');";
+/** Its last argument is the workload's folder; the page lies beside it. */
+const HOLDER_START = "void program.runHolder(process.argv.at(-1) ?? '', `${__dirname}/page`);";
+const PAGE = join(import.meta.dirname, 'page');
 const LDD_MS_MAX = 20_000;
 /** The guest carries bytes and keeps none: this is room enough, and a leak ends the guest before it starves the tenant. */
 const GUEST_HEAP_MIB = 128;
 
 /** Makes the kit below `stateDir`, or finds the one an earlier start made. Needs glibc's `ldd` on the host. */
 export async function prepareKit(stateDir: string): Promise<Kit> {
-  const [guest, holder] = await Promise.all([bundle('guest/main.ts'), bundle('holder.ts', HOLDER_START)]);
+  const [guest, holder, page] = await Promise.all([
+    bundle('guest/main.ts'),
+    bundle('holder.ts', HOLDER_START),
+    bundlePage(),
+  ]);
   const node = await realpath(process.execPath);
   const ptyModule = createRequire(import.meta.url).resolve(
     `@lydell/node-pty-${process.platform}-${process.arch}/pty.node`,
   );
   const libraries = await librariesOf([node, ptyModule]);
-  const name = await contentName([guest, holder], [node, ptyModule, libraries.loader, ...libraries.files]);
+  const programs = [guest, holder, ...page.map((file) => file.contents)];
+  const name = await contentName(programs, [node, ptyModule, libraries.loader, ...libraries.files]);
   const whole = join(stateDir, 'kits', name);
   const loader = basename(libraries.loader);
   const kit = {
@@ -59,6 +66,8 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
   for (const file of libraries.files) await place(file, join(temporary, 'lib', basename(file)), 0o644);
   await writeFile(join(temporary, 'guest.cjs'), guest, { mode: 0o644 });
   await writeFile(join(`${whole}.new`, 'holder.cjs'), holder, { mode: 0o600 });
+  await mkdir(join(`${whole}.new`, 'page'));
+  for (const file of page) await writeFile(join(`${whole}.new`, 'page', file.name), file.contents);
   for (const path of [temporary, join(temporary, 'lib'), join(temporary, 'door')]) await chmod(path, 0o755);
   await rename(`${whole}.new`, whole);
   return kit;
@@ -123,6 +132,21 @@ async function bundle(source: string, start = ''): Promise<Uint8Array> {
   const file = result.outputFiles[0];
   if (file === undefined) throw new Error(`${source} could not be bundled`);
   return file.contents;
+}
+
+/** `index.html`, `page.js` and `page.css`. */
+async function bundlePage(): Promise<{ name: string; contents: Uint8Array }[]> {
+  const result = await build({
+    entryPoints: [join(PAGE, 'page.ts'), join(PAGE, 'page.css')],
+    outdir: PAGE,
+    bundle: true,
+    minify: true,
+    target: ['es2022', 'safari16'],
+    write: false,
+    logLevel: 'silent',
+  });
+  const made = result.outputFiles.map(({ path, contents }) => ({ name: basename(path), contents }));
+  return [...made, { name: 'index.html', contents: await readFile(join(PAGE, 'index.html')) }];
 }
 
 async function librariesOf(programs: string[]): Promise<{ loader: string; files: string[] }> {

@@ -259,7 +259,8 @@ const Connection = z.strictObject({
     .optional()
     .describe('OpenSSH line of the SSH host key; stays the same for the life of the instance'),
   app_url: z.string().optional().describe('The application, where it has a primary port'),
-  app_user: z.string().optional().describe('HTTP Basic user of app_url and of the URLs in ports'),
+  terminal_url: z.string().optional().describe('The browser console: a shell in the instance, no SSH key needed'),
+  app_user: z.string().optional().describe('HTTP Basic user of app_url, of terminal_url and of the URLs in ports'),
   app_password: z.string().optional().describe('HTTP Basic password; only with `include=credentials`'),
   ports: z.array(ReachablePort).optional().describe('How the other ports of the launch are reached'),
 });

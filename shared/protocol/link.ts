@@ -40,8 +40,11 @@ const LogsTarget = z.strictObject({
 });
 export type LogsTarget = z.infer<typeof LogsTarget>;
 
+/** The browser console: HTTP/1.1 with its page, and WebSockets that are shells. Whoever opens it has been let in already. */
+export const TerminalTarget = z.strictObject({ kind: z.literal('terminal') });
+
 /** What a data stream leads to. */
-const OpenTarget = z.discriminatedUnion('kind', [SshTarget, TcpTarget, LogsTarget]);
+const OpenTarget = z.discriminatedUnion('kind', [SshTarget, TcpTarget, TerminalTarget, LogsTarget]);
 
 /** What a registry takes from whoever pulls one image: a token for that repository, or a login where it knows no tokens. */
 export const PullLogin = z.discriminatedUnion('kind', [

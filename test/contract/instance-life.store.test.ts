@@ -96,6 +96,8 @@ test('has exactly the fields of its station, from the request through an outage 
     port: expect.any(Number) as number,
     ssh_command: expect.stringMatching(new RegExp(`^ssh -p \\d+ root@${id}\\.ssh\\.test$`)) as string,
     host_key: 'ssh-ed25519 AAAA',
+    terminal_url: `https://term-${id}.apps.test`,
+    app_user: 'svc',
   };
   const running = { ...before, status: 'running', ready_at: ready, last_reachable_at: ready, connection };
   expect(await read(id)).toEqual(running);

@@ -271,6 +271,7 @@ describe('ports', () => {
     const connection = await connectionOf(id);
     expect(connection).toMatchObject({
       app_url: `https://${id}.apps.test`,
+      terminal_url: `https://term-${id}.apps.test`,
       app_user: 'svc',
       ports: [
         { port: 9090, protocol: 'http', url: `https://p9090-${id}.apps.test` },
@@ -304,10 +305,31 @@ describe('ports', () => {
     expect(wrong).toMatchObject({ status: 422, json: { errors: [{ field: 'include' }] } });
   });
 
-  test('left out leave nothing to log in to', async () => {
+  test('left out leave the console, and its login', async () => {
     await api.world.machine();
-    const connection = await connectionOf(await run(), '?include=credentials');
-    for (const member of ['app_url', 'app_user', 'app_password', 'ports'])
-      expect(connection).not.toHaveProperty(member);
+    const id = await run();
+    const connection = await connectionOf(id, '?include=credentials');
+    const app = { app_user: 'svc', app_password: expect.stringMatching(/^[\w-]{32}$/) };
+    expect(connection).toMatchObject({ terminal_url: `https://term-${id}.apps.test`, ...app });
+    for (const member of ['app_url', 'ports']) expect(connection).not.toHaveProperty(member);
+  });
+
+  test('and the console need a domain of the operator: without it there is nothing to log in to but SSH', async () => {
+    const bare = await openApi({ settings: { appSite: undefined } });
+    try {
+      await bare.world.machine();
+      const account = await bare.account();
+      await postLaunch(bare, account, { ...LAUNCH, ports: PORTS });
+      const { id } = await newestInstance(bare, account);
+      await bare.world.observe(String(id), { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+      await bare.world.drive();
+      const read = await bare.call('GET', `/v1/instances/${String(id)}?include=credentials`, { key: account.key });
+      const { connection } = read.json as { connection: object };
+      expect(connection).toHaveProperty('ssh_command');
+      for (const member of ['app_url', 'terminal_url', 'app_user', 'app_password'])
+        expect(connection).not.toHaveProperty(member);
+    } finally {
+      await bare.close();
+    }
   });
 });

@@ -33,6 +33,7 @@ export function playLines({ controlPlane, dir }: Stack, { customer, image, offer
     `  ssh -i ${customer.identity.keyFile} -p <port> root@127.0.0.1`,
     `  curl -s -H "Authorization: Bearer $KEY" "${api}/instances/<id>?include=credentials"`,
     '  curl -sk --connect-to ::127.0.0.1: --user svc:<app_password> <app_url>/',
+    '  # the console: open <terminal_url> in a browser, user svc, password <app_password>',
     `  curl -sN -H "Authorization: Bearer $KEY" "${api}/instances/<id>/logs?follow=true"`,
     `  curl -s -X DELETE -H "Authorization: Bearer $KEY" ${api}/instances/<id>`,
     '',

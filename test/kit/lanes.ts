@@ -37,6 +37,7 @@ const ENGINE = {
 
 export const LANES: readonly Lane[] = [
   { name: 'types', command: ['tsc'] },
+  { name: 'page-types', command: ['tsc', '-p', 'agent/access/page'] },
   { name: 'lint', command: ['oxlint', '--type-aware', '--deny-warnings'] },
   { name: 'format', command: ['oxfmt', '--check', '.'] },
   vitest('walls'),
@@ -44,7 +45,7 @@ export const LANES: readonly Lane[] = [
   { ...vitest('unit'), wants: ['openssl'] },
   { ...vitest('postgres'), needs: ['initdb'], wants: ['openssl'] },
   { ...vitest('docker'), ...ENGINE },
-  { ...vitest('e2e'), ...ENGINE, wants: ['openssl'] },
+  { ...vitest('e2e'), ...ENGINE, needs: [...ENGINE.needs, 'chromium'], wants: ['openssl'] },
 ];
 
 const ROOT = resolve(import.meta.dirname, '../..');

@@ -15,6 +15,7 @@ const PACKAGES = {
   openssl: 'openssl',
   initdb: 'postgresql',
   'mkfs.btrfs': 'btrfs-progs',
+  chromium: 'chromium',
 } as const;
 
 export type ProgramName = keyof typeof PACKAGES;

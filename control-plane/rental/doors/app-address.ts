@@ -1,9 +1,10 @@
-// Host names of applications: `<instance>.<domain>` is the primary port, `p<port>-<instance>.<domain>` is another one.
+// Host names of instances on the web: `<instance>.<domain>` is the application's primary port, `p<port>-<instance>.<domain>` another one,
+// `term-<instance>.<domain>` the console.
 
 export interface AppAddress {
   instanceId: string;
-  /** Null: the primary one. */
-  port: number | null;
+  /** A number is a port of the application. */
+  at: 'primary' | 'terminal' | number;
 }
 
 /** What is asked for, or undefined where the host is none of ours. `host` is the Host header. */
@@ -11,10 +12,11 @@ export function readAppHost(host: string, domain: string): AppAddress | undefine
   const name = host.toLowerCase().replace(/:\d+$/, '');
   if (!name.endsWith(`.${domain}`)) return undefined;
   const label = name.slice(0, -domain.length - 1);
-  const match = /^(?:p([1-9]\d{0,4})-)?(i-[a-z2-7]{20})$/.exec(label);
+  const match = /^(?:(term)-|p([1-9]\d{0,4})-)?(i-[a-z2-7]{20})$/.exec(label);
   if (match === null) return undefined;
-  const [, port, instanceId = ''] = match;
-  return { instanceId, port: port === undefined ? null : Number(port) };
+  const [, terminal, port, instanceId = ''] = match;
+  if (terminal !== undefined) return { instanceId, at: 'terminal' };
+  return { instanceId, at: port === undefined ? 'primary' : Number(port) };
 }
 
 /** How customers write it. */
@@ -24,8 +26,8 @@ export interface AppSite {
   publicPort: number;
 }
 
-/** The URL of an instance's primary port, or of another one. */
-export function appUrl({ domain, publicPort }: AppSite, instanceId: string, port?: number): string {
-  const label = port === undefined ? instanceId : `p${port}-${instanceId}`;
-  return `https://${label}.${domain}${publicPort === 443 ? '' : `:${publicPort}`}`;
+export function appUrl({ domain, publicPort }: AppSite, { instanceId, at }: AppAddress): string {
+  const prefixes = { primary: '', terminal: 'term-' };
+  const prefix = typeof at === 'number' ? `p${at}-` : prefixes[at];
+  return `https://${prefix}${instanceId}.${domain}${publicPort === 443 ? '' : `:${publicPort}`}`;
 }

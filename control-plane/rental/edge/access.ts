@@ -1,4 +1,5 @@
 // Who may come through an instance's door at this moment.
+import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { AppAddress } from '../doors/app-address.ts';
 import { CONNECTABLE, findInstance } from '../instances/store.ts';
@@ -16,22 +17,30 @@ export interface DoorAccess {
   probeKey: string;
 }
 
-/** Where a port of the application is reached at this moment; null for its primary port. */
+export interface AppAccess {
+  machineId: string;
+  workloadId: string;
+  /** Where the data stream leads. */
+  target: Exclude<OpenMessage['target'], { kind: 'ssh' | 'logs' }>;
+  login: AppLogin;
+}
+
+/** How an address on the web is reached at this moment; undefined where nothing is served there. */
 export async function appAccess(
-  { instanceId, port }: AppAddress,
+  { instanceId, at }: AppAddress,
   { db, doors }: { db: Db; doors: Doors },
-): Promise<{ machineId: string; workloadId: string; port: number; login: AppLogin } | undefined> {
+): Promise<AppAccess | undefined> {
   const instance = await findInstance(db.read, instanceId);
   if (instance === undefined || !CONNECTABLE.has(instance.status)) return undefined;
   const { machine_id: machineId, workload_id: workloadId, launch } = instance;
   const served = launch.ports.find((one) =>
-    port === null ? one.primary === true : one.port === port && one.protocol === 'http',
+    at === 'primary' ? one.primary === true : one.port === at && one.protocol === 'http',
   );
   const door = await doors.find(db.read, instanceId);
-  if (served === undefined || door === undefined || !door.open) return undefined;
-  if (machineId === null || workloadId === null) return undefined;
+  if (door === undefined || !door.open || machineId === null || workloadId === null) return undefined;
   const login = { user: door.app_user, password: doors.appPassword(door) };
-  return { machineId, workloadId, port: served.port, login };
+  if (at === 'terminal') return { machineId, workloadId, target: { kind: 'terminal' }, login };
+  return served && { machineId, workloadId, target: { kind: 'tcp', port: served.port }, login };
 }
 
 /** Keys are read for every connection, so adding or deleting one takes effect at the next login. */

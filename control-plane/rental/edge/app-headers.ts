@@ -33,13 +33,18 @@ export interface RequestFacts {
   host: string;
   /** The header that opened the door. */
   without: string;
+  /** A cookie that is ours. */
+  withoutCookie: string;
   isUpgrade: boolean;
 }
 
 /** A request's headers as the application sees them. */
 export function requestHeaders(raw: RawHeaders, facts: RequestFacts): RawHeaders {
   const dropped = new Set([...FORWARDED, ...connectionNames(raw), facts.without]);
-  const kept = keep(raw, (name) => !dropped.has(name) && !HOP_BY_HOP.has(name));
+  const kept = withoutCookie(
+    keep(raw, (name) => !dropped.has(name) && !HOP_BY_HOP.has(name)),
+    facts.withoutCookie,
+  );
   const { upgrade, isChunked } = framing(raw);
   if (facts.isUpgrade && upgrade !== undefined) kept.push('Connection', 'Upgrade', 'Upgrade', upgrade);
   if (isChunked) kept.push('Transfer-Encoding', 'chunked');
@@ -54,6 +59,14 @@ export function responseHeaders(raw: RawHeaders): RawHeaders {
   return kept.map((text, index) => {
     const isCookie = index % 2 === 1 && kept[index - 1]?.toLowerCase() === 'set-cookie';
     return isCookie ? text.replaceAll(/;\s*domain=[^;]*/gi, '') : text;
+  });
+}
+
+function withoutCookie(raw: RawHeaders, ours: string): RawHeaders {
+  return pairs(raw).flatMap(([name, value]) => {
+    if (name.toLowerCase() !== 'cookie' || !value.includes(ours)) return [name, value];
+    const others = value.split(';').filter((one) => !one.trim().startsWith(`${ours}=`));
+    return others.length === 0 ? [] : [name, others.join(';').trim()];
   });
 }
 

@@ -1,6 +1,7 @@
-// Who may see an application: whoever knows the instance's own login (specification 5).
-import { createHash, timingSafeEqual } from 'node:crypto';
+// Who may see an application or the console: whoever knows the instance's own login (specification 5).
+import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
+import type { RawHeaders } from './app-headers.ts';
 
 export interface AppLogin {
   user: string;
@@ -10,20 +11,53 @@ export interface AppLogin {
 /** Opens the door and leaves Authorization to the application. */
 export const SVC_AUTH_HEADER = 'x-svc-auth';
 
-/** `through`: the header that opened the door, which the application must not see. */
-export type Entry = { ok: true; through: 'authorization' | typeof SVC_AUTH_HEADER } | { ok: false };
+/** `__Host-`: browsers take it over TLS only, for this very host, and no neighbour below the same domain can set it. */
+export const LOGIN_COOKIE = '__Host-svc-login';
+
+/** `through`: the header, or the cookie, that opened the door, which the application must not see. */
+export type Entry =
+  | { ok: true; through: 'authorization' | typeof SVC_AUTH_HEADER | typeof LOGIN_COOKIE }
+  | { ok: false };
 
 /**
  * `Authorization: Basic` or `Bearer <password>` opens the door; so does `X-Svc-Auth`, with either value or the bare password, for
- * applications that have an Authorization of their own.
+ * applications that have an Authorization of their own. WebKit sends no Authorization with a WebSocket's handshake: a page that was
+ * opened with the login got a cookie, which counts for requests of that page. `host` is the Host header.
  */
-export function enter(headers: IncomingHttpHeaders, login: AppLogin): Entry {
+export function enter(headers: IncomingHttpHeaders, login: AppLogin, host: string): Entry {
   const own = headers[SVC_AUTH_HEADER];
   if (own !== undefined) {
     const given = typeof own === 'string' ? own : '';
     return fits(given, login) || equal(given, login.password) ? { ok: true, through: SVC_AUTH_HEADER } : { ok: false };
   }
-  return fits(headers.authorization ?? '', login) ? { ok: true, through: 'authorization' } : { ok: false };
+  if (fits(headers.authorization ?? '', login)) return { ok: true, through: 'authorization' };
+  const cookie = cookieOf(headers);
+  const isGood = cookie !== undefined && equal(cookie, cookieValue(login, host)) && isFromOwnPage(headers, host);
+  return isGood ? { ok: true, through: LOGIN_COOKIE } : { ok: false };
+}
+
+/** For the answer to a browser that has opened a page with the login; empty where nobody would keep it. */
+export function loginCookie(headers: IncomingHttpHeaders, login: AppLogin, host: string): RawHeaders {
+  if (headers['sec-fetch-mode'] !== 'navigate') return [];
+  return ['Set-Cookie', `${LOGIN_COOKIE}=${cookieValue(login, host)}; Path=/; Secure; HttpOnly; SameSite=Strict`];
+}
+
+/** Other tenants' pages are on the same site, and browsers send along what they know of ours. Programs say no origin. */
+export function isFromOwnPage(headers: IncomingHttpHeaders, host: string): boolean {
+  const { origin } = headers;
+  if (origin !== undefined) return URL.parse(origin)?.host === host.toLowerCase();
+  const site = headers['sec-fetch-site'];
+  return site === undefined || site === 'same-origin' || site === 'none';
+}
+
+/** Says that somebody knew the password of this instance, and does not say the password. */
+function cookieValue({ password }: AppLogin, host: string): string {
+  return createHmac('sha256', password).update(`${LOGIN_COOKIE} ${host.toLowerCase()}`).digest('base64url');
+}
+
+function cookieOf({ cookie = '' }: IncomingHttpHeaders): string | undefined {
+  const found = cookie.split(';').find((one) => one.trim().startsWith(`${LOGIN_COOKIE}=`));
+  return found?.trim().slice(LOGIN_COOKIE.length + 1);
 }
 
 function fits(value: string, { user, password }: AppLogin): boolean {

@@ -8,12 +8,11 @@ import { StreamError } from '../../fleet/link/streams.ts';
 import { type AppAddress, readAppHost } from '../doors/app-address.ts';
 import { type AppConnections, openAppConnections } from './app-connections.ts';
 import { hasBody, type RawHeaders, requestHeaders, responseHeaders } from './app-headers.ts';
-import { type AppLogin, enter } from './app-login.ts';
+import type { AppAccess } from './access.ts';
+import { enter, isFromOwnPage, LOGIN_COOKIE, loginCookie } from './app-login.ts';
 
-/** An application that can be reached now. */
-export interface App {
-  login: AppLogin;
-  port: number;
+/** An application, or the console, that can be reached now. */
+export interface App extends Pick<AppAccess, 'login' | 'target'> {
   dial(): Promise<Duplex>;
 }
 
@@ -43,9 +42,10 @@ const TRIES_MAX = 3;
 
 const MALFORMED: Refusal = { status: 400, text: 'A request names one host, once.' };
 const NOT_FOUND: Refusal = { status: 404, text: 'There is no application at this address.' };
+const FOREIGN: Refusal = { status: 403, text: 'The console is opened by its own page only.' };
 const CHALLENGE: Refusal = {
   status: 401,
-  text: 'This application asks for the login of its instance: connection.app_user and app_password.',
+  text: 'This address asks for the login of its instance: connection.app_user and app_password.',
   headers: { 'WWW-Authenticate': 'Basic realm="instance", charset="UTF-8"' },
 };
 const OUR_FAULT: Refusal = { status: 500, text: 'This failed on our side.' };
@@ -69,21 +69,22 @@ export function openAppProxy(deps: AppProxyDeps): AppProxy {
     outgoing.once('close', release);
     outgoing.once('response', (answer) => {
       if (!isSpoken(answer)) return void outgoing.destroy(new NotHttp());
-      response.writeHead(answer.statusCode ?? 502, answer.statusMessage, responseHeaders(answer.rawHeaders));
+      const answered = [...responseHeaders(answer.rawHeaders), ...entered.cookie];
+      response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answered);
       response.flushHeaders();
       // What breaks on one side breaks on the other: half an answer must not look whole.
       pipeline(answer, response, (error) => void (error && response.destroy()));
     });
     outgoing.once('upgrade', (_answer, stream) => {
       stream.destroy();
-      refuse(response, unanswered(new NotHttp(), app.port));
+      refuse(response, unanswered(new NotHttp(), app));
     });
     outgoing.on('error', (error) => {
       if (response.headersSent || response.destroyed) return void response.destroy();
       // The other end has closed an idle connection just as we used it.
       if (outgoing.reusedSocket && tries < TRIES_MAX) return forward(request, response, entered, tries + 1);
       deps.log.debug({ key, detail: messageOf(error) }, 'an application did not answer');
-      refuse(response, unanswered(error, app.port));
+      refuse(response, unanswered(error, app));
     });
     if (repeatable) outgoing.end();
     else pipeline(request, outgoing, () => undefined);
@@ -124,7 +125,9 @@ interface Entered {
   app: App;
   /** Names instance and port. */
   key: string;
-  headers: string[];
+  headers: RawHeaders;
+  /** To go with the answer. */
+  cookie: RawHeaders;
 }
 
 async function enterApp(request: IncomingMessage, deps: AppProxyDeps, isUpgrade = false): Promise<Entered | Refusal> {
@@ -133,11 +136,14 @@ async function enterApp(request: IncomingMessage, deps: AppProxyDeps, isUpgrade 
   const address = readAppHost(host, deps.domain);
   const app = address === undefined ? undefined : await deps.findApp(address);
   if (address === undefined || app === undefined) return NOT_FOUND;
-  const entry = enter(request.headers, app.login);
+  const entry = enter(request.headers, app.login, host);
   if (!entry.ok) return CHALLENGE;
-  const clientIp = request.socket.remoteAddress ?? '';
-  const headers = requestHeaders(request.rawHeaders, { clientIp, host, without: entry.through, isUpgrade });
-  return { app, key: `${address.instanceId}:${app.port}`, headers };
+  // Browsers send a login that they know with the WebSockets of anybody's page, and a shell has no checks of its own.
+  if (isUpgrade && app.target.kind === 'terminal' && !isFromOwnPage(request.headers, host)) return FOREIGN;
+  const facts = { clientIp: request.socket.remoteAddress ?? '', host, isUpgrade };
+  const headers = requestHeaders(request.rawHeaders, { ...facts, without: entry.through, withoutCookie: LOGIN_COOKIE });
+  const cookie = entry.through === LOGIN_COOKIE ? [] : loginCookie(request.headers, app.login, host);
+  return { app, key: `${address.instanceId} ${address.at}`, headers, cookie };
 }
 
 /**
@@ -175,7 +181,7 @@ async function upgrade(
   });
   outgoing.on('error', (error) => {
     if (answered) return void socket.destroy();
-    refuseRaw(socket, unanswered(error, app.port));
+    refuseRaw(socket, unanswered(error, app));
   });
   outgoing.end();
 }
@@ -192,19 +198,16 @@ function join(socket: Duplex, stream: Duplex): void {
   pipeline(stream, socket, onEnd);
 }
 
-function unanswered(error: unknown, port: number): Refusal {
+function unanswered(error: unknown, { target }: App): Refusal {
   const again = { 'Retry-After': '5' };
   if (error instanceof StreamError && error.leg !== 'refused') {
-    return { status: 503, text: 'The host of this application does not answer at the moment.', headers: again };
+    return { status: 503, text: 'The host of this instance does not answer at the moment.', headers: again };
   }
+  const what = target.kind === 'tcp' ? `The application on port ${target.port}` : 'The console';
   if (error instanceof Error && 'code' in error && String(error.code).startsWith('HPE_')) {
-    return { status: 502, text: `The application answers on port ${port}, but not in HTTP.` };
+    return { status: 502, text: `${what} answers, but not in HTTP.` };
   }
-  return {
-    status: 502,
-    text: `The application does not answer on port ${port}. It may still be starting.`,
-    headers: again,
-  };
+  return { status: 502, text: `${what} does not answer. It may still be starting.`, headers: again };
 }
 
 function refuse(response: ServerResponse, refusal: Refusal): void {

@@ -77,7 +77,7 @@ function connectionView(row: InstanceRow, door: Door, { site, appPassword }: Sur
   };
 }
 
-/** The login is there where it opens something. */
+/** The console needs a place on the web and nothing of the image; the login is there where it opens something. */
 function appView(
   { id, launch }: InstanceRow,
   door: Door,
@@ -85,14 +85,17 @@ function appView(
 ): Partial<Connection> {
   const web = site === undefined ? [] : launch.ports.filter(({ protocol }) => protocol === 'http');
   const pages = web.flatMap(({ port, primary }) =>
-    site === undefined || primary === true ? [] : [{ port, protocol: 'http' as const, url: appUrl(site, id, port) }],
+    site === undefined || primary === true
+      ? []
+      : [{ port, protocol: 'http' as const, url: appUrl(site, { instanceId: id, at: port }) }],
   );
   const tcp = door.tcp_ports.map((one) => ({ ...one, protocol: 'tcp' as const, hostname: door.hostname }));
   const hasPrimary = site !== undefined && web.some(({ primary }) => primary === true);
   return {
-    ...(hasPrimary ? { app_url: appUrl(site, id) } : {}),
-    ...(web.length === 0 ? {} : { app_user: door.app_user }),
-    ...(web.length === 0 || appPassword === undefined ? {} : { app_password: appPassword }),
+    ...(hasPrimary ? { app_url: appUrl(site, { instanceId: id, at: 'primary' }) } : {}),
+    ...(site === undefined ? {} : { terminal_url: appUrl(site, { instanceId: id, at: 'terminal' }) }),
+    ...(site === undefined ? {} : { app_user: door.app_user }),
+    ...(site === undefined || appPassword === undefined ? {} : { app_password: appPassword }),
     ...(pages.length + tcp.length === 0 ? {} : { ports: [...pages, ...tcp] }),
   };
 }

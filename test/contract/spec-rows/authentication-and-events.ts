@@ -69,6 +69,7 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       'e2e/apps.test.ts',
       'the app URL shows the page to whoever has the login',
     ],
+    ['The browser console uses the same HTTP Basic login', 'e2e/console.test.ts', 'without the login there is no page'],
     [
       'Webhook deliveries are signed',
       'contract/webhooks-network.store.test.ts',

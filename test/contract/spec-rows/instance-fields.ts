@@ -195,9 +195,19 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
       'runs its image with its command, its variables and its port, and does not show the image',
     ],
     [
-      'connection.app_user is the user of app_url, absent where there is no application',
+      'connection.terminal_url is there on running instances, with or without an application',
       'contract/launch.store.test.ts',
-      'left out leave nothing to log in to',
+      'left out leave the console, and its login',
+    ],
+    [
+      'connection.terminal_url is a browser console that needs no SSH key',
+      'e2e/console.test.ts',
+      'a shell in the container, in a terminal of the size of the window',
+    ],
+    [
+      'connection.app_user is the user of app_url and terminal_url, absent where neither is served',
+      'contract/launch.store.test.ts',
+      'and the console need a domain of the operator: without it there is nothing to log in to but SSH',
     ],
     [
       'connection.app_user and app_password open app_url',

@@ -1,17 +1,20 @@
 // Names, logins and headers of applications: what is read from a request, and what of it goes on.
 import { describe, expect, test } from 'vitest';
-import { appUrl, readAppHost } from '../../../control-plane/rental/doors/app-address.ts';
+import { type AppAddress, appUrl, readAppHost } from '../../../control-plane/rental/doors/app-address.ts';
 import { requestHeaders, responseHeaders } from '../../../control-plane/rental/edge/app-headers.ts';
-import { enter } from '../../../control-plane/rental/edge/app-login.ts';
+import { enter, loginCookie } from '../../../control-plane/rental/edge/app-login.ts';
 
 const ID = 'i-abcdefghij234567abcd';
 const DOMAIN = 'apps.example.com';
+const HOST = `${ID}.${DOMAIN}`;
 
 describe('a host name', () => {
   test.each([
-    [`${ID}.${DOMAIN}`, { instanceId: ID, port: null }],
-    [`${ID.toUpperCase()}.Apps.Example.com:8443`, { instanceId: ID, port: null }],
-    [`p8080-${ID}.${DOMAIN}`, { instanceId: ID, port: 8080 }],
+    [`${ID}.${DOMAIN}`, { instanceId: ID, at: 'primary' }],
+    [`${ID.toUpperCase()}.Apps.Example.com:8443`, { instanceId: ID, at: 'primary' }],
+    [`p8080-${ID}.${DOMAIN}`, { instanceId: ID, at: 8080 }],
+    [`term-${ID}.${DOMAIN}`, { instanceId: ID, at: 'terminal' }],
+    [`term-p80-${ID}.${DOMAIN}`, undefined],
     [`p08-${ID}.${DOMAIN}`, undefined],
     [`x-${ID}.${DOMAIN}`, undefined],
     [`${ID}.${DOMAIN}.evil.com`, undefined],
@@ -21,8 +24,11 @@ describe('a host name', () => {
   ])('%j is read as %j', (host, address) => expect(readAppHost(host, DOMAIN)).toEqual(address));
 
   test('is what the URL says, with a port where it is not the usual one', () => {
-    expect(appUrl({ domain: DOMAIN, publicPort: 443 }, ID)).toBe(`https://${ID}.${DOMAIN}`);
-    expect(appUrl({ domain: DOMAIN, publicPort: 8443 }, ID, 80)).toBe(`https://p80-${ID}.${DOMAIN}:8443`);
+    const url = (publicPort: number, at: AppAddress['at']): string =>
+      appUrl({ domain: DOMAIN, publicPort }, { instanceId: ID, at });
+    expect(url(443, 'primary')).toBe(`https://${ID}.${DOMAIN}`);
+    expect(url(443, 'terminal')).toBe(`https://term-${ID}.${DOMAIN}`);
+    expect(url(8443, 80)).toBe(`https://p80-${ID}.${DOMAIN}:8443`);
   });
 });
 
@@ -43,7 +49,7 @@ describe('the login', () => {
       { 'x-svc-auth': 'secret:with colon', authorization: 'Bearer other' },
       'x-svc-auth',
     ],
-  ])('%s opens', (_, headers, through) => expect(enter(headers, login)).toEqual({ ok: true, through }));
+  ])('%s opens', (_, headers, through) => expect(enter(headers, login, HOST)).toEqual({ ok: true, through }));
 
   test.each([
     ['nothing', {}],
@@ -55,11 +61,56 @@ describe('the login', () => {
       'a wrong X-Svc-Auth, whatever else is right',
       { 'x-svc-auth': 'x', authorization: basic('svc:secret:with colon') },
     ],
-  ])('%s does not', (_, headers) => expect(enter(headers, login)).toEqual({ ok: false }));
+  ])('%s does not', (_, headers) => expect(enter(headers, login, HOST)).toEqual({ ok: false }));
+});
+
+describe('the cookie of a page that was opened with the login', () => {
+  const login = { user: 'svc', password: 'secret' };
+  const pair = loginCookie({ 'sec-fetch-mode': 'navigate' }, login, HOST)[1]?.split(';')[0] ?? '';
+  const own = { cookie: `a=1; ${pair}`, origin: `https://${HOST}` };
+
+  test('is for this host and TLS only, out of reach of scripts and other sites, and does not say the password', () => {
+    const [name, value = ''] = loginCookie({ 'sec-fetch-mode': 'navigate' }, login, HOST);
+    expect(name).toBe('Set-Cookie');
+    expect(value).toMatch(/^__Host-svc-login=[\w-]{43}; Path=\/; Secure; HttpOnly; SameSite=Strict$/);
+    expect(loginCookie({}, login, HOST)).toEqual([]);
+  });
+
+  test.each([
+    ['a request of that page', own],
+    ['a GET that names no origin', { cookie: pair }],
+    ['a GET of that page', { cookie: pair, 'sec-fetch-site': 'same-origin' }],
+  ])('opens for %s', (_, headers) => {
+    expect(enter(headers, login, HOST)).toEqual({ ok: true, through: '__Host-svc-login' });
+  });
+
+  test.each([
+    ['a page of a neighbour', { ...own, origin: `https://i-zzzzzghij234567abcd.${DOMAIN}` }],
+    ['a page without an origin', { ...own, origin: 'null' }],
+    ['a picture on a page of a neighbour', { cookie: pair, 'sec-fetch-site': 'same-site' }],
+    ['another value', { ...own, cookie: `${pair}x` }],
+  ])('does not open for %s', (_, headers) => expect(enter(headers, login, HOST)).toEqual({ ok: false }));
+
+  test('of one host does not open another, nor after the password has changed', () => {
+    expect(enter({ cookie: pair }, login, `term-${HOST}`)).toEqual({ ok: false });
+    expect(enter({ cookie: pair }, { ...login, password: 'new' }, HOST)).toEqual({ ok: false });
+  });
 });
 
 describe('headers', () => {
-  const facts = { clientIp: '203.0.113.9', host: 'h', without: 'authorization', isUpgrade: false };
+  const facts = {
+    clientIp: '203.0.113.9',
+    host: 'h',
+    without: 'authorization',
+    withoutCookie: 'ours',
+    isUpgrade: false,
+  };
+
+  test('lose the cookie that is ours, and no other', () => {
+    const cookies = (...values: string[]): string[] => values.flatMap((value) => ['Cookie', value]);
+    const raw = cookies('a=1; ours=x; b=2', 'ours=y', 'yours=1');
+    expect(requestHeaders(raw, facts).slice(0, 4)).toEqual(cookies('a=1; b=2', 'yours=1'));
+  });
 
   test('of a request lose the login, forged origins and what belongs to the connection; the rest stays as it was', () => {
     const raw = ['Host', 'h', 'X-Two', '1', 'x-two', '2', 'Authorization', 'Basic x', 'X-Forwarded-For', '1.2.3.4'];

@@ -47,7 +47,11 @@ beforeEach(async () => {
     clock: systemClock(),
     log: createLog('test', 'silent'),
     domain: 'apps.test',
-    findApp: async ({ port: asked }) => (asked === null ? { login: LOGIN, port: 8080, dial: () => dial() } : undefined),
+    findApp: async ({ at }) => {
+      if (typeof at === 'number') return undefined;
+      const target = at === 'primary' ? { kind: 'tcp' as const, port: 8080 } : { kind: 'terminal' as const };
+      return { login: LOGIN, target, dial: () => dial() };
+    },
   });
   front = openAppServer(proxy, undefined);
   ({ port } = await front.listen({ host: '127.0.0.1', port: 0 }));
@@ -196,6 +200,21 @@ describe('a refusal', () => {
     expect(dials).toBe(0);
   });
 
+  test('is not needed again by the page that was opened with it, whose cookie the application does not see', async () => {
+    const seen: (string | undefined)[] = [];
+    onRequest = (request, response) => {
+      seen.push(request.headers.cookie);
+      response.end('page');
+    };
+    const page = await ask({ headers: { 'sec-fetch-mode': 'navigate' } });
+    const cookie = page.headers['set-cookie']?.[0]?.split(';')[0] ?? '';
+    expect(cookie).toMatch(/^__Host-svc-login=/);
+    const headers = { authorization: '', cookie: `own=1; ${cookie}`, 'sec-fetch-site': 'same-origin' };
+    expect(await ask({ headers })).toMatchObject({ status: 200, body: 'page' });
+    expect((await ask({ headers: { ...headers, 'sec-fetch-site': 'same-site' } })).status).toBe(401);
+    expect(seen).toEqual([undefined, 'own=1']);
+  });
+
   test('of two hosts is 400', async () => {
     const socket = connect(port, '127.0.0.1');
     socket.write(`GET / HTTP/1.1\r\nHost: ${HOST}\r\nHost: other\r\nAuthorization: ${AUTHORIZATION}\r\n\r\n`);
@@ -226,7 +245,7 @@ describe('a refusal', () => {
     dial = async () => connect((broken.address() as AddressInfo).port, '127.0.0.1');
     expect(await ask()).toMatchObject({
       status: 502,
-      body: 'The application answers on port 8080, but not in HTTP.\n',
+      body: 'The application on port 8080 answers, but not in HTTP.\n',
     });
     broken.close();
   });
@@ -245,7 +264,7 @@ describe('bytes of an application that Node reads and would not write', () => {
     };
     expect(await ask()).toMatchObject({
       status: 502,
-      body: 'The application answers on port 8080, but not in HTTP.\n',
+      body: 'The application on port 8080 answers, but not in HTTP.\n',
     });
   });
 });
@@ -294,11 +313,12 @@ test('a client that vanishes without a word is looked for by TCP', async () => {
 });
 
 describe('an upgrade', () => {
-  const raw = async (authorization: string, options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> => {
+  const raw = async (authorization: string, options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> =>
+    begin(HOST, [`Authorization: ${authorization}`], options);
+  const begin = async (host: string, more: string[], options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> => {
     const socket = connect({ port, host: '127.0.0.1', ...options });
     await once(socket, 'connect');
-    const lines = ['GET /ws HTTP/1.1', `Host: ${HOST}`, `Authorization: ${authorization}`];
-    lines.push('Connection: Upgrade', 'Upgrade: echo');
+    const lines = ['GET /ws HTTP/1.1', `Host: ${host}`, ...more, 'Connection: Upgrade', 'Upgrade: echo'];
     socket.write(`${lines.join('\r\n')}\r\n\r\n`);
     return socket;
   };
@@ -325,6 +345,20 @@ describe('an upgrade', () => {
     const socket = await raw('Basic eDp5');
     expect(await text(socket)).toMatch(/^HTTP\/1.1 401 [\s\S]*WWW-Authenticate: Basic/);
     expect(dials).toBe(0);
+  });
+
+  test.each([
+    ['the page of the console', `https://term-${HOST}`, '101'],
+    ['a program, which names no page', undefined, '101'],
+    ['the page of a neighbour', `https://${HOST}`, '403'],
+    ['a page without an origin', 'null', '403'],
+  ])('to the console by %s: %s is %s', async (_, origin, status) => {
+    app.on('upgrade', (_request: IncomingMessage, socket: Duplex) => {
+      socket.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
+    });
+    const more = [`Authorization: ${AUTHORIZATION}`, ...(origin === undefined ? [] : [`Origin: ${origin}`])];
+    expect(await text(await begin(`term-${HOST}`, more))).toContain(`HTTP/1.1 ${status} `);
+    expect(dials).toBe(status === '101' ? 1 : 0);
   });
 
   test('that the application declines is answered, and the connection ends before anybody sends another request', async () => {

@@ -1,0 +1,80 @@
+// The page of the browser console: xterm.js on a connection to the holder. It finds its terminal again after a reload, a lost connection
+// or a restart of anything on the way.
+import { FitAddon } from '@xterm/addon-fit';
+import { Terminal } from '@xterm/xterm';
+import { openConnection } from './connection.ts';
+
+/** Acknowledged byte by byte, a busy terminal would send more than it gets. */
+const SHOWN_BYTES_STEP = 5_000;
+
+function openPage(): void {
+  const terminal = new Terminal({
+    fontFamily: 'ui-monospace, Menlo, Consolas, "DejaVu Sans Mono", monospace',
+    fontSize: 14,
+    cursorBlink: true,
+    scrollback: 5_000,
+    theme: { background: '#16181d' },
+  });
+  const line = element('status');
+  const say = (state: 'here' | 'away', text: string): void => {
+    line.dataset['state'] = state;
+    line.textContent = text;
+  };
+  /** Places in the bytes of the terminal: up to where this connection's were shown, and were said to be shown. */
+  let shown = 0;
+  let acknowledged = 0;
+  /** What is before this place is the past: questions in it were answered, or asked of nobody. */
+  let pastEnd = 0;
+  /** The terminal is over, or another page has it: a key brings a new one, or brings it back. */
+  let isOver = false;
+
+  const connection = openConnection({
+    size: () => ({ cols: terminal.cols, rows: terminal.rows }),
+    begin: ({ place, end, continues }) => {
+      // After what is still to be written.
+      if (!continues) terminal.write('', () => terminal.reset());
+      shown = acknowledged = place;
+      pastEnd = end;
+      isOver = false;
+      say('here', 'connected');
+    },
+    show: (bytes, { end, isCurrent }) =>
+      terminal.write(bytes, () => {
+        if (!isCurrent()) return;
+        shown = end;
+        if (shown - acknowledged < SHOWN_BYTES_STEP && shown !== connection.received()) return;
+        connection.tell({ kind: 'shown', bytes: shown - acknowledged });
+        acknowledged = shown;
+      }),
+    lost: () => say('away', 'the connection is lost; trying again'),
+    over: (why) => {
+      isOver = true;
+      say('away', `${why}; press any key`);
+    },
+  });
+  const type = (bytes: Uint8Array): void => {
+    if (isOver) connection.connect();
+    else if (shown >= pastEnd) connection.type(bytes);
+  };
+
+  const fit = new FitAddon();
+  terminal.loadAddon(fit);
+  terminal.open(element('terminal'));
+  fit.fit();
+  terminal.onData((text) => type(new TextEncoder().encode(text)));
+  // What a mouse sends is no text: each character is a byte.
+  terminal.onBinary((text) => type(Uint8Array.from(text, (character) => character.charCodeAt(0))));
+  terminal.onResize(({ cols, rows }) => connection.tell({ kind: 'resize', cols, rows }));
+  new ResizeObserver(() => fit.fit()).observe(element('terminal'));
+  terminal.focus();
+  connection.connect();
+}
+
+function element(id: string): HTMLElement {
+  const found = document.getElementById(id);
+  if (found === null) throw new Error(`the page has no ${id}`);
+  return found;
+}
+
+document.title = location.hostname.split('.', 1)[0]?.replace(/^term-/, '') ?? 'Console';
+openPage();
