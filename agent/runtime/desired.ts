@@ -17,7 +17,10 @@ export type HeldState = z.infer<typeof HeldState>;
 
 export interface Desired {
   held(): HeldState | undefined;
-  /** Stores a newer state; resolves with false where it is older than, or the same as, what is held. */
+  /**
+   * Takes a newer state, stored before it counts; resolves with false where it is older than, or the same as, what is held. Where the
+   * disk does not take it, it counts for this process all the same: what is to go may be what has filled the disk.
+   */
   take(message: DesiredMessage): Promise<boolean>;
 }
 
@@ -29,14 +32,25 @@ export async function openDesired(stateDir: string, deps: { log: Log; clock: Clo
     log.error({ err: error }, 'the stored desired state is damaged; waiting for a new one');
     return undefined;
   });
+  let isStored = true;
+  const store = async (state: HeldState): Promise<void> => {
+    try {
+      await writeJson(file, state);
+      isStored = true;
+    } catch (error) {
+      isStored = false;
+      log.error({ err: error }, 'the desired state could not be stored; it counts until this process ends');
+    }
+  };
   return {
     held: () => held,
     take: async ({ epoch, revision, workloads, now_ms }) => {
-      if (held !== undefined && !isNewer({ epoch, revision }, held)) return false;
       const next = { epoch, revision, workloads, clock_offset_ms: now_ms - clock.now() };
-      await writeJson(file, next);
-      held = next;
-      return true;
+      const newest = held === undefined || isNewer(next, held) ? next : held;
+      const isNews = newest === next;
+      if (isNews || !isStored) await store(newest);
+      held = newest;
+      return isNews;
     },
   };
 }

@@ -30,7 +30,10 @@ const TOMBSTONE_MS = 24 * 3_600_000;
 
 export interface Records {
   all(): ReadonlyMap<string, WorkloadRecord>;
-  /** Changes one record and stores it; resolves when it is on disk. A record that does not exist begins empty. */
+  /**
+   * Changes one record and stores it; resolves when it is on disk. It counts from the call on, also where the disk does not take it: a
+   * full one must not keep a workload from being removed, which frees it. A record that does not exist begins empty.
+   */
   change(workloadId: string, patch: Partial<Omit<WorkloadRecord, 'workload_id'>>): Promise<void>;
   /** The workload's folder goes, a tombstone stays. */
   bury(workloadId: string): Promise<void>;
@@ -43,6 +46,16 @@ export async function openRecords(stateDir: string, deps: { log: Log; now: () =>
   const tombstoneFile = join(stateDir, 'tombstones.json');
   const records = await load(stateDir, tombstoneFile, deps.log);
   const recordFile = (id: string): string => join(workloadFolder(stateDir, id), 'record.json');
+  /** One after another, each with what is known by then: two writers of one file would mix. */
+  let stored = Promise.resolve();
+  const store = (id: string): Promise<void> => {
+    const write = stored.then(async () => {
+      const record = records.get(id);
+      if (record?.gone === false) await writeJson(recordFile(id), record);
+    });
+    stored = write.catch(() => undefined);
+    return write;
+  };
   const storeTombstones = (): Promise<void> =>
     writeJson(
       tombstoneFile,
@@ -51,14 +64,15 @@ export async function openRecords(stateDir: string, deps: { log: Log; now: () =>
 
   return {
     all: () => records,
-    change: async (workloadId, patch) => {
-      const next = { ...(records.get(workloadId) ?? emptyRecord(workloadId)), ...patch, changed_ms: deps.now() };
-      await writeJson(recordFile(workloadId), next);
-      records.set(workloadId, next);
+    change: (workloadId, patch) => {
+      const before = records.get(workloadId) ?? emptyRecord(workloadId);
+      records.set(workloadId, { ...before, ...patch, changed_ms: deps.now() });
+      return store(workloadId);
     },
     bury: async (workloadId) => {
       const before = records.get(workloadId) ?? emptyRecord(workloadId);
       records.set(workloadId, { ...before, removing: true, gone: true, changed_ms: deps.now() });
+      await stored;
       await storeTombstones();
       await removePath(workloadFolder(stateDir, workloadId));
     },

@@ -53,7 +53,9 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
     },
 
     stop: async ({ workload_id }) => {
-      await records.change(workload_id, { removing: true });
+      await records.change(workload_id, { removing: true }).catch((error: unknown) => {
+        log.error({ err: error, workload_id }, 'the end of a workload could not be stored; it is stopped all the same');
+      });
       await engine.stopAndCut(workload_id);
       await doors.end(workload_id);
       await records.change(workload_id, { stopped_ms: clock.now() });

@@ -1,5 +1,5 @@
 // Programs with limits, files that survive a crash, and what the machine says about itself.
-import { mkdtempSync, readdirSync, readFileSync, rmSync, statSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -87,6 +87,33 @@ describe('files', () => {
     // The control plane's clock stood at 0: the difference is remembered with the state.
     const again = await openDesired(state, { log, clock });
     expect(again.held()).toEqual({ epoch: 3, revision: 0, workloads: [], clock_offset_ms: -NOW_MS });
+  });
+
+  test('a desired state that the disk does not take counts, and is stored when it is told again', async () => {
+    const state = join(dir, 'full');
+    mkdirSync(join(state, 'desired.json.new'), { recursive: true });
+    const clock = systemClock();
+    const desired = await openDesired(state, { log, clock });
+    const message = { type: 'desired', complete: true, epoch: 1, revision: 1, now_ms: 0, workloads: [] } as const;
+    expect(await desired.take({ ...message, workloads: [] })).toBe(true);
+    expect(desired.held()).toMatchObject({ revision: 1 });
+    expect((await openDesired(state, { log, clock })).held()).toBeUndefined();
+    rmdirSync(join(state, 'desired.json.new'));
+    expect(await desired.take({ ...message, workloads: [] })).toBe(false);
+    expect((await openDesired(state, { log, clock })).held()).toMatchObject({ revision: 1 });
+  });
+
+  test('changes of one record at the same time are all kept', async () => {
+    const state = join(dir, 'together');
+    const open = (): ReturnType<typeof openRecords> => openRecords(state, { log, now: () => 0 });
+    const records = await open();
+    await Promise.all([
+      records.change('wl_a', { failure: { code: 'start_failed', detail: 'x'.repeat(10_000) } }),
+      records.change('wl_a', { failure: null }),
+      records.change('wl_a', { ever_running: true }),
+      records.change('wl_a', { removing: true }),
+    ]);
+    expect((await open()).all().get('wl_a')).toMatchObject({ failure: null, ever_running: true, removing: true });
   });
 
   test('records come back after a restart, a damaged one begins anew, tombstones are forgotten late', async () => {

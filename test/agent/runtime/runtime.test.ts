@@ -1,5 +1,5 @@
 // The loop around the plan, with an engine that is played here: what is said of a workload while steps are at work.
-import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -102,4 +102,16 @@ test('a container that the engine has not listed yet is never called missing', a
   await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
   await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
   expect(phases).toEqual(['pulling', 'creating', 'starting', 'running']);
+});
+
+test('a disk that takes nothing any more does not keep a workload from being removed', async () => {
+  const message = { type: 'desired', epoch: 1, complete: true, now_ms: 0 } as const;
+  const workload = desiredWorkload(ID, 'image');
+  await runtime.take({ ...message, revision: 1, workloads: [workload] });
+  await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+  for (const file of ['desired.json', 'tombstones.json', `workloads/${ID}/record.json`])
+    mkdirSync(join(dir, `${file}.new`));
+  await runtime.take({ ...message, revision: 2, workloads: [{ ...workload, desired: 'removed' }] });
+  await eventually('removed workload', 10_000, async () => (phases.at(-1) === 'removed' ? true : undefined));
+  expect(phases.slice(-2)).toEqual(['stopped', 'removed']);
 });
