@@ -23,16 +23,23 @@ import { openStock } from './stock.ts';
 /** A holder carries bytes and keeps little; a client that makes it grow ends this one door. */
 const HOLDER_HEAP_MIB = 192;
 
+export interface Enrolment {
+  identity: Identity;
+  machineId: string;
+  url: string;
+  linkPath: string;
+}
+
 export interface AgentHouse {
   status(): AgentStatus;
   /** Leaves containers and holders as they are. */
   stop(): Promise<void>;
 }
 
-/** Starts the supervisor. Throws a sentence for people where this host is not enrolled. */
-export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHouse> {
+/** Starts the supervisor. Only one may run on a state directory: it drives containers from its first moment. */
+export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: Log): Promise<AgentHouse> {
   const clock = systemClock();
-  const { identity, machineId, url, linkPath } = await requireEnrolment(config.state_dir);
+  const { identity, machineId, url, linkPath } = enrolment;
   const ca = await readCa(config);
   const engine = openDocker({ socketPath: config.docker_socket, machineId });
   const [facts, bootId, limits] = await Promise.all([readHostFacts(config.state_dir), readBootId(), readLimits()]);
@@ -96,14 +103,8 @@ export async function openHouse(config: AgentConfig, log: Log): Promise<AgentHou
   };
 }
 
-interface Enrolment {
-  identity: Identity;
-  machineId: string;
-  url: string;
-  linkPath: string;
-}
-
-async function requireEnrolment(stateDir: string): Promise<Enrolment> {
+/** @throws Error, a sentence for people, where this host is not enrolled */
+export async function readEnrolment(stateDir: string): Promise<Enrolment> {
   const identity = await readIdentity(stateDir);
   if (identity?.enrolled == null) {
     throw new Error('this host is not enrolled: run `svc-agent enroll --url https://... --token ...` first');

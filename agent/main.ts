@@ -3,12 +3,13 @@ import { Command } from 'commander';
 import { messageOf } from '../shared/errors.ts';
 import { createLog } from '../shared/log.ts';
 import { readCa, readConfig } from './config.ts';
+import type { AgentHouse } from './house.ts';
 
 const CONFIG_OPTION = ['--config <file>', 'agent.yaml; without it every setting has its default'] as const;
 
 async function enrollHost(options: { url: string; token: string; config?: string }): Promise<void> {
   const config = await readConfig(options.config);
-  const { takeInventory } = await import('./stock.ts');
+  const { assertRentable, takeInventory } = await import('./stock.ts');
   const { enroll } = await import('./link/enroll.ts');
   const { openDocker } = await import('./runtime/docker.ts');
   const { readHostFacts } = await import('./host/facts.ts');
@@ -17,23 +18,28 @@ async function enrollHost(options: { url: string; token: string; config?: string
   // A supplier who enrols is there to see that nvidia-smi fails, and to mend it.
   const gpus = { gpus: await readGpus(config.nvidia_smi, []), gpu_error: '' };
   const facts = await readHostFacts(config.state_dir);
-  const machineId = await enroll({
-    stateDir: config.state_dir,
-    url: options.url,
-    token: options.token,
-    ca: await readCa(config),
-    inventory: await takeInventory(gpus, { engine, facts, diskEnforced: false }),
-  });
-  process.stdout.write(`enrolled as machine ${machineId}\n`);
+  const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false });
+  assertRentable(inventory, config);
+  const { state_dir: stateDir } = config;
+  const { url, token } = options;
+  const machineId = await enroll({ stateDir, url, token, ca: await readCa(config), inventory });
+  const models = [...new Set(inventory.gpus.map((gpu) => gpu.name))].join(', ');
+  process.stdout.write(
+    `enrolled as machine ${machineId} with ${inventory.gpus.length} GPUs (${models}); next: svc-agent run\n`,
+  );
 }
 
 async function runSupervisor(options: { config?: string }): Promise<void> {
   const config = await readConfig(options.config);
   const log = createLog('agent', config.log_level);
-  const { openHouse } = await import('./house.ts');
+  const { openHouse, readEnrolment } = await import('./house.ts');
   const { openStatusSocket } = await import('./host/status-socket.ts');
-  const house = await openHouse(config, log);
-  const statusSocket = await openStatusSocket(config.state_dir, house.status);
+  const enrolment = await readEnrolment(config.state_dir);
+  let started: AgentHouse | undefined;
+  // First, because it is the lock: of two supervisors neither would know what the other does to the containers.
+  const statusSocket = await openStatusSocket(config.state_dir, () => started?.status());
+  const house = await openHouse(config, enrolment, log);
+  started = house;
   let stopping = false;
   const stop = (signal: NodeJS.Signals): void => {
     // The second signal does not wait: containers and holders go on either way.

@@ -70,6 +70,18 @@ export async function openStock(config: AgentConfig, deps: StockDeps): Promise<S
   };
 }
 
+/** For a supplier who is there to mend it. @throws Error that says all the host lacks before anybody can rent it */
+export function assertRentable(inventory: Inventory, config: AgentConfig): void {
+  const lacks: string[] = [];
+  if (inventory.gpus.length === 0) {
+    lacks.push(`${config.nvidia_smi} names no GPU: install the NVIDIA driver, or set nvidia_smi`);
+  }
+  if (inventory.engine_version === '') {
+    lacks.push(`no Docker Engine answers at ${config.docker_socket}: start it, or set docker_socket`);
+  }
+  if (lacks.length > 0) throw new Error(`this host cannot be rented out yet: ${lacks.join('; ')}`);
+}
+
 export interface StockTaking {
   engine: Engine;
   facts: HostFacts;

@@ -23,13 +23,17 @@ export interface StatusSocket {
   close(): Promise<void>;
 }
 
-/** Serves `GET /healthz` (200 while the link is up, else 503) and `GET /loops` on `<state_dir>/agent.sock`. */
-export async function openStatusSocket(stateDir: string, status: () => AgentStatus): Promise<StatusSocket> {
+/**
+ * Serves `GET /healthz` (200 while the link is up, else 503) and `GET /loops` on `<state_dir>/agent.sock`. `status` is undefined
+ * while the agent starts. @throws Error where another agent holds the socket
+ */
+export async function openStatusSocket(stateDir: string, status: () => AgentStatus | undefined): Promise<StatusSocket> {
   const path = join(stateDir, 'agent.sock');
   if (await answers(path)) throw new Error(`another agent runs already: ${path} answers`);
   await removePath(path);
   const server = createServer((request, response) => {
     const now = status();
+    if (now === undefined) return reply(response, 503, { error: 'the agent is starting' });
     if (request.method !== 'GET') return reply(response, 405, { error: 'only GET' });
     if (request.url === '/healthz') return reply(response, now.link.connected ? 200 : 503, now.link);
     if (request.url === '/loops') return reply(response, 200, now);

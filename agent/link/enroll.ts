@@ -22,14 +22,20 @@ const ANSWER_BYTES_MAX = 256 * 1024;
  * any failure is safe. Throws the control plane's own words where it refuses.
  */
 export async function enroll(options: EnrollOptions): Promise<string> {
+  const url = addressOf(options.url);
   const identity = await loadIdentity(options.stateDir);
-  const url = new URL(options.url);
   const body: EnrollRequest = { token: options.token, public_key: identity.public_key, inventory: options.inventory };
   const answer = await postJson(new URL(ENROLL_PATH, url), JSON.stringify(body), options.ca);
   if (answer.status < 200 || answer.status > 299) throw new Error(refusalOf(answer));
   const { machine_id, link_path } = EnrollResponse.parse(JSON.parse(answer.text));
   await storeIdentity(options.stateDir, { ...identity, enrolled: { url: url.origin, machine_id, link_path } });
   return machine_id;
+}
+
+function addressOf(text: string): URL {
+  const url = URL.parse(text);
+  if (url !== null && ['https:', 'http:'].includes(url.protocol)) return url;
+  throw new Error(`--url must be the control plane's address, like https://api.example.com, which ${text} is not`);
 }
 
 interface Answer {
@@ -59,9 +65,27 @@ function postJson(url: URL, body: string, ca: string | undefined): Promise<Answe
         response.once('error', reject);
       },
     );
-    call.once('error', reject);
+    call.once('error', (error) => reject(new Error(unansweredText(url, error), { cause: error })));
     call.end(body);
   });
+}
+
+/** Codes of a server that does not speak TLS, and of certificates whose authority is not known here. */
+const NO_TLS = ['EPROTO', 'ERR_SSL_WRONG_VERSION_NUMBER'];
+const UNKNOWN_AUTHORITY = [
+  'DEPTH_ZERO_SELF_SIGNED_CERT',
+  'SELF_SIGNED_CERT_IN_CHAIN',
+  'UNABLE_TO_GET_ISSUER_CERT_LOCALLY',
+  'UNABLE_TO_VERIFY_LEAF_SIGNATURE',
+];
+
+function unansweredText({ origin }: URL, error: Error): string {
+  const code = 'code' in error ? String(error.code) : '';
+  if (NO_TLS.includes(code)) return `${origin} does not speak TLS: check the port, or use http:// in a test`;
+  if (UNKNOWN_AUTHORITY.includes(code)) {
+    return `the certificate of ${origin} is of an authority that is not known here (${code}): set tls_ca_file`;
+  }
+  return `no answer from ${origin}: ${error.message}`;
 }
 
 /** The problem document's code and detail, or what came instead. */

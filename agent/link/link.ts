@@ -98,7 +98,9 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
       current = connect(options, peer, { ...deps, pullLogins });
       void current.welcomed.then((ok) => {
         status.connected = ok;
-        if (ok) report();
+        if (!ok) return;
+        log.info({ machine_id: options.machineId }, 'the link is up');
+        report();
       });
       const end = await current.ended;
       current = undefined;

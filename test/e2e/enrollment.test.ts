@@ -6,7 +6,7 @@ import { once } from 'node:events';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { CommunityMachineRegistration } from '../../shared/api/community.ts';
-import type { AgentHost } from '../kit/agent-host.ts';
+import { openAgentHost, type AgentHost } from '../kit/agent-host.ts';
 import { capture } from '../kit/capture.ts';
 import { eventually, startProgram, type Program } from '../kit/processes.ts';
 import {
@@ -18,6 +18,8 @@ import {
   type Account,
   type Stack,
 } from '../kit/stack.ts';
+
+const LAUNCHER = join(import.meta.dirname, '../../agent/svc-agent.js');
 
 let stack: Stack;
 let supplier: Account;
@@ -68,6 +70,42 @@ test('a used token is refused on another host, and works again on the first', as
   expect(code).toBe(1);
   const again = await enroll(first, token);
   expect(again.stdout.toString()).toContain(machineId);
+});
+
+test('a host that is another machine already is refused, and stays what it is', async () => {
+  const [one, two] = [await newToken(), await newToken()];
+  const host = newHost();
+  expect(await enroll(host, one.token)).toMatchObject({ code: 0 });
+  const { code, stderr } = await enroll(host, two.token);
+  expect(stderr).toContain(`This host is machine ${one.machineId} already`);
+  expect(code).toBe(1);
+  expect(readFileSync(join(host.stateDir, 'identity.json'), 'utf8')).toContain(one.machineId);
+});
+
+test('a host without GPUs or without an engine is told what it lacks, and its token stays good', async () => {
+  const { token } = await newToken();
+  const bare = openAgentHost({
+    dir: join(stack.dir, 'bare'),
+    dockerSocket: '/no/docker.sock',
+    gpus: { env: {}, nvidiaSmi: '/no/nvidia-smi' },
+  });
+  const { code, stderr } = await enroll(bare, token);
+  expect(stderr).toContain('/no/nvidia-smi names no GPU: install the NVIDIA driver, or set nvidia_smi');
+  expect(stderr).toContain('no Docker Engine answers at /no/docker.sock: start it, or set docker_socket');
+  expect(code).toBe(1);
+  expect(await enroll(newHost(), token)).toMatchObject({ code: 0 });
+});
+
+test('a second agent on one host leaves before it touches anything', async () => {
+  const { token } = await newToken();
+  const host = newHost();
+  expect(await enroll(host, token)).toMatchObject({ code: 0 });
+  await host.daemon.start();
+  const { code, stdout, stderr } = await capture([process.execPath, LAUNCHER, 'run', '--config', host.configPath]);
+  expect(stderr).toContain('another agent runs already');
+  expect(stdout.toString()).toBe('');
+  expect(code).toBe(1);
+  await host.daemon.stop();
 });
 
 test('a token that was issued anew ends the one before it', async () => {
@@ -123,7 +161,7 @@ test.each([
   const { machineId, token } = await newToken();
   const host = newHost();
   const hole = await swallow(forward);
-  const args = [join(import.meta.dirname, '../../agent/svc-agent.js'), 'enroll', '--url', hole.url];
+  const args = [LAUNCHER, 'enroll', '--url', hole.url];
   const cut: Program = startProgram({
     command: process.execPath,
     args: [...args, '--token', token, '--config', host.configPath],
@@ -133,7 +171,9 @@ test.each([
   await cut.stop('SIGKILL');
   const key = keyOf(host);
   const repeated = await enroll(host, token);
-  expect(repeated.stdout.toString()).toBe(`enrolled as machine ${machineId}\n`);
+  expect(repeated.stdout.toString()).toBe(
+    `enrolled as machine ${machineId} with 2 GPUs (NVIDIA H100 80GB HBM3); next: svc-agent run\n`,
+  );
   expect(keyOf(host)).toBe(key);
   await host.daemon.start();
   await host.daemon.stop();
@@ -146,8 +186,7 @@ function keyOf(host: AgentHost): string {
 
 test('a host that is not enrolled says so', async () => {
   const host = newHost();
-  const launcher = join(import.meta.dirname, '../../agent/svc-agent.js');
-  const { code, stderr } = await capture([process.execPath, launcher, 'run', '--config', host.configPath]);
+  const { code, stderr } = await capture([process.execPath, LAUNCHER, 'run', '--config', host.configPath]);
   expect(stderr).toContain('svc-agent enroll --url');
   expect(code).toBe(1);
 });

@@ -251,7 +251,7 @@ async function addMachine(
     disk_enforced: options.diskEnforced ?? false,
     storage_bytes: options.storageBytes ?? plain.storage_bytes,
   };
-  await rooms.supply.enroll({ token, public_key: 'k'.repeat(43), inventory });
+  await rooms.supply.enroll({ token, public_key: newName().padEnd(43, 'k'), inventory });
   await rooms.supply.setOnline(machine.id, true);
   await rooms.supply.approve(machine.id);
   return { machineId: machine.id, supplierId: machine.supplier_id };

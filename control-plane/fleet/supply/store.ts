@@ -109,6 +109,15 @@ export async function setMachineKey(tx: Tx, id: string, publicKey: string): Prom
   await tx.run(sql`update machines set public_key = ${publicKey} where id = ${id}`);
 }
 
+/** Another machine than `exceptId` that a host with this key has become. */
+export async function machineOfKey(query: Query, publicKey: string, exceptId: string): Promise<string | undefined> {
+  const row = await query.one(
+    z.object({ id: text }),
+    sql`select id from machines where public_key = ${publicKey} and id <> ${exceptId} limit 1`,
+  );
+  return row?.id;
+}
+
 export async function setInventory(tx: Tx, id: string, inventory: Inventory, nowMs: number): Promise<void> {
   await tx.run(
     sql`update machines set inventory = ${JSON.stringify(inventory)}, last_heartbeat_ms = ${nowMs} where id = ${id}`,

@@ -209,6 +209,13 @@ async function enroll(tx: Tx, request: EnrollRequest, deps: SupplyDeps): Promise
   if (!(await store.useToken(tx, hash, request.public_key))) {
     return fail('enrollment_token_used', 'This token has enrolled another host. Register this machine to get its own.');
   }
+  const other = await store.machineOfKey(tx, request.public_key, token.machine_id);
+  if (other !== undefined) {
+    return fail(
+      'conflict',
+      `This host is machine ${other} already. Give the token to another host; or, once nothing runs here, stop the agent, remove its state_dir and enrol again.`,
+    );
+  }
   await store.setMachineKey(tx, token.machine_id, request.public_key);
   await takeInventory(tx, token.machine_id, request.inventory, deps);
   if (isFresh) {

@@ -56,6 +56,24 @@ describe('enrolment', () => {
     });
   });
 
+  test.each([
+    [
+      '127.0.0.1:1',
+      "--url must be the control plane's address, like https://api.example.com, which 127.0.0.1:1 is not",
+    ],
+    ['ftp://h', "--url must be the control plane's address, like https://api.example.com, which ftp://h is not"],
+    ['http://127.0.0.1:1', 'no answer from http://127.0.0.1:1: connect ECONNREFUSED 127.0.0.1:1'],
+  ])('says of %s what is wrong', async (url, told) => {
+    await expect(enroll({ stateDir, url, token: 't', ca: undefined, inventory })).rejects.toThrow(told);
+  });
+
+  test('says that an http control plane does not speak TLS', async () => {
+    const url = plane.url.replace('http:', 'https:');
+    await expect(enroll({ stateDir, url, token: 't', ca: undefined, inventory })).rejects.toThrow(
+      `${url} does not speak TLS`,
+    );
+  });
+
   test('the key is on disk before the first call, so a call that got lost is repeated with it', async () => {
     await expect(enroll({ stateDir, url: 'http://127.0.0.1:1', token: 't', ca: undefined, inventory })).rejects.toThrow(
       'ECONNREFUSED',

@@ -51,6 +51,16 @@ describe('enrolment', () => {
     await expect(enroll({ token, public_key: OTHER_KEY })).rejects.toMatchObject({ code: 'enrollment_token_used' });
   });
 
+  test('refuses a host that is another machine already, and leaves both as they were', async () => {
+    const [first, second] = [await register(), await register()];
+    await enroll({ token: first.token });
+    const refused = await enroll({ token: second.token }).catch((error: unknown) => error);
+    expect(refused).toMatchObject({ code: 'conflict' });
+    expect(String(refused)).toContain(first.machineId);
+    expect(await gpusOf(world.db.read, second.machineId)).toEqual([]);
+    expect(await enroll({ token: second.token, public_key: OTHER_KEY })).toEqual({ machineId: second.machineId });
+  });
+
   test('refuses a wrong token, and one at the very moment that it expires', async () => {
     await expect(enroll({ token: 'enroll_wrong' })).rejects.toMatchObject({ code: 'enrollment_token_invalid' });
     const { token } = await register();
