@@ -13,8 +13,14 @@ const Hello = z.discriminatedUnion('kind', [
 ]);
 const News = z.object({ kind: z.literal('main_exit'), exit: ExitWord });
 const SessionWord = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('started') }),
+  z.object({ kind: z.literal('started'), port: z.int().min(0).max(65_535).optional() }),
   z.object({ kind: z.literal('failed'), detail: z.string().max(1024) }),
+  z.object({
+    kind: z.literal('accepted'),
+    connection: z.int(),
+    host: z.string().max(64),
+    port: z.int().min(0).max(65_535),
+  }),
   z.object({ kind: z.literal('exit'), exit: ExitWord }),
 ]);
 
@@ -24,6 +30,8 @@ export interface SessionEvents {
   onData(type: 'stdout' | 'stderr', bytes: Buffer): Promise<void> | undefined;
   /** No more output (of a dialled connection). */
   onEof(): void;
+  /** Somebody has connected to the port that is listened on. */
+  onAccepted?(connection: { connection: number; host: string; port: number }): void;
   /** The last event, also where the guest vanished: then `undefined`. */
   onEnd(exit: Exit | undefined): void;
 }
@@ -31,6 +39,8 @@ export interface SessionEvents {
 export interface GuestSession {
   /** Frames of type data and eof may be sent on it. */
   socket: Socket;
+  /** What is listened on, where that was asked for. */
+  port?: number;
   resize(cols: number, rows: number): void;
   signal(name: string): void;
 }
@@ -189,9 +199,10 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
     const word = parse(SessionWord, frame);
     if (word.kind === 'exit') exit = word.exit;
     if (word.kind === 'failed') failed(new Error(word.detail));
+    if (word.kind === 'accepted' && running && events.onAccepted !== undefined) return events.onAccepted(word);
     if (word.kind === 'started' && !running) {
       running = true;
-      started(session);
+      started(word.port === undefined ? session : { ...session, port: word.port });
     }
     // Nothing follows an end: the close tells the owner.
     else socket.destroy();

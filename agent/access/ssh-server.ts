@@ -13,6 +13,7 @@ import type { Log } from '../../shared/log.ts';
 import type { Guests } from './guests.ts';
 import { createLoginJudge, PROBE_USER, type LoginKeys } from './ssh-auth.ts';
 import { createPace, type Pace } from './ssh-pace.ts';
+import { serveReverse } from './ssh-reverse.ts';
 import { serveForward, serveSession, type SessionHost } from './ssh-session.ts';
 
 export interface SshDoor {
@@ -142,8 +143,9 @@ function serveClient({ client, stream, keys, guests, pace }: Served): void {
     });
     client.on('tcpip', (accept, reject, info) => {
       if (host.sessions >= SSH_CHANNELS_MAX) return reject();
-      void serveForward({ accept, reject, host: info.destIP, port: info.destPort }, host);
+      void serveForward({ kind: 'dial', host: info.destIP, port: info.destPort }, { open: accept, reject }, host);
     });
+    serveReverse(client, host);
   });
   stream.on('data', () => {
     // ssh2 lets a client write past its window for ever; an honest one never does.

@@ -73,38 +73,41 @@ export function serveSession(session: Session, host: SessionHost): void {
   });
 }
 
-/** `-L` and `-D`: the guest dials, so the addresses mean what they mean inside the container. */
+/**
+ * A connection inside the container, for `request`, on a channel of its own. `open` is called once there is one inside, `reject` where
+ * there is none. For `-L` and `-D` the guest dials, so the addresses mean what they mean inside the container.
+ */
 export async function serveForward(
-  request: { accept: () => ServerChannel; reject: () => void; host: string; port: number },
+  request: Extract<SessionRequest, { kind: 'dial' | 'take' }>,
+  channel: { open: () => ServerChannel | Promise<ServerChannel>; reject?: () => void },
   host: SessionHost,
 ): Promise<void> {
   host.sessions += 1;
-  const opened = Promise.withResolvers<Attached>();
-  // Where the guest refuses, nobody waits for this any more.
-  opened.promise.catch(() => {});
+  // Undefined where no channel came about. Never rejected: a channel that is refused must not be an error that nobody handles.
+  const opened = Promise.withResolvers<Attached | undefined>();
+  let inside: GuestSession | undefined;
   try {
-    const inside = await host.guests.open(
-      { kind: 'dial', host: request.host, port: request.port },
-      {
-        onData: async (_type, bytes) => {
-          const { channel, closed } = await opened.promise;
-          await host.pace.write(channel, bytes, closed);
-        },
-        onEof: () => void opened.promise.then(({ channel }) => channel.eof()),
-        onEnd: () => void opened.promise.then(({ channel }) => channel.end()),
+    inside = await host.guests.open(request, {
+      onData: async (_type, bytes) => {
+        const outside = await opened.promise;
+        if (outside !== undefined) await host.pace.write(outside.channel, bytes, outside.closed);
       },
-    );
-    const attached = attach(request.accept(), host);
+      onEof: () => void opened.promise.then((outside) => outside?.channel.eof()),
+      onEnd: () => void opened.promise.then((outside) => outside?.channel.end()),
+    });
+    const { socket } = inside;
+    const attached = attach(await channel.open(), host);
     attached.closed.addEventListener('abort', () => {
       host.sessions -= 1;
-      inside.socket.destroy();
+      socket.destroy();
     });
-    attached.channel.pipe(frameSink(inside.socket));
+    attached.channel.pipe(frameSink(socket));
     opened.resolve(attached);
-  } catch (error) {
+  } catch {
     host.sessions -= 1;
-    opened.reject(error);
-    request.reject();
+    inside?.socket.destroy();
+    opened.resolve(undefined);
+    channel.reject?.();
   }
 }
 

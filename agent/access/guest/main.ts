@@ -4,12 +4,14 @@ import { systemClock } from '../../../shared/clock.ts';
 import { readAccount } from './account.ts';
 import { readGuestConfig, type GuestConfig } from './config.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from './frames.ts';
+import { createListeners } from './listeners.ts';
 import { startMainProcess } from './main-process.ts';
 import { startSession, type GuestSession } from './sessions.ts';
 import type { Exit, GuestHello, GuestNews, HolderWord } from './words.ts';
 
 const RECONNECT_MS = 200;
 const clock = systemClock();
+const listeners = createListeners(clock);
 
 /** Keeps a control connection to the holder, which may be restarted at any time. Never resolves. */
 async function serve(
@@ -38,7 +40,7 @@ function obey(word: HolderWord, config: GuestConfig, sessions: Map<string, Guest
   switch (word.kind) {
     case 'open': {
       const socket = connect({ path: config.doorSocket });
-      const deps = { clock, env: config.env, ptyModule: config.ptyModule };
+      const deps = { clock, env: config.env, ptyModule: config.ptyModule, listeners };
       introduce(socket, { kind: 'session', token: word.token });
       sessions.set(
         word.token,

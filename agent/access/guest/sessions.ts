@@ -6,6 +6,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { isFolder, readAccount, type Account } from './account.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendFrame, sendJson, type FrameType } from './frames.ts';
 import { serveSftp } from './sftp.ts';
+import type { Listeners } from './listeners.ts';
 import { loadPty, openTerminal, type Terminal } from './pty.ts';
 import type { Exit, SessionNews, SessionRequest } from './words.ts';
 
@@ -19,10 +20,12 @@ export interface SessionDeps {
   clock: Clock;
   env: Record<string, string>;
   ptyModule: string;
+  listeners: Listeners;
 }
 
 type ExecRequest = Extract<SessionRequest, { kind: 'exec' }>;
 
+const NOTHING_TO_SAY: GuestSession = { resize: () => {}, signal: () => {} };
 const NO_SHELL = "this image has no shell: neither the user's login shell, bash nor sh is there";
 
 /** Serves one request on `socket`; `onEnd` is called once when it is over. A holder that goes away hangs up on the program. */
@@ -36,6 +39,11 @@ export function startSession(
   socket.on('error', () => socket.destroy());
   try {
     if (request.kind === 'dial') return dial(socket, request);
+    if (request.kind === 'take') return take(socket, deps.listeners.take(request.connection));
+    if (request.kind === 'listen') {
+      deps.listeners.listen(socket, request.port);
+      return NOTHING_TO_SAY;
+    }
     const account = readAccount(process.getuid?.() ?? 0);
     if (request.kind === 'sftp') return sftp(socket, { ...deps, account });
     if (account.shell === null) throw new Error(NO_SHELL);
@@ -46,7 +54,7 @@ export function startSession(
     tell(socket, { kind: 'failed', detail });
     socket.resume();
     socket.end();
-    return { resize: () => {}, signal: () => {} };
+    return NOTHING_TO_SAY;
   }
 }
 
@@ -115,24 +123,35 @@ function startTerminal(socket: Socket, request: ExecRequest, deps: ProgramDeps):
 
 function dial(socket: Socket, request: Extract<SessionRequest, { kind: 'dial' }>): GuestSession {
   const target = connect({ host: request.host, port: request.port, allowHalfOpen: true, noDelay: true });
-  let connected = false;
-  target.once('connect', () => {
-    connected = true;
-    tell(socket, { kind: 'started' });
-    pump(target, socket, FRAME.data);
-    target.once('end', () => sendFrame(socket, FRAME.eof, Buffer.alloc(0)));
-    void feed(socket, target, () => target.end());
-  });
-  target.once('error', (error) => {
-    if (connected) return void socket.destroy();
+  const failed = (error: Error): void => {
     tell(socket, { kind: 'failed', detail: error.message });
     socket.end();
-  });
-  target.once('close', () => {
-    if (connected) socket.end();
+  };
+  target.once('error', failed);
+  target.once('connect', () => {
+    target.off('error', failed);
+    carry(socket, target);
   });
   socket.once('close', () => target.destroy());
-  return { resize: () => {}, signal: () => {} };
+  return NOTHING_TO_SAY;
+}
+
+function take(socket: Socket, target: Socket | undefined): GuestSession {
+  if (target === undefined) throw new Error('the connection is gone');
+  socket.once('close', () => target.destroy());
+  carry(socket, target);
+  return NOTHING_TO_SAY;
+}
+
+/** A connection inside, from now on the session's own. */
+function carry(socket: Socket, target: Socket): void {
+  tell(socket, { kind: 'started' });
+  target.once('end', () => sendFrame(socket, FRAME.eof, Buffer.alloc(0)));
+  target.once('error', () => socket.destroy());
+  target.once('close', () => socket.end());
+  pump(target, socket, FRAME.data);
+  void feed(socket, target, () => target.end());
+  target.resume();
 }
 
 function sftp(socket: Socket, deps: AccountDeps): GuestSession {
@@ -144,7 +163,7 @@ function sftp(socket: Socket, deps: AccountDeps): GuestSession {
     },
     () => socket.destroy(),
   );
-  return { resize: () => {}, signal: () => {} };
+  return NOTHING_TO_SAY;
 }
 
 function tell(socket: Socket, news: SessionNews): void {

@@ -10,7 +10,11 @@ export type HolderWord =
 export type SessionRequest =
   | { kind: 'exec'; command: string | null; env: Record<string, string>; pty: Pty | null }
   | { kind: 'sftp' }
-  | { kind: 'dial'; host: string; port: number };
+  | { kind: 'dial'; host: string; port: number }
+  /** For as long as the connection is open; 0 is any port that is free. */
+  | { kind: 'listen'; port: number }
+  /** A connection to a port that is listened on, by the number of its `accepted`. */
+  | { kind: 'take'; connection: number };
 
 export interface Pty {
   term: string;
@@ -31,4 +35,10 @@ export type GuestHello = { kind: 'control' } | { kind: 'session'; token: string 
 export type GuestNews = { kind: 'main_exit'; exit: Exit };
 
 /** Guest -> holder on a session's connection: `started` or `failed` first, `exit` after the last byte of output. */
-export type SessionNews = { kind: 'started' } | { kind: 'failed'; detail: string } | { kind: 'exit'; exit: Exit };
+export type SessionNews =
+  /** `port`: what is listened on. */
+  | { kind: 'started'; port?: number }
+  | { kind: 'failed'; detail: string }
+  /** Somebody has connected to the port that is listened on. */
+  | { kind: 'accepted'; connection: number; host: string; port: number }
+  | { kind: 'exit'; exit: Exit };

@@ -2,9 +2,10 @@
 import { spawn } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
-import { connect } from 'node:net';
+import { once } from 'node:events';
+import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { spawn as spawnPty } from '@lydell/node-pty';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SshKeys } from '../fake-control-plane.ts';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
 import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
@@ -139,6 +140,62 @@ test('a forwarded port reaches what listens inside, and nothing where nothing li
   expect(await readAll(closed)).toBe('');
   expect((await listener).code).toBe(0);
   child.kill();
+});
+
+describe('a port that the client has listened on inside (-R)', () => {
+  const STRICT = ['-o', 'ExitOnForwardFailure=yes'];
+  let local: Server;
+  let localPort: number;
+  beforeAll(async () => {
+    // Says what it got, and how much: both directions, and the end of one before the other.
+    local = createServer({ allowHalfOpen: true }, (socket) => {
+      const hash = createHash('md5');
+      socket.on('data', (chunk: Buffer) => void hash.update(chunk));
+      socket.once('end', () => socket.end(`${hash.digest('hex')}\n`));
+      socket.on('error', () => socket.destroy());
+    });
+    local.listen(0, '127.0.0.1');
+    await once(local, 'listening');
+    localPort = (local.address() as AddressInfo).port;
+  });
+  afterAll(() => local.close());
+
+  test('carries every byte both ways, many connections at a time', async () => {
+    const one = 'head -c 8000000 /dev/zero | nc 127.0.0.1 7070';
+    const options = [...STRICT, '-R', `7070:127.0.0.1:${localPort}`];
+    const result = await ssh(target, `(${one})& (${one})& (${one})& wait`, { options });
+    const sum = md5(Buffer.alloc(8_000_000));
+    expect(result.stdout.toString()).toBe(`${sum}\n${sum}\n${sum}\n`);
+  });
+
+  test('may be any that is free, and the client is told which', async () => {
+    const options = [...STRICT, '-R', `0:127.0.0.1:${localPort}`, '-o', 'LogLevel=INFO'];
+    const result = await ssh(target, 'netstat -ltn', { options });
+    const port = /Allocated port (\d+) for remote forward/.exec(result.stderr)?.[1];
+    expect(result.stdout.toString()).toContain(`127.0.0.1:${port} `);
+  });
+
+  test('is refused where somebody has it, and free again when the client has gone', async () => {
+    const options = [...STRICT, '-R', `7071:127.0.0.1:${localPort}`];
+    const holder = spawn('ssh', [...sshArgs(target, ...options), 'root@127.0.0.1', 'echo listening; cat'], {
+      stdio: ['pipe', 'pipe', 'ignore'],
+    });
+    await once(holder.stdout, 'data');
+    const refused = await ssh(target, 'true', { options });
+    expect(refused).toMatchObject({ code: 255, stderr: expect.stringContaining('remote port forwarding failed') });
+    holder.kill('SIGKILL');
+    await eventually(
+      'a free port',
+      10_000,
+      async () => (await ssh(target, 'true', { options })).code === 0 || undefined,
+    );
+  });
+
+  test('whose other end is not there closes the connection, and nothing else', async () => {
+    const options = [...STRICT, '-R', '7072:127.0.0.1:1'];
+    const result = await ssh(target, 'nc 127.0.0.1 7072 </dev/null; echo still here', { options });
+    expect(result.stdout.toString()).toBe('still here\n');
+  });
 });
 
 test('twenty readers that have stopped reading do not hold up anyone else', async () => {

@@ -5,13 +5,14 @@ import { duplexPair, type Duplex } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Guests, SessionEvents } from '../../../agent/access/guests.ts';
-import { openTcpDoor } from '../../../agent/access/tcp-door.ts';
+import { openTcpDoor, type TcpDoor } from '../../../agent/access/tcp-door.ts';
 
 let server: Server;
 let inside: Socket;
 let events: SessionEvents;
 let client: Duplex;
 let outside: Duplex;
+let door: TcpDoor;
 
 beforeEach(async () => {
   server = createServer((socket) => socket.resume()).listen(0, '127.0.0.1');
@@ -26,7 +27,8 @@ beforeEach(async () => {
   };
   [client, outside] = duplexPair();
   client.on('error', () => undefined);
-  await openTcpDoor(guests as Guests).serve(80, async () => outside);
+  door = openTcpDoor(guests as Guests);
+  await door.serve(80, async () => outside);
 });
 afterEach(() => {
   inside.destroy();
@@ -50,4 +52,12 @@ test('one that breaks off breaks the stream off: half an answer must not look wh
   events.onEnd(undefined);
   await expect.poll(() => outside.destroyed).toBe(true);
   expect(outside.writableFinished).toBe(false);
+});
+
+test('where no stream comes about the connection inside is closed, and its end concerns nobody', async () => {
+  await expect(door.serve(80, () => Promise.reject(new Error('404')))).rejects.toThrow('404');
+  expect(inside.destroyed).toBe(true);
+  // An error that nobody handles would end the holder; here it fails the run.
+  events.onEof();
+  events.onEnd(undefined);
 });

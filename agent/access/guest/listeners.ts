@@ -1,0 +1,63 @@
+// Ports that an SSH client has us listen on inside the container (`ssh -R`): who connects is told to the holder, which takes them one by one.
+import { createServer, type Socket } from 'node:net';
+import type { Clock } from '../../../shared/clock.ts';
+import { sendJson } from './frames.ts';
+import type { SessionNews } from './words.ts';
+
+export interface Listeners {
+  /** Listens for as long as `session` is open. `port` 0: any that is free. */
+  listen(session: Socket, port: number): void;
+  /** The connection that was told by this number, once; undefined where it is gone. */
+  take(connection: number): Socket | undefined;
+}
+
+/** As sshd does unless it is told otherwise: what is forwarded is for programs in here. */
+const LOOPBACK = '127.0.0.1';
+/** A connection that nobody takes is closed. */
+const TAKE_MS_MAX = 10_000;
+const WAITING_MAX = 64;
+
+export function createListeners(clock: Clock): Listeners {
+  const waiting = new Map<number, { socket: Socket; cancel(): void }>();
+  let last = 0;
+
+  const forget = (connection: number): Socket | undefined => {
+    const found = waiting.get(connection);
+    waiting.delete(connection);
+    found?.cancel();
+    return found?.socket;
+  };
+  const offer = (socket: Socket, tell: (news: SessionNews) => void): void => {
+    if (waiting.size >= WAITING_MAX) return void socket.destroy();
+    last += 1;
+    const connection = last;
+    const giveUp = (): void => void forget(connection)?.destroy();
+    waiting.set(connection, { socket, cancel: clock.after(TAKE_MS_MAX, giveUp) });
+    socket.on('error', () => socket.destroy());
+    socket.once('close', giveUp);
+    tell({ kind: 'accepted', connection, host: socket.remoteAddress ?? LOOPBACK, port: socket.remotePort ?? 0 });
+  };
+
+  return {
+    listen: (session, port) => {
+      const tell = (news: SessionNews): void => {
+        if (session.writable) sendJson(session, news);
+      };
+      const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>
+        offer(socket, tell),
+      );
+      server.once('listening', () => {
+        const address = server.address();
+        tell({ kind: 'started', port: typeof address === 'object' && address !== null ? address.port : port });
+      });
+      server.once('error', (error) => {
+        tell({ kind: 'failed', detail: error.message });
+        session.end();
+      });
+      session.once('close', () => server.close());
+      session.resume();
+      server.listen(port, LOOPBACK);
+    },
+    take: forget,
+  };
+}
