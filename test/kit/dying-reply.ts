@@ -2,6 +2,7 @@
 import Database from 'better-sqlite3';
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http';
+import { constants, getPriority, setPriority } from 'node:os';
 import type { ControlPlane } from './control-plane.ts';
 
 export interface KeyedRequest {
@@ -49,7 +50,7 @@ export interface Death {
 
 /**
  * SIGKILL at that moment, on SQLite. Undefined where no whole reply left the daemon, which is down afterwards. This process stands
- * still until then: nothing else is as close to the commit.
+ * still until then: nothing else is as close to the commit. Needs root.
  */
 export async function sendAndKillAtCommit(
   { baseUrl, daemon, databaseFile }: ControlPlane,
@@ -57,7 +58,10 @@ export async function sendAndKillAtCommit(
   death: Death,
 ): Promise<WireAnswer | undefined> {
   const database = new Database(databaseFile, { readonly: true });
+  const priority = getPriority();
   try {
+    // Whatever else runs on this machine must not come between the commit and the signal.
+    setPriority(constants.priority.PRIORITY_HIGHEST);
     const sent = start(baseUrl, request);
     const answered = once(sent, 'response').then(([reply]) => read(reply as IncomingMessage));
     const told = answered.catch(() => undefined);
@@ -69,6 +73,7 @@ export async function sendAndKillAtCommit(
     const [answer] = await Promise.all([told, daemon.stop('SIGKILL')]);
     return answer;
   } finally {
+    setPriority(priority);
     database.close();
   }
 }
