@@ -10,13 +10,15 @@ import { readJson, writeJson } from '../host/state.ts';
 const HeldState = z.strictObject({
   ...Position.shape,
   workloads: z.array(DesiredWorkload),
-  /** What to add to this host's clock to get the control plane's, as it was when this state came. */
+  /** What to add to this host's clock to get the control plane's, as it was when this state came: for the time until it is told again. */
   clock_offset_ms: z.int(),
 });
 export type HeldState = z.infer<typeof HeldState>;
 
 export interface Desired {
   held(): HeldState | undefined;
+  /** The control plane's time in epoch ms: what it said last, and what has passed since. Setting this host's clock does not change it. */
+  serverNowMs(): number;
   /**
    * Takes a newer state, stored before it counts; resolves with false where it is older than, or the same as, what is held. Where the
    * disk does not take it, it counts for this process all the same: what is to go may be what has filled the disk.
@@ -32,6 +34,7 @@ export async function openDesired(stateDir: string, deps: { log: Log; clock: Clo
     log.error({ err: error }, 'the stored desired state is damaged; waiting for a new one');
     return undefined;
   });
+  let told: { serverMs: number; monotonicMs: number } | undefined;
   let isStored = true;
   const store = async (state: HeldState): Promise<void> => {
     try {
@@ -44,7 +47,12 @@ export async function openDesired(stateDir: string, deps: { log: Log; clock: Clo
   };
   return {
     held: () => held,
+    serverNowMs: () => {
+      if (told !== undefined) return told.serverMs + Math.round(clock.monotonicMs() - told.monotonicMs);
+      return clock.now() + (held?.clock_offset_ms ?? 0);
+    },
     take: async ({ epoch, revision, workloads, now_ms }) => {
+      told = { serverMs: now_ms, monotonicMs: clock.monotonicMs() };
       const next = { epoch, revision, workloads, clock_offset_ms: now_ms - clock.now() };
       const newest = held === undefined || isNewer(next, held) ? next : held;
       const isNews = newest === next;

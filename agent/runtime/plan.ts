@@ -38,8 +38,8 @@ export interface Facts {
   /** No step before this time: what failed is tried again later each time. */
   retryAtMs: ReadonlyMap<string, number>;
   nowMs: number;
-  /** Added to `nowMs` it is the control plane's time. */
-  clockOffsetMs: number;
+  /** The control plane's time. */
+  serverNowMs: number;
   quarantineMs: number;
 }
 
@@ -78,9 +78,9 @@ export function isMissing(
 }
 
 /** Its runtime limit is over and the control plane has not said so: this host may be cut off, the rental ends all the same. */
-function hasEnded(workload: DesiredWorkload | undefined, { nowMs, clockOffsetMs }: Facts): boolean {
+function hasEnded(workload: DesiredWorkload | undefined, { serverNowMs }: Facts): boolean {
   const endsAtMs = workload?.ends_at_ms ?? null;
-  return endsAtMs !== null && nowMs + clockOffsetMs >= endsAtMs + AUTO_TERMINATE_GRACE_MS;
+  return endsAtMs !== null && serverNowMs >= endsAtMs + AUTO_TERMINATE_GRACE_MS;
 }
 
 /** A door is worked on beside its container, under a key of its own. */

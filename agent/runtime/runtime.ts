@@ -82,7 +82,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       retryAtMs: work.attempts.retryAtMs,
       startErrors: work.errors,
       nowMs: clock.now(),
-      clockOffsetMs: desired.held()?.clock_offset_ms ?? 0,
+      serverNowMs: desired.serverNowMs(),
       quarantineMs: deps.quarantineMs,
     };
   };

@@ -103,6 +103,23 @@ describe('files', () => {
     expect((await openDesired(state, { log, clock })).held()).toMatchObject({ revision: 1 });
   });
 
+  test("the control plane's time goes on where this host's clock is set, and is told anew with every message", async () => {
+    const state = join(dir, 'clock');
+    let [wallMs, monotonicMs] = [1_000_000, 0];
+    const clock = { ...systemClock(), now: () => wallMs, monotonicMs: () => monotonicMs };
+    const message = { type: 'desired', complete: true, epoch: 1, revision: 1 } as const;
+    const desired = await openDesired(state, { log, clock });
+    // A host that has booted with a clock two hours behind.
+    await desired.take({ ...message, now_ms: 8_200_000, workloads: [] });
+    [wallMs, monotonicMs] = [8_205_000, 5_000];
+    expect(desired.serverNowMs()).toBe(8_205_000);
+    // After a restart, cut off, there is only what was stored, until the control plane says it again.
+    const again = await openDesired(state, { log, clock });
+    expect(again.serverNowMs()).toBe(8_205_000 + 7_200_000);
+    expect(await again.take({ ...message, now_ms: 8_205_000, workloads: [] })).toBe(false);
+    expect(again.serverNowMs()).toBe(8_205_000);
+  });
+
   test('changes of one record at the same time are all kept', async () => {
     const state = join(dir, 'together');
     const open = (): ReturnType<typeof openRecords> => openRecords(state, { log, now: () => 0 });
