@@ -133,8 +133,8 @@ export function openInstances(deps: InstancesDeps): Instances {
       if (instance?.status !== 'running') return;
       const reason = 'The balance no longer covers this instance. Add funds and launch again.';
       await db.tx('instances.unpaid', async (tx) => {
-        await move(tx, instance, { to: 'stopping', nowMs: clock.now(), reason }, deps);
-        if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
+        const stopped = await move(tx, instance, { to: 'stopping', nowMs: clock.now(), reason }, deps);
+        if (stopped && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
       });
       afterCommit([instance.machine_id]);
     },

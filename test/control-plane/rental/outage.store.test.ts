@@ -4,6 +4,7 @@ import { sql } from '../../../control-plane/base/db/db.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { GRACE_MS, QUIET_AFTER_START_MS } from '../../../control-plane/rental/edge/verdict.ts';
+import { confirmOutage } from '../../../control-plane/rental/instances/outages.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
@@ -114,6 +115,21 @@ describe('an outage', () => {
     const events = await world.journal(id);
     expect(events.filter((type) => type === 'instance.running')).toHaveLength(1);
     expect(events).toContain('instance.recovered');
+  });
+
+  test('that is confirmed at the moment at which the balance runs out leaves the container alone', async () => {
+    const { machineId } = await world.machine({ dollars: 3.6 });
+    const id = await running(await world.customer(10_000));
+    const nowMs = world.clock.now();
+    const deps = { ...world.rooms, platformFeeBps: 2000, onRunning: async () => undefined };
+    const stop = world.rooms.instances.stopUnpaid(id);
+    const outage = world.db.tx('test.outage', async (tx) => {
+      const rental = await findInstance(tx, id);
+      return rental !== undefined && confirmOutage(tx, rental, { sinceMs: nowMs, nowMs, evidence: 'probes' }, deps);
+    });
+    expect(await Promise.all([stop, outage])).toEqual([undefined, true]);
+    expect((await instance(id))?.status).toBe('unreachable');
+    expect((await world.rooms.workloads.desired(machineId)).workloads).toMatchObject([{ desired: 'running' }]);
   });
 
   test('that outlasts its grace ends the rental, and the GPU stays held until the host lets go', async () => {
