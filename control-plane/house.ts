@@ -83,7 +83,8 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
     start: async () => {
       await rooms.doors.prepare();
       await listeners.publicPorts.sync();
-      if (await rooms.heartbeat.begin()) await rooms.supply.setAllOffline();
+      // After a long absence, as after the restore of a backup, what the database says about hosts is too old to go by.
+      if (await rooms.heartbeat.beat()) await rooms.supply.setAllOffline();
       running = startLoops(core, rooms, listeners, config.retention);
       const { alive, alivePeriodMs } = supervision;
       if (alivePeriodMs !== undefined) startWatchdog(core, running, { alive, alivePeriodMs });

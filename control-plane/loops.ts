@@ -31,6 +31,8 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Listeners, keep:
         name: 'metering',
         periodMs: TICK_MS,
         run: async (signal) => {
+          // First: nobody is stopped for want of money for a time that is not charged.
+          await rooms.heartbeat.beat();
           for (const id of await rooms.metering.tick(signal)) await rooms.instances.stopUnpaid(id);
         },
       },
@@ -42,7 +44,10 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Listeners, keep:
       { name: 'certificates', periodMs: CERTIFICATES_PERIOD_MS, run: async () => listeners.refreshCertificates() },
       core,
     ),
-    startLoop({ name: 'heartbeat', periodMs: HEARTBEAT_PERIOD_MS, run: () => rooms.heartbeat.beat() }, core),
+    startLoop(
+      { name: 'heartbeat', periodMs: HEARTBEAT_PERIOD_MS, run: async () => void (await rooms.heartbeat.beat()) },
+      core,
+    ),
     startLoop({ name: 'absence', periodMs: ABSENCE_PERIOD_MS, run: () => rooms.absence.run() }, core),
     startLoop({ name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => rooms.watch.run(signal) }, core),
     startLoop(

@@ -137,7 +137,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     observe,
     restart: async () => {
       const next = await openOn(ground, seed + 1, outside);
-      if (await next.rooms.heartbeat.begin()) await next.rooms.supply.setAllOffline();
+      if (await next.rooms.heartbeat.beat()) await next.rooms.supply.setAllOffline();
       return next;
     },
     customer: (cents) => addCustomer(rooms, db, { cents, nowMs: clock.now() }),

@@ -157,7 +157,8 @@ async function tickOne(tx: Tx, segment: store.Segment, nowMs: number, deps: Mete
     await postThrough(tx, segment, { toMs: hourEndMs }, ledger);
     postedThroughMs = hourEndMs;
   }
-  const unposted = costUcents(segment, nowMs) - costUcents(segment, postedThroughMs);
+  // A clock that was set back is behind what was posted: then nothing is open.
+  const unposted = costUcents(segment, Math.max(nowMs, postedThroughMs)) - costUcents(segment, postedThroughMs);
   const rate = segment.rate_ucents_per_hour;
   const wanted = unposted + accruedUcents(rate, aheadMs(deps));
   const covered = await ledger.coverHold(tx, holdId(segment.subject_id), wallet(segment.org_id), wanted);

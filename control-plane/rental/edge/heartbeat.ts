@@ -12,12 +12,11 @@ export const ABSENCE_MS_MIN = 60_000;
 
 export interface Heartbeat {
   /**
-   * Before the first loop runs: an absence of more than ABSENCE_MS_MIN is not charged to customers and paid to suppliers by us
-   * (DESIGN section 7). Dies half way and is repeated: the row still tells of the whole absence. Resolves with whether we were away
-   * for so long, as after the restore of a backup: then what the database says about hosts is too old to go by.
+   * Says that we are alive. Where that was last said more than ABSENCE_MS_MIN ago, nobody is charged for the time since, and suppliers
+   * are paid for it by us (DESIGN section 7): the process was not there, stood still, or its clock was set. Dies half way and is
+   * repeated: the row still tells of the whole absence. Resolves with whether we were away for so long.
    */
-  begin(): Promise<boolean>;
-  beat(): Promise<void>;
+  beat(): Promise<boolean>;
 }
 
 const BeatRow = z.object({ beat_ms: int });
@@ -29,10 +28,8 @@ export function openHeartbeat(deps: {
   metering: Pick<Metering, 'excuseAll'>;
 }): Heartbeat {
   const { db, clock, log, metering } = deps;
-  const beat = (): Promise<void> => db.tx('edge.heartbeat', (tx) => write(tx, clock.now()));
   return {
-    beat,
-    begin: async () => {
+    beat: async () => {
       const last = await db.read.one(BeatRow, sql`select beat_ms from heartbeats where id = 1`);
       const untilMs = clock.now();
       const wasAway = last !== undefined && untilMs - last.beat_ms > ABSENCE_MS_MIN;
@@ -42,7 +39,7 @@ export function openHeartbeat(deps: {
         const rentals = await metering.excuseAll({ fromMs: last.beat_ms, untilMs, evidence });
         log.error({ from, until, rentals }, 'we were away: this time is credited to customers and paid to suppliers');
       }
-      await beat();
+      await db.tx('edge.heartbeat', (tx) => write(tx, clock.now()));
       return wasAway;
     },
   };

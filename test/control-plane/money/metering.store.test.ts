@@ -82,6 +82,19 @@ test('a wallet that runs dry is reported two ticks ahead, never goes negative, a
   expect(await posted(payable('s'))).toBe(16_000_000n);
 });
 
+test('a clock that is set back stops neither the tick nor what it covers, and the end costs what the clock says', async () => {
+  const { orgId } = await world.customer(100_000);
+  const startedMs = await rent(orgId);
+  await world.clock.advance(3 * HOUR_MS);
+  expect(await tick()).toEqual([]);
+  await world.clock.advance(-2 * HOUR_MS);
+  expect(await tick()).toEqual([]);
+  const { heldUcents } = await world.rooms.ledger.balance(world.db.read, wallet(orgId));
+  expect(heldUcents).toBe(accruedUcents(RATE, 10 * 60_000));
+  await end('i-1', world.clock.now());
+  expect(100_000_000_000n - (await posted(wallet(orgId)))).toBe(accruedUcents(RATE, world.clock.now() - startedMs));
+});
+
 test('a launch hold covers ten minutes and is refused one cent below', async () => {
   const poor = await world.customer(599);
   const just = await world.customer(600);

@@ -36,7 +36,7 @@ async function run(): Promise<string> {
 async function away(ms: number): Promise<boolean> {
   await world.rooms.heartbeat.beat();
   await world.clock.advance(ms);
-  return world.rooms.heartbeat.begin();
+  return world.rooms.heartbeat.beat();
 }
 
 const end = async (id: string): Promise<void> => {
@@ -46,7 +46,7 @@ const end = async (id: string): Promise<void> => {
 test('the first start of all excuses nothing', async () => {
   const id = await run();
   await world.clock.advance(HOUR_MS);
-  expect(await world.rooms.heartbeat.begin()).toBe(false);
+  expect(await world.rooms.heartbeat.beat()).toBe(false);
   await end(id);
   expect(await spent()).toBe(BigInt(HOUR_MS));
 });
@@ -81,7 +81,7 @@ test('what was posted into the absence is taken back', async () => {
   await world.clock.advance(3 * HOUR_MS);
   // Another process has posted hours before it was known that nobody was there.
   await world.rooms.metering.tick(new AbortController().signal);
-  await world.rooms.heartbeat.begin();
+  await world.rooms.heartbeat.beat();
   await end(id);
   expect(await spent()).toBe(0n);
   expect(await balance(payable(supplierId))).toBe(BigInt((3 * HOUR_MS * 8) / 10));
@@ -96,7 +96,7 @@ test('one that dies while it excuses begins again and excuses nobody twice', asy
   // As far as it came: the row was not written.
   await world.rooms.metering.excuseAll({ fromMs, untilMs: world.clock.now(), evidence: 'away' });
   await world.clock.advance(90_000);
-  await world.rooms.heartbeat.begin();
+  await world.rooms.heartbeat.beat();
   for (const id of ids) await end(id);
   expect(await spent()).toBe(BigInt(2 * HOUR_MS));
   expect(await balance(payable(supplierId))).toBe(BigInt(((4 * HOUR_MS + 180_000) * 8) / 10));
@@ -110,4 +110,18 @@ test('a rental that is unreachable anyway is left alone', async () => {
   await end(id);
   expect(await spent()).toBe(0n);
   expect(await balance(payable(supplierId))).toBe(0n);
+});
+
+test('a process that stood still, or whose clock was set, excuses the time itself', async () => {
+  const id = await run();
+  await world.rooms.heartbeat.beat();
+  await world.clock.advance(HOUR_MS);
+  // The tick may come first.
+  await world.rooms.metering.tick(new AbortController().signal);
+  await world.rooms.heartbeat.beat();
+  await world.rooms.heartbeat.beat();
+  await world.clock.advance(30_000);
+  await end(id);
+  expect(await spent()).toBe(30_000n);
+  expect(await balance(payable(supplierId))).toBe(BigInt(((HOUR_MS + 30_000) * 8) / 10));
 });
