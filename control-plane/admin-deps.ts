@@ -9,6 +9,7 @@ import type { AdminDeps } from './admin/routes.ts';
 import type { Metrics } from './base/http/metrics.ts';
 import { allMachines, type MachineRow, supplierOfOrg } from './fleet/supply/store.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
+import { TransferDiffers } from './money/ledger/store.ts';
 import { ledgerFaults } from './money/ledger/verify.ts';
 import { meteringFaults } from './money/metering/verify.ts';
 import type { OperatorView } from './rental/reservations/reservations.ts';
@@ -19,43 +20,9 @@ export function adminDeps(
   rooms: Rooms,
   process: { loops(): LoopStatus[]; metrics: Metrics; noteLedger(faults: number): void },
 ): AdminDeps {
-  const show = async (orgId: string): Promise<Fields> => {
-    await assertOrg(rooms, orgId);
-    const balance = await rooms.ledger.balance(db.read, wallet(orgId));
-    const supplier = await supplierOfOrg(db.read, orgId);
-    const owed = supplier === undefined ? 0n : (await rooms.ledger.balance(db.read, payable(supplier.id))).postedUcents;
-    return {
-      org_id: orgId,
-      balance_cents: Number(centsFloor(balance.postedUcents)),
-      held_cents: Number(centsFloor(balance.heldUcents)),
-      available_cents: Number(centsFloor(balance.availableUcents)),
-      balance: dollarText(balance.postedUcents),
-      supplier_accrued: dollarText(owed),
-    };
-  };
   return {
     accounts: rooms.accounts,
-    balance: {
-      show,
-      add: async (orgId, cents, reference) => {
-        await assertOrg(rooms, orgId);
-        const id = `funding:${orgId}:${reference}`;
-        await db.tx('admin.balance_add', (tx) =>
-          rooms.ledger.post(tx, id, [
-            {
-              id,
-              debit: funding,
-              credit: wallet(orgId),
-              amountUcents: BigInt(cents) * UCENTS_PER_CENT,
-              kind: 'funding.manual',
-              subjectId: orgId,
-              effectiveMs: clock.now(),
-            },
-          ]),
-        );
-        return show(orgId);
-      },
-    },
+    balance: balanceCommands({ db, clock }, rooms),
     machines: {
       list: async () => (await allMachines(db.read)).map(machineFields),
       approve: async (id) => machineFields(await rooms.supply.approve(id)),
@@ -78,6 +45,49 @@ export function adminDeps(
       },
     },
     ...process,
+  };
+}
+
+function balanceCommands({ db, clock }: Pick<Core, 'db' | 'clock'>, rooms: Rooms): AdminDeps['balance'] {
+  const show = async (orgId: string): Promise<Fields> => {
+    await assertOrg(rooms, orgId);
+    const balance = await rooms.ledger.balance(db.read, wallet(orgId));
+    const supplier = await supplierOfOrg(db.read, orgId);
+    const owed = supplier === undefined ? 0n : (await rooms.ledger.balance(db.read, payable(supplier.id))).postedUcents;
+    return {
+      org_id: orgId,
+      balance_cents: Number(centsFloor(balance.postedUcents)),
+      held_cents: Number(centsFloor(balance.heldUcents)),
+      available_cents: Number(centsFloor(balance.availableUcents)),
+      balance: dollarText(balance.postedUcents),
+      supplier_accrued: dollarText(owed),
+    };
+  };
+  return {
+    show,
+    add: async (orgId, cents, reference) => {
+      await assertOrg(rooms, orgId);
+      const id = `funding:${orgId}:${reference}`;
+      const transfer = {
+        id,
+        debit: funding,
+        credit: wallet(orgId),
+        amountUcents: BigInt(cents) * UCENTS_PER_CENT,
+        kind: 'funding.manual',
+        subjectId: orgId,
+        effectiveMs: clock.now(),
+      };
+      await db
+        .tx('admin.balance_add', (tx) => rooms.ledger.post(tx, id, [transfer]))
+        .catch((error: unknown) => {
+          if (!(error instanceof TransferDiffers)) throw error;
+          fail(
+            'conflict',
+            `Another amount was added under the reference ${reference}. Nothing was changed: name a new one.`,
+          );
+        });
+      return show(orgId);
+    },
   };
 }
 

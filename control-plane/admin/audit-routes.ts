@@ -4,7 +4,7 @@ import { isoTime } from '../../shared/clock.ts';
 import type { Db } from '../base/db/db.ts';
 import { type Route, route } from '../base/http/route.ts';
 import type { Audit } from './audit.ts';
-import { AnyFields, listOf, operator } from './fields.ts';
+import { listOf, operator } from './fields.ts';
 
 const ENTRIES_MAX = 1000;
 
@@ -37,6 +37,17 @@ function idIn(body: unknown): string | undefined {
   return made.success ? (made.data.id ?? made.data.reservation_id) : undefined;
 }
 
+const Entry = z.strictObject({
+  at: z.string(),
+  actor: z.string(),
+  operation: z.string(),
+  subject: z.string().nullable(),
+  parameters: z.record(z.string(), z.unknown()),
+  /** `ok`, or the code of the error. */
+  outcome: z.string(),
+  request_id: z.string(),
+});
+
 export function auditRoute({ db, audit }: { db: Db; audit: Pick<Audit, 'list'> }): Route {
   return route({
     ...operator,
@@ -48,7 +59,7 @@ export function auditRoute({ db, audit }: { db: Db; audit: Pick<Audit, 'list'> }
       since: z.iso.datetime({ offset: true }).optional(),
       limit: z.coerce.number().int().min(1).max(ENTRIES_MAX),
     }),
-    responses: { 200: { description: 'The entries', schema: listOf(AnyFields) } },
+    responses: { 200: { description: 'The entries', schema: listOf(Entry) } },
     errors: [],
     handler: async ({ query }) => {
       const sinceMs = query.since === undefined ? 0 : Date.parse(query.since);
@@ -58,7 +69,7 @@ export function auditRoute({ db, audit }: { db: Db; audit: Pick<Audit, 'list'> }
         actor: entry.actor,
         operation: entry.operation,
         subject: entry.subject_id,
-        parameters: JSON.stringify(entry.parameters),
+        parameters: entry.parameters,
         outcome: entry.outcome,
         request_id: entry.request_id,
       }));

@@ -24,7 +24,7 @@ const Rows = z.union([
   z.strictObject({ data: z.array(z.record(z.string(), z.unknown())) }).transform(({ data }) => data),
   z.record(z.string(), z.unknown()).transform((row) => [row]),
 ]);
-const Refusal = z.looseObject({ detail: z.string() });
+const Refusal = z.looseObject({ code: z.string(), detail: z.string(), request_id: z.string() });
 
 export function withCommon(command: Command): Command {
   return command
@@ -51,7 +51,10 @@ export async function askOrThrow(
   const parsed: unknown = JSON.parse(body);
   if (status < 400) return parsed;
   const refusal = Refusal.safeParse(parsed);
-  throw new Error(refusal.success ? refusal.data.detail : `the daemon answered ${status}`);
+  if (!refusal.success) throw new Error(`the daemon answered ${status}`);
+  const { code, detail, request_id: requestId } = refusal.data;
+  // The rest of it is in the daemon's log, under this id.
+  throw new Error(code === 'internal_error' ? `${detail} (${requestId})` : detail);
 }
 
 /** A day means its first moment in UTC; the daemon checks what is left. */

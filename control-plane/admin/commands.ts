@@ -39,11 +39,15 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
 
 function addOrgCommands(admin: Command, deps: CommandDeps): void {
   const org = admin.command('org').description('organisations');
-  withCommon(org.command('create').requiredOption('--name <name>')).action(
-    (options: CommonOptions & { name: string }) =>
-      show(deps, options, { method: 'POST', url: '/admin/orgs', payload: { name: options.name } }),
+  withCommon(
+    org
+      .command('create')
+      .description('make an organisation; its id is what other commands take')
+      .requiredOption('--name <name>', 'for people'),
+  ).action((options: CommonOptions & { name: string }) =>
+    show(deps, options, { method: 'POST', url: '/admin/orgs', payload: { name: options.name } }),
   );
-  withCommon(org.command('list')).action((options: CommonOptions) =>
+  withCommon(org.command('list').description('all organisations')).action((options: CommonOptions) =>
     show(deps, options, { method: 'GET', url: '/admin/orgs' }),
   );
 }
@@ -60,8 +64,8 @@ function addKeyCommands(admin: Command, deps: CommandDeps): void {
   const create = key
     .command('create')
     .description('make an API key; it is shown once')
-    .requiredOption('--org <id>')
-    .requiredOption('--name <name>')
+    .requiredOption('--org <id>', 'whose key it is')
+    .requiredOption('--name <name>', 'for people')
     .requiredOption('--scopes <list>', 'comma-separated scopes, full_access, or all')
     .option('--expires-in-days <days>', 'without it the key does not expire', readDays)
     .addHelpText('after', `\nScopes:\n${scopesHelp()}`);
@@ -73,12 +77,18 @@ function addKeyCommands(admin: Command, deps: CommandDeps): void {
     const payload = { org_id: options.org, name: options.name, scopes, ...expiry };
     return show(deps, options, { method: 'POST', url: '/admin/keys', payload });
   });
-  withCommon(key.command('list').option('--org <id>')).action((options: CommonOptions & { org?: string }) => {
+  withCommon(
+    key
+      .command('list')
+      .description('API keys without their secret')
+      .option('--org <id>', 'only those of this organisation'),
+  ).action((options: CommonOptions & { org?: string }) => {
     const query = options.org === undefined ? '' : `?org_id=${encodeURIComponent(options.org)}`;
     return show(deps, options, { method: 'GET', url: `/admin/keys${query}` });
   });
-  withCommon(key.command('revoke <id>')).action((id: string, options: CommonOptions) =>
-    show(deps, options, { method: 'POST', url: `/admin/keys/${encodeURIComponent(id)}/revoke` }),
+  withCommon(key.command('revoke <id>').description('end an API key for good, at once')).action(
+    (id: string, options: CommonOptions) =>
+      show(deps, options, { method: 'POST', url: `/admin/keys/${encodeURIComponent(id)}/revoke` }),
   );
 }
 
@@ -93,7 +103,7 @@ function addBalanceCommands(admin: Command, deps: CommandDeps): void {
   const add = balance
     .command('add')
     .description('add to a balance')
-    .requiredOption('--org <id>')
+    .requiredOption('--org <id>', 'whose balance it is')
     .requiredOption('--usd <amount>', 'dollars, like 25 or 25.50', readCents)
     .requiredOption('--reference <text>', 'what it is for, e.g. a payment id; adding twice under one counts once');
   withCommon(add).action((options: CreditOptions) =>
@@ -103,18 +113,28 @@ function addBalanceCommands(admin: Command, deps: CommandDeps): void {
       payload: { cents: options.usd, reference: options.reference },
     }),
   );
-  withCommon(balance.command('show').requiredOption('--org <id>')).action((options: CommonOptions & { org: string }) =>
+  withCommon(
+    balance
+      .command('show')
+      .description('what is there, held and available')
+      .requiredOption('--org <id>', 'whose balance it is'),
+  ).action((options: CommonOptions & { org: string }) =>
     show(deps, options, { method: 'GET', url: `/admin/balances/${encodeURIComponent(options.org)}` }),
   );
 }
 
+const MACHINE_VERBS = {
+  approve: 'offer its GPUs from now on, also after a suspension',
+  suspend: 'offer its GPUs no longer; what runs goes on',
+};
+
 function addMachineCommands(admin: Command, deps: CommandDeps): void {
   const machine = admin.command('machine').description("suppliers' machines");
-  withCommon(machine.command('list')).action((options: CommonOptions) =>
-    show(deps, options, { method: 'GET', url: '/admin/machines' }),
-  );
-  for (const verb of ['approve', 'suspend']) {
-    withCommon(machine.command(`${verb} <id>`)).action((id: string, options: CommonOptions) =>
+  withCommon(
+    machine.command('list').description('all machines: their state, their GPUs, and what is wrong with them'),
+  ).action((options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/machines' }));
+  for (const [verb, meaning] of Object.entries(MACHINE_VERBS)) {
+    withCommon(machine.command(`${verb} <id>`).description(meaning)).action((id: string, options: CommonOptions) =>
       show(deps, options, { method: 'POST', url: `/admin/machines/${encodeURIComponent(id)}/${verb}` }),
     );
   }

@@ -7,4 +7,7 @@ export type Fields = Record<string, string | number | boolean | null>;
 export const AnyFields = z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]));
 export const listOf = <T extends z.ZodType>(entry: T) => z.strictObject({ data: z.array(entry) });
 export const Id = z.strictObject({ id: z.string() });
+/** Of a route that does `verb` to a thing: `adminSuspendMachine`. */
+export const operationOf = (verb: string, noun: string): string =>
+  `admin${verb.charAt(0).toUpperCase()}${verb.slice(1)}${noun}`;
 export const operator = { scope: 'operator', idempotency: 'none', hidden: true, tag: 'admin' } as const;

@@ -20,7 +20,7 @@ export function addReservationCommands(admin: Command, deps: CommandDeps): void 
   const create = reservation
     .command('create')
     .description('make a contract and set its GPUs aside, all of them or none')
-    .requiredOption('--org <id>')
+    .requiredOption('--org <id>', 'whose contract it is')
     .requiredOption('--title <text>', 'the customer sees it')
     .requiredOption('--starts <time>', 'a day like 2026-12-01 (UTC), or a time like 2026-12-01T09:00:00Z', readTime)
     .requiredOption('--ends <time>', 'the end, exclusive', readTime)
@@ -31,18 +31,18 @@ export function addReservationCommands(admin: Command, deps: CommandDeps): void 
     const payload = { org_id: org, title, starts_at: starts, ends_at: ends, renewal, commitment: gpus };
     return show(deps, options, { method: 'POST', url: URL, payload });
   });
-  withCommon(reservation.command('list')).action((options: CommonOptions) =>
-    show(deps, options, { method: 'GET', url: URL }),
+  withCommon(reservation.command('list').description('all contracts with their GPUs')).action(
+    (options: CommonOptions) => show(deps, options, { method: 'GET', url: URL }),
   );
-  withCommon(reservation.command('show <id>')).action((id: string, options: CommonOptions) =>
-    show(deps, options, { method: 'GET', url: urlOf(id) }),
+  withCommon(reservation.command('show <id>').description('one contract with its GPUs')).action(
+    (id: string, options: CommonOptions) => show(deps, options, { method: 'GET', url: urlOf(id) }),
   );
   const extend = reservation
     .command('extend <id>')
     .description('move the end of the term to a later time')
-    .requiredOption('--until <time>', 'the new end, exclusive', readTime);
-  withCommon(extend).action((id: string, options: CommonOptions & { until: string }) =>
-    show(deps, options, { method: 'POST', url: `${urlOf(id)}/extend`, payload: { ends_at: options.until } }),
+    .requiredOption('--ends <time>', 'the new end, exclusive', readTime);
+  withCommon(extend).action((id: string, options: CommonOptions & { ends: string }) =>
+    show(deps, options, { method: 'POST', url: `${urlOf(id)}/extend`, payload: { ends_at: options.ends } }),
   );
   for (const [verb, meaning] of Object.entries(RESERVATION_VERBS)) {
     withCommon(reservation.command(`${verb} <id>`).description(meaning)).action((id: string, options: CommonOptions) =>

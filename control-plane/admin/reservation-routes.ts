@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { NewReservation } from '../../shared/api/reservation.ts';
 import { type Route, route } from '../base/http/route.ts';
-import { AnyFields, type Fields, Id, listOf, operator } from './fields.ts';
+import { AnyFields, type Fields, Id, listOf, operationOf, operator } from './fields.ts';
 
 /** Each answers the contract as it is afterwards. @throws ServiceError `not_found`, `conflict`, `validation_failed` */
 export interface ReservationCommands {
@@ -102,7 +102,7 @@ function verbRoutes(reservations: ReservationCommands): Route[] {
       ...operator,
       method: 'POST',
       path: `${BASE}/{id}/${verb}`,
-      operationId: `admin_${verb}_reservation`,
+      operationId: operationOf(verb, 'Reservation'),
       summary: RESERVATION_VERBS[verb],
       params: Id,
       responses: contract,

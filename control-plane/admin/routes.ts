@@ -2,18 +2,19 @@
 import { z } from 'zod';
 import { ApiKey, NewApiKey } from '../../shared/api/api-key.ts';
 import { Org, OrgName } from '../../shared/api/org.ts';
+import { isoTime } from '../../shared/clock.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import { WorkloadId } from '../../shared/protocol/workload.ts';
 import type { Accounts } from '../base/accounts/accounts.ts';
 import type { Metrics } from '../base/http/metrics.ts';
 import { type Route, route } from '../base/http/route.ts';
-import { AnyFields, type Fields, Id, listOf, operator } from './fields.ts';
+import { AnyFields, type Fields, Id, listOf, operationOf, operator } from './fields.ts';
 import { reservationAdminRoutes, type ReservationCommands } from './reservation-routes.ts';
 
 export interface AdminDeps {
   accounts: Pick<Accounts, 'createOrg' | 'listOrgs' | 'createKey' | 'listKeys' | 'revokeKey'>;
   balance: {
-    /** Adding twice under one reference counts once. @throws ServiceError `not_found` */
+    /** Adding twice under one reference counts once. @throws ServiceError `not_found`, `conflict` where the amounts differ */
     add(orgId: string, cents: number, reference: string): Promise<Fields>;
     /** @throws ServiceError `not_found` */
     show(orgId: string): Promise<Fields>;
@@ -136,7 +137,7 @@ function balanceRoutes({ balance }: AdminDeps): Route[] {
       params: Id,
       body: Credit,
       responses: { 200: { description: 'The balance', schema: AnyFields } },
-      errors: ['not_found'],
+      errors: ['not_found', 'conflict'],
       handler: async ({ params, body }) => ({
         status: 200,
         body: await balance.add(params.id, body.cents, body.reference),
@@ -173,7 +174,7 @@ function machineRoutes({ machines }: AdminDeps): Route[] {
       ...operator,
       method: 'POST',
       path: `/admin/machines/{id}/${verb}`,
-      operationId: `admin_${verb}_machine`,
+      operationId: operationOf(verb, 'Machine'),
       summary: verbs[verb],
       params: Id,
       responses: { 200: { description: 'The machine', schema: AnyFields } },
@@ -220,12 +221,17 @@ function statusRoutes({ ledger, loops, metrics }: AdminDeps): Route[] {
       path: '/admin/loops',
       operationId: 'adminListLoops',
       summary: 'The background loops: name, last run, last result',
-      responses: { 200: { description: 'All of them' } },
+      responses: { 200: { description: 'All of them', schema: listOf(AnyFields) } },
       errors: [],
-      handler: async () => ({ status: 200, body: { data: loops() } }),
+      handler: async () => ({ status: 200, body: { data: loops().map(loopFields) } }),
     }),
     metricsRoute(metrics, 'operator'),
   ];
+}
+
+function loopFields({ last_started_ms, last_success_ms, ...loop }: LoopStatus): Fields {
+  const timeOf = (ms: number | null): string | null => (ms === null ? null : isoTime(ms));
+  return { ...loop, last_started_at: timeOf(last_started_ms), last_success_at: timeOf(last_success_ms) };
 }
 
 /** `GET /metrics`: for the operator's socket, and with the scope `none` for a listener that only Prometheus reaches. */

@@ -3,7 +3,10 @@
 /** Entries of a list that a cell shows; a key with all scopes would fill several lines. */
 const ENTRIES_SHOWN = 3;
 
-/** Rows of one shape; nested values are shown as JSON, null as a dash. */
+/** Of a nested value; --json prints all of it. */
+const NESTED_CHARS_SHOWN = 100;
+
+/** Rows of one shape; nested values are shown as the beginning of their JSON, nothing as a dash. */
 export function tableOf(rows: readonly Record<string, unknown>[]): string {
   const [first] = rows;
   if (first === undefined) return 'none\n';
@@ -15,9 +18,11 @@ export function tableOf(rows: readonly Record<string, unknown>[]): string {
 }
 
 function cellOf(value: unknown): string {
-  if (value === null || value === undefined) return '-';
+  if (value === null || value === undefined || value === '') return '-';
   if (Array.isArray(value)) return listText(value);
-  return typeof value === 'string' ? value : JSON.stringify(value);
+  if (typeof value === 'string') return value;
+  const text = JSON.stringify(value);
+  return text.length > NESTED_CHARS_SHOWN ? `${text.slice(0, NESTED_CHARS_SHOWN)}...` : text;
 }
 
 function listText(values: readonly unknown[]): string {

@@ -21,6 +21,13 @@ const TransferRow = z.object({
   amount_ucents: ucents,
   kind: text,
 });
+/** The id of a transfer was used before, for another one: a bug where we made the id, a slip where a person chose it. */
+export class TransferDiffers extends Error {
+  constructor(id: string) {
+    super(`transfer ${id} exists with other fields`);
+  }
+}
+
 const AmountRow = z.object({ amount_ucents: ucents });
 
 export function findAccount(query: Query, id: string): Promise<AccountRow | undefined> {
@@ -38,7 +45,7 @@ export async function ensureAccount(tx: Tx, account: AccountRef, nowMs: number):
   );
 }
 
-/** False where the same transfer is there already. @throws when the id was used for a different one: a bug, never a race. */
+/** False where the same transfer is there already. @throws TransferDiffers where the id was used for a different one */
 export async function insertTransfer(tx: Tx, batchId: string, transfer: NewTransfer, nowMs: number): Promise<boolean> {
   const debitId = accountId(transfer.debit);
   const creditId = accountId(transfer.credit);
@@ -58,7 +65,7 @@ export async function insertTransfer(tx: Tx, batchId: string, transfer: NewTrans
     existing.credit_account_id === creditId &&
     existing.amount_ucents === transfer.amountUcents &&
     existing.kind === transfer.kind;
-  if (!same) throw new Error(`transfer ${transfer.id} exists with other fields`);
+  if (!same) throw new TransferDiffers(transfer.id);
   return false;
 }
 

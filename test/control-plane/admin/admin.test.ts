@@ -89,7 +89,7 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
         period_ms: 1000,
         running: false,
         runs: 3,
-        last_started_ms: null,
+        last_started_ms: 0,
         last_duration_ms: null,
         last_success_ms: null,
         last_error: null,
@@ -203,13 +203,13 @@ describe('machines, loops, ledger, metrics', () => {
   test('what was done is in the audit journal', async () => {
     await run('admin', 'machine', 'suspend', 'm1');
     const { data } = await runJson('admin', 'audit', 'list', '--since', '2020-01-01', '--limit', '1');
-    expect(data).toMatchObject([{ operation: 'admin_suspend_machine', subject: 'm1', outcome: 'ok' }]);
+    expect(data).toMatchObject([{ operation: 'adminSuspendMachine', subject: 'm1', outcome: 'ok' }]);
     expect(await run('admin', 'audit', 'list', '--since', '2999-01-01')).toBe('none\n');
     await expect(run('admin', 'audit', 'list', '--limit', '1001')).rejects.toThrow('limit');
     await expect(run('admin', 'audit', 'list', '--since', 'soon')).rejects.toThrow('since');
   });
   test('loops are visible', async () => {
-    expect(await run('admin', 'loops')).toContain('engine');
+    expect(await run('admin', 'loops')).toMatch(/^name .*\nengine .* 1970-01-01T00:00:00.000Z +-\n$/);
   });
   test('the ledger is verified, and faults fail the command', async () => {
     expect(await run('ledger', 'verify')).toBe('ledger verify: OK\n');
@@ -260,7 +260,7 @@ describe('reservations', () => {
     for (const verb of ['show', 'suspend', 'resume', 'cancel', 'reassign']) {
       expect(await reservation(verb, '01J/X')).toBe(`${verb} 01J/X`);
     }
-    expect(await reservation('extend', '01JX', '--until', '2027-06-01')).toBe('extend 01JX 2027-06-01T00:00:00.000Z');
+    expect(await reservation('extend', '01JX', '--ends', '2027-06-01')).toBe('extend 01JX 2027-06-01T00:00:00.000Z');
   });
 });
 
@@ -269,10 +269,39 @@ test('a socket without a daemon is told from a daemon that refuses', async () =>
   expect(await askDaemon(socketPath, { method: 'GET', url: '/nothing' })).toMatchObject({ status: 404 });
 });
 
-test('a table shows lists, nested values and gaps', () => {
+test('a table shows lists, the beginning of nested values, and gaps', () => {
   const rows = [
     { a: ['x', 'y', 'z'], b: null },
-    { a: ['x', 'y', 'z', 'u', 'v'], b: { c: 1 } },
+    { a: '', b: { c: 1 } },
+    { a: ['x', 'y', 'z', 'u', 'v'], b: { c: 'd'.repeat(200) } },
   ];
-  expect(tableOf(rows)).toBe('a                   b\nx, y, z             -\nx, y, z and 2 more  {"c":1}\n');
+  const cut = `{"c":"${'d'.repeat(94)}...`;
+  expect(tableOf(rows)).toBe(
+    `a                   b\nx, y, z             -\n-                   {"c":1}\nx, y, z and 2 more  ${cut}\n`,
+  );
+});
+
+test('every command and every option says what it is', () => {
+  const program = new Command();
+  addOperatorCommands(program, { ask: undefined, backup: undefined, print: undefined, now: undefined } as never);
+  const all = (command: Command): Command[] => [command, ...command.commands.flatMap(all)];
+  const silent = program.commands
+    .flatMap(all)
+    .flatMap((command) => [
+      ...(command.description() === '' ? [command.name()] : []),
+      ...command.options
+        .filter((option) => option.description === '')
+        .map((option) => `${command.name()} ${option.flags}`),
+    ]);
+  expect(silent).toEqual([]);
+});
+
+test('a failure of ours names the request, under which the log tells more', async () => {
+  const program = new Command();
+  const problem = { code: 'internal_error', detail: 'Something went wrong.', request_id: 'req_1' };
+  const ask = async () => ({ status: 500, body: JSON.stringify(problem) });
+  addOperatorCommands(program, { ask, backup: async () => ({}), print: () => undefined, now: () => 0 });
+  await expect(program.parseAsync(['admin', 'loops'], { from: 'user' })).rejects.toThrow(
+    'Something went wrong. (req_1)',
+  );
 });

@@ -76,15 +76,15 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminCreateKey: { body: { org_id: orgId, name: 'ci', scopes: ['full_access'] } },
     adminRevokeKey: { id: key.id },
     adminAddBalance: { id: orgId, body: { cents: 5, reference: 'r' } },
-    admin_suspend_machine: { id: machineId },
-    admin_approve_machine: { id: machineId },
+    adminSuspendMachine: { id: machineId },
+    adminApproveMachine: { id: machineId },
     adminRemoveUnknownWorkload: { id: other.machineId },
     adminCreateReservation: { body: reservation },
     adminExtendReservation: { id: contract.id, body: { ends_at: term(60) } },
-    admin_suspend_reservation: contract,
-    admin_resume_reservation: contract,
-    admin_reassign_reservation: contract,
-    admin_cancel_reservation: contract,
+    adminSuspendReservation: contract,
+    adminResumeReservation: contract,
+    adminReassignReservation: contract,
+    adminCancelReservation: contract,
     adminVerifyLedger: {},
   };
 }
@@ -178,4 +178,14 @@ describe('an entry', () => {
     });
     expect((await entries()).map((entry) => entry.actor)).toEqual([`r??${'x'.repeat(125)}`, 'unknown']);
   });
+});
+
+test('a reference that stands for another amount is refused, and nothing is added', async () => {
+  const { orgId } = await world.customer(1);
+  const add = (cents: number) => call(byName('adminAddBalance'), orgId, { cents, reference: 'invoice 7' });
+  expect(await add(500)).toMatchObject({ status: 200, balance_cents: 501 });
+  expect(await add(500)).toMatchObject({ status: 200, balance_cents: 501 });
+  expect(await add(700)).toMatchObject({ status: 409, code: 'conflict', detail: expect.stringContaining('invoice 7') });
+  expect((await entries())[0]).toMatchObject({ operation: 'adminAddBalance', outcome: 'conflict' });
+  expect(await add(500)).toMatchObject({ balance_cents: 501 });
 });
