@@ -1,28 +1,53 @@
 // The drill of a restore: the backup is older than what runs. What it knows goes on, what it does not know is left alone and reported.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
-import { afterAll, beforeAll, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { Balance, UsageRow } from '../../shared/api/billing.ts';
 import { Instance } from '../../shared/api/instance.ts';
 import { pageSchema } from '../../shared/api/page.ts';
 import { terminate } from '../kit/api-client.ts';
-import { eventually } from '../kit/processes.ts';
+import { type PostgresServer, startPostgres } from '../kit/postgres.ts';
+import { eventually, runProgram } from '../kit/processes.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 import { openSshClient } from '../kit/ssh-client.ts';
 import { verifyLedger, waitForOffering } from '../kit/stack.ts';
 
+const Restored = z.object({ kept_aside: z.string().regex(/before-restore/) });
 const Machines = z.object({
   data: z.array(z.looseObject({ machine_id: z.string(), unknown_workloads: z.string() })),
 });
 
+interface Drilled {
+  /** Undefined: the embedded SQLite. */
+  postgres: PostgresServer | undefined;
+  backup(file: string): Promise<unknown>;
+  /** While the control plane is stopped. */
+  restore(file: string): Promise<unknown>;
+}
+
 let stack: RentalStack;
-beforeAll(async () => {
-  stack = await openRentalStack();
-});
-afterAll(async () => {
-  expect(await stack.end()).toEqual([]);
-});
+
+const DATABASES = ['SQLite', 'PostgreSQL'] as const;
+
+async function open(database: (typeof DATABASES)[number]): Promise<Drilled> {
+  const postgres = database === 'PostgreSQL' ? await startPostgres() : undefined;
+  stack = await openRentalStack(postgres === undefined ? {} : { postgresUrl: postgres.url });
+  const { operator } = stack.controlPlane;
+  if (postgres === undefined) {
+    return {
+      postgres,
+      backup: (file) => operator('admin', 'backup', file),
+      restore: async (file) => Restored.parse(await operator('restore', file, '--force')),
+    };
+  }
+  const url = `--dbname=${postgres.url}`;
+  return {
+    postgres,
+    backup: (file) => runProgram({ command: 'pg_dump', args: [url, '--format=custom', `--file=${file}`] }),
+    restore: (file) => runProgram({ command: 'pg_restore', args: [url, '--clean', '--if-exists', file] }),
+  };
+}
 
 async function containerOf({ id }: Instance): Promise<{ id: string; workloadId: string; startedAt: string }> {
   const filters = { label: [`svc.instance_id=${id}`] };
@@ -42,12 +67,23 @@ const costOf = async (id: string): Promise<number> => {
   return Number(data.find((row) => row.instance_id === id)?.cost ?? 0);
 };
 
-test('a database from before the last launches is restored: adopt first', async () => {
+test.each(DATABASES)('a %s from before the last launches is restored: adopt first', async (database) => {
+  const { postgres, ...drilled } = await open(database);
+  try {
+    await drill(drilled);
+  } finally {
+    const wrong = await stack.end();
+    await postgres?.stop();
+    expect(wrong).toEqual([]);
+  }
+});
+
+async function drill({ backup: makeBackup, restore }: Omit<Drilled, 'postgres'>): Promise<void> {
   const { controlPlane, customer } = stack;
   const backup = join(stack.dir, 'backup.db');
   const known = await stack.rent();
   const doomed = await stack.rent();
-  await controlPlane.operator('admin', 'backup', backup);
+  await makeBackup(backup);
   const unknown = await stack.rent();
   await terminate(customer.api, doomed.id);
   const before = { known: await containerOf(known), unknown: await containerOf(unknown) };
@@ -55,10 +91,7 @@ test('a database from before the last launches is restored: adopt first', async 
 
   await controlPlane.daemon.stop();
   await session.exited;
-  const { kept_aside: aside } = z
-    .object({ kept_aside: z.string() })
-    .parse(await controlPlane.operator('restore', backup, '--force'));
-  expect(aside).toMatch(/before-restore/);
+  await restore(backup);
   await controlPlane.daemon.start();
 
   // What the backup knows goes on, with its SSH and its bill.
@@ -102,4 +135,4 @@ test('a database from before the last launches is restored: adopt first', async 
   expect(await openSshClient(next, customer.identity).run('true')).toMatchObject({ code: 0 });
   expect(await containerOf(known)).toEqual(before.known);
   expect((await customer.api.get('/balance', Balance)).held_cents).toBeGreaterThan(0);
-});
+}
