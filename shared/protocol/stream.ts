@@ -32,7 +32,8 @@ export const STREAM_SOCKET_OPTIONS = {
 
 /**
  * Wraps an open socket. Reading pauses the socket when the consumer is slow; writing waits once `STREAM_BUFFER_BYTES_HIGH`
- * bytes are unsent. `end()` sends EOF and leaves the other direction open. A peer that vanishes destroys it with an error.
+ * bytes are unsent. `end()` sends EOF and leaves the other direction open. A peer that vanishes destroys it with an error, which nobody
+ * has to listen for.
  */
 export function streamDuplex(socket: StreamSocket): Duplex {
   let eofReceived = false;
@@ -88,5 +89,8 @@ export function streamDuplex(socket: StreamSocket): Duplex {
   socket.on('error', () => {
     duplex.destroy(new Error('the stream connection failed'));
   });
+  // A peer may break it in the very turn in which it opens, before its user listens: that must not end our process. Who uses it later
+  // hears of it all the same.
+  duplex.on('error', () => undefined);
   return duplex;
 }

@@ -116,6 +116,8 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     upgraded.add(socket);
     socket.once('close', () => upgraded.delete(socket));
+    // Node listens no more by now, and an error that nobody hears would end the process: a caller need only reset its connection.
+    socket.on('error', () => socket.destroy());
     upgradeListener(upgrades, request.url ?? '')?.(request, socket, head);
   });
   app.setNotFoundHandler((request, reply) => {

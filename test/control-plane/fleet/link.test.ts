@@ -2,7 +2,7 @@
 import { generateKeyPairSync, sign, type KeyObject } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect } from 'node:net';
 import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
@@ -298,5 +298,40 @@ describe('a stream', () => {
     const { stream_id } = await agent.next('open');
     agent.socket.send(JSON.stringify({ type: 'stream_refused', stream_id, detail: 'no such workload' }));
     await expect(opening).rejects.toMatchObject({ leg: 'refused', message: 'no such workload' });
+  });
+});
+
+describe('a hostile host', () => {
+  /** Uncaught errors of this process: each would end the control plane. */
+  let uncaught: unknown[];
+  const note = (error: unknown): void => void uncaught.push(error);
+  beforeEach(() => {
+    uncaught = [];
+    process.on('uncaughtExceptionMonitor', note);
+  });
+  afterEach(() => void process.off('uncaughtExceptionMonitor', note));
+
+  test.each([
+    ['no WebSocket frames', Buffer.from([0xff, 0xff, 0xff, 0xff])],
+    ['an unknown text', Buffer.from([0x81, 0x81, 0, 0, 0, 0, 0x78])],
+  ])('that sends %s with its handshake breaks the stream, and nothing else', async (_what, bytes) => {
+    const agent = await up();
+    // As soon as they have it, its users listen.
+    const broken = link.openStream(MACHINE, 'w', TARGET).then((stream) => stream.toArray());
+    const { token } = await agent.next('open');
+    const socket = connect(Number(new URL(origin).port), '127.0.0.1');
+    socket.on('error', () => undefined);
+    const lines = [
+      `GET ${STREAMS_PATH}${token} HTTP/1.1`,
+      'Host: x',
+      'Connection: Upgrade',
+      'Upgrade: websocket',
+      'Sec-WebSocket-Version: 13',
+      'Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==',
+    ];
+    socket.write(Buffer.concat([Buffer.from(`${lines.join('\r\n')}\r\n\r\n`), bytes]));
+    await expect(broken).rejects.toThrow('stream');
+    socket.destroy();
+    expect(uncaught).toEqual([]);
   });
 });
