@@ -7,6 +7,9 @@ const E2E_TESTS = ['test/e2e/**/*.test.ts'];
 /** What only reads the sources. */
 const WALLS = ['test/house.test.ts', 'test/contract/spec-rows.test.ts'];
 
+/** With full counts (`npm run soak`) a test takes as long as it takes. */
+const patience = (timeoutMs: number): number => (process.env['SOAK'] === '1' ? 30 * 60_000 : timeoutMs);
+
 export default defineConfig({
   test: {
     projects: [
@@ -16,6 +19,7 @@ export default defineConfig({
           name: 'unit',
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
+          testTimeout: patience(5_000),
         },
       },
       {
@@ -23,7 +27,7 @@ export default defineConfig({
           name: 'postgres',
           include: DATABASE_TESTS,
           globalSetup: ['test/kit/global-setup.ts'],
-          testTimeout: 30_000,
+          testTimeout: patience(30_000),
         },
       },
       // These share one engine and real ports: one file after another.
@@ -33,7 +37,7 @@ export default defineConfig({
           include: DOCKER_TESTS,
           exclude: E2E_TESTS,
           fileParallelism: false,
-          testTimeout: 120_000,
+          testTimeout: patience(120_000),
           hookTimeout: 120_000,
         },
       },
@@ -42,7 +46,7 @@ export default defineConfig({
           name: 'e2e',
           include: E2E_TESTS,
           fileParallelism: false,
-          testTimeout: 300_000,
+          testTimeout: patience(300_000),
           hookTimeout: 180_000,
         },
       },
