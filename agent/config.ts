@@ -1,8 +1,8 @@
 // The agent's configuration: one YAML file, every key optional, unknown keys refused with their line.
-import { readFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { QUARANTINE_MS } from '../shared/limits.ts';
-import { parseYamlConfig } from '../shared/yaml-config.ts';
+import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
 
 /** Unix socket paths end at 107 characters, and the longest of ours is 52 below the state directory. */
 const STATE_DIR_CHARS_MAX = 55;
@@ -32,10 +32,12 @@ export type AgentConfig = z.infer<typeof AgentConfig>;
 /** Reads the file, or gives the defaults where none is named. Throws a message that says file, line and reason. */
 export async function readConfig(file: string | undefined): Promise<AgentConfig> {
   if (file === undefined) return AgentConfig.parse({});
-  return parseYamlConfig(await readFile(file, 'utf8'), AgentConfig, file);
+  return parseYamlConfig(readNamed('--config', file, readText), AgentConfig, file);
 }
 
 /** The PEM text of `tls_ca_file`, or undefined: then the system's authorities count. */
 export async function readCa(config: AgentConfig): Promise<string | undefined> {
-  return config.tls_ca_file === undefined ? undefined : readFile(config.tls_ca_file, 'utf8');
+  return config.tls_ca_file === undefined ? undefined : readNamed('tls_ca_file', config.tls_ca_file, readText);
 }
+
+const readText = (path: string): string => readFileSync(path, 'utf8');

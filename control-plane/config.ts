@@ -1,10 +1,11 @@
 // The control plane's configuration: one YAML file, unknown keys refused with their line. The only place that reads the environment.
 import { existsSync, linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
+import { dirname } from 'node:path';
 import { z } from 'zod';
 import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
-import { parseYamlConfig } from '../shared/yaml-config.ts';
+import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
 import type { ServiceManager } from './base/supervision/supervision.ts';
 import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
 
@@ -174,8 +175,22 @@ export type Config = z.infer<typeof Config>;
 export function readConfig(file: string | undefined): Config {
   const path = file ?? process.env['SVC_CONFIG'];
   if (path === undefined || path === '') throw new Error('name the configuration with --config <file> or SVC_CONFIG');
-  return parseYamlConfig(readFileSync(path, 'utf8'), Config, path);
+  const setting = file === undefined ? 'SVC_CONFIG' : '--config';
+  return parseYamlConfig(readNamed(setting, path, readText), Config, path);
 }
+
+/** For what this process makes itself. @throws Error that lists those that are missing, and how to make them */
+export function assertDirectories(config: Config): void {
+  const { admin_socket, secret_file, database } = config;
+  const files = { admin_socket, secret_file, ...('sqlite' in database ? { 'database.sqlite': database.sqlite } : {}) };
+  const missing = Object.entries(files).filter(([, file]) => !existsSync(dirname(file)));
+  if (missing.length === 0) return;
+  const directories = [...new Set(missing.map(([, file]) => dirname(file)))].join(' ');
+  const settings = missing.map(([setting]) => setting).join(', ');
+  throw new Error(`there is no directory for ${settings}: make it with install -d -m 0700 ${directories}`);
+}
+
+const readText = (path: string): string => readFileSync(path, 'utf8');
 
 /** The service manager that started this process and wants to hear from it; undefined where there is none. */
 export function serviceManager(): ServiceManager | undefined {

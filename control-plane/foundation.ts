@@ -1,5 +1,6 @@
 // What everything stands on: the database at its newest schema, and the lease that makes this the only control plane on it.
 import type { Clock } from '../shared/clock.ts';
+import { messageOf } from '../shared/errors.ts';
 import type { Ids } from '../shared/ids.ts';
 import type { Log } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
@@ -59,7 +60,8 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
     };
   } catch (error) {
     await db.close();
-    throw error;
+    if (error instanceof DbError || 'sqlite' in database) throw error;
+    throw new Error(`the database that database.postgres names cannot be used: ${messageOf(error)}`, { cause: error });
   }
 }
 

@@ -15,8 +15,8 @@ import type { Http, HttpDeps } from './base/http/server.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSupervision } from './base/supervision/supervision.ts';
 import { type Config, readSecret, serviceManager } from './config.ts';
-import { openFoundation } from './foundation.ts';
-import { openListeners } from './listeners.ts';
+import { type Foundation, openFoundation } from './foundation.ts';
+import { openCertificates, openListeners } from './listeners.ts';
 import { type Running, startLoops, startWatchdog } from './loops.ts';
 import { readEnvironments } from './rental/launch/environments.ts';
 import { addGauges } from './gauges.ts';
@@ -49,14 +49,11 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const ids = createIds(clock, rng);
   // First: what is wrong in the operator's files is told before anything is made.
   const settings = settingsOf(config);
+  const certificates = openCertificates(config, log);
   const secret = readSecret(config, rng);
   const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
   const metrics = openMetrics();
-  const foundation = await openFoundation(config.database, { ...outside, onCommit: metrics.observeCommit });
-  await assertSecretFits(foundation.db, outside.sealing).catch(async (error: unknown) => {
-    await foundation.close();
-    throw error;
-  });
+  const foundation = await openOwnFoundation(config, { ...outside, onCommit: metrics.observeCommit });
   const audit = openAudit({ ...outside, db: foundation.db });
   const core: Core = { ...outside, db: audit.db };
   let running: Running | undefined;
@@ -75,7 +72,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   };
   const admin = openAdmin(adminDeps(core, rooms, { loops, metrics, ...gauges }), audit, web);
   const supervision = openSupervision(serviceManager(), core);
-  const listeners = openListeners(config, { core, rooms, web, epoch: foundation.epoch, secret });
+  const listeners = openListeners(config, { core, rooms, web, certificates, epoch: foundation.epoch, secret });
 
   return {
     admin,
@@ -109,6 +106,19 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await foundation.close();
     },
   };
+}
+
+/** @throws Error where the secret is not the one that the database was written under */
+async function openOwnFoundation(
+  { database }: Config,
+  deps: Parameters<typeof openFoundation>[1] & Pick<Core, 'sealing'>,
+): Promise<Foundation> {
+  const foundation = await openFoundation(database, deps);
+  await assertSecretFits(foundation.db, deps.sealing).catch(async (error: unknown) => {
+    await foundation.close();
+    throw error;
+  });
+  return foundation;
 }
 
 function statusesOf(running: Running | undefined): LoopStatus[] {

@@ -28,16 +28,16 @@ interface ListenersDeps {
   core: Core;
   rooms: Rooms;
   web: HttpDeps;
+  certificates: Certificates;
   /** Of the lease `primary`. */
   epoch: number;
   /** The server's own. */
   secret: Buffer;
 }
 
-/** Opens no socket yet. @throws Error where certificate files cannot be used */
+/** Opens no socket yet. */
 export function openListeners(config: Config, deps: ListenersDeps): Listeners {
-  const { core, rooms, web } = deps;
-  const tls = openCertificates(config, core.log);
+  const { core, rooms, web, certificates: tls } = deps;
   const http = openPublicHttp(config, tls.api, deps);
   const metricsHttp = config.metrics_listen === undefined ? undefined : openMetricsHttp(config, web);
   const apps = config.apps === undefined ? undefined : openApps(config.apps, tls.apps, deps);
@@ -58,13 +58,14 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
   };
 }
 
-interface Certificates {
+export interface Certificates {
   api: Tls | undefined;
   apps: Tls | undefined;
   refresh(): void;
 }
 
-function openCertificates(config: Config, log: Log): Certificates {
+/** @throws Error where certificate files cannot be used */
+export function openCertificates(config: Config, log: Log): Certificates {
   const open = (files: TlsFiles | undefined): Tls | undefined =>
     files === undefined ? undefined : openTls(files, { log });
   const [api, apps] = [open(config.tls), open(config.apps?.tls)];

@@ -13,12 +13,13 @@ import { type Answer, askDaemon } from './admin/daemon-door.ts';
 import type { Fields } from './admin/fields.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { InjectedRequest } from './base/http/server.ts';
-import { type Config, existingSecret, operatorName, readConfig } from './config.ts';
+import { assertDirectories, type Config, existingSecret, operatorName, readConfig } from './config.ts';
 import type { House } from './house.ts';
 
 async function serve(options: { config?: string }): Promise<void> {
   countBuffersWithHeap();
   const config = readConfig(options.config);
+  assertDirectories(config);
   // Database, secret and socket hold what only this user may read.
   process.umask(0o077);
   const log = createLog('control-plane', config.log_level);

@@ -1,6 +1,8 @@
-// A YAML configuration file checked by a schema: every complaint names the line a person has to look at.
+// A YAML configuration file checked by a schema: every complaint names the line a person has to look at, or the setting.
 import { LineCounter, parseDocument } from 'yaml';
 import type { z } from 'zod';
+import { fieldErrors } from './api/field-errors.ts';
+import { messageOf } from './errors.ts';
 
 /**
  * The validated configuration in `text`. Throws one Error that lists every problem as `file:line: path: reason`;
@@ -13,23 +15,37 @@ export function parseYamlConfig<T>(text: string, schema: z.ZodType<T>, fileName:
     (error) => `${fileName}:${lines.linePos(error.pos[0]).line}: ${firstLine(error.message)}`,
   );
   if (complaints.length > 0) throw new Error(complaints.join('\n'));
-  const parsed = schema.safeParse(document.toJS() ?? {});
+  const input: unknown = document.toJS() ?? {};
+  const parsed = schema.safeParse(input);
   if (parsed.success) return parsed.data;
-  const lineOf = (path: readonly PropertyKey[]): number => {
-    const names = path.map(String);
+  const lineOf = (path: string): number => {
+    const names = path.split(/[.[\]]+/).filter((name) => name !== '');
     for (let depth = names.length; depth > 0; depth -= 1) {
       const offset = keyOffset(document.contents, names.slice(0, depth));
       if (offset !== undefined) return lines.linePos(offset).line;
     }
     return 1;
   };
-  const found = parsed.error.issues.flatMap((issue) => {
-    if (issue.code !== 'unrecognized_keys') return [{ path: issue.path, reason: issue.message }];
-    return issue.keys.map((key) => ({ path: [...issue.path, key], reason: 'unknown key' }));
-  });
-  throw new Error(
-    found.map(({ path, reason }) => `${fileName}:${lineOf(path)}: ${path.join('.')}: ${reason}`).join('\n'),
-  );
+  const found = fieldErrors(parsed.error, input, 'the file');
+  throw new Error(found.map(({ field, rule }) => `${fileName}:${lineOf(field)}: ${field}: ${rule}`).join('\n'));
+}
+
+const FILE_FAULTS: Record<string, string> = {
+  ENOENT: 'does not exist',
+  EISDIR: 'is a directory',
+  EACCES: 'may not be read by this user',
+};
+
+/** What `read` gives of the file `path` that `setting` names. @throws Error that tells the setting where it cannot be read */
+export function readNamed<T>(setting: string, path: string, read: (path: string) => T): T {
+  try {
+    return read(path);
+  } catch (error) {
+    const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+    throw new Error(`${setting} names ${path}, which ${FILE_FAULTS[code] ?? `cannot be read: ${messageOf(error)}`}`, {
+      cause: error,
+    });
+  }
 }
 
 /** Where the last key of `path` is written, as an offset into the text. */

@@ -27,7 +27,9 @@ test('without a file, and with an empty one, every setting has its default', asy
 });
 
 test('mistakes name their line', async () => {
-  expect(await read('log_level: debug\n\nstate_dri: /x\n')).toBe('Error: agent.yaml:3: state_dri: unknown key');
+  expect(await read('log_level: debug\n\nstate_dri: /x\n')).toBe(
+    'Error: agent.yaml:3: state_dri: is not a known field',
+  );
   expect(await read('log_level: loud\n')).toContain('agent.yaml:1: log_level: ');
   expect(await read('# comment\nquarantine_minutes: soon\n')).toContain('agent.yaml:2: quarantine_minutes: ');
   expect(await read('state_dir: relative\n')).toBe('Error: agent.yaml:1: state_dir: must be an absolute path');
@@ -36,5 +38,7 @@ test('mistakes name their line', async () => {
 });
 
 test('all mistakes are told at once', async () => {
-  expect(await read('one: 1\ntwo: 2\n')).toBe('Error: agent.yaml:1: one: unknown key\nagent.yaml:2: two: unknown key');
+  expect(await read('one: 1\ntwo: 2\n')).toBe(
+    'Error: agent.yaml:1: one: is not a known field\nagent.yaml:2: two: is not a known field',
+  );
 });

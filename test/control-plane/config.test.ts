@@ -3,7 +3,7 @@ import { mkdtempSync, readFileSync, rmSync, statSync, writeFileSync } from 'node
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { readConfig, readSecret } from '../../control-plane/config.ts';
+import { assertDirectories, readConfig, readSecret } from '../../control-plane/config.ts';
 import { systemRng } from '../../shared/rng.ts';
 
 let directory: string;
@@ -80,10 +80,13 @@ test('every setting is read', () => {
 
 describe('what is wrong is named with its line', () => {
   test.each([
-    ['an unknown key', ['log_level: info', 'colour: red'], /config\.yaml:2: colour: unknown key/],
-    ['an unknown key in a section', ['ssh:', '  host: 0.0.0.0', '  port: 22'], /:3: ssh\.port: unknown key/],
+    ['an unknown key', ['log_level: info', 'colour: red'], /config\.yaml:2: colour: is not a known field/],
+    ['an unknown key in a section', ['ssh:', '  host: 0.0.0.0', '  port: 22'], /:3: ssh\.port: is not a known field/],
+    ['a port that is missing', ['listen: { host: x }'], /:1: listen\.port: is required$/],
     ['a port above the range', ['listen:', '  host: x', '  port: 65536'], /:3: listen\.port: /],
-    ['a word for a number', ['platform_fee_bps: much'], /:1: platform_fee_bps: /],
+    ['a word for a number', ['platform_fee_bps: much'], /:1: platform_fee_bps: must be a number$/],
+    ['a number for a section', ['log_level: info', 'listen: 8080'], /:2: listen: must be an object$/],
+    ['a list for the whole', ['- a'], /:1: the file: must be an object$/],
     ['a fee above all', ['platform_fee_bps: 10001'], /:1: platform_fee_bps: /],
     ['no launch at all', ['open_launches_per_org: 0'], /:1: open_launches_per_org: /],
     ['a hold of nothing', ['launch_hold_minutes: 0'], /:1: launch_hold_minutes: /],
@@ -127,13 +130,15 @@ describe('what is wrong is named with its line', () => {
     ['a model hub that is none', ['model_hub_url: hub'], /:1: model_hub_url: must be a URL/],
     ['a model hub that ends with /', ['model_hub_url: https://hub/api/'], /:1: model_hub_url: must not end with/],
     ['a rate of nothing', ['rate_limits:', '  per_ip_per_second: 0'], /:2: rate_limits\.per_ip_per_second: /],
-    ['a proxy that is no address', ['trust_proxy:', '  - 10.0.0.1', '  - proxy'], /:3: trust_proxy\.1: /],
+    ['a proxy that is no address', ['trust_proxy:', '  - 10.0.0.1', '  - proxy'], /:3: trust_proxy\[1\]: /],
     ['broken YAML', ['log_level: [', 'x'], /config\.yaml:\d: /],
   ])('%s', (_what, lines, message) => {
     expect(() => read(...lines)).toThrow(message);
   });
   test('all of it at once', () => {
-    expect(() => read('log_level: loud', 'colour: red')).toThrow(/:1: log_level: .*\n.*:2: colour: unknown key/);
+    expect(() => read('log_level: loud', 'colour: red')).toThrow(
+      /:1: log_level: .*\n.*:2: colour: is not a known field/,
+    );
   });
 });
 
@@ -143,6 +148,22 @@ test('the file comes from the option or the environment', () => {
   process.env['SVC_CONFIG'] = file;
   expect(readConfig(undefined).log_level).toBe('warn');
   delete process.env['SVC_CONFIG'];
+});
+
+test('a file that is not there is named with the setting that names it', () => {
+  expect(() => readConfig('/no/config.yaml')).toThrow('--config names /no/config.yaml, which does not exist');
+  expect(() => readConfig(directory)).toThrow(`--config names ${directory}, which is a directory`);
+  process.env['SVC_CONFIG'] = '/no/config.yaml';
+  expect(() => readConfig(undefined)).toThrow('SVC_CONFIG names /no/config.yaml, which does not exist');
+  delete process.env['SVC_CONFIG'];
+});
+
+test('directories that are not there are told with how to make them', () => {
+  const there = [`admin_socket: ${directory}/s`, `secret_file: ${directory}/secret`];
+  expect(() => assertDirectories(read(...there, 'database: { postgres: "postgres://x/y" }'))).not.toThrow();
+  expect(() => assertDirectories(read(...there, 'database: { sqlite: /no/db }'))).toThrow(
+    'there is no directory for database.sqlite: make it with install -d -m 0700 /no',
+  );
 });
 
 describe('the secret', () => {

@@ -2,12 +2,15 @@
 import { chmodSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import type { FastifyInstance } from 'fastify';
+import { messageOf } from '../../../shared/errors.ts';
 
 export type ListenAddress = { host: string; port: number } | { socketPath: string };
 
 export async function listenOn(app: FastifyInstance, address: ListenAddress): Promise<void> {
   if (!('socketPath' in address)) {
-    await app.listen(address);
+    await app.listen(address).catch((error: unknown) => {
+      throw new Error(unboundText(address, error), { cause: error });
+    });
     return;
   }
   const { socketPath } = address;
@@ -21,6 +24,12 @@ export async function listenOn(app: FastifyInstance, address: ListenAddress): Pr
     process.umask(before);
   }
   chmodSync(socketPath, 0o600);
+}
+
+function unboundText({ host, port }: { host: string; port: number }, error: unknown): string {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  if (code === 'EADDRINUSE') return `another process listens on ${host} port ${port}: end it, or set another port`;
+  return `${host} port ${port} cannot be listened on: ${messageOf(error)}`;
 }
 
 /** A socket file that nobody answers on is what a killed process left behind. */

@@ -4,6 +4,7 @@ import { readFileSync } from 'node:fs';
 import { createSecureContext, type SecureContextOptions, type Server } from 'node:tls';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
+import { readNamed } from '../../../shared/yaml-config.ts';
 
 /** Paths of PEM files: the certificate with its chain, and its key. */
 export interface TlsFiles {
@@ -52,7 +53,8 @@ interface Pair {
 }
 
 function readPair({ certificate_file, key_file }: TlsFiles): Pair {
-  const [cert, key] = [readFileSync(certificate_file), readFileSync(key_file)];
+  const cert = readNamed('tls.certificate_file', certificate_file, (path) => readFileSync(path));
+  const key = readNamed('tls.key_file', key_file, (path) => readFileSync(path));
   const options = { cert, key, minVersion: 'TLSv1.2' as const };
   // Throws where the two do not belong together.
   createSecureContext(options);

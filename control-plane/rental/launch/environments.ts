@@ -1,5 +1,6 @@
 // Environments: places to log in to as operators write them, checked at the start, found by what a launch names (specification 4.3).
 import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import {
   CudaVariant,
@@ -8,7 +9,7 @@ import {
   IncludeItem,
 } from '../../../shared/api/environment.ts';
 import { fail } from '../../../shared/errors.ts';
-import { parseYamlConfig } from '../../../shared/yaml-config.ts';
+import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 import { ImageName } from './image-name.ts';
 
 const Includes = z.array(IncludeItem);
@@ -64,7 +65,8 @@ const SHIPPED = new URL('environments.yaml', import.meta.url);
 
 /** @throws Error that lists every problem of the file with its line */
 export function readEnvironments(file: string | undefined): Environments {
-  return parseYamlConfig(readFileSync(file ?? SHIPPED, 'utf8'), EnvironmentsFile, file ?? 'environments.yaml');
+  const text = readNamed('environments_file', file ?? fileURLToPath(SHIPPED), (path) => readFileSync(path, 'utf8'));
+  return parseYamlConfig(text, EnvironmentsFile, file ?? 'environments.yaml');
 }
 
 /**

@@ -1,9 +1,10 @@
 // Templates: curated applications as operators write them, checked at the start, and what customers are shown of them.
 import { readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { EnvKey, isReservedEnv, Ports } from '../../../shared/api/instance.ts';
 import type { Template as TemplateView } from '../../../shared/api/template.ts';
-import { parseYamlConfig } from '../../../shared/yaml-config.ts';
+import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 import { ImageName } from './image-name.ts';
 
 const Variable = z.strictObject({
@@ -58,7 +59,8 @@ const SHIPPED = new URL('templates.yaml', import.meta.url);
 
 /** By id. @throws Error that lists every problem of the file with its line */
 export function readTemplates(file: string | undefined): Map<string, Template> {
-  const { templates } = parseYamlConfig(readFileSync(file ?? SHIPPED, 'utf8'), TemplatesFile, file ?? 'templates.yaml');
+  const text = readNamed('templates_file', file ?? fileURLToPath(SHIPPED), (path) => readFileSync(path, 'utf8'));
+  const { templates } = parseYamlConfig(text, TemplatesFile, file ?? 'templates.yaml');
   return new Map(templates.map((template) => [template.id, template]));
 }
 

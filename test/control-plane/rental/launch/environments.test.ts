@@ -69,22 +69,22 @@ describe('a file', () => {
     [
       'more than one default version',
       file(version('1', ', default: true'), version('2', ', default: true')),
-      'environments.yaml:8: frameworks.jax.versions.1.default: is true for more than one',
+      'environments.yaml:8: frameworks.jax.versions[1].default: is true for more than one',
     ],
     [
       'a version twice',
       file(version('1', ', default: true'), version('1')),
-      'environments.yaml:8: frameworks.jax.versions.1.id',
+      'environments.yaml:8: frameworks.jax.versions[1].id',
     ],
     [
       'an image that is no reference',
       file('      - { id: a, label: L, variant: cuda128, image: "A B", default: true }'),
-      'environments.yaml:7: frameworks.jax.versions.0.image',
+      'environments.yaml:7: frameworks.jax.versions[0].image',
     ],
     [
       'an unknown CUDA variant',
       file(version('1').replace('cuda128', 'cuda999')),
-      'environments.yaml:7: frameworks.jax.versions.0.variant',
+      'environments.yaml:7: frameworks.jax.versions[0].variant',
     ],
     [
       'a variant whose contents are not told',
@@ -112,7 +112,7 @@ describe('a file', () => {
       ['default: certified', BASE.replace('default: true, ', ''), 'frameworks: {}'],
       'environments.yaml:2: base: must have exactly one default',
     ],
-    ['an unknown key', [...SOUND, 'more: 1'], 'more: unknown key'],
+    ['an unknown key', [...SOUND, 'more: 1'], 'more: is not a known field'],
     [
       'a default that is not there',
       ['default: certified:torch', ...SOUND.slice(1)],

@@ -74,24 +74,24 @@ describe('what ships', () => {
 
 describe('a file', () => {
   test.each<[string, string[], string]>([
-    ['an unknown key', one('colour: red'), 'templates.yaml:6: templates.0.colour: unknown key'],
-    ['no image', one().slice(0, 4), 'templates.yaml:2: templates.0.image:'],
+    ['an unknown key', one('colour: red'), 'templates.yaml:6: templates[0].colour: is not a known field'],
+    ['no image', one().slice(0, 4), 'templates.yaml:2: templates[0].image:'],
     [
       'an image that is no reference',
       [...one().slice(0, 4), '    image: Org/App'],
-      'templates.yaml:5: templates.0.image',
+      'templates.yaml:5: templates[0].image',
     ],
-    ['an id twice', [...one(), ...one().slice(1)], 'templates.yaml:6: templates.1.id: the id app is used twice'],
-    ['an id with capitals', ['templates:', '  - id: App'], 'templates.yaml:2: templates.0.id'],
+    ['an id twice', [...one(), ...one().slice(1)], 'templates.yaml:6: templates[1].id: the id app is used twice'],
+    ['an id with capitals', ['templates:', '  - id: App'], 'templates.yaml:2: templates[0].id'],
     [
       'a number as a default',
       one('env: { A: { description: a, default: 1 } }'),
-      'templates.yaml:6: templates.0.env.A.default',
+      'templates.yaml:6: templates[0].env.A.default',
     ],
     [
       'a reserved name',
       one('env: { SVC_A: { description: a } }'),
-      'templates.yaml:6: templates.0.env.SVC_A: is a reserved name',
+      'templates.yaml:6: templates[0].env.SVC_A: is a reserved name',
     ],
     [
       'a required variable that nobody may set',
@@ -111,12 +111,12 @@ describe('a file', () => {
     [
       'a secret in a command line',
       one('cmd: [["--t", "${A}"]]', 'env: { A: { description: a, secret: true } }'),
-      'templates.yaml:6: templates.0.cmd.0: holds the secret A',
+      'templates.yaml:6: templates[0].cmd[0]: holds the secret A',
     ],
     [
       'a variable that is not declared',
       one('entrypoint: [x, "${B}"]'),
-      'templates.yaml:6: templates.0.entrypoint.1: names the variable B',
+      'templates.yaml:6: templates[0].entrypoint[1]: names the variable B',
     ],
     ['a variable that may have no value', one('cmd: ["${A}"]', 'env: { A: { description: a } }'), 'may have no value'],
     ['GPU_COUNT as a variable', one('env: { GPU_COUNT: { description: a } }'), 'is the number of GPUs already'],
