@@ -81,6 +81,9 @@ async function commitBatch(batch: readonly Body[], writers: Pool, { clock, rng }
 /** All bodies in one transaction, a savepoint each. Throws where the transaction as a whole came to nothing. */
 async function runBatch(batch: readonly Body[], writers: Pool): Promise<Outcome[]> {
   const client = await writers.connect();
+  // The pool does not listen while we have it. Its statements fail where the connection is lost; the same error, unheard, ends the process.
+  const onLost = (): void => undefined;
+  client.on('error', onLost);
   let broken = true;
   try {
     await client.query('BEGIN ISOLATION LEVEL SERIALIZABLE; SAVEPOINT body');
@@ -98,6 +101,7 @@ async function runBatch(batch: readonly Body[], writers: Pool): Promise<Outcome[
   } finally {
     // A connection that cannot even roll back is not given to the next batch.
     client.release(broken);
+    client.off('error', onLost);
   }
 }
 

@@ -1,0 +1,21 @@
+// PostgreSQL that goes away in the middle: what was under way fails, and everything else goes on.
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { int } from '../../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../../control-plane/base/db/db.ts';
+import { openTestDb } from '../../../kit/databases.ts';
+
+const One = z.object({ one: int });
+
+test('a server that ends the connection of a transaction ends that, and not us', async () => {
+  const uncaught: unknown[] = [];
+  const note = (error: unknown): void => void uncaught.push(error);
+  process.on('uncaughtExceptionMonitor', note);
+  const db = await openTestDb([]);
+  const ended = db.tx('ended', (tx) => tx.run(sql`select pg_terminate_backend(pg_backend_pid())`));
+  await expect(ended).rejects.toThrow('terminat');
+  expect(await db.tx('next', (tx) => tx.one(One, sql`select 1 as one`))).toEqual({ one: 1 });
+  await db.close();
+  process.off('uncaughtExceptionMonitor', note);
+  expect(uncaught).toEqual([]);
+});
