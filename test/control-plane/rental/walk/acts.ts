@@ -5,7 +5,7 @@ import type { ApiAccount } from '../../../contract/api.ts';
 import { newPublicKey } from '../../../contract/paged-lists.ts';
 import { carryAll } from '../webhooks/fixture.ts';
 import type { Host } from './host.ts';
-import { answerWith, firstOf, instanceAt, type Life, orRefused, ownerAt, pick, send } from './life.ts';
+import { firstOf, instanceAt, type Life, orRefused, ownerAt, pick, send } from './life.ts';
 import { publicEvents, unfinished } from './promises.ts';
 import type { Step } from './steps.ts';
 
@@ -32,7 +32,7 @@ export async function take(life: Life, step: Step): Promise<void> {
 /** Everybody does what they should, and then nothing is left unfinished; else what is. */
 export async function settle(life: Life): Promise<string[]> {
   life.api.world.probeAnswers.clear();
-  answerWith(life, 204);
+  life.receivers.answerWith(204);
   for (const host of life.hosts) {
     await orRefused(life.api.world.rooms.supply.approve(host.machineId));
     await link(life, host, true);
@@ -92,18 +92,22 @@ const ACTS: Acts = {
     return send(life, owner, ['DELETE', `/v1/${what}/${id ?? 'none'}`]);
   },
   subscribe,
-  rotate: onEndpoint(({ life, owner, path }) => send(life, owner, ['POST', `${path}/rotate-secret`])),
+  rotate: onEndpoint(async ({ life, owner, path, url }) => {
+    const { json } = await life.api.call('POST', `${path}/rotate-secret`, { key: owner.key });
+    life.receivers.trust(url, String(json['secret']));
+  }),
   switch: onEndpoint(({ life, owner, path, who }) => send(life, owner, ['PATCH', path, { enabled: who % 3 !== 0 }])),
-  retry: onEndpoint(async ({ life, owner, path }) => {
+  retry: onEndpoint(async ({ life, owner, path, url }) => {
+    life.receivers.hasten(url);
     const delivery = await firstOf(life, owner, `${path}/deliveries`);
     return send(life, owner, ['POST', `${path}/deliveries/${delivery ?? 'none'}/retry`]);
   }),
   unsubscribe: onEndpoint(({ life, owner, path, url }) => {
     life.endpoints.delete(path.replace(/.*\//, ''));
-    life.unsubscribed.add(url);
+    life.receivers.close(url);
     return send(life, owner, ['DELETE', path]);
   }),
-  answer: async (life, { status }) => answerWith(life, status),
+  answer: async (life, { status }) => life.receivers.answerWith(status),
   wait: (life, { seconds }) => life.api.world.clock.advance(seconds * 1000),
   loops: (life, { rounds }) => runLoops(life, rounds),
   restart: async (life) => {
@@ -191,13 +195,15 @@ async function subscribe(life: Life, step: StepOf<'subscribe'>): Promise<void> {
   if (life.endpoints.size >= ENDPOINTS) return;
   const owner = ownerAt(life, step.who);
   const types = EVENT_TYPES.filter((_type, index) => step.which % 3 === 0 || index !== step.which % 4);
-  const url = `https://example.com/${life.endpoints.size + life.unsubscribed.size}`;
+  life.subscriptions += 1;
+  const url = `https://example.com/${life.subscriptions}`;
   const before = new Set((await publicEvents(life.api.world, owner.orgId)).map(({ id }) => id));
   const made = await life.api.call('POST', '/v1/webhook-endpoints', {
     key: owner.key,
     body: { url, event_types: types },
   });
   expect(made.status).toBe(201);
+  life.receivers.trust(url, String(made.json['secret']));
   life.endpoints.set(String(made.json['id']), { owner, url, types, before });
 }
 

@@ -1,11 +1,11 @@
 // One life of the whole service in virtual time: who is there, what they have, and how they ask for things.
 import { expect } from 'vitest';
 import { SCOPES } from '../../../../control-plane/base/http/scopes.ts';
-import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
 import { ServiceError } from '../../../../shared/errors.ts';
 import { type Api, type ApiAccount, openApi } from '../../../contract/api.ts';
-import { scriptedOutbound, type ScriptedOutbound } from '../../../kit/scripted-outbound.ts';
+import { scriptedOutbound } from '../../../kit/scripted-outbound.ts';
 import { type Host, openHost } from './host.ts';
+import { openReceivers, type Receivers } from './receivers.ts';
 
 /** Instances that steps are about: the latest. */
 const INSTANCES = 6;
@@ -17,16 +17,14 @@ export interface Life {
   api: Api;
   owners: readonly ApiAccount[];
   hosts: readonly Host[];
-  outbound: ScriptedOutbound;
+  receivers: Receivers;
   /** Ids, the latest last, with their owner. */
   instances: Map<string, ApiAccount>;
   contracts: string[];
   /** Endpoint -> what it must hear of: the types, and the events that were there before it. */
   endpoints: Map<string, Endpoint>;
-  /** URLs of endpoints that are no more. */
-  unsubscribed: Set<string>;
-  /** Requests that came after that. */
-  strayRequests: string[];
+  /** Endpoints so far. */
+  subscriptions: number;
 }
 
 export interface Endpoint {
@@ -50,24 +48,14 @@ export async function openLife(): Promise<Life> {
     api,
     owners: [await api.account(), { orgId, apiKeyId, key }],
     hosts,
-    outbound,
+    receivers: openReceivers(outbound, world.clock),
     instances: new Map(),
     contracts: [],
     endpoints: new Map(),
-    unsubscribed: new Set(),
-    strayRequests: [],
+    subscriptions: 0,
   };
-  answerWith(life, 204);
+  life.receivers.answerWith(204);
   return life;
-}
-
-/** How receivers answer from now on; 0: not at all. */
-export function answerWith(life: Life, status: number): void {
-  life.outbound.answer = async ({ url }) => {
-    if (life.unsubscribed.has(url)) life.strayRequests.push(url);
-    if (status === 0) throw new OutboundError('timeout', 'no answer');
-    return { status };
-  };
 }
 
 /** A refusal is an answer; anything else is a fault. */

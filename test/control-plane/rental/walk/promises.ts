@@ -170,9 +170,9 @@ const HELD = { sqlite: sql`group_concat(g.gpu_uuid, ',')`, postgres: sql`string_
 
 const DeliveryRow = z.object({ event_id: text });
 
-/** An endpoint has a delivery for each event that it wants since it was made, and nothing goes to one that is no more. */
-async function brokenSubscriptions({ api: { world }, endpoints, strayRequests }: Life): Promise<string[]> {
-  const broken = strayRequests.map((url) => `something was sent to ${url}, which was deleted`);
+/** An endpoint has a delivery for each event that it wants since it was made, and its receiver has nothing to complain of. */
+async function brokenSubscriptions({ api: { world }, endpoints, receivers }: Life): Promise<string[]> {
+  const broken = [...receivers.complaints];
   for (const [id, endpoint] of endpoints) {
     const rows = await world.db.read.all(
       DeliveryRow,
