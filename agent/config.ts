@@ -18,7 +18,7 @@ const AgentConfig = z.strictObject({
   /** Program that answers nvidia-smi's query flags. */
   nvidia_smi: z.string().min(1).default('nvidia-smi'),
   log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
-  /** PEM file with the authority that signed the control plane's certificate, where the system does not know it. */
+  /** PEM file with the authority that signed the control plane's certificate, where it is a private one. */
   tls_ca_file: z.string().min(1).optional(),
   /** How long a stopped workload's disk is kept. */
   quarantine_minutes: z
@@ -35,7 +35,7 @@ export async function readConfig(file: string | undefined): Promise<AgentConfig>
   return parseYamlConfig(readNamed('--config', file, readText), AgentConfig, file);
 }
 
-/** The PEM text of `tls_ca_file`, or undefined: then the system's authorities count. */
+/** The PEM text of `tls_ca_file`, or undefined: then those that Node brings count. */
 export async function readCa(config: AgentConfig): Promise<string | undefined> {
   return config.tls_ca_file === undefined ? undefined : readNamed('tls_ca_file', config.tls_ca_file, readText);
 }

@@ -11,7 +11,7 @@ import { SCOPES, type Scope, scopeText } from './scopes.ts';
 
 type Json = Record<string, unknown>;
 
-const INTRODUCTION = `Rent GPU instances by the hour.
+const INTRODUCTION = `Rent GPU instances: priced by the hour, billed by the second.
 
 Requests and answers are JSON in UTF-8. Times are ISO 8601 in UTC. Lists are pages: \`next_cursor\` of one is \`cursor\` of the next.
 

@@ -288,7 +288,8 @@ function send(reply: FastifyReply, wire: WireReply): FastifyReply {
 function refuseUnknown(routes: Route[], request: FastifyRequest, reply: FastifyReply): never {
   const path = pathOf(request);
   const allowed = routes.filter((each) => pathPattern(each).test(path)).map((each) => each.method);
-  if (allowed.length === 0) fail('not_found', `There is nothing at ${path}.`);
+  if (allowed.length === 0)
+    fail('not_found', `There is nothing at ${path}. GET /v1/openapi.json names all that there is.`);
   reply.header('allow', allowed.join(', '));
   fail('method_not_allowed', `${path} does not take ${request.method}, only ${allowed.join(', ')}.`);
 }

@@ -40,7 +40,7 @@ async function addressesOf(target: Target, { policy, resolve }: ConnectionDeps):
   if (isIP(hostname) !== 0) return [hostname];
   const found = await (resolve ?? (target.isNamed ? bySystem : (name: string) => byDns(name)))(hostname).catch(
     (cause: unknown) => {
-      throw new OutboundError('dns', `the name ${hostname} does not resolve: ${messageOf(cause)}`, { cause });
+      throw new OutboundError('dns', `the name ${hostname} does not resolve (${dnsCode(cause)})`, { cause });
     },
   );
   if (found.length === 0) throw new OutboundError('dns', `the name ${hostname} has no address`);
@@ -99,7 +99,14 @@ async function settled(
   }
 }
 
+/** As DNS names it: ENOTFOUND, ETIMEOUT. Its message would only say the name again. */
+function dnsCode(cause: unknown): string {
+  return cause instanceof Error && 'code' in cause ? String(cause.code) : messageOf(cause);
+}
+
 /** Several addresses fail with one error each, and the sum of them has no message. */
 function reasonOf(cause: unknown): string {
-  return cause instanceof AggregateError ? cause.errors.map(messageOf).join(', ') : messageOf(cause);
+  const text = cause instanceof AggregateError ? cause.errors.map(messageOf).join(', ') : messageOf(cause);
+  // Customers read this, and Node's advice on how to start Node is not for them.
+  return text.replace(/; if the root CA is installed locally.*/, '');
 }

@@ -28,18 +28,7 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
     case 'place':
       return replace(instance, step.because, deps).catch((error: unknown) => refusedAtPlace(instance, error, deps));
     case 'fail':
-      deps.log.warn(
-        { instance_id: instance.id, machine_id: instance.machine_id, code: step.code, detail: step.detail },
-        'launch failed',
-      );
-      return moved(instance, deps, (tx, now) =>
-        move(
-          tx,
-          instance,
-          { to: 'error', nowMs: now, reason: step.detail, error: { code: step.code, detail: step.detail } },
-          deps,
-        ),
-      );
+      return moved(instance, deps, (tx, nowMs) => failLaunch(tx, instance, { ...step, nowMs }, deps));
     case 'start':
       return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'starting', nowMs: now }, deps));
     case 'lose':
@@ -54,6 +43,7 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
     case 'expire':
       return moved(instance, deps, (tx, nowMs) => expire(tx, instance, nowMs, deps));
     case 'finish':
+      deps.log.info({ instance_id: instance.id, machine_id: instance.machine_id }, 'instance terminated');
       return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'terminated', nowMs: now }, deps));
     case 'probe':
       return tryDoor(instance, step.againMs, deps);
@@ -100,7 +90,7 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
       const nothing = await explainNoPlace(tx, instance);
       const detail = because === null ? nothing.detail : `On the chosen host, ${because}. ${nothing.detail}`;
       const code = because === null || nothing.code === 'offering_unavailable' ? nothing.code : 'operation_failed';
-      await move(tx, instance, { to: 'error', nowMs, reason: detail, error: { code, detail } }, deps);
+      await failLaunch(tx, instance, { code, detail, nowMs }, deps);
       return touched;
     }
     if (because !== null)
@@ -118,9 +108,17 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
 async function refusedAtPlace(instance: store.InstanceRow, error: unknown, deps: StepDeps): Promise<string[]> {
   if (!(error instanceof ServiceError) || !REFUSALS_AT_PLACE.has(error.code)) throw error;
   const { code, details } = error;
-  return moved(instance, deps, (tx, nowMs) =>
-    move(tx, instance, { to: 'error', nowMs, reason: details.detail, error: { code, detail: details.detail } }, deps),
-  );
+  return moved(instance, deps, (tx, nowMs) => failLaunch(tx, instance, { code, detail: details.detail, nowMs }, deps));
+}
+
+function failLaunch(
+  tx: Tx,
+  instance: store.InstanceRow,
+  { code, detail, nowMs }: { code: ErrorCode; detail: string; nowMs: number },
+  deps: StepDeps,
+): Promise<boolean> {
+  deps.log.warn({ instance_id: instance.id, machine_id: instance.machine_id, code, detail }, 'launch failed');
+  return move(tx, instance, { to: 'error', nowMs, reason: detail, error: { code, detail } }, deps);
 }
 
 async function tryDoor(instance: store.InstanceRow, againMs: number, deps: StepDeps): Promise<string[]> {

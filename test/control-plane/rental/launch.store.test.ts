@@ -4,11 +4,14 @@ import { sql } from '../../../control-plane/base/db/db.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { createLog } from '../../../shared/log.ts';
 import { LAUNCH, openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
+let logged: string[];
 beforeEach(async () => {
-  world = await openWorld();
+  logged = [];
+  world = await openWorld(1, { log: createLog('test', 'info', { write: (line) => void logged.push(line) }) });
 });
 afterEach(async () => {
   await world.verify();
@@ -96,6 +99,9 @@ describe('a launch', () => {
         'No offering fits. Offerings left after each condition: 1 listed, 1 of type H100_SXM, 0 with at least 2 GPUs. Change the last of them, or try again later.',
     });
     expect(await available(who.orgId)).toBe(10_000_000_000n);
+    expect(logged.map((line) => JSON.parse(line) as object)).toContainEqual(
+      expect.objectContaining({ msg: 'launch failed', instance_id: id, code: 'no_capacity' }),
+    );
   });
 
   test('that the balance does not cover is refused and leaves nothing behind', async () => {

@@ -175,7 +175,7 @@ describe('unknown places', () => {
       type: 'urn:svc:error:not_found',
       title: 'Not found',
       status: 404,
-      detail: 'There is nothing at /v1/nowhere.',
+      detail: 'There is nothing at /v1/nowhere. GET /v1/openapi.json names all that there is.',
       instance: '/v1/nowhere',
       code: 'not_found',
       request_id: reply.headers['x-request-id'],

@@ -236,6 +236,8 @@ describe('a failure', () => {
       const failure = await failureOf(outbound.request(get(`https://${place}/`)));
       expect([failure.code, failure.remoteAddress]).toEqual(['tls', '127.0.0.1']);
     }
+    const failure = await failureOf(outbound.request(get(`https://127.0.0.1:${unknown}/`)));
+    expect(failure.message).toBe(`no TLS connection to 127.0.0.1 port ${unknown}: self-signed certificate`);
   });
   test('protocol: what comes is not HTTP, or ends too early', async () => {
     const outbound = (port: number): Outbound => open({ namedHosts: [{ host: `127.0.0.1:${port}`, plainHttp: true }] });
