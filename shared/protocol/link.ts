@@ -147,11 +147,14 @@ export type Decoded<T> = { ok: true; message: T } | { ok: false; reason: string 
 /** With words before it, this still fits the 123 bytes of a close frame. */
 const REASON_CHARS_MAX = 100;
 
-/** Decodes one text frame, whose size the socket bounds. Never throws; the reason names the first broken field. */
+/**
+ * Decodes one text frame, whose size the socket bounds. Never throws; the reason names the first broken field. U+0000 becomes U+FFFD:
+ * an engine passes on whatever a registry says, and PostgreSQL stores no such character.
+ */
 export function decodeMessage<T>(schema: z.ZodType<T>, frame: string): Decoded<T> {
   let json: unknown;
   try {
-    json = JSON.parse(frame);
+    json = JSON.parse(frame, frame.includes(String.raw`\u0000`) ? withoutNul : undefined);
   } catch {
     return { ok: false, reason: 'not JSON' };
   }
@@ -160,4 +163,8 @@ export function decodeMessage<T>(schema: z.ZodType<T>, frame: string): Decoded<T
   const issue = parsed.error.issues[0];
   const reason = `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'invalid'}`;
   return { ok: false, reason: reason.replace(/[^\x20-\x7e]/g, '?').slice(0, REASON_CHARS_MAX) };
+}
+
+function withoutNul(_name: string, value: unknown): unknown {
+  return typeof value === 'string' ? value.replaceAll('\u0000', '\ufffd') : value;
 }

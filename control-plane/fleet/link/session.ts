@@ -42,8 +42,6 @@ export function runSession(socket: WebSocket, clientIp: string, deps: SessionDep
   const { clock, log } = deps;
   const nonce = deps.ids.secret(32);
   let session: Session | undefined;
-  let lastHeardMs = clock.monotonicMs();
-  let work = Promise.resolve();
 
   const send = (message: ServerMessage): void => socket.send(JSON.stringify(message));
   const close = (code: number, reason: string): void => socket.close(code, reason);
@@ -78,21 +76,14 @@ export function runSession(socket: WebSocket, clientIp: string, deps: SessionDep
   };
 
   const cancelHello = clock.after(LINK_HELLO_MS_MAX, () => refuse(LINK_CLOSE.silent, 'no hello in time'));
-  const stopPings = keepPinging(socket, () => clock.monotonicMs() - lastHeardMs, deps);
-  socket.on('pong', () => (lastHeardMs = clock.monotonicMs()));
-  socket.on('message', (data: Buffer, isBinary: boolean) => {
-    lastHeardMs = clock.monotonicMs();
-    const frame = isBinary ? 'binary' : data.toString();
-    work = work
-      .then(() => onFrame(frame))
-      .catch((error: unknown) => {
-        log.error(
-          { machine_id: session?.machineId, err: error },
-          'handling a link message failed; the agent will send it again',
-        );
-        socket.close(1011, 'internal error');
-      });
-  });
+  const silentMs = readOneByOne(socket, clock, (frame) =>
+    onFrame(frame).catch((error: unknown) => {
+      const told = { machine_id: session?.machineId, err: error };
+      log.error(told, 'handling a link message failed; the agent will send it again');
+      socket.close(1011, 'internal error');
+    }),
+  );
+  const stopPings = keepPinging(socket, silentMs, deps);
   socket.on('error', (error) =>
     log.info({ client_ip: clientIp, machine_id: session?.machineId, err: error }, 'a link broke'),
   );
@@ -102,6 +93,31 @@ export function runSession(socket: WebSocket, clientIp: string, deps: SessionDep
     if (session !== undefined) deps.onClose(session);
   });
   send({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX } });
+}
+
+/**
+ * Hands over one frame after another, and reads no further until it is handled: a host that sends faster would fill our memory. Returns
+ * what tells for how long the host has been silent; while we do not read, the silence is ours.
+ */
+function readOneByOne(socket: WebSocket, clock: Clock, handle: (frame: string) => Promise<void>): () => number {
+  let heardMs = clock.monotonicMs();
+  let waiting = 0;
+  let work = Promise.resolve();
+  const heard = (): void => void (heardMs = clock.monotonicMs());
+  socket.on('pong', heard);
+  socket.on('message', (data: Buffer, isBinary: boolean) => {
+    const frame = isBinary ? 'binary' : data.toString();
+    waiting += 1;
+    socket.pause();
+    work = work
+      .then(() => handle(frame))
+      .then(() => {
+        waiting -= 1;
+        heard();
+        if (waiting === 0) socket.resume();
+      });
+  });
+  return () => (waiting > 0 ? 0 : clock.monotonicMs() - heardMs);
 }
 
 /** Pings until stopped; a peer that has been silent for too long is cut. */

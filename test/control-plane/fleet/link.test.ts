@@ -12,6 +12,8 @@ import { fail } from '../../../shared/errors.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { createLog } from '../../../shared/log.ts';
 import {
+  AgentMessage,
+  decodeMessage,
   LINK_CLOSE,
   LINK_PATH,
   linkProof,
@@ -37,6 +39,7 @@ let key: KeyObject;
 let told: string[];
 let lines: string[];
 let pullLogin: LinkHandlers['pullLogin'];
+let onObserved: LinkHandlers['onObserved'];
 
 beforeEach(async () => {
   const pair = generateKeyPairSync('ed25519');
@@ -44,6 +47,7 @@ beforeEach(async () => {
   told = [];
   lines = [];
   pullLogin = async () => undefined;
+  onObserved = async (_id, message) => void told.push(`observed ${message.workloads.length}`);
   const destination = new Writable({
     write: (chunk: Buffer, _encoding, done) => {
       lines.push(chunk.toString());
@@ -59,7 +63,7 @@ beforeEach(async () => {
     handlers: {
       onUp: async (id) => void told.push(`up ${id}`),
       onDown: async (id) => void told.push(`down ${id}`),
-      onObserved: async (_id, message) => void told.push(`observed ${message.workloads.length}`),
+      onObserved: (machineId, message) => onObserved(machineId, message),
       onInventory: async () => void told.push('inventory'),
       pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId),
       desired: async () => ({ type: 'desired', epoch: 1, revision: 7, complete: true, now_ms: 0, workloads: [] }),
@@ -138,6 +142,14 @@ async function up(): Promise<Agent> {
   await agent.next('desired');
   return agent;
 }
+
+test('a text with U+0000, which PostgreSQL does not store, is taken without it', () => {
+  const refused = { type: 'stream_refused', stream_id: 's', detail: 'no\u0000pe \\u0000' };
+  expect(decodeMessage(AgentMessage, JSON.stringify(refused))).toEqual({
+    ok: true,
+    message: { ...refused, detail: 'no\ufffdpe \\u0000' },
+  });
+});
 
 describe('a link', () => {
   test('comes up with the right key and gets the whole desired state', async () => {
@@ -302,6 +314,27 @@ describe('a stream', () => {
 });
 
 describe('a hostile host', () => {
+  test('that reports faster than we handle is not read meanwhile, and is heard in full afterwards', async () => {
+    const agent = await up();
+    const slow = Promise.withResolvers<void>();
+    let handled = 0;
+    onObserved = async () => {
+      handled += 1;
+      await slow.promise;
+    };
+    const REPORTS = 64;
+    const unknown = Array.from({ length: 256 }, () => 'x'.repeat(64));
+    const padding = ' '.repeat(512 * 1024);
+    const report = JSON.stringify({ type: 'observed', held: null, workloads: [], unknown_workload_ids: unknown });
+    for (let sent = 0; sent < REPORTS; sent += 1) agent.socket.send(report + padding);
+    await expect.poll(() => handled).toBe(1);
+    await new Promise((resolve) => setTimeout(resolve, 200));
+    expect(agent.socket.bufferedAmount).toBeGreaterThan((REPORTS / 2) * padding.length);
+    slow.resolve();
+    await expect.poll(() => handled, { timeout: 10_000 }).toBe(REPORTS);
+    expect(link.isUp(MACHINE)).toBe(true);
+  });
+
   /** Uncaught errors of this process: each would end the control plane. */
   let uncaught: unknown[];
   const note = (error: unknown): void => void uncaught.push(error);
