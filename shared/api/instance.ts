@@ -137,7 +137,7 @@ export const CreateInstance = z
       .array(z.string().min(1))
       .max(64)
       .optional()
-      .describe('Keys that may log in; omitted: all keys of the organisation'),
+      .describe('Keys that may log in; omitted: all keys of the organisation, also later ones; an empty list: none'),
     region: z
       .string()
       .min(1)

@@ -18,6 +18,7 @@ export async function move(
   to: MachineState,
   deps: { events: Events; nowMs: number },
 ): Promise<void> {
+  if (machine.status === to) fail('conflict', `The machine is ${to} already.`);
   const allowed = mayMove(MACHINE_STATES, machine.status, to);
   const moved =
     allowed && (await store.setMachineState(tx, machine.id, { from: machine.status, to, nowMs: deps.nowMs }));

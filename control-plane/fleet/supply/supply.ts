@@ -245,6 +245,9 @@ function moveMachine(machineId: string, to: 'listed' | 'suspended', deps: Supply
   return deps.db.tx(`supply.${to}`, async (tx) => {
     const machine = await store.findMachine(tx, machineId);
     if (machine === undefined) return fail('not_found', `There is no machine ${machineId}.`);
+    if (to === 'listed' && machine.public_key === null) {
+      return fail('conflict', 'This machine has not enrolled yet, so nobody knows its GPUs. Approve it afterwards.');
+    }
     await move(tx, machine, to, { events: deps.events, nowMs: deps.clock.now() });
     await refresh(tx, machineId, deps);
     return { ...machine, status: to };

@@ -22,6 +22,7 @@ export async function move(
   { events, supply }: MoveDeps,
 ): Promise<store.ReservationRow> {
   const { id, org_id: orgId, status: from } = contract;
+  if (from === to) return fail('conflict', `The reservation is ${to} already.`);
   const moved = mayMove(RESERVATION_STATES, from, to) && (await store.setStatus(tx, id, { from, to }));
   if (!moved) return fail('conflict', `The reservation is ${from} and cannot become ${to}.`);
   if (RESERVATION_STATES[to].length === 0) await supply.unreserve(tx, id);

@@ -94,6 +94,19 @@ describe('enrolment', () => {
   });
 });
 
+describe('an approval', () => {
+  test('waits for the host, and says so where there is nothing to do', async () => {
+    const { token, machineId } = await register();
+    const { supply } = world.rooms;
+    await expect(supply.approve(machineId)).rejects.toThrow('This machine has not enrolled yet');
+    await enroll({ token });
+    expect((await supply.approve(machineId)).status).toBe('listed');
+    await expect(supply.approve(machineId)).rejects.toThrow('The machine is listed already.');
+    await supply.suspend(machineId);
+    await expect(supply.suspend(machineId)).rejects.toThrow('The machine is suspended already.');
+  });
+});
+
 describe('an offering', () => {
   test('appears when approved and online, and goes with either', async () => {
     const { token, machineId } = await register();

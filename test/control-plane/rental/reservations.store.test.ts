@@ -145,7 +145,7 @@ describe('a contract', () => {
     const id = await contract(1, { starts_at: iso(DAY_MS) });
     const { reservations } = world.rooms;
     expect((await reservations.suspend(id)).contract.status).toBe('suspended');
-    await expect(reservations.suspend(id)).rejects.toMatchObject({ code: 'conflict' });
+    await expect(reservations.suspend(id)).rejects.toMatchObject(refusal('conflict', /is suspended already/));
     expect((await reservations.resume(id)).contract.status).toBe('pending');
     await reservations.suspend(id);
     await world.clock.advance(2 * DAY_MS);
