@@ -92,8 +92,8 @@ describe('a refused image', () => {
 
 describe('what runs', () => {
   beforeEach(() => {
-    api.world.images.known.set('quiet:latest', { entrypoint: [], cmd: [] });
-    api.world.images.known.set('both:latest', { entrypoint: ['/entry'], cmd: ['arg'] });
+    api.world.images.known.set('quiet:latest', { hasEntrypoint: false, hasCmd: false });
+    api.world.images.known.set('both:latest', { hasEntrypoint: true, hasCmd: true });
   });
 
   test.each([

@@ -28,7 +28,7 @@ export function fakeImages(): FakeImages {
       const known = fake.known.get(text);
       if (known instanceof Error) throw known;
       const digest = reference.digest ?? `sha256:${createHash('sha256').update(text).digest('hex')}`;
-      return { digest, entrypoint: [], cmd: ['sleep'], layersBytes: 0, ...known };
+      return { digest, hasEntrypoint: false, hasCmd: true, layersBytes: 0, ...known };
     },
     pullLogin: async () => fake.token,
   };

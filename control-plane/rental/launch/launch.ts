@@ -80,7 +80,8 @@ export function openLaunch(deps: {
       });
     }
     const wanted = { entrypoint: request.entrypoint ?? null, cmd: request.cmd ?? null };
-    if (commandOf(wanted, facts).length === 0) {
+    const own = { entrypoint: words(facts.hasEntrypoint), cmd: words(facts.hasCmd) };
+    if (commandOf(wanted, own).length === 0) {
       throw unavailable(reference, 'has nothing to run: set cmd or entrypoint');
     }
     const image = pinnedText(reference, facts.digest);
@@ -99,4 +100,9 @@ export function openLaunch(deps: {
       return images.pullLogin(reference, login);
     },
   };
+}
+
+/** Stands for words of an image that are not known here. */
+function words(areThere: boolean): string[] {
+  return areThere ? ['as the image says'] : [];
 }

@@ -76,10 +76,10 @@ const ImageConfig = z.object({
   config: z.object({ Entrypoint: Strings, Cmd: Strings }).nullish(),
 });
 
-/** What an image says that it runs. */
+/** Whether an image says what it runs. Not what: this is kept for long, and strangers write commands as long as they like. */
 export interface ImageCommand {
-  entrypoint: string[];
-  cmd: string[];
+  hasEntrypoint: boolean;
+  hasCmd: boolean;
 }
 
 export type ReadConfig = { kind: 'config'; command: ImageCommand } | { kind: 'unusable'; why: string };
@@ -91,7 +91,8 @@ export function readConfig(body: Buffer): ReadConfig {
   if (!isOurs(parsed.data)) {
     return { kind: 'unusable', why: `is for ${platformText(parsed.data)}; hosts need linux/amd64` };
   }
-  return { kind: 'config', command: { entrypoint: config?.Entrypoint ?? [], cmd: config?.Cmd ?? [] } };
+  const says = (words: string[] | undefined): boolean => words !== undefined && words.length > 0;
+  return { kind: 'config', command: { hasEntrypoint: says(config?.Entrypoint), hasCmd: says(config?.Cmd) } };
 }
 
 function isOurs({ os, architecture }: { os: string; architecture: string }): boolean {
