@@ -145,6 +145,7 @@ function machineFields(row: MachineRow): Fields {
     gpus: row.inventory?.gpus.length ?? null,
     gpu_name: row.inventory?.gpus[0]?.name ?? null,
     gpu_error: row.inventory?.gpu_error ?? null,
+    engine: row.inventory?.engine_version ?? null,
     region: row.region,
     price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
     unknown_workloads: row.unknown_workloads?.join(', ') ?? 'not reported yet',

@@ -1,4 +1,4 @@
-// Machines that were online when the last process ended, and whose link does not come back.
+// Machines that were online when the last process ended, and whose link does not come back; the others were heard of.
 import type { Clock } from '../../../shared/clock.ts';
 import { LINK_RECONNECT_MS_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -11,19 +11,23 @@ import type { Link } from './link.ts';
  */
 export const RETURN_MS = 4 * LINK_RECONNECT_MS_MAX;
 
+/** How old `last_heartbeat_at` of a machine with a link may be; each note writes the rows of the whole fleet. */
+const HEARTBEAT_MS = 60_000;
+
 export interface Absence {
-  /** Level-triggered: takes machines without a link offline, once they had their time. */
+  /** Level-triggered: takes machines without a link offline, once they had their time, and notes that the others are there. */
   run(): Promise<void>;
 }
 
 export function openAbsence(deps: {
   clock: Clock;
   log: Log;
-  supply: Pick<Supply, 'onlineMachineIds' | 'setOnline'>;
+  supply: Pick<Supply, 'onlineMachineIds' | 'setOnline' | 'noteHeartbeats'>;
   link: Pick<Link, 'isUp'>;
 }): Absence {
   const { clock, log, supply, link } = deps;
   const startedMs = clock.monotonicMs();
+  let notedMs = startedMs;
   return {
     run: async () => {
       if (clock.monotonicMs() - startedMs < RETURN_MS) return;
@@ -32,6 +36,9 @@ export function openAbsence(deps: {
         await supply.setOnline(machineId, false);
         log.warn({ machine_id: machineId }, 'a machine counted as online and has no link: it is offline');
       }
+      if (clock.monotonicMs() - notedMs < HEARTBEAT_MS) return;
+      notedMs = clock.monotonicMs();
+      await supply.noteHeartbeats();
     },
   };
 }

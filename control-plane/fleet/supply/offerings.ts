@@ -228,8 +228,10 @@ export async function refreshOfferings(
   const gpus = await store.gpusOf(tx, machineId);
   // The GPUs of a container that we do not know are not ours to give.
   const knowsAll = machine.unknown_workloads?.length === 0;
-  const listed = machine.online && machine.status === 'listed' && knowsAll;
   const { inventory } = machine;
+  // Without an engine nothing can be started, however many GPUs are free.
+  const hasEngine = inventory !== null && inventory.engine_version !== '';
+  const listed = machine.online && machine.status === 'listed' && knowsAll && hasEngine;
   const storageGb = Math.floor((inventory?.storage_bytes ?? 0) / GIB);
   const diskConfigurable = inventory?.disk_enforced === true && storageGb >= DISK_GB_MIN;
   const diskFreeGb = Math.max(0, storageGb - gpus.reduce((sum, gpu) => sum + gpu.held_disk_gb, 0));

@@ -128,6 +128,11 @@ export async function setOnline(tx: Tx, id: string, online: boolean, nowMs: numb
   await tx.run(sql`update machines set online = ${online}, last_heartbeat_ms = ${nowMs} where id = ${id}`);
 }
 
+/** Of all that are online: they have a link, which ends where a host falls silent. */
+export async function noteHeartbeats(tx: Tx, nowMs: number): Promise<void> {
+  await tx.run(sql`update machines set last_heartbeat_ms = ${nowMs} where online = 1`);
+}
+
 /** False where that is known already. */
 export async function setUnknownWorkloads(tx: Tx, id: string, workloadIds: readonly string[] | null): Promise<boolean> {
   const list = workloadIds === null ? null : JSON.stringify(workloadIds);

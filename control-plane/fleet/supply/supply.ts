@@ -57,6 +57,8 @@ export interface Supply {
   isUnknownWorkload(query: Query, machineId: string, workloadId: string): Promise<boolean>;
   /** What is known about hosts is too old to go by. */
   setAllOffline(): Promise<void>;
+  /** Every machine that counts as online is heard of now. */
+  noteHeartbeats(): Promise<void>;
   /** Machines that count as online. */
   onlineMachineIds(): Promise<string[]>;
   /** Takes GPUs for `heldBy`; undefined (and nothing taken) where there are too few. */
@@ -121,6 +123,7 @@ export function openSupply(deps: SupplyDeps): Supply {
     isUnknownWorkload: async (query, machineId, workloadId) =>
       (await store.findMachine(query, machineId))?.unknown_workloads?.includes(workloadId) === true,
     setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
+    noteHeartbeats: () => db.tx('supply.heartbeats', (tx) => store.noteHeartbeats(tx, clock.now())),
     onlineMachineIds: () => store.onlineMachineIds(db.read),
     hold: async (tx, want) => {
       const uuids = await store.takeGpus(tx, want);

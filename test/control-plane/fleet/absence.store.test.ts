@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openAbsence, RETURN_MS } from '../../../control-plane/fleet/link/absence.ts';
 import { findListed, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { createLog } from '../../../shared/log.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -36,4 +37,21 @@ test('machines stay on offer until their time to come back is over, then only th
   await run();
   expect(await offered()).toEqual([back]);
   expect(await world.rooms.supply.onlineMachineIds()).toEqual([back]);
+});
+
+test('a machine with a link is heard of at least every minute or so', async () => {
+  const { machineId } = await world.machine();
+  const { run } = openAbsence({
+    ...world,
+    supply: world.rooms.supply,
+    link: { isUp: () => true },
+    log: createLog('test', 'silent'),
+  });
+  await world.clock.advance(RETURN_MS);
+  for (let round = 0; round < 10; round += 1) {
+    await run();
+    await world.clock.advance(15_000);
+  }
+  const heardMs = (await findMachine(world.db.read, machineId))?.last_heartbeat_ms ?? 0;
+  expect(world.clock.now() - heardMs).toBeLessThanOrEqual(75_000);
 });

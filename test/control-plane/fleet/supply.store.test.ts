@@ -154,6 +154,17 @@ describe('an offering', () => {
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 1 }]);
   });
 
+  test('ends while the engine of the host does not answer, and comes back with it', async () => {
+    const { machineId } = await world.machine({ gpus: 1 });
+    const [gpu] = await gpusOf(world.db.read, machineId);
+    const inventory = inventoryOf(1, () => '');
+    const shown = { ...inventory, gpus: inventory.gpus.map((each) => ({ ...each, uuid: gpu?.gpu_uuid ?? '' })) };
+    await world.rooms.supply.reportInventory(machineId, { ...shown, engine_version: '' });
+    expect(await offered()).toEqual([]);
+    await world.rooms.supply.reportInventory(machineId, shown);
+    expect(await offered()).toEqual([{ gpu_total: 1, gpu_free: 1 }]);
+  });
+
   test('is found by machines with enough free GPUs only, cheapest first', async () => {
     await world.machine({ gpus: 8, dollars: 3 });
     await world.machine({ gpus: 2, dollars: 2 });
