@@ -56,6 +56,7 @@ export interface Guests {
 interface GuestsDeps {
   clock: Clock;
   ids: Ids;
+  /** Called at once, and at most every CHANGE_MS: whoever is inside can come, go and end as often as they like. */
   onChange: () => void;
 }
 
@@ -68,10 +69,13 @@ interface Pending {
 const HELLO_MS_MAX = 5_000;
 const START_MS_MAX = 10_000;
 const STRANGERS_MAX = 64;
+/** Every change makes the supervisor look at all containers, and the control plane write down what it saw. */
+const CHANGE_MS = 1_000;
 
 /** Listens at `path` (a stale socket there must have been removed). */
 export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests> {
-  const { clock, ids, onChange } = deps;
+  const { clock, ids } = deps;
+  const onChange = paced(clock, deps.onChange);
   const pending = new Map<string, Pending>();
   const strangers = new Set<Socket>();
   const sockets = new Set<Socket>();
@@ -235,6 +239,22 @@ function parse<T>(schema: z.ZodType<T>, frame: Frame): T {
   } catch {
     throw new FrameError('a word was not understood');
   }
+}
+
+/** The first call at once, those of the next CHANGE_MS together at its end. */
+function paced(clock: Clock, tell: () => void): () => void {
+  let resting = false;
+  let again = false;
+  const call = (): void => {
+    if (resting) return void (again = true);
+    [resting, again] = [true, false];
+    clock.after(CHANGE_MS, () => {
+      resting = false;
+      if (again) call();
+    });
+    tell();
+  };
+  return call;
 }
 
 function listen(server: Server, path: string): Promise<void> {

@@ -19,12 +19,14 @@ let guests: Guests;
 let clock: ManualClock;
 let path: string;
 let count = 0;
+let changes: number;
 
 beforeEach(async () => {
   count += 1;
   path = join(dir, `${count}.sock`);
   clock = manualClock();
-  guests = await openGuests(path, { clock, ids: createIds(clock, seededRng(1)), onChange: () => {} });
+  changes = 0;
+  guests = await openGuests(path, { clock, ids: createIds(clock, seededRng(1)), onChange: () => (changes += 1) });
 });
 afterEach(() => guests.close());
 
@@ -195,6 +197,21 @@ describe('hostile', () => {
     sendJson(control, { kind: 'main_exit', exit: { code: 'x'.repeat(100_000), signal: null } });
     await gone(control);
     expect(guests.mainExit()).toBeNull();
+  });
+
+  test('a guest that changes all the time is told of once a second, and as it is then', async () => {
+    const control = await guest();
+    expect(changes).toBe(1);
+    for (let code = 0; code < 100; code += 1) sendJson(control, { kind: 'main_exit', exit: { code, signal: null } });
+    await eventually('the last one', 5000, () => Promise.resolve(guests.mainExit()?.code === 99 || undefined));
+    expect(changes).toBe(1);
+    clock.advance(1_000);
+    expect(changes).toBe(2);
+    clock.advance(10_000);
+    expect(changes).toBe(2);
+    control.destroy();
+    await eventually('the end', 5000, () => Promise.resolve(!guests.connected() || undefined));
+    expect(changes).toBe(3);
   });
 
   test('who says nothing is sent away, and only so many may say nothing', async () => {
