@@ -67,7 +67,7 @@ export const Reservation = z
       .strictObject({
         allocated_gpus: z.int().describe('GPUs of the instances below'),
         committed_gpus: z.int().describe('GPUs of all commitment entries'),
-        pct: z.number().describe('allocated_gpus / committed_gpus, 0.0 to 1.0'),
+        pct: z.number().min(0).max(1).describe('allocated_gpus / committed_gpus, 0.0 to 1.0'),
       })
       .describe('How much of it is in use now'),
     instances: z.array(ReservedInstance).describe('Instances under the contract that have not ended, oldest first'),

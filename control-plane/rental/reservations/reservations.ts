@@ -101,7 +101,11 @@ export function openReservations(deps: ReservationsDeps): Reservations {
         db.read,
         contracts.map(({ id }) => id),
       );
-      return contracts.map((contract) => reservationView(contract, instances.get(contract.id) ?? [], clock.now()));
+      const views = contracts.map(async (contract) => {
+        const slots = await slotsOf(db.read, contract.id);
+        return reservationView(contract, { slots, instances: instances.get(contract.id) ?? [] }, clock.now());
+      });
+      return Promise.all(views);
     },
     choose: (tx, launch) => choose(tx, launch, clock.now()),
     driver: {

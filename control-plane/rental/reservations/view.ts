@@ -1,14 +1,22 @@
 // A contract as the API shows it (specification 2.7). No commercial terms.
 import type { Reservation, ReservedInstance } from '../../../shared/api/reservation.ts';
 import { isoTime } from '../../../shared/clock.ts';
+import type { Slots } from '../../fleet/supply/slots.ts';
 import type { ReservationRow } from './store.ts';
 import { daysUntilEnd, standing } from './term.ts';
 
-export function reservationView(row: ReservationRow, instances: ReservedInstance[], nowMs: number): Reservation {
+/** What a contract has at the moment. */
+export interface Holdings {
+  slots: readonly Slots[];
+  /** Those that have not ended. */
+  instances: ReservedInstance[];
+}
+
+export function reservationView(row: ReservationRow, { slots, instances }: Holdings, nowMs: number): Reservation {
   const contract = standing(row, nowMs);
   const { days, isSoon } = daysUntilEnd(contract, nowMs);
   const committed = gpusOf(contract.commitment);
-  const allocated = gpusOf(instances);
+  const allocated = allocatedGpus(slots, instances);
   return {
     reservation_id: contract.id,
     title: contract.title,
@@ -20,6 +28,15 @@ export function reservationView(row: ReservationRow, instances: ReservedInstance
     utilization: { allocated_gpus: allocated, committed_gpus: committed, pct: allocated / committed },
     instances,
   };
+}
+
+/**
+ * An instance that is stopping may have given its slots to another one already, so slots are counted, not instances. An ended contract
+ * has no slots any more: there it is the instances that go on.
+ */
+function allocatedGpus(slots: readonly Slots[], instances: readonly ReservedInstance[]): number {
+  if (slots.length === 0) return gpusOf(instances.filter(({ status }) => status !== 'stopping'));
+  return slots.reduce((sum, { in_use: inUse }) => sum + inUse, 0);
 }
 
 function gpusOf(entries: readonly { gpu_count: number }[]): number {

@@ -413,6 +413,25 @@ describe('on demand', () => {
   });
 });
 
+test('what is in use is counted by slots: one that is taken again while an instance stops counts once', async () => {
+  await world.machine({ gpus: 2 });
+  const id = await contract(2);
+  const first = await run({ gpu_count: 2 });
+  await world.rooms.instances.remove(who, first, async () => undefined);
+  await world.observe(first, { phase: 'stopped' });
+  const second = await launch({ gpu_count: 2 });
+  const full = {
+    utilization: { allocated_gpus: 2, committed_gpus: 2, pct: 1 },
+    instances: [
+      { instance_id: first, status: 'stopping' },
+      { instance_id: second, status: 'allocating' },
+    ],
+  };
+  expect(await seen()).toMatchObject(full);
+  await world.rooms.reservations.cancel(id);
+  expect(await seen()).toMatchObject(full);
+});
+
 describe('what still runs when a contract ends', () => {
   test.each(['expires', 'is cancelled'])('goes on, and its GPUs come free at their release: it %s', async (how) => {
     await world.machine({ gpus: 3 });
