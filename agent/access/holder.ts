@@ -13,6 +13,7 @@ import { dialStream } from './dial.ts';
 import { doorPaths, openDoorToUser } from './door-folder.ts';
 import { openGuests } from './guests.ts';
 import { eachFrame, FRAME, sendJson } from './guest/frames.ts';
+import { boundedLog } from './holder-log.ts';
 import { HOLDER_WORD_BYTES_MAX, SupervisorWord, type HolderNews } from './holder-words.ts';
 import { loadHostKey } from './host-key.ts';
 import { openSshDoor, type SshDoor } from './ssh-server.ts';
@@ -32,7 +33,7 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   const paths = doorPaths(folder);
   if (await answers(paths.holderSocket)) return process.exit(0);
   const clock = systemClock();
-  const log = createLog('holder', 'info');
+  const log = createLog('holder', 'info', boundedLog(process.stdout.fd));
   const ids = createIds(clock, systemRng());
   const hostKey = await loadHostKey(paths.hostKey);
   await removePath(paths.holderSocket);
