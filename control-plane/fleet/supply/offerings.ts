@@ -252,6 +252,16 @@ export async function refreshOfferings(
             listed = excluded.listed`,
     );
   }
+  await forgetOldTypes(tx, machineId);
+}
+
+/** An offering keeps its id while its GPUs are away, but not for every type that a host has ever claimed to have. */
+async function forgetOldTypes(tx: Tx, machineId: string): Promise<void> {
+  const away = sql`machine_id = ${machineId} and gpu_type not in (select gpu_type from machine_gpus where machine_id = ${machineId})`;
+  await tx.run(
+    sql`delete from offerings where ${away} and id not in (
+          select id from offerings where ${away} order by created_ms desc, id limit ${GPUS_PER_MACHINE_MAX})`,
+  );
 }
 
 function conditions(request: Omit<CapacityRequest, 'gpuType'>): Sql {

@@ -197,10 +197,15 @@ export async function upsertGpu(tx: Tx, gpu: Omit<GpuRow, 'held_by' | 'held_disk
   );
 }
 
-/** GPUs that the host no longer shows stay as rows while somebody holds them, but nobody can hold them anew. */
-export async function setUnusableExcept(tx: Tx, machineId: string, uuids: string[]): Promise<void> {
-  const absent = uuids.length === 0 ? sql`1 = 1` : sql`gpu_uuid not in (${join(uuids)})`;
-  await tx.run(sql`update machine_gpus set usable = 0 where machine_id = ${machineId} and ${absent}`);
+/**
+ * GPUs that the host no longer shows stay as rows while somebody holds them or has them set aside, but nobody can hold them anew. The
+ * others go: a host that shows new ones all the time would fill the table.
+ */
+export async function dropExcept(tx: Tx, machineId: string, uuids: string[]): Promise<void> {
+  const shown = uuids.length === 0 ? sql`1 = 0` : sql`gpu_uuid in (${join(uuids)})`;
+  const absent = sql`machine_id = ${machineId} and not (${shown})`;
+  await tx.run(sql`delete from machine_gpus where ${absent} and held_by is null and reserved_by is null`);
+  await tx.run(sql`update machine_gpus set usable = 0 where ${absent}`);
 }
 
 const UuidRow = z.object({ gpu_uuid: text });

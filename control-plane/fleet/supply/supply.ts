@@ -240,7 +240,7 @@ async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, de
     });
   }
   const uuids = inventory.gpus.map((gpu) => gpu.uuid);
-  await store.setUnusableExcept(tx, machineId, uuids);
+  await store.dropExcept(tx, machineId, uuids);
   await refresh(tx, machineId, deps);
 }
 

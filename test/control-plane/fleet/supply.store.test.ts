@@ -165,6 +165,33 @@ describe('an offering', () => {
     expect(await offered()).toEqual([{ gpu_total: 1, gpu_free: 1 }]);
   });
 
+  test('and its GPUs leave no more behind than a machine can have, however many a host claims one after another', async () => {
+    const { machineId } = await world.machine();
+    const who = await world.customer(10_000);
+    const id = await world.launch(who);
+    const [held] = await gpusOf(world.db.read, machineId);
+    let count = 0;
+    for (let round = 0; round < 6; round += 1) {
+      const inventory = inventoryOf(16, () => `claimed-${(count += 1)}`);
+      const gpus = inventory.gpus.map((gpu) => ({ ...gpu, name: `GPU ${round} ${gpu.index}` }));
+      await world.rooms.supply.reportInventory(machineId, { ...inventory, gpus });
+    }
+    const gpus = await gpusOf(world.db.read, machineId);
+    expect(gpus).toHaveLength(16 + 1);
+    expect(gpus.filter((gpu) => gpu.held_by !== null)).toEqual([{ ...held, usable: false }]);
+    const Row = z.object({ gpu_type: text });
+    const rows = await world.db.read.all(Row, sql`select gpu_type from offerings where machine_id = ${machineId}`);
+    expect(rows).toHaveLength(16 + 1 + 16);
+    expect(rows.map((row) => row.gpu_type)).toContain('H100_SXM');
+    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.observe(id, { phase: 'removed' });
+    await world.rooms.supply.reportInventory(
+      machineId,
+      inventoryOf(0, () => ''),
+    );
+    expect(await gpusOf(world.db.read, machineId)).toEqual([]);
+  });
+
   test('is found by machines with enough free GPUs only, cheapest first', async () => {
     await world.machine({ gpus: 8, dollars: 3 });
     await world.machine({ gpus: 2, dollars: 2 });
