@@ -197,6 +197,22 @@ export async function upsertGpu(tx: Tx, gpu: Omit<GpuRow, 'held_by' | 'held_disk
   );
 }
 
+const HolderRow = z.object({ gpu_uuid: text, machine_id: text });
+
+/** Which of these GPUs another machine that is online offers, and which machine that is. */
+export function offeredElsewhere(
+  query: Query,
+  machineId: string,
+  uuids: string[],
+): Promise<z.infer<typeof HolderRow>[]> {
+  if (uuids.length === 0) return Promise.resolve([]);
+  return query.all(
+    HolderRow,
+    sql`select g.gpu_uuid, g.machine_id from machine_gpus g join machines m on m.id = g.machine_id
+        where g.gpu_uuid in (${join(uuids)}) and g.machine_id <> ${machineId} and g.usable = 1 and m.online = 1`,
+  );
+}
+
 /**
  * GPUs that the host no longer shows stay as rows while somebody holds them or has them set aside, but nobody can hold them anew. The
  * others go: a host that shows new ones all the time would fill the table.

@@ -230,16 +230,23 @@ async function enroll(tx: Tx, request: EnrollRequest, deps: SupplyDeps): Promise
 
 async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, deps: SupplyDeps): Promise<void> {
   await store.setInventory(tx, machineId, inventory, deps.clock.now());
+  const uuids = inventory.gpus.map((gpu) => gpu.uuid);
+  // Two agents on one host, or a host that lies: what is sold there must not be sold here as well.
+  const elsewhere = new Map(
+    (await store.offeredElsewhere(tx, machineId, uuids)).map((one) => [one.gpu_uuid, one.machine_id]),
+  );
+  for (const [gpuUuid, other] of elsewhere) {
+    deps.log.error({ machine_id: machineId, gpu_uuid: gpuUuid, other_machine_id: other }, 'two machines show one GPU');
+  }
   for (const gpu of inventory.gpus) {
     await store.upsertGpu(tx, {
       machine_id: machineId,
       gpu_uuid: gpu.uuid,
       gpu_index: gpu.index,
       ...identifyGpu(gpu.name, gpu.memory_mib),
-      usable: !gpu.foreign_use,
+      usable: !gpu.foreign_use && !elsewhere.has(gpu.uuid),
     });
   }
-  const uuids = inventory.gpus.map((gpu) => gpu.uuid);
   await store.dropExcept(tx, machineId, uuids);
   await refresh(tx, machineId, deps);
 }

@@ -139,6 +139,29 @@ describe('an offering', () => {
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 2 }]);
   });
 
+  test('is of one machine only: a GPU that another shows too is not offered twice, and goes over once that one is away', async () => {
+    const { machineId: first } = await world.machine({ gpus: 2 });
+    const gpus = (await gpusOf(world.db.read, first)).map((gpu) => gpu.gpu_uuid);
+    const { machineId: second } = await world.machine({ gpus: 1 });
+    const inventory = inventoryOf(2, () => '');
+    const same = { ...inventory, gpus: inventory.gpus.map((gpu, i) => ({ ...gpu, uuid: gpus[i] ?? '' })) };
+    const usable = async (machineId: string): Promise<boolean[]> =>
+      (await gpusOf(world.db.read, machineId)).filter((gpu) => gpus.includes(gpu.gpu_uuid)).map((gpu) => gpu.usable);
+    await world.rooms.supply.reportInventory(second, same);
+    expect([await usable(first), await usable(second)]).toEqual([
+      [true, true],
+      [false, false],
+    ]);
+    await world.rooms.supply.reportInventory(first, same);
+    expect(await usable(first)).toEqual([true, true]);
+    await world.rooms.supply.setOnline(first, false);
+    await world.rooms.supply.reportInventory(second, same);
+    expect(await usable(second)).toEqual([true, true]);
+    await world.rooms.supply.setOnline(first, true);
+    await world.rooms.supply.reportInventory(first, same);
+    expect(await usable(first)).toEqual([false, false]);
+  });
+
   test('ends while nvidia-smi of the host fails; its rentals keep their GPUs, and all is as before when it works again', async () => {
     const { machineId } = await world.machine({ gpus: 2 });
     const enrolled = (await gpusOf(world.db.read, machineId)).map((gpu) => gpu.gpu_uuid);
