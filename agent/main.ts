@@ -7,7 +7,7 @@ import type { AgentHouse } from './house.ts';
 
 const CONFIG_OPTION = ['--config <file>', 'agent.yaml; without it every setting has its default'] as const;
 
-async function enrollHost(options: { url: string; token: string; config?: string }): Promise<void> {
+async function enrollHost(options: { url: string; token: string; allowHttp?: true; config?: string }): Promise<void> {
   const config = await readConfig(options.config);
   const { assertRentable, takeInventory } = await import('./stock.ts');
   const { enroll } = await import('./link/enroll.ts');
@@ -21,8 +21,8 @@ async function enrollHost(options: { url: string; token: string; config?: string
   const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false });
   assertRentable(inventory, config);
   const { state_dir: stateDir } = config;
-  const { url, token } = options;
-  const machineId = await enroll({ stateDir, url, token, ca: await readCa(config), inventory });
+  const { url, token, allowHttp = false } = options;
+  const machineId = await enroll({ stateDir, url, token, allowHttp, ca: await readCa(config), inventory });
   const models = [...new Set(inventory.gpus.map((gpu) => gpu.name))].join(', ');
   process.stdout.write(
     `enrolled as machine ${machineId} with ${inventory.gpus.length} GPUs (${models}); next: svc-agent run\n`,
@@ -58,6 +58,7 @@ program
   .description('make this host a machine of the fleet; repeating it is safe')
   .requiredOption('--url <url>', 'the control plane, e.g. https://api.example.com')
   .requiredOption('--token <token>', 'the one-time enrolment token')
+  .option('--allow-http', 'speak plain http to another machine: only on a network that nobody else reads')
   .option(...CONFIG_OPTION)
   .action(enrollHost);
 program

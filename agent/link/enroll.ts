@@ -7,14 +7,16 @@ import { loadIdentity, storeIdentity } from './identity.ts';
 
 export interface EnrollOptions {
   stateDir: string;
-  /** `https://host[:port]`; plain http is for loopback and tests. */
+  /** `https://host[:port]`; plain http is for this machine, and elsewhere only where `allowHttp` says so. */
   url: string;
+  allowHttp: boolean;
   token: string;
   ca: string | undefined;
   inventory: Inventory;
 }
 
 const ENROLL_MS_MAX = 30_000;
+const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
 const ANSWER_BYTES_MAX = 256 * 1024;
 
 /**
@@ -22,7 +24,7 @@ const ANSWER_BYTES_MAX = 256 * 1024;
  * any failure is safe. Throws the control plane's own words where it refuses.
  */
 export async function enroll(options: EnrollOptions): Promise<string> {
-  const url = addressOf(options.url);
+  const url = addressOf(options);
   const identity = await loadIdentity(options.stateDir);
   const body: EnrollRequest = { token: options.token, public_key: identity.public_key, inventory: options.inventory };
   const answer = await postJson(new URL(ENROLL_PATH, url), JSON.stringify(body), options.ca);
@@ -32,10 +34,17 @@ export async function enroll(options: EnrollOptions): Promise<string> {
   return machine_id;
 }
 
-function addressOf(text: string): URL {
+function addressOf({ url: text, allowHttp }: Pick<EnrollOptions, 'url' | 'allowHttp'>): URL {
   const url = URL.parse(text);
-  if (url !== null && ['https:', 'http:'].includes(url.protocol)) return url;
-  throw new Error(`--url must be the control plane's address, like https://api.example.com, which ${text} is not`);
+  if (url === null || !['https:', 'http:'].includes(url.protocol)) {
+    throw new Error(`--url must be the control plane's address, like https://api.example.com, which ${text} is not`);
+  }
+  if (url.protocol === 'http:' && !allowHttp && !LOOPBACK.test(url.hostname)) {
+    throw new Error(
+      `http:// would carry the token, and later the variables and logins of customers, in clear text to ${url.host}: use https://, or --allow-http on a network that nobody else reads`,
+    );
+  }
+  return url;
 }
 
 interface Answer {

@@ -41,8 +41,9 @@ beforeEach(async () => {
 });
 afterEach(() => plane.stop());
 
-const enrolHost = (token = plane.token): Promise<string> =>
-  enroll({ stateDir, url: plane.url, token, ca: undefined, inventory });
+const enrolAt = (url: string, token = 't'): Promise<string> =>
+  enroll({ stateDir, url, token, allowHttp: false, ca: undefined, inventory });
+const enrolHost = (token = plane.token): Promise<string> => enrolAt(plane.url, token);
 
 describe('enrolment', () => {
   test('stores who we are, and a repeat is the same machine', async () => {
@@ -63,21 +64,19 @@ describe('enrolment', () => {
     ],
     ['ftp://h', "--url must be the control plane's address, like https://api.example.com, which ftp://h is not"],
     ['http://127.0.0.1:1', 'no answer from http://127.0.0.1:1: connect ECONNREFUSED 127.0.0.1:1'],
+    ['http://10.0.0.1', 'in clear text to 10.0.0.1: use https://, or --allow-http on a network that nobody else reads'],
+    ['http://127.0.0.1.example.com', 'in clear text to 127.0.0.1.example.com'],
   ])('says of %s what is wrong', async (url, told) => {
-    await expect(enroll({ stateDir, url, token: 't', ca: undefined, inventory })).rejects.toThrow(told);
+    await expect(enrolAt(url)).rejects.toThrow(told);
   });
 
   test('says that an http control plane does not speak TLS', async () => {
     const url = plane.url.replace('http:', 'https:');
-    await expect(enroll({ stateDir, url, token: 't', ca: undefined, inventory })).rejects.toThrow(
-      `${url} does not speak TLS`,
-    );
+    await expect(enrolAt(url)).rejects.toThrow(`${url} does not speak TLS`);
   });
 
   test('the key is on disk before the first call, so a call that got lost is repeated with it', async () => {
-    await expect(enroll({ stateDir, url: 'http://127.0.0.1:1', token: 't', ca: undefined, inventory })).rejects.toThrow(
-      'ECONNREFUSED',
-    );
+    await expect(enrolAt('http://127.0.0.1:1')).rejects.toThrow('ECONNREFUSED');
     const key = (await loadIdentity(stateDir)).public_key;
     await enrolHost();
     expect(plane.enrolments[0]?.public_key).toBe(key);
