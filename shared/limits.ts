@@ -50,6 +50,8 @@ export const DISK_GB_INCLUDED = 100;
 export const CANDIDATES_MAX = 16;
 /** A host that reports more than this is not believed. */
 export const GPUS_PER_MACHINE_MAX = 16;
+/** Machines of one supplier whose host has not enrolled: far more than anybody installs at once. */
+export const MACHINES_AWAITED_MAX = 1_000;
 /** Containers that a host is told of, those included that wait for the end of their quarantine. With more it gets no new ones. */
 export const WORKLOADS_PER_MACHINE_MAX = 256;
 

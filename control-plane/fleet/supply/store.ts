@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { MachineState } from '../../../shared/states.ts';
-import { flag, int, json, text, ucents } from '../../base/db/columns.ts';
+import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 
 const SupplierRow = z.object({
@@ -81,6 +81,15 @@ export function machinesOfSupplier(query: Query, supplierId: string, after: Sql,
 
 export function allMachines(query: Query): Promise<MachineRow[]> {
   return query.all(MachineRow, sql`select ${MACHINE} from machines order by created_ms, id`);
+}
+
+/** Those whose host has not enrolled. */
+export async function countAwaited(query: Query, supplierId: string): Promise<number> {
+  const row = await query.one(
+    countRow,
+    sql`select count(*) as count from machines where supplier_id = ${supplierId} and public_key is null`,
+  );
+  return row?.count ?? 0;
 }
 
 export async function insertMachine(tx: Tx, row: MachineRow): Promise<void> {
@@ -173,11 +182,11 @@ export async function useToken(tx: Tx, hash: string, publicKey: string): Promise
   return changed === 1;
 }
 
-/** A machine has one live token: a new one ends the others that were never used. */
+/** A machine has one live token: a new one ends the one before, which is known until the next. */
 export async function endUnusedTokens(tx: Tx, machineId: string): Promise<void> {
-  await tx.run(
-    sql`update enrollment_tokens set expires_ms = 0 where machine_id = ${machineId} and used_by_key is null`,
-  );
+  const unused = sql`machine_id = ${machineId} and used_by_key is null`;
+  await tx.run(sql`delete from enrollment_tokens where ${unused} and expires_ms = 0`);
+  await tx.run(sql`update enrollment_tokens set expires_ms = 0 where ${unused}`);
 }
 
 export function gpusOf(query: Query, machineId: string): Promise<GpuRow[]> {

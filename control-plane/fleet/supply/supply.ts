@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { ENROLLMENT_TOKEN_MS } from '../../../shared/limits.ts';
+import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { EnrollRequest, Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
@@ -172,6 +172,12 @@ async function registerMachine(
   }
   if (supplier.status === 'suspended') {
     return fail('conflict', 'This supplier is suspended and cannot register machines.');
+  }
+  if ((await store.countAwaited(tx, supplier.id)) >= MACHINES_AWAITED_MAX) {
+    return fail(
+      'conflict',
+      `${MACHINES_AWAITED_MAX} machines of yours wait for their hosts already. Enrol one of them first: POST /v1/community/machines/{id}/token.`,
+    );
   }
   const machine = newMachine(deps.ids.uuid(), supplier.id, declared, deps.clock.now());
   await store.insertMachine(tx, machine);

@@ -5,7 +5,7 @@ import { text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { candidates, findListed, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
-import { ENROLLMENT_TOKEN_MS } from '../../../shared/limits.ts';
+import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX } from '../../../shared/limits.ts';
 import type { EnrollRequest } from '../../../shared/protocol/inventory.ts';
 import { inventoryOf, openWorld, type World } from '../../kit/world.ts';
 
@@ -78,6 +78,20 @@ describe('enrolment', () => {
     expect(await enroll({ token: again.token })).toEqual({ machineId });
     const refused = world.db.tx('again', (tx) => world.rooms.supply.reissueToken(tx, orgId, machineId));
     await expect(refused).rejects.toMatchObject({ code: 'conflict' });
+  });
+
+  test('so many machines may wait for their hosts; one that enrols makes room', async () => {
+    const { token, orgId } = await register();
+    const declared = { gpuCount: null, gpuType: null, vramPerGpuGb: null, region: 'eu', tier: 'on_demand' } as const;
+    const more = (count: number): Promise<void> =>
+      world.db.tx('register', async (tx) => {
+        for (let i = 0; i < count; i += 1)
+          await world.rooms.supply.registerMachine(tx, orgId, { ...declared, priceUcentsPerHour: 1n });
+      });
+    await more(MACHINES_AWAITED_MAX - 1);
+    await expect(more(1)).rejects.toMatchObject({ code: 'conflict' });
+    await enroll({ token });
+    await more(1);
   });
 
   test('a machine of another supplier gets no token', async () => {
