@@ -166,7 +166,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
     trustProxy: options.trustProxy.length > 0 ? options.trustProxy : false,
     forceCloseConnections: 'idle',
     return503OnClosing: false,
-    routerOptions: { maxParamLength: PATH_PARAMETER_CHARS_MAX },
+    routerOptions: { maxParamLength: PATH_PARAMETER_CHARS_MAX, ignoreTrailingSlash: true },
     frameworkErrors: (error, request, reply) => void sendError(error, request, reply, log),
     clientErrorHandler: (error, socket) => refuseUnread(error, socket, deps),
   });
@@ -286,7 +286,7 @@ function send(reply: FastifyReply, wire: WireReply): FastifyReply {
 
 /** @throws ServiceError `not_found`, `method_not_allowed` */
 function refuseUnknown(routes: Route[], request: FastifyRequest, reply: FastifyReply): never {
-  const path = pathOf(request);
+  const path = pathOf(request).replace(/(?<=.)\/$/, '');
   const allowed = routes.filter((each) => pathPattern(each).test(path)).map((each) => each.method);
   if (allowed.length === 0)
     fail('not_found', `There is nothing at ${path}. GET /v1/openapi.json names all that there is.`);

@@ -167,6 +167,13 @@ describe('bad input', () => {
   });
 });
 
+test('a slash at the end means nothing: it is no empty id', async () => {
+  const reply = await bench.http.inject({ method: 'GET', url: '/v1/ip/' });
+  expect(reply.status).toBe(200);
+  const empty = await bench.http.inject({ method: 'DELETE', url: '/v1/things/', headers: as('all') });
+  expect(empty).toMatchObject({ status: 405, headers: { allow: expect.stringContaining('POST') } });
+});
+
 describe('unknown places', () => {
   test('404 for an unknown path', async () => {
     const reply = await bench.http.inject({ method: 'GET', url: '/v1/nowhere?x=1' });
