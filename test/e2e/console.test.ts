@@ -61,12 +61,21 @@ test('a shell in the container, in a terminal of the size of the window', async 
 });
 
 test('a reload finds the same shell, with what it has shown', async () => {
-  await enter('MARK=kept; clear', '#');
-  await enter('echo before the re""load', 'before the reload');
+  await enter('MARK=kept; echo before the re""load', 'before the reload');
+  await page.reload();
+  await expect.poll(screen, { timeout: 15_000 }).toContain('before the reload');
+  await enter('echo my mark is $MARK', 'my mark is kept');
+});
+
+test('what is typed while the past is shown arrives, and what programs asked in the past is not answered again', async () => {
+  // The terminal tells its attributes in seven bytes, which the shell would take for input.
+  const question = `stty -icanon -echo; printf '\\033[c'; head -c 7 | wc -c; stty sane`;
+  await enter(`seq 1 20000; ${question}; echo ans""wered`, 'answered');
   await page.reload();
   await connected();
-  await expect.poll(screen).toContain('before the reload');
-  await enter('echo my mark is $MARK', 'my mark is kept');
+  await page.keyboard.type('echo typed at $((40 + 2))\n');
+  await expect.poll(screen, { timeout: 15_000 }).toContain('typed at 42');
+  expect(await screen()).not.toContain('1;2c');
 });
 
 test('a killed control plane is waited for, and the shell goes on', async () => {

@@ -4,6 +4,9 @@ import { FitAddon } from '@xterm/addon-fit';
 import { Terminal } from '@xterm/xterm';
 import { openConnection } from './connection.ts';
 
+/** What xterm.js answers by itself to a program that asks about the terminal: where the cursor is, what it can do, its colours. */
+const ANSWER = /^(?:[\]P]|\[[?>=]?[\d;]*\$?[cnRty])/;
+const ESCAPE = '\x1b';
 /** Acknowledged byte by byte, a busy terminal would send more than it gets. */
 const SHOWN_BYTES_STEP = 5_000;
 
@@ -52,22 +55,31 @@ function openPage(): void {
       say('away', `${why}; press any key`);
     },
   });
-  const type = (bytes: Uint8Array): void => {
-    if (isOver) connection.connect();
-    else if (shown >= pastEnd) connection.type(bytes);
+  const type = (text: string, bytes: Uint8Array): void => {
+    if (isOver) return connection.connect();
+    if (shown >= pastEnd || !isAnswer(text)) connection.type(bytes);
   };
 
   const fit = new FitAddon();
   terminal.loadAddon(fit);
   terminal.open(element('terminal'));
   fit.fit();
-  terminal.onData((text) => type(new TextEncoder().encode(text)));
+  terminal.onData((text) => type(text, new TextEncoder().encode(text)));
   // What a mouse sends is no text: each character is a byte.
-  terminal.onBinary((text) => type(Uint8Array.from(text, (character) => character.charCodeAt(0))));
+  terminal.onBinary((text) =>
+    type(
+      text,
+      Uint8Array.from(text, (character) => character.charCodeAt(0)),
+    ),
+  );
   terminal.onResize(({ cols, rows }) => connection.tell({ kind: 'resize', cols, rows }));
   new ResizeObserver(() => fit.fit()).observe(element('terminal'));
   terminal.focus();
   connection.connect();
+}
+
+function isAnswer(text: string): boolean {
+  return text.startsWith(ESCAPE) && ANSWER.test(text.slice(ESCAPE.length));
 }
 
 function element(id: string): HTMLElement {
