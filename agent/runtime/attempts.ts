@@ -25,8 +25,13 @@ export function createAttempts(clock: Clock, onDue: () => void): Attempts {
     delay: (key) => {
       const delayMs = Math.min(RETRY_MS_MAX, RETRY_MS_MIN * 2 ** count(key));
       counts.set(key, count(key) + 1);
-      retryAtMs.set(key, clock.now() + delayMs);
-      clock.after(delayMs, onDue);
+      const atMs = clock.now() + delayMs;
+      retryAtMs.set(key, atMs);
+      clock.after(delayMs, () => {
+        // A timer may be a moment ahead of the wall clock, which may also have been set back: what it says now does not count.
+        if (retryAtMs.get(key) === atMs) retryAtMs.delete(key);
+        onDue();
+      });
     },
     forget: (key) => {
       counts.delete(key);

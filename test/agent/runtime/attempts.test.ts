@@ -1,0 +1,32 @@
+// When what failed is tried again: by its timer, whatever the wall clock says.
+import { expect, test } from 'vitest';
+import { createAttempts } from '../../../agent/runtime/attempts.ts';
+import { manualClock } from '../manual-clock.ts';
+
+test('it is due when its timer fires, also where the clock is a moment behind', () => {
+  const clock = manualClock();
+  const due: boolean[] = [];
+  let behindMs = 0;
+  const late = { ...clock, now: () => clock.now() - behindMs };
+  const attempts = createAttempts(late, () => due.push((attempts.retryAtMs.get('a') ?? 0) <= late.now()));
+  attempts.delay('a');
+  behindMs = 1;
+  clock.advance(999);
+  expect(due).toEqual([]);
+  clock.advance(1);
+  expect(due).toEqual([true]);
+});
+
+test('each failure waits twice as long as the one before, until it works', () => {
+  const clock = manualClock();
+  const attempts = createAttempts(clock, () => undefined);
+  const delays: number[] = [];
+  for (let i = 0; i < 8; i += 1) {
+    attempts.delay('a');
+    delays.push((attempts.retryAtMs.get('a') ?? 0) - clock.now());
+  }
+  expect(delays).toEqual([1_000, 2_000, 4_000, 8_000, 16_000, 32_000, 60_000, 60_000]);
+  attempts.forget('a');
+  attempts.delay('a');
+  expect((attempts.retryAtMs.get('a') ?? 0) - clock.now()).toBe(1_000);
+});
