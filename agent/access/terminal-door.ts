@@ -11,7 +11,8 @@ import type { Ids } from '../../shared/ids.ts';
 import type { Guests } from './guests.ts';
 import type { TerminalSession, Viewer } from './terminal-session.ts';
 import { openTerminals, type Terminals } from './terminals.ts';
-import { type HolderSays, PageWord, TERMINAL_CLOSE } from './terminal-words.ts';
+import { TERMINAL_CLOSE } from './terminal-close.ts';
+import { type HolderSays, PageWord } from './terminal-words.ts';
 
 export interface TerminalDoor {
   /** Serves HTTP on the stream. Throws where there are too many already. */

@@ -18,6 +18,3 @@ export type HolderSays =
   | { kind: 'exit'; code: number | null; signal: string | null }
   /** There is no terminal. */
   | { kind: 'failed'; detail: string };
-
-/** WebSocket close codes: after these a page does not come back by itself. */
-export const TERMINAL_CLOSE = { ended: 4000, taken: 4001 } as const;

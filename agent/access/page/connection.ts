@@ -1,4 +1,5 @@
 // The page's end of a terminal: a WebSocket that is opened again when it breaks, and goes on at the byte where it broke.
+import { TERMINAL_CLOSE } from '../terminal-close.ts';
 import type { HolderSays, PageWord } from '../terminal-words.ts';
 
 /** What a page is told. */
@@ -29,8 +30,6 @@ const KEY = 'terminal';
 const TYPED_BYTES_STEP = 16_384;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 15_000;
-/** TERMINAL_CLOSE of terminal-words.ts, which comes with what a browser has no use for. */
-const TAKEN = 4001;
 
 export function openConnection(listener: Listener): Connection {
   let socket: WebSocket | undefined;
@@ -73,7 +72,7 @@ export function openConnection(listener: Listener): Connection {
     });
     opening.addEventListener('close', ({ code }) => {
       if (!isCurrent()) return;
-      if (code === TAKEN) return finish('another page shows this terminal now');
+      if (code === TERMINAL_CLOSE.taken) return finish('another page shows this terminal now');
       socket = undefined;
       listener.lost();
       setTimeout(connect, retryMs * (0.5 + Math.random() / 2));

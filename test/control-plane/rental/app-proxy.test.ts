@@ -20,6 +20,7 @@ import { hasKeepAlive } from '../../kit/tcp-timers.ts';
 
 const HOST = 'i-abcdefghij234567abcd.apps.test';
 const LOGIN = { user: 'svc', password: 'secret' };
+const NOT_HTTP = { status: 502, body: 'The application on port 8080 answers, but not in HTTP.\n' };
 const AUTHORIZATION = `Basic ${Buffer.from('svc:secret').toString('base64')}`;
 
 let app: Server;
@@ -243,10 +244,7 @@ describe('a refusal', () => {
     broken.listen(0, '127.0.0.1');
     await once(broken, 'listening');
     dial = async () => connect((broken.address() as AddressInfo).port, '127.0.0.1');
-    expect(await ask()).toMatchObject({
-      status: 502,
-      body: 'The application on port 8080 answers, but not in HTTP.\n',
-    });
+    expect(await ask()).toMatchObject(NOT_HTTP);
     broken.close();
   });
 });
@@ -262,10 +260,7 @@ describe('bytes of an application that Node reads and would not write', () => {
       far.once('data', () => far.write(Buffer.from(bytes, 'latin1')));
       return near;
     };
-    expect(await ask()).toMatchObject({
-      status: 502,
-      body: 'The application on port 8080 answers, but not in HTTP.\n',
-    });
+    expect(await ask()).toMatchObject(NOT_HTTP);
   });
 });
 
