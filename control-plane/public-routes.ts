@@ -8,6 +8,7 @@ import type { Cursors } from './base/http/cursors.ts';
 import type { Route } from './base/http/route.ts';
 import { operationRoutes } from './base/operations/routes.ts';
 import { catalogRoutes } from './fleet/supply/catalog-routes.ts';
+import { machineRoutes } from './fleet/supply/machine-routes.ts';
 import { supplyRoutes } from './fleet/supply/routes.ts';
 import { billingRoutes } from './money/metering/routes.ts';
 import { edgeRoutes } from './rental/edge/routes.ts';
@@ -32,5 +33,6 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...webhookRoutes(deps),
     ...billingRoutes(deps),
     ...supplyRoutes(deps),
+    ...machineRoutes(deps),
   ];
 }

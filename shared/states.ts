@@ -40,13 +40,16 @@ export const OPERATION_STATES: StateTable<OperationState> = {
 
 export type MachineState = 'pending_verification' | 'listed' | 'draining' | 'delisted' | 'suspended';
 
-/** Specification 3.4. Draining keeps the rentals that run and takes no new ones. */
+/**
+ * Specification 3.4. `draining` and `delisted` are the supplier's word and stay until it lists the machine again, which waits for the
+ * operator where that has not approved it. Draining keeps the rentals that run and takes no new ones.
+ */
 export const MACHINE_STATES: StateTable<MachineState> = {
-  pending_verification: ['listed', 'delisted', 'suspended'],
+  pending_verification: ['listed', 'draining', 'delisted', 'suspended'],
   listed: ['draining', 'delisted', 'suspended'],
-  draining: ['delisted', 'listed', 'suspended'],
-  delisted: ['pending_verification', 'listed', 'suspended'],
-  suspended: ['listed', 'delisted'],
+  draining: ['delisted', 'listed', 'pending_verification'],
+  delisted: ['listed', 'pending_verification'],
+  suspended: ['listed', 'draining', 'delisted'],
 };
 
 export type WorkloadState = 'wanted' | 'removing' | 'gone';

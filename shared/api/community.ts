@@ -1,29 +1,53 @@
 // Community supply as suppliers see it (specification 2.17).
 import { z } from 'zod';
+import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
 
 export const CommunitySupplier = z
   .strictObject({
     supplier_id: z.uuid().describe('Identifies the supplier'),
     org_id: z.string().describe('The organisation that supplies'),
-    status: z.enum(['active', 'suspended']).describe('A suspended supplier cannot register machines'),
+    status: z
+      .enum(['active', 'suspended'])
+      .describe('suspended: none of its machines is on offer, and it cannot register more'),
     created_at: z.iso.datetime().describe('Since when it is a supplier'),
     updated_at: z.iso.datetime().describe('Last change'),
   })
   .meta({ id: 'CommunitySupplier' });
 export type CommunitySupplier = z.infer<typeof CommunitySupplier>;
 
+const region = z.string().min(1).max(64);
+const pricePerHour = z.number().positive().max(1000);
+const gpuType = z.string().min(1).max(64);
+const gpuCount = z.int().min(1).max(GPUS_PER_MACHINE_MAX);
+const vramPerGpuGb = z.int().min(1).max(1024);
+const tier = z.enum(['on_demand', 'spot']);
+
 /** Body of POST /v1/community/machines. Declared, not believed: what is offered comes from the host's own inventory. */
 export const RegisterMachine = z
   .strictObject({
-    region: z.string().min(1).max(64).describe('Where it stands, e.g. eu-west'),
-    price_per_hour: z.number().positive().max(1000).describe('Retail price of one GPU in dollars an hour'),
-    gpu_type: z.string().min(1).max(64).optional().describe('Declared, not believed'),
-    gpu_count: z.int().min(1).max(16).optional().describe('Declared, not believed'),
-    vram_per_gpu_gb: z.int().min(1).max(1024).optional().describe('Declared, not believed'),
-    tier: z.enum(['on_demand', 'spot']).default('on_demand').describe('Tier of its offerings'),
+    region: region.describe('Where it stands, e.g. eu-west'),
+    price_per_hour: pricePerHour.describe('Retail price of one GPU in dollars an hour'),
+    gpu_type: gpuType.optional().describe('Declared, not believed'),
+    gpu_count: gpuCount.optional().describe('Declared, not believed'),
+    vram_per_gpu_gb: vramPerGpuGb.optional().describe('Declared, not believed'),
+    tier: tier.default('on_demand').describe('Tier of its offerings'),
   })
   .meta({ id: 'RegisterMachine' });
 export type RegisterMachine = z.infer<typeof RegisterMachine>;
+
+/** Body of PATCH /v1/community/machines/{id}. */
+export const ChangeMachine = z
+  .strictObject({
+    price_per_hour: pricePerHour.optional().describe('For rentals from now on; those that run keep theirs'),
+    region: region.optional().describe('Only while none of its GPUs is rented or reserved'),
+    tier: tier.optional().describe('For rentals from now on'),
+    gpu_type: gpuType.nullable().optional().describe('Declared anew; null takes it back'),
+    gpu_count: gpuCount.nullable().optional().describe('Declared anew; null takes it back'),
+    vram_per_gpu_gb: vramPerGpuGb.nullable().optional().describe('Declared anew; null takes it back'),
+  })
+  .refine((change) => Object.keys(change).length > 0, 'must name at least one field')
+  .meta({ id: 'ChangeMachine' });
+export type ChangeMachine = z.infer<typeof ChangeMachine>;
 
 export const CommunityMachine = z
   .strictObject({
@@ -31,15 +55,23 @@ export const CommunityMachine = z
     supplier_id: z.uuid().describe('Whose machine it is'),
     status: z
       .enum(['pending_verification', 'listed', 'draining', 'delisted', 'suspended'])
-      .describe('listed: on offer while it is online; draining: the rental on it goes on, no new ones'),
-    verification_status: z.enum(['unverified', 'verified', 'failed']).describe('Whether its GPUs were checked'),
+      .describe(
+        'pending_verification: waits for the operator; listed: on offer, unless status_reason says why not; draining: delisted, while a rental on it goes on; suspended: by the operator',
+      ),
+    status_reason: z.string().nullable().describe('Why none of its GPUs is on offer; null while the free ones are'),
+    verification_status: z
+      .enum(['unverified', 'verified', 'failed'])
+      .describe(
+        'failed: the host contradicts what was declared; unverified: nothing contradicts it, but only the host has counted. There is no check yet that would make a machine verified',
+      ),
+    verification_detail: z.string().nullable().describe('What is contradicted, or why the GPUs cannot be counted'),
     created_at: z.iso.datetime().describe('When it was registered'),
     gpu_count: z.int().nullable().describe('As declared'),
     gpu_type: z.string().nullable().describe('As declared'),
     region: z.string().nullable().describe('Where it stands, as declared'),
     price_per_hour: z.number().nullable().describe('Retail price of one GPU in dollars an hour'),
     vram_per_gpu_gb: z.int().nullable().describe('As declared'),
-    tier: z.enum(['on_demand', 'spot']).describe('Tier of its offerings'),
+    tier: tier.describe('Tier of its offerings'),
     last_heartbeat_at: z.iso.datetime().nullable().describe('Last sign of its agent; null before the first'),
   })
   .meta({ id: 'CommunityMachine' });
@@ -51,3 +83,13 @@ export const CommunityMachineRegistration = z
     enrollment_token: z.string().describe('Shown exactly once; lives 24 hours'),
   })
   .meta({ id: 'CommunityMachineRegistration' });
+
+export const CommunityMachineDelistResult = z
+  .strictObject({
+    machine_id: z.uuid().describe('The machine'),
+    status: z
+      .enum(['draining', 'delisted'])
+      .describe('draining: a rental on it goes on, and it is delisted when the last GPU is released'),
+  })
+  .meta({ id: 'CommunityMachineDelistResult' });
+export type CommunityMachineDelistResult = z.infer<typeof CommunityMachineDelistResult>;

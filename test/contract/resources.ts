@@ -44,6 +44,7 @@ const RESOURCES: Record<string, Make> = {
 const BODIES: Record<string, object> = {
   renameInstance: { name: 'renamed' },
   changeWebhookEndpoint: { enabled: false },
+  changeMachine: { price_per_hour: 2 },
 };
 
 /** Undefined where nobody has said how to make what the path names. */

@@ -1,5 +1,6 @@
 // The rules of the interface specification, each with the test that proves it. spec-rows.test.ts fails when a test is gone.
 import { AUTHENTICATION_AND_EVENTS_ROWS } from './spec-rows/authentication-and-events.ts';
+import { COMMUNITY_SUPPLY_ROWS } from './spec-rows/community-supply.ts';
 import { ENDPOINTS_ROWS } from './spec-rows/endpoints.ts';
 import { ERRORS_ROWS } from './spec-rows/errors.ts';
 import { INSTANCE_FIELDS_ROWS } from './spec-rows/instance-fields.ts';
@@ -26,6 +27,7 @@ const PARTS: readonly RowsBySection[] = [
   RESOURCES_ROWS,
   INSTANCE_FIELDS_ROWS,
   RESERVATIONS_TO_ENVIRONMENTS_ROWS,
+  COMMUNITY_SUPPLY_ROWS,
   STATES_ROWS,
   INSTANCES_ROWS,
   ENDPOINTS_ROWS,

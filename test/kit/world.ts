@@ -38,7 +38,7 @@ export interface World {
   /** An organisation with a prepaid balance. */
   customer(cents: number): Promise<{ orgId: string; apiKeyId: string }>;
   /** A listed, online machine. Price of one GPU in dollars. */
-  machine(options?: MachineOptions): Promise<{ machineId: string; supplierId: string }>;
+  machine(options?: MachineOptions): Promise<MadeMachine>;
   launch(who: { orgId: string; apiKeyId: string }, request?: Partial<CreateInstance>): Promise<string>;
   /** The host says something about the instance's current workload. */
   observe(instanceId: string, patch: Partial<ObservedWorkload> & Pick<ObservedWorkload, 'phase'>): Promise<void>;
@@ -75,6 +75,13 @@ export interface MachineOptions {
   /** Whether the host holds a disk to its size. */
   diskEnforced?: boolean;
   storageBytes?: number;
+}
+
+export interface MadeMachine {
+  machineId: string;
+  supplierId: string;
+  /** The supplier's. */
+  orgId: string;
 }
 
 /** What a test may put in place of the world's own. */
@@ -226,12 +233,7 @@ async function driveUntilIdle(rooms: Rooms, clock: VirtualClock): Promise<void> 
   throw new Error('the engine does not come to rest');
 }
 
-async function addMachine(
-  rooms: Rooms,
-  db: Db,
-  newName: () => string,
-  options: MachineOptions,
-): Promise<{ machineId: string; supplierId: string }> {
+async function addMachine(rooms: Rooms, db: Db, newName: () => string, options: MachineOptions): Promise<MadeMachine> {
   const supplierOrg = await rooms.accounts.createOrg('supplier');
   const { machine, token } = await db.tx('test.machine', async (tx) => {
     await rooms.supply.registerSupplier(tx, supplierOrg.id);
@@ -254,7 +256,7 @@ async function addMachine(
   await rooms.supply.enroll({ token, public_key: newName().padEnd(43, 'k'), inventory });
   await rooms.supply.setOnline(machine.id, true);
   await rooms.supply.approve(machine.id);
-  return { machineId: machine.id, supplierId: machine.supplier_id };
+  return { machineId: machine.id, supplierId: machine.supplier_id, orgId: supplierOrg.id };
 }
 
 /** `count` H100s. */

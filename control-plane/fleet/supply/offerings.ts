@@ -4,6 +4,7 @@ import { CANDIDATES_MAX, DISK_GB_INCLUDED, DISK_GB_MIN, GPUS_PER_MACHINE_MAX } f
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
 import * as store from './store.ts';
+import { obstacleOf } from './verdict.ts';
 
 const OfferingRow = z.object({
   id: text,
@@ -226,12 +227,8 @@ export async function refreshOfferings(
   const machine = await store.findMachine(tx, machineId);
   if (machine === undefined) return;
   const gpus = await store.gpusOf(tx, machineId);
-  // The GPUs of a container that we do not know are not ours to give.
-  const knowsAll = machine.unknown_workloads?.length === 0;
   const { inventory } = machine;
-  // Without an engine nothing can be started, however many GPUs are free.
-  const hasEngine = inventory !== null && inventory.engine_version !== '';
-  const listed = machine.online && machine.status === 'listed' && knowsAll && hasEngine;
+  const listed = obstacleOf(machine) === undefined;
   const storageGb = Math.floor((inventory?.storage_bytes ?? 0) / GIB);
   const diskConfigurable = inventory?.disk_enforced === true && storageGb >= DISK_GB_MIN;
   const diskFreeGb = Math.max(0, storageGb - gpus.reduce((sum, gpu) => sum + gpu.held_disk_gb, 0));

@@ -1,43 +1,31 @@
-// /v1/community and the enrolment of hosts (specification 2.17, 3.4).
-import { z } from 'zod';
-import {
-  CommunityMachine,
-  CommunityMachineRegistration,
-  CommunitySupplier,
-  RegisterMachine,
-} from '../../../shared/api/community.ts';
-import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+// Becoming a supplier, registering machines and the enrolment of hosts (specification 2.17).
+import { CommunityMachineRegistration, CommunitySupplier, RegisterMachine } from '../../../shared/api/community.ts';
 import { isoTime } from '../../../shared/clock.ts';
-import { failField } from '../../../shared/errors.ts';
-import { dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
+import { fail } from '../../../shared/errors.ts';
 import { EnrollRequest, EnrollResponse } from '../../../shared/protocol/inventory.ts';
 import { ENROLL_PATH, LINK_PATH } from '../../../shared/protocol/link.ts';
 import type { Db } from '../../base/db/db.ts';
-import { type Cursors, olderThan } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
+import { MachineId, machineView, priceUcents, tag } from './machine-view.ts';
 import * as store from './store.ts';
-import type { DeclaredMachine, Supply } from './supply.ts';
+import { type DeclaredMachine, NO_SUPPLIER, type Supply } from './supply.ts';
 
 interface Deps {
   db: Db;
-  cursors: Cursors;
   supply: Supply;
 }
 
-const MachineId = z.strictObject({ id: z.uuid().describe('The machine id') });
-const tag = 'Community supply';
-
 export function supplyRoutes(deps: Deps): Route[] {
-  return [supplierRoute(deps), listMachinesRoute(deps), registerRoute(deps), tokenRoute(deps), enrollRoute(deps)];
+  return [becomeRoute(deps), supplierRoute(deps), registerRoute(deps), tokenRoute(deps), enrollRoute(deps)];
 }
 
-function supplierRoute({ db, supply }: Deps): Route {
+function becomeRoute({ db, supply }: Deps): Route {
   return route({
     method: 'POST',
     path: '/v1/community/supplier',
     operationId: 'becomeSupplier',
     tag,
-    summary: 'Become a supplier, or read what you are',
+    summary: 'Become a supplier',
     description: 'The first call makes the organisation a supplier; further calls answer the same.',
     scope: 'supply:write',
     idempotency: 'optional',
@@ -53,29 +41,20 @@ function supplierRoute({ db, supply }: Deps): Route {
   });
 }
 
-function listMachinesRoute({ db, cursors }: Deps): Route {
+function supplierRoute({ db }: Deps): Route {
   return route({
     method: 'GET',
-    path: '/v1/community/machines',
-    operationId: 'listMachines',
+    path: '/v1/community/supplier',
+    operationId: 'getSupplier',
     tag,
-    summary: 'Your machines, newest first',
+    summary: 'Read what you are as a supplier',
     scope: 'supply:read',
     idempotency: 'none',
-    query: PageQuery,
-    responses: { 200: { description: 'A page of machines', schema: pageSchema(CommunityMachine) } },
-    errors: [],
-    handler: async ({ caller, query }) => {
-      const list = `machines/${caller.orgId}`;
-      const after = olderThan(cursors.read(list, query.cursor));
-      const supplier = await store.supplierOfOrg(db.read, caller.orgId);
-      const rows =
-        supplier === undefined ? [] : await store.machinesOfSupplier(db.read, supplier.id, after, query.limit + 1);
-      const body = cursors.pageOf(list, rows, query.limit, {
-        at: (row) => ({ createdMs: row.created_ms, id: row.id }),
-        show: machineView,
-      });
-      return { status: 200, body };
+    responses: { 200: { description: 'The supplier', schema: CommunitySupplier } },
+    errors: ['not_found'],
+    handler: async ({ caller }) => {
+      const row = await store.supplierOfOrg(db.read, caller.orgId);
+      return { status: 200, body: supplierView(row ?? fail('not_found', NO_SUPPLIER)) };
     },
   });
 }
@@ -108,8 +87,8 @@ function tokenRoute({ db, supply }: Deps): Route {
     path: '/v1/community/machines/{id}/token',
     operationId: 'reissueEnrollmentToken',
     tag,
-    summary: 'A new enrolment token for a machine that has not enrolled',
-    description: 'Ends the token before it.',
+    summary: 'A new enrolment token for a machine',
+    description: 'For one that has not enrolled, or is delisted and gets another host. Ends the token before it.',
     scope: 'supply:write',
     idempotency: 'optional',
     secretReply: true,
@@ -150,11 +129,9 @@ function registered({ machine, token }: { machine: store.MachineRow; token: stri
 }
 
 function declaredMachine(body: RegisterMachine): DeclaredMachine {
-  const price = ucentsFromDollars(body.price_per_hour) ?? failField('price_per_hour', 'must have at most 8 decimals');
-  if (price <= 0n) failField('price_per_hour', 'must be at least 0.00000001');
   return {
     region: body.region,
-    priceUcentsPerHour: price,
+    priceUcentsPerHour: priceUcents(body.price_per_hour),
     gpuType: body.gpu_type ?? null,
     gpuCount: body.gpu_count ?? null,
     vramPerGpuGb: body.vram_per_gpu_gb ?? null,
@@ -169,22 +146,5 @@ function supplierView(row: store.SupplierRow): CommunitySupplier {
     status: row.status,
     created_at: isoTime(row.created_ms),
     updated_at: isoTime(row.updated_ms),
-  };
-}
-
-function machineView(row: store.MachineRow): CommunityMachine {
-  return {
-    machine_id: row.id,
-    supplier_id: row.supplier_id,
-    status: row.status,
-    verification_status: row.verification_status,
-    created_at: isoTime(row.created_ms),
-    gpu_count: row.declared_gpu_count,
-    gpu_type: row.declared_gpu_type,
-    region: row.region,
-    price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
-    vram_per_gpu_gb: row.declared_vram_per_gpu_gb,
-    tier: row.tier,
-    last_heartbeat_at: row.last_heartbeat_ms === null ? null : isoTime(row.last_heartbeat_ms),
   };
 }

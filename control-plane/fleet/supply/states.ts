@@ -5,8 +5,10 @@ import type { Tx } from '../../base/db/db.ts';
 import type { Events, EventType } from '../../base/events/events.ts';
 import * as store from './store.ts';
 
-const EVENT_OF: Partial<Record<MachineState, EventType>> = {
+const EVENT_OF: Record<MachineState, EventType> = {
+  pending_verification: 'machine.pending',
   listed: 'machine.listed',
+  draining: 'machine.draining',
   delisted: 'machine.delisted',
   suspended: 'machine.suspended',
 };
@@ -23,10 +25,8 @@ export async function move(
   const moved =
     allowed && (await store.setMachineState(tx, machine.id, { from: machine.status, to, nowMs: deps.nowMs }));
   if (!moved) fail('conflict', `The machine is ${machine.status} and cannot become ${to}.`);
-  const type = EVENT_OF[to];
-  if (type === undefined) return;
   await deps.events.append(tx, {
-    type,
+    type: EVENT_OF[to],
     subjectId: machine.id,
     orgId: null,
     data: { machine_id: machine.id, status: to },

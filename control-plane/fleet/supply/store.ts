@@ -4,6 +4,7 @@ import { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { MachineState } from '../../../shared/states.ts';
 import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
+import type { Verdict } from './verdict.ts';
 
 const SupplierRow = z.object({
   id: text,
@@ -18,7 +19,10 @@ const MachineRow = z.object({
   id: text,
   supplier_id: text,
   status: z.enum(['pending_verification', 'listed', 'draining', 'delisted', 'suspended']),
+  /** The operator's word. Without it the machine is never listed. */
+  approved: flag,
   verification_status: z.enum(['unverified', 'verified', 'failed']),
+  verification_detail: text.nullable(),
   declared_gpu_count: int.nullable(),
   declared_gpu_type: text.nullable(),
   declared_vram_per_gpu_gb: int.nullable(),
@@ -33,6 +37,7 @@ const MachineRow = z.object({
   unknown_workloads: json(z.array(text)).nullable(),
   created_ms: int,
   updated_ms: int,
+  supplier_status: SupplierRow.shape.status,
 });
 export type MachineRow = z.infer<typeof MachineRow>;
 
@@ -53,12 +58,32 @@ const GpuRow = z.object({
 export type GpuRow = z.infer<typeof GpuRow>;
 
 const SUPPLIER = sql`id, org_id, status, created_ms, updated_ms`;
-const MACHINE = sql`id, supplier_id, status, verification_status, declared_gpu_count, declared_gpu_type, declared_vram_per_gpu_gb,
-  region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads,
-  created_ms, updated_ms`;
+const MACHINE = sql`id, supplier_id, status, approved, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
+  declared_vram_per_gpu_gb, region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads,
+  created_ms, updated_ms, (select s.status from suppliers s where s.id = supplier_id) as supplier_status`;
 
 export function supplierOfOrg(query: Query, orgId: string): Promise<SupplierRow | undefined> {
   return query.one(SupplierRow, sql`select ${SUPPLIER} from suppliers where org_id = ${orgId}`);
+}
+
+export function findSupplier(query: Query, id: string): Promise<SupplierRow | undefined> {
+  return query.one(SupplierRow, sql`select ${SUPPLIER} from suppliers where id = ${id}`);
+}
+
+export function allSuppliers(query: Query): Promise<SupplierRow[]> {
+  return query.all(SupplierRow, sql`select ${SUPPLIER} from suppliers order by created_ms, id`);
+}
+
+/** Compare-and-set; false where it has that status already. */
+export async function setSupplierStatus(
+  tx: Tx,
+  id: string,
+  { to, nowMs }: { to: SupplierRow['status']; nowMs: number },
+): Promise<boolean> {
+  const changed = await tx.run(
+    sql`update suppliers set status = ${to}, updated_ms = ${nowMs} where id = ${id} and status <> ${to}`,
+  );
+  return changed === 1;
 }
 
 export async function insertSupplier(tx: Tx, row: SupplierRow): Promise<void> {
@@ -70,6 +95,19 @@ export async function insertSupplier(tx: Tx, row: SupplierRow): Promise<void> {
 
 export function findMachine(query: Query, id: string): Promise<MachineRow | undefined> {
   return query.one(MachineRow, sql`select ${MACHINE} from machines where id = ${id}`);
+}
+
+/** Undefined also where it is another organisation's. */
+export function machineOfOrg(query: Query, orgId: string, id: string): Promise<MachineRow | undefined> {
+  return query.one(
+    MachineRow,
+    sql`select ${MACHINE} from machines where id = ${id} and supplier_id in (select id from suppliers where org_id = ${orgId})`,
+  );
+}
+
+export async function machineIdsOfSupplier(query: Query, supplierId: string): Promise<string[]> {
+  const rows = await query.all(z.object({ id: text }), sql`select id from machines where supplier_id = ${supplierId}`);
+  return rows.map((row) => row.id);
 }
 
 export function machinesOfSupplier(query: Query, supplierId: string, after: Sql, limit: number): Promise<MachineRow[]> {
@@ -112,6 +150,27 @@ export async function setMachineState(
     sql`update machines set status = ${move.to}, updated_ms = ${move.nowMs} where id = ${id} and status = ${move.from}`,
   );
   return changed === 1;
+}
+
+export async function setApproved(tx: Tx, id: string, approved: boolean): Promise<void> {
+  await tx.run(sql`update machines set approved = ${approved} where id = ${id}`);
+}
+
+/** What a supplier may say anew. */
+export async function setDeclared(tx: Tx, row: MachineRow): Promise<void> {
+  await tx.run(
+    sql`update machines set declared_gpu_count = ${row.declared_gpu_count}, declared_gpu_type = ${row.declared_gpu_type},
+          declared_vram_per_gpu_gb = ${row.declared_vram_per_gpu_gb}, region = ${row.region},
+          price_ucents_per_hour = ${row.price_ucents_per_hour}, tier = ${row.tier}, updated_ms = ${row.updated_ms}
+        where id = ${row.id}`,
+  );
+}
+
+export async function setVerdict(tx: Tx, id: string, verdict: Verdict): Promise<void> {
+  await tx.run(
+    sql`update machines set verification_status = ${verdict.verification_status}, verification_detail = ${verdict.verification_detail}
+        where id = ${id}`,
+  );
 }
 
 export async function setMachineKey(tx: Tx, id: string, publicKey: string): Promise<void> {

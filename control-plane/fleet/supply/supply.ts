@@ -9,9 +9,9 @@ import type { EnrollRequest, Inventory } from '../../../shared/protocol/inventor
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import { identifyGpu } from './known-gpus.ts';
+import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
 import * as slots from './slots.ts';
-import { move } from './states.ts';
 import * as store from './store.ts';
 
 /** What a supplier says about a machine before it has been seen. */
@@ -25,6 +25,8 @@ export interface DeclaredMachine {
   tier: 'on_demand' | 'spot';
 }
 
+export const NO_SUPPLIER = 'This organisation is no supplier yet: POST /v1/community/supplier first.';
+
 export interface Want {
   machineId: string;
   gpuType: string;
@@ -36,7 +38,7 @@ export interface Want {
   diskGb: number;
 }
 
-export interface Supply {
+export interface Supply extends Omit<Listing, 'noteReleased' | 'judge'> {
   /** The organisation's supplier, made at the first call. */
   registerSupplier(tx: Tx, orgId: string): Promise<store.SupplierRow>;
   /** The enrolment token is shown here and never again. @throws ServiceError `not_found` without a supplier */
@@ -45,7 +47,7 @@ export interface Supply {
     orgId: string,
     declared: DeclaredMachine,
   ): Promise<{ machine: store.MachineRow; token: string }>;
-  /** A fresh token for a machine that has not enrolled (the first one was lost or expired). */
+  /** A fresh token for a machine that has not enrolled (the first one was lost or expired), or is delisted and gets another host. */
   reissueToken(tx: Tx, orgId: string, machineId: string): Promise<{ machine: store.MachineRow; token: string }>;
   /** Binds the host's key to the token's machine. Repeating it with the same key answers the same. @throws ServiceError `enrollment_token_*` */
   enroll(request: EnrollRequest): Promise<{ machineId: string }>;
@@ -71,9 +73,6 @@ export interface Supply {
   unreserve(tx: Tx, reservedBy: string): Promise<void>;
   /** Gives up the slots that nobody holds and nobody can launch on: their host is offline or not listed, or the GPU unusable. */
   unreserveStranded(tx: Tx, reservedBy: string): Promise<void>;
-  /** The operator's word: offered to customers from now on. */
-  approve(machineId: string): Promise<store.MachineRow>;
-  suspend(machineId: string): Promise<store.MachineRow>;
 }
 
 interface SupplyDeps {
@@ -88,23 +87,21 @@ interface SupplyDeps {
 
 export function openSupply(deps: SupplyDeps): Supply {
   const { db, clock, log } = deps;
+  const listing = openListing({ ...deps, refresh: (tx, machineId) => refresh(tx, machineId, deps) });
   return {
+    ...listing,
     registerSupplier: (tx, orgId) => registerSupplier(tx, orgId, deps),
     registerMachine: (tx, orgId, declared) => registerMachine(tx, orgId, declared, deps),
     reissueToken: async (tx, orgId, machineId) => {
-      const supplier = await store.supplierOfOrg(tx, orgId);
-      const machine = await store.findMachine(tx, machineId);
-      if (machine === undefined || machine.supplier_id !== supplier?.id) {
-        return fail('not_found', `There is no machine ${machineId}.`);
-      }
-      if (machine.public_key !== null) {
-        return fail('conflict', 'This machine has enrolled already; it needs no token.');
+      const machine = await ownMachine(tx, orgId, machineId);
+      if (machine.public_key !== null && machine.status !== 'delisted') {
+        return fail('conflict', 'This machine has enrolled already. To give it another host, delist it first.');
       }
       return { machine, token: await newToken(tx, machine.id, deps) };
     },
-    enroll: (request) => db.tx('supply.enroll', (tx) => enroll(tx, request, deps)),
+    enroll: (request) => db.tx('supply.enroll', (tx) => enroll(tx, request, { ...deps, listing })),
     reportInventory: (machineId, inventory) =>
-      db.tx('supply.inventory', (tx) => takeInventory(tx, machineId, inventory, deps)),
+      db.tx('supply.inventory', (tx) => takeInventory(tx, machineId, inventory, { ...deps, listing })),
     setOnline: (machineId, online) =>
       db.tx('supply.online', async (tx) => {
         await store.setOnline(tx, machineId, online, clock.now());
@@ -136,7 +133,10 @@ export function openSupply(deps: SupplyDeps): Supply {
       return uuids;
     },
     release: async (tx, heldBy) => {
-      for (const machineId of await store.freeGpus(tx, heldBy)) await refresh(tx, machineId, deps);
+      for (const machineId of await store.freeGpus(tx, heldBy)) {
+        await listing.noteReleased(tx, machineId);
+        await refresh(tx, machineId, deps);
+      }
     },
     reserve: async (tx, want) => {
       if ((await slots.setAside(tx, want)) < want.count) return false;
@@ -149,8 +149,6 @@ export function openSupply(deps: SupplyDeps): Supply {
     unreserveStranded: async (tx, reservedBy) => {
       for (const machineId of await slots.giveUpStranded(tx, reservedBy)) await refresh(tx, machineId, deps);
     },
-    approve: (machineId) => moveMachine(machineId, 'listed', deps),
-    suspend: (machineId) => moveMachine(machineId, 'suspended', deps),
   };
 }
 
@@ -168,7 +166,7 @@ async function registerMachine(
 ): Promise<{ machine: store.MachineRow; token: string }> {
   const supplier = await store.supplierOfOrg(tx, orgId);
   if (supplier === undefined) {
-    return fail('not_found', 'This organisation is no supplier yet: POST /v1/community/supplier first.');
+    return fail('not_found', NO_SUPPLIER);
   }
   if (supplier.status === 'suspended') {
     return fail('conflict', 'This supplier is suspended and cannot register machines.');
@@ -202,7 +200,9 @@ async function newToken(tx: Tx, machineId: string, { ids, clock }: SupplyDeps): 
   return token;
 }
 
-async function enroll(tx: Tx, request: EnrollRequest, deps: SupplyDeps): Promise<{ machineId: string }> {
+type IntakeDeps = SupplyDeps & { listing: Pick<Listing, 'judge'> };
+
+async function enroll(tx: Tx, request: EnrollRequest, deps: IntakeDeps): Promise<{ machineId: string }> {
   const hash = hashToken(request.token);
   const token = await store.findToken(tx, hash);
   if (token === undefined) {
@@ -225,7 +225,7 @@ async function enroll(tx: Tx, request: EnrollRequest, deps: SupplyDeps): Promise
       `This host is machine ${other} already. Give the token to another host; or, once nothing runs here, stop the agent, remove its state_dir and enrol again.`,
     );
   }
-  await store.setMachineKey(tx, token.machine_id, request.public_key);
+  await giveHost(tx, token.machine_id, request.public_key);
   await takeInventory(tx, token.machine_id, request.inventory, deps);
   if (isFresh) {
     const data = { gpus: request.inventory.gpus.length };
@@ -234,7 +234,20 @@ async function enroll(tx: Tx, request: EnrollRequest, deps: SupplyDeps): Promise
   return { machineId: token.machine_id };
 }
 
-async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, deps: SupplyDeps): Promise<void> {
+/** Another host than before is another machine to the operator, who has approved the one before. */
+async function giveHost(tx: Tx, machineId: string, publicKey: string): Promise<void> {
+  const machine = await store.findMachine(tx, machineId);
+  if (machine === undefined || machine.public_key === publicKey) return;
+  if (machine.public_key !== null) {
+    if (machine.status !== 'delisted') {
+      fail('conflict', 'This machine has another host, and is on offer again. Delist it first, then enrol.');
+    }
+    await store.setApproved(tx, machineId, false);
+  }
+  await store.setMachineKey(tx, machineId, publicKey);
+}
+
+async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<void> {
   await store.setInventory(tx, machineId, inventory, deps.clock.now());
   const uuids = inventory.gpus.map((gpu) => gpu.uuid);
   // Two agents on one host, or a host that lies: what is sold there must not be sold here as well.
@@ -254,20 +267,8 @@ async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, de
     });
   }
   await store.dropExcept(tx, machineId, uuids);
+  await deps.listing.judge(tx, machineId);
   await refresh(tx, machineId, deps);
-}
-
-function moveMachine(machineId: string, to: 'listed' | 'suspended', deps: SupplyDeps): Promise<store.MachineRow> {
-  return deps.db.tx(`supply.${to}`, async (tx) => {
-    const machine = await store.findMachine(tx, machineId);
-    if (machine === undefined) return fail('not_found', `There is no machine ${machineId}.`);
-    if (to === 'listed' && machine.public_key === null) {
-      return fail('conflict', 'This machine has not enrolled yet, so nobody knows its GPUs. Approve it afterwards.');
-    }
-    await move(tx, machine, to, { events: deps.events, nowMs: deps.clock.now() });
-    await refresh(tx, machineId, deps);
-    return { ...machine, status: to };
-  });
 }
 
 function refresh(tx: Tx, machineId: string, deps: SupplyDeps): Promise<void> {
@@ -284,7 +285,9 @@ function newMachine(id: string, supplierId: string, declared: DeclaredMachine, n
     id,
     supplier_id: supplierId,
     status: 'pending_verification',
+    approved: false,
     verification_status: 'unverified',
+    verification_detail: null,
     declared_gpu_count: declared.gpuCount,
     declared_gpu_type: declared.gpuType,
     declared_vram_per_gpu_gb: declared.vramPerGpuGb,
@@ -298,6 +301,7 @@ function newMachine(id: string, supplierId: string, declared: DeclaredMachine, n
     unknown_workloads: [],
     created_ms: nowMs,
     updated_ms: nowMs,
+    supplier_status: 'active',
   };
 }
 

@@ -164,6 +164,36 @@ export const STATES_ROWS: RowsBySection = {
       'slots are as many as promised, nobody holds those of others, and no contract leaves its table',
     ],
     [
+      'Community supplier status: active, suspended',
+      'contract/community.store.test.ts',
+      'an organisation is no supplier until it says so, and active from then on',
+    ],
+    [
+      'Community machine status: pending_verification, then listed',
+      'contract/community.store.test.ts',
+      'shows what was declared and how it stands, from its registration on',
+    ],
+    [
+      'Community machine status: suspended, by the operator, whatever its supplier does',
+      'control-plane/fleet/listing.store.test.ts',
+      'outlives a delisting: suspended, delisted and listed again, a machine waits for the approval',
+    ],
+    [
+      'Delisting a machine that is occupied gives draining: the existing rental keeps running and is never killed',
+      'contract/community.store.test.ts',
+      'an occupied machine drains: its rental keeps running, and the end of that delists it',
+    ],
+    [
+      'Delisting an idle machine gives delisted at once and it leaves supply immediately',
+      'contract/community.store.test.ts',
+      'an idle machine is delisted at once and leaves supply; again is the same; listed again it is back',
+    ],
+    [
+      'A machine never leaves its table of statuses, and drains exactly as long as somebody holds a GPU of it',
+      'control-plane/rental/instances-random.store.test.ts',
+      'no status leaves its table, no GPU is held twice, no charge beside running, no event twice, nothing is forgotten',
+    ],
+    [
       'After the final failed attempt a webhook delivery is dead_lettered and no longer retried',
       'control-plane/rental/webhooks/courier.store.test.ts',
       'is repeated with the same id and body, and a fresh time, after 30 s, 5 min, 30 min and 2 h',

@@ -35,6 +35,7 @@ export async function settle(life: Life): Promise<string[]> {
   life.receivers.answerWith(204);
   for (const host of life.hosts) {
     await orRefused(life.api.world.rooms.supply.approve(host.machineId));
+    await offer(life, host, true);
     await link(life, host, true);
   }
   for (const [id, { owner }] of life.endpoints) {
@@ -76,6 +77,7 @@ const ACTS: Acts = {
     const id = pick(life.hosts, machine)?.machineId ?? '';
     return orRefused(on ? supply.approve(id) : supply.suspend(id));
   },
+  offer: (life, { machine, on }) => offer(life, pick(life.hosts, machine), on),
   contract,
   suspend: operate,
   resume: operate,
@@ -165,6 +167,14 @@ async function link({ api: { world }, instances }: Life, host: Host | undefined,
     else world.probeAnswers.set(id, { ok: false, leg: 'link', detail: 'the host is away' });
   }
   await host.tell(world);
+}
+
+/** Its supplier lists or delists the machine. */
+async function offer({ api: { world } }: Life, host: Host | undefined, isOn: boolean): Promise<void> {
+  if (host === undefined) return;
+  const { supply } = world.rooms;
+  const act = isOn ? supply.relist : supply.delist;
+  await world.db.tx('test.offer', async (tx) => void (await act(tx, host.orgId, host.machineId)));
 }
 
 async function contract(life: Life, step: StepOf<'contract'>): Promise<void> {

@@ -7,6 +7,8 @@ type Phase = ObservedWorkload['phase'];
 
 export interface Host {
   machineId: string;
+  /** Of its supplier. */
+  orgId: string;
   isUp: boolean;
   /** The container is in this phase from now on, if there is one that it has not let go of: no host takes that back. */
   put(workloadId: string, phase: Phase, failure: ObservedWorkload['failure_code']): void;
@@ -28,11 +30,12 @@ const NEXT: Partial<Record<Phase, Phase>> = { pulling: 'creating', creating: 'st
 
 const OVER = new Set<Phase>(['stopped', 'removed', 'missing']);
 
-export function openHost(machineId: string): Host {
+export function openHost({ machineId, orgId }: Pick<Host, 'machineId' | 'orgId'>): Host {
   const containers = new Map<string, Container>();
   const clashes: string[] = [];
   const host: Host = {
     machineId,
+    orgId,
     clashes,
     isUp: true,
     put: (id, phase, failure) => {

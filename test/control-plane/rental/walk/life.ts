@@ -40,7 +40,7 @@ export async function openLife(): Promise<Life> {
   const { world } = api;
   const sizes = [{ gpus: 4, diskEnforced: true }, { gpus: 4 }, { gpus: 3, dollars: 3 }];
   const hosts: Host[] = [];
-  for (const size of sizes) hosts.push(openHost((await world.machine(size)).machineId));
+  for (const size of sizes) hosts.push(openHost(await world.machine(size)));
   const { orgId } = await world.customer(POOR_CENTS);
   const wish = { orgId, name: 'first', scopes: Object.keys(SCOPES), expiresMs: null };
   const { id: apiKeyId, key } = await world.rooms.accounts.createKey(wish);

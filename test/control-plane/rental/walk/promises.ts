@@ -38,6 +38,7 @@ export async function brokenPromises(life: Life): Promise<string[]> {
     ...(await brokenViews(life)),
     ...life.hosts.flatMap((host) => host.clashes).map((uuid) => `two containers have ${uuid}`),
     ...(await brokenHolds(world)),
+    ...(await brokenListings(world)),
     ...(await brokenContracts(world)),
     ...(await brokenDeliveries(world)),
     ...(await brokenSubscriptions(life)),
@@ -164,6 +165,19 @@ async function brokenHolds({ db }: World): Promise<string[]> {
     if (!isHolding || held.length === row.gpu_count) return [];
     return [`${row.status} holds ${held.length} of ${row.gpu_count} GPUs`];
   });
+}
+
+/** A machine drains exactly as long as somebody holds a GPU of it, and what is not listed is not on offer. */
+async function brokenListings({ db }: World): Promise<string[]> {
+  const held = sql`(select count(*) from machine_gpus g where g.machine_id = m.id and g.held_by is not null)`;
+  const rows = await db.read.all(
+    IdAndState,
+    sql`select m.id, m.status || ' with GPUs that are held' as state from machines m where m.status = 'delisted' and ${held} > 0
+        union all select m.id, 'draining without a rental' from machines m where m.status = 'draining' and ${held} = 0
+        union all select m.id, 'on offer while ' || m.status from machines m join offerings o on o.machine_id = m.id
+          where o.listed = 1 and (m.status <> 'listed' or m.approved = 0)`,
+  );
+  return rows.map(({ id, state }) => `machine ${id} is ${state}`);
 }
 
 const HELD = { sqlite: sql`group_concat(g.gpu_uuid, ',')`, postgres: sql`string_agg(g.gpu_uuid, ',')` };

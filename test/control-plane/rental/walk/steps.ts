@@ -74,6 +74,7 @@ const ofHosts = fc.oneof(
   },
   { weight: 1, arbitrary: fc.record({ do: fc.constant('probe' as const), which: any, ok: fc.boolean() }) },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('link' as const), machine: any, up: fc.boolean() }) },
+  { weight: 1, arbitrary: fc.record({ do: fc.constant('offer' as const), machine: any, on: fc.boolean() }) },
 );
 
 const ofTheRest = fc.oneof(

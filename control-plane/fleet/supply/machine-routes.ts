@@ -1,0 +1,156 @@
+// A supplier's machines: listed, read, changed, taken out of supply and brought back (specification 2.17, 3.4).
+import { ChangeMachine, CommunityMachine, CommunityMachineDelistResult } from '../../../shared/api/community.ts';
+import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import type { Db } from '../../base/db/db.ts';
+import { type Cursors, olderThan } from '../../base/http/cursors.ts';
+import { type Reply, type Route, route } from '../../base/http/route.ts';
+import { type MachineChange, ownMachine } from './listing.ts';
+import { MachineId, machineView, priceUcents, tag } from './machine-view.ts';
+import * as store from './store.ts';
+import type { Supply } from './supply.ts';
+
+interface Deps {
+  db: Db;
+  cursors: Cursors;
+  supply: Supply;
+}
+
+const machine = { 200: { description: 'The machine', schema: CommunityMachine } };
+
+export function machineRoutes(deps: Deps): Route[] {
+  return [listRoute(deps), getRoute(deps), changeRoute(deps), delistRoute(deps), relistRoute(deps)];
+}
+
+function listRoute({ db, cursors }: Deps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/community/machines',
+    operationId: 'listMachines',
+    tag,
+    summary: 'Your machines, newest first',
+    scope: 'supply:read',
+    idempotency: 'none',
+    query: PageQuery,
+    responses: { 200: { description: 'A page of machines', schema: pageSchema(CommunityMachine) } },
+    errors: [],
+    handler: async ({ caller, query }) => {
+      const list = `machines/${caller.orgId}`;
+      const after = olderThan(cursors.read(list, query.cursor));
+      const supplier = await store.supplierOfOrg(db.read, caller.orgId);
+      const rows =
+        supplier === undefined ? [] : await store.machinesOfSupplier(db.read, supplier.id, after, query.limit + 1);
+      const body = cursors.pageOf(list, rows, query.limit, {
+        at: (row) => ({ createdMs: row.created_ms, id: row.id }),
+        show: machineView,
+      });
+      return { status: 200, body };
+    },
+  });
+}
+
+function getRoute({ db }: Deps): Route {
+  return route({
+    method: 'GET',
+    path: '/v1/community/machines/{id}',
+    operationId: 'getMachine',
+    tag,
+    summary: 'One of your machines',
+    scope: 'supply:read',
+    idempotency: 'none',
+    params: MachineId,
+    responses: machine,
+    errors: ['not_found'],
+    handler: async ({ caller, params }) => ({
+      status: 200,
+      body: machineView(await ownMachine(db.read, caller.orgId, params.id)),
+    }),
+  });
+}
+
+function changeRoute({ db, supply }: Deps): Route {
+  return route({
+    method: 'PATCH',
+    path: '/v1/community/machines/{id}',
+    operationId: 'changeMachine',
+    tag,
+    summary: 'Change the price, tier or region of a machine, or what is declared of it',
+    description: 'Rentals that run keep their price.',
+    scope: 'supply:write',
+    idempotency: 'optional',
+    params: MachineId,
+    body: ChangeMachine,
+    responses: machine,
+    errors: ['not_found', 'conflict'],
+    handler: ({ caller, params, body, settle }) =>
+      db.tx('supply.change', async (tx) => {
+        const reply: Reply = {
+          status: 200,
+          body: machineView(await supply.change(tx, caller.orgId, params.id, changeOf(body))),
+        };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+}
+
+function delistRoute({ db, supply }: Deps): Route {
+  return route({
+    method: 'DELETE',
+    path: '/v1/community/machines/{id}',
+    operationId: 'delistMachine',
+    tag,
+    summary: 'Take a machine out of supply',
+    description:
+      'No new rental is placed on it from now on; those that run go on until they end. The machine stays enrolled, and can be listed again. Repeating it says how far it is.',
+    scope: 'supply:write',
+    idempotency: 'optional',
+    params: MachineId,
+    responses: { 200: { description: 'How far it is', schema: CommunityMachineDelistResult } },
+    errors: ['not_found'],
+    handler: ({ caller, params, settle }) =>
+      db.tx('supply.delist', async (tx) => {
+        const status = await supply.delist(tx, caller.orgId, params.id);
+        const reply: Reply = { status: 200, body: { machine_id: params.id, status } };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+}
+
+function relistRoute({ db, supply }: Deps): Route {
+  return route({
+    method: 'POST',
+    path: '/v1/community/machines/{id}/list',
+    operationId: 'relistMachine',
+    tag,
+    summary: 'Bring a machine back that was delisted',
+    description:
+      'It is listed again at once where the operator has approved it, else it waits for that. Nothing happens to a machine that is not delisted.',
+    scope: 'supply:write',
+    idempotency: 'optional',
+    params: MachineId,
+    responses: machine,
+    errors: ['not_found'],
+    handler: ({ caller, params, settle }) =>
+      db.tx('supply.relist', async (tx) => {
+        const reply: Reply = {
+          status: 200,
+          body: machineView(await supply.relist(tx, caller.orgId, params.id)),
+        };
+        await settle(tx, reply);
+        return reply;
+      }),
+  });
+}
+
+function changeOf(body: ChangeMachine): MachineChange {
+  const { price_per_hour: price, gpu_type: type, gpu_count: count, vram_per_gpu_gb: vramGb, region, tier } = body;
+  return {
+    ...(price === undefined ? {} : { price_ucents_per_hour: priceUcents(price) }),
+    ...(region === undefined ? {} : { region }),
+    ...(tier === undefined ? {} : { tier }),
+    ...(type === undefined ? {} : { declared_gpu_type: type }),
+    ...(count === undefined ? {} : { declared_gpu_count: count }),
+    ...(vramGb === undefined ? {} : { declared_vram_per_gpu_gb: vramGb }),
+  };
+}

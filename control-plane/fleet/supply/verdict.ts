@@ -1,0 +1,68 @@
+// Pure: whether what a host shows is what its supplier has declared, and what keeps its GPUs from being on offer.
+import { identifyGpu } from './known-gpus.ts';
+import type { MachineRow } from './store.ts';
+
+export type Verdict = Pick<MachineRow, 'verification_status' | 'verification_detail'>;
+type Claims = Pick<MachineRow, 'declared_gpu_count' | 'declared_gpu_type' | 'declared_vram_per_gpu_gb' | 'inventory'>;
+
+/**
+ * `failed`: the host contradicts what was declared, or shows GPUs that another machine offers (`elsewhere` of them). Else `unverified`:
+ * only the host itself has counted its GPUs, and nothing here can check them from outside.
+ */
+export function verdictOf(machine: Claims, elsewhere: number): Verdict {
+  const { inventory } = machine;
+  if (inventory === null) return { verification_status: 'unverified', verification_detail: null };
+  if (inventory.gpu_error !== '') {
+    const detail = `The GPUs cannot be counted; on the host, nvidia-smi says: ${inventory.gpu_error}`;
+    return { verification_status: 'unverified', verification_detail: detail };
+  }
+  const shown = inventory.gpus.map((gpu) => identifyGpu(gpu.name, gpu.memory_mib));
+  const faults = contradictions(machine, shown);
+  if (elsewhere > 0) faults.push(`${elsewhere} of its GPUs are on offer from another machine`);
+  if (faults.length === 0) return { verification_status: 'unverified', verification_detail: null };
+  return { verification_status: 'failed', verification_detail: `${faults.join('; ')}.` };
+}
+
+function contradictions(machine: Claims, shown: ReturnType<typeof identifyGpu>[]): string[] {
+  const { declared_gpu_count: count, declared_gpu_type: type, declared_vram_per_gpu_gb: vramGb } = machine;
+  const types = new Set(shown.map((gpu) => gpu.gpu_type));
+  const sizes = new Set(shown.map((gpu) => gpu.vram_gb));
+  const faults: string[] = [];
+  if (count !== null && count !== shown.length) faults.push(contradiction('gpu_count', count, [shown.length]));
+  if (type !== null && [...types].some((each) => each.toLowerCase() !== type.toLowerCase())) {
+    faults.push(contradiction('gpu_type', type, types));
+  }
+  if (vramGb !== null && [...sizes].some((each) => each !== vramGb)) {
+    faults.push(contradiction('vram_per_gpu_gb', vramGb, sizes));
+  }
+  return faults;
+}
+
+function contradiction(field: string, declared: string | number, shown: Iterable<string | number>): string {
+  return `${field} is declared as ${declared}, the host shows ${[...shown].join(', ')}`;
+}
+
+/** Why nothing of the machine is on offer, in words for its supplier; undefined where its usable GPUs are. */
+export function obstacleOf(machine: MachineRow): string | undefined {
+  if (machine.supplier_status === 'suspended') return 'The operator has suspended the supplier.';
+  if (machine.status !== 'listed') return OBSTACLES[machine.status](machine);
+  if (!machine.online) return 'The agent of the host is not connected.';
+  const { inventory, unknown_workloads: unknown } = machine;
+  // The GPUs of a container that we do not know are not ours to give.
+  if (unknown === null) return 'The host has not said yet which containers it runs.';
+  if (unknown.length > 0)
+    return 'The host runs containers that this service does not know; the operator must end them.';
+  // Without an engine nothing can be started, however many GPUs are free.
+  if (inventory === null || inventory.engine_version === '') return 'The Docker Engine of the host does not answer.';
+  if (inventory.gpus.length === 0)
+    return inventory.gpu_error === '' ? 'The host shows no GPU.' : 'nvidia-smi fails on the host.';
+  return undefined;
+}
+
+const OBSTACLES: Record<Exclude<MachineRow['status'], 'listed'>, (machine: MachineRow) => string> = {
+  pending_verification: ({ public_key: key }) =>
+    key === null ? 'The host has not enrolled yet.' : "The operator's approval is awaited.",
+  draining: () => 'It was delisted; a rental on it goes on until it ends.',
+  delisted: () => 'It was delisted.',
+  suspended: () => 'The operator has suspended it.',
+};

@@ -1,0 +1,174 @@
+// A supplier's own view (specification 2.17, 3.4): what it is, its machines, and what it can do with them.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { findInstance } from '../../control-plane/rental/instances/store.ts';
+import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
+import { inventoryOf } from '../kit/world.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+});
+afterEach(() => api.close());
+
+const MACHINES = '/v1/community/machines';
+const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, body?: object): Promise<Answer> =>
+  api.call(method, url, body === undefined ? { key: owner.key } : { key: owner.key, body });
+
+/** Registered by the owner, whose host has enrolled and is linked, and approved. */
+async function bringMachine(declared: object = {}): Promise<string> {
+  await ask('POST', '/v1/community/supplier');
+  const { json } = await ask('POST', MACHINES, { region: 'eu-west', price_per_hour: 2, ...declared });
+  const { machine_id: id } = json['machine'] as { machine_id: string };
+  const host = { public_key: id.padEnd(43, 'k'), inventory: inventoryOf(1, () => id) };
+  const enrolled = await api.world.rooms.supply.enroll({ token: String(json['enrollment_token']), ...host });
+  expect(enrolled).toEqual({ machineId: id });
+  await api.world.rooms.supply.approve(id);
+  await api.world.rooms.supply.setOnline(id, true);
+  return id;
+}
+
+async function rent(): Promise<string> {
+  const who = await api.world.customer(100_000);
+  const id = await api.world.launch(who);
+  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await api.world.drive();
+  return id;
+}
+
+test('an organisation is no supplier until it says so, and active from then on', async () => {
+  expect(await ask('GET', '/v1/community/supplier')).toMatchObject({ status: 404, json: { code: 'not_found' } });
+  const { json: made } = await ask('POST', '/v1/community/supplier');
+  const { status, json } = await ask('GET', '/v1/community/supplier');
+  expect([status, json]).toEqual([200, made]);
+  expect(json).toMatchObject({ org_id: owner.orgId, status: 'active' });
+  const supplierId = String(json['supplier_id']);
+  await api.world.rooms.supply.suspendSupplier(supplierId);
+  expect((await ask('GET', '/v1/community/supplier')).json).toMatchObject({ status: 'suspended' });
+  const refused = await ask('POST', MACHINES, { region: 'eu', price_per_hour: 1 });
+  expect(refused).toMatchObject({ status: 409, json: { code: 'conflict' } });
+});
+
+describe('a machine', () => {
+  test('shows what was declared and how it stands, from its registration on', async () => {
+    await ask('POST', '/v1/community/supplier');
+    const declared = { region: 'eu', price_per_hour: 1.25, gpu_type: 'L4', gpu_count: 2, vram_per_gpu_gb: 24 };
+    const { json } = await ask('POST', MACHINES, declared);
+    const { machine_id: id } = json['machine'] as { machine_id: string };
+    expect((await ask('GET', `${MACHINES}/${id}`)).json).toEqual(json['machine']);
+    expect(json['machine']).toMatchObject({
+      ...declared,
+      tier: 'on_demand',
+      status: 'pending_verification',
+      status_reason: 'The host has not enrolled yet.',
+      verification_status: 'unverified',
+      last_heartbeat_at: null,
+    });
+    expect(JSON.stringify(json['machine'])).not.toContain('token');
+  });
+
+  test('that is listed has no reason not to be on offer, and the time of its last sign', async () => {
+    const id = await bringMachine();
+    const { json } = await ask('GET', `${MACHINES}/${id}`);
+    expect(json).toMatchObject({ status: 'listed', status_reason: null, verification_detail: null });
+    expect(Date.parse(String(json['last_heartbeat_at']))).toBe(api.world.clock.now());
+  });
+
+  test('whose host contradicts what was declared is failed and says why; declared fields stay as declared', async () => {
+    const id = await bringMachine({ gpu_count: 8 });
+    expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({
+      gpu_count: 8,
+      verification_status: 'failed',
+      verification_detail: 'gpu_count is declared as 8, the host shows 1.',
+    });
+  });
+
+  test('on the spot tier says that spot is not sold', async () => {
+    const id = await bringMachine({ tier: 'spot' });
+    const { json } = await ask('GET', `${MACHINES}/${id}`);
+    expect(json).toMatchObject({ tier: 'spot', status_reason: 'Spot capacity is not sold at present.' });
+  });
+});
+
+describe('a change of a machine', () => {
+  test('shows in the catalog at once, and a running rental keeps its price', async () => {
+    const id = await bringMachine();
+    const instanceId = await rent();
+    const changed = await ask('PATCH', `${MACHINES}/${id}`, { price_per_hour: 0.37, gpu_count: 1 });
+    expect(changed).toMatchObject({ status: 200, json: { price_per_hour: 0.37, gpu_count: 1, status: 'listed' } });
+    expect((await ask('GET', '/v1/pricing')).json.data).toMatchObject([{ price_per_hour: 0.37 }]);
+    expect((await findInstance(api.world.db.read, instanceId))?.price_ucents_per_hour).toBe(200_000_000n);
+  });
+
+  test.each<[object, string]>([
+    [{}, 'must name at least one field'],
+    [{ price_per_hour: 0 }, 'price_per_hour'],
+    [{ price_per_hour: 1000.01 }, 'price_per_hour'],
+    [{ price_per_hour: 0.000000001 }, 'price_per_hour must be at least 0.00000001'],
+    [{ price_per_hour: 1.000000001 }, 'price_per_hour must have at most 8 decimals'],
+    [{ gpu_count: GPUS_PER_MACHINE_MAX + 1 }, 'gpu_count'],
+    [{ gpu_count: 0 }, 'gpu_count'],
+    [{ vram_per_gpu_gb: 1025 }, 'vram_per_gpu_gb'],
+    [{ region: '' }, 'region'],
+    [{ tier: 'reserved' }, 'tier'],
+    [{ status: 'listed' }, 'status'],
+  ])('to %j is refused with the field and the rule', async (body, rule) => {
+    const id = await bringMachine();
+    const refused = await ask('PATCH', `${MACHINES}/${id}`, body);
+    expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed' } });
+    expect(refused.json['detail']).toContain(rule);
+  });
+
+  test.each([
+    { price_per_hour: 1000 },
+    { price_per_hour: 0.00000001 },
+    { gpu_count: GPUS_PER_MACHINE_MAX },
+    { vram_per_gpu_gb: 1024 },
+    { gpu_type: null, gpu_count: null, vram_per_gpu_gb: null },
+    { region: 'r'.repeat(64) },
+    { tier: 'spot' },
+  ])('to %j is taken', async (body) => {
+    const id = await bringMachine();
+    expect(await ask('PATCH', `${MACHINES}/${id}`, body)).toMatchObject({ status: 200, json: body });
+  });
+});
+
+describe('delisting', () => {
+  test('an idle machine is delisted at once and leaves supply; again is the same; listed again it is back', async () => {
+    const id = await bringMachine();
+    for (let i = 0; i < 2; i += 1) {
+      const answer = await ask('DELETE', `${MACHINES}/${id}`);
+      expect([answer.status, answer.json]).toEqual([200, { machine_id: id, status: 'delisted' }]);
+    }
+    expect((await ask('GET', '/v1/pricing')).json.data).toEqual([]);
+    expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({ status: 'delisted' });
+    expect(await ask('POST', `${MACHINES}/${id}/list`)).toMatchObject({ status: 200, json: { status: 'listed' } });
+    expect((await ask('GET', '/v1/pricing')).json.data).toHaveLength(1);
+  });
+
+  test('an occupied machine drains: its rental keeps running, and the end of that delists it', async () => {
+    const id = await bringMachine();
+    const instanceId = await rent();
+    expect((await ask('DELETE', `${MACHINES}/${id}`)).json).toEqual({ machine_id: id, status: 'draining' });
+    expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({
+      status: 'draining',
+      status_reason: 'It was delisted; a rental on it goes on until it ends.',
+    });
+    await api.world.observe(instanceId, { phase: 'stopped' });
+    await api.world.drive();
+    await api.world.observe(instanceId, { phase: 'removed' });
+    expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({ status: 'delisted' });
+  });
+
+  test('with one Idempotency-Key twice answers the same, whatever has happened since', async () => {
+    const id = await bringMachine();
+    const options = { key: owner.key, headers: { 'idempotency-key': 'once' } };
+    const first = await api.call('DELETE', `${MACHINES}/${id}`, options);
+    await ask('POST', `${MACHINES}/${id}/list`);
+    const second = await api.call('DELETE', `${MACHINES}/${id}`, options);
+    expect([second.body, second.headers['idempotent-replayed']]).toEqual([first.body, 'true']);
+    expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({ status: 'listed' });
+  });
+});

@@ -1,0 +1,235 @@
+// Listing: the operator's word and the supplier's, and what a machine that is taken out of supply leaves running.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { slotsOf } from '../../../control-plane/fleet/supply/slots.ts';
+import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
+import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { inventoryOf, type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+
+const DAY_MS = 86_400_000;
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+const statusOf = async (machineId: string): Promise<string | undefined> =>
+  (await findMachine(world.db.read, machineId))?.status;
+const delist = ({ orgId, machineId }: MadeMachine): Promise<string> =>
+  world.db.tx('delist', (tx) => world.rooms.supply.delist(tx, orgId, machineId));
+const relist = async ({ orgId, machineId }: MadeMachine): Promise<string> =>
+  (await world.db.tx('relist', (tx) => world.rooms.supply.relist(tx, orgId, machineId))).status;
+const change = ({ orgId, machineId }: MadeMachine, patch: Parameters<World['rooms']['supply']['change']>[3]) =>
+  world.db.tx('change', (tx): Promise<MachineRow> => world.rooms.supply.change(tx, orgId, machineId, patch));
+const offers = async (): Promise<number> => (await listedOfferings(world.db.read, sql`1 = 1`, 10)).length;
+
+interface Rental {
+  id: string;
+  /** The customer deletes it. */
+  ask(): Promise<unknown>;
+  /** And the host has stopped it. */
+  end(): Promise<void>;
+}
+
+async function rent(): Promise<Rental> {
+  const who = await world.customer(100_000);
+  const id = await world.launch(who);
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  const ask = (): Promise<unknown> => world.rooms.instances.remove(who, id, async () => undefined);
+  return {
+    id,
+    ask,
+    end: async () => {
+      await ask();
+      await world.observe(id, { phase: 'stopped' });
+      await world.drive();
+    },
+  };
+}
+
+describe('a machine that its supplier delists', () => {
+  test('is delisted at once where it is idle, and leaves supply with that; again is the same', async () => {
+    const made = await world.machine();
+    expect(await delist(made)).toBe('delisted');
+    expect(await offers()).toBe(0);
+    expect(await delist(made)).toBe('delisted');
+    expect(await world.journal(made.machineId)).toEqual([
+      'machine.registered',
+      'machine.enrolled',
+      'machine.listed',
+      'machine.delisted',
+    ]);
+  });
+
+  test('drains where it is occupied: the rental goes on and is paid, nothing new comes, and its end delists', async () => {
+    const made = await world.machine({ gpus: 2 });
+    const { id, end } = await rent();
+    expect(await delist(made)).toBe('draining');
+    expect(await delist(made)).toBe('draining');
+    expect(await offers()).toBe(0);
+    const late = world.launch(await world.customer(100_000));
+    await expect(late).rejects.toMatchObject({ code: 'image_unavailable' });
+    expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'running' });
+    expect((await world.rooms.workloads.desired(made.machineId)).workloads).toMatchObject([{ desired: 'running' }]);
+    await world.clock.advance(3_600_000);
+    await end();
+    expect(await statusOf(made.machineId)).toBe('delisted');
+    const events = await world.journal(made.machineId);
+    expect(events.slice(-2)).toEqual(['machine.draining', 'machine.delisted']);
+  });
+
+  test('drains on while one of two rentals is left, and while the host has not let go of a GPU', async () => {
+    const made = await world.machine({ gpus: 2 });
+    const [first, second] = [await rent(), await rent()];
+    await delist(made);
+    await first.end();
+    expect(await statusOf(made.machineId)).toBe('draining');
+    await second.ask();
+    expect(await statusOf(made.machineId)).toBe('draining');
+    await second.end();
+    expect(await statusOf(made.machineId)).toBe('delisted');
+  });
+
+  test('and lists again is offered at once, while it drains too; nothing happens to one that is listed', async () => {
+    const made = await world.machine({ gpus: 2 });
+    expect(await relist(made)).toBe('listed');
+    await delist(made);
+    expect(await relist(made)).toBe('listed');
+    expect(await offers()).toBe(1);
+    const { end } = await rent();
+    await delist(made);
+    expect(await relist(made)).toBe('listed');
+    await end();
+    expect(await statusOf(made.machineId)).toBe('listed');
+  });
+
+  test('keeps its link: what is left of its rentals is still taken away', async () => {
+    const made = await world.machine();
+    const { id, end } = await rent();
+    await delist(made);
+    await end();
+    expect((await world.rooms.workloads.desired(made.machineId)).workloads).toMatchObject([{ desired: 'removed' }]);
+    await world.observe(id, { phase: 'removed' });
+    expect((await world.rooms.workloads.desired(made.machineId)).workloads).toEqual([]);
+  });
+
+  test('keeps the slots of a contract, on which nothing is launched; the operator can replace them', async () => {
+    const made = await world.machine();
+    const { orgId } = await world.customer(100);
+    const at = (days: number): string => new Date(world.clock.now() + days * DAY_MS).toISOString();
+    const { contract } = await world.rooms.reservations.create({
+      org_id: orgId,
+      title: 'contract',
+      starts_at: at(0),
+      ends_at: at(2),
+      renewal: 'none',
+      commitment: [{ gpu_type: 'H100_SXM', gpu_count: 1, region: 'eu-west' }],
+    });
+    expect(await delist(made)).toBe('delisted');
+    expect(await slotsOf(world.db.read, contract.id)).toMatchObject([{ slots: 1, free: 0, listed: false }]);
+    const { machineId: other } = await world.machine();
+    await world.rooms.reservations.reassign(contract.id);
+    expect(await slotsOf(world.db.read, contract.id)).toMatchObject([{ machine_id: other, slots: 1, free: 1 }]);
+  });
+
+  test("is another supplier's for nobody else", async () => {
+    const [made, other] = [await world.machine(), await world.machine()];
+    const foreign = { ...made, orgId: other.orgId };
+    for (const act of [delist, relist, (it: MadeMachine) => change(it, { tier: 'spot' })]) {
+      await expect(act(foreign)).rejects.toMatchObject({ code: 'not_found' });
+    }
+    expect(await statusOf(made.machineId)).toBe('listed');
+  });
+});
+
+describe("the operator's word", () => {
+  test('outlives a delisting: suspended, delisted and listed again, a machine waits for the approval', async () => {
+    const made = await world.machine();
+    await world.rooms.supply.suspend(made.machineId);
+    expect(await relist(made)).toBe('suspended');
+    expect(await delist(made)).toBe('delisted');
+    expect(await relist(made)).toBe('pending_verification');
+    expect(await offers()).toBe(0);
+    await world.rooms.supply.approve(made.machineId);
+    expect(await offers()).toBe(1);
+  });
+
+  test('does not bring back what its supplier has taken out, and counts once that lists it', async () => {
+    const made = await world.machine();
+    const { supply } = world.rooms;
+    await delist(made);
+    await expect(supply.approve(made.machineId)).rejects.toThrow('The machine is delisted and approved already.');
+    expect(await supply.suspend(made.machineId)).toMatchObject({ status: 'delisted', approved: false });
+    await expect(supply.suspend(made.machineId)).rejects.toThrow('delisted and not approved already');
+    expect(await supply.approve(made.machineId)).toMatchObject({ status: 'delisted', approved: true });
+    expect(await offers()).toBe(0);
+    expect(await relist(made)).toBe('listed');
+  });
+
+  test('suspends a supplier with all its machines, and leaves what runs', async () => {
+    const made = await world.machine({ gpus: 2 });
+    const { id } = await rent();
+    const { supply } = world.rooms;
+    expect(await supply.suspendSupplier(made.supplierId)).toMatchObject({ status: 'suspended' });
+    expect([await offers(), await statusOf(made.machineId)]).toEqual([0, 'listed']);
+    expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'running' });
+    await expect(supply.suspendSupplier(made.supplierId)).rejects.toThrow('The supplier is suspended already.');
+    await world.rooms.supply.setOnline(made.machineId, true);
+    expect(await offers()).toBe(0);
+    expect(await supply.resumeSupplier(made.supplierId)).toMatchObject({ status: 'active' });
+    expect(await offers()).toBe(1);
+    await expect(supply.resumeSupplier('nobody')).rejects.toMatchObject({ code: 'not_found' });
+  });
+});
+
+describe('a change', () => {
+  test('of the price is for rentals from then on', async () => {
+    const made = await world.machine({ gpus: 2, dollars: 2 });
+    const first = await rent();
+    await change(made, { price_ucents_per_hour: 500_000_000n });
+    const second = await rent();
+    const prices = await Promise.all([first, second].map(({ id }) => findInstance(world.db.read, id)));
+    expect(prices.map((row) => row?.price_ucents_per_hour)).toEqual([200_000_000n, 500_000_000n]);
+  });
+
+  test('of the region waits until no GPU is rented or reserved; the same region is no change', async () => {
+    const made = await world.machine();
+    const { end } = await rent();
+    await expect(change(made, { region: 'us-east' })).rejects.toMatchObject({ code: 'conflict' });
+    await change(made, { region: 'eu-west', price_ucents_per_hour: 1n });
+    await end();
+    expect((await change(made, { region: 'us-east' })).region).toBe('us-east');
+    expect(await listedOfferings(world.db.read, sql`1 = 1`, 10)).toMatchObject([{ region: 'us-east' }]);
+  });
+
+  test('of the tier takes it off the on-demand market, and back', async () => {
+    const made = await world.machine();
+    await change(made, { tier: 'spot' });
+    expect(await offers()).toBe(0);
+    await change(made, { tier: 'on_demand' });
+    expect(await offers()).toBe(1);
+  });
+});
+
+test('a delisted machine may get another host, which the operator approves anew; a listed one may not', async () => {
+  const made = await world.machine();
+  const { supply } = world.rooms;
+  const token = async (): Promise<string> =>
+    (await world.db.tx('token', (tx) => supply.reissueToken(tx, made.orgId, made.machineId))).token;
+  const host = { public_key: 'n'.repeat(43), inventory: inventoryOf(1, () => 'new') };
+  await expect(token()).rejects.toThrow('To give it another host, delist it first.');
+  await delist(made);
+  const spare = await token();
+  await relist(made);
+  await expect(supply.enroll({ ...host, token: spare })).rejects.toMatchObject({ code: 'conflict' });
+  await delist(made);
+  expect(await supply.enroll({ ...host, token: spare })).toEqual({ machineId: made.machineId });
+  expect((await gpusOf(world.db.read, made.machineId)).map((gpu) => gpu.gpu_uuid)).toEqual(['GPU-new']);
+  expect(await relist(made)).toBe('pending_verification');
+});

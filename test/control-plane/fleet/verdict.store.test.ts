@@ -1,0 +1,107 @@
+// What a supplier reads about its machine: whether the host is what was declared, and why nothing of it is on offer.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
+import { obstacleOf } from '../../../control-plane/fleet/supply/verdict.ts';
+import type { Inventory } from '../../../shared/protocol/inventory.ts';
+import { inventoryOf, type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+let made: MadeMachine;
+beforeEach(async () => {
+  world = await openWorld();
+  made = await world.machine({ gpus: 2 });
+});
+afterEach(() => world.close());
+
+const machine = async (): Promise<MachineRow> => {
+  const row = await findMachine(world.db.read, made.machineId);
+  if (row === undefined) throw new Error('the machine is gone');
+  return row;
+};
+const declare = (patch: Parameters<World['rooms']['supply']['change']>[3]): Promise<MachineRow> =>
+  world.db.tx('change', (tx) => world.rooms.supply.change(tx, made.orgId, made.machineId, patch));
+
+/** The host's two GPUs, changed. */
+async function report(patch: Partial<Inventory>): Promise<void> {
+  const uuids = (await gpusOf(world.db.read, made.machineId)).map((gpu) => gpu.gpu_uuid);
+  const plain = inventoryOf(2, () => '');
+  const gpus = plain.gpus.map((gpu, i) => ({ ...gpu, uuid: uuids[i] ?? '' }));
+  await world.rooms.supply.reportInventory(made.machineId, { ...plain, gpus, ...patch });
+}
+
+test.each([
+  ['nothing', {}],
+  ['exactly what is there', { declared_gpu_count: 2, declared_gpu_type: 'H100_SXM', declared_vram_per_gpu_gb: 80 }],
+  ['the type in other letters', { declared_gpu_type: 'h100_sxm' }],
+])('declared is %s: nothing speaks against it, and nobody but the host has checked', async (_what, patch) => {
+  expect(await declare(patch)).toMatchObject({ verification_status: 'unverified', verification_detail: null });
+});
+
+test.each([
+  [{ declared_gpu_count: 8 }, 'gpu_count is declared as 8, the host shows 2.'],
+  [{ declared_gpu_count: 1 }, 'gpu_count is declared as 1, the host shows 2.'],
+  [{ declared_gpu_type: 'H200' }, 'gpu_type is declared as H200, the host shows H100_SXM.'],
+  [{ declared_vram_per_gpu_gb: 94 }, 'vram_per_gpu_gb is declared as 94, the host shows 80.'],
+  [
+    { declared_gpu_count: 3, declared_vram_per_gpu_gb: 81 },
+    'gpu_count is declared as 3, the host shows 2; vram_per_gpu_gb is declared as 81, the host shows 80.',
+  ],
+])('declared is %j: failed, and the supplier reads why; it can be mended', async (patch, detail) => {
+  expect(await declare(patch)).toMatchObject({ verification_status: 'failed', verification_detail: detail });
+  const nothing = { declared_gpu_count: null, declared_gpu_type: null, declared_vram_per_gpu_gb: null };
+  expect(await declare(nothing)).toMatchObject({ verification_status: 'unverified', verification_detail: null });
+});
+
+test('a GPU that goes away later fails what was declared; one whose driver fails is only not counted', async () => {
+  await declare({ declared_gpu_count: 2 });
+  await report({ gpus: inventoryOf(1, () => 'one').gpus });
+  expect(await machine()).toMatchObject({ verification_status: 'failed' });
+  await report({ gpus: [], gpu_error: 'Driver/library version mismatch' });
+  expect(await machine()).toMatchObject({
+    verification_status: 'unverified',
+    verification_detail: 'The GPUs cannot be counted; on the host, nvidia-smi says: Driver/library version mismatch',
+  });
+});
+
+test('a host that shows the GPUs of another machine fails', async () => {
+  const own = (await machine()).inventory?.gpus ?? [];
+  const { machineId: other } = await world.machine();
+  await world.rooms.supply.reportInventory(other, { ...inventoryOf(2, () => ''), gpus: own });
+  expect(await findMachine(world.db.read, other)).toMatchObject({
+    verification_status: 'failed',
+    verification_detail: '2 of its GPUs are on offer from another machine.',
+  });
+  expect(await machine()).toMatchObject({ verification_status: 'unverified' });
+});
+
+const OBSTACLES: [string, () => Promise<unknown>, string][] = [
+  ['offline', () => world.rooms.supply.setOnline(made.machineId, false), 'agent of the host is not connected'],
+  ['without an engine', () => report({ engine_version: '' }), 'Docker Engine of the host does not answer'],
+  ['without a GPU', () => report({ gpus: [] }), 'shows no GPU'],
+  ['whose nvidia-smi fails', () => report({ gpus: [], gpu_error: 'x' }), 'nvidia-smi fails'],
+  ['with containers that nobody knows', () => unknown(['w']), 'does not know'],
+  ['that has not said what it runs', () => unknown(null), 'has not said yet'],
+  ['suspended', () => world.rooms.supply.suspend(made.machineId), 'operator has suspended it'],
+  ['of a suspended supplier', () => world.rooms.supply.suspendSupplier(made.supplierId), 'suspended the supplier'],
+  ['delisted', () => world.db.tx('d', (tx) => world.rooms.supply.delist(tx, made.orgId, made.machineId)), 'delisted'],
+];
+const unknown = (ids: string[] | null): Promise<void> =>
+  world.db.tx('unknown', (tx) => world.rooms.supply.setUnknownWorkloads(tx, made.machineId, ids));
+
+test.each(OBSTACLES)('a machine %s is not on offer, and says why', async (_what, make, why) => {
+  expect(obstacleOf(await machine())).toBeUndefined();
+  await make();
+  expect(obstacleOf(await machine())).toContain(why);
+});
+
+test('before the host enrols, and before the approval, that is what is awaited', async () => {
+  const { supply } = world.rooms;
+  const declared = { gpuCount: null, gpuType: null, vramPerGpuGb: null, region: 'eu', tier: 'on_demand' } as const;
+  const { machine: fresh, token } = await world.db.tx('register', (tx) =>
+    supply.registerMachine(tx, made.orgId, { ...declared, priceUcentsPerHour: 1n }),
+  );
+  expect(obstacleOf(fresh)).toBe('The host has not enrolled yet.');
+  await supply.enroll({ token, public_key: 'n'.repeat(43), inventory: inventoryOf(1, () => 'n') });
+  const enrolled = await findMachine(world.db.read, fresh.id);
+  expect(enrolled && obstacleOf(enrolled)).toBe("The operator's approval is awaited.");
+});
