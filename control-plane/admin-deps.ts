@@ -6,8 +6,9 @@ import { centsFloor, dollarsFromUcents, dollarText, UCENTS_PER_CENT } from '../s
 import type { Fields } from './admin/fields.ts';
 import type { ReservationCommands } from './admin/reservation-routes.ts';
 import type { AdminDeps } from './admin/routes.ts';
+import type { SupplierCommands } from './admin/supplier-routes.ts';
 import type { Metrics } from './base/http/metrics.ts';
-import { allMachines, type MachineRow, supplierOfOrg } from './fleet/supply/store.ts';
+import { allMachines, allSuppliers, type MachineRow, type SupplierRow, supplierOfOrg } from './fleet/supply/store.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
 import { TransferDiffers } from './money/ledger/store.ts';
 import { ledgerFaults } from './money/ledger/verify.ts';
@@ -33,6 +34,7 @@ export function adminDeps(
         return { machine_id: id, workload_id: workloadId, desired: 'removed' };
       },
     },
+    suppliers: supplierCommands(db, rooms),
     reservations: reservationCommands(rooms),
     ledger: {
       verify: async () => {
@@ -88,6 +90,21 @@ function balanceCommands({ db, clock }: Pick<Core, 'db' | 'clock'>, rooms: Rooms
         });
       return show(orgId);
     },
+  };
+}
+
+function supplierCommands(db: Core['db'], rooms: Rooms): SupplierCommands {
+  const show = async (row: SupplierRow): Promise<Fields> => ({
+    supplier_id: row.id,
+    org_id: row.org_id,
+    status: row.status,
+    unpaid: dollarText((await rooms.ledger.balance(db.read, payable(row.id))).postedUcents),
+    created_at: isoTime(row.created_ms),
+  });
+  return {
+    list: async () => Promise.all((await allSuppliers(db.read)).map(show)),
+    suspend: async (id) => show(await rooms.supply.suspendSupplier(id)),
+    resume: async (id) => show(await rooms.supply.resumeSupplier(id)),
   };
 }
 

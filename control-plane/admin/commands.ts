@@ -6,6 +6,7 @@ import { SCOPES } from '../base/http/scopes.ts';
 import { askOrThrow, type CommandDeps, type CommonOptions, printAnswer, show, withCommon } from './command.ts';
 import { addAuditCommands } from './audit-commands.ts';
 import { addReservationCommands } from './reservation-commands.ts';
+import { addSupplierCommands } from './supplier-commands.ts';
 
 const DAY_MS = 86_400_000;
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
@@ -17,6 +18,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addKeyCommands(admin, deps);
   addBalanceCommands(admin, deps);
   addMachineCommands(admin, deps);
+  addSupplierCommands(admin, deps);
   addReservationCommands(admin, deps);
   addAuditCommands(admin, deps);
   withCommon(admin.command('loops').description('the background loops of the daemon')).action(

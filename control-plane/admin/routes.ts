@@ -10,6 +10,7 @@ import type { Metrics } from '../base/http/metrics.ts';
 import { type Route, route } from '../base/http/route.ts';
 import { AnyFields, type Fields, Id, listOf, operationOf, operator } from './fields.ts';
 import { reservationAdminRoutes, type ReservationCommands } from './reservation-routes.ts';
+import { supplierAdminRoutes, type SupplierCommands } from './supplier-routes.ts';
 
 export interface AdminDeps {
   accounts: Pick<Accounts, 'createOrg' | 'listOrgs' | 'createKey' | 'listKeys' | 'revokeKey'>;
@@ -28,6 +29,7 @@ export interface AdminDeps {
     /** A container that the host runs and this database does not know. @throws ServiceError `not_found`, `conflict` */
     removeWorkload(id: string, workloadId: string): Promise<Fields>;
   };
+  suppliers: SupplierCommands;
   reservations: ReservationCommands;
   ledger: {
     /** Broken invariants in words; none when the books agree. */
@@ -46,6 +48,7 @@ export function adminRoutes(deps: AdminDeps): Route[] {
     ...keyRoutes(deps),
     ...balanceRoutes(deps),
     ...machineRoutes(deps),
+    ...supplierAdminRoutes(deps.suppliers),
     ...reservationAdminRoutes(deps.reservations),
     ...statusRoutes(deps),
   ];

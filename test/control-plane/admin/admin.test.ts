@@ -81,6 +81,11 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
       suspend: async (id) => machine(id, 'suspended'),
       removeWorkload: async (id, workloadId) => ({ machine_id: id, workload_id: workloadId }),
     },
+    suppliers: {
+      list: async () => [{ supplier_id: 's1' }],
+      suspend: async (id) => ({ supplier_id: id, status: 'suspended' }),
+      resume: async (id) => ({ supplier_id: id, status: 'active' }),
+    },
     reservations: plantedReservations(),
     ledger: { verify: async () => faults },
     loops: () => [
@@ -193,6 +198,11 @@ describe('machines, loops, ledger, metrics', () => {
     expect(await runJson('admin', 'machine', 'approve', 'm1')).toMatchObject({ status: 'listed' });
     expect(await runJson('admin', 'machine', 'suspend', 'm1')).toMatchObject({ status: 'suspended' });
     await expect(run('admin', 'machine', 'approve', 'm2')).rejects.toThrow('There is no machine m2.');
+  });
+  test('suppliers are listed, suspended and resumed', async () => {
+    expect(await run('admin', 'supplier', 'list')).toBe('supplier_id\ns1\n');
+    expect(await runJson('admin', 'supplier', 'suspend', 's1')).toMatchObject({ status: 'suspended' });
+    expect(await runJson('admin', 'supplier', 'resume', 's1')).toMatchObject({ status: 'active' });
   });
   test('an unknown workload is removed, a file is backed up', async () => {
     const removed = { machine_id: 'm1', workload_id: 'w-1' };
