@@ -79,6 +79,8 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminSuspendMachine: { id: machineId },
     adminApproveMachine: { id: machineId },
     adminRemoveUnknownWorkload: { id: other.machineId },
+    adminSuspendSupplier: { id: other.supplierId },
+    adminResumeSupplier: { id: other.supplierId },
     adminCreateReservation: { body: reservation },
     adminExtendReservation: { id: contract.id, body: { ends_at: term(60) } },
     adminSuspendReservation: contract,
