@@ -102,6 +102,9 @@ export const SSH_KEY_OFFERS_MAX = 30;
 export const SSH_CHANNELS_MAX = 64;
 export const SSH_CONNECTIONS_MAX = 128;
 
+/** What a client has said to its end still reaches a program that is slow to take it, for so long after the client has left. */
+export const SESSION_LINGER_MS = 30_000;
+
 /** Lines of a container's log in one answer; the engine keeps 30 MB of it. */
 export const LOG_LINES_DEFAULT = 100;
 export const LOG_LINES_MAX = 1_000;

@@ -1,6 +1,8 @@
 // Bytes for a session inside the container, as the frames that its guest reads.
 import type { Socket } from 'node:net';
 import { Writable } from 'node:stream';
+import type { Clock } from '../../shared/clock.ts';
+import { SESSION_LINGER_MS } from '../../shared/limits.ts';
 import { FRAME, sendFrame } from './guest/frames.ts';
 
 /** What is written goes to the guest, and the end of it as a frame: the other direction stays open. */
@@ -17,4 +19,12 @@ export function frameSink(socket: Socket): Writable {
   });
   socket.once('close', () => sink.destroy());
   return sink;
+}
+
+/** Whoever the session was for has left after the last word: what `sink` still gets arrives inside, for at most SESSION_LINGER_MS. */
+export function leaveSession(socket: Socket, sink: Writable, clock: Clock): void {
+  const giveUp = clock.after(SESSION_LINGER_MS, () => socket.destroy());
+  socket.once('close', giveUp);
+  if (sink.writableFinished) socket.end();
+  else sink.once('finish', () => socket.end());
 }

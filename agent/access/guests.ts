@@ -112,7 +112,7 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
       resize: (cols, rows) => send({ kind: 'resize', token, cols, rows }),
       signal: (signal) => send({ kind: 'signal', token, signal }),
     };
-    return serveSession(session, waiting);
+    return serveSession(session, waiting, () => send({ kind: 'cut', token }));
   };
 
   const server = createServer((socket) => {
@@ -195,7 +195,7 @@ async function serveStranger(
   hearer?.over();
 }
 
-function serveSession(session: GuestSession, { events, started, failed }: Pending): Hearer {
+function serveSession(session: GuestSession, { events, started, failed }: Pending, cut: () => void): Hearer {
   const { socket } = session;
   let running = false;
   let exit: Exit | undefined;
@@ -226,6 +226,8 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
     }
   };
   const over = (): void => {
+    // Its owner has left before the guest has: inside that may show nowhere else.
+    if (!socket.readableEnded) cut();
     if (running) events.onEnd(exit);
     else failed(new Error('the helper inside the container went away'));
   };

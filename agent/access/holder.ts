@@ -56,7 +56,7 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   await openDoorToUser(folder);
   const doors: HolderDoors = {
     ssh: openSshDoor({ clock, log, guests, hostKey: hostKey.privateKey }),
-    tcp: openTcpDoor(guests),
+    tcp: openTcpDoor({ guests, clock }),
     terminal: openTerminalDoor({ clock, ids, guests, folder: pageFolder }),
   };
   const leave = (reason: string): void => {

@@ -103,7 +103,7 @@ function greet({ stream, keys }: Caller, ident: string, deps: SshDoorDeps, logge
       loggedIn();
       deps.log.info({ client_ip: keys.client_ip }, 'an SSH client logged in');
     });
-    serveClient({ client, stream, keys, guests: deps.guests, pace: createPace(stream) });
+    serveClient({ client, stream, keys, guests: deps.guests, clock: deps.clock, pace: createPace(stream) });
   });
   // ssh2 takes any Duplex; its types say Socket.
   (server.injectSocket as (socket: Duplex) => void).call(server, stream);
@@ -114,10 +114,11 @@ interface Served {
   stream: Duplex;
   keys: LoginKeys;
   guests: Guests;
+  clock: Clock;
   pace: Pace;
 }
 
-function serveClient({ client, stream, keys, guests, pace }: Served): void {
+function serveClient({ client, stream, keys, guests, clock, pace }: Served): void {
   const judge = createLoginJudge(keys);
   let user = '';
   client.on('authentication', (attempt) => {
@@ -133,7 +134,10 @@ function serveClient({ client, stream, keys, guests, pace }: Served): void {
   // Malformed packets and lost peers: the connection ends by itself, nobody else is concerned.
   client.on('error', () => {});
   client.on('end', () => stream.end());
-  const host: SessionHost = { guests, pace, channels: new Set(), sessions: 0 };
+  const gone = new AbortController();
+  const host: SessionHost = { guests, clock, pace, channels: new Set(), sessions: 0, gone: gone.signal };
+  // In front of ssh2's own end of the channels, by which they would all have ended well.
+  client.once('close', () => gone.abort());
   client.once('ready', () => {
     // Without these listeners ssh2 refuses every channel: that is all a probe gets.
     if (user === PROBE_USER) return;

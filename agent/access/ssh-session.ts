@@ -1,7 +1,8 @@
 // One SSH channel each: a shell, a command or a forwarded connection, carried between the client and the guest inside the container.
 import type { ServerChannel, Session } from 'ssh2';
+import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
-import { frameSink } from './frame-sink.ts';
+import { frameSink, leaveSession } from './frame-sink.ts';
 import type { GuestSession, Guests } from './guests.ts';
 import type { Exit, Pty, SessionRequest } from './guest/words.ts';
 import type { Pace } from './ssh-pace.ts';
@@ -9,15 +10,18 @@ import type { Pace } from './ssh-pace.ts';
 /** The connection that a channel belongs to. */
 export interface SessionHost {
   guests: Guests;
+  clock: Clock;
   pace: Pace;
   /** Open channels, watched for clients that write past their window. */
   channels: Set<WindowedChannel>;
   /** Channels counted from the moment they are asked for. */
   sessions: number;
+  /** Aborted when the client has gone, however it went. */
+  gone: AbortSignal;
 }
 
 /** ssh2's channel with the part of it that its types leave out. */
-export type WindowedChannel = ServerChannel & { incoming: { window: number } };
+export type WindowedChannel = ServerChannel & { incoming: { window: number; state: string } };
 
 const ENV_NAMES_MAX = 128;
 const ENV_CHARS_MAX = 16_384;
@@ -95,13 +99,10 @@ export async function serveForward(
       onEof: () => void opened.promise.then((outside) => outside?.channel.eof()),
       onEnd: () => void opened.promise.then((outside) => outside?.channel.end()),
     });
-    const { socket } = inside;
+    if (host.gone.aborted) throw new Error('the client has gone');
     const attached = attach(await channel.open(), host);
-    attached.closed.addEventListener('abort', () => {
-      host.sessions -= 1;
-      socket.destroy();
-    });
-    attached.channel.pipe(frameSink(socket));
+    attached.closed.addEventListener('abort', () => (host.sessions -= 1));
+    feedInside(attached, inside, host);
     opened.resolve(attached);
   } catch {
     host.sessions -= 1;
@@ -115,35 +116,58 @@ interface Attached {
   channel: WindowedChannel;
   /** Aborted when the channel has closed, whoever closed it. */
   closed: AbortSignal;
+  /** Aborted before that where the client was lost in the middle of what it said. */
+  lost: AbortSignal;
 }
 
 function attach(channel: ServerChannel, host: SessionHost): Attached {
   if (!isWindowed(channel)) throw new Error('ssh2 changed: a channel has no window');
   const closing = new AbortController();
+  const losing = new AbortController();
+  const judge = (): void => void (channel.incoming.state === 'open' && losing.abort());
+  host.gone.addEventListener('abort', judge);
   host.channels.add(channel);
   channel.on('error', () => {});
   channel.stderr.on('error', () => {});
   channel.once('close', () => {
+    host.gone.removeEventListener('abort', judge);
     host.channels.delete(channel);
     closing.abort();
   });
-  return { channel, closed: closing.signal };
+  return { channel, closed: closing.signal, lost: losing.signal };
+}
+
+/** What the client says goes inside, also what it said last before it left. */
+function feedInside({ channel, closed, lost }: Attached, { socket }: GuestSession, { clock, gone }: SessionHost): void {
+  if (lost.aborted) return void socket.destroy();
+  const sink = frameSink(socket);
+  const leave = (): void => leaveSession(socket, sink, clock);
+  lost.addEventListener('abort', () => socket.destroy());
+  // A channel that is not read to its end does not close, though its client has gone.
+  gone.addEventListener('abort', leave);
+  closed.addEventListener('abort', () => {
+    gone.removeEventListener('abort', leave);
+    sink.end();
+    leave();
+  });
+  if (gone.aborted) leave();
+  channel.pipe(sink);
 }
 
 async function runInside(
-  { channel, closed }: Attached,
+  attached: Attached,
   request: SessionRequest,
-  { guests, pace }: SessionHost,
+  host: SessionHost,
 ): Promise<GuestSession | undefined> {
+  const { channel, closed } = attached;
+  const { guests, pace } = host;
   try {
     const inside = await guests.open(request, {
       onData: (type, bytes) => pace.write(type === 'stdout' ? channel : channel.stderr, bytes, closed),
       onEof: () => {},
       onEnd: (exit) => end(channel, exit),
     });
-    if (closed.aborted) inside.socket.destroy();
-    closed.addEventListener('abort', () => inside.socket.destroy());
-    channel.pipe(frameSink(inside.socket));
+    feedInside(attached, inside, host);
     return inside;
   } catch (error) {
     finish(channel, LOST, messageOf(error));

@@ -1,8 +1,9 @@
 // Connections to the application's own ports: each is a data stream on the outside and a dialled connection inside the container.
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { Clock } from '../../shared/clock.ts';
 import { TCP_CONNECTIONS_MAX } from '../../shared/limits.ts';
-import { frameSink } from './frame-sink.ts';
+import { frameSink, leaveSession } from './frame-sink.ts';
 import type { Guests } from './guests.ts';
 
 export interface TcpDoor {
@@ -13,7 +14,7 @@ export interface TcpDoor {
 /** What applications call localhost. */
 const LOOPBACK = '127.0.0.1';
 
-export function openTcpDoor(guests: Guests): TcpDoor {
+export function openTcpDoor({ guests, clock }: { guests: Guests; clock: Clock }): TcpDoor {
   const open = new Set<Socket>();
   let opening = 0;
 
@@ -55,9 +56,10 @@ export function openTcpDoor(guests: Guests): TcpDoor {
       try {
         const stream = await dialStream();
         stream.on('error', () => stream.destroy());
-        // After a good end what is still on its way inside arrives.
-        stream.once('close', () => (stream.readableEnded ? inside.end() : inside.destroy()));
-        stream.pipe(frameSink(inside));
+        const sink = frameSink(inside);
+        // Half a request must not look whole inside either.
+        stream.once('close', () => void (sink.writableEnded ? leaveSession(inside, sink, clock) : inside.destroy()));
+        stream.pipe(sink);
         outside.resolve(stream);
       } catch (error) {
         outside.resolve(undefined);

@@ -54,6 +54,7 @@ export function createListeners(clock: Clock): Listeners {
         tell({ kind: 'failed', detail: error.message });
         session.end();
       });
+      session.once('end', () => session.end());
       session.once('close', () => server.close());
       session.resume();
       server.listen(port, LOOPBACK);

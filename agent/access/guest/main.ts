@@ -32,6 +32,7 @@ async function serve(
     await eachFrame(control, FRAME_BYTES_MAX, ({ type, payload }) => {
       if (type === FRAME.json) obey(JSON.parse(payload.toString()), config, sessions);
     }).catch(() => control.destroy());
+    for (const session of sessions.values()) session.cut();
     await clock.sleep(RECONNECT_MS);
   }
 }
@@ -52,6 +53,8 @@ function obey(word: HolderWord, config: GuestConfig, sessions: Map<string, Guest
       return sessions.get(word.token)?.resize(word.cols, word.rows);
     case 'signal':
       return sessions.get(word.token)?.signal(word.signal);
+    case 'cut':
+      return sessions.get(word.token)?.cut();
   }
 }
 

@@ -1,16 +1,23 @@
 // Sessions inside the container: a command, a shell on a terminal, or a TCP connection, each on a connection of its own to the holder.
 import { spawn } from 'node:child_process';
-import { connect, type Socket } from 'node:net';
-import type { Readable, Writable } from 'node:stream';
+import type { Socket } from 'node:net';
 import type { Clock } from '../../../shared/clock.ts';
+import { SESSION_LINGER_MS } from '../../../shared/limits.ts';
 import { isFolder, readAccount, type Account } from './account.ts';
-import { eachFrame, FRAME, FRAME_BYTES_MAX, sendFrame, sendJson, type FrameType } from './frames.ts';
+import { carry, dial } from './connections.ts';
+import { feed, pump } from './flow.ts';
+import { FRAME, sendJson } from './frames.ts';
 import { serveSftp } from './sftp.ts';
 import type { Listeners } from './listeners.ts';
 import { loadPty, openTerminal, type Terminal } from './pty.ts';
 import type { Exit, SessionNews, SessionRequest } from './words.ts';
 
-export interface GuestSession {
+export interface GuestSession extends Controls {
+  /** The holder has left: said apart from the session, whose own end is not seen while a program does not take what came before it. */
+  cut(): void;
+}
+
+interface Controls {
   resize(cols: number, rows: number): void;
   /** `name` without SIG, as SSH sends it. */
   signal(name: string): void;
@@ -25,7 +32,7 @@ export interface SessionDeps {
 
 type ExecRequest = Extract<SessionRequest, { kind: 'exec' }>;
 
-const NOTHING_TO_SAY: GuestSession = { resize: () => {}, signal: () => {} };
+const NOTHING_TO_SAY: Controls = { resize: () => {}, signal: () => {} };
 const NO_SHELL = "this image has no shell: neither the user's login shell, bash nor sh is there";
 
 /** Serves one request on `socket`; `onEnd` is called once when it is over. A holder that goes away hangs up on the program. */
@@ -35,20 +42,16 @@ export function startSession(
   deps: SessionDeps,
   onEnd: () => void,
 ): GuestSession {
+  // Or it would close by itself while a program has not taken yet what came before the holder's end.
+  socket.allowHalfOpen = true;
   socket.once('close', onEnd);
   socket.on('error', () => socket.destroy());
+  return { ...begin(socket, request, deps), cut: () => socket.destroy() };
+}
+
+function begin(socket: Socket, request: SessionRequest, deps: SessionDeps): Controls {
   try {
-    if (request.kind === 'dial') return dial(socket, request);
-    if (request.kind === 'take') return take(socket, deps.listeners.take(request.connection));
-    if (request.kind === 'listen') {
-      deps.listeners.listen(socket, request.port);
-      return NOTHING_TO_SAY;
-    }
-    const account = readAccount(process.getuid?.() ?? 0);
-    if (request.kind === 'sftp') return sftp(socket, { ...deps, account });
-    if (account.shell === null) throw new Error(NO_SHELL);
-    const start = request.pty === null ? startPlain : startTerminal;
-    return start(socket, request, { ...deps, account, argv: shellArgv(account.shell, request.command) });
+    return serve(socket, request, deps);
   } catch (error) {
     const detail = error instanceof Error ? error.message : String(error);
     tell(socket, { kind: 'failed', detail });
@@ -56,6 +59,36 @@ export function startSession(
     socket.end();
     return NOTHING_TO_SAY;
   }
+}
+
+function serve(socket: Socket, request: SessionRequest, deps: SessionDeps): Controls {
+  const { clock, listeners } = deps;
+  switch (request.kind) {
+    case 'dial':
+      dial(socket, request, clock);
+      return NOTHING_TO_SAY;
+    case 'take': {
+      const target = listeners.take(request.connection);
+      if (target === undefined) throw new Error('the connection is gone');
+      carry(socket, target, clock);
+      return NOTHING_TO_SAY;
+    }
+    case 'listen':
+      listeners.listen(socket, request.port);
+      return NOTHING_TO_SAY;
+    case 'sftp':
+      return sftp(socket, { ...deps, account: ownAccount() });
+    case 'exec': {
+      const account = ownAccount();
+      if (account.shell === null) throw new Error(NO_SHELL);
+      const start = request.pty === null ? startPlain : startTerminal;
+      return start(socket, request, { ...deps, account, argv: shellArgv(account.shell, request.command) });
+    }
+  }
+}
+
+function ownAccount(): Account {
+  return readAccount(process.getuid?.() ?? 0);
 }
 
 interface AccountDeps extends SessionDeps {
@@ -66,7 +99,7 @@ interface ProgramDeps extends AccountDeps {
   argv: [string, ...string[]];
 }
 
-function startPlain(socket: Socket, request: ExecRequest, deps: ProgramDeps): GuestSession {
+function startPlain(socket: Socket, request: ExecRequest, deps: ProgramDeps): Controls {
   const [file, ...args] = deps.argv;
   const { cwd, env } = surroundings(deps, request.env);
   // A process group of its own, so that a signal reaches the whole pipeline.
@@ -89,15 +122,19 @@ function startPlain(socket: Socket, request: ExecRequest, deps: ProgramDeps): Gu
   child.stdin.on('error', () => {});
   void feed(socket, child.stdin, () => child.stdin.end());
   // As sshd does where a terminal hangs up: what ignores SIGHUP (nohup) goes on.
-  socket.once('close', () => {
+  const hangUp = (): void => {
     signalGroup('SIGHUP');
-    child.stdout.destroy();
-    child.stderr.destroy();
+    for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
+  };
+  socket.once('close', () => {
+    if (!child.stdin.writableEnded || child.stdin.closed || child.stdin.writableFinished) return hangUp();
+    const giveUp = deps.clock.after(SESSION_LINGER_MS, hangUp);
+    child.stdin.once('close', giveUp).once('close', hangUp);
   });
   return { resize: () => {}, signal: (name) => signalGroup(`SIG${name}`) };
 }
 
-function startTerminal(socket: Socket, request: ExecRequest, deps: ProgramDeps): GuestSession {
+function startTerminal(socket: Socket, request: ExecRequest, deps: ProgramDeps): Controls {
   if (request.pty === null) throw new Error('a terminal session needs a terminal');
   const { cwd, env } = surroundings(deps, request.env);
   const terminal: Terminal = openTerminal(
@@ -121,40 +158,7 @@ function startTerminal(socket: Socket, request: ExecRequest, deps: ProgramDeps):
   };
 }
 
-function dial(socket: Socket, request: Extract<SessionRequest, { kind: 'dial' }>): GuestSession {
-  const target = connect({ host: request.host, port: request.port, allowHalfOpen: true, noDelay: true });
-  const failed = (error: Error): void => {
-    tell(socket, { kind: 'failed', detail: error.message });
-    socket.end();
-  };
-  target.once('error', failed);
-  target.once('connect', () => {
-    target.off('error', failed);
-    carry(socket, target);
-  });
-  socket.once('close', () => target.destroy());
-  return NOTHING_TO_SAY;
-}
-
-function take(socket: Socket, target: Socket | undefined): GuestSession {
-  if (target === undefined) throw new Error('the connection is gone');
-  socket.once('close', () => target.destroy());
-  carry(socket, target);
-  return NOTHING_TO_SAY;
-}
-
-/** A connection inside, from now on the session's own. */
-function carry(socket: Socket, target: Socket): void {
-  tell(socket, { kind: 'started' });
-  target.once('end', () => sendFrame(socket, FRAME.eof, Buffer.alloc(0)));
-  target.once('error', () => socket.destroy());
-  target.once('close', () => socket.end());
-  pump(target, socket, FRAME.data);
-  void feed(socket, target, () => target.end());
-  target.resume();
-}
-
-function sftp(socket: Socket, deps: AccountDeps): GuestSession {
+function sftp(socket: Socket, deps: AccountDeps): Controls {
   tell(socket, { kind: 'started' });
   void serveSftp(socket, surroundings(deps, {}).cwd).then(
     () => {
@@ -168,38 +172,6 @@ function sftp(socket: Socket, deps: AccountDeps): GuestSession {
 
 function tell(socket: Socket, news: SessionNews): void {
   if (socket.writable) sendJson(socket, news);
-}
-
-/** Output to the holder; a holder that is slow to take it slows the source. */
-function pump(source: Readable, socket: Socket, type: FrameType): void {
-  source.on('data', (chunk: Buffer) => {
-    let ready = false;
-    sendFrame(socket, type, chunk, () => {
-      ready = true;
-      if (source.isPaused()) source.resume();
-    });
-    if (!ready) source.pause();
-  });
-}
-
-/** Input from the holder; a program that is slow to take it slows the holder. */
-async function feed(socket: Socket, sink: Writable, onEof: () => void): Promise<void> {
-  const write = (payload: Buffer): Promise<void> | undefined => {
-    if (sink.destroyed || !sink.writable || sink.write(payload)) return undefined;
-    return new Promise((resolve) => {
-      const done = (): void => {
-        sink.off('drain', done);
-        sink.off('close', done);
-        resolve();
-      };
-      sink.once('drain', done);
-      sink.once('close', done);
-    });
-  };
-  await eachFrame(socket, FRAME_BYTES_MAX, ({ type, payload }) => {
-    if (type === FRAME.eof) onEof();
-    return type === FRAME.data ? write(payload) : undefined;
-  }).catch(() => socket.destroy());
 }
 
 /** A command runs in the shell as sshd would run it; without one it is a login shell. */

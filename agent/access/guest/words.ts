@@ -4,7 +4,9 @@
 export type HolderWord =
   | { kind: 'open'; token: string; request: SessionRequest }
   | { kind: 'resize'; token: string; cols: number; rows: number }
-  | { kind: 'signal'; token: string; signal: string };
+  | { kind: 'signal'; token: string; signal: string }
+  /** Whoever the session was for has gone. */
+  | { kind: 'cut'; token: string };
 
 /** Something to do inside the container, on a connection of its own that the guest dials for it. */
 export type SessionRequest =

@@ -114,6 +114,30 @@ test('a session that the guest refuses, and one whose guest vanishes', async () 
   expect(heard.exits).toEqual([undefined]);
 });
 
+test('a guest is told of an owner who has cut it off, and of no other', async () => {
+  const control = await guest();
+  const words: { kind: string; token: string }[] = [];
+  const open = async (): Promise<{ near: Socket; far: Socket; token: string }> => {
+    const opening = guests.open(request, listener());
+    const token = await askedToken(control);
+    const far = await dial();
+    sendJson(far, { kind: 'session', token });
+    sendJson(far, { kind: 'started' });
+    return { near: (await opening).socket, far, token };
+  };
+  const [ended, left, cut] = [await open(), await open(), await open()];
+  const decode = createFrameDecoder(10_000);
+  control.on('data', (chunk: Buffer) => {
+    for (const { payload } of decode(chunk)) words.push(JSON.parse(payload.toString()));
+  });
+  ended.far.end();
+  left.near.end();
+  await Promise.all([gone(ended.far), gone(left.far)]);
+  cut.near.destroy();
+  await eventually('a word', 5000, () => Promise.resolve(words[0]));
+  expect(words).toEqual([{ kind: 'cut', token: cut.token }]);
+});
+
 test('what a session said before it closed is heard to the end, however slowly it is taken', async () => {
   const control = await guest();
   const heard = listener();

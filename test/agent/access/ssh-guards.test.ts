@@ -1,95 +1,18 @@
 // The guards of the SSH server, one attack each, against a guest that is played in this process.
 import { generateKeyPairSync } from 'node:crypto';
-import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
+import type { Socket } from 'node:net';
 import { once } from 'node:events';
 import { PassThrough, type Duplex } from 'node:stream';
 import ssh2, { type AuthContext, type ClientChannel, type ConnectConfig } from 'ssh2';
 import { afterEach, describe, expect, test } from 'vitest';
-import type { Guests, SessionEvents } from '../../../agent/access/guests.ts';
-import { makeKeyPair } from '../../../agent/access/host-key.ts';
 import { createLoginJudge } from '../../../agent/access/ssh-auth.ts';
-import { algorithmsFor, openSshDoor, type SshDoor } from '../../../agent/access/ssh-server.ts';
-import { systemClock, type Clock } from '../../../shared/clock.ts';
-import { createLog } from '../../../shared/log.ts';
+import { algorithmsFor } from '../../../agent/access/ssh-server.ts';
 import { eventually } from '../../kit/processes.ts';
 import { manualClock } from '../manual-clock.ts';
+import { client, closeSshDoors, exec, keys, startWorld, stranger, user } from '../ssh-door.ts';
 
 const { utils } = ssh2;
-const hostKey = makeKeyPair().private;
-const user = makeKeyPair();
-const stranger = makeKeyPair();
-const keys = { authorized_keys: [user.public], probe_key: stranger.public, client_ip: '127.0.0.1' };
-const log = createLog('test', 'silent');
-const closing: (() => void)[] = [];
-afterEach(() => {
-  for (const close of closing.splice(0)) close();
-});
-
-interface World {
-  door: SshDoor;
-  port: number;
-  /** Server ends of the connections. */
-  streams: Socket[];
-  /** Sessions that were opened, each with the socket whose peer is the played guest. */
-  sessions: { events: SessionEvents; peer: Socket }[];
-}
-
-async function startWorld(clock: Clock = systemClock()): Promise<World> {
-  const sessions: World['sessions'] = [];
-  const guests: Guests = {
-    connected: () => true,
-    mainExit: () => null,
-    open: async (_request, events) => {
-      const [socket, peer] = await socketPair();
-      sessions.push({ events, peer });
-      return { socket, resize: () => {}, signal: () => {} };
-    },
-    close: () => Promise.resolve(),
-  };
-  const door = openSshDoor({ clock, log, guests, hostKey });
-  const streams: Socket[] = [];
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
-    streams.push(socket);
-    try {
-      door.serve(socket, keys);
-    } catch {
-      socket.destroy();
-    }
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  closing.push(() => {
-    door.close();
-    server.close();
-  });
-  return { door, port: (server.address() as AddressInfo).port, streams, sessions };
-}
-
-async function socketPair(): Promise<[Socket, Socket]> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const near = connect((server.address() as AddressInfo).port, '127.0.0.1');
-  const [far]: Socket[] = await once(server, 'connection');
-  server.close();
-  if (far === undefined) throw new Error('no connection');
-  near.on('error', () => {});
-  far.on('error', () => {});
-  closing.push(() => far.destroy());
-  return [near, far];
-}
-
-function client(world: World, config: Partial<ConnectConfig> = {}): ssh2.Client {
-  const made = new ssh2.Client();
-  made.on('error', () => {});
-  made.connect({ host: '127.0.0.1', port: world.port, username: 'root', privateKey: user.private, ...config });
-  closing.push(() => made.destroy());
-  return made;
-}
-
-function exec(over: ssh2.Client): Promise<ClientChannel> {
-  return new Promise((resolve, reject) => {
-    over.exec('x', (error, channel) => (error ? reject(error) : resolve(channel)));
-  });
-}
+afterEach(closeSshDoors);
 
 /** What ssh2 keeps to itself and an attacker changes. */
 interface Internals {

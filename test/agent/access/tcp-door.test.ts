@@ -1,42 +1,72 @@
 // Connections to the ports of an application: what ends, and what breaks off, does so on the other side too.
-import { createServer, connect, type AddressInfo, type Server, type Socket } from 'node:net';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, connect, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { duplexPair, type Duplex } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createFrameDecoder, FRAME, FRAME_BYTES_MAX } from '../../../agent/access/guest/frames.ts';
 import type { Guests, SessionEvents } from '../../../agent/access/guests.ts';
 import { openTcpDoor, type TcpDoor } from '../../../agent/access/tcp-door.ts';
+import { manualClock } from '../manual-clock.ts';
 
 let server: Server;
 let inside: Socket;
 let events: SessionEvents;
 let client: Duplex;
 let outside: Duplex;
+/** The other end of `inside`. */
+let guest: Socket;
+let dir: string;
 let door: TcpDoor;
 
 beforeEach(async () => {
-  server = createServer((socket) => socket.resume()).listen(0, '127.0.0.1');
+  dir = mkdtempSync(join(tmpdir(), 'tcp-door-'));
+  server = createServer().listen(join(dir, 'socket'));
   await once(server, 'listening');
-  inside = connect((server.address() as AddressInfo).port, '127.0.0.1');
-  await once(inside, 'connect');
   const guests: Pick<Guests, 'open'> = {
     open: async (_request, heard) => {
       events = heard;
+      inside = connect(join(dir, 'socket'));
+      [guest] = await once(server, 'connection');
       return { socket: inside, resize: () => undefined, signal: () => undefined };
     },
   };
-  [client, outside] = duplexPair();
-  client.on('error', () => undefined);
-  door = openTcpDoor(guests as Guests);
-  await door.serve(80, async () => outside);
+  door = openTcpDoor({ guests: guests as Guests, clock: manualClock() });
+  await serve();
 });
 afterEach(() => {
   inside.destroy();
   server.close();
+  rmSync(dir, { recursive: true });
 });
+
+async function serve(): Promise<void> {
+  const [near, far] = duplexPair();
+  near.on('error', () => undefined);
+  [client, outside] = [near, far];
+  await door.serve(80, async () => far);
+}
+
+/** What the guest gets, which reads only now. */
+async function heardInside(): Promise<{ bytes: number; whole: boolean }> {
+  const heard = { bytes: 0, whole: false };
+  const decode = createFrameDecoder(FRAME_BYTES_MAX);
+  guest.on('data', (chunk: Buffer) => {
+    for (const { type, payload } of decode(chunk)) {
+      if (type === FRAME.data) heard.bytes += payload.length;
+      if (type === FRAME.eof) heard.whole = true;
+    }
+  });
+  await once(guest, 'close');
+  return heard;
+}
 
 test('an application that has said all ends the stream, and what still comes is dropped', async () => {
   await events.onData('stdout', Buffer.from('bye'));
+  guest.resume();
   events.onEof();
   expect(await text(client.iterator({ destroyOnReturn: false }))).toBe('bye');
   inside.destroy();
@@ -47,7 +77,27 @@ test('an application that has said all ends the stream, and what still comes is 
   await once(outside, 'end');
 });
 
-test('one that breaks off breaks the stream off: half an answer must not look whole', async () => {
+test('a client that has said all and closes has said all of it inside too', async () => {
+  // One of these is more than the socket to the guest holds, so that the rest is still on its way there.
+  for (let kib = 96; kib <= 480; kib += 32) {
+    await serve();
+    client.end(Buffer.alloc(kib * 1024));
+    events.onEof();
+    client.resume();
+    await once(outside, 'close');
+    expect(await heardInside()).toEqual({ bytes: kib * 1024, whole: true });
+  }
+});
+
+test('one that breaks off has not', async () => {
+  const heard = heardInside();
+  client.write('half');
+  await once(guest, 'data');
+  outside.destroy();
+  expect(await heard).toEqual({ bytes: 4, whole: false });
+});
+
+test('an application that breaks off breaks the stream off: half an answer must not look whole', async () => {
   await events.onData('stdout', Buffer.from('half'));
   events.onEnd(undefined);
   await expect.poll(() => outside.destroyed).toBe(true);
