@@ -2,11 +2,10 @@
 // (Node, loader, libraries).
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
-import { constants } from 'node:fs';
-import { chmod, copyFile, mkdir, readdir, readFile, realpath, rename, stat, writeFile } from 'node:fs/promises';
+import { chmod, mkdir, readdir, readFile, realpath, stat } from 'node:fs/promises';
 import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
-import { isMissing, removePath } from '../host/state.ts';
+import { copyFileSafely, haveSameContent, isMissing, removePath, syncFolder, writeFileSafely } from '../host/state.ts';
 import { run } from '../host/run.ts';
 
 /** Below a folder that is named by its content, so an upgrade makes a new one beside the one that is in use. */
@@ -31,7 +30,10 @@ const LDD_MS_MAX = 20_000;
 /** The guest carries bytes and keeps none: this is room enough, and a leak ends the guest before it starves the tenant. */
 const GUEST_HEAP_MIB = 128;
 
-/** Makes the kit below `stateDir`, or finds the one an earlier start made. Needs glibc's `ldd` on the host. */
+/**
+ * Makes the kit below `stateDir`, or finds the one an earlier start made. Each file is compared with what it is made from, so one that a
+ * power cut has torn is made anew. Needs glibc's `ldd` on the host.
+ */
 export async function prepareKit(stateDir: string): Promise<Kit> {
   const [guest, holder, page] = await Promise.all([
     bundle('guest/main.ts'),
@@ -46,31 +48,19 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
   const programs = [guest, holder, ...page.map((file) => file.contents)];
   const name = await contentName(programs, [node, ptyModule, libraries.loader, ...libraries.files]);
   const whole = join(stateDir, 'kits', name);
+  const folder = join(whole, 'guest');
   const loader = basename(libraries.loader);
-  const kit = {
-    folder: join(whole, 'guest'),
-    holderProgram: join(whole, 'holder.cjs'),
-    node: nodeOf(loader),
-    entrypoint: entrypointOf(loader),
-  };
-  if (await exists(whole)) return kit;
-
-  await removePath(`${whole}.new`);
-  const temporary = join(`${whole}.new`, 'guest');
-  await mkdir(join(temporary, 'lib'), { recursive: true });
-  // A mount needs a place: each workload's door is mounted over this one.
-  await mkdir(join(temporary, 'door'));
-  await place(node, join(temporary, 'node'), 0o755);
-  await place(ptyModule, join(temporary, 'pty.node'), 0o644);
-  await place(libraries.loader, join(temporary, loader), 0o755);
-  for (const file of libraries.files) await place(file, join(temporary, 'lib', basename(file)), 0o644);
-  await writeFile(join(temporary, 'guest.cjs'), guest, { mode: 0o644 });
-  await writeFile(join(`${whole}.new`, 'holder.cjs'), holder, { mode: 0o600 });
-  await mkdir(join(`${whole}.new`, 'page'));
-  for (const file of page) await writeFile(join(`${whole}.new`, 'page', file.name), file.contents);
-  for (const path of [temporary, join(temporary, 'lib'), join(temporary, 'door')]) await chmod(path, 0o755);
-  await rename(`${whole}.new`, whole);
-  return kit;
+  await makeFolders(folder);
+  await placeAll([
+    { source: node, target: join(folder, 'node'), mode: 0o755 },
+    { source: ptyModule, target: join(folder, 'pty.node'), mode: 0o644 },
+    { source: libraries.loader, target: join(folder, loader), mode: 0o755 },
+    ...libraries.files.map((file) => ({ source: file, target: join(folder, 'lib', basename(file)), mode: 0o644 })),
+    { source: guest, target: join(folder, 'guest.cjs'), mode: 0o644 },
+    { source: holder, target: join(whole, 'holder.cjs'), mode: 0o600 },
+    ...page.map((file) => ({ source: file.contents, target: join(whole, 'page', file.name), mode: 0o644 })),
+  ]);
+  return { folder, holderProgram: join(whole, 'holder.cjs'), node: nodeOf(loader), entrypoint: entrypointOf(loader) };
 }
 
 /** Removes the kits of earlier versions (over 100 MB each) that no container sees any more. `inUse`: folders that containers see. */
@@ -158,7 +148,7 @@ async function librariesOf(programs: string[]): Promise<{ loader: string; files:
   return { loader, files };
 }
 
-/** Large files are told apart by path, size and time: hashing 120 MB at every start would be slow for nothing. */
+/** Large files are told apart by path, size and time: a new version of one has others. */
 async function contentName(programs: Uint8Array[], files: string[]): Promise<string> {
   const hash = createHash('sha256').update(await readFile(new URL(import.meta.url)));
   for (const program of programs) hash.update(program);
@@ -169,15 +159,36 @@ async function contentName(programs: Uint8Array[], files: string[]): Promise<str
   return hash.digest('hex').slice(0, 16);
 }
 
-async function place(source: string, target: string, mode: number): Promise<void> {
-  await copyFile(source, target, constants.COPYFILE_FICLONE);
-  await chmod(target, mode);
+async function makeFolders(guestFolder: string): Promise<void> {
+  const whole = dirname(guestFolder);
+  // A mount needs a place: each workload's door is mounted over `door`.
+  const guestFolders = [guestFolder, join(guestFolder, 'lib'), join(guestFolder, 'door')];
+  for (const path of [...guestFolders, join(whole, 'page')]) await mkdir(path, { recursive: true });
+  for (const path of guestFolders) await chmod(path, 0o755);
+  for (const path of [guestFolder, whole, dirname(whole), dirname(dirname(whole))]) await syncFolder(path);
 }
 
-async function exists(path: string): Promise<boolean> {
+interface KitFile {
+  /** A path, or the content. */
+  source: string | Uint8Array;
+  target: string;
+  mode: number;
+}
+
+async function placeAll(files: KitFile[]): Promise<void> {
+  for (const file of files) {
+    const { source, target, mode } = file;
+    if (await isPlaced(file)) continue;
+    if (typeof source === 'string') await copyFileSafely(source, target, mode);
+    else await writeFileSafely(target, source, mode);
+  }
+}
+
+async function isPlaced({ source, target, mode }: KitFile): Promise<boolean> {
   try {
-    await stat(path);
-    return true;
+    const { mode: placedMode } = await stat(target);
+    if ((placedMode & 0o777) !== mode) return false;
+    return typeof source === 'string' ? await haveSameContent(source, target) : (await readFile(target)).equals(source);
   } catch (error) {
     if (isMissing(error)) return false;
     throw error;

@@ -1,23 +1,20 @@
 // Files that survive a crash at any instant: written beside their place, flushed, renamed over it, and the folder flushed too.
-import { mkdir, open, readFile, rename, rm } from 'node:fs/promises';
+import { constants } from 'node:fs';
+import { copyFile, mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { z } from 'zod';
 
+const COMPARE_BYTES = 1024 * 1024;
+
 /** Writes `text` so that a reader finds the old or the new content whole, whatever happens. Parents are made (0700). */
-export async function writeFileSafely(file: string, text: string, mode = 0o600): Promise<void> {
-  const folder = dirname(file);
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  const temporary = `${file}.new`;
-  const handle = await open(temporary, 'w', mode);
-  try {
-    await handle.writeFile(text);
-    await handle.chmod(mode);
-    await handle.sync();
-  } finally {
-    await handle.close();
-  }
-  await rename(temporary, file);
-  await syncFolder(folder);
+export async function writeFileSafely(file: string, text: string | Uint8Array, mode = 0o600): Promise<void> {
+  await mkdir(dirname(file), { recursive: true, mode: 0o700 });
+  await replaceFile(file, mode, (temporary) => writeFile(temporary, text, { mode }));
+}
+
+/** Copies a file in the same way; without a second copy on disk where the file system can share. */
+export async function copyFileSafely(source: string, file: string, mode: number): Promise<void> {
+  await replaceFile(file, mode, (temporary) => copyFile(source, temporary, constants.COPYFILE_FICLONE));
 }
 
 /** Stores a value as JSON, crash-safe. */
@@ -41,6 +38,21 @@ export async function readJson<T>(file: string, schema: z.ZodType<T>): Promise<T
   }
 }
 
+/** Whether two files hold the same bytes. Rejects where one is not there. */
+export async function haveSameContent(one: string, other: string): Promise<boolean> {
+  const [a, b] = await Promise.all([open(one), open(other)]);
+  try {
+    const [x, y] = [Buffer.allocUnsafe(COMPARE_BYTES), Buffer.allocUnsafe(COMPARE_BYTES)];
+    for (;;) {
+      const [{ bytesRead }, { bytesRead: otherBytes }] = await Promise.all([a.read(x), b.read(y)]);
+      if (bytesRead !== otherBytes || !x.subarray(0, bytesRead).equals(y.subarray(0, bytesRead))) return false;
+      if (bytesRead === 0) return true;
+    }
+  } finally {
+    await Promise.all([a.close(), b.close()]);
+  }
+}
+
 /** Removes a file or folder with all it holds; nothing happens where there is none. */
 export function removePath(path: string): Promise<void> {
   return rm(path, { recursive: true, force: true });
@@ -51,7 +63,22 @@ export function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }
 
-async function syncFolder(folder: string): Promise<void> {
+async function replaceFile(file: string, mode: number, write: (temporary: string) => Promise<void>): Promise<void> {
+  const temporary = `${file}.new`;
+  await write(temporary);
+  const handle = await open(temporary, 'r');
+  try {
+    await handle.chmod(mode);
+    await handle.sync();
+  } finally {
+    await handle.close();
+  }
+  await rename(temporary, file);
+  await syncFolder(dirname(file));
+}
+
+/** So that what was made in it is there after a crash. */
+export async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {
     await handle.sync();
