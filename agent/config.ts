@@ -17,6 +17,8 @@ const AgentConfig = z.strictObject({
   docker_socket: z.string().startsWith('/', 'must be an absolute path').default('/var/run/docker.sock'),
   /** Program that answers nvidia-smi's query flags. */
   nvidia_smi: z.string().min(1).default('nvidia-smi'),
+  /** `none`: the supplier keeps containers from the host and its network by other means. */
+  network_fence: z.enum(['nftables', 'none']).default('nftables'),
   log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   /** PEM file with the authority that signed the control plane's certificate, where it is a private one. */
   tls_ca_file: z.string().min(1).optional(),

@@ -1,24 +1,29 @@
 // The supervisor put together: the only file that knows every room of the agent.
 import { pipeline, Readable } from 'node:stream';
-import { systemClock } from '../shared/clock.ts';
+import { type Clock, systemClock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
 import { STREAMS_PATH } from '../shared/protocol/link.ts';
 import { systemRng } from '../shared/rng.ts';
 import { dialStream } from './access/dial.ts';
 import { openDoors } from './access/doors.ts';
-import { prepareKit } from './access/kit.ts';
+import { bareNode, type Kit, prepareKit } from './access/kit.ts';
 import { readCa, type AgentConfig } from './config.ts';
 import { readBootId, readHostFacts, readLimits } from './host/facts.ts';
+import { openNftables } from './host/nftables.ts';
+import { readResolvers } from './host/resolvers.ts';
 import { startDetached } from './host/run.ts';
 import type { AgentStatus } from './host/status-socket.ts';
 import { proveIdentity, readIdentity, type Identity } from './link/identity.ts';
 import { openLink, type Link } from './link/link.ts';
 import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
+import type { Engine } from './runtime/engine.ts';
+import { attackFence } from './runtime/fence-check.ts';
+import { openFence, openNoFence, type Fence } from './runtime/fence.ts';
 import { logLines } from './runtime/logs.ts';
 import { openRecords } from './runtime/records.ts';
 import { openRuntime } from './runtime/runtime.ts';
-import { openStock } from './stock.ts';
+import { openStock, type Stock } from './stock.ts';
 
 /** A holder carries bytes and keeps little; a client that makes it grow ends this one door. */
 const HOLDER_HEAP_MIB = 192;
@@ -44,8 +49,11 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   const engine = openDocker({ socketPath: config.docker_socket, machineId });
   const [facts, bootId, limits] = await Promise.all([readHostFacts(config.state_dir), readBootId(), readLimits()]);
   const kit = await prepareKit(config.state_dir);
-  const stock = await openStock(config, { engine, facts, kit, clock, log });
   let link: Link | undefined;
+  let stock: Stock | undefined;
+  const fence = openFenceOf(config, { engine, kit, clock, log }, () => stock?.nudge());
+  stock = await openStock(config, { engine, facts, kit, fence, clock, log });
+  const { inventory } = stock;
   const changed = (): void => link?.observedChanged();
 
   const startHolder = (folder: string, logFile: string): Promise<number> =>
@@ -62,8 +70,9 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       doors,
       desired: await openDesired(config.state_dir, { log, clock }),
       records: await openRecords(config.state_dir, { log, now: clock.now }),
-      machine: () => ({ ...facts, gpu_count: stock.inventory().gpus.length, limits }),
-      gpuUuids: () => new Set(stock.inventory().gpus.map((gpu) => gpu.uuid)),
+      machine: () => ({ ...facts, gpu_count: inventory().gpus.length, limits }),
+      assertFenced: fence.assertStands,
+      gpuUuids: () => new Set(inventory().gpus.map((gpu) => gpu.uuid)),
       quarantineMs: config.quarantine_minutes * 60_000,
       pullLogin: async (workloadId) => (await link?.pullLogin(workloadId)) ?? null,
     },
@@ -74,7 +83,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   link = openLink(
     { url: wire(linkPath), machineId, ca },
     {
-      hello: () => ({ held: runtime.held(), boot_id: bootId, inventory: stock.inventory() }),
+      hello: () => ({ held: runtime.held(), boot_id: bootId, inventory: inventory() }),
       prove: (nonce) => proveIdentity(identity, machineId, nonce),
       observed: runtime.observed,
       onDesired: runtime.take,
@@ -88,16 +97,17 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   );
   const { sendInventory } = link;
   stock.start(runtime.containerIds, sendInventory);
-  log.info({ machine_id: machineId, url, gpus: stock.inventory().gpus.length }, 'the agent runs');
+  log.info({ machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
     status: () => ({
       link: link.status(),
-      loops: [runtime.status(), ...stock.loops()],
-      engine_version: stock.inventory().engine_version,
+      loops: [runtime.status(), ...fence.status(), ...stock.loops()],
+      engine_version: inventory().engine_version,
+      ...fence.finding(),
     }),
     stop: async () => {
-      await Promise.all([link.stop(), stock.stop(), runtime.stop()]);
+      await Promise.all([link.stop(), stock.stop(), fence.stop(), runtime.stop()]);
       doors.leave();
     },
   };
@@ -111,6 +121,18 @@ export async function readEnrolment(stateDir: string): Promise<Enrolment> {
   }
   const { machine_id: machineId, url, link_path: linkPath } = identity.enrolled;
   return { identity, machineId, url, linkPath };
+}
+
+function openFenceOf(
+  config: AgentConfig,
+  deps: { engine: Engine; kit: Kit; clock: Clock; log: Log },
+  onChange: () => void,
+): Fence {
+  const { engine, kit, clock, log } = deps;
+  if (config.network_fence === 'none') return openNoFence(log);
+  const nftables = openNftables();
+  const attack = (): Promise<void> => attackFence({ engine, node: bareNode(kit), nftables });
+  return openFence({ clock, log, engine, nftables, resolvers: readResolvers, attack }, onChange);
 }
 
 function holderArgv(program: string, folder: string): [string, ...string[]] {

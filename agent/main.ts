@@ -9,7 +9,7 @@ const CONFIG_OPTION = ['--config <file>', 'agent.yaml; without it every setting 
 
 async function enrollHost(options: { url: string; token: string; allowHttp?: true; config?: string }): Promise<void> {
   const config = await readConfig(options.config);
-  const { assertRentable, takeInventory } = await import('./stock.ts');
+  const { assertRentable, findFence, takeInventory } = await import('./stock.ts');
   const { enroll } = await import('./link/enroll.ts');
   const { openDocker } = await import('./runtime/docker.ts');
   const { readHostFacts } = await import('./host/facts.ts');
@@ -18,7 +18,8 @@ async function enrollHost(options: { url: string; token: string; allowHttp?: tru
   // A supplier who enrols is there to see that nvidia-smi fails, and to mend it.
   const gpus = { gpus: await readGpus(config.nvidia_smi, []), gpu_error: '' };
   const facts = await readHostFacts(config.state_dir);
-  const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false });
+  const fence = await findFence(config);
+  const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false, fence });
   assertRentable(inventory, config);
   const { state_dir: stateDir } = config;
   const { url, token, allowHttp = false } = options;

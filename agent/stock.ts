@@ -1,14 +1,17 @@
 // What this host says about itself: taken at the start, kept current, and told to the control plane when it changes.
 import type { Clock } from '../shared/clock.ts';
+import { messageOf } from '../shared/errors.ts';
 import type { Log } from '../shared/log.ts';
 import { type Loop, type LoopStatus, startLoop } from '../shared/loop.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
-import { type Kit, KIT_TARGET, removeOldKits } from './access/kit.ts';
+import { bareNode, type Kit, removeOldKits } from './access/kit.ts';
 import type { AgentConfig } from './config.ts';
 import { type GpuReading, openGpuWatch } from './gpus/watch.ts';
 import type { HostFacts } from './host/facts.ts';
+import { assertNftables } from './host/nftables.ts';
 import { openDiskCheck } from './runtime/disk-check.ts';
 import type { Engine } from './runtime/engine.ts';
+import type { Fence, FenceFinding } from './runtime/fence.ts';
 
 /** Version of this agent, as its inventory says it. */
 const AGENT_VERSION = '0.1.0';
@@ -21,6 +24,8 @@ export interface Stock {
   inventory(): Inventory;
   /** Takes it again and again; `tell` hears of each change. */
   start(containerIds: () => string[], tell: (inventory: Inventory) => void): void;
+  /** Takes it soon: something has changed. */
+  nudge(): void;
   loops(): LoopStatus[];
   stop(): Promise<void>;
 }
@@ -29,18 +34,23 @@ interface StockDeps {
   engine: Engine;
   facts: HostFacts;
   kit: Kit;
+  fence: Pick<Fence, 'finding'>;
   clock: Clock;
   log: Log;
 }
 
 /** Starts without GPUs where nvidia-smi fails: a host whose driver was upgraded under it still has rentals that are to be reached. */
 export async function openStock(config: AgentConfig, deps: StockDeps): Promise<Stock> {
-  const { engine, facts, kit, log } = deps;
-  const node = { argv: kit.node, mounts: [{ source: kit.folder, target: KIT_TARGET }] };
-  const disk = await openDiskCheck(config.state_dir, { engine, node, log });
+  const { engine, facts, kit, fence, log } = deps;
+  const disk = await openDiskCheck(config.state_dir, { engine, node: bareNode(kit), log });
   const gpus = openGpuWatch(config.nvidia_smi, log);
   const take = async (containerIds: string[]): Promise<Inventory> =>
-    takeInventory(await gpus.read(containerIds), { engine, facts, diskEnforced: disk.enforced() });
+    takeInventory(await gpus.read(containerIds), {
+      engine,
+      facts,
+      diskEnforced: disk.enforced(),
+      fence: fence.finding(),
+    });
   let inventory = await take([]);
   let loops: Loop[] = [];
   return {
@@ -63,6 +73,7 @@ export async function openStock(config: AgentConfig, deps: StockDeps): Promise<S
       };
       loops = [stock, startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps)];
     },
+    nudge: () => loops[0]?.nudge(),
     loops: () => loops.map((loop) => loop.status()),
     stop: async () => {
       await Promise.all(loops.map((loop) => loop.stop()));
@@ -79,7 +90,18 @@ export function assertRentable(inventory: Inventory, config: AgentConfig): void 
   if (inventory.engine_version === '') {
     lacks.push(`no Docker Engine answers at ${config.docker_socket}: start it, or set docker_socket`);
   }
+  if (inventory.fence_error !== '') {
+    lacks.push(
+      `${inventory.fence_error}; where something else keeps containers from this host, set network_fence: none`,
+    );
+  }
   if (lacks.length > 0) throw new Error(`this host cannot be rented out yet: ${lacks.join('; ')}`);
+}
+
+/** Whether this agent can put up what its configuration asks for; nothing is put up. */
+export async function findFence({ network_fence }: AgentConfig): Promise<FenceFinding> {
+  if (network_fence === 'none') return { network_fence, fence_error: '' };
+  return { network_fence, fence_error: await assertNftables().then(() => '', messageOf) };
 }
 
 export interface StockTaking {
@@ -87,15 +109,17 @@ export interface StockTaking {
   facts: HostFacts;
   /** Whether containers are held to their disk size here; false where nobody has tried yet. */
   diskEnforced: boolean;
+  fence: FenceFinding;
 }
 
 /** An engine that does not answer has no version. */
 export async function takeInventory(gpus: GpuReading, taking: StockTaking): Promise<Inventory> {
-  const { engine, facts, diskEnforced } = taking;
+  const { engine, facts, diskEnforced, fence } = taking;
   const engineVersion = await engine.version().catch(() => '');
   return {
     ...gpus,
     ...facts,
+    ...fence,
     disk_enforced: diskEnforced,
     engine_version: engineVersion.slice(0, 64),
     agent_version: AGENT_VERSION,

@@ -165,6 +165,8 @@ function machineFields(row: MachineRow): Fields {
     gpu_name: row.inventory?.gpus[0]?.name ?? null,
     gpu_error: row.inventory?.gpu_error ?? null,
     engine: row.inventory?.engine_version ?? null,
+    network_fence: row.inventory?.network_fence ?? null,
+    fence_error: row.inventory?.fence_error ?? null,
     region: row.region,
     price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
     unknown_workloads: row.unknown_workloads?.join(', ') ?? 'not reported yet',

@@ -7,6 +7,7 @@ import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
 import { copyFileSafely, haveSameContent, isMissing, removePath, syncFolder, writeFileSafely } from '../host/state.ts';
 import { run } from '../host/run.ts';
+import type { Mount } from '../runtime/engine.ts';
 
 /** Below a folder that is named by its content, so an upgrade makes a new one beside the one that is in use. */
 export interface Kit {
@@ -61,6 +62,11 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
     ...page.map((file) => ({ source: file.contents, target: join(whole, 'page', file.name), mode: 0o644 })),
   ]);
   return { folder, holderProgram: join(whole, 'holder.cjs'), node: nodeOf(loader), entrypoint: entrypointOf(loader) };
+}
+
+/** Node in a container that has nothing else: its program line, arguments follow, and what it needs to see. */
+export function bareNode(kit: Kit): { argv: string[]; mounts: Mount[] } {
+  return { argv: kit.node, mounts: [{ source: kit.folder, target: KIT_TARGET }] };
 }
 
 /** Removes the kits of earlier versions (over 100 MB each) that no container sees any more. `inUse`: folders that containers see. */

@@ -13,6 +13,8 @@ export interface RunOptions {
   timeoutMs: number;
   /** Output beyond this ends the program: a helper that floods us is broken. */
   outputBytesMax?: number;
+  /** What it reads on its standard input; without it, it reads nothing. */
+  input?: string;
 }
 
 const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
@@ -23,7 +25,10 @@ export function run(argv: readonly [string, ...string[]], options: RunOptions): 
   const bytesMax = options.outputBytesMax ?? OUTPUT_BYTES_MAX;
   return new Promise((resolve, reject) => {
     // A group of its own: what the program has started must end with it, or it would keep the output open.
-    const child = spawn(file, args, { stdio: ['ignore', 'pipe', 'pipe'], detached: true });
+    const child = spawn(file, args, { stdio: ['pipe', 'pipe', 'pipe'], detached: true });
+    // One that ends without reading is told by its exit code.
+    child.stdin.on('error', () => undefined);
+    child.stdin.end(options.input);
     const kill = (): void => {
       if (child.pid !== undefined) killGroup(child.pid);
     };

@@ -11,6 +11,9 @@ export interface AgentStatus {
   link: LinkStatus;
   loops: LoopStatus[];
   engine_version: string;
+  network_fence: string;
+  /** Why it does not stand; empty where it does. */
+  fence_error: string;
 }
 
 export interface LinkStatus {

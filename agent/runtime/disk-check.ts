@@ -72,7 +72,8 @@ export async function openDiskCheck(
 
 async function isHeld(engine: Engine, node: BareNode, log: Log): Promise<boolean> {
   try {
-    const code = await engine.runBare({ ...node, argv: [...node.argv, '-e', FILL], disk_mib: LIMIT_MIB });
+    const argv = [...node.argv, '-e', FILL];
+    const code = await engine.runBare({ name: 'disk', argv, mounts: node.mounts, disk_mib: LIMIT_MIB, network: false });
     if (code !== HELD && code !== NOT_HELD) log.warn({ code }, 'the program that fills a disk failed');
     return code === HELD;
   } catch (error) {

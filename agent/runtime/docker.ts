@@ -1,9 +1,11 @@
 // Docker Engine behind our own words (engine.ts): the only file that knows its API.
 import Docker from 'dockerode';
+import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { messageOf } from '../../shared/errors.ts';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
+import { FENCED_BRIDGE_PREFIX } from '../host/fence-rules.ts';
 import type { BareRun, ContainerShape, Engine, ImageFacts, LocalContainer, Mount, PullProgress } from './engine.ts';
 
 export interface DockerOptions {
@@ -16,6 +18,9 @@ const LABEL_WORKLOAD = 'svc.workload_id';
 const LABEL_INSTANCE = 'svc.instance_id';
 const LABEL_MACHINE = 'svc.machine_id';
 const STOP_SECONDS = 10;
+const BRIDGE_NAME = 'com.docker.network.bridge.name';
+/** A bridge's name, the prefix included. */
+const BRIDGE_NAME_CHARS = 15;
 
 /** Opens nothing yet: every call connects by itself, so an engine that restarts is simply there again. */
 export function openDocker(options: DockerOptions): Engine {
@@ -35,6 +40,8 @@ export function openDocker(options: DockerOptions): Engine {
     version: async () => (await docker.version()).Version,
 
     list: async () => (await findAll()).map(localContainer),
+
+    bridges: async () => (await docker.listNetworks({ filters: { label: [LABEL_WORKLOAD] } })).map(bridgeOf),
 
     inspectImage: (image) =>
       absentAsUndefined(
@@ -119,6 +126,7 @@ function inItsOwnWords(engine: Engine): Engine {
   return {
     version: plain(engine.version),
     list: plain(engine.list),
+    bridges: plain(engine.bridges),
     inspectImage: plain(engine.inspectImage),
     pull: plain(engine.pull),
     create: plain(engine.create),
@@ -170,29 +178,37 @@ async function readLogs(
   return (await container.logs({ ...options, follow: true })) as unknown as Readable;
 }
 
-const EMPTY_IMAGE = 'svc-empty:1';
 /** The end of an archive without entries. */
 const EMPTY_TAR = Buffer.alloc(1024);
 
-async function runBare(docker: Docker, { argv, mounts, disk_mib }: BareRun, machineId: string): Promise<number> {
-  const name = `svc-bare-${machineId}`;
-  // One that a crash has left behind.
-  await ignoring([404], docker.getContainer(name).remove({ force: true, v: true }));
-  const [repo, tag] = EMPTY_IMAGE.split(':');
+async function runBare(docker: Docker, bare: BareRun, machineId: string): Promise<number> {
+  const name = `svc-bare-${bare.name}-${machineId}`;
+  const [repo, tag] = ['svc-empty', `${bare.name}-${machineId}`];
+  const clear = async (): Promise<void> => {
+    await ignoring([404], docker.getContainer(name).remove({ force: true, v: true }));
+    if (bare.network) await ignoring([404], docker.getNetwork(name).remove());
+  };
+  // What a crash has left behind.
+  await clear();
   await text(await docker.importImage(Readable.from([EMPTY_TAR]), { repo, tag }));
-  const container = await docker.createContainer({
-    name,
-    Image: EMPTY_IMAGE,
-    Entrypoint: argv,
-    HostConfig: { NetworkMode: 'none', Mounts: mounts.map(bindMount), StorageOpt: { size: `${disk_mib}M` } },
-  });
   try {
+    if (bare.network) await makeNetwork(docker, name, {});
+    const container = await docker.createContainer({
+      name,
+      Image: `${repo}:${tag}`,
+      Entrypoint: bare.argv,
+      HostConfig: {
+        NetworkMode: bare.network ? name : 'none',
+        Mounts: bare.mounts.map(bindMount),
+        ...(bare.disk_mib === null ? {} : { StorageOpt: { size: `${bare.disk_mib}M` } }),
+      },
+    });
     await container.start();
     const { StatusCode: code } = (await container.wait()) as { StatusCode: number };
     return code;
   } finally {
-    await container.remove({ force: true, v: true });
-    await ignoring([404, 409], docker.getImage(EMPTY_IMAGE).remove());
+    await clear();
+    await ignoring([404, 409], docker.getImage(`${repo}:${tag}`).remove());
   }
 }
 
@@ -248,10 +264,20 @@ function bindMount({ source, target }: Mount): Docker.MountConfig[number] {
   return { Type: 'bind', Source: source, Target: target, ReadOnly: true };
 }
 
-/** One that is there already is the one. */
+/** One that is there already is the one. The bridge's name puts it behind the fence. */
 async function makeNetwork(docker: Docker, name: string, labels: Record<string, string>): Promise<void> {
-  const network = { Name: name, Driver: 'bridge', CheckDuplicate: true, Labels: labels };
+  const bridge = `${FENCED_BRIDGE_PREFIX}${createHash('sha256').update(name).digest('hex')}`.slice(
+    0,
+    BRIDGE_NAME_CHARS,
+  );
+  const options = { [BRIDGE_NAME]: bridge };
+  const network = { Name: name, Driver: 'bridge', CheckDuplicate: true, Labels: labels, Options: options };
   await ignoring([409], docker.createNetwork(network));
+}
+
+/** The engine's own name where none was wanted. */
+function bridgeOf(network: Docker.NetworkInspectInfo): string {
+  return network.Options?.[BRIDGE_NAME] ?? `br-${network.Id.slice(0, 12)}`;
 }
 
 function localContainer(info: Docker.ContainerInfo): LocalContainer {

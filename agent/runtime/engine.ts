@@ -61,9 +61,14 @@ export interface ContainerShape {
 
 /** A program in a container without an image, to try out what the engine can do. */
 export interface BareRun {
+  /** Two of one name would be in each other's way. */
+  name: 'disk' | 'fence';
   argv: string[];
   mounts: Mount[];
-  disk_mib: number;
+  /** Limit of what it can write; null: none. */
+  disk_mib: number | null;
+  /** In a network like that of a workload; false: in none. */
+  network: boolean;
 }
 
 export interface Engine {
@@ -71,6 +76,8 @@ export interface Engine {
   version(): Promise<string>;
   /** Our containers of this machine, running or not. */
   list(): Promise<LocalContainer[]>;
+  /** Names of the bridges of all workloads' networks, also of those of other machines on this engine. */
+  bridges(): Promise<string[]>;
   /** Undefined where the image is not on this machine. */
   inspectImage(image: string): Promise<ImageFacts | undefined>;
   /** `login` is what the registry wants; null: nothing. */

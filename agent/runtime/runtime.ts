@@ -34,6 +34,8 @@ export interface RuntimeDeps {
   records: Records;
   machine: () => Machine;
   gpuUuids: () => ReadonlySet<string>;
+  /** Rejects with the reason where customer code must not start on this host. */
+  assertFenced(): Promise<void>;
   quarantineMs: number;
   /** Asks the control plane what the registry of the workload's private image wants; null: nothing. Fails where nobody answers. */
   pullLogin(workloadId: string): Promise<PullAnswer | null>;

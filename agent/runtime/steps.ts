@@ -18,6 +18,8 @@ export interface StepsDeps {
   records: Records;
   pulls: Pulls;
   machine: () => Machine;
+  /** Rejects with the reason where customer code must not start on this host. */
+  assertFenced(): Promise<void>;
 }
 
 /** What failed this often before the workload was ever reachable will not work: said, so that another host can be tried. */
@@ -28,7 +30,7 @@ type Executors = { [K in Step['kind']]: (step: StepOf<K>, attempt: number) => Pr
 
 /** `attempt` counts from 1 since the workload was last reachable. */
 export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: number): Promise<void> } {
-  const { clock, log, engine, doors, records, pulls } = deps;
+  const { clock, log, engine, doors, records, pulls, assertFenced } = deps;
 
   const executors: Executors = {
     pull: async ({ workload }) => pulls.begin(workload),
@@ -42,7 +44,10 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
         const detail = `the container does not stay up: ${await engine.exitReason(container_id)}`;
         return records.change(workload_id, { failure: { code: 'start_failed', detail } });
       }
-      await orGiveUp(deps, workload_id, attempt, () => engine.start(container_id));
+      await orGiveUp(deps, workload_id, attempt, async () => {
+        await assertFenced();
+        await engine.start(container_id);
+      });
     },
 
     door: ({ workload_id }) => doors.ensure(workload_id),

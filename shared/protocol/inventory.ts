@@ -18,6 +18,10 @@ export const Inventory = z.strictObject({
   gpus: z.array(GpuFacts).max(GPUS_PER_MACHINE_MAX),
   /** Why nvidia-smi cannot say which GPUs there are, empty where it can: `gpus` is empty then, and none may be rented out. */
   gpu_error: z.string().max(400).default(''),
+  /** What keeps containers from the host and private networks: our own table, or what the supplier has (an agent that says nothing has none). */
+  network_fence: z.enum(['nftables', 'none']).default('none'),
+  /** Why the fence does not stand, empty where it does: no container is started there, and nothing may be rented out. */
+  fence_error: z.string().max(400).default(''),
   cpu_cores: z.int().min(0),
   ram_bytes: z.int().min(0),
   storage_bytes: z.int().min(0),

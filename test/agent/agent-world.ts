@@ -39,6 +39,7 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
     startFakeControlPlane(),
   ]);
   await engine.letThrough(registry.port);
+  await engine.letThrough(Number(new URL(plane.url).port));
   const configFile = writeConfig(dir, stateDir, engine.socketPath, options.quarantineMinutes);
   const env = { FAKE_GPU_COUNT: '4' };
   const command = process.execPath;
@@ -52,7 +53,9 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
     rmSync(dir, { recursive: true, force: true });
   };
   const startAgent = async (more: Record<string, string> = {}): Promise<Program> => {
-    agent = startProgram({ command, args: [LAUNCHER, 'run', '--config', configFile], env: { ...env, ...more } });
+    // Where the engine's bridges are: the fence is put up there.
+    const [program, ...args] = engine.inside([command, LAUNCHER, 'run', '--config', configFile]);
+    agent = startProgram({ command: program, args, env: { ...env, ...more } });
     await agent.waitForOutput(/the agent runs/, 30_000);
     return agent;
   };

@@ -20,6 +20,7 @@ test('without a file, and with an empty one, every setting has its default', asy
     state_dir: '/var/lib/svc-agent',
     docker_socket: '/var/run/docker.sock',
     nvidia_smi: 'nvidia-smi',
+    network_fence: 'nftables',
     log_level: 'info',
     quarantine_minutes: 15,
   });

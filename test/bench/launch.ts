@@ -15,7 +15,7 @@ const ON_TOP_MS_MAX = 300;
 const PEERS = { 'docker run -d': [], 'docker run -d --gpus 1': ['--gpus', '1'] };
 
 export async function benchLaunch(): Promise<void> {
-  const missing = installMissing(['dockerd', 'docker-registry', 'iptables', 'busybox', 'ssh'], console.log);
+  const missing = installMissing(['dockerd', 'docker-registry', 'iptables', 'nft', 'busybox', 'ssh'], console.log);
   if (missing.length > 0) return console.log(`launch: not measured, ${missing.join(', ')} is missing here`);
   const stack = await openRentalStack();
   const ways: [string, () => Promise<number>][] = [

@@ -33,7 +33,7 @@ process.exit(code);
 async function canHoldDemo(): Promise<boolean> {
   if (process.platform !== 'linux' || process.getuid?.() !== 0) return false;
   return show.step('Programs', async (note) => {
-    const missing = installMissing(['dockerd', 'docker-registry', 'iptables', 'busybox', 'ssh'], note);
+    const missing = installMissing(['dockerd', 'docker-registry', 'iptables', 'nft', 'busybox', 'ssh'], note);
     const found = 'Docker Engine, image registry and OpenSSH are there';
     return { value: missing.length === 0, result: missing.length === 0 ? found : `${missing.join(', ')} not found` };
   });

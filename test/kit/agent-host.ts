@@ -25,6 +25,8 @@ export interface AgentHostOptions {
   dir: string;
   dockerSocket: string;
   gpus: GpuOptions;
+  /** Runs the agent in the engine's network, where its fence belongs; left out, it has none. */
+  inside?: (argv: readonly string[]) => readonly string[];
   quarantineMinutes?: number;
   /** PEM file of the control plane's authority. */
   tlsCaFile?: string | undefined;
@@ -40,7 +42,7 @@ export interface GpuOptions {
 const LAUNCHER = resolve(import.meta.dirname, '../../agent/svc-agent.js');
 
 export function openAgentHost(options: AgentHostOptions): AgentHost {
-  const { dir, gpus } = options;
+  const { dir, gpus, inside = (argv) => argv } = options;
   mkdirSync(dir, { mode: 0o700 });
   const stateDir = join(dir, 's');
   const configPath = join(dir, 'agent.yaml');
@@ -48,6 +50,7 @@ export function openAgentHost(options: AgentHostOptions): AgentHost {
     state_dir: stateDir,
     docker_socket: options.dockerSocket,
     nvidia_smi: gpus.nvidiaSmi ?? join(GPU_DIR, 'nvidia-smi'),
+    network_fence: options.inside === undefined ? 'none' : 'nftables',
     quarantine_minutes: options.quarantineMinutes ?? 0,
     tls_ca_file: options.tlsCaFile,
   };
@@ -55,7 +58,7 @@ export function openAgentHost(options: AgentHostOptions): AgentHost {
   writeFileSync(configPath, JSON.stringify(config, undefined, 2));
   const daemon = openDaemon({
     name: 'the agent',
-    argv: [process.execPath, LAUNCHER, 'run', '--config', configPath],
+    argv: inside([process.execPath, LAUNCHER, 'run', '--config', configPath]),
     env: gpus.env,
     logPath: join(dir, 'agent.log'),
     ready: () => isLinked(join(stateDir, 'agent.sock')),

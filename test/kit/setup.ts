@@ -8,6 +8,7 @@ const PACKAGES = {
   dockerd: 'docker.io',
   'docker-registry': 'docker-registry',
   iptables: 'iptables',
+  nft: 'nftables',
   busybox: 'busybox-static',
   curl: 'curl',
   ssh: 'openssh-client',

@@ -95,6 +95,7 @@ export async function openStack(options: StackOptions = {}): Promise<Stack> {
       settings: settings(registry.host),
     });
     undo.push(() => controlPlane.daemon.stop());
+    await engine.letThrough(Number(new URL(controlPlane.agentUrl).port));
     return { dir, engine, registry, guarded, controlPlane, tlsCaFile, agents, stop };
   } catch (error) {
     await stop();
@@ -149,7 +150,9 @@ export async function registerMachine(
 /** A host with an agent that is neither enrolled nor started. */
 export function addHost(stack: Stack, gpus: GpuOptions): AgentHost {
   const dir = join(stack.dir, `a${stack.agents.length}`);
-  const agent = openAgentHost({ dir, dockerSocket: stack.engine.socketPath, gpus, tlsCaFile: stack.tlsCaFile });
+  const { socketPath: dockerSocket, isPrivate, inside } = stack.engine;
+  const network = isPrivate ? { inside } : {};
+  const agent = openAgentHost({ dir, dockerSocket, gpus, tlsCaFile: stack.tlsCaFile, ...network });
   stack.agents.push(agent);
   return agent;
 }

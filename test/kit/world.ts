@@ -271,6 +271,8 @@ export function inventoryOf(count: number, newName: () => string): Inventory {
       foreign_use: false,
     })),
     gpu_error: '',
+    network_fence: 'nftables',
+    fence_error: '',
     cpu_cores: 64,
     ram_bytes: 512 * 1024 ** 3,
     storage_bytes: 4000 * 1024 ** 3,

@@ -54,6 +54,7 @@ export function obstacleOf(machine: MachineRow): string | undefined {
     return 'The host runs containers that this service does not know; the operator must end them.';
   // Without an engine nothing can be started, however many GPUs are free.
   if (inventory === null || inventory.engine_version === '') return 'The Docker Engine of the host does not answer.';
+  if (inventory.fence_error !== '') return `The network fence of the host does not stand: ${inventory.fence_error}`;
   if (inventory.gpus.length === 0)
     return inventory.gpu_error === '' ? 'The host shows no GPU.' : 'nvidia-smi fails on the host.';
   return undefined;

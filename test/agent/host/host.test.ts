@@ -37,6 +37,12 @@ describe('programs', () => {
     expect(flood.stdout.length).toBeLessThanOrEqual(1000);
   });
 
+  test('read what they are given, and nothing else; one that does not read it is no fault', async () => {
+    expect((await run(['cat'], { timeoutMs: 5000, input: 'words' })).stdout).toBe('words');
+    expect((await run(['cat'], { timeoutMs: 5000 })).stdout).toBe('');
+    expect((await run(['true'], { timeoutMs: 5000, input: 'x'.repeat(1_000_000) })).code).toBe(0);
+  });
+
   test('detached ones lead a session of their own and write to their log', async () => {
     const file = join(dir, 'log');
     const pid = await startDetached(['sh', '-c', 'echo begun; sleep 60'], file);

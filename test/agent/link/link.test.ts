@@ -19,6 +19,8 @@ import { MACHINE_ID, startFakeControlPlane, type FakeControlPlane } from '../fak
 const inventory: Inventory = {
   gpus: [],
   gpu_error: '',
+  network_fence: 'nftables',
+  fence_error: '',
   cpu_cores: 2,
   ram_bytes: 1,
   storage_bytes: 1,

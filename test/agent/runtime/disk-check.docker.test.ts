@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Kit, KIT_TARGET, prepareKit } from '../../../agent/access/kit.ts';
+import { bareNode, type Kit, KIT_TARGET, prepareKit } from '../../../agent/access/kit.ts';
 import { openDiskCheck } from '../../../agent/runtime/disk-check.ts';
 import { openDocker } from '../../../agent/runtime/docker.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -39,7 +39,7 @@ const engineOf = ({ socketPath }: Engine): ReturnType<typeof openDocker> => open
 const check = (engine: Engine, name: string): ReturnType<typeof openDiskCheck> =>
   openDiskCheck(join(stateDir, name), {
     engine: engineOf(engine),
-    node: { argv: kit.node, mounts: [{ source: kit.folder, target: KIT_TARGET }] },
+    node: bareNode(kit),
     log,
   });
 
@@ -63,11 +63,13 @@ describe('the try', () => {
 
   test('clears away what a crash has left of an earlier one', async () => {
     const disk = await check(holding, 'again');
-    const { argv, mounts } = { argv: kit.node, mounts: [{ source: kit.folder, target: KIT_TARGET }] };
+    const { argv, mounts } = bareNode(kit);
     const hanging = engineOf(holding).runBare({
+      name: 'disk',
       argv: [...argv, '-e', 'setInterval(() => 0, 1e6)'],
       mounts,
       disk_mib: 64,
+      network: false,
     });
     hanging.catch(() => undefined);
     await expect.poll(async () => (await holding.docker.listContainers()).length, { timeout: 10_000 }).toBe(1);

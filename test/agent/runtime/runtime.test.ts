@@ -37,6 +37,7 @@ beforeEach(async () => {
       records: await openRecords(dir, { log, now: clock.now }),
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
       gpuUuids: () => new Set(),
+      assertFenced: async () => undefined,
       quarantineMs: 0,
       pullLogin: async () => null,
     },
@@ -70,6 +71,7 @@ function slowEngine(): Engine {
       for (let turn = 0; turn < 5; turn += 1) await clock.nextTurn();
       return then;
     },
+    bridges: async () => [],
     inspectImage: async () => image,
     pull: async () => undefined,
     create: async () => {

@@ -191,6 +191,17 @@ describe('an offering', () => {
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 1 }]);
   });
 
+  test('ends while the fence of the host does not stand, and comes back with it; a host that wants none is offered', async () => {
+    const { machineId } = await world.machine({ gpus: 1 });
+    const [gpu] = await gpusOf(world.db.read, machineId);
+    const fresh = inventoryOf(1, () => '');
+    const inventory = { ...fresh, gpus: fresh.gpus.map((each) => ({ ...each, uuid: gpu?.gpu_uuid ?? '' })) };
+    await world.rooms.supply.reportInventory(machineId, { ...inventory, fence_error: 'the program nft is missing' });
+    expect(await offered()).toEqual([]);
+    await world.rooms.supply.reportInventory(machineId, { ...inventory, network_fence: 'none' });
+    expect(await offered()).toEqual([{ gpu_total: 1, gpu_free: 1 }]);
+  });
+
   test('ends while the engine of the host does not answer, and comes back with it', async () => {
     const { machineId } = await world.machine({ gpus: 1 });
     const [gpu] = await gpusOf(world.db.read, machineId);

@@ -1,0 +1,55 @@
+// The fence's rules as text: what they name, and whose name servers they let through.
+import { expect, test } from 'vitest';
+import { fenceRules } from '../../../agent/host/fence-rules.ts';
+import { engineDnsOf, nameServersOf } from '../../../agent/host/resolvers.ts';
+
+const lines = (text: string): string[] => text.split('\n').map((line) => line.trim());
+
+test('the table is replaced in one transaction', () => {
+  expect(lines(fenceRules({ bridges: [], resolvers: [] })).slice(0, 3)).toEqual([
+    'table inet svc_fence',
+    'delete table inet svc_fence',
+    'table inet svc_fence {',
+  ]);
+});
+
+test('bridges that are not named by us are fenced one by one, both ways and towards the host', () => {
+  const rules = lines(fenceRules({ bridges: ['br-2', 'br-1'], resolvers: [] }));
+  expect(rules.filter((line) => line.includes(' jump '))).toEqual(
+    [
+      ['iifname', 'to_host'],
+      ['iifname', 'from_container'],
+      ['oifname', 'to_container'],
+    ].flatMap(([direction, chain]) =>
+      ['svcbr-*', 'br-1', 'br-2'].map((bridge) => `${direction} "${bridge}" jump ${chain}`),
+    ),
+  );
+});
+
+test('name servers are let through at port 53 alone, to this host and beyond; those that no container asks are left out', () => {
+  const resolvers = ['192.168.1.1', '127.0.0.53', '::1', 'fe80::1%eth0', 'fd00::53', '192.168.1.1', 'nonsense; accept'];
+  const accepted = lines(fenceRules({ bridges: [], resolvers })).filter((line) => line.includes('dport'));
+  const once = [
+    'ip daddr { 192.168.1.1 } udp dport 53 accept',
+    'ip daddr { 192.168.1.1 } tcp dport 53 accept',
+    'ip6 daddr { fd00::53 } udp dport 53 accept',
+    'ip6 daddr { fd00::53 } tcp dport 53 accept',
+  ];
+  expect(accepted).toEqual([...once, ...once]);
+});
+
+test('the same facts in another order are the same rules', () => {
+  const [one, two] = [
+    { bridges: ['a', 'b'], resolvers: ['10.0.0.1', '10.0.0.2'] },
+    { bridges: ['b', 'a'], resolvers: ['10.0.0.2', '10.0.0.1', '10.0.0.1'] },
+  ];
+  expect(fenceRules(one)).toBe(fenceRules(two));
+});
+
+test('name servers are read as resolv.conf and daemon.json hold them', () => {
+  const conf =
+    '# nameserver 9.9.9.9\nsearch lan\nnameserver 192.168.1.1\n  nameserver\tfe80::1%eth0 # router\noptions edns0\n';
+  expect(nameServersOf(conf)).toEqual(['192.168.1.1', 'fe80::1%eth0']);
+  expect(engineDnsOf('{"dns": ["10.0.0.2"], "live-restore": true}')).toEqual(['10.0.0.2']);
+  for (const text of ['', '{', '{"dns": "10.0.0.2"}', '{"live-restore": true}']) expect(engineDnsOf(text)).toEqual([]);
+});

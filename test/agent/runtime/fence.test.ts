@@ -1,0 +1,161 @@
+// The fence at work, with a kernel, an engine and an attack that are played here: when it is put up, when it is tried, what is told.
+import { expect, test } from 'vitest';
+import { openFence, type Fence, type FenceDeps } from '../../../agent/runtime/fence.ts';
+import { createLog } from '../../../shared/log.ts';
+import { manualClock, type ManualClock } from '../manual-clock.ts';
+
+interface Played {
+  fence: Fence;
+  clock: ManualClock;
+  /** What the kernel holds; undefined after somebody flushed it. */
+  table: { rules: string | undefined };
+  attacks: number;
+  logged: string[];
+  changes: number;
+  /** The loop's next periods, one after another. */
+  periods(count: number): Promise<void>;
+}
+
+const PERIOD_MS = 5000;
+
+async function play(
+  more: { bridges?: FenceDeps['engine']['bridges']; attack?: FenceDeps['attack']; hold?: () => void } = {},
+): Promise<Played> {
+  const clock = manualClock();
+  const log = createLog('agent', 'silent');
+  const played: Omit<Played, 'fence'> = {
+    clock,
+    table: { rules: undefined },
+    attacks: 0,
+    logged: [],
+    changes: 0,
+    periods: async (count) => {
+      for (let i = 0; i < count; i += 1) {
+        clock.advance(PERIOD_MS);
+        await settle(clock);
+      }
+    },
+  };
+  log.info = log.warn = log.error = (...words: unknown[]) => played.logged.push(String(words.at(-1)));
+  const engine = { bridges: more.bridges ?? (async () => []) };
+  const nftables = {
+    hold: async (rules: string) => {
+      more.hold?.();
+      if (played.table.rules === rules) return false;
+      played.table.rules = rules;
+      return true;
+    },
+    refused: async () => 0,
+  };
+  const attack = async (): Promise<void> => {
+    played.attacks += 1;
+    await more.attack?.();
+  };
+  const deps = { clock, log, engine, nftables, resolvers: async () => [], attack } as unknown as FenceDeps;
+  const fence = openFence(deps, () => (played.changes += 1));
+  await settle(clock);
+  return Object.assign(played, { fence });
+}
+
+async function settle(clock: ManualClock): Promise<void> {
+  for (let turn = 0; turn < 10; turn += 1) await clock.nextTurn();
+}
+
+test('it is put up and attacked once; then it is only looked at', async () => {
+  const played = await play();
+  await played.periods(3);
+  await played.fence.assertStands();
+  expect(played.attacks).toBe(1);
+  expect(played.logged).toEqual(['the network fence stands']);
+  expect(played.fence.finding()).toEqual({ network_fence: 'nftables', fence_error: '' });
+  expect(played.changes).toBe(1);
+});
+
+test('one that was flushed is back within a period, without a new attack; a quarrel is told once', async () => {
+  const played = await play();
+  for (let round = 0; round < 3; round += 1) {
+    played.table.rules = undefined;
+    await played.periods(1);
+    expect(played.table.rules).toContain('table inet svc_fence');
+  }
+  expect(played.logged.filter((line) => line.includes('anew'))).toHaveLength(1);
+  await played.periods(1);
+  played.table.rules = undefined;
+  await played.periods(1);
+  expect(played.logged.filter((line) => line.includes('anew'))).toHaveLength(2);
+  expect(played.attacks).toBe(1);
+});
+
+test('a container that starts right after a flush starts behind the fence', async () => {
+  const played = await play();
+  played.table.rules = undefined;
+  await played.fence.assertStands();
+  expect(played.table.rules).toContain('table inet svc_fence');
+});
+
+test('bridges of earlier agents are named, ours are not; an engine that is away keeps those that it had', async () => {
+  let away = false;
+  const bridges = async (): Promise<string[]> => {
+    if (away) throw new Error('connect ENOENT');
+    return ['svcbr-0123456789', 'br-old'];
+  };
+  const played = await play({ bridges });
+  expect(played.table.rules).toContain('"br-old"');
+  expect(played.table.rules).not.toContain('svcbr-0');
+  away = true;
+  played.table.rules = undefined;
+  await played.periods(1);
+  expect(played.table.rules).toContain('"br-old"');
+});
+
+test('before the first answer of the engine nothing is touched, nothing is blamed, and nothing starts', async () => {
+  let away = true;
+  const bridges = async (): Promise<string[]> => {
+    if (away) throw new Error('connect ENOENT');
+    return [];
+  };
+  const played = await play({ bridges });
+  expect(played.table.rules).toBeUndefined();
+  expect(played.fence.finding().fence_error).toBe('');
+  await expect(played.fence.assertStands()).rejects.toThrow('the container engine does not answer');
+  away = false;
+  await played.periods(1);
+  await played.fence.assertStands();
+  expect(played.attacks).toBe(1);
+});
+
+test('a fence that cannot be put up is told, keeps containers from starting, and is no error any more once it stands', async () => {
+  let missing = true;
+  const hold = (): void => {
+    if (missing) throw new Error('the program nft is missing: install the package nftables');
+  };
+  const played = await play({ hold });
+  await played.periods(2);
+  expect(played.fence.finding().fence_error).toBe('the program nft is missing: install the package nftables');
+  await expect(played.fence.assertStands()).rejects.toThrow(/does not stand: the program nft is missing/);
+  expect(played.logged).toHaveLength(1);
+  expect(played.attacks).toBe(0);
+  missing = false;
+  await played.fence.assertStands();
+  expect(played.fence.finding().fence_error).toBe('');
+  expect(played.changes).toBe(2);
+});
+
+test('a failed attack is told and tried again, later each time', async () => {
+  let broken = true;
+  const played = await play({
+    attack: async () => {
+      if (broken) throw new Error('a container reached this host');
+    },
+  });
+  await expect(played.fence.assertStands()).rejects.toThrow('a container reached this host');
+  expect(played.attacks).toBe(1);
+  await played.periods(60);
+  // After 1, 2, 4, 8, 16, 32 s, and then every minute, each at the next look.
+  expect(played.attacks).toBeGreaterThan(8);
+  expect(played.attacks).toBeLessThan(13);
+  broken = false;
+  await played.periods(12);
+  await played.fence.assertStands();
+  expect(played.fence.finding().fence_error).toBe('');
+});
