@@ -5,7 +5,7 @@ import { createServer, type AddressInfo, type Server, type Socket } from 'node:n
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
-import { EnrollRequest } from '../../shared/protocol/inventory.ts';
+import { EnrollRequest, type Inventory } from '../../shared/protocol/inventory.ts';
 import {
   AgentMessage,
   decodeMessage,
@@ -35,6 +35,8 @@ export interface FakeControlPlane {
   /** Sends a text frame as it is. */
   sendText(text: string): void;
   connected(): boolean;
+  /** As the agent has last told it. */
+  inventory(): Inventory | undefined;
   /** The last report of the link that is up. */
   observed(): ObservedMessage | undefined;
   /** Waits until the workload is observed so. */
@@ -133,6 +135,7 @@ type LinkEnd = Pick<
   | 'send'
   | 'sendText'
   | 'connected'
+  | 'inventory'
   | 'observed'
   | 'phase'
   | 'hellos'
@@ -148,6 +151,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
   const refused: { streamId: string; detail: string }[] = [];
   const pullLoginsAsked: string[] = [];
   let link: WebSocket | undefined;
+  let inventory: Inventory | undefined;
   let observed: ObservedMessage | undefined;
   let desired: ServerMessage | undefined;
   let revision = 0;
@@ -158,6 +162,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
     const proof = Buffer.from(message.proof, 'base64url');
     if (!verify(null, linkProof(message.machine_id, nonce), key, proof)) return client.close(4401, 'bad proof');
     hellos.push(message);
+    ({ inventory } = message);
     link = client;
     send({ type: 'welcome', protocol: 1, now_ms: Date.now() });
     if (desired !== undefined) send(desired);
@@ -176,6 +181,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
       desired = { type: 'desired', epoch: 1, revision, complete: true, now_ms: Date.now(), workloads };
       send(desired);
     },
+    inventory: () => inventory,
     observed: () => observed,
     phase: (workloadId, phase, timeoutMs = 30_000) =>
       eventually(`${workloadId} ${phase}`, timeoutMs, () => {
@@ -193,6 +199,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
         const message = decoded.message;
         if (message.type === 'hello') greet(client, nonce, message);
         else if (message.type === 'observed') observed = message;
+        else if (message.type === 'inventory') ({ inventory } = message);
         else if (message.type === 'pull_login') pullLoginsAsked.push(message.workload_id);
         else if (message.type === 'stream_refused') {
           refused.push({ streamId: message.stream_id, detail: message.detail });

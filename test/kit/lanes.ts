@@ -31,7 +31,7 @@ export interface Outcome {
 }
 
 const ENGINE = {
-  needs: ['dockerd', 'docker-registry', 'iptables', 'nft', 'busybox', 'curl', 'ssh', 'mkfs.btrfs'],
+  needs: ['dockerd', 'docker-registry', 'iptables', 'nft', 'ip', 'busybox', 'curl', 'ssh', 'mkfs.btrfs'],
   engine: true,
 } as const;
 

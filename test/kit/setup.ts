@@ -9,6 +9,7 @@ const PACKAGES = {
   'docker-registry': 'docker-registry',
   iptables: 'iptables',
   nft: 'nftables',
+  ip: 'iproute2',
   busybox: 'busybox-static',
   curl: 'curl',
   ssh: 'openssh-client',

@@ -77,7 +77,11 @@ test('a host that shows the GPUs of another machine fails', async () => {
 const OBSTACLES: [string, () => Promise<unknown>, string][] = [
   ['offline', () => world.rooms.supply.setOnline(made.machineId, false), 'agent of the host is not connected'],
   ['without an engine', () => report({ engine_version: '' }), 'Docker Engine of the host does not answer'],
-  ['whose fence does not stand', () => report({ fence_error: 'the program nft is missing' }), 'the program nft is missing'],
+  [
+    'whose fence does not stand',
+    () => report({ fence_error: 'the program nft is missing' }),
+    'the program nft is missing',
+  ],
   ['without a GPU', () => report({ gpus: [] }), 'shows no GPU'],
   ['whose nvidia-smi fails', () => report({ gpus: [], gpu_error: 'x' }), 'nvidia-smi fails'],
   ['with containers that nobody knows', () => unknown(['w']), 'does not know'],

@@ -1,0 +1,253 @@
+// The network fence, attacked from inside real containers: with the fence, without it, and after others have meddled with it.
+import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type Docker from 'dockerode';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { type Kit, KIT_TARGET, prepareKit } from '../../../agent/access/kit.ts';
+import { readResolvers } from '../../../agent/host/resolvers.ts';
+import { pullImage } from '../../kit/engine.ts';
+import { busyboxImage, type TestImage } from '../../kit/images.ts';
+import { MULTICAST_GROUP, NAMED_ADDRESS, openOutside, type Outside, UDP_PORT } from '../../kit/outside.ts';
+import { eventually } from '../../kit/processes.ts';
+import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
+import { attack, QUESTION, runInside } from './fence-attack.ts';
+
+let world: AgentWorld;
+let outside: Outside;
+let image: TestImage;
+let kit: Kit;
+const resolvers = (await readResolvers()).filter((each) => /^\d/.test(each) && !each.startsWith('127.'));
+
+const CLOSED = /^(10|192\.168|100|169\.254|172)\./;
+
+const IPV6_SUBNET = 'fd00:88::/64';
+const IPV6_GATEWAY = 'fd00:88::1';
+
+beforeAll(async () => {
+  world = await startAgentWorld({ quarantineMinutes: 0 });
+  outside = await openOutside(world.engine, resolvers);
+  image = await busyboxImage(world.registry);
+  kit = await prepareKit(world.stateDir);
+  const { docker } = world.engine;
+  // As an agent has left it that named no bridges.
+  await docker.createNetwork({ Name: 'svc-wl_old', Labels: { 'svc.workload_id': 'wl_old' } });
+  await publishedPort();
+  world.plane.desire(['wl_a', 'wl_b', 'wl_old'].map((id) => world.workload(id, image.pinnedRef)));
+  for (const id of ['wl_a', 'wl_b', 'wl_old']) await world.plane.phase(id, 'running');
+  await docker.createNetwork({
+    Name: 'six',
+    EnableIPv6: true,
+    IPAM: { Config: [{ Subnet: IPV6_SUBNET, Gateway: IPV6_GATEWAY }] },
+    Options: { 'com.docker.network.bridge.name': 'svcbr-six' },
+  });
+  await docker.getNetwork('six').connect({ Container: 'svc-wl_a' });
+  await outside.routeBack(IPV6_SUBNET);
+  // The network that came last has the default route.
+  for (const name of ['six', 'svc-wl_old']) await outside.join(await gatewayOf(name));
+}, 120_000);
+afterAll(async () => {
+  const { docker } = world.engine;
+  await docker.getContainer('published').remove({ force: true });
+  await outside.stop();
+  await world.stop();
+});
+
+/** A service of the supplier's own, reached at the host's port 8081. */
+async function publishedPort(): Promise<void> {
+  const { docker } = world.engine;
+  await pullImage(docker, image.ref);
+  const published = await docker.createContainer({
+    name: 'published',
+    Image: image.ref,
+    Cmd: ['httpd', '-f', '-p', '80'],
+    HostConfig: { PortBindings: { '80/tcp': [{ HostPort: '8081' }] } },
+  });
+  await published.start();
+}
+
+const addressOf = async (id: string): Promise<string> => {
+  const { NetworkSettings: settings } = await world.engine.docker.getContainer(`svc-${id}`).inspect();
+  return settings.Networks[`svc-${id}`]?.IPAddress ?? '';
+};
+const gatewayOf = async (network: string): Promise<string> => {
+  const { IPAM: ipam } = (await world.engine.docker.getNetwork(network).inspect()) as Docker.NetworkInspectInfo;
+  const gateways = (ipam?.Config ?? []).map(({ Gateway: gateway }) => gateway ?? '');
+  return gateways.find((gateway) => gateway.includes('.')) ?? '';
+};
+
+/** What a tenant has no business with, by its name. */
+async function closed(id: string): Promise<Record<string, string>> {
+  const gateway = await gatewayOf(`svc-${id}`);
+  const tcp = (host: string, port = 80): string => `tcp ${host} ${port}`;
+  return {
+    'the gateway': tcp(gateway, 8080),
+    'the gateway by UDP': `udp ${gateway} ${UDP_PORT}`,
+    'the host in its network': tcp('192.168.77.1', 8080),
+    "the host's public address": tcp('45.0.0.1', 8080),
+    "the host's public address by UDP": `udp 45.0.0.1 ${UDP_PORT}`,
+    'a published port of the host': tcp('45.0.0.1', 8081),
+    'a published port at the gateway': tcp(gateway, 8081),
+    'a neighbour 192.168': tcp('192.168.77.2'),
+    'a neighbour by UDP': `udp 192.168.77.2 ${UDP_PORT}`,
+    'a neighbour 10': tcp('10.77.0.2'),
+    'a neighbour 172.16': tcp('172.31.77.2'),
+    'a neighbour 100.64': tcp('100.64.77.2'),
+    'a neighbour 198.18': tcp('198.18.77.2'),
+    'cloud metadata': tcp('169.254.169.254'),
+    'platform address of Azure': tcp('168.63.129.16'),
+    'IPv4 in IPv6': tcp('::ffff:192.168.77.2'),
+    'a multicast group': `udp ${MULTICAST_GROUP.host} ${MULTICAST_GROUP.port}`,
+  };
+}
+
+const CLOSED_IPV6 = {
+  'the gateway': `tcp ${IPV6_GATEWAY} 8080`,
+  'the gateway by UDP': `udp ${IPV6_GATEWAY} ${UDP_PORT}`,
+  "the host's public address": 'tcp 2a00:77::1 8080',
+  'a neighbour ULA': 'tcp fd00:77::2 80',
+  'a neighbour in 6to4': 'tcp 2002:c0a8:4d02::2 80',
+};
+const OPEN = {
+  'a public address': 'tcp 45.0.0.2 80',
+  'a public address by UDP': `udp 45.0.0.2 ${UDP_PORT}`,
+};
+const OPEN_IPV6 = { 'a public address': 'tcp 2a00:77::2 80' };
+
+const attackFrom = (id: string, targets: Record<string, string>): Promise<{ reached: string[]; refused: string[] }> =>
+  attack(world.engine.docker.getContainer(`svc-${id}`), kit.node, targets);
+const nothing = (targets: object): { reached: string[]; refused: string[] } => ({
+  reached: [],
+  refused: Object.keys(targets),
+});
+const everything = (targets: object): { reached: string[]; refused: string[] } => ({
+  reached: Object.keys(targets),
+  refused: [],
+});
+
+describe.each(['wl_a', 'wl_old'])('from %s', (id) => {
+  test('neither the host nor anything private is reached', async () => {
+    const targets = await closed(id);
+    expect(await attackFrom(id, targets)).toEqual(nothing(targets));
+  });
+
+  test('the public internet is', async () => {
+    expect(await attackFrom(id, OPEN)).toEqual(everything(OPEN));
+  });
+
+  test('no other workload is', async () => {
+    const address = await addressOf('wl_b');
+    const targets = { port: `tcp ${address} 1` };
+    expect(await attackFrom(id, targets)).toEqual(nothing(targets));
+  });
+
+  test.skipIf(resolvers.length === 0)('names are resolved', async () => {
+    const label = `for-${id.replace('_', '-')}`;
+    const lookup = `require('node:dns').resolve4('${label}.test', (error, found) => console.log(String(error ?? found)))`;
+    const container = world.engine.docker.getContainer(`svc-${id}`);
+    expect((await runInside(container, [...kit.node, '-e', lookup])).trim()).toBe(NAMED_ADDRESS);
+    await outside.asked(label);
+  });
+
+  test.skipIf(!CLOSED.test(resolvers[0] ?? ''))('of a private name server, nothing but port 53 is open', async () => {
+    const targets = { 'another port': `tcp ${resolvers[0]} 80` };
+    expect(await attackFrom(id, targets)).toEqual(nothing(targets));
+  });
+});
+
+test('IPv6: nothing private, and the public internet', async () => {
+  expect(await attackFrom('wl_a', CLOSED_IPV6)).toEqual(nothing(CLOSED_IPV6));
+  expect(await attackFrom('wl_a', OPEN_IPV6)).toEqual(everything(OPEN_IPV6));
+});
+
+describe('from a container with rights that ours do not have, in the network of a workload', () => {
+  const crowbar = (): Docker.Container => world.engine.docker.getContainer('crowbar');
+  beforeAll(async () => {
+    const made = await world.engine.docker.createContainer({
+      name: 'crowbar',
+      Image: image.ref,
+      HostConfig: { NetworkMode: 'svc-wl_a', CapAdd: ['NET_ADMIN'], Binds: [`${kit.folder}:${KIT_TARGET}:ro`] },
+    });
+    await made.start();
+    return () => made.remove({ force: true });
+  });
+
+  test('raw sockets do not help', async () => {
+    const [gateway, address] = [await gatewayOf('svc-wl_a'), await addressOf('wl_b')];
+    const targets = {
+      'the gateway': `ping ${gateway}`,
+      'the host': 'ping 45.0.0.1',
+      'a neighbour': 'ping 192.168.77.2',
+      'another workload': `ping ${address}`,
+    };
+    expect(await attack(crowbar(), kit.node, targets)).toEqual(nothing(targets));
+    const open = { 'a public address': 'ping 45.0.0.2' };
+    expect(await attack(crowbar(), kit.node, open)).toEqual(everything(open));
+  });
+
+  test('an address of its own choice does not leave the network', async () => {
+    const ask = (name: string, from: string): Promise<string> =>
+      runInside(crowbar(), [...kit.node, '-e', QUESTION, name, '45.0.0.2', from]);
+    await runInside(crowbar(), ['/bin/ip', 'addr', 'add', '9.9.9.9/32', 'dev', 'eth0']);
+    await ask('spoofed', '9.9.9.9');
+    await ask('honest', '0.0.0.0');
+    await outside.asked('honest');
+    expect(outside.names()).not.toContain('spoofed');
+  });
+
+  test('containers of one network reach each other, where bridged packets pass the rules too', async () => {
+    await outside.onHost('sysctl', '-qw', 'net.bridge.bridge-nf-call-iptables=1');
+    const address = await addressOf('wl_a');
+    const targets = { port: `tcp ${address} 1`, ping: `ping ${address}` };
+    expect(await attack(crowbar(), kit.node, targets)).toEqual(everything(targets));
+  });
+});
+
+test('a table that was deleted, and one that was weakened, are put back', async () => {
+  const table = (): Promise<string> =>
+    outside.onHost('nft', '-s', 'list', 'table', 'inet', 'svc_fence').catch(() => 'none');
+  const before = await table();
+  for (const meddle of [
+    ['delete', 'table', 'inet', 'svc_fence'],
+    ['flush', 'chain', 'inet', 'svc_fence', 'to_host'],
+    ['insert', 'rule', 'inet', 'svc_fence', 'forward', 'accept'],
+  ]) {
+    await outside.onHost('nft', ...meddle);
+    expect(await table()).not.toBe(before);
+    await eventually('the fence', 15_000, async () => (await table()) === before || undefined);
+  }
+});
+
+/** The test of the tests: without the fence all of it is open, so that what was refused above was refused by the fence. */
+test('an agent that leaves keeps the fence; without it, every attack succeeds; the next agent puts it up again', async () => {
+  await world.agent().stop('SIGTERM');
+  const targets = await closed('wl_a');
+  expect(await attackFrom('wl_a', targets)).toEqual(nothing(targets));
+  await outside.onHost('nft', 'delete', 'table', 'inet', 'svc_fence');
+  expect(await attackFrom('wl_a', targets)).toEqual(everything(targets));
+  expect(await attackFrom('wl_a', CLOSED_IPV6)).toEqual(everything(CLOSED_IPV6));
+  await world.startAgent();
+  await world.agent().waitForOutput(/the network fence stands/, 30_000);
+  expect(await attackFrom('wl_a', targets)).toEqual(nothing(targets));
+});
+
+test('where nft fails, the host says why, what runs goes on, and nothing new is started', async () => {
+  await world.agent().stop('SIGTERM');
+  const bin = join(world.dir, 'bin');
+  mkdirSync(bin);
+  writeFileSync(join(bin, 'nft'), '#!/bin/sh\necho "Operation not permitted (you must be root)" >&2\nexit 1\n');
+  chmodSync(join(bin, 'nft'), 0o755);
+  await world.startAgent({ PATH: `${bin}:${process.env['PATH']}` });
+  await world.agent().waitForOutput(/the network fence does not stand/, 30_000);
+  await eventually('the reason', 15_000, () => {
+    const { network_fence: fence, fence_error: error = '' } = world.plane.inventory() ?? {};
+    return Promise.resolve((fence === 'nftables' && error.includes('Operation not permitted')) || undefined);
+  });
+  world.plane.desire(['wl_a', 'wl_b', 'wl_old', 'wl_late'].map((id) => world.workload(id, image.pinnedRef)));
+  const late = await world.plane.phase('wl_late', 'failed');
+  expect(late).toMatchObject({
+    failure_code: 'start_failed',
+    detail: expect.stringContaining('Operation not permitted'),
+  });
+  expect(await world.plane.phase('wl_a', 'running')).toBeDefined();
+  expect((await world.engine.docker.getContainer('svc-wl_late').inspect()).State.Status).toBe('created');
+});
