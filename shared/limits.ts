@@ -85,8 +85,8 @@ export const LINK_HELLO_MS_MAX = 10_000;
 
 /** A holder that was asked for a stream has this long to dial it. */
 export const STREAM_DIAL_MS_MAX = 10_000;
-/** One WebSocket message on a data stream; TCP reads are 64 KiB, so nothing honest comes near. */
-export const STREAM_MESSAGE_BYTES_MAX = 1024 * 1024;
+/** After both directions of a stream have ended, its connection has this long to close. */
+export const STREAM_CLOSE_MS_MAX = 10_000;
 /** Above this many unsent bytes the source is paused; resumed at a quarter. */
 export const STREAM_BUFFER_BYTES_HIGH = 1024 * 1024;
 

@@ -1,22 +1,40 @@
 // Dials the data stream that the control plane has asked for.
+import { createHash } from 'node:crypto';
+import { request as requestHttp } from 'node:http';
+import { request as requestHttps } from 'node:https';
 import type { Duplex } from 'node:stream';
-import WebSocket from 'ws';
-import { STREAM_DIAL_MS_MAX, STREAM_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
-import { STREAM_SOCKET_OPTIONS, streamDuplex } from '../../shared/protocol/stream.ts';
+import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
+import { streamDuplex } from '../../shared/protocol/stream.ts';
+import { acceptOf } from '../../shared/protocol/websocket.ts';
 
-/** Rejects where the control plane does not take the stream. ws sets TCP_NODELAY on every socket. */
+/** `url` is ws: or wss:. Rejects where the control plane does not take the stream. */
 export function dialStream({ url, ca }: { url: string; ca: string | null }): Promise<Duplex> {
+  // Random enough: the address carries a token that is used once.
+  const key = createHash('sha256').update(url).digest().subarray(0, 16).toString('base64');
+  const target = new URL(url.replace(/^ws/, 'http'));
+  const dial = target.protocol === 'https:' ? requestHttps : requestHttp;
   return new Promise((resolve, reject) => {
-    const socket = new WebSocket(url, {
-      ...STREAM_SOCKET_OPTIONS,
-      maxPayload: STREAM_MESSAGE_BYTES_MAX,
-      handshakeTimeout: STREAM_DIAL_MS_MAX,
-      // A mask protects proxies from what a web page sends; these bytes are encrypted by SSH, and masking them cost more than encrypting.
-      generateMask: (mask) => mask.fill(0),
+    const request = dial(target, {
+      agent: false,
+      timeout: STREAM_DIAL_MS_MAX,
+      headers: { Connection: 'Upgrade', Upgrade: 'websocket', 'Sec-WebSocket-Version': '13', 'Sec-WebSocket-Key': key },
       ...(ca === null ? {} : { ca }),
     });
-    // In this very turn: bytes that came with the handshake are handed out in the next one.
-    socket.once('open', () => resolve(streamDuplex(socket)));
-    socket.once('error', reject);
+    request.once('timeout', () => request.destroy(new Error('the control plane did not answer in time')));
+    request.once('error', reject);
+    request.once('response', (response) => {
+      response.destroy();
+      reject(new Error(`the control plane answered ${response.statusCode} to a stream`));
+    });
+    request.once('upgrade', (response, socket, head) => {
+      if (response.headers['sec-websocket-accept'] !== acceptOf(key)) {
+        socket.destroy();
+        return reject(new Error('what answered is no WebSocket server'));
+      }
+      socket.setTimeout(0);
+      socket.setNoDelay(true);
+      resolve(streamDuplex(socket, { dialled: true, head }));
+    });
+    request.end();
   });
 }

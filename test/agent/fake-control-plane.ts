@@ -17,7 +17,7 @@ import {
   type ObservedMessage,
   type ServerMessage,
 } from '../../shared/protocol/link.ts';
-import { STREAM_SOCKET_OPTIONS, streamDuplex } from '../../shared/protocol/stream.ts';
+import { acceptStream } from '../../shared/protocol/stream.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { eventually } from '../kit/processes.ts';
 
@@ -71,13 +71,15 @@ export async function startFakeControlPlane(): Promise<FakeControlPlane> {
     request.on('data', (chunk: Buffer) => (body += chunk.toString()));
     request.on('end', () => answerEnrolment(request.url ?? '', body, response, enrolments));
   });
-  const websockets = new WebSocketServer({ noServer: true, ...STREAM_SOCKET_OPTIONS });
+  const websockets = new WebSocketServer({ noServer: true });
   http.on('upgrade', (request, socket: Socket, head) => {
     sockets.add(socket);
     socket.setNoDelay(true);
-    const serve = request.url === LINK_PATH ? link.serve : streams.taker(request.url ?? '');
-    if (serve === undefined) socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
-    else websockets.handleUpgrade(request, socket, head, serve);
+    if (request.url === LINK_PATH) return websockets.handleUpgrade(request, socket, head, link.serve);
+    const take = streams.taker(request.url ?? '');
+    const stream = take && acceptStream(request, socket, head);
+    if (stream === undefined) socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
+    else take?.(stream);
   });
   http.listen(0, '127.0.0.1');
   await once(http, 'listening');
@@ -217,16 +219,15 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
 
 interface Streams {
   open: FakeControlPlane['stream'];
-  /** What takes a WebSocket at this path, once. */
-  taker(path: string): ((client: WebSocket) => void) | undefined;
+  /** What takes a stream at this path, once. */
+  taker(path: string): ((stream: Duplex) => void) | undefined;
 }
 
 function createStreams(link: LinkEnd): Streams {
   const waiting = new Map<string, (stream: Duplex) => void>();
   return {
     taker: (path) => {
-      const take = path.startsWith(STREAMS_PATH) ? waiting.get(path.slice(STREAMS_PATH.length)) : undefined;
-      return take === undefined ? undefined : (client) => take(streamDuplex(client));
+      return path.startsWith(STREAMS_PATH) ? waiting.get(path.slice(STREAMS_PATH.length)) : undefined;
     },
     open: async (workloadId, keys) => {
       if (!link.connected()) throw new Error('the agent has no link');

@@ -1,33 +1,35 @@
-// A data stream over a real WebSocket: bytes in order, backpressure both ways, half-close, and an abort that is not an end.
+// A data stream over a real connection: bytes in order, backpressure both ways, half-close, and an abort that is not an end.
 import { createHash, randomBytes } from 'node:crypto';
 import { once } from 'node:events';
-import type { AddressInfo } from 'node:net';
+import { type AddressInfo, connect, createServer, type Server, type Socket } from 'node:net';
 import { Readable, type Duplex } from 'node:stream';
 import { pipeline } from 'node:stream/promises';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { WebSocket, WebSocketServer } from 'ws';
-import { STREAM_BUFFER_BYTES_HIGH } from '../../shared/limits.ts';
-import { STREAM_SOCKET_OPTIONS, streamDuplex } from '../../shared/protocol/stream.ts';
+import { STREAM_CLOSE_MS_MAX } from '../../shared/limits.ts';
+import { streamDuplex } from '../../shared/protocol/stream.ts';
+import { frameHeader, OPCODE } from '../../shared/protocol/websocket.ts';
 
-let server: WebSocketServer;
+const NOTHING = Buffer.alloc(0);
+
+let server: Server;
 let near: Duplex;
 let far: Duplex;
-let nearSocket: WebSocket;
+let nearSocket: Socket;
 
 beforeEach(async () => {
-  server = new WebSocketServer({ port: 0, host: '127.0.0.1', ...STREAM_SOCKET_OPTIONS });
+  server = createServer().listen(0, '127.0.0.1');
   await once(server, 'listening');
-  const accepted = once(server, 'connection') as Promise<[WebSocket]>;
-  nearSocket = new WebSocket(`ws://127.0.0.1:${(server.address() as AddressInfo).port}`, STREAM_SOCKET_OPTIONS);
-  near = streamDuplex(nearSocket);
+  const accepted = once(server, 'connection') as Promise<[Socket]>;
+  nearSocket = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  near = streamDuplex(nearSocket, { dialled: true, head: NOTHING });
   const [farSocket] = await accepted;
-  far = streamDuplex(farSocket);
-  await once(nearSocket, 'open');
+  far = streamDuplex(farSocket, { dialled: false, head: NOTHING });
   for (const end of [near, far]) end.on('error', () => undefined);
 });
 afterEach(() => {
   near.destroy();
   far.destroy();
+  nearSocket.destroy();
   server.close();
 });
 
@@ -68,7 +70,7 @@ describe('bytes', () => {
       await new Promise((resolve) => setTimeout(resolve, 200));
     }
     // Kernel buffers on loopback come on top of ours; 125 MB were offered.
-    expect(written).toBeLessThan(STREAM_BUFFER_BYTES_HIGH * 16);
+    expect(written).toBeLessThan(16 * 1024 ** 2);
     far.resume();
     await expect.poll(() => written, { timeout: 20_000 }).toBe(2000 * chunk.length);
   });
@@ -100,10 +102,12 @@ describe('an end', () => {
     expect(far.errored?.message).toBe('the peer closed the stream before its end');
   });
 
-  test('by an unknown word is an error', async () => {
-    nearSocket.send('finish');
-    const [error] = (await once(far, 'error')) as [Error];
-    expect(error.message).toContain('unknown text message');
+  test('leaves no connection behind, whoever is done first', async () => {
+    near.end('question');
+    far.end((await far.toArray()).join('').toUpperCase());
+    expect((await near.toArray()).join('')).toBe('QUESTION');
+    await expect.poll(() => nearSocket.destroyed).toBe(true);
+    expect([near.errored, far.errored]).toEqual([null, null]);
   });
 
   test('makes later writes fail instead of vanish', async () => {
@@ -111,5 +115,36 @@ describe('an end', () => {
     far.destroy();
     await closed;
     await expect(pipeline(Readable.from(['x']), near)).rejects.toThrow('destroyed');
+  });
+});
+
+describe('a peer of its own kind', () => {
+  let raw: Socket;
+
+  beforeEach(async () => {
+    const accepted = once(server, 'connection') as Promise<[Socket]>;
+    raw = connect({ port: (server.address() as AddressInfo).port, host: '127.0.0.1', allowHalfOpen: true });
+    [nearSocket] = await accepted;
+    near = streamDuplex(nearSocket, { dialled: true, head: NOTHING });
+  });
+  afterEach(() => void raw.destroy());
+
+  test('that keeps the connection open after both ends are done is cut off in time', async () => {
+    raw.write(Buffer.concat([frameHeader(OPCODE.text, 3, false), Buffer.from('eof')]));
+    near.end();
+    near.resume();
+    await once(near, 'close');
+    expect([nearSocket.destroyed, nearSocket.timeout]).toEqual([false, STREAM_CLOSE_MS_MAX]);
+    nearSocket.emit('timeout');
+    expect(nearSocket.destroyed).toBe(true);
+  });
+
+  test('that asks whether we live and reads no answer does not fill our memory', async () => {
+    const ping = Buffer.concat([frameHeader(OPCODE.ping, 125, false), Buffer.alloc(125)]);
+    const pings = Buffer.concat(Array.from({ length: 1000 }, () => ping));
+    near.resume();
+    for (let sent = 0; sent < 200; sent += 1) if (!raw.write(pings)) await once(raw, 'drain');
+    expect(nearSocket.writableLength).toBeLessThan(1024 ** 2);
+    expect(near.destroyed).toBe(false);
   });
 });

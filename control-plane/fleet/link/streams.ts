@@ -1,12 +1,11 @@
 // Data streams: asked for over a link, dialled by the host with a one-time token, handed out as a Duplex.
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
-import { WebSocketServer } from 'ws';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { STREAM_DIAL_MS_MAX, STREAM_MESSAGE_BYTES_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
+import { STREAM_DIAL_MS_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import { STREAMS_PATH } from '../../../shared/protocol/link.ts';
-import { STREAM_SOCKET_OPTIONS, streamDuplex } from '../../../shared/protocol/stream.ts';
+import { acceptStream } from '../../../shared/protocol/stream.ts';
 
 /** Why a stream did not come about; `leg` says how far it got. */
 export class StreamError extends Error {
@@ -44,11 +43,6 @@ interface Waiting {
 export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
   const { clock, ids } = deps;
   const waiting = new Map<string, Waiting>();
-  const server = new WebSocketServer({
-    noServer: true,
-    maxPayload: STREAM_MESSAGE_BYTES_MAX,
-    ...STREAM_SOCKET_OPTIONS,
-  });
 
   return {
     expect: (machineId) => {
@@ -81,18 +75,20 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
     onUpgrade: (request, socket, head) => {
       const token = new URL(request.url ?? '', 'http://stream').pathname.slice(STREAMS_PATH.length);
       const entry = waiting.get(token);
-      if (entry === undefined) {
-        socket.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\nContent-Length: 0\r\n\r\n');
-        return;
-      }
+      if (entry === undefined) return refuse(socket, '404 Not Found');
       waiting.delete(token);
       request.socket.setNoDelay(true);
       request.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
-      server.handleUpgrade(request, socket, head, (webSocket) => entry.resolve(streamDuplex(webSocket)));
+      const stream = acceptStream(request, request.socket, head);
+      if (stream === undefined) return refuse(socket, '400 Bad Request');
+      entry.resolve(stream);
     },
     close: () => {
       for (const entry of waiting.values()) entry.reject(new StreamError('link', 'the control plane is stopping'));
-      server.close();
     },
   };
+}
+
+function refuse(socket: Duplex, status: string): void {
+  socket.end(`HTTP/1.1 ${status}\r\nConnection: close\r\nContent-Length: 0\r\n\r\n`);
 }

@@ -1,11 +1,12 @@
 // The control plane's end of a link, spoken to over a real socket: proof, order, malformed messages, the newest link, streams.
 import { generateKeyPairSync, sign, type KeyObject } from 'node:crypto';
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, type Server } from 'node:http';
-import { type AddressInfo, connect } from 'node:net';
+import { createServer, type Server } from 'node:http';
+import { type AddressInfo, connect, type Socket } from 'node:net';
 import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
+import { dialStream } from '../../../agent/access/dial.ts';
 import { type Link, type LinkHandlers, openLink } from '../../../control-plane/fleet/link/link.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -21,7 +22,6 @@ import {
   STREAMS_PATH,
   ServerMessage,
 } from '../../../shared/protocol/link.ts';
-import { streamDuplex } from '../../../shared/protocol/stream.ts';
 import { hasKeepAlive } from '../../kit/tcp-timers.ts';
 import { systemRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
@@ -287,20 +287,17 @@ describe('a stream', () => {
     const agent = await up();
     const opening = link.openStream(MACHINE, 'w', TARGET);
     const { token } = await agent.next('open');
-    const socket = new WebSocket(origin + STREAMS_PATH + token);
-    const connected = once(socket, 'upgrade') as Promise<[IncomingMessage]>;
-    const near = streamDuplex(socket);
-    await once(socket, 'open');
+    const url = origin + STREAMS_PATH + token;
+    const connected = once(server, 'connection') as Promise<[Socket]>;
+    const near = await dialStream({ url, ca: null });
     const far = await opening;
-    const [{ socket: tcp }] = await connected;
-    expect(hasKeepAlive(tcp.remotePort, tcp.localPort)).toBe(true);
+    const [{ localPort, remotePort }] = await connected;
+    expect(hasKeepAlive(localPort, remotePort)).toBe(true);
     far.end('question');
     const asked = (await near.toArray()).join('');
     near.end('answer');
     expect([asked, (await far.toArray()).join('')]).toEqual(['question', 'answer']);
-    const again = new WebSocket(origin + STREAMS_PATH + token);
-    const [error] = (await once(again, 'error')) as [Error];
-    expect(error.message).toContain('404');
+    await expect(dialStream({ url, ca: null })).rejects.toThrow('404');
   });
 
   test('to a machine without a link, or refused by it, fails naming the leg', async () => {
