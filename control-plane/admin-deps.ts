@@ -8,13 +8,27 @@ import type { ReservationCommands } from './admin/reservation-routes.ts';
 import type { AdminDeps } from './admin/routes.ts';
 import type { SupplierCommands } from './admin/supplier-routes.ts';
 import type { Metrics } from './base/http/metrics.ts';
-import { allMachines, allSuppliers, type MachineRow, type SupplierRow, supplierOfOrg } from './fleet/supply/store.ts';
+import {
+  allMachines,
+  allSuppliers,
+  findSupplier,
+  type MachineRow,
+  type SupplierRow,
+  supplierOfOrg,
+} from './fleet/supply/store.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
 import { TransferDiffers } from './money/ledger/store.ts';
 import { ledgerFaults } from './money/ledger/verify.ts';
 import { meteringFaults } from './money/metering/verify.ts';
+import { payoutView } from './money/payouts/routes.ts';
+import { payoutFaults } from './money/payouts/verify.ts';
+import { payoutEntries, type PayoutEntry } from './money/ledger/suppliers.ts';
+import type { Standing } from './money/payouts/payouts.ts';
 import type { OperatorView } from './rental/reservations/reservations.ts';
 import type { Core, Rooms } from './rooms.ts';
+
+/** As many as an operator looks through. */
+const PAYOUTS_SHOWN_MAX = 1_000;
 
 export function adminDeps(
   { db, clock }: Pick<Core, 'db' | 'clock'>,
@@ -41,6 +55,7 @@ export function adminDeps(
         const faults = await db.tx('admin.verify', async (tx) => [
           ...(await ledgerFaults(tx)),
           ...(await meteringFaults(tx)),
+          ...(await payoutFaults(tx)),
         ]);
         process.noteLedger(faults.length);
         return faults;
@@ -62,7 +77,7 @@ function balanceCommands({ db, clock }: Pick<Core, 'db' | 'clock'>, rooms: Rooms
       held_cents: Number(centsFloor(balance.heldUcents)),
       available_cents: Number(centsFloor(balance.availableUcents)),
       balance: dollarText(balance.postedUcents),
-      supplier_accrued: dollarText(owed),
+      supplier_unpaid: dollarText(owed),
     };
   };
   return {
@@ -98,14 +113,28 @@ function supplierCommands(db: Core['db'], rooms: Rooms): SupplierCommands {
     supplier_id: row.id,
     org_id: row.org_id,
     status: row.status,
-    unpaid: dollarText((await rooms.ledger.balance(db.read, payable(row.id))).postedUcents),
+    ...standingFields(await rooms.payouts.standing(db.read, row.id)),
     created_at: isoTime(row.created_ms),
   });
   return {
     list: async () => Promise.all((await allSuppliers(db.read)).map(show)),
     suspend: async (id) => show(await rooms.supply.suspendSupplier(id)),
     resume: async (id) => show(await rooms.supply.resumeSupplier(id)),
+    pay: async (id, cents, reference) => {
+      if ((await findSupplier(db.read, id)) === undefined) fail('not_found', `There is no supplier ${id}.`);
+      const payout = await rooms.payouts.pay({ supplierId: id, cents, reference });
+      return { ...payoutFields(payout), ...standingFields(await rooms.payouts.standing(db.read, id)) };
+    },
+    payouts: async (id) => (await payoutEntries(db.read, id, undefined, PAYOUTS_SHOWN_MAX)).map(payoutFields),
   };
+}
+
+function standingFields({ accruedCents, unpaidCents }: Standing): Fields {
+  return { accrued_cents: Number(accruedCents), unpaid_cents: Number(unpaidCents) };
+}
+
+function payoutFields(row: PayoutEntry): Fields {
+  return { supplier_id: row.subject_id, ...payoutView(row) };
 }
 
 function reservationCommands(rooms: Rooms): ReservationCommands {

@@ -10,9 +10,12 @@ import { operationRoutes } from './base/operations/routes.ts';
 import { catalogRoutes } from './fleet/supply/catalog-routes.ts';
 import { machineRoutes } from './fleet/supply/machine-routes.ts';
 import { supplyRoutes } from './fleet/supply/routes.ts';
+import { supplierOfOrg } from './fleet/supply/store.ts';
 import { billingRoutes } from './money/metering/routes.ts';
+import { payoutRoutes } from './money/payouts/routes.ts';
 import { edgeRoutes } from './rental/edge/routes.ts';
 import { instanceRoutes } from './rental/instances/routes.ts';
+import { machinesOf } from './rental/instances/store.ts';
 import { menuRoutes } from './rental/launch/menu-routes.ts';
 import { registryCredentialRoutes } from './rental/launch/routes.ts';
 import { reservationRoutes } from './rental/reservations/routes.ts';
@@ -34,5 +37,10 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...billingRoutes(deps),
     ...supplyRoutes(deps),
     ...machineRoutes(deps),
+    ...payoutRoutes({
+      ...deps,
+      machinesOf,
+      supplierOf: async (query, orgId) => (await supplierOfOrg(query, orgId))?.id,
+    }),
   ];
 }

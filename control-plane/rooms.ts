@@ -12,6 +12,7 @@ import { openOperations, type Operations } from './base/operations/operations.ts
 import type { Outbound } from './base/outbound/outbound.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
+import { openPayouts, type Payouts } from './money/payouts/payouts.ts';
 import { type Absence, openAbsence } from './fleet/link/absence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
 import { openLinkNotes } from './fleet/link/notes.ts';
@@ -87,6 +88,7 @@ export interface Rooms {
   operations: Operations;
   ledger: Ledger;
   metering: Metering;
+  payouts: Payouts;
   supply: Supply;
   link: Link;
   workloads: Workloads;
@@ -105,8 +107,8 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
   const sshKeys = openSshKeys(core);
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations(core);
-  const ledger = openLedger(core);
-  const metering = openMetering({ ...core, ledger, launchHoldMinutes: settings.launchHoldMinutes });
+  const money = openMoney(core, settings);
+  const { metering } = money;
   const fleet = openFleet(core, settings, {
     events,
     nudges: outside.nudges,
@@ -158,8 +160,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     sshKeys,
     events,
     operations,
-    ledger,
-    metering,
+    ...money,
     ...fleet,
     launch,
     doors,
@@ -170,6 +171,12 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     heartbeat: openHeartbeat({ ...core, metering }),
     webhooks,
   };
+}
+
+function openMoney(core: Core, settings: Settings): Pick<Rooms, 'ledger' | 'metering' | 'payouts'> {
+  const ledger = openLedger(core);
+  const metering = openMetering({ ...core, ledger, launchHoldMinutes: settings.launchHoldMinutes });
+  return { ledger, metering, payouts: openPayouts({ ...core, ledger }) };
 }
 
 /** What the fleet asks of the rooms above it. */

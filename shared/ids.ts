@@ -1,4 +1,5 @@
 // Every identifier and secret of the service is made here, from a Clock and an Rng.
+import { createHash } from 'node:crypto';
 import type { Clock } from './clock.ts';
 import type { Rng } from './rng.ts';
 
@@ -32,10 +33,15 @@ export function createIds(clock: Clock, rng: Rng): Ids {
   };
 }
 
+/** The UUID version 7 of a thing that has another name: the same for ever. `atMs` is when it came into being. */
+export function uuidOf(name: string, atMs: number): string {
+  return uuidV7(atMs, createHash('sha256').update(name).digest());
+}
+
 function uuidV7(nowMs: number, random: Uint8Array): string {
   const bytes = Buffer.alloc(16);
   bytes.writeUIntBE(nowMs, 0, 6);
-  bytes.set(random, 6);
+  bytes.set(random.subarray(0, 10), 6);
   bytes[6] = ((bytes[6] ?? 0) & 0x0f) | 0x70;
   bytes[8] = ((bytes[8] ?? 0) & 0x3f) | 0x80;
   const hex = bytes.toString('hex');

@@ -1,5 +1,5 @@
 // What every operator command shares: it asks the daemon, and prints a table or JSON.
-import type { Command } from 'commander';
+import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import type { InjectedRequest } from '../base/http/server.ts';
 import type { Answer } from './daemon-door.ts';
@@ -60,4 +60,11 @@ export async function askOrThrow(
 /** A day means its first moment in UTC; the daemon checks what is left. */
 export function readTime(text: string): string {
   return /^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text;
+}
+
+/** Whole cents of dollars in decimal; a JavaScript fraction would lose some. */
+export function readCents(text: string): number {
+  const [, dollars = '', cents = ''] = /^(\d{1,12})(?:\.(\d{1,2}))?$/.exec(text) ?? [];
+  if (dollars === '') throw new InvalidArgumentError('must be dollars with at most two decimals, like 25 or 25.50');
+  return Number(dollars) * 100 + Number(cents.padEnd(2, '0'));
 }

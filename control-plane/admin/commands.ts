@@ -3,10 +3,18 @@ import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
 import { SCOPES } from '../base/http/scopes.ts';
-import { askOrThrow, type CommandDeps, type CommonOptions, printAnswer, show, withCommon } from './command.ts';
+import {
+  askOrThrow,
+  type CommandDeps,
+  type CommonOptions,
+  printAnswer,
+  readCents,
+  show,
+  withCommon,
+} from './command.ts';
 import { addAuditCommands } from './audit-commands.ts';
 import { addReservationCommands } from './reservation-commands.ts';
-import { addSupplierCommands } from './supplier-commands.ts';
+import { addPayoutCommands, addSupplierCommands } from './supplier-commands.ts';
 
 const DAY_MS = 86_400_000;
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
@@ -19,6 +27,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addBalanceCommands(admin, deps);
   addMachineCommands(admin, deps);
   addSupplierCommands(admin, deps);
+  addPayoutCommands(admin, deps);
   addReservationCommands(admin, deps);
   addAuditCommands(admin, deps);
   withCommon(admin.command('loops').description('the background loops of the daemon')).action(
@@ -159,13 +168,6 @@ async function verifyLedger(deps: CommandDeps, options: CommonOptions): Promise<
   const text = verdict.ok ? 'ledger verify: OK' : verdict.faults.join('\n');
   deps.print(options.json === true ? `${JSON.stringify(verdict)}\n` : `${text}\n`);
   if (!verdict.ok) throw new Error(`the books do not agree: ${verdict.faults.length} faults`);
-}
-
-/** Whole cents of dollars in decimal; a JavaScript fraction would lose some. */
-function readCents(text: string): number {
-  const [, dollars = '', cents = ''] = /^(\d{1,12})(?:\.(\d{1,2}))?$/.exec(text) ?? [];
-  if (dollars === '') throw new InvalidArgumentError('must be dollars with at most two decimals, like 25 or 25.50');
-  return Number(dollars) * 100 + Number(cents.padEnd(2, '0'));
 }
 
 function readDays(text: string): number {

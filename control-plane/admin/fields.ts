@@ -6,6 +6,9 @@ export type Fields = Record<string, string | number | boolean | null>;
 
 export const AnyFields = z.record(z.string(), z.union([z.string(), z.number(), z.boolean(), z.null()]));
 export const listOf = <T extends z.ZodType>(entry: T) => z.strictObject({ data: z.array(entry) });
+/** A trillion dollars: far above any payment, far below what a JSON number holds exactly. */
+const CENTS_MAX = 10 ** 14;
+export const Cents = z.int().min(1).max(CENTS_MAX);
 export const Id = z.strictObject({ id: z.string() });
 /** Of a route that does `verb` to a thing: `adminSuspendMachine`. */
 export const operationOf = (verb: string, noun: string): string =>

@@ -8,7 +8,7 @@ import { WorkloadId } from '../../shared/protocol/workload.ts';
 import type { Accounts } from '../base/accounts/accounts.ts';
 import type { Metrics } from '../base/http/metrics.ts';
 import { type Route, route } from '../base/http/route.ts';
-import { AnyFields, type Fields, Id, listOf, operationOf, operator } from './fields.ts';
+import { AnyFields, Cents, type Fields, Id, listOf, operationOf, operator } from './fields.ts';
 import { reservationAdminRoutes, type ReservationCommands } from './reservation-routes.ts';
 import { supplierAdminRoutes, type SupplierCommands } from './supplier-routes.ts';
 
@@ -38,9 +38,6 @@ export interface AdminDeps {
   loops(): LoopStatus[];
   metrics: Pick<Metrics, 'text' | 'contentType'>;
 }
-
-/** A trillion dollars: far above any payment, far below what a JSON number holds exactly. */
-const CENTS_MAX = 10 ** 14;
 
 export function adminRoutes(deps: AdminDeps): Route[] {
   return [
@@ -129,7 +126,7 @@ function keyRoutes({ accounts }: AdminDeps): Route[] {
 }
 
 function balanceRoutes({ balance }: AdminDeps): Route[] {
-  const Credit = z.strictObject({ cents: z.int().min(1).max(CENTS_MAX), reference: z.string().min(1).max(255) });
+  const Credit = z.strictObject({ cents: Cents, reference: z.string().min(1).max(255) });
   return [
     route({
       ...operator,

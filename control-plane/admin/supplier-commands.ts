@@ -1,6 +1,6 @@
-// `admin supplier ...`: those who bring machines.
+// `admin supplier ...` and `admin payout ...`: those who bring machines, and what they are paid.
 import type { Command } from 'commander';
-import { type CommandDeps, type CommonOptions, show, withCommon } from './command.ts';
+import { type CommandDeps, type CommonOptions, readCents, show, withCommon } from './command.ts';
 import { SUPPLIER_VERBS } from './supplier-routes.ts';
 
 export function addSupplierCommands(admin: Command, deps: CommandDeps): void {
@@ -13,4 +13,39 @@ export function addSupplierCommands(admin: Command, deps: CommandDeps): void {
       show(deps, options, { method: 'POST', url: `/admin/suppliers/${encodeURIComponent(id)}/${verb}` }),
     );
   }
+}
+
+interface PayoutOptions extends CommonOptions {
+  supplier: string;
+  usd?: number;
+  reference: string;
+}
+
+export function addPayoutCommands(admin: Command, deps: CommandDeps): void {
+  const payout = admin.command('payout').description('what suppliers were paid');
+  const create = payout
+    .command('create')
+    .description('enter that a supplier was paid; moves no money by itself')
+    .requiredOption('--supplier <id>', 'who was paid')
+    .requiredOption(
+      '--reference <text>',
+      'what it is called elsewhere, e.g. a bank transfer; twice under one counts once',
+    )
+    .option('--usd <amount>', 'dollars, like 25 or 25.50; without it all that is owed', readCents);
+  withCommon(create).action(({ supplier, usd, reference, ...options }: PayoutOptions) =>
+    show(deps, options, {
+      method: 'POST',
+      url: `/admin/suppliers/${encodeURIComponent(supplier)}/payouts`,
+      payload: { reference, ...(usd === undefined ? {} : { cents: usd }) },
+    }),
+  );
+  withCommon(
+    payout
+      .command('list')
+      .description('the latest payouts, newest first')
+      .option('--supplier <id>', 'only those of this supplier'),
+  ).action((options: CommonOptions & { supplier?: string }) => {
+    const query = options.supplier === undefined ? '' : `?supplier_id=${encodeURIComponent(options.supplier)}`;
+    return show(deps, options, { method: 'GET', url: `/admin/payouts${query}` });
+  });
 }

@@ -49,6 +49,7 @@ export interface Answer extends WireReply {
 export type JsonObject = {
   [name: string]: unknown;
   data?: Record<string, unknown>[];
+  entries?: Record<string, unknown>[];
   next_cursor?: string | null;
   errors?: { field: string; rule: string }[];
 };

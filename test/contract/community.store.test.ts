@@ -2,8 +2,8 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
-import { inventoryOf } from '../kit/world.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { bringMachine, rent } from './suppliers.ts';
 
 let api: Api;
 let owner: ApiAccount;
@@ -17,26 +17,7 @@ const MACHINES = '/v1/community/machines';
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, body?: object): Promise<Answer> =>
   api.call(method, url, body === undefined ? { key: owner.key } : { key: owner.key, body });
 
-/** Registered by the owner, whose host has enrolled and is linked, and approved. */
-async function bringMachine(declared: object = {}): Promise<string> {
-  await ask('POST', '/v1/community/supplier');
-  const { json } = await ask('POST', MACHINES, { region: 'eu-west', price_per_hour: 2, ...declared });
-  const { machine_id: id } = json['machine'] as { machine_id: string };
-  const host = { public_key: id.padEnd(43, 'k'), inventory: inventoryOf(1, () => id) };
-  const enrolled = await api.world.rooms.supply.enroll({ token: String(json['enrollment_token']), ...host });
-  expect(enrolled).toEqual({ machineId: id });
-  await api.world.rooms.supply.approve(id);
-  await api.world.rooms.supply.setOnline(id, true);
-  return id;
-}
-
-async function rent(): Promise<string> {
-  const who = await api.world.customer(100_000);
-  const id = await api.world.launch(who);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
-  return id;
-}
+const bring = (declared?: object): Promise<string> => bringMachine(api, owner, declared);
 
 test('an organisation is no supplier until it says so, and active from then on', async () => {
   expect(await ask('GET', '/v1/community/supplier')).toMatchObject({ status: 404, json: { code: 'not_found' } });
@@ -70,14 +51,14 @@ describe('a machine', () => {
   });
 
   test('that is listed has no reason not to be on offer, and the time of its last sign', async () => {
-    const id = await bringMachine();
+    const id = await bring();
     const { json } = await ask('GET', `${MACHINES}/${id}`);
     expect(json).toMatchObject({ status: 'listed', status_reason: null, verification_detail: null });
     expect(Date.parse(String(json['last_heartbeat_at']))).toBe(api.world.clock.now());
   });
 
   test('whose host contradicts what was declared is failed and says why; declared fields stay as declared', async () => {
-    const id = await bringMachine({ gpu_count: 8 });
+    const id = await bring({ gpu_count: 8 });
     expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({
       gpu_count: 8,
       verification_status: 'failed',
@@ -86,7 +67,7 @@ describe('a machine', () => {
   });
 
   test('on the spot tier says that spot is not sold', async () => {
-    const id = await bringMachine({ tier: 'spot' });
+    const id = await bring({ tier: 'spot' });
     const { json } = await ask('GET', `${MACHINES}/${id}`);
     expect(json).toMatchObject({ tier: 'spot', status_reason: 'Spot capacity is not sold at present.' });
   });
@@ -94,8 +75,8 @@ describe('a machine', () => {
 
 describe('a change of a machine', () => {
   test('shows in the catalog at once, and a running rental keeps its price', async () => {
-    const id = await bringMachine();
-    const instanceId = await rent();
+    const id = await bring();
+    const { id: instanceId } = await rent(api);
     const changed = await ask('PATCH', `${MACHINES}/${id}`, { price_per_hour: 0.37, gpu_count: 1 });
     expect(changed).toMatchObject({ status: 200, json: { price_per_hour: 0.37, gpu_count: 1, status: 'listed' } });
     expect((await ask('GET', '/v1/pricing')).json.data).toMatchObject([{ price_per_hour: 0.37 }]);
@@ -115,7 +96,7 @@ describe('a change of a machine', () => {
     [{ tier: 'reserved' }, 'tier'],
     [{ status: 'listed' }, 'status'],
   ])('to %j is refused with the field and the rule', async (body, rule) => {
-    const id = await bringMachine();
+    const id = await bring();
     const refused = await ask('PATCH', `${MACHINES}/${id}`, body);
     expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed' } });
     expect(refused.json['detail']).toContain(rule);
@@ -130,14 +111,14 @@ describe('a change of a machine', () => {
     { region: 'r'.repeat(64) },
     { tier: 'spot' },
   ])('to %j is taken', async (body) => {
-    const id = await bringMachine();
+    const id = await bring();
     expect(await ask('PATCH', `${MACHINES}/${id}`, body)).toMatchObject({ status: 200, json: body });
   });
 });
 
 describe('delisting', () => {
   test('an idle machine is delisted at once and leaves supply; again is the same; listed again it is back', async () => {
-    const id = await bringMachine();
+    const id = await bring();
     for (let i = 0; i < 2; i += 1) {
       const answer = await ask('DELETE', `${MACHINES}/${id}`);
       expect([answer.status, answer.json]).toEqual([200, { machine_id: id, status: 'delisted' }]);
@@ -149,8 +130,8 @@ describe('delisting', () => {
   });
 
   test('an occupied machine drains: its rental keeps running, and the end of that delists it', async () => {
-    const id = await bringMachine();
-    const instanceId = await rent();
+    const id = await bring();
+    const { id: instanceId } = await rent(api);
     expect((await ask('DELETE', `${MACHINES}/${id}`)).json).toEqual({ machine_id: id, status: 'draining' });
     expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({
       status: 'draining',
@@ -163,7 +144,7 @@ describe('delisting', () => {
   });
 
   test('with one Idempotency-Key twice answers the same, whatever has happened since', async () => {
-    const id = await bringMachine();
+    const id = await bring();
     const options = { key: owner.key, headers: { 'idempotency-key': 'once' } };
     const first = await api.call('DELETE', `${MACHINES}/${id}`, options);
     await ask('POST', `${MACHINES}/${id}/list`);

@@ -95,8 +95,8 @@ describe('wrong organisation', () => {
     for (const route of lists) {
       const answer = await api.call('GET', route.path, { key: stranger.key });
       // The one key of its own.
-      // Contracts are a plain array, everything else is a page.
-      const entries = Array.isArray(answer.json) ? answer.json : answer.json.data;
+      // Contracts are a plain array, earnings have their own name, everything else is a page.
+      const entries = Array.isArray(answer.json) ? answer.json : (answer.json.entries ?? answer.json.data);
       expect(entries).toHaveLength(route.operationId === 'listApiKeys' ? 1 : 0);
     }
   });

@@ -61,21 +61,25 @@ test('a page has 50 entries where no limit is named', async () => {
 async function idsOf(list: PagedList): Promise<string[]> {
   const answer = await read(list, 200);
   expect(answer.json.next_cursor).toBeNull();
-  return (answer.json.data ?? []).map(list.idOf);
+  return entriesOf(list, answer).map(list.idOf);
 }
 
 /** What the pages show, with `between` after each of them. Every page but the last is full. */
 async function walk(list: PagedList, between: () => Promise<void>): Promise<string[]> {
   const seen: string[] = [];
   for (let cursor: string | null = ''; cursor !== null;) {
-    const { json } = await read(list, PAGE, cursor);
-    const shown = (json.data ?? []).map(list.idOf);
-    cursor = json.next_cursor ?? null;
+    const answer: Answer = await read(list, PAGE, cursor);
+    const shown = entriesOf(list, answer).map(list.idOf);
+    cursor = answer.json.next_cursor ?? null;
     expect(shown).toHaveLength(cursor === null ? Math.min(shown.length, PAGE) : PAGE);
     seen.push(...shown);
     await between();
   }
   return seen;
+}
+
+function entriesOf({ member }: PagedList, { json }: Answer): Record<string, unknown>[] {
+  return json[member ?? 'data'] ?? [];
 }
 
 async function read(list: PagedList, limit: number, cursor = ''): Promise<Answer> {

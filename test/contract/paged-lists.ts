@@ -2,6 +2,7 @@
 import { LAUNCH } from '../kit/world.ts';
 import type { Api, ApiAccount } from './api.ts';
 import { makerFor } from './resources.ts';
+import { bringMachine, rent } from './suppliers.ts';
 
 export interface PagedList {
   /** With the query that all its pages have. */
@@ -9,6 +10,8 @@ export interface PagedList {
   /** Adds an entry, and answers how to take it away, where that can be done. */
   add(): Promise<(() => Promise<unknown>) | undefined>;
   idOf(entry: Record<string, unknown>): string;
+  /** What the entries stand under, where that is not `data`. */
+  member?: 'entries';
   /** In the order of names: what is added may still come. The others end where they began, however much is added. */
   isByName?: true;
 }
@@ -82,7 +85,40 @@ export const PAGED_LISTS: Record<string, Open> = {
     ...(await ofResource('/v1/community/machines')(api, owner)),
     idOf: (entry) => String(entry['machine_id']),
   }),
+  listEarnings: async (api, owner) => {
+    await bringMachine(api, owner);
+    return {
+      url: '/v1/community/earnings?',
+      member: 'entries',
+      idOf: (entry) => String(entry['ledger_id']),
+      add: async () => {
+        await earn(api);
+        return undefined;
+      },
+    };
+  },
+  listPayouts: async (api, owner) => {
+    await bringMachine(api, owner);
+    await earn(api);
+    const { json } = await api.call('GET', '/v1/community/supplier', { key: owner.key });
+    const supplierId = String(json['supplier_id']);
+    return {
+      url: '/v1/community/payouts?',
+      idOf: (entry) => String(entry['payout_id']),
+      add: async () => {
+        await api.world.rooms.payouts.pay({ supplierId, cents: 1, reference: api.ids.secret(8) });
+        return undefined;
+      },
+    };
+  },
 };
+
+/** Something, for the one machine that is on offer. */
+async function earn(api: Api): Promise<void> {
+  const { end } = await rent(api);
+  await api.world.clock.advance(20 * 60_000);
+  await end();
+}
 
 /** In no order. */
 const GPU_NAMES = ['L40', 'A10', 'H20', 'B200', 'A16', 'RTX 4090', 'L4', 'A40', 'RTX 5090', 'A30', 'H200', 'L40S'];

@@ -180,7 +180,7 @@ async function pay(show: Show, stack: Stack, { customer, supplier, instance }: P
   });
   await show.step("Supplier's accrual", async () => {
     const shown = await stack.controlPlane.operator('admin', 'balance', 'show', '--org', supplier.orgId);
-    const { supplier_accrued: accrued } = z.looseObject({ supplier_accrued: z.string() }).parse(shown);
+    const { supplier_unpaid: accrued } = z.looseObject({ supplier_unpaid: z.string() }).parse(shown);
     if (Number(accrued) <= 0) throw new Error(`the supplier has earned ${accrued}`);
     return { value: undefined, result: `$${accrued}, which is the bill less the platform's fee` };
   });

@@ -97,11 +97,12 @@ const REQUESTS: Record<string, () => Promise<Asked>> = {
     await api.post('/community/supplier', undefined, z.unknown());
     return post('/community/machines', MACHINE);
   },
-  reissueEnrollmentToken: async () => {
-    await api.post('/community/supplier', undefined, z.unknown());
-    const { machine } = await api.post('/community/machines', MACHINE, CommunityMachineRegistration);
-    return post(`/community/machines/${machine.machine_id}/token`);
+  reissueEnrollmentToken: async () => post(`/community/machines/${await machine()}/token`),
+  changeMachine: async () => {
+    return { method: 'PATCH', path: `/community/machines/${await machine()}`, body: { price_per_hour: 2 } };
   },
+  delistMachine: async () => ({ method: 'DELETE', path: `/community/machines/${await machine()}` }),
+  relistMachine: async () => post(`/community/machines/${await machine()}/list`),
 };
 
 const ENDPOINT = { url: 'https://127.0.0.1:8443/hook', event_types: ['instance.creating'] };
@@ -113,6 +114,11 @@ function post(path: string, body?: object): Asked {
 
 async function endpoint(): Promise<string> {
   return (await api.post('/webhook-endpoints', ENDPOINT, NewWebhookEndpoint)).id;
+}
+
+async function machine(): Promise<string> {
+  await api.post('/community/supplier', undefined, z.unknown());
+  return (await api.post('/community/machines', MACHINE, CommunityMachineRegistration)).machine.machine_id;
 }
 
 /** After a restart the machine is on offer as soon as its agent is back. */

@@ -44,7 +44,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'base/operations', tables: ['operations'] },
       { path: 'money/ledger', tables: ['ledger_accounts', 'transfers', 'holds'] },
       { path: 'money/metering', tables: ['meter_segments'] },
-      { path: 'money/payouts', tables: ['earnings', 'payouts'] },
+      { path: 'money/payouts', tables: [] },
       { path: 'money/deposits', tables: ['deposits', 'deposit_transfers', 'deposit_addresses'] },
       {
         path: 'fleet/supply',

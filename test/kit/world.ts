@@ -9,6 +9,7 @@ import { SCHEMA } from '../../control-plane/schema.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { ledgerFaults } from '../../control-plane/money/ledger/verify.ts';
 import { meteringFaults } from '../../control-plane/money/metering/verify.ts';
+import { payoutFaults } from '../../control-plane/money/payouts/verify.ts';
 import type { CreateInstance } from '../../shared/api/instance.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog, type Log } from '../../shared/log.ts';
@@ -161,7 +162,11 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       return rows.map((event) => event.type).toReversed();
     },
     verify: async () => {
-      const faults = await db.tx('verify', async (tx) => [...(await ledgerFaults(tx)), ...(await meteringFaults(tx))]);
+      const faults = await db.tx('verify', async (tx) => [
+        ...(await ledgerFaults(tx)),
+        ...(await meteringFaults(tx)),
+        ...(await payoutFaults(tx)),
+      ]);
       if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
     },
     close: () => db.close(),

@@ -8,6 +8,8 @@ export type AccountKind =
   | 'supplier_payable'
   /** Our fee. */
   | 'platform_revenue'
+  /** What suppliers were paid, outside of this service. */
+  | 'supplier_payouts'
   /** Where money comes from that an operator adds by hand. */
   | 'operator_funding'
   /** Between a customer's charge and its split: zero after every batch. */
@@ -34,6 +36,7 @@ export function isPrepaid(kind: AccountKind): boolean {
 export const wallet = (orgId: string): AccountRef => ({ kind: 'customer_wallet', ownerId: orgId });
 export const payable = (supplierId: string): AccountRef => ({ kind: 'supplier_payable', ownerId: supplierId });
 export const revenue: AccountRef = { kind: 'platform_revenue', ownerId: PLATFORM };
+export const paidOut: AccountRef = { kind: 'supplier_payouts', ownerId: PLATFORM };
 export const funding: AccountRef = { kind: 'operator_funding', ownerId: PLATFORM };
 export const clearing: AccountRef = { kind: 'rental_clearing', ownerId: PLATFORM };
 export const badDebt: AccountRef = { kind: 'bad_debt', ownerId: PLATFORM };

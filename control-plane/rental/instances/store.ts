@@ -53,6 +53,18 @@ const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
   delete_operation_id, created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms`;
 
+const MachineOfRow = z.object({ id: text, machine_id: text });
+
+/** By instance: the machine that it was placed on last. */
+export async function machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>> {
+  if (instanceIds.length === 0) return new Map();
+  const rows = await query.all(
+    MachineOfRow,
+    sql`select id, machine_id from instances where id in (${join([...instanceIds])}) and machine_id is not null`,
+  );
+  return new Map(rows.map((row) => [row.id, row.machine_id]));
+}
+
 export async function insertInstance(tx: Tx, row: InstanceRow): Promise<void> {
   await tx.run(
     sql`insert into instances (id, org_id, api_key_id, name, status, request, launch, gpu_type, gpu_count, tier, region,

@@ -34,9 +34,29 @@ export const COMMUNITY_SUPPLY_ROWS: RowsBySection = {
       'shows what was declared and how it stands, from its registration on',
     ],
     [
+      'CommunityMachineRegistration: the token is shown exactly once, and kept as a hash',
+      'control-plane/fleet/supply.store.test.ts',
+      'keeps the token as a hash only',
+    ],
+    [
       'CommunityMachineDelistResult: machine_id and status',
       'contract/community.store.test.ts',
       'an idle machine is delisted at once and leaves supply; again is the same; listed again it is back',
+    ],
+    [
+      'CommunityEarnings: accrued_cents over the lifetime, and entries that add up to it',
+      'control-plane/money/payouts.store.test.ts',
+      'earnings add up to the ledger in every paging and grouping, through rentals, dead hosts, outages and payouts',
+    ],
+    [
+      'CommunityEarnings: unpaid_cents is what is owed',
+      'contract/earnings.store.test.ts',
+      'one payout covers the oldest entries, as far as it goes',
+    ],
+    [
+      'Earnings entry: ledger_id, machine_id, instance_id, amount_cents, accrued_at, paid',
+      'contract/earnings.store.test.ts',
+      'a rental earns by the hour; the time of a dead host is taken back with its evidence; a payout settles all',
     ],
   ],
 };

@@ -85,6 +85,8 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
       list: async () => [{ supplier_id: 's1' }],
       suspend: async (id) => ({ supplier_id: id, status: 'suspended' }),
       resume: async (id) => ({ supplier_id: id, status: 'active' }),
+      pay: async (id, cents, reference) => ({ supplier_id: id, amount_cents: cents, reference }),
+      payouts: async (id) => [{ supplier_id: id ?? 'all' }],
     },
     reservations: plantedReservations(),
     ledger: { verify: async () => faults },
@@ -203,6 +205,17 @@ describe('machines, loops, ledger, metrics', () => {
     expect(await run('admin', 'supplier', 'list')).toBe('supplier_id\ns1\n');
     expect(await runJson('admin', 'supplier', 'suspend', 's1')).toMatchObject({ status: 'suspended' });
     expect(await runJson('admin', 'supplier', 'resume', 's1')).toMatchObject({ status: 'active' });
+  });
+  test('payouts are entered, of an amount or of all that is owed, and listed', async () => {
+    const pay = ['admin', 'payout', 'create', '--supplier', 's1', '--reference', 'r/1'];
+    const entered = { supplier_id: 's1', reference: 'r/1' };
+    expect(await runJson(...pay, '--usd', '12.5')).toEqual({ ...entered, amount_cents: 1_250 });
+    expect(await runJson(...pay)).toEqual({ ...entered, amount_cents: null });
+    await expect(run(...pay, '--usd', '0')).rejects.toThrow('cents must be at least 1');
+    await expect(run(...pay, '--usd', '1.005')).rejects.toThrow('at most two decimals');
+    await expect(run(...pay.slice(0, 5))).rejects.toThrow('--reference');
+    expect(await run('admin', 'payout', 'list')).toBe('supplier_id\nall\n');
+    expect(await run('admin', 'payout', 'list', '--supplier', 's/1')).toBe('supplier_id\ns/1\n');
   });
   test('an unknown workload is removed, a file is backed up', async () => {
     const removed = { machine_id: 'm1', workload_id: 'w-1' };

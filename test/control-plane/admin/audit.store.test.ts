@@ -4,6 +4,7 @@ import { openAdmin } from '../../../control-plane/admin/admin.ts';
 import { adminRoutes } from '../../../control-plane/admin/routes.ts';
 import { adminDeps } from '../../../control-plane/admin-deps.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
+import { clearing, payable } from '../../../control-plane/money/ledger/accounts.ts';
 import { openMetrics } from '../../../control-plane/base/http/metrics.ts';
 import type { Route } from '../../../control-plane/base/http/route.ts';
 import type { Http } from '../../../control-plane/base/http/server.ts';
@@ -57,6 +58,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     workloads: [],
     unknown_workload_ids: ['w-lost'],
   });
+  await earn(other.supplierId);
   const { orgId } = await world.customer(1);
   const key = await world.rooms.accounts.createKey({ orgId, name: 'a', scopes: ['full_access'], expiresMs: null });
   const term = (days: number): string => isoTime(world.clock.now() + days * 86_400_000);
@@ -81,6 +83,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminRemoveUnknownWorkload: { id: other.machineId },
     adminSuspendSupplier: { id: other.supplierId },
     adminResumeSupplier: { id: other.supplierId },
+    adminCreatePayout: { id: other.supplierId, body: { reference: 'r' } },
     adminCreateReservation: { body: reservation },
     adminExtendReservation: { id: contract.id, body: { ends_at: term(60) } },
     adminSuspendReservation: contract,
@@ -89,6 +92,13 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminCancelReservation: contract,
     adminVerifyLedger: {},
   };
+}
+
+/** A dollar, out of nothing. */
+async function earn(supplierId: string): Promise<void> {
+  const transfer = { id: 'earned', debit: clearing, credit: payable(supplierId), amountUcents: 100_000_000n };
+  const about = { kind: 'test', subjectId: 'i-1', effectiveMs: 0 };
+  await world.db.tx('test.earn', (tx) => world.rooms.ledger.post(tx, 'earned', [{ ...transfer, ...about }]));
 }
 
 describe('every route that changes something', () => {

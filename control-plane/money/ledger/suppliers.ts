@@ -1,0 +1,105 @@
+// The SQL of suppliers' accounts: what they earned, what was taken back, what they were paid. Each has an index of its own.
+import { z } from 'zod';
+import { int, text, ucents } from '../../base/db/columns.ts';
+import { type Query, type Sql, sql } from '../../base/db/db.ts';
+import { accountId, payable } from './accounts.ts';
+
+/** Where a page of entries begins: behind this one, from new to old. */
+export interface EntryPosition {
+  postedMs: number;
+  /** Of the transfer. */
+  id: string;
+}
+
+const EntryRow = z.object({
+  id: text,
+  subject_id: text,
+  /** Negative for what was taken back. */
+  amount_ucents: ucents,
+  evidence: text.nullable(),
+  posted_ms: int,
+});
+export type SupplierEntry = z.infer<typeof EntryRow>;
+
+const EARNED = sql`substr(credit_account_id, 1, 17) = 'supplier_payable:'`;
+const TAKEN_BACK = sql`substr(debit_account_id, 1, 17) = 'supplier_payable:' and kind <> 'payout'`;
+const PAID = sql`kind = 'payout'`;
+
+/** What the supplier earned and what of it was taken back, newest first. */
+export function earnedEntries(
+  query: Query,
+  supplierId: string,
+  after: EntryPosition | undefined,
+  limit: number,
+): Promise<SupplierEntry[]> {
+  const account = accountId(payable(supplierId));
+  const page = sql`${behind(after)} order by posted_ms desc, id desc limit ${limit}`;
+  return query.all(
+    EntryRow,
+    sql`select id, subject_id, amount_ucents, evidence, posted_ms from (
+          select * from (select id, subject_id, amount_ucents, evidence, posted_ms from transfers
+            where ${EARNED} and credit_account_id = ${account} and ${page}) as earned
+          union all
+          select * from (select id, subject_id, -amount_ucents, evidence, posted_ms from transfers
+            where ${TAKEN_BACK} and debit_account_id = ${account} and ${page}) as taken_back
+        ) as entries order by posted_ms desc, id desc limit ${limit}`,
+  );
+}
+
+const PayoutRow = z.object({
+  id: text,
+  subject_id: text,
+  amount_ucents: ucents,
+  /** The operator's reference. */
+  evidence: text,
+  posted_ms: int,
+});
+export type PayoutEntry = z.infer<typeof PayoutRow>;
+const PAYOUT = sql`id, subject_id, amount_ucents, evidence, posted_ms`;
+
+/** Payouts of one supplier, or of all for undefined, newest first. */
+export function payoutEntries(
+  query: Query,
+  supplierId: string | undefined,
+  after: EntryPosition | undefined,
+  limit: number,
+): Promise<PayoutEntry[]> {
+  const whose = supplierId === undefined ? sql`1 = 1` : sql`debit_account_id = ${accountId(payable(supplierId))}`;
+  return query.all(
+    PayoutRow,
+    sql`select ${PAYOUT} from transfers where ${PAID} and ${whose} and ${behind(after)}
+        order by posted_ms desc, id desc limit ${limit}`,
+  );
+}
+
+export function findPayout(query: Query, transferId: string): Promise<PayoutEntry | undefined> {
+  return query.one(PayoutRow, sql`select ${PAYOUT} from transfers where id = ${transferId} and ${PAID}`);
+}
+
+const SumRow = z.object({ total_ucents: ucents });
+
+/** All that the supplier was ever paid, in microcents. */
+export async function paidTo(query: Query, supplierId: string): Promise<bigint> {
+  const row = await query.one(
+    SumRow,
+    sql`select cast(coalesce(sum(amount_ucents), 0) as bigint) as total_ucents from transfers
+        where ${PAID} and debit_account_id = ${accountId(payable(supplierId))}`,
+  );
+  return row?.total_ucents ?? 0n;
+}
+
+const StandingRow = z.object({ id: text, earned_ucents: ucents, paid_ucents: ucents });
+
+/** By account: all that was ever earned, and all that was paid out. */
+export function standings(query: Query): Promise<z.infer<typeof StandingRow>[]> {
+  return query.all(
+    StandingRow,
+    sql`select a.id, a.credits_ucents as earned_ucents, cast(sum(t.amount_ucents) as bigint) as paid_ucents
+        from ledger_accounts a join transfers t on t.debit_account_id = a.id and t.kind = 'payout'
+        group by a.id, a.credits_ucents order by a.id`,
+  );
+}
+
+function behind(position: EntryPosition | undefined): Sql {
+  return position === undefined ? sql`1 = 1` : sql`(posted_ms, id) < (${position.postedMs}, ${position.id})`;
+}

@@ -1,0 +1,123 @@
+// GET /v1/community/earnings and /v1/community/payouts (specification 2.17).
+import { z } from 'zod';
+import { CommunityEarnings, CommunityPayout, type EarningsEntry } from '../../../shared/api/earnings.ts';
+import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
+import { isoTime } from '../../../shared/clock.ts';
+import { uuidOf } from '../../../shared/ids.ts';
+import { centsFloor, dollarText } from '../../../shared/money.ts';
+import type { Db, Query } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import { type PayoutEntry, payoutEntries } from '../ledger/suppliers.ts';
+import type { Earning } from './earnings.ts';
+import type { Payouts } from './payouts.ts';
+
+/** What a cursor carries of the entry that it stands behind. */
+const LastEntry = z.strictObject({ id: z.string(), total: z.string(), least: z.string() });
+
+interface Deps {
+  db: Db;
+  cursors: Cursors;
+  payouts: Payouts;
+  /** What the organisation is as a supplier; undefined where it is none. */
+  supplierOf(query: Query, orgId: string): Promise<string | undefined>;
+  /** By instance: where it ran. */
+  machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
+}
+
+const shared = { method: 'GET', tag: 'Community supply', scope: 'supply:read', idempotency: 'none' } as const;
+
+export function payoutRoutes(deps: Deps): Route[] {
+  return [earningsRoute(deps), payoutsRoute(deps)];
+}
+
+function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: Deps): Route {
+  return route({
+    ...shared,
+    path: '/v1/community/earnings',
+    operationId: 'listEarnings',
+    summary: 'What your machines earned, newest first',
+    description:
+      'Entries are made at the end of each hour, and when a rental ends. Time of a host that turns out to have been dead is taken back by an entry with a negative amount, which says why.',
+    query: PageQuery,
+    responses: { 200: { description: 'Totals, and a page of entries', schema: CommunityEarnings } },
+    errors: [],
+    handler: async ({ caller, query }) => {
+      const list = `earnings/${caller.orgId}`;
+      const position = cursors.read(list, query.cursor);
+      const last = position === undefined ? undefined : LastEntry.parse(JSON.parse(position.id));
+      const after =
+        position === undefined || last === undefined
+          ? undefined
+          : {
+              postedMs: position.createdMs,
+              id: last.id,
+              totalUcents: BigInt(last.total),
+              leastUcents: BigInt(last.least),
+            };
+      const supplierId = await supplierOf(db.read, caller.orgId);
+      const { earnings, ...now } = await payouts.earnings(supplierId ?? '', after, query.limit + 1);
+      const machines = await machinesOf(
+        db.read,
+        earnings.map(({ entry }) => entry.subject_id),
+      );
+      const page = cursors.pageOf(list, earnings, query.limit, {
+        at: ({ entry, next }) => ({
+          createdMs: entry.posted_ms,
+          id: JSON.stringify({ id: entry.id, total: String(next.totalUcents), least: String(next.leastUcents) }),
+        }),
+        show: (earning) => entryView(earning, machines),
+      });
+      const totals = { accrued_cents: Number(now.accruedCents), unpaid_cents: Number(now.unpaidCents) };
+      return { status: 200, body: { ...totals, entries: page.data, next_cursor: page.next_cursor } };
+    },
+  });
+}
+
+function payoutsRoute({ db, cursors, supplierOf }: Deps): Route {
+  return route({
+    ...shared,
+    path: '/v1/community/payouts',
+    operationId: 'listPayouts',
+    summary: 'What you were paid, newest first',
+    query: PageQuery,
+    responses: { 200: { description: 'A page of payouts', schema: pageSchema(CommunityPayout) } },
+    errors: [],
+    handler: async ({ caller, query }) => {
+      const list = `payouts/${caller.orgId}`;
+      const position = cursors.read(list, query.cursor);
+      const after = position === undefined ? undefined : { postedMs: position.createdMs, id: position.id };
+      const supplierId = await supplierOf(db.read, caller.orgId);
+      const rows = await payoutEntries(db.read, supplierId ?? '', after, query.limit + 1);
+      const body = cursors.pageOf(list, rows, query.limit, {
+        at: (row) => ({ createdMs: row.posted_ms, id: row.id }),
+        show: payoutView,
+      });
+      return { status: 200, body };
+    },
+  });
+}
+
+export function payoutView(row: PayoutEntry): CommunityPayout {
+  return {
+    payout_id: uuidOf(row.id, row.posted_ms),
+    amount_cents: Number(centsFloor(row.amount_ucents)),
+    reference: row.evidence,
+    paid_at: isoTime(row.posted_ms),
+  };
+}
+
+function entryView({ entry, amountCents, isPaid }: Earning, machines: ReadonlyMap<string, string>): EarningsEntry {
+  const machineId = machines.get(entry.subject_id);
+  if (machineId === undefined) throw new Error(`the rental ${entry.subject_id} earned money and has no machine`);
+  return {
+    ledger_id: uuidOf(entry.id, entry.posted_ms),
+    machine_id: machineId,
+    instance_id: entry.subject_id,
+    amount_cents: Number(amountCents),
+    amount: dollarText(entry.amount_ucents),
+    reason: entry.evidence,
+    accrued_at: isoTime(entry.posted_ms),
+    paid: isPaid,
+  };
+}

@@ -1,0 +1,14 @@
+// The proof that payouts are what they may be: whole cents, and never more than was ever earned.
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import type { Tx } from '../../base/db/db.ts';
+import { standings } from '../ledger/suppliers.ts';
+
+/** Broken invariants in words, empty when all hold. */
+export async function payoutFaults(tx: Tx): Promise<string[]> {
+  const faults: string[] = [];
+  for (const { id, earned_ucents: earned, paid_ucents: paid } of await standings(tx)) {
+    if (paid > earned) faults.push(`${id}: payouts are ${paid}, earned was ${earned}`);
+    if (paid % UCENTS_PER_CENT !== 0n) faults.push(`${id}: payouts are ${paid}, which is no whole number of cents`);
+  }
+  return faults;
+}

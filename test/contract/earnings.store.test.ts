@@ -1,0 +1,136 @@
+// What a supplier reads of its money (specification 2.17): a rental earns, a dead host's time is taken back, a payout settles it.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { CommunityEarnings } from '../../shared/api/earnings.ts';
+import { QUIET_AFTER_START_MS } from '../../control-plane/rental/edge/verdict.ts';
+import { type Api, type ApiAccount, openApi } from './api.ts';
+import { bringMachine, rent } from './suppliers.ts';
+
+const HOUR_MS = 3_600_000;
+const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
+
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+});
+
+const tick = (): Promise<unknown> => api.world.rooms.metering.tick(new AbortController().signal);
+async function watch(ms: number): Promise<void> {
+  const signal = new AbortController().signal;
+  for (let passed = 0; passed < ms; passed += 1000) {
+    await api.world.rooms.watch.run(signal);
+    await api.world.clock.advance(1000);
+  }
+}
+async function earnings(limit = 200): Promise<CommunityEarnings> {
+  const answer = await api.call('GET', `/v1/community/earnings?limit=${limit}`, { key: owner.key });
+  expect(answer.status).toBe(200);
+  return CommunityEarnings.parse(answer.json);
+}
+const supplierId = async (): Promise<string> =>
+  String((await api.call('GET', '/v1/community/supplier', { key: owner.key })).json['supplier_id']);
+const sumOf = ({ entries }: CommunityEarnings): number => entries.reduce((sum, each) => sum + each.amount_cents, 0);
+
+test('a supplier that has earned nothing, and who is no supplier at all, read zeros', async () => {
+  const nothing = { accrued_cents: 0, unpaid_cents: 0, entries: [], next_cursor: null };
+  expect(await earnings()).toEqual(nothing);
+  await bringMachine(api, owner);
+  expect(await earnings()).toEqual(nothing);
+  const payouts = await api.call('GET', '/v1/community/payouts', { key: owner.key });
+  expect(payouts.json).toEqual({ data: [], next_cursor: null });
+});
+
+test('a rental earns by the hour; the time of a dead host is taken back with its evidence; a payout settles all', async () => {
+  const machineId = await bringMachine(api, owner, { price_per_hour: 3.6 });
+  const { id } = await rent(api);
+  await watch(QUIET_AFTER_START_MS);
+  // Eighty percent of a cent a second, posted at the hour end, when the host has been dead for a while.
+  await api.world.clock.advance(HOUR_MS / 2 - QUIET_AFTER_START_MS);
+  api.world.probeAnswers.set(id, DEAD);
+  await watch(12_000);
+  await api.world.clock.advance(HOUR_MS / 2);
+  await tick();
+  const posted = await earnings();
+  expect(posted.entries).toHaveLength(1);
+  expect(posted.entries[0]).toMatchObject({ machine_id: machineId, instance_id: id, reason: null, paid: false });
+  expect([posted.accrued_cents, posted.unpaid_cents]).toEqual([sumOf(posted), sumOf(posted)]);
+  await watch(40_000);
+  const after = await earnings();
+  expect(after.entries).toHaveLength(2);
+  const [reversal, first] = after.entries;
+  expect(first).toEqual(posted.entries[0]);
+  expect(reversal?.amount_cents).toBeLessThan(0);
+  expect(reversal?.reason).toMatch(/failed SSH probes since/);
+  expect(reversal).toMatchObject({ machine_id: machineId, instance_id: id, paid: false });
+  expect([after.accrued_cents, after.unpaid_cents]).toEqual([sumOf(after), sumOf(after)]);
+  const payout = { supplierId: await supplierId(), cents: null, reference: 'wire 1' };
+  await api.world.rooms.payouts.pay(payout);
+  const settled = await earnings();
+  expect(settled).toMatchObject({ accrued_cents: after.accrued_cents, unpaid_cents: 0 });
+  expect(settled.entries.map(({ paid }) => paid)).toEqual([true, true]);
+  const { json } = await api.call('GET', '/v1/community/payouts', { key: owner.key });
+  expect(json.data).toMatchObject([{ amount_cents: after.accrued_cents, reference: 'wire 1' }]);
+});
+
+test('pages add up to the total that the first one shows, also while more is earned between them', async () => {
+  await bringMachine(api, owner, { price_per_hour: 0.37 });
+  const { id } = await rent(api);
+  for (let hours = 0; hours < 9; hours += 1) {
+    await api.world.clock.advance(HOUR_MS);
+    await tick();
+  }
+  const whole = await earnings();
+  let cents = 0;
+  const seen: unknown[] = [];
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const from: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+    const { json } = await api.call('GET', `/v1/community/earnings?limit=2${from}`, { key: owner.key });
+    const page = CommunityEarnings.parse(json);
+    cents += sumOf(page);
+    seen.push(...page.entries);
+    cursor = page.next_cursor;
+    await api.world.clock.advance(HOUR_MS);
+    await tick();
+  }
+  expect(cents).toBe(whole.accrued_cents);
+  expect(seen).toEqual(whole.entries);
+  expect(whole.entries.every((entry) => entry.instance_id === id)).toBe(true);
+});
+
+test('one payout covers the oldest entries, as far as it goes', async () => {
+  await bringMachine(api, owner, { price_per_hour: 1 });
+  const { end } = await rent(api);
+  await api.world.clock.advance(HOUR_MS);
+  await tick();
+  await api.world.clock.advance(HOUR_MS);
+  await end();
+  const before = await earnings();
+  const oldest = before.entries.at(-1)?.amount_cents ?? 0;
+  const id = await supplierId();
+  await api.world.rooms.payouts.pay({ supplierId: id, cents: oldest - 1, reference: 'part' });
+  expect((await earnings()).entries.map(({ paid }) => paid)).not.toContain(true);
+  await api.world.rooms.payouts.pay({ supplierId: id, cents: 1, reference: 'the rest of it' });
+  const after = await earnings();
+  expect(after.entries.at(-1)?.paid).toBe(true);
+  expect(after.entries.at(0)?.paid).toBe(false);
+  expect(after.unpaid_cents).toBe(before.accrued_cents - oldest);
+});
+
+test("another supplier's earnings and payouts are nobody else's", async () => {
+  await bringMachine(api, owner);
+  const { end } = await rent(api);
+  await api.world.clock.advance(HOUR_MS);
+  await end();
+  await api.world.rooms.payouts.pay({ supplierId: await supplierId(), cents: 1, reference: 'r' });
+  const mine = await earnings();
+  expect(mine.accrued_cents).toBeGreaterThan(0);
+  owner = await api.account();
+  await bringMachine(api, owner);
+  expect(await earnings()).toMatchObject({ accrued_cents: 0, entries: [] });
+  expect((await api.call('GET', '/v1/community/payouts', { key: owner.key })).json.data).toEqual([]);
+});

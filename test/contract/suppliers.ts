@@ -1,0 +1,34 @@
+// Suppliers as tests of the API need them: machines of an organisation, on offer, and customers who rent there.
+import { inventoryOf } from '../kit/world.ts';
+import type { Api, ApiAccount } from './api.ts';
+
+/** Registered by the owner, whose host has enrolled and is linked, and approved. */
+export async function bringMachine(api: Api, { key }: ApiAccount, declared: object = {}, gpus = 1): Promise<string> {
+  await api.call('POST', '/v1/community/supplier', { key });
+  const body = { region: 'eu-west', price_per_hour: 2, ...declared };
+  const { json } = await api.call('POST', '/v1/community/machines', { key, body });
+  const { machine_id: id } = json['machine'] as { machine_id: string };
+  let count = 0;
+  const host = { public_key: id.padEnd(43, 'k'), inventory: inventoryOf(gpus, () => `${id}-${(count += 1)}`) };
+  await api.world.rooms.supply.enroll({ token: String(json['enrollment_token']), ...host });
+  await api.world.rooms.supply.approve(id);
+  await api.world.rooms.supply.setOnline(id, true);
+  return id;
+}
+
+/** A rental by somebody new that runs. */
+export async function rent(api: Api): Promise<{ id: string; end(): Promise<void> }> {
+  const { world } = api;
+  const who = await world.customer(1_000_000);
+  const id = await world.launch(who);
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  return {
+    id,
+    end: async () => {
+      await world.rooms.instances.remove(who, id, async () => undefined);
+      await world.observe(id, { phase: 'removed' });
+      await world.drive();
+    },
+  };
+}

@@ -1,0 +1,204 @@
+// Payouts: never more than is owed, once per reference, and earnings that agree with the ledger whatever has happened.
+import fc from 'fast-check';
+import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
+import { clearing, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
+import { payoutEntries } from '../../../control-plane/money/ledger/suppliers.ts';
+import type { Earning } from '../../../control-plane/money/payouts/earnings.ts';
+import { centsFloor, UCENTS_PER_CENT } from '../../../shared/money.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.close());
+
+/** In microcents, out of nothing. */
+async function earn(ucents: bigint, id = `e${world.clock.now()}`): Promise<void> {
+  const legs = { debit: clearing, credit: payable('s'), amountUcents: ucents };
+  const about = { id, kind: 'test', subjectId: 'i-1', effectiveMs: world.clock.now() };
+  await world.db.tx('earn', (tx) => world.rooms.ledger.post(tx, id, [{ ...legs, ...about }]));
+  await world.clock.advance(1);
+}
+const cents = (count: number): bigint => BigInt(count) * UCENTS_PER_CENT;
+const pay = (count: number | null, reference = 'r'): Promise<{ amount_ucents: bigint }> =>
+  world.rooms.payouts.pay({ supplierId: 's', cents: count, reference });
+const standing = async (supplierId = 's'): Promise<[bigint, bigint]> => {
+  const { accruedCents, unpaidCents } = await world.rooms.payouts.standing(world.db.read, supplierId);
+  return [accruedCents, unpaidCents];
+};
+const posted = async (account = payable('s')): Promise<bigint> =>
+  (await world.rooms.ledger.balance(world.db.read, account)).postedUcents;
+
+describe('a payout', () => {
+  test('takes what is owed in whole cents, and leaves the rest of a cent', async () => {
+    await earn(cents(250) + 999_999n);
+    expect(await standing()).toEqual([250n, 250n]);
+    expect(await pay(100)).toMatchObject({ amount_ucents: cents(100), evidence: 'r', subject_id: 's' });
+    expect(await standing()).toEqual([250n, 150n]);
+    expect(await pay(null, 'rest')).toMatchObject({ amount_ucents: cents(150) });
+    expect(await standing()).toEqual([250n, 0n]);
+    expect(await posted()).toBe(999_999n);
+    expect(await posted(paidOut)).toBe(cents(250));
+    await earn(1n);
+    expect(await standing()).toEqual([251n, 1n]);
+  });
+
+  test.each([101, 1_000_000])('of %d cents is refused where 100 are owed, and nothing is entered', async (count) => {
+    await earn(cents(100));
+    await expect(pay(count)).rejects.toThrow('The supplier is owed $1.00. Pay that or less.');
+    expect(await posted()).toBe(cents(100));
+    await pay(100);
+    await expect(pay(1, 'again')).rejects.toThrow('The supplier is owed $0.00. Pay that or less.');
+    await expect(pay(null, 'again')).rejects.toThrow('there is nothing to pay');
+  });
+
+  test('counts once under one reference, and another amount is refused', async () => {
+    await earn(cents(100));
+    const first = await pay(40);
+    expect(await pay(40)).toEqual(first);
+    expect(await pay(null)).toEqual(first);
+    await expect(pay(41)).rejects.toThrow('$0.40 was paid under the reference r. Nothing was changed');
+    expect(await standing()).toEqual([100n, 60n]);
+    await Promise.all([pay(60, 'x'), pay(60, 'x')]);
+    expect(await standing()).toEqual([100n, 0n]);
+  });
+
+  test('is one of all, newest first, or of one supplier', async () => {
+    await earn(cents(100));
+    for (const reference of ['a', 'b', 'c']) {
+      await pay(1, reference);
+      await world.clock.advance(1);
+    }
+    const shown = async (supplierId?: string, limit = 10): Promise<string[]> =>
+      (await payoutEntries(world.db.read, supplierId, undefined, limit)).map((row) => row.evidence);
+    expect(await shown()).toEqual(['c', 'b', 'a']);
+    expect(await shown('s', 2)).toEqual(['c', 'b']);
+    expect(await shown('nobody')).toEqual([]);
+  });
+
+  test('of earnings that are taken back afterwards leaves a debt, which later earnings make up for', async () => {
+    await earn(cents(100));
+    await pay(null);
+    const back = { id: 'back', debit: payable('s'), credit: clearing, amountUcents: cents(30) };
+    const about = { kind: 'test', subjectId: 'i-1', effectiveMs: 0 };
+    await world.db.tx('back', (tx) => world.rooms.ledger.post(tx, 'back', [{ ...back, ...about }]));
+    expect(await standing()).toEqual([70n, -30n]);
+    await expect(pay(null, 'late')).rejects.toThrow('The supplier is owed $-0.30: there is nothing to pay.');
+    await earn(cents(31));
+    expect(await standing()).toEqual([101n, 1n]);
+  });
+});
+
+describe('the proof of the books', () => {
+  test('finds a payout of more than was earned', async () => {
+    await earn(cents(1));
+    const transfer = { id: 'p', debit: payable('s'), credit: paidOut, amountUcents: cents(2), kind: 'payout' };
+    const about = { subjectId: 's', evidence: 'r', effectiveMs: 0 };
+    await world.db.tx('bad', (tx) => world.rooms.ledger.post(tx, 'p', [{ ...transfer, ...about }]));
+    await expect(world.verify()).rejects.toThrow('supplier_payable:s: payouts are 2000000, earned was 1000000');
+  });
+
+  test('finds a payout of a part of a cent', async () => {
+    await earn(cents(1));
+    const transfer = { id: 'p', debit: payable('s'), credit: paidOut, amountUcents: 7n, kind: 'payout' };
+    const about = { subjectId: 's', evidence: 'r', effectiveMs: 0 };
+    await world.db.tx('bad', (tx) => world.rooms.ledger.post(tx, 'p', [{ ...transfer, ...about }]));
+    await expect(world.verify()).rejects.toThrow('which is no whole number of cents');
+  });
+});
+
+const RUNS = inject('postgresUrl') === undefined ? 30 : 5;
+
+const anyStep = fc.oneof(
+  fc.record({ do: fc.constant('rent' as const), dollars: fc.constantFrom(0.37, 1.29, 2.49, 19.99) }),
+  fc.record({ do: fc.constant('wait' as const), ms: fc.constantFrom(1, HOUR_MS / 5, HOUR_MS, 3 * HOUR_MS + 7) }),
+  fc.record({
+    do: fc.constant('end' as const),
+    which: fc.nat({ max: 9 }),
+    backMs: fc.constantFrom(0, HOUR_MS / 3, 2 * HOUR_MS),
+  }),
+  fc.record({ do: fc.constant('away' as const), ms: fc.integer({ min: 1, max: HOUR_MS }) }),
+  fc.record({ do: fc.constant('pay' as const), part: fc.constantFrom(2n, 1n) }),
+);
+
+test('earnings add up to the ledger in every paging and grouping, through rentals, dead hosts, outages and payouts', async () => {
+  const seen = new Set<string>();
+  await fc.assert(
+    fc.asyncProperty(fc.array(anyStep, { minLength: 20, maxLength: 40, size: 'max' }), async (steps) => {
+      await world.close();
+      world = await openWorld();
+      const { metering } = world.rooms;
+      const { orgId } = await world.customer(100_000_000);
+      const open: string[] = [];
+      let count = 0;
+      for (const step of steps) {
+        if (step.do === 'rent') {
+          const subjectId = `i-${(count += 1)}`;
+          const gpus = { gpuType: 'H100_SXM', gpuCount: 1, supplierBps: 8_500, supplierId: 's' };
+          const rateUcentsPerHour = BigInt(Math.round(step.dollars * 1e8));
+          const startedMs = world.clock.now();
+          await world.db.tx('open', (tx) =>
+            metering.openSegment(tx, { ...gpus, subjectId, orgId, rateUcentsPerHour, startedMs }),
+          );
+          open.push(subjectId);
+        }
+        if (step.do === 'wait') await world.clock.advance(step.ms);
+        if (step.do === 'end' && open.length > 0) {
+          const [subjectId = ''] = open.splice(step.which % open.length, 1);
+          await world.db.tx('close', (tx) =>
+            metering.closeSegment(tx, subjectId, world.clock.now() - step.backMs, 'dead'),
+          );
+        }
+        if (step.do === 'away') {
+          const fromMs = world.clock.now();
+          await world.clock.advance(step.ms);
+          await metering.excuseAll({ fromMs, untilMs: world.clock.now(), evidence: 'away' });
+        }
+        const [, unpaid] = await standing();
+        if (step.do === 'pay' && unpaid / 2n > 0n)
+          await pay(Number(unpaid / step.part), `p${world.clock.now()}-${(count += 1)}`);
+        await metering.tick(new AbortController().signal);
+        for (const kind of await expectExact()) seen.add(kind);
+      }
+      await world.verify();
+    }),
+    { seed: 23, numRuns: RUNS },
+  );
+  expect([...seen].toSorted()).toEqual(['earned', 'earned, paid', 'taken back', 'taken back, paid']);
+}, 600_000);
+
+/** All entries in pages of one size, and of another. The kinds of entries that there are. */
+async function expectExact(): Promise<string[]> {
+  const [accrued, unpaid] = await standing();
+  const paidUcents = await posted(paidOut);
+  const earnedUcents = (await posted()) + paidUcents;
+  const [small, large] = [await walk(3), await walk(1_000)];
+  expect(small.map(({ entry, amountCents, isPaid }) => [entry.id, amountCents, isPaid])).toEqual(
+    large.map(({ entry, amountCents, isPaid }) => [entry.id, amountCents, isPaid]),
+  );
+  const sumOf = (earnings: readonly Earning[]): bigint => earnings.reduce((sum, each) => sum + each.amountCents, 0n);
+  expect([accrued, sumOf(large)]).toEqual([centsFloor(earnedUcents), accrued]);
+  expect(large.reduce((sum, { entry }) => sum + entry.amount_ucents, 0n)).toBe(earnedUcents);
+  const byRental = [...Map.groupBy(large, ({ entry }) => entry.subject_id).values()].map(sumOf);
+  expect(byRental.reduce((sum, each) => sum + each, 0n)).toBe(accrued);
+  const owed = sumOf(large.filter(({ isPaid }) => !isPaid));
+  expect(owed >= unpaid || unpaid < 0n).toBe(true);
+  expect(unpaid > 0n || owed === 0n).toBe(true);
+  return large.map(
+    ({ entry, isPaid }) => `${entry.amount_ucents < 0n ? 'taken back' : 'earned'}${isPaid ? ', paid' : ''}`,
+  );
+}
+
+async function walk(page: number): Promise<Earning[]> {
+  const all: Earning[] = [];
+  for (;;) {
+    const last = all.at(-1);
+    const after = last && { postedMs: last.entry.posted_ms, id: last.entry.id, ...last.next };
+    const { earnings } = await world.rooms.payouts.earnings('s', after, page);
+    all.push(...earnings);
+    if (earnings.length < page) return all;
+  }
+}
