@@ -13,7 +13,11 @@ const Hello = z.discriminatedUnion('kind', [
 ]);
 const News = z.object({ kind: z.literal('main_exit'), exit: ExitWord });
 const SessionWord = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('started'), port: z.int().min(0).max(65_535).optional() }),
+  z.object({
+    kind: z.literal('started'),
+    port: z.int().min(0).max(65_535).optional(),
+    path: z.string().max(108).optional(),
+  }),
   z.object({ kind: z.literal('failed'), detail: z.string().max(1024) }),
   z.object({
     kind: z.literal('accepted'),
@@ -30,7 +34,7 @@ export interface SessionEvents {
   onData(type: 'stdout' | 'stderr', bytes: Buffer): Promise<void> | undefined;
   /** No more output (of a dialled connection). */
   onEof(): void;
-  /** Somebody has connected to the port that is listened on. */
+  /** Somebody has connected to what is listened on. */
   onAccepted?(connection: { connection: number; host: string; port: number }): void;
   /** The last event, also where the guest vanished: then `undefined`. */
   onEnd(exit: Exit | undefined): void;
@@ -41,6 +45,7 @@ export interface GuestSession {
   socket: Socket;
   /** What is listened on, where that was asked for. */
   port?: number;
+  path?: string;
   resize(cols: number, rows: number): void;
   signal(name: string): void;
 }
@@ -206,7 +211,8 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
     if (word.kind === 'accepted' && running && events.onAccepted !== undefined) return events.onAccepted(word);
     if (word.kind === 'started' && !running) {
       running = true;
-      started(word.port === undefined ? session : { ...session, port: word.port });
+      const { port, path } = word;
+      started({ ...session, ...(port !== undefined && { port }), ...(path !== undefined && { path }) });
     }
     // Nothing follows an end: the close tells the owner.
     else socket.destroy();

@@ -12,9 +12,11 @@ import {
 import type { Log } from '../../shared/log.ts';
 import type { Guests } from './guests.ts';
 import { createLoginJudge, PROBE_USER, type LoginKeys } from './ssh-auth.ts';
+import type { SessionHost } from './ssh-channel.ts';
+import { serveForward } from './ssh-forward.ts';
 import { createPace, type Pace } from './ssh-pace.ts';
 import { serveReverse } from './ssh-reverse.ts';
-import { serveForward, serveSession, type SessionHost } from './ssh-session.ts';
+import { serveSession } from './ssh-session.ts';
 
 export interface SshDoor {
   /** Serves one client on a byte stream of its own. Throws where there are too many already. */
@@ -135,7 +137,7 @@ function serveClient({ client, stream, keys, guests, clock, pace }: Served): voi
   client.on('error', () => {});
   client.on('end', () => stream.end());
   const gone = new AbortController();
-  const host: SessionHost = { guests, clock, pace, channels: new Set(), sessions: 0, gone: gone.signal };
+  const host: SessionHost = { client, guests, clock, pace, channels: new Set(), sessions: 0, gone: gone.signal };
   // In front of ssh2's own end of the channels, by which they would all have ended well.
   client.once('close', () => gone.abort());
   client.once('ready', () => {
@@ -149,7 +151,7 @@ function serveClient({ client, stream, keys, guests, clock, pace }: Served): voi
       if (host.sessions >= SSH_CHANNELS_MAX) return reject();
       void serveForward({ kind: 'dial', host: info.destIP, port: info.destPort }, { open: accept, reject }, host);
     });
-    serveReverse(client, host);
+    serveReverse(host);
   });
   stream.on('data', () => {
     // ssh2 lets a client write past its window for ever; an honest one never does.

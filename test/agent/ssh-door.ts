@@ -45,7 +45,8 @@ export async function startWorld(clock: Clock = systemClock()): Promise<World> {
       const [socket, peer] = await socketPair();
       world.sessions.push({ request, events, socket, peer });
       await world.delay;
-      return { socket, resize: () => {}, signal: () => {} };
+      const path = request.kind === 'listen_agent' ? '/agent' : undefined;
+      return { socket, resize: () => {}, signal: () => {}, ...(path !== undefined && { path }) };
     },
     close: () => Promise.resolve(),
   };

@@ -76,6 +76,9 @@ function serve(socket: Socket, request: SessionRequest, deps: SessionDeps): Cont
     case 'listen':
       listeners.listen(socket, request.port);
       return NOTHING_TO_SAY;
+    case 'listen_agent':
+      listeners.listenAgent(socket);
+      return NOTHING_TO_SAY;
     case 'sftp':
       return sftp(socket, { ...deps, account: ownAccount() });
     case 'exec': {

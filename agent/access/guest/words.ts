@@ -15,6 +15,8 @@ export type SessionRequest =
   | { kind: 'dial'; host: string; port: number }
   /** For as long as the connection is open; 0 is any port that is free. */
   | { kind: 'listen'; port: number }
+  /** The same on a socket that programs take for an SSH agent's. */
+  | { kind: 'listen_agent' }
   /** A connection to a port that is listened on, by the number of its `accepted`. */
   | { kind: 'take'; connection: number };
 
@@ -38,9 +40,9 @@ export type GuestNews = { kind: 'main_exit'; exit: Exit };
 
 /** Guest -> holder on a session's connection: `started` or `failed` first, `exit` after the last byte of output. */
 export type SessionNews =
-  /** `port`: what is listened on. */
-  | { kind: 'started'; port?: number }
+  /** `port`, `path`: what is listened on. */
+  | { kind: 'started'; port?: number; path?: string }
   | { kind: 'failed'; detail: string }
-  /** Somebody has connected to the port that is listened on. */
+  /** Somebody has connected to what is listened on; `host` is empty on a socket. */
   | { kind: 'accepted'; connection: number; host: string; port: number }
   | { kind: 'exit'; exit: Exit };

@@ -1,5 +1,5 @@
 // The door of a workload end to end: real Docker Engine, real guest and holder, the real OpenSSH client through a data stream.
-import { spawn } from 'node:child_process';
+import { spawn, type ChildProcess } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { once } from 'node:events';
@@ -9,7 +9,7 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SshKeys } from '../fake-control-plane.ts';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
 import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
-import { eventually, freePort } from '../../kit/processes.ts';
+import { eventually, freePort, runProgram } from '../../kit/processes.ts';
 import { busyboxImage, scratchImage, type TestImage } from '../../kit/images.ts';
 
 let world: AgentWorld;
@@ -195,6 +195,44 @@ describe('a port that the client has listened on inside (-R)', () => {
     const options = [...STRICT, '-R', '7072:127.0.0.1:1'];
     const result = await ssh(target, 'nc 127.0.0.1 7072 </dev/null; echo still here', { options });
     expect(result.stdout.toString()).toBe('still here\n');
+  });
+});
+
+describe("the client's SSH agent (-A)", () => {
+  let agent: ChildProcess;
+  let socket: string;
+  beforeAll(async () => {
+    socket = `${world.dir}/agent`;
+    agent = spawn('ssh-agent', ['-D', '-a', socket], { stdio: 'ignore' });
+    const env = { SSH_AUTH_SOCK: socket };
+    await eventually('an agent', 10_000, () =>
+      runProgram({ command: 'ssh-add', args: [target.keyFile], env }).catch(() => undefined),
+    );
+  });
+  afterAll(() => agent.kill());
+
+  // As ssh-add asks, spoken by the kit's own Node: the images here have no OpenSSH. Prints the answer.
+  const list = `for loader in /.svc/ld-*; do $loader --library-path /.svc/lib /.svc/node -e '
+    require("net").connect(process.env.SSH_AUTH_SOCK, function () {
+      this.write(Buffer.from([0, 0, 0, 1, 11]));
+      this.once("data", (answer) => { console.log(answer.toString("base64")); this.end(); });
+    });'; done`;
+
+  test('is reached from inside, and is gone with the session', async () => {
+    const result = await ssh(target, `${list}; ls -d /dev/shm/ssh-*`, {
+      options: ['-A', '-o', `IdentityAgent=${socket}`],
+    });
+    const answer = Buffer.from(result.stdout.toString().split('\n')[0] ?? '', 'base64');
+    expect(answer[4]).toBe(12);
+    const key = Buffer.from(keys.authorized_keys[0]?.split(' ')[1] ?? '', 'base64');
+    expect(answer.includes(key)).toBe(true);
+    const folder = result.stdout.toString().split('\n')[1] ?? '';
+    expect(folder).toMatch(/^\/dev\/shm\/ssh-/);
+    await eventually('its end', 5_000, async () => (await ssh(target, `ls -d ${folder}`)).code !== 0 || undefined);
+  });
+
+  test('is not there for who does not offer it', async () => {
+    expect((await ssh(target, 'echo "[$SSH_AUTH_SOCK]"')).stdout.toString()).toBe('[]\n');
   });
 });
 
