@@ -38,22 +38,22 @@ export const ERRORS_ROWS: RowsBySection = {
     ],
     [
       'reservation/no_contract: the organisation holds no reservation contract',
-      'control-plane/rental/reservations.store.test.ts',
+      'control-plane/rental/reserved-launches.store.test.ts',
       'without a contract is no_contract, also where the only one is cancelled or belongs to others',
     ],
     [
       'reservation/contract_inactive: a contract exists but is pending, suspended, expired or outside its term',
-      'control-plane/rental/reservations.store.test.ts',
+      'control-plane/rental/reserved-launches.store.test.ts',
       'with a contract that is pending, suspended or expired is contract_inactive, at both edges of the term',
     ],
     [
       'reservation/gpu_type_mismatch: the contract does not cover the gpu_type, or no slot in the region matches',
-      'control-plane/rental/reservations.store.test.ts',
+      'control-plane/rental/reserved-launches.store.test.ts',
       'for another GPU type or region is gpu_type_mismatch and says what is covered',
     ],
     [
       'reservation/no_capacity: all slots allocated; no automatic fallback',
-      'control-plane/rental/reservations.store.test.ts',
+      'control-plane/rental/reserved-launches.store.test.ts',
       'beyond the slots is no_capacity, never a GPU that is free beside them',
     ],
     [

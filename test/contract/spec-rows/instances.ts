@@ -86,7 +86,7 @@ export const INSTANCES_ROWS: RowsBySection = {
     ],
     [
       'reserved launches cost nothing by the hour',
-      'control-plane/rental/reservations.store.test.ts',
+      'control-plane/rental/reserved-launches.store.test.ts',
       'takes a slot, needs no balance, costs nothing and is metered',
     ],
     [

@@ -150,12 +150,12 @@ export const STATES_ROWS: RowsBySection = {
     ['Reservation status: cancelled', 'control-plane/rental/reservations.store.test.ts', 'is cancelled for good'],
     [
       'Only active accepts new reserved launches: not pending, suspended or expired',
-      'control-plane/rental/reservations.store.test.ts',
+      'control-plane/rental/reserved-launches.store.test.ts',
       'with a contract that is pending, suspended or expired is contract_inactive, at both edges of the term',
     ],
     [
       'Only active accepts new reserved launches: not cancelled',
-      'control-plane/rental/reservations.store.test.ts',
+      'control-plane/rental/reserved-launches.store.test.ts',
       'without a contract is no_contract, also where the only one is cancelled or belongs to others',
     ],
     [

@@ -1,67 +1,22 @@
 // The proxy to applications, with a real HTTP server as the application and plain TCP in the place of the tunnel.
 import { once } from 'node:events';
-import { createServer, type IncomingMessage, request as sendRequest, type Server, ServerResponse } from 'node:http';
-import {
-  type AddressInfo,
-  connect,
-  createServer as createTcpServer,
-  type Socket,
-  type TcpNetConnectOpts,
-} from 'node:net';
-import { type Duplex, duplexPair } from 'node:stream';
+import { type IncomingMessage, request as sendRequest } from 'node:http';
+import { type AddressInfo, connect, createServer as createTcpServer, type Socket } from 'node:net';
+import { duplexPair } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
-import { openAppProxy } from '../../../control-plane/rental/edge/app-proxy.ts';
-import { type AppServer, openAppServer } from '../../../control-plane/rental/edge/app-server.ts';
-import { systemClock } from '../../../shared/clock.ts';
-import { createLog } from '../../../shared/log.ts';
 import { hasKeepAlive } from '../../kit/tcp-timers.ts';
+import { AUTHORIZATION, HOST, NOT_HTTP, openProxiedApp, type ProxiedApp } from './proxied-app.ts';
 
-const HOST = 'i-abcdefghij234567abcd.apps.test';
-const LOGIN = { user: 'svc', password: 'secret' };
-const NOT_HTTP = { status: 502, body: 'The application on port 8080 answers, but not in HTTP.\n' };
-const AUTHORIZATION = `Basic ${Buffer.from('svc:secret').toString('base64')}`;
-
-let app: Server;
-let onRequest: (request: IncomingMessage, response: ServerResponse) => unknown;
-let sockets: Socket[];
-let dials: number;
-let dial: () => Promise<Duplex>;
-let front: AppServer;
+let proxied: ProxiedApp;
 let port: number;
-
+let sockets: Socket[];
 beforeEach(async () => {
-  sockets = [];
-  dials = 0;
-  app = createServer((request, response) => void onRequest(request, response));
-  app.on('connection', (socket) => sockets.push(socket));
-  app.listen(0, '127.0.0.1');
-  await once(app, 'listening');
-  dial = async () => {
-    dials += 1;
-    const socket = connect({ port: (app.address() as AddressInfo).port, host: '127.0.0.1', allowHalfOpen: true });
-    await once(socket, 'connect');
-    return socket;
-  };
-  const proxy = openAppProxy({
-    clock: systemClock(),
-    log: createLog('test', 'silent'),
-    domain: 'apps.test',
-    findApp: async ({ at }) => {
-      if (typeof at === 'number') return undefined;
-      const target = at === 'primary' ? { kind: 'tcp' as const, port: 8080 } : { kind: 'terminal' as const };
-      return { login: LOGIN, target, dial: () => dial() };
-    },
-  });
-  front = openAppServer(proxy, undefined);
-  ({ port } = await front.listen({ host: '127.0.0.1', port: 0 }));
+  proxied = await openProxiedApp();
+  ({ port, sockets } = proxied);
 });
-afterEach(async () => {
-  await front.close();
-  app.closeAllConnections();
-  app.close();
-});
+afterEach(() => proxied.close());
 
 interface Sent {
   method?: string;
@@ -87,7 +42,7 @@ const ask = async (
 
 describe('a request', () => {
   test('arrives as it was sent, and so does its answer', async () => {
-    onRequest = async (request, response) => {
+    proxied.onRequest = async (request, response) => {
       const body = await text(request);
       response.writeHead(418, 'Teapot', ['X-A', '1', 'X-A', '2']);
       response.end(JSON.stringify({ method: request.method, url: request.url, headers: request.headers, body }));
@@ -111,7 +66,7 @@ describe('a request', () => {
 
   test('that uploads 32 MiB in chunks is not held in memory, and comes whole', async () => {
     const size = 32 * 1024 ** 2;
-    onRequest = async (request, response) => {
+    proxied.onRequest = async (request, response) => {
       let got = 0;
       for await (const chunk of request) got += (chunk as Buffer).length;
       response.end(String(got));
@@ -123,7 +78,7 @@ describe('a request', () => {
 
   test('is answered bit by bit, as the application writes', async () => {
     const more = Promise.withResolvers<void>();
-    onRequest = async (_request, response) => {
+    proxied.onRequest = async (_request, response) => {
       response.writeHead(200, { 'content-type': 'text/event-stream' });
       response.write('data: one\n\n');
       await more.promise;
@@ -137,18 +92,18 @@ describe('a request', () => {
   });
 
   test('uses a connection again where it can be repeated, and one of its own where it cannot', async () => {
-    onRequest = (request, response) => void request.resume().once('end', () => response.end('ok'));
+    proxied.onRequest = (request, response) => void request.resume().once('end', () => response.end('ok'));
     for (let i = 0; i < 3; i += 1) await ask();
-    expect(dials).toBe(1);
+    expect(proxied.dials).toBe(1);
     for (let i = 0; i < 3; i += 1) await ask({ method: 'POST', body: 'x' });
-    expect(dials).toBe(4);
+    expect(proxied.dials).toBe(4);
   });
 
   test('does not fail because the application has closed an idle connection', async () => {
-    onRequest = (_request, response) => void response.end('ok');
+    proxied.onRequest = (_request, response) => void response.end('ok');
     await ask();
     // Closed without a word that the proxy could hear before its next request.
-    onRequest = (request, response) => {
+    proxied.onRequest = (request, response) => {
       if (sockets.length === 1) return void request.socket.destroy();
       response.end('again');
     };
@@ -156,8 +111,8 @@ describe('a request', () => {
   });
 
   test('does not wait on an idle connection whose other end has closed meanwhile', async () => {
-    dial = async () => {
-      dials += 1;
+    proxied.dial = async () => {
+      proxied.dials += 1;
       const [near, far] = duplexPair();
       // Answers once and closes its side, as a server does after its keep-alive time.
       far.once('data', () => far.end('HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok'));
@@ -165,13 +120,13 @@ describe('a request', () => {
     };
     for (let i = 1; i <= 3; i += 1) {
       expect((await ask()).body).toBe('ok');
-      expect(dials).toBe(i);
+      expect(proxied.dials).toBe(i);
     }
   });
 
   test('that the client gives up is given up inside too', async () => {
     const gone = Promise.withResolvers<void>();
-    onRequest = (request) => request.socket.once('close', () => gone.resolve());
+    proxied.onRequest = (request) => request.socket.once('close', () => gone.resolve());
     const outgoing = sendRequest({ port, host: '127.0.0.1', headers: { host: HOST, authorization: AUTHORIZATION } });
     outgoing.on('error', () => undefined);
     outgoing.end();
@@ -181,29 +136,38 @@ describe('a request', () => {
   });
 
   test('whose answer breaks off half way does not look whole', async () => {
-    onRequest = (_request, response) => {
+    proxied.onRequest = (_request, response) => {
       response.writeHead(200, { 'content-length': '100' });
       response.write('half', () => response.destroy());
     };
     await expect(text(await open())).rejects.toThrow(/aborted|closed/);
   });
+
+  test('with a body that asks for an upgrade stays an ordinary request', async () => {
+    proxied.onRequest = async (request, response) => {
+      response.end(`${request.headers.upgrade} ${await text(request)}`);
+    };
+    proxied.app.on('upgrade', () => expect.unreachable('the application must see no upgrade'));
+    const headers = { connection: 'Upgrade', upgrade: 'h2c' };
+    expect((await ask({ method: 'POST', body: 'hello', headers })).body).toBe('undefined hello');
+  });
 });
 
 describe('a refusal', () => {
   beforeEach(() => {
-    onRequest = () => expect.unreachable('the application must not see this');
+    proxied.onRequest = () => expect.unreachable('the application must not see this');
   });
 
   test('asks for the login', async () => {
     const { status, headers } = await ask({ headers: { authorization: 'Basic eDp5' } });
     expect(status).toBe(401);
     expect(headers['www-authenticate']).toBe('Basic realm="instance", charset="UTF-8"');
-    expect(dials).toBe(0);
+    expect(proxied.dials).toBe(0);
   });
 
   test('is not needed again by the page that was opened with it, whose cookie the application does not see', async () => {
     const seen: (string | undefined)[] = [];
-    onRequest = (request, response) => {
+    proxied.onRequest = (request, response) => {
       seen.push(request.headers.cookie);
       response.end('page');
     };
@@ -231,11 +195,11 @@ describe('a refusal', () => {
   });
 
   test('tells an application that is not there from a host that is not there', async () => {
-    dial = () => Promise.reject(new StreamError('refused', 'connect ECONNREFUSED'));
+    proxied.dial = () => Promise.reject(new StreamError('refused', 'connect ECONNREFUSED'));
     const absent = await ask();
     expect(absent).toMatchObject({ status: 502, headers: { 'retry-after': '5' } });
     expect(absent.body).toContain('port 8080');
-    dial = () => Promise.reject(new StreamError('link', 'the host is not connected'));
+    proxied.dial = () => Promise.reject(new StreamError('link', 'the host is not connected'));
     expect((await ask({ method: 'POST', body: 'x' })).status).toBe(503);
   });
 
@@ -243,7 +207,7 @@ describe('a refusal', () => {
     const broken = createTcpServer((socket) => socket.end('SSH-2.0-x\r\n'));
     broken.listen(0, '127.0.0.1');
     await once(broken, 'listening');
-    dial = async () => connect((broken.address() as AddressInfo).port, '127.0.0.1');
+    proxied.dial = async () => connect((broken.address() as AddressInfo).port, '127.0.0.1');
     expect(await ask()).toMatchObject(NOT_HTTP);
     broken.close();
   });
@@ -255,7 +219,7 @@ describe('bytes of an application that Node reads and would not write', () => {
     ['a status line with control characters', 'HTTP/1.1 200 O\x01K\r\nContent-Length: 0\r\n\r\n'],
     ['another protocol that nobody asked for', 'HTTP/1.1 101 SP\r\nConnection: Upgrade\r\nUpgrade: x\r\n\r\n'],
   ])('%s is 502', async (_, bytes) => {
-    dial = async () => {
+    proxied.dial = async () => {
       const [near, far] = duplexPair();
       far.once('data', () => far.write(Buffer.from(bytes, 'latin1')));
       return near;
@@ -268,7 +232,7 @@ describe('where a request ends is said to the application as it was said to us',
   /** What the application is sent for these header lines and this body. */
   const sent = async (lines: string[], body: string): Promise<string> => {
     let seen = '';
-    dial = async () => {
+    proxied.dial = async () => {
       const [near, far] = duplexPair();
       far.on('data', (chunk: Buffer) => {
         seen += chunk.toString();
@@ -300,102 +264,9 @@ describe('where a request ends is said to the application as it was said to us',
 });
 
 test('a client that vanishes without a word is looked for by TCP', async () => {
-  onRequest = () => undefined;
+  proxied.onRequest = () => undefined;
   const socket = connect(port, '127.0.0.1');
   await once(socket, 'connect');
   await expect.poll(() => hasKeepAlive(port, socket.localPort)).toBe(true);
   socket.destroy();
-});
-
-describe('an upgrade', () => {
-  const raw = async (authorization: string, options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> =>
-    begin(HOST, [`Authorization: ${authorization}`], options);
-  const begin = async (host: string, more: string[], options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> => {
-    const socket = connect({ port, host: '127.0.0.1', ...options });
-    await once(socket, 'connect');
-    const lines = ['GET /ws HTTP/1.1', `Host: ${host}`, ...more, 'Connection: Upgrade', 'Upgrade: echo'];
-    socket.write(`${lines.join('\r\n')}\r\n\r\n`);
-    return socket;
-  };
-
-  test('gives the connection to both ends', async () => {
-    let seen: IncomingMessage['headers'] = {};
-    app.on('upgrade', (request: IncomingMessage, socket: Duplex) => {
-      seen = request.headers;
-      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
-      socket.pipe(socket);
-    });
-    const socket = await raw(AUTHORIZATION);
-    const [head] = (await once(socket, 'data')) as [Buffer];
-    expect(head.toString()).toMatch(/^HTTP\/1.1 101 /);
-    socket.write('ping');
-    expect(((await once(socket, 'data')) as [Buffer])[0].toString()).toBe('ping');
-    expect(seen).toMatchObject({ connection: 'Upgrade', upgrade: 'echo', 'x-forwarded-for': '127.0.0.1' });
-    expect(seen).not.toHaveProperty('authorization');
-    socket.end();
-    await once(socket, 'close');
-  });
-
-  test('needs the login like any request', async () => {
-    const socket = await raw('Basic eDp5');
-    expect(await text(socket)).toMatch(/^HTTP\/1.1 401 [\s\S]*WWW-Authenticate: Basic/);
-    expect(dials).toBe(0);
-  });
-
-  test.each([
-    ['the page of the console', `https://term-${HOST}`, '101'],
-    ['a program, which names no page', undefined, '101'],
-    ['the page of a neighbour', `https://${HOST}`, '403'],
-    ['a page without an origin', 'null', '403'],
-  ])('to the console by %s: %s is %s', async (_, origin, status) => {
-    app.on('upgrade', (_request: IncomingMessage, socket: Duplex) => {
-      socket.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
-    });
-    const more = [`Authorization: ${AUTHORIZATION}`, ...(origin === undefined ? [] : [`Origin: ${origin}`])];
-    expect(await text(await begin(`term-${HOST}`, more))).toContain(`HTTP/1.1 ${status} `);
-    expect(dials).toBe(status === '101' ? 1 : 0);
-  });
-
-  test('that the application declines is answered, and the connection ends before anybody sends another request', async () => {
-    const size = 8 * 1024 ** 2;
-    let requests = 0;
-    onRequest = (_request, response) => {
-      requests += 1;
-      response.end('x'.repeat(size));
-    };
-    app.on('upgrade', (request: IncomingMessage, socket: Duplex) => {
-      const response = new ServerResponse(request);
-      response.assignSocket(socket as Socket);
-      onRequest(request, response);
-    });
-    const socket = await raw(AUTHORIZATION, { allowHalfOpen: true });
-    socket.write(`GET /next HTTP/1.1\r\nHost: ${HOST}\r\n\r\n`);
-    const answer = await text(socket);
-    expect(answer).toMatch(/^HTTP\/1.1 200 OK\r\n[\s\S]*\r\nConnection: close\r\n/);
-    expect(answer.length).toBeGreaterThan(size);
-    expect(requests).toBe(1);
-    socket.destroy();
-  });
-
-  test('of a request with a body is not taken up: it stays an ordinary request', async () => {
-    onRequest = async (request, response) => {
-      response.end(`${request.headers.upgrade} ${await text(request)}`);
-    };
-    app.on('upgrade', () => expect.unreachable('the application must see no upgrade'));
-    const headers = { connection: 'Upgrade', upgrade: 'h2c' };
-    expect((await ask({ method: 'POST', body: 'hello', headers })).body).toBe('undefined hello');
-  });
-
-  test('that is refused does not leave the connection to a client that keeps its side open', async () => {
-    const socket = await raw('Basic eDp5', { allowHalfOpen: true });
-    socket.resume();
-    await once(socket, 'end');
-    socket.on('error', () => undefined);
-    await expect.poll(() => (socket.write('x'), socket.destroyed)).toBe(true);
-  });
-
-  test('to an application that is not there is 502', async () => {
-    dial = () => Promise.reject(new StreamError('refused', 'connect ECONNREFUSED'));
-    expect(await text(await raw(AUTHORIZATION))).toMatch(/^HTTP\/1.1 502 /);
-  });
 });

@@ -1,5 +1,4 @@
 // Asking a registry about images: what it answers, what is refused and with which words, and what is kept.
-import type { ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import {
   type ImageFacts,
@@ -9,7 +8,7 @@ import {
 } from '../../../../control-plane/rental/launch/images.ts';
 import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
 import { type Clock, systemClock } from '../../../../shared/clock.ts';
-import { type Asked, digestOf, type ScriptedRegistry, startScriptedRegistry } from './scripted-registry.ts';
+import { digestOf, type ScriptedRegistry, startScriptedRegistry } from './scripted-registry.ts';
 
 const LOGIN: ImageLogin = { credentialId: 'rc_1', username: 'me', password: 'pass:word' };
 const BASIC = `Basic ${Buffer.from('me:pass:word').toString('base64')}`;
@@ -36,7 +35,6 @@ function skippingClock(): Clock {
 
 const verify = (name: string, login?: ImageLogin): Promise<ImageFacts> =>
   images.verify(parseReference(`${registry.host}/${name}`), login);
-const told = (): string[] => registry.asked.map(({ method, path }) => `${method} ${path}`);
 
 describe('an image', () => {
   test('is pinned to its digest, and of its command is kept only whether there is one', async () => {
@@ -370,65 +368,4 @@ describe('nobody is led inside', () => {
     await expect(looping).rejects.toMatchObject({ code: 'image_unavailable' });
     await trusting.close();
   });
-});
-
-describe('answers are kept', () => {
-  const heads = (): Asked[] => registry.asked.filter(({ method }) => method === 'HEAD');
-
-  test('for a minute for a tag; the contents of a digest are not read again', async () => {
-    registry.put('app', {});
-    await verify('app');
-    aheadMs += 59_000;
-    await verify('app');
-    expect(heads()).toHaveLength(1);
-    aheadMs += 2_000;
-    const before = registry.asked.length;
-    await verify('app');
-    expect(told().slice(before)).toEqual(['HEAD /v2/app/manifests/latest']);
-    const moved = registry.put('app', { cmd: ['new'] });
-    aheadMs += 61_000;
-    expect(await verify('app')).toMatchObject({ digest: moved, hasCmd: true });
-  });
-
-  test('for ten seconds for a refusal', async () => {
-    await expect(verify('app')).rejects.toThrow('does not exist');
-    registry.put('app', {});
-    aheadMs += 9_000;
-    await expect(verify('app')).rejects.toThrow('does not exist');
-    aheadMs += 2_000;
-    expect(await verify('app')).toMatchObject({ hasCmd: true });
-  });
-
-  test('for each credential by itself: what one may pull, another must prove', async () => {
-    const digest = registry.put('app', {});
-    registry.first = ({ authorization }, response) => {
-      if (authorization === BASIC) return false;
-      response.writeHead(401, { 'www-authenticate': 'Basic realm="here"' }).end();
-      return true;
-    };
-    await verify(`app@${digest}`, LOGIN);
-    await expect(verify(`app@${digest}`)).rejects.toMatchObject({ code: 'image_unavailable' });
-    const other = { credentialId: 'rc_2', username: 'x', password: 'y' };
-    await expect(verify(`app@${digest}`, other)).rejects.toMatchObject({ code: 'image_unavailable' });
-  });
-
-  test('and fifty equal questions at once are one', async () => {
-    registry.put('app', {});
-    await Promise.all(Array.from({ length: 50 }, () => verify('app')));
-    expect(heads()).toHaveLength(1);
-  });
-});
-
-test('at most eight checks of a registry run at once', async () => {
-  const held: ServerResponse[] = [];
-  let most = 0;
-  registry.first = (_asked, response) => {
-    most = Math.max(most, held.push(response));
-    // All answers go out together once nobody else can come.
-    if (held.length === 8) for (const one of held.splice(0)) one.writeHead(404).end();
-    return true;
-  };
-  await Promise.all(Array.from({ length: 40 }, (_, i) => verify(`app${i}`).catch(() => undefined)));
-  expect(registry.asked).toHaveLength(40);
-  expect(most).toBe(8);
 });

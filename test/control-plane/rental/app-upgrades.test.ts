@@ -1,0 +1,102 @@
+// Upgrades through the app proxy: the connection belongs to both ends from then on, and only to them.
+import { once } from 'node:events';
+import { type IncomingMessage, type Server, ServerResponse } from 'node:http';
+import { connect, type Socket, type TcpNetConnectOpts } from 'node:net';
+import type { Duplex } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
+import { AUTHORIZATION, HOST, openProxiedApp, type ProxiedApp } from './proxied-app.ts';
+
+let proxied: ProxiedApp;
+let app: Server;
+let port: number;
+beforeEach(async () => {
+  proxied = await openProxiedApp();
+  ({ app, port } = proxied);
+});
+afterEach(() => proxied.close());
+
+describe('an upgrade', () => {
+  const raw = async (authorization: string, options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> =>
+    begin(HOST, [`Authorization: ${authorization}`], options);
+  const begin = async (host: string, more: string[], options: Partial<TcpNetConnectOpts> = {}): Promise<Socket> => {
+    const socket = connect({ port, host: '127.0.0.1', ...options });
+    await once(socket, 'connect');
+    const lines = ['GET /ws HTTP/1.1', `Host: ${host}`, ...more, 'Connection: Upgrade', 'Upgrade: echo'];
+    socket.write(`${lines.join('\r\n')}\r\n\r\n`);
+    return socket;
+  };
+
+  test('gives the connection to both ends', async () => {
+    let seen: IncomingMessage['headers'] = {};
+    app.on('upgrade', (request: IncomingMessage, socket: Duplex) => {
+      seen = request.headers;
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
+      socket.pipe(socket);
+    });
+    const socket = await raw(AUTHORIZATION);
+    const [head] = (await once(socket, 'data')) as [Buffer];
+    expect(head.toString()).toMatch(/^HTTP\/1.1 101 /);
+    socket.write('ping');
+    expect(((await once(socket, 'data')) as [Buffer])[0].toString()).toBe('ping');
+    expect(seen).toMatchObject({ connection: 'Upgrade', upgrade: 'echo', 'x-forwarded-for': '127.0.0.1' });
+    expect(seen).not.toHaveProperty('authorization');
+    socket.end();
+    await once(socket, 'close');
+  });
+
+  test('needs the login like any request', async () => {
+    const socket = await raw('Basic eDp5');
+    expect(await text(socket)).toMatch(/^HTTP\/1.1 401 [\s\S]*WWW-Authenticate: Basic/);
+    expect(proxied.dials).toBe(0);
+  });
+
+  test.each([
+    ['the page of the console', `https://term-${HOST}`, '101'],
+    ['a program, which names no page', undefined, '101'],
+    ['the page of a neighbour', `https://${HOST}`, '403'],
+    ['a page without an origin', 'null', '403'],
+  ])('to the console by %s: %s is %s', async (_, origin, status) => {
+    app.on('upgrade', (_request: IncomingMessage, socket: Duplex) => {
+      socket.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
+    });
+    const more = [`Authorization: ${AUTHORIZATION}`, ...(origin === undefined ? [] : [`Origin: ${origin}`])];
+    expect(await text(await begin(`term-${HOST}`, more))).toContain(`HTTP/1.1 ${status} `);
+    expect(proxied.dials).toBe(status === '101' ? 1 : 0);
+  });
+
+  test('that the application declines is answered, and the connection ends before anybody sends another request', async () => {
+    const size = 8 * 1024 ** 2;
+    let requests = 0;
+    proxied.onRequest = (_request, response) => {
+      requests += 1;
+      response.end('x'.repeat(size));
+    };
+    app.on('upgrade', (request: IncomingMessage, socket: Duplex) => {
+      const response = new ServerResponse(request);
+      response.assignSocket(socket as Socket);
+      proxied.onRequest(request, response);
+    });
+    const socket = await raw(AUTHORIZATION, { allowHalfOpen: true });
+    socket.write(`GET /next HTTP/1.1\r\nHost: ${HOST}\r\n\r\n`);
+    const answer = await text(socket);
+    expect(answer).toMatch(/^HTTP\/1.1 200 OK\r\n[\s\S]*\r\nConnection: close\r\n/);
+    expect(answer.length).toBeGreaterThan(size);
+    expect(requests).toBe(1);
+    socket.destroy();
+  });
+
+  test('that is refused does not leave the connection to a client that keeps its side open', async () => {
+    const socket = await raw('Basic eDp5', { allowHalfOpen: true });
+    socket.resume();
+    await once(socket, 'end');
+    socket.on('error', () => undefined);
+    await expect.poll(() => (socket.write('x'), socket.destroyed)).toBe(true);
+  });
+
+  test('to an application that is not there is 502', async () => {
+    proxied.dial = () => Promise.reject(new StreamError('refused', 'connect ECONNREFUSED'));
+    expect(await text(await raw(AUTHORIZATION))).toMatch(/^HTTP\/1.1 502 /);
+  });
+});
