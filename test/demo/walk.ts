@@ -1,8 +1,9 @@
 // The demo's walk through the service, step by step: a supplier brings a machine, a customer rents it, uses it and pays.
 import { randomBytes } from 'node:crypto';
 import { connect } from 'node:net';
-import { z } from 'zod';
 import { Balance, UsageRow } from '../../shared/api/billing.ts';
+import { CommunitySupplier } from '../../shared/api/community.ts';
+import { CommunityEarnings } from '../../shared/api/earnings.ts';
 import { Instance } from '../../shared/api/instance.ts';
 import { Operation } from '../../shared/api/operation.ts';
 import { pageSchema } from '../../shared/api/page.ts';
@@ -178,11 +179,15 @@ async function pay(show: Show, stack: Stack, { customer, supplier, instance }: P
     const result = `${usage.gpu_seconds} GPU seconds, ${usage.cost_cents} cents; balance $${after.balance}, nothing held`;
     return { value: undefined, result };
   });
-  await show.step("Supplier's accrual", async () => {
-    const shown = await stack.controlPlane.operator('admin', 'balance', 'show', '--org', supplier.orgId);
-    const { supplier_unpaid: accrued } = z.looseObject({ supplier_unpaid: z.string() }).parse(shown);
-    if (Number(accrued) <= 0) throw new Error(`the supplier has earned ${accrued}`);
-    return { value: undefined, result: `$${accrued}, which is the bill less the platform's fee` };
+  await show.step('Supplier paid', async () => {
+    const { supplier_id: id } = await supplier.api.get('/community/supplier', CommunitySupplier);
+    const earned = await supplier.api.get('/community/earnings', CommunityEarnings);
+    if (earned.unpaid_cents <= 0) throw new Error(`the supplier is owed ${earned.unpaid_cents} cents`);
+    await stack.controlPlane.operator('admin', 'payout', 'create', '--supplier', id, '--reference', 'demo');
+    const paid = await supplier.api.get('/community/earnings', CommunityEarnings);
+    const open = paid.entries.filter((entry) => !entry.paid);
+    if (paid.unpaid_cents !== 0 || open.length > 0) throw new Error(`${paid.unpaid_cents} cents are still owed`);
+    return { value: undefined, result: `${paid.accrued_cents} cents, which is the bill less the platform's fee` };
   });
   await show.step('ledger verify', async () => {
     await verifyLedger(stack.controlPlane);

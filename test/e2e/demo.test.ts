@@ -54,7 +54,7 @@ test('with --once it walks through every step, exits 0, and nothing is left', as
     'Usage and balance',
     'Instance deleted',
     'Final bill',
-    "Supplier's accrual",
+    'Supplier paid',
     'ledger verify',
   ]);
   expect(output).toMatch(/pulling the image: \d+\.\d of \d+\.\d MiB/);

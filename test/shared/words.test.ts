@@ -2,7 +2,7 @@
 import { describe, expect, test } from 'vitest';
 import { fullJitterMs, spreadMs } from '../../shared/backoff.ts';
 import { ERRORS, fail, failField, ServiceError } from '../../shared/errors.ts';
-import { createIds } from '../../shared/ids.ts';
+import { createIds, uuidOf } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
 import { seededRng } from '../../shared/rng.ts';
@@ -35,6 +35,14 @@ describe('ids', () => {
     expect(prefixed.toSorted()).toEqual(prefixed);
     expect(contracts.toSorted()).toEqual(contracts);
     expect(new Set(born).size).toBe(born.length);
+  });
+
+  test('of a name and its time are the same for ever, version 7, and sort by that time', () => {
+    const [first, second] = [uuidOf('seg_1:0-5:supplier', 5), uuidOf('seg_1:0-5:supplier', 6)];
+    expect(first).toMatch(/^00000000-0005-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
+    expect(uuidOf('seg_1:0-5:supplier', 5)).toBe(first);
+    expect(uuidOf('seg_1:5-9:supplier', 5)).not.toBe(first);
+    expect(first < second).toBe(true);
   });
 
   test('of the same seed are the same', () => {

@@ -55,8 +55,10 @@ export function obstacleOf(machine: MachineRow): string | undefined {
   // Without an engine nothing can be started, however many GPUs are free.
   if (inventory === null || inventory.engine_version === '') return 'The Docker Engine of the host does not answer.';
   if (inventory.fence_error !== '') return `The network fence of the host does not stand: ${inventory.fence_error}`;
-  if (inventory.gpus.length === 0)
-    return inventory.gpu_error === '' ? 'The host shows no GPU.' : 'nvidia-smi fails on the host.';
+  if (inventory.gpu_error !== '') return 'nvidia-smi fails on the host.';
+  if (inventory.gpus.length === 0) return 'The host shows no GPU.';
+  if (inventory.gpus.every((gpu) => gpu.foreign_use))
+    return 'Processes outside of this service use every GPU of the host.';
   return undefined;
 }
 

@@ -74,6 +74,11 @@ test('a host that shows the GPUs of another machine fails', async () => {
   expect(await machine()).toMatchObject({ verification_status: 'unverified' });
 });
 
+async function reportUse(inUse: boolean[]): Promise<void> {
+  const gpus = (await machine()).inventory?.gpus ?? [];
+  await report({ gpus: gpus.map((gpu, i) => ({ ...gpu, foreign_use: inUse[i] ?? false })) });
+}
+
 const OBSTACLES: [string, () => Promise<unknown>, string][] = [
   ['offline', () => world.rooms.supply.setOnline(made.machineId, false), 'agent of the host is not connected'],
   ['without an engine', () => report({ engine_version: '' }), 'Docker Engine of the host does not answer'],
@@ -84,6 +89,7 @@ const OBSTACLES: [string, () => Promise<unknown>, string][] = [
   ],
   ['without a GPU', () => report({ gpus: [] }), 'shows no GPU'],
   ['whose nvidia-smi fails', () => report({ gpus: [], gpu_error: 'x' }), 'nvidia-smi fails'],
+  ['whose GPUs others use', () => reportUse([true, true]), 'Processes outside of this service'],
   ['with containers that nobody knows', () => unknown(['w']), 'does not know'],
   ['that has not said what it runs', () => unknown(null), 'has not said yet'],
   ['suspended', () => world.rooms.supply.suspend(made.machineId), 'operator has suspended it'],
@@ -97,6 +103,11 @@ test.each(OBSTACLES)('a machine %s is not on offer, and says why', async (_what,
   expect(obstacleOf(await machine())).toBeUndefined();
   await make();
   expect(obstacleOf(await machine())).toContain(why);
+});
+
+test('a GPU that is not in use by others is enough to be on offer', async () => {
+  await reportUse([true, false]);
+  expect(obstacleOf(await machine())).toBeUndefined();
 });
 
 test('before the host enrols, and before the approval, that is what is awaited', async () => {
