@@ -40,8 +40,8 @@ const CLOSED_IPV6 = ['2001::/32', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
 /**
  * Replaces the whole table in one transaction; the rules of others stay as they are. Chains come before those of iptables and Docker
- * (priority 0), and what they let pass is still theirs to refuse. Only answers are let in and out by connection state, and each packet
- * of a connection that a container has opened is looked at: so one that was open before the fence is cut too.
+ * (priority 0), and what this one lets pass is still theirs to refuse. Only answers pass by the state of their connection; each packet that
+ * a container sends of its own accord is looked at, so that connections from before the fence are cut too. Nothing new comes in.
  */
 export function fenceRules({ bridges, resolvers }: FenceFacts): string {
   const fenced = [`${FENCED_BRIDGE_PREFIX}*`, ...bridges.toSorted()];
@@ -71,7 +71,6 @@ ${names}
   chain from_container {
     fib saddr . iif oif missing goto refuse
     fib daddr . iif oif exists accept
-    ct state established ct direction reply accept
     ct status dnat goto refuse
 ${names}
     ip daddr { ${CLOSED_IPV4.join(', ')} } goto refuse

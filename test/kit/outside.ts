@@ -37,15 +37,15 @@ export interface Outside {
   names(): string;
   /** Runs a program in the host's network; resolves with its output. */
   onHost(...argv: string[]): Promise<string>;
-  /** Lets the neighbour answer to containers of this network whose addresses are not translated. */
+  /** The same in the neighbour's. */
+  onNeighbour(...argv: string[]): Promise<string>;
+  /** The neighbour sends what is for these addresses to the host. */
   routeBack(subnet: string): Promise<void>;
   stop(): Promise<void>;
 }
 
 /** `nameServers`: IPv4 addresses that the neighbour takes as its own. */
 export async function openOutside(engine: Engine, nameServers: readonly string[]): Promise<Outside> {
-  const runAt = (pid: number, argv: string[]): Promise<string> =>
-    runProgram({ command: 'nsenter', args: [`--net=/proc/${pid}/ns/net`, '--', ...argv] });
   const onHost = async (...argv: string[]): Promise<string> => {
     const [command, ...args] = engine.inside(argv);
     return runProgram({ command, args });
@@ -59,9 +59,12 @@ export async function openOutside(engine: Engine, nameServers: readonly string[]
   };
   const [host, neighbour] = await Promise.all([start(...listener), start('unshare', '--net', '--', ...listener)]);
 
+  const onNeighbour = (...argv: string[]): Promise<string> =>
+    runProgram({ command: 'nsenter', args: [`--net=/proc/${neighbour.pid}/ns/net`, '--', ...argv] });
+
   const ip = requireProgram('ip');
   const at = async (where: 'host' | 'neighbour', ...args: string[]): Promise<void> => {
-    await (where === 'host' ? onHost(ip, ...args) : runAt(neighbour.pid, [ip, ...args]));
+    await (where === 'host' ? onHost : onNeighbour)(ip, ...args);
   };
   await at('host', 'link', 'add', 'lan0', 'type', 'veth', 'peer', 'name', 'lan0', 'netns', String(neighbour.pid));
   for (const [i, where] of (['host', 'neighbour'] as const).entries()) {
@@ -87,7 +90,9 @@ export async function openOutside(engine: Engine, nameServers: readonly string[]
     },
     names: neighbour.output,
     onHost,
-    routeBack: (subnet) => at('neighbour', 'route', 'add', subnet, 'via', '2a00:77::1'),
+    onNeighbour,
+    routeBack: (subnet) =>
+      at('neighbour', 'route', 'add', subnet, 'via', subnet.includes(':') ? '2a00:77::1' : '45.0.0.1'),
     stop: async () => {
       await Promise.all([host.stop('SIGKILL'), neighbour.stop('SIGKILL')]);
     },

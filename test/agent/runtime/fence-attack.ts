@@ -3,7 +3,7 @@ import type Docker from 'dockerode';
 import { text } from 'node:stream/consumers';
 import { PassThrough } from 'node:stream';
 
-/** Node inside. A port that is said to be closed was reached; a packet by UDP has to be answered. */
+/** For Node. A port that is said to be closed was reached; a packet by UDP has to be answered, by icmp to be told that nobody is there. */
 const PROGRAM = `
 const dgram = require('node:dgram');
 const net = require('node:net');
@@ -14,11 +14,18 @@ const tries = {
     socket.on('timeout', () => end(false, socket.destroy()));
     socket.on('error', (error) => end(error.code === 'ECONNREFUSED'));
   },
-  udp: (host, port, end) => {
+  udp: (host, port, end, index) => {
     const socket = dgram.createSocket(net.isIPv6(host) ? 'udp6' : 'udp4');
     const timer = setTimeout(() => end(false, socket.close()), 1500);
     socket.on('message', () => end(true, clearTimeout(timer), socket.close()));
-    socket.send('x', port, host, () => undefined);
+    // The same port each time: a second attack is another packet of the same connection.
+    socket.bind(20_000 + index, () => socket.send('x', port, host, () => undefined));
+  },
+  icmp: (host, port, end) => {
+    const socket = dgram.createSocket('udp4');
+    const timer = setTimeout(() => end(false, socket.close()), 1500);
+    socket.on('error', (error) => end(error.code === 'ECONNREFUSED', clearTimeout(timer), socket.close()));
+    socket.connect(port, host, () => socket.send('x'));
   },
   ping: (host, port, end) => {
     const ping = require('node:child_process').spawn('/bin/ping', ['-c', '1', '-W', '2', host], { stdio: 'ignore' });
@@ -27,9 +34,9 @@ const tries = {
   },
 };
 const targets = JSON.parse(process.argv[1]);
-const all = Object.entries(targets).map(([name, target]) => new Promise((resolve) => {
+const all = Object.entries(targets).map(([name, target], index) => new Promise((resolve) => {
   const [kind, host, port] = target.split(' ');
-  tries[kind](host, Number(port), (reached) => resolve({ name, reached }));
+  tries[kind](host, Number(port), (reached) => resolve({ name, reached }), index);
 }));
 Promise.all(all).then((found) => console.log(JSON.stringify(found)));
 `;
@@ -43,14 +50,15 @@ const socket = require('node:dgram').createSocket('udp4');
 socket.bind(0, from, () => socket.send(question, 53, server, () => socket.close()));
 `;
 
-/** Targets by name, e.g. \`tcp 192.168.1.1 80\` or \`ping 192.168.1.1\`; \`node\` starts Node inside. */
+/** Targets by name, e.g. `tcp 192.168.1.1 80` or `ping 192.168.1.1`; `node` runs Node at the place of the attack. */
 export async function attack(
-  container: Docker.Container,
-  node: readonly string[],
+  node: (argv: string[]) => Promise<string>,
   targets: Record<string, string>,
 ): Promise<{ reached: string[]; refused: string[] }> {
-  const output = await runInside(container, [...node, '-e', PROGRAM, JSON.stringify(targets)]);
-  const found = JSON.parse(output) as { name: string; reached: boolean }[];
+  const found = JSON.parse(await node(['-e', PROGRAM, JSON.stringify(targets)])) as {
+    name: string;
+    reached: boolean;
+  }[];
   const names = (reached: boolean): string[] => found.filter((one) => one.reached === reached).map(({ name }) => name);
   return { reached: names(true), refused: names(false) };
 }

@@ -1,5 +1,5 @@
 // The network fence, attacked from inside real containers: with the fence, without it, and after others have meddled with it.
-import { chmodSync, mkdirSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type Docker from 'dockerode';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -9,6 +9,7 @@ import { pullImage } from '../../kit/engine.ts';
 import { busyboxImage, type TestImage } from '../../kit/images.ts';
 import { MULTICAST_GROUP, NAMED_ADDRESS, openOutside, type Outside, UDP_PORT } from '../../kit/outside.ts';
 import { eventually } from '../../kit/processes.ts';
+import { requireProgram } from '../../kit/setup.ts';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
 import { attack, QUESTION, runInside } from './fence-attack.ts';
 
@@ -32,6 +33,8 @@ beforeAll(async () => {
   // As an agent has left it that named no bridges.
   await docker.createNetwork({ Name: 'svc-wl_old', Labels: { 'svc.workload_id': 'wl_old' } });
   await publishedPort();
+  // Docker keeps networks apart too; here nothing may hide what the fence lets through.
+  await outside.onHost(requireProgram('iptables'), '-I', 'DOCKER-USER', '-j', 'ACCEPT');
   world.plane.desire(['wl_a', 'wl_b', 'wl_old'].map((id) => world.workload(id, image.pinnedRef)));
   for (const id of ['wl_a', 'wl_b', 'wl_old']) await world.plane.phase(id, 'running');
   await docker.createNetwork({
@@ -41,7 +44,7 @@ beforeAll(async () => {
     Options: { 'com.docker.network.bridge.name': 'svcbr-six' },
   });
   await docker.getNetwork('six').connect({ Container: 'svc-wl_a' });
-  await outside.routeBack(IPV6_SUBNET);
+  for (const subnet of [IPV6_SUBNET, `${await addressOf('wl_b')}/32`]) await outside.routeBack(subnet);
   // The network that came last has the default route.
   for (const name of ['six', 'svc-wl_old']) await outside.join(await gatewayOf(name));
 }, 120_000);
@@ -52,15 +55,16 @@ afterAll(async () => {
   await world.stop();
 });
 
-/** A service of the supplier's own, reached at the host's port 8081. */
+/** A service of the supplier's own, reached at the host's port 8081; its own address looks public. */
 async function publishedPort(): Promise<void> {
   const { docker } = world.engine;
   await pullImage(docker, image.ref);
+  await docker.createNetwork({ Name: 'shop', IPAM: { Config: [{ Subnet: '45.9.0.0/24' }] } });
   const published = await docker.createContainer({
     name: 'published',
     Image: image.ref,
     Cmd: ['httpd', '-f', '-p', '80'],
-    HostConfig: { PortBindings: { '80/tcp': [{ HostPort: '8081' }] } },
+    HostConfig: { NetworkMode: 'shop', PortBindings: { '80/tcp': [{ HostPort: '8081' }] } },
   });
   await published.start();
 }
@@ -96,6 +100,7 @@ async function closed(id: string): Promise<Record<string, string>> {
     'cloud metadata': tcp('169.254.169.254'),
     'platform address of Azure': tcp('168.63.129.16'),
     'IPv4 in IPv6': tcp('::ffff:192.168.77.2'),
+    'another workload': tcp(await addressOf('wl_b'), 1),
     'a multicast group': `udp ${MULTICAST_GROUP.host} ${MULTICAST_GROUP.port}`,
   };
 }
@@ -110,11 +115,17 @@ const CLOSED_IPV6 = {
 const OPEN = {
   'a public address': 'tcp 45.0.0.2 80',
   'a public address by UDP': `udp 45.0.0.2 ${UDP_PORT}`,
+  'and what a router says of a packet': 'icmp 45.0.0.2 9',
 };
 const OPEN_IPV6 = { 'a public address': 'tcp 2a00:77::2 80' };
 
+/** Node in a container, by the container's name. */
+const nodeIn =
+  (name: string) =>
+  (argv: string[]): Promise<string> =>
+    runInside(world.engine.docker.getContainer(name), [...kit.node, ...argv]);
 const attackFrom = (id: string, targets: Record<string, string>): Promise<{ reached: string[]; refused: string[] }> =>
-  attack(world.engine.docker.getContainer(`svc-${id}`), kit.node, targets);
+  attack(nodeIn(`svc-${id}`), targets);
 const nothing = (targets: object): { reached: string[]; refused: string[] } => ({
   reached: [],
   refused: Object.keys(targets),
@@ -134,17 +145,10 @@ describe.each(['wl_a', 'wl_old'])('from %s', (id) => {
     expect(await attackFrom(id, OPEN)).toEqual(everything(OPEN));
   });
 
-  test('no other workload is', async () => {
-    const address = await addressOf('wl_b');
-    const targets = { port: `tcp ${address} 1` };
-    expect(await attackFrom(id, targets)).toEqual(nothing(targets));
-  });
-
   test.skipIf(resolvers.length === 0)('names are resolved', async () => {
     const label = `for-${id.replace('_', '-')}`;
     const lookup = `require('node:dns').resolve4('${label}.test', (error, found) => console.log(String(error ?? found)))`;
-    const container = world.engine.docker.getContainer(`svc-${id}`);
-    expect((await runInside(container, [...kit.node, '-e', lookup])).trim()).toBe(NAMED_ADDRESS);
+    expect((await nodeIn(`svc-${id}`)(['-e', lookup])).trim()).toBe(NAMED_ADDRESS);
     await outside.asked(label);
   });
 
@@ -154,13 +158,24 @@ describe.each(['wl_a', 'wl_old'])('from %s', (id) => {
   });
 });
 
+const FROM_OUTSIDE = async (): Promise<Record<string, string>> => ({
+  'a workload': `tcp ${await addressOf('wl_b')} 1`,
+});
+const onNeighbour = (argv: string[]): Promise<string> => outside.onNeighbour(process.execPath, ...argv);
+
+test('from outside, no workload is reached; from the host it is, as by its supplier', async () => {
+  const targets = await FROM_OUTSIDE();
+  expect(await attack(onNeighbour, targets)).toEqual(nothing(targets));
+  expect(await attack((argv) => outside.onHost(process.execPath, ...argv), targets)).toEqual(everything(targets));
+});
+
 test('IPv6: nothing private, and the public internet', async () => {
   expect(await attackFrom('wl_a', CLOSED_IPV6)).toEqual(nothing(CLOSED_IPV6));
   expect(await attackFrom('wl_a', OPEN_IPV6)).toEqual(everything(OPEN_IPV6));
 });
 
 describe('from a container with rights that ours do not have, in the network of a workload', () => {
-  const crowbar = (): Docker.Container => world.engine.docker.getContainer('crowbar');
+  const crowbar = nodeIn('crowbar');
   beforeAll(async () => {
     const made = await world.engine.docker.createContainer({
       name: 'crowbar',
@@ -179,15 +194,21 @@ describe('from a container with rights that ours do not have, in the network of 
       'a neighbour': 'ping 192.168.77.2',
       'another workload': `ping ${address}`,
     };
-    expect(await attack(crowbar(), kit.node, targets)).toEqual(nothing(targets));
+    expect(await attack(crowbar, targets)).toEqual(nothing(targets));
     const open = { 'a public address': 'ping 45.0.0.2' };
-    expect(await attack(crowbar(), kit.node, open)).toEqual(everything(open));
+    expect(await attack(crowbar, open)).toEqual(everything(open));
   });
 
   test('an address of its own choice does not leave the network', async () => {
-    const ask = (name: string, from: string): Promise<string> =>
-      runInside(crowbar(), [...kit.node, '-e', QUESTION, name, '45.0.0.2', from]);
-    await runInside(crowbar(), ['/bin/ip', 'addr', 'add', '9.9.9.9/32', 'dev', 'eth0']);
+    const ask = (name: string, from: string): Promise<string> => crowbar(['-e', QUESTION, name, '45.0.0.2', from]);
+    await runInside(world.engine.docker.getContainer('crowbar'), [
+      '/bin/ip',
+      'addr',
+      'add',
+      '9.9.9.9/32',
+      'dev',
+      'eth0',
+    ]);
     await ask('spoofed', '9.9.9.9');
     await ask('honest', '0.0.0.0');
     await outside.asked('honest');
@@ -198,7 +219,7 @@ describe('from a container with rights that ours do not have, in the network of 
     await outside.onHost('sysctl', '-qw', 'net.bridge.bridge-nf-call-iptables=1');
     const address = await addressOf('wl_a');
     const targets = { port: `tcp ${address} 1`, ping: `ping ${address}` };
-    expect(await attack(crowbar(), kit.node, targets)).toEqual(everything(targets));
+    expect(await attack(crowbar, targets)).toEqual(everything(targets));
   });
 });
 
@@ -225,29 +246,45 @@ test('an agent that leaves keeps the fence; without it, every attack succeeds; t
   await outside.onHost('nft', 'delete', 'table', 'inet', 'svc_fence');
   expect(await attackFrom('wl_a', targets)).toEqual(everything(targets));
   expect(await attackFrom('wl_a', CLOSED_IPV6)).toEqual(everything(CLOSED_IPV6));
+  const fromOutside = await FROM_OUTSIDE();
+  expect(await attack(onNeighbour, fromOutside)).toEqual(everything(fromOutside));
   await world.startAgent();
   await world.agent().waitForOutput(/the network fence stands/, 30_000);
   expect(await attackFrom('wl_a', targets)).toEqual(nothing(targets));
 });
 
-test('where nft fails, the host says why, what runs goes on, and nothing new is started', async () => {
-  await world.agent().stop('SIGTERM');
-  const bin = join(world.dir, 'bin');
-  mkdirSync(bin);
-  writeFileSync(join(bin, 'nft'), '#!/bin/sh\necho "Operation not permitted (you must be root)" >&2\nexit 1\n');
-  chmodSync(join(bin, 'nft'), 0o755);
-  await world.startAgent({ PATH: `${bin}:${process.env['PATH']}` });
-  await world.agent().waitForOutput(/the network fence does not stand/, 30_000);
-  await eventually('the reason', 15_000, () => {
-    const { network_fence: fence, fence_error: error = '' } = world.plane.inventory() ?? {};
-    return Promise.resolve((fence === 'nftables' && error.includes('Operation not permitted')) || undefined);
+describe('with an nft that', () => {
+  /** Starts the agent with a script in place of nft; resolves with why the fence does not stand. */
+  async function reasonWith(script: string): Promise<string> {
+    await world.agent().stop('SIGTERM');
+    const bin = mkdtempSync(join(world.dir, 'bin-'));
+    writeFileSync(join(bin, 'nft'), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
+    const hellos = world.plane.hellos.length;
+    await world.startAgent({ PATH: `${bin}:${process.env['PATH']}` });
+    const said = await eventually('the reason', 15_000, () =>
+      Promise.resolve((world.plane.hellos.length > hellos && world.plane.inventory()?.fence_error) || undefined),
+    );
+    expect(world.plane.inventory()?.network_fence).toBe('nftables');
+    return said;
+  }
+
+  test('leaves a hole, the attack finds it', async () => {
+    const hole = `case $1 in -f) sed 's/chain to_host {/& accept;/' | ${requireProgram('nft')} -f - ;; *) exec ${requireProgram('nft')} "$@" ;; esac`;
+    expect(await reasonWith(hole)).toContain('a container reached this host');
   });
-  world.plane.desire(['wl_a', 'wl_b', 'wl_old', 'wl_late'].map((id) => world.workload(id, image.pinnedRef)));
-  const late = await world.plane.phase('wl_late', 'failed');
-  expect(late).toMatchObject({
-    failure_code: 'start_failed',
-    detail: expect.stringContaining('Operation not permitted'),
+
+  test('puts the rules where no container passes, the attack finds that too', async () => {
+    await outside.onHost('nft', 'delete', 'table', 'inet', 'svc_fence');
+    expect(await reasonWith('echo packets 5')).toContain('it saw no packet of a container');
   });
-  expect(await world.plane.phase('wl_a', 'running')).toBeDefined();
-  expect((await world.engine.docker.getContainer('svc-wl_late').inspect()).State.Status).toBe('created');
+
+  test('fails, the host says why, what runs goes on, and nothing new is started', async () => {
+    expect(await reasonWith('echo "Operation not permitted" >&2; exit 1')).toContain('Operation not permitted');
+    world.plane.desire(['wl_a', 'wl_b', 'wl_old', 'wl_late'].map((id) => world.workload(id, image.pinnedRef)));
+    const { failure_code: code, detail } = await world.plane.phase('wl_late', 'failed');
+    expect(code).toBe('start_failed');
+    expect(detail).toContain('Operation not permitted');
+    expect(await world.plane.phase('wl_a', 'running')).toBeDefined();
+    expect((await world.engine.docker.getContainer('svc-wl_late').inspect()).State.Status).toBe('created');
+  });
 });
