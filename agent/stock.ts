@@ -92,7 +92,7 @@ export function assertRentable(inventory: Inventory, config: AgentConfig): void 
   }
   if (inventory.fence_error !== '') {
     lacks.push(
-      `${inventory.fence_error}; where something else keeps containers from this host, set network_fence: none`,
+      `${inventory.fence_error}, or set network_fence: none where something else keeps containers from this host`,
     );
   }
   if (lacks.length > 0) throw new Error(`this host cannot be rented out yet: ${lacks.join('; ')}`);

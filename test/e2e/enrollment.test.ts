@@ -1,6 +1,6 @@
 // Enrolment with the real agent's command line: every token that must not work, and enrolments that were cut off.
 import { DatabaseSync } from 'node:sqlite';
-import { existsSync, readdirSync, readFileSync } from 'node:fs';
+import { existsSync, mkdirSync, readdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';
 import { once } from 'node:events';
 import { join } from 'node:path';
@@ -82,16 +82,21 @@ test('a host that is another machine already is refused, and stays what it is', 
   expect(readFileSync(join(host.stateDir, 'identity.json'), 'utf8')).toContain(one.machineId);
 });
 
-test('a host without GPUs or without an engine is told what it lacks, and its token stays good', async () => {
+test('a host without GPUs, an engine or a fence is told what it lacks, and its token stays good', async () => {
   const { token } = await newToken();
+  const bin = join(stack.dir, 'bin');
+  mkdirSync(bin);
+  writeFileSync(join(bin, 'nft'), '#!/bin/sh\necho no netlink >&2; exit 1\n', { mode: 0o755 });
   const bare = openAgentHost({
     dir: join(stack.dir, 'bare'),
     dockerSocket: '/no/docker.sock',
-    gpus: { env: {}, nvidiaSmi: '/no/nvidia-smi' },
+    gpus: { env: { PATH: `${bin}:${process.env['PATH']}` }, nvidiaSmi: '/no/nvidia-smi' },
+    inside: stack.engine.inside,
   });
   const { code, stderr } = await enroll(bare, token);
   expect(stderr).toContain('/no/nvidia-smi names no GPU: install the NVIDIA driver, or set nvidia_smi');
   expect(stderr).toContain('no Docker Engine answers at /no/docker.sock: start it, or set docker_socket');
+  expect(stderr).toContain('nft list tables failed: no netlink, or set network_fence: none');
   expect(code).toBe(1);
   expect(await enroll(newHost(), token)).toMatchObject({ code: 0 });
 });

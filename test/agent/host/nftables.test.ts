@@ -1,0 +1,63 @@
+// Putting the table up with a program nft that is played by a script: what it is asked, and what is made of its answers.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test, vi } from 'vitest';
+import { assertNftables, openNftables } from '../../../agent/host/nftables.ts';
+
+let dir: string;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'nft-'));
+});
+afterEach(() => {
+  vi.unstubAllEnvs();
+  rmSync(dir, { recursive: true });
+});
+
+const table = (): string => readFileSync(join(dir, 'table'), 'utf8');
+
+function play(script: string): void {
+  writeFileSync(join(dir, 'nft'), `#!/bin/sh\ncd ${dir}\n${script}\n`, { mode: 0o755 });
+  vi.stubEnv('PATH', `${dir}:${process.env['PATH']}`);
+}
+
+const KERNEL =
+  'case $1 in -f) cat > table ;; --stateless) cat table ;; *) echo "counter refused { packets 17 bytes 900 }" ;; esac';
+
+test('rules are put up once, again when they are others, and again when somebody has changed the table', async () => {
+  play(KERNEL);
+  const nftables = openNftables();
+  expect(await nftables.hold('one')).toBe(true);
+  expect(await nftables.hold('one')).toBe(false);
+  expect(await nftables.hold('two')).toBe(true);
+  expect(table()).toBe('two');
+  writeFileSync(join(dir, 'table'), 'weaker');
+  expect(await nftables.hold('two')).toBe(true);
+  rmSync(join(dir, 'table'));
+  expect(await nftables.hold('two')).toBe(true);
+  expect(table()).toBe('two');
+  expect(await nftables.hold('two')).toBe(false);
+});
+
+test('what an earlier agent has put up is put up anew: nobody knows how it was meant', async () => {
+  play(KERNEL);
+  writeFileSync(join(dir, 'table'), 'one');
+  expect(await openNftables().hold('one')).toBe(true);
+});
+
+test('packets are counted', async () => {
+  play(KERNEL);
+  expect(await openNftables().refused()).toBe(17);
+});
+
+test('an nft that fails is quoted, one that is missing is named with its package', async () => {
+  play('echo "Error: Could not process rule: Operation not permitted" >&2; exit 1');
+  const quoted = /^nft .* failed: Error: Could not process rule: Operation not permitted$/;
+  await expect(openNftables().hold('one')).rejects.toThrow(quoted);
+  await expect(openNftables().refused()).rejects.toThrow(quoted);
+  await expect(assertNftables()).rejects.toThrow(quoted);
+  vi.stubEnv('PATH', '/nowhere');
+  const missing = 'the program nft is missing: install the package nftables';
+  await expect(openNftables().hold('one')).rejects.toThrow(missing);
+  await expect(assertNftables()).rejects.toThrow(missing);
+});
