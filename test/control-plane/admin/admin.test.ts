@@ -214,6 +214,9 @@ describe('machines, loops, ledger, metrics', () => {
     await expect(run(...pay, '--usd', '0')).rejects.toThrow('cents must be at least 1');
     await expect(run(...pay, '--usd', '1.005')).rejects.toThrow('at most two decimals');
     await expect(run(...pay.slice(0, 5))).rejects.toThrow('--reference');
+    const named = (length: number): Promise<string> => run(...pay.slice(0, 5), '--reference', 'r'.repeat(length));
+    await expect(named(256)).rejects.toThrow('reference must have at most 255 characters');
+    expect(await named(255)).toContain('r'.repeat(255));
     expect(await run('admin', 'payout', 'list')).toBe('supplier_id\nall\n');
     expect(await run('admin', 'payout', 'list', '--supplier', 's/1')).toBe('supplier_id\ns/1\n');
   });
