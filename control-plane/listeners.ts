@@ -1,7 +1,9 @@
 // The sockets of the house: the API, the metrics, applications, and the public ports of instances.
+import { HTTP_CONNECTIONS_PER_ADDRESS_MAX } from '../shared/limits.ts';
 import type { Log } from '../shared/log.ts';
 import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
 import { metricsRoute } from './admin/routes.ts';
+import { openAddressLimit } from './base/http/address-limit.ts';
 import { openCursors } from './base/http/cursors.ts';
 import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { openTls, type Tls, type TlsFiles } from './base/http/tls.ts';
@@ -40,10 +42,10 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
   const { core, rooms, web, certificates: tls } = deps;
   const http = openPublicHttp(config, tls.api, deps);
   const metricsHttp = config.metrics_listen === undefined ? undefined : openMetricsHttp(config, web);
-  const apps = config.apps === undefined ? undefined : openApps(config.apps, tls.apps, deps);
+  const apps = config.apps === undefined ? undefined : openApps(config, config.apps, deps);
   return {
     http,
-    publicPorts: openPortsOf(core, rooms, config.ssh.host),
+    publicPorts: openPortsOf(config, core, rooms),
     refreshCertificates: tls.refresh,
     listen: async () => {
       if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
@@ -95,11 +97,16 @@ function openPublicHttp(
       perIpPerSecond: config.rate_limits.per_ip_per_second,
       burst: config.rate_limits.burst,
     },
+    connectionsPerAddressMax: HTTP_CONNECTIONS_PER_ADDRESS_MAX,
     ...(tls === undefined ? {} : { tls }),
   });
   http.register(publicRoutes({ ...core, ...rooms, cursors: openCursors(secret) }));
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
-  http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
+  http.onUpgrade(STREAMS_PATH, (request, socket, head, proven) => {
+    rooms.link.onStreamUpgrade(request, socket, head);
+    // Its token was right: a host has as many as its instances have connections.
+    if (!socket.writableEnded) proven();
+  });
   return http;
 }
 
@@ -110,9 +117,9 @@ function openMetricsHttp(config: Config, web: HttpDeps): Http {
 }
 
 function openApps(
-  config: NonNullable<Config['apps']>,
-  tls: Tls | undefined,
-  { core, rooms }: ListenersDeps,
+  { trust_proxy: trusted }: Config,
+  { domain }: NonNullable<Config['apps']>,
+  { core, rooms, certificates }: ListenersDeps,
 ): AppServer {
   const { link, doors } = rooms;
   const findApp = async (address: AppAddress): Promise<App | undefined> => {
@@ -121,10 +128,14 @@ function openApps(
     const { machineId, workloadId, target, login } = access;
     return { login, target, dial: () => link.openStream(machineId, workloadId, target) };
   };
-  return openAppServer(openAppProxy({ ...core, domain: config.domain, findApp }), tls);
+  return openAppServer({
+    proxy: openAppProxy({ ...core, domain, findApp }),
+    tls: certificates.apps,
+    limit: openAddressLimit({ max: HTTP_CONNECTIONS_PER_ADDRESS_MAX, trusted }, core.log),
+  });
 }
 
-function openPortsOf(core: Core, rooms: Rooms, host: string): PublicPorts {
+function openPortsOf(config: Config, core: Core, rooms: Rooms): PublicPorts {
   const { link, doors } = rooms;
   const keysOfOrg = async (...args: Parameters<Rooms['sshKeys']['keysForOrg']>): Promise<string[]> =>
     (await rooms.sshKeys.keysForOrg(...args)).map((key) => key.public_key);
@@ -132,7 +143,8 @@ function openPortsOf(core: Core, rooms: Rooms, host: string): PublicPorts {
     ...core,
     link,
     doors,
-    host,
+    host: config.ssh.host,
+    trustProxy: config.trust_proxy,
     access: (instanceId) => doorAccess(instanceId, { db: core.db, doors, keysOfOrg }),
   });
 }

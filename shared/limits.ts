@@ -99,8 +99,15 @@ export const SSH_UNAUTHENTICATED_MAX = 10;
 export const SSH_AUTH_TRIES_MAX = 3;
 /** Offers of keys without a signature: an ssh-agent with many keys offers them all before the right one, and each costs us a comparison. */
 export const SSH_KEY_OFFERS_MAX = 30;
+/** Of those that log in at the same time, so many may come from one address: whoever never does must not keep all others waiting. */
+export const SSH_UNAUTHENTICATED_PER_ADDRESS_MAX = 5;
 export const SSH_CHANNELS_MAX = 64;
 export const SSH_CONNECTIONS_MAX = 128;
+/** Of those to one public port of an instance; with all of them nobody else would get in. */
+export const PORT_CONNECTIONS_PER_ADDRESS_MAX = 64;
+
+/** Connections of one address to the API, and as many to applications: an office full of browsers needs fewer. */
+export const HTTP_CONNECTIONS_PER_ADDRESS_MAX = 1_024;
 
 /** What a client has said to its end still reaches a program that is slow to take it, for so long after the client has left. */
 export const SESSION_LINGER_MS = 30_000;

@@ -1,12 +1,14 @@
 // The SSH server of one workload. ssh2 speaks the protocol; the guards that a public SSH server needs and ssh2 lacks are here.
 import ssh2, { type Algorithms, type Connection } from 'ssh2';
 import type { Duplex } from 'node:stream';
+import { networkOf } from '../../shared/client-network.ts';
 import type { Clock } from '../../shared/clock.ts';
 import {
   SSH_CHANNELS_MAX,
   SSH_CONNECTIONS_MAX,
   SSH_LOGIN_GRACE_MS,
   SSH_UNAUTHENTICATED_MAX,
+  SSH_UNAUTHENTICATED_PER_ADDRESS_MAX,
   STREAM_BUFFER_BYTES_HIGH,
 } from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
@@ -48,20 +50,24 @@ interface Caller {
 export function openSshDoor(deps: SshDoorDeps): SshDoor {
   const { clock } = deps;
   const open = new Set<Duplex>();
-  const loggingIn = new Set<Duplex>();
+  /** With the network that each comes from. */
+  const loggingIn = new Map<Duplex, string>();
   /** A burst of honest clients waits here, unread, instead of being refused. */
   let queue: Caller[] = [];
 
   const admit = (): void => {
     while (loggingIn.size < SSH_UNAUTHENTICATED_MAX) {
-      const next = queue.shift();
-      if (next === undefined) return;
-      logIn(next);
+      const next = queue.findIndex(
+        (caller) => countOf(loggingIn, networkOfCaller(caller)) < SSH_UNAUTHENTICATED_PER_ADDRESS_MAX,
+      );
+      const [caller] = next < 0 ? [] : queue.splice(next, 1);
+      if (caller === undefined) return;
+      logIn(caller);
     }
   };
   const logIn = (caller: Caller): void => {
     const { stream } = caller;
-    loggingIn.add(stream);
+    loggingIn.set(stream, networkOfCaller(caller));
     const graceOver = clock.after(SSH_LOGIN_GRACE_MS, () => stream.destroy());
     const over = (): void => {
       graceOver();
@@ -89,6 +95,14 @@ export function openSshDoor(deps: SshDoorDeps): SshDoor {
       for (const stream of open) stream.destroy();
     },
   };
+}
+
+function networkOfCaller({ keys }: Caller): string {
+  return networkOf(keys.client_ip);
+}
+
+function countOf(loggingIn: ReadonlyMap<Duplex, string>, network: string): number {
+  return [...loggingIn.values()].filter((each) => each === network).length;
 }
 
 /** Begins the protocol; `loggedIn` is called once the client has authenticated. */

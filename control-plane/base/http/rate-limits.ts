@@ -1,5 +1,5 @@
 // How often one API key and one address may ask: a token bucket for each, and a refusal that says when to come back.
-import { isIPv6 } from 'node:net';
+import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 
@@ -74,17 +74,4 @@ function shrink(fullAtMs: Map<string, number>, nowMs: number): void {
     if (fullAtMs.size <= BUCKETS_MAX / 2) return;
     fullAtMs.delete(name);
   }
-}
-
-/** A home or a server gets a whole /64, so single IPv6 addresses cost nothing. */
-function networkOf(ip: string): string {
-  const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(ip)?.[1];
-  if (mapped !== undefined || !isIPv6(ip)) return mapped ?? ip;
-  const [before = [], after] = ip.split('::').map((half) => half.split(':').filter((group) => group !== ''));
-  const zeros = Array<string>(Math.max(0, 8 - before.length - (after?.length ?? 0))).fill('0');
-  const groups = after === undefined ? before : [...before, ...zeros, ...after];
-  return groups
-    .slice(0, 4)
-    .map((group) => Number.parseInt(group, 16).toString(16))
-    .join(':');
 }

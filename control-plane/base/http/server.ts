@@ -1,6 +1,6 @@
 // The HTTP server: turns requests into handler calls, and what handlers return or throw into responses.
 import type { IncomingMessage, ServerOptions } from 'node:http';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Server as TlsServer } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
@@ -10,6 +10,7 @@ import type { Ids } from '../../../shared/ids.ts';
 import { BODY_BYTES_MAX, HEADER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db } from '../db/db.ts';
+import { type AddressLimit, openAddressLimit } from './address-limit.ts';
 import { answer, type AnswerDeps } from './answer.ts';
 import { authorize } from './checks.ts';
 import { openIdempotency } from './idempotency.ts';
@@ -56,6 +57,8 @@ export interface HttpOptions {
   trustProxy: string[];
   /** Left out, there are none: for listeners that only the operator reaches. */
   rateLimits?: RateLimitOptions;
+  /** The same, of connections that are open. */
+  connectionsPerAddressMax?: number;
   /** The server's own secret, for listeners whose routes take an Idempotency-Key. */
   sealing?: Sealing;
   /** Left out, it speaks plain HTTP: on a unix socket, or behind a proxy that ends TLS. */
@@ -72,7 +75,8 @@ export interface InjectedRequest {
   payload?: object | string;
 }
 
-type UpgradeListener = (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
+/** `proven`: to be called once the caller has shown who it is; its connection does not count against its address from then on. */
+type UpgradeListener = (request: IncomingMessage, socket: Duplex, head: Buffer, proven: () => void) => void;
 
 export interface Http {
   /** Before the first `listen` or `inject`. */
@@ -101,6 +105,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const { sealing, strictResponses = false } = options;
   const answerDeps: AnswerDeps = { idempotency, sealing, strictResponses };
   const limits = options.rateLimits === undefined ? undefined : openRateLimits(options.rateLimits, clock);
+  const connections = limitConnections(app, options, deps.log);
   let document: object | undefined;
   const openapi = (): object => (document ??= openapiDocument(routes, options.baseUrl));
 
@@ -118,7 +123,10 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     socket.once('close', () => upgraded.delete(socket));
     // Node listens no more by now, and an error that nobody hears would end the process: a caller need only reset its connection.
     socket.on('error', () => socket.destroy());
-    upgradeListener(upgrades, request.url ?? '')?.(request, socket, head);
+    const proven = (): void => connections?.letGo(request.socket);
+    upgradeListener(upgrades, request.url ?? '')?.(request, socket, head, proven);
+    // A caller who was refused need not agree to the end of it.
+    if (socket.writableEnded) socket.once('finish', () => socket.destroy());
   });
   app.setNotFoundHandler((request, reply) => {
     limits?.takeForIp(request.ip);
@@ -151,6 +159,14 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
       cancel();
     },
   };
+}
+
+function limitConnections(app: FastifyInstance, options: HttpOptions, log: Log): AddressLimit | undefined {
+  const { connectionsPerAddressMax: max, trustProxy: trusted } = options;
+  if (max === undefined) return undefined;
+  const limit = openAddressLimit({ max, trusted }, log);
+  app.server.on('connection', (socket: Socket) => void limit.admit(socket));
+  return limit;
 }
 
 function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path: string) => boolean): FastifyInstance {

@@ -43,7 +43,8 @@ export interface Link {
   count(): number;
   /** A byte stream into a workload. @throws StreamError saying which leg failed */
   openStream(machineId: string, workloadId: string, target: OpenMessage['target']): Promise<Duplex>;
-  onLinkUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  /** `proven` is called once a machine has shown that the link is its own. */
+  onLinkUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer, proven: () => void): void;
   onStreamUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
   /** Says goodbye to every agent, asking them to come back after `reconnectAfterMs`. */
   drain(reconnectAfterMs: number): Promise<void>;
@@ -75,13 +76,16 @@ export function openLink(deps: LinkDeps): Link {
       session.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
       return pending.dialled;
     },
-    onLinkUpgrade: (request, socket, head) => {
+    onLinkUpgrade: (request, socket, head, proven) => {
       const clientIp = request.socket.remoteAddress ?? '';
       request.socket.setNoDelay(true);
       server.handleUpgrade(request, socket, head, (webSocket: WebSocket) => {
         runSession(webSocket, clientIp, {
           ...deps,
-          onOpen: (session, hello) => events.onOpen(session, hello, clientIp),
+          onOpen: (session, hello) => {
+            proven();
+            return events.onOpen(session, hello, clientIp);
+          },
           onMessage: events.onMessage,
           onClose: events.onClose,
         });

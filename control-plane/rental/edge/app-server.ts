@@ -2,9 +2,10 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
-import type { AddressInfo } from 'node:net';
+import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
+import type { AddressLimit } from '../../base/http/address-limit.ts';
 import type { Tls } from '../../base/http/tls.ts';
 import { hasBody } from './app-headers.ts';
 import type { AppProxy } from './app-proxy.ts';
@@ -18,8 +19,15 @@ export interface AppServer {
 const HEADERS_MS_MAX = 30_000;
 const HEADER_BYTES_MAX = 32 * 1024;
 
-/** Without `tls` it speaks plain HTTP, for a proxy in front. */
-export function openAppServer(proxy: AppProxy, tls: Tls | undefined): AppServer {
+interface AppServerDeps {
+  proxy: AppProxy;
+  /** Without it plain HTTP is spoken, for a proxy in front. */
+  tls: Tls | undefined;
+  /** Who may open one more connection. */
+  limit: AddressLimit;
+}
+
+export function openAppServer({ proxy, tls, limit }: AppServerDeps): AppServer {
   const options: ServerOptions = {
     headersTimeout: HEADERS_MS_MAX,
     requestTimeout: 0,
@@ -31,6 +39,7 @@ export function openAppServer(proxy: AppProxy, tls: Tls | undefined): AppServer 
   };
   const server = tls === undefined ? createServer(options) : createSecureServer(options, tls);
   const upgraded = new Set<Duplex>();
+  server.on('connection', (socket: Socket) => void limit.admit(socket));
   server.on('request', (request: IncomingMessage, response: ServerResponse) => proxy.onRequest(request, response));
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     upgraded.add(socket);

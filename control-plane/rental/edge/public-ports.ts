@@ -3,8 +3,9 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { pipeline } from 'node:stream';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
-import { SSH_CONNECTIONS_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
+import { PORT_CONNECTIONS_PER_ADDRESS_MAX, SSH_CONNECTIONS_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
+import { openAddressLimit } from '../../base/http/address-limit.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
 import type { DoorPorts, Doors } from '../doors/doors.ts';
@@ -34,6 +35,8 @@ interface PublicPortsDeps {
   link: Pick<Link, 'openStream'>;
   doors: Pick<Doors, 'openDoors'>;
   host: string;
+  /** Proxies that stand for many clients each. */
+  trustProxy: readonly string[];
   /** Who may come in right now; undefined where the instance is not to be reached. */
   access(instanceId: string): Promise<DoorAccess | undefined>;
 }
@@ -45,12 +48,14 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
 
   const listen = async (name: string, port: PublicPort): Promise<void> => {
     const sockets = new Set<Socket>();
+    const limit = openAddressLimit({ max: PORT_CONNECTIONS_PER_ADDRESS_MAX, trusted: deps.trustProxy }, log);
     const alive = { keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
     const server = createServer({ allowHalfOpen: true, noDelay: true, ...alive }, (socket) => {
       sockets.add(socket);
       socket.on('close', () => sockets.delete(socket));
       // A client that resets its connection is no event of ours.
       socket.on('error', () => undefined);
+      if (!limit.admit(socket)) return;
       relay(port, socket, deps).catch((error: unknown) => {
         log.info({ instance_id: port.instanceId, reason: messageOf(error) }, 'a connection could not be relayed');
         socket.destroy();

@@ -173,7 +173,7 @@ describe('limits', () => {
     const clock = manualClock();
     const world = await startWorld(clock);
     const first = Array.from({ length: 10 }, silent);
-    for (const stream of first) world.door.serve(stream, keys);
+    for (const [i, stream] of first.entries()) world.door.serve(stream, { ...keys, client_ip: `192.0.2.${i}` });
     const eleventh = silent();
     world.door.serve(eleventh, keys);
     clock.advance(15_000);
@@ -184,6 +184,21 @@ describe('limits', () => {
     expect(eleventh.destroyed).toBe(false);
     clock.advance(10_000);
     expect(eleventh.destroyed).toBe(true);
+  });
+
+  test('five of one address log in at a time: the sixth waits, and nobody else for them', async () => {
+    const clock = manualClock();
+    const world = await startWorld(clock);
+    const [first, sixth, other] = [Array.from({ length: 5 }, silent), silent(), silent()];
+    for (const stream of [...first, sixth]) world.door.serve(stream, keys);
+    world.door.serve(other, { ...keys, client_ip: '192.0.2.1' });
+    clock.advance(20_000);
+    expect(first.every((stream) => stream.destroyed)).toBe(true);
+    expect(other.destroyed).toBe(true);
+    expect(sixth.destroyed).toBe(false);
+    await once(first[0] ?? sixth, 'close');
+    clock.advance(20_000);
+    expect(sixth.destroyed).toBe(true);
   });
 
   test('a burst of honest clients is served', async () => {

@@ -34,6 +34,8 @@ async function open(order: Order): Promise<Answer> {
   const doors = openPublicPorts({
     log: createLog('bench', 'warn'),
     host: '127.0.0.1',
+    // The load is many clients, all at one address.
+    trustProxy: ['127.0.0.1'],
     db: { read: { all: async () => [], one: async () => undefined } },
     doors: { openDoors: async () => [{ instance_id: 'i', ssh_port: Number(order['port']), tcp_ports: [] }] },
     access: async () => ({

@@ -38,6 +38,8 @@ let origin: string;
 let key: KeyObject;
 let told: string[];
 let lines: string[];
+/** Links whose machine is known. */
+let proven: number;
 let pullLogin: LinkHandlers['pullLogin'];
 let onObserved: LinkHandlers['onObserved'];
 
@@ -46,6 +48,7 @@ beforeEach(async () => {
   key = pair.privateKey;
   told = [];
   lines = [];
+  proven = 0;
   pullLogin = async () => undefined;
   onObserved = async (_id, message) => void told.push(`observed ${message.workloads.length}`);
   const destination = new Writable({
@@ -72,7 +75,7 @@ beforeEach(async () => {
   server = createServer();
   server.on('upgrade', (request, socket, head) => {
     const toStream = request.url?.startsWith(STREAMS_PATH) ?? false;
-    (toStream ? link.onStreamUpgrade : link.onLinkUpgrade)(request, socket, head);
+    (toStream ? link.onStreamUpgrade : link.onLinkUpgrade)(request, socket, head, () => (proven += 1));
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -159,6 +162,7 @@ describe('a link', () => {
     expect(await agent.next('desired')).toMatchObject({ revision: 7, complete: true });
     expect(link.isUp(MACHINE)).toBe(true);
     expect(told).toEqual([`up ${MACHINE}`]);
+    expect(proven).toBe(1);
   });
 
   test.each([

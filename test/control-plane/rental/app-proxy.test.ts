@@ -7,7 +7,7 @@ import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
 import { hasKeepAlive } from '../../kit/tcp-timers.ts';
-import { AUTHORIZATION, HOST, NOT_HTTP, openProxiedApp, type ProxiedApp } from './proxied-app.ts';
+import { AUTHORIZATION, CONNECTIONS_MAX, HOST, NOT_HTTP, openProxiedApp, type ProxiedApp } from './proxied-app.ts';
 
 let proxied: ProxiedApp;
 let port: number;
@@ -269,4 +269,16 @@ test('a client that vanishes without a word is looked for by TCP', async () => {
   await once(socket, 'connect');
   await expect.poll(() => hasKeepAlive(port, socket.localPort)).toBe(true);
   socket.destroy();
+});
+
+test('one address gets so many connections and no more', async () => {
+  const dialled = Array.from({ length: CONNECTIONS_MAX + 1 }, () => connect(port, '127.0.0.1'));
+  let closed = 0;
+  for (const socket of dialled) socket.resume().on('close', () => (closed += 1));
+  await expect.poll(() => closed).toBe(1);
+  // It is refused after all others, so those are there to stay.
+  const another = connect(port, '127.0.0.1').resume();
+  await once(another, 'close');
+  expect(closed).toBe(1);
+  for (const socket of dialled) socket.destroy();
 });

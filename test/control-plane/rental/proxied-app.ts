@@ -3,6 +3,7 @@ import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from 'node:http';
 import { type AddressInfo, connect, type Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import { openAddressLimit } from '../../../control-plane/base/http/address-limit.ts';
 import { openAppProxy } from '../../../control-plane/rental/edge/app-proxy.ts';
 import { openAppServer } from '../../../control-plane/rental/edge/app-server.ts';
 import { systemClock } from '../../../shared/clock.ts';
@@ -10,6 +11,8 @@ import { createLog } from '../../../shared/log.ts';
 
 export const HOST = 'i-abcdefghij234567abcd.apps.test';
 const LOGIN = { user: 'svc', password: 'secret' };
+/** Of one address. */
+export const CONNECTIONS_MAX = 40;
 export const AUTHORIZATION = `Basic ${Buffer.from('svc:secret').toString('base64')}`;
 export const NOT_HTTP = { status: 502, body: 'The application on port 8080 answers, but not in HTTP.\n' };
 
@@ -42,7 +45,8 @@ export async function openProxiedApp(): Promise<ProxiedApp> {
       return { login: LOGIN, target, dial: () => proxied.dial() };
     },
   });
-  const front = openAppServer(proxy, undefined);
+  const limit = openAddressLimit({ max: CONNECTIONS_MAX, trusted: [] }, createLog('test', 'silent'));
+  const front = openAppServer({ proxy, tls: undefined, limit });
   const proxied: ProxiedApp = {
     app,
     ...(await front.listen({ host: '127.0.0.1', port: 0 })),

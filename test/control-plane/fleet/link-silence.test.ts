@@ -1,0 +1,42 @@
+// A link that says nothing: closed once the time for its hello is over, and not counted as proven before.
+import { EventEmitter } from 'node:events';
+import type { WebSocket } from 'ws';
+import { expect, test } from 'vitest';
+import { runSession, type SessionDeps } from '../../../control-plane/fleet/link/session.ts';
+import { createIds } from '../../../shared/ids.ts';
+import { LINK_HELLO_MS_MAX } from '../../../shared/limits.ts';
+import { createLog } from '../../../shared/log.ts';
+import { LINK_CLOSE } from '../../../shared/protocol/link.ts';
+import { seededRng } from '../../../shared/rng.ts';
+import { manualClock } from '../../agent/manual-clock.ts';
+
+test('a host that does not say hello is cut off after ten seconds', () => {
+  const clock = manualClock();
+  const rng = seededRng(1);
+  const closed: number[] = [];
+  const socket = Object.assign(new EventEmitter(), {
+    OPEN: 1,
+    readyState: 1,
+    send: () => undefined,
+    ping: () => undefined,
+    close: (code: number) => closed.push(code),
+  });
+  const unexpected = async (): Promise<never> => {
+    throw new Error('nobody is known yet');
+  };
+  const deps: SessionDeps = {
+    clock,
+    rng,
+    ids: createIds(clock, rng),
+    log: createLog('test', 'silent'),
+    machineKey: unexpected,
+    onOpen: unexpected,
+    onMessage: unexpected,
+    onClose: () => undefined,
+  };
+  runSession(socket as unknown as WebSocket, '192.0.2.1', deps);
+  clock.advance(LINK_HELLO_MS_MAX - 1);
+  expect(closed).toEqual([]);
+  clock.advance(1);
+  expect(closed).toEqual([LINK_CLOSE.silent]);
+});

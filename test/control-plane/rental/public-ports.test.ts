@@ -1,0 +1,63 @@
+// The public ports of an instance: one address does not get all connections, and a proxy does.
+import { once } from 'node:events';
+import { connect, type Socket } from 'node:net';
+import { afterEach, expect, test } from 'vitest';
+import { openPublicPorts, type PublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
+import { PORT_CONNECTIONS_PER_ADDRESS_MAX, SSH_CONNECTIONS_MAX } from '../../../shared/limits.ts';
+import { createLog } from '../../../shared/log.ts';
+import { freePort } from '../../kit/processes.ts';
+
+let ports: PublicPorts;
+const sockets: Socket[] = [];
+afterEach(async () => {
+  for (const socket of sockets.splice(0)) socket.destroy();
+  await ports.close();
+});
+
+/** Listens; hosts never answer. */
+async function open(trustProxy: string[]): Promise<number> {
+  const port = await freePort();
+  ports = openPublicPorts({
+    log: createLog('test', 'silent'),
+    host: '127.0.0.1',
+    trustProxy,
+    db: { read: { all: async () => [], one: async () => undefined } },
+    doors: { openDoors: async () => [{ instance_id: 'i', ssh_port: port, tcp_ports: [] }] },
+    access: () => new Promise(() => undefined),
+    link: { openStream: () => new Promise(() => undefined) },
+  });
+  await ports.sync();
+  return port;
+}
+
+/** Connects and counts what is closed at once. */
+async function dial(port: number, count: number, localAddress = '127.0.0.1'): Promise<{ closed: number }> {
+  const told = { closed: 0 };
+  for (let i = 0; i < count; i += 1) {
+    const socket = connect({ port, host: '127.0.0.1', localAddress });
+    sockets.push(socket);
+    socket.resume().on('close', () => (told.closed += 1));
+    await once(socket, 'connect');
+  }
+  return told;
+}
+
+test('one address gets half of the connections, another one still gets in', async () => {
+  const port = await open([]);
+  const first = await dial(port, PORT_CONNECTIONS_PER_ADDRESS_MAX);
+  const more = await dial(port, 3);
+  await expect.poll(() => more.closed).toBe(3);
+  const other = await dial(port, PORT_CONNECTIONS_PER_ADDRESS_MAX, '127.0.0.2');
+  const last = await dial(port, 1, '127.0.0.2');
+  await expect.poll(() => last.closed).toBe(1);
+  // What is refused is closed in order: all others are there to stay.
+  expect([first.closed, other.closed]).toEqual([0, 0]);
+});
+
+test('a proxy that is named gets more', async () => {
+  const port = await open(['127.0.0.1/32']);
+  const proxy = await dial(port, SSH_CONNECTIONS_MAX);
+  const last = await dial(port, 1);
+  await expect.poll(() => last.closed).toBe(1);
+  expect(proxy.closed).toBe(0);
+});
