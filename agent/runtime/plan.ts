@@ -17,7 +17,7 @@ export type Step =
       kind: 'fail';
       workload_id: string;
       workload: DesiredWorkload;
-      code: 'gpu_unavailable' | 'image_pull_failed';
+      code: 'gpu_unavailable' | 'image_pull_failed' | 'engine_unavailable';
       detail: string;
     }
   | { kind: 'stop'; workload_id: string }
@@ -29,6 +29,8 @@ export interface Facts {
   records: ReadonlyMap<string, WorkloadRecord>;
   /** Our containers, or null while the engine does not answer. */
   containers: readonly LocalContainer[] | null;
+  /** For how long it has not answered. */
+  engineAwayMs: number;
   /** Workloads whose door (the holder process) answers. */
   doorsUp: ReadonlySet<string>;
   /** Workloads (and `door <id>`) that a step is at work on: facts about them are already old. */
@@ -42,6 +44,8 @@ export interface Facts {
   serverNowMs: number;
   quarantineMs: number;
 }
+
+const ENGINE_AWAY_MS_MAX = 2 * 60_000;
 
 /** The steps that are due, at most one per workload and one for its door; order between workloads means nothing. */
 export function plan(facts: Facts): Step[] {
@@ -94,7 +98,8 @@ function isDue(key: string, facts: Facts): boolean {
 
 function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   const id = workload.workload_id;
-  if (facts.containers === null || !isDue(id, facts)) return [];
+  if (facts.containers === null) return planWithoutEngine(workload, facts);
+  if (!isDue(id, facts)) return [];
   const container = facts.containers.find((one) => one.workload_id === id);
   if (container !== undefined) {
     return container.running ? [] : [{ kind: 'start', workload_id: id, container_id: container.id }];
@@ -115,6 +120,14 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
     case 'ready':
       return [{ kind: 'create', workload_id: id, workload }];
   }
+}
+
+/** What has never run cannot be lost: another host may start it. An engine that is only restarted answers long before that. */
+function planWithoutEngine(workload: DesiredWorkload, { engineAwayMs, records }: Facts): Step[] {
+  const { workload_id } = workload;
+  if (engineAwayMs < ENGINE_AWAY_MS_MAX || records.get(workload_id)?.ever_running === true) return [];
+  const detail = `the container engine of the host has not answered for ${ENGINE_AWAY_MS_MAX / 60_000} minutes`;
+  return [{ kind: 'fail', workload_id, workload, code: 'engine_unavailable', detail }];
 }
 
 /** Two phases: stop and cut off now, remove container and disk after the quarantine. */

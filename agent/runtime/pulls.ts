@@ -69,7 +69,7 @@ export function openPulls(
     const { image, workload_id, pull_login: isPrivate } = wanted;
     const key = keyOf(wanted);
     const tell = slowly(deps.clock, (progress) => update(key, { state: 'pulling', progress }));
-    for (let attempt = 1; ; attempt += 1) {
+    for (let attempt = 1; ;) {
       try {
         const login = isPrivate ? await askLogin(wanted) : null;
         if (login?.kind === 'refused') return update(key, { state: 'failed', detail: login.detail });
@@ -78,10 +78,13 @@ export function openPulls(
       } catch (error) {
         const detail = messageOf(error).slice(0, 1024);
         deps.log.warn({ workload_id, image, attempt, detail }, 'an image could not be pulled');
+        const wasAway = await waitForEngine(engine, deps.clock, () => statuses.has(key));
         if (!statuses.has(key)) return;
+        if (wasAway) continue;
         const failure = failureOf(detail, { isPrivate, isLast: attempt === TRIES });
         if (failure !== undefined) return update(key, { state: 'failed', detail: failure });
         await deps.clock.sleep(RETRY_MS * attempt);
+        attempt += 1;
       }
     }
   };
@@ -98,6 +101,19 @@ export function openPulls(
     },
     forgetWorkload: (workloadId) => void statuses.delete(privateKey(workloadId)),
   };
+}
+
+/** What an engine that ends leaves half done is no failure: resolves once it answers. False where it has answered all along. */
+async function waitForEngine(engine: Engine, clock: Clock, isWanted: () => boolean): Promise<boolean> {
+  for (let waited = false; ; waited = true) {
+    try {
+      await engine.version();
+      return waited;
+    } catch {
+      if (!isWanted()) return waited;
+      await clock.sleep(RETRY_MS);
+    }
+  }
 }
 
 function slowly(clock: Clock, tell: (progress: PullProgress) => void): (progress: PullProgress) => void {

@@ -66,7 +66,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   };
   const pulls = openPulls(deps.engine, changed, deps);
   const work = createWork({ ...deps, pulls }, changed);
-  const listing = createListing(deps.engine, log);
+  const listing = createListing(deps.engine, deps);
   /** What was at work when the engine last answered, or has begun since: the answer may not show what it did. */
   let unseen: ReadonlySet<string> = new Set();
 
@@ -76,6 +76,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       desired: desired.held()?.workloads ?? [],
       records: records.all(),
       containers,
+      engineAwayMs: listing.awayMs(),
       doorsUp: new Set([...statuses].filter(([, status]) => status.up).map(([id]) => id)),
       doors: statuses,
       busy,
@@ -89,21 +90,11 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     };
   };
 
-  const recordReachable = async (): Promise<void> => {
-    for (const [id, status] of doors.statuses()) {
-      if (!status.guest) continue;
-      work.forget(id);
-      const record = records.all().get(id);
-      if (record !== undefined && !record.ever_running && !record.gone)
-        await records.change(id, { ever_running: true });
-    }
-  };
-
   const look = async (): Promise<void> => {
     // Whatever was at work while the engine was asked may have changed since it answered.
     const busyBefore = new Set(work.busy);
     await listing.refresh();
-    await recordReachable();
+    await recordReachable(doors, records, work);
     const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
     await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
     for (const step of plan(now)) work.begin(step);
@@ -126,6 +117,16 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       await work.settled();
     },
   };
+}
+
+/** Whose guest has answered once runs: that it does not later is the tenant's own doing. */
+async function recordReachable(doors: Doors, records: Records, work: Work): Promise<void> {
+  for (const [id, status] of doors.statuses()) {
+    if (!status.guest) continue;
+    work.forget(id);
+    const record = records.all().get(id);
+    if (record !== undefined && !record.ever_running && !record.gone) await records.change(id, { ever_running: true });
+  }
 }
 
 interface Work {
@@ -195,23 +196,26 @@ interface Listing {
   current(): LocalContainer[] | null;
   /** What was last seen: an engine that is away has not lost anything. Null before the first answer. */
   known(): LocalContainer[] | null;
+  /** 0 where it answers. */
+  awayMs(): number;
   refresh(): Promise<void>;
 }
 
-function createListing(engine: Engine, log: Log): Listing {
+function createListing(engine: Engine, { clock, log }: Pick<RuntimeDeps, 'clock' | 'log'>): Listing {
   let known: LocalContainer[] | null = null;
-  let away = false;
+  let awaySinceMs: number | null = null;
   return {
-    current: () => (away ? null : known),
+    current: () => (awaySinceMs === null ? known : null),
     known: () => known,
+    awayMs: () => (awaySinceMs === null ? 0 : clock.monotonicMs() - awaySinceMs),
     refresh: async () => {
       try {
         known = await engine.list();
-        away = false;
+        awaySinceMs = null;
       } catch (error) {
         // Said once, not at every period of a long absence.
-        if (!away) log.warn({ detail: messageOf(error) }, 'the container engine does not answer');
-        away = true;
+        if (awaySinceMs === null) log.warn({ detail: messageOf(error) }, 'the container engine does not answer');
+        awaySinceMs ??= clock.monotonicMs();
       }
     },
   };

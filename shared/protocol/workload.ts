@@ -77,7 +77,9 @@ export const ObservedWorkload = z.strictObject({
   host_key: z.string().max(256).nullable(),
   /** Set once the container's main process has exited. The container stays up and reachable. */
   main_exit: z.strictObject({ code: z.int().nullable(), signal: z.string().max(32).nullable() }).nullable(),
-  failure_code: z.enum(['image_pull_failed', 'no_command', 'start_failed', 'gpu_unavailable']).nullable(),
+  failure_code: z
+    .enum(['image_pull_failed', 'no_command', 'start_failed', 'gpu_unavailable', 'engine_unavailable'])
+    .nullable(),
   detail: z.string().max(2048).nullable(),
 });
 export type ObservedWorkload = z.infer<typeof ObservedWorkload>;

@@ -51,6 +51,7 @@ const OPERATORS_FAULT: Record<NonNullable<ObservedWorkload['failure_code']>, str
   no_command: 'its image has nothing to run',
   start_failed: 'the container could not be started',
   gpu_unavailable: 'a GPU was not there',
+  engine_unavailable: 'the container engine of the host did not answer',
 };
 /** Hosts that a launch is tried on before it fails. */
 const MACHINES_TRIED_MAX = 3;

@@ -35,6 +35,7 @@ function facts(patch: Partial<Facts> = {}): Facts {
     desired: [],
     records: new Map(),
     containers: [],
+    engineAwayMs: 0,
     doorsUp: new Set(IDS),
     busy: new Set(),
     pulls: () => ({ state: 'none' }),
@@ -188,5 +189,29 @@ describe('a workload on its way', () => {
     ],
   ])('%s', (_name, patch, kind) => {
     expect(plan(facts({ ...wanted, ...patch })).map((step) => step.kind)).toEqual(kind === undefined ? [] : [kind]);
+  });
+});
+
+describe('an engine that does not answer', () => {
+  const away = (engineAwayMs: number, patch: Partial<WorkloadRecord> = {}): Step[] =>
+    plan(
+      facts({
+        desired: [workload('wl_a')],
+        records: new Map([['wl_a', record('wl_a', patch)]]),
+        containers: null,
+        engineAwayMs,
+        pulls: () => ({ state: 'pulling', progress: null }),
+      }),
+    );
+
+  test('for two minutes: what has never run is given up, so that another host can be tried', () => {
+    expect(away(119_999)).toEqual([]);
+    expect(away(120_000)).toMatchObject([{ kind: 'fail', workload_id: 'wl_a', code: 'engine_unavailable' }]);
+    expect(away(120_000, { container_id: 'c1' })).toHaveLength(1);
+  });
+
+  test('has lost nothing that has run, and what is given up is given up once', () => {
+    expect(away(1e9, { container_id: 'c1', ever_running: true })).toEqual([]);
+    expect(away(1e9, { failure: { code: 'engine_unavailable', detail: '' } })).toEqual([]);
   });
 });

@@ -19,6 +19,8 @@ let logins: (PullAnswer | null)[];
 let isHere: boolean;
 let refusal: PullAnswer | undefined;
 let absences: number;
+/** The engine does not answer until then, by the clock. */
+let awayUntilMs: number;
 let asked: string[];
 let failures: string[];
 
@@ -30,9 +32,21 @@ beforeEach(() => {
   isHere = false;
   refusal = undefined;
   absences = 0;
-  const engine: Pick<Engine, 'pull' | 'inspectImage'> = {
-    inspectImage: async () => (isHere ? FACTS : undefined),
+  awayUntilMs = 0;
+  const assertUp = (): void => {
+    if (clock.now() < awayUntilMs) throw new Error('connect ECONNREFUSED');
+  };
+  const engine: Pick<Engine, 'version' | 'pull' | 'inspectImage'> = {
+    version: async () => {
+      assertUp();
+      return '1';
+    },
+    inspectImage: async () => {
+      assertUp();
+      return isHere ? FACTS : undefined;
+    },
     pull: async (_image, login) => {
+      assertUp();
       logins.push(login);
       const failure = failures.shift();
       if (failure !== undefined) throw new Error(failure);
@@ -59,6 +73,24 @@ test('a public image is pulled once for all, without a login', async () => {
   await pull(open('wl_c'));
   expect(logins).toEqual([null]);
   expect(pulls.status(open('wl_d'))).toEqual({ state: 'ready' });
+});
+
+test('an engine that is restarted in the middle costs no try, however long it takes', async () => {
+  failures = ['no more', 'no more'];
+  pulls.begin(open('wl_a'));
+  await clock.advance(3_000);
+  awayUntilMs = clock.now() + 600_000;
+  await clock.advance(599_000);
+  expect(pulls.status(open('wl_a'))).toEqual({ state: 'pulling', progress: null });
+  await clock.advance(60_000);
+  expect(pulls.status(open('wl_a'))).toEqual({ state: 'ready' });
+});
+
+test('a pull that fails with an engine that answers is given up after three tries', async () => {
+  failures = Array.from({ length: 4 }, () => 'no more');
+  await pull(open('wl_a'));
+  expect(logins).toHaveLength(3);
+  expect(pulls.status(open('wl_a'))).toEqual({ state: 'failed', detail: 'no more' });
 });
 
 describe('a private image', () => {

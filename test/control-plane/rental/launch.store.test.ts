@@ -148,6 +148,17 @@ describe('a host that fails', () => {
     expect(await available(who.orgId)).toBe(100_000_000_000n);
   });
 
+  test('because its engine does not answer hands the launch on too', async () => {
+    const machines = [await world.machine(), await world.machine()].map((machine) => machine.machineId);
+    const id = await world.launch(await world.customer(100_000));
+    const first = (await findInstance(world.db.read, id))?.machine_id;
+    await world.observe(id, { phase: 'failed', failure_code: 'engine_unavailable', detail: 'no answer' });
+    await world.drive();
+    const next = await findInstance(world.db.read, id);
+    expect(next).toMatchObject({ status: 'allocating' });
+    expect(machines.filter((machine) => machine !== first)).toEqual([next?.machine_id]);
+  });
+
   test('keeps its GPU held after the rental has ended, until it says that the container stopped', async () => {
     const { machineId } = await world.machine();
     const who = await world.customer(100_000);
