@@ -2,6 +2,7 @@
 import { pipeline, Readable } from 'node:stream';
 import { type Clock, systemClock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
+import type { Inventory } from '../shared/protocol/inventory.ts';
 import { STREAMS_PATH } from '../shared/protocol/link.ts';
 import { systemRng } from '../shared/rng.ts';
 import { dialStream } from './access/dial.ts';
@@ -103,7 +104,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
     status: () => ({
       link: link.status(),
       loops: [runtime.status(), ...fence.status(), ...stock.loops()],
-      engine_version: inventory().engine_version,
+      ...toldOf(inventory()),
       ...fence.finding(),
     }),
     stop: async () => {
@@ -133,6 +134,14 @@ function openFenceOf(
   const nftables = openNftables();
   const attack = (): Promise<void> => attackFence({ engine, node: bareNode(kit), nftables });
   return openFence({ clock, log, engine, nftables, resolvers: readResolvers, attack }, onChange);
+}
+
+function toldOf({
+  gpus,
+  gpu_error,
+  engine_version,
+}: Inventory): Pick<AgentStatus, 'gpus' | 'gpu_error' | 'engine_version'> {
+  return { gpus: gpus.length, gpu_error, engine_version };
 }
 
 function holderArgv(program: string, folder: string): [string, ...string[]] {

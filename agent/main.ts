@@ -53,6 +53,14 @@ async function runSupervisor(options: { config?: string }): Promise<void> {
   process.on('SIGINT', stop);
 }
 
+async function showStatus(options: { config?: string }): Promise<void> {
+  const config = await readConfig(options.config);
+  const { askStatus, statusWords } = await import('./host/status-words.ts');
+  const { lines, isWell } = statusWords(await askStatus(config.state_dir));
+  process.stdout.write(`${lines.join('\n')}\n`);
+  process.exitCode = isWell ? 0 : 1;
+}
+
 const program = new Command('svc-agent').description("The node agent: offers this machine's GPUs to a control plane.");
 program
   .command('enroll')
@@ -67,6 +75,11 @@ program
   .description('run the agent')
   .option(...CONFIG_OPTION)
   .action(runSupervisor);
+program
+  .command('status')
+  .description('say how the running agent is; exit code 1 where something keeps this host from being rented out')
+  .option(...CONFIG_OPTION)
+  .action(showStatus);
 program.parseAsync().catch((error: unknown) => {
   process.stderr.write(`svc-agent: ${messageOf(error)}\n`);
   process.exit(1);

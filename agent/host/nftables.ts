@@ -11,15 +11,17 @@ export interface Nftables {
 
 const NFT_MS_MAX = 10_000;
 const ERROR_CHARS_MAX = 300;
+const TRIES_MAX = 5;
+/** Without counters, which change by themselves. */
+const LIST = ['--stateless', 'list', 'table', 'inet', FENCE_TABLE];
 
 export function openNftables(): Nftables {
   /** The rules, and how nft shows them: another listing is the work of somebody else. */
   let put: { rules: string; listing: string } | undefined;
   return {
     hold: async (rules) => {
-      if (put?.rules === rules && (await list()) === put.listing) return false;
-      await nft(['-f', '-'], rules);
-      put = { rules, listing: await list() };
+      if (put?.rules === rules && (await nft(LIST).catch(() => 'none')) === put.listing) return false;
+      put = { rules, listing: await putUp(rules) };
       return true;
     },
     refused: async () => {
@@ -34,12 +36,19 @@ export async function assertNftables(): Promise<void> {
   await nft(['list', 'tables']);
 }
 
-/** Empty where there is no such table. Without counters, which change by themselves. */
-async function list(): Promise<string> {
-  return nft(['--stateless', 'list', 'table', 'inet', FENCE_TABLE]).catch(() => '');
+/** How nft shows the rules. Somebody may change them before they are shown, so they are put up until it shows the same twice. */
+async function putUp(rules: string): Promise<string> {
+  let shown: string | undefined;
+  for (let tries = 0; tries < TRIES_MAX; tries += 1) {
+    await nft(['-f', '-'], rules);
+    const listing = await nft(LIST);
+    if (listing === shown) return listing;
+    shown = listing;
+  }
+  throw new Error(`another program changes the table inet ${FENCE_TABLE} as often as it is put up: find and stop it`);
 }
 
-async function nft(args: string[], input?: string): Promise<string> {
+async function nft(args: readonly string[], input?: string): Promise<string> {
   const result = await run(['nft', ...args], {
     timeoutMs: NFT_MS_MAX,
     ...(input === undefined ? {} : { input }),

@@ -10,6 +10,10 @@ import { removePath } from './state.ts';
 export interface AgentStatus {
   link: LinkStatus;
   loops: LoopStatus[];
+  /** How many, and why they are not known; empty where they are. */
+  gpus: number;
+  gpu_error: string;
+  /** Empty while it does not answer. */
   engine_version: string;
   network_fence: string;
   /** Why it does not stand; empty where it does. */

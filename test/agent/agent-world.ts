@@ -3,6 +3,7 @@ import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSyn
 import { join } from 'node:path';
 import { makeKeyPair } from '../../agent/access/host-key.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
+import { capture, type Captured } from '../kit/capture.ts';
 import { GPU_DIR, startEngine, type Engine } from '../kit/engine.ts';
 import { startProgram, runProgram, type Program } from '../kit/processes.ts';
 import { startRegistry, type Registry } from '../kit/registry.ts';
@@ -20,6 +21,8 @@ export interface AgentWorld {
   agent(): Program;
   /** Starts (again) the supervisor; `env` is for the scripted nvidia-smi. */
   startAgent(env?: Record<string, string>): Promise<Program>;
+  /** Runs a command of `svc-agent` beside it. */
+  svcAgent(command: string): Promise<Captured>;
   /** A key pair of OpenSSH: the private file, and the public line. */
   key(name: string): { file: string; publicLine: string };
   workload(id: string, image: string, more?: Partial<DesiredWorkload>): DesiredWorkload;
@@ -81,6 +84,7 @@ export async function startAgentWorld(options: { quarantineMinutes: number }): P
     plane,
     agent: running,
     startAgent,
+    svcAgent: (word) => capture([command, LAUNCHER, word, '--config', configFile]),
     key: (name) => {
       const file = join(dir, name);
       const pair = makeKeyPair();

@@ -45,6 +45,24 @@ test('what an earlier agent has put up is put up anew: nobody knows how it was m
   expect(await openNftables().hold('one')).toBe(true);
 });
 
+test('a change between the putting up and the look is not taken for ours; one after each putting up is an error', async () => {
+  play(KERNEL.replace('cat table', 'if rm meddle 2>/dev/null; then echo weaker > table; fi; cat table'));
+  writeFileSync(join(dir, 'meddle'), '');
+  const nftables = openNftables();
+  expect(await nftables.hold('one')).toBe(true);
+  expect(table()).toBe('one');
+  writeFileSync(join(dir, 'table'), 'weaker\n');
+  expect(await nftables.hold('one')).toBe(true);
+  expect(table()).toBe('one');
+  play(KERNEL.replace('cat table', 'echo x >> count; cat table count'));
+  await expect(openNftables().hold('one')).rejects.toThrow('another program changes the table inet svc_fence');
+});
+
+test('a table that nft does not show is not believed to stand', async () => {
+  play('case $1 in -f) ;; *) echo "Error: No such file or directory" >&2; exit 1 ;; esac');
+  await expect(openNftables().hold('one')).rejects.toThrow('No such file or directory');
+});
+
 test('packets are counted', async () => {
   play(KERNEL);
   expect(await openNftables().refused()).toBe(17);

@@ -34,7 +34,10 @@ beforeAll(async () => {
   await docker.createNetwork({ Name: 'svc-wl_old', Labels: { 'svc.workload_id': 'wl_old' } });
   await publishedPort();
   // Docker keeps networks apart too; here nothing may hide what the fence lets through.
-  await outside.onHost(requireProgram('iptables'), '-I', 'DOCKER-USER', '-j', 'ACCEPT');
+  const iptables = requireProgram('iptables');
+  await outside.onHost(iptables, '-I', 'DOCKER-USER', '-j', 'ACCEPT');
+  const leads = ['-p', 'tcp', '-d', '45.0.0.1', '--dport', '8082', '-j', 'DNAT', '--to', '45.0.0.2:80'];
+  await outside.onHost(iptables, '-t', 'nat', '-I', 'PREROUTING', ...leads);
   world.plane.desire(['wl_a', 'wl_b', 'wl_old'].map((id) => world.workload(id, image.pinnedRef)));
   for (const id of ['wl_a', 'wl_b', 'wl_old']) await world.plane.phase(id, 'running');
   await docker.createNetwork({
@@ -55,16 +58,15 @@ afterAll(async () => {
   await world.stop();
 });
 
-/** A service of the supplier's own, reached at the host's port 8081; its own address looks public. */
+/** A service of the supplier's own, reached at the host's port 8081. */
 async function publishedPort(): Promise<void> {
   const { docker } = world.engine;
   await pullImage(docker, image.ref);
-  await docker.createNetwork({ Name: 'shop', IPAM: { Config: [{ Subnet: '45.9.0.0/24' }] } });
   const published = await docker.createContainer({
     name: 'published',
     Image: image.ref,
     Cmd: ['httpd', '-f', '-p', '80'],
-    HostConfig: { NetworkMode: 'shop', PortBindings: { '80/tcp': [{ HostPort: '8081' }] } },
+    HostConfig: { PortBindings: { '80/tcp': [{ HostPort: '8081' }] } },
   });
   await published.start();
 }
@@ -91,6 +93,7 @@ async function closed(id: string): Promise<Record<string, string>> {
     "the host's public address by UDP": `udp 45.0.0.1 ${UDP_PORT}`,
     'a published port of the host': tcp('45.0.0.1', 8081),
     'a published port at the gateway': tcp(gateway, 8081),
+    'a port that the host leads elsewhere': tcp('45.0.0.1', 8082),
     'a neighbour 192.168': tcp('192.168.77.2'),
     'a neighbour by UDP': `udp 192.168.77.2 ${UDP_PORT}`,
     'a neighbour 10': tcp('10.77.0.2'),
@@ -233,7 +236,6 @@ test('a table that was deleted, and one that was weakened, are put back', async 
     ['insert', 'rule', 'inet', 'svc_fence', 'forward', 'accept'],
   ]) {
     await outside.onHost('nft', ...meddle);
-    expect(await table()).not.toBe(before);
     await eventually('the fence', 15_000, async () => (await table()) === before || undefined);
   }
 });
@@ -250,6 +252,7 @@ test('an agent that leaves keeps the fence; without it, every attack succeeds; t
   expect(await attack(onNeighbour, fromOutside)).toEqual(everything(fromOutside));
   await world.startAgent();
   await world.agent().waitForOutput(/the network fence stands/, 30_000);
+  expect(await world.svcAgent('status')).toMatchObject({ code: 0 });
   expect(await attackFrom('wl_a', targets)).toEqual(nothing(targets));
 });
 
@@ -280,6 +283,9 @@ describe('with an nft that', () => {
 
   test('fails, the host says why, what runs goes on, and nothing new is started', async () => {
     expect(await reasonWith('echo "Operation not permitted" >&2; exit 1')).toContain('Operation not permitted');
+    const { code: wellOrNot, stdout } = await world.svcAgent('status');
+    expect(stdout.toString()).toMatch(/^network fence: nftables, does not stand: nft .* Operation not permitted$/m);
+    expect(wellOrNot).toBe(1);
     world.plane.desire(['wl_a', 'wl_b', 'wl_old', 'wl_late'].map((id) => world.workload(id, image.pinnedRef)));
     const { failure_code: code, detail } = await world.plane.phase('wl_late', 'failed');
     expect(code).toBe('start_failed');

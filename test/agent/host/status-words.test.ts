@@ -1,0 +1,63 @@
+// What `svc-agent status` says, of an agent that is well and of one that is not.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { openStatusSocket, type AgentStatus } from '../../../agent/host/status-socket.ts';
+import { askStatus, statusWords } from '../../../agent/host/status-words.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'status-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+
+const WELL: AgentStatus = {
+  link: { connected: true, last_end: 'code 1006' },
+  loops: [],
+  gpus: 8,
+  gpu_error: '',
+  engine_version: '28.2.2',
+  network_fence: 'nftables',
+  fence_error: '',
+};
+
+test('all is well', () => {
+  expect(statusWords(WELL)).toEqual({
+    lines: ['link: up', 'gpus: 8', 'docker engine: 28.2.2', 'network fence: nftables'],
+    isWell: true,
+  });
+});
+
+const loop = {
+  name: 'disk',
+  period_ms: 1,
+  running: false,
+  runs: 1,
+  last_started_ms: 1,
+  last_duration_ms: 1,
+  last_success_ms: null,
+  last_error: 'ENOSPC',
+};
+const FAULTS: [Partial<AgentStatus>, string][] = [
+  [{ link: { connected: false, last_end: 'code 1006' } }, 'link: down, code 1006'],
+  [{ link: { connected: false, last_end: null } }, 'link: down'],
+  [{ gpus: 0 }, 'gpus: 0'],
+  [{ gpus: 0, gpu_error: 'mismatch' }, 'gpus: not known: mismatch'],
+  [{ engine_version: '' }, 'docker engine: does not answer'],
+  [{ fence_error: 'nft is missing' }, 'network fence: nftables, does not stand: nft is missing'],
+  [{ loops: [loop] }, 'loop disk fails: ENOSPC'],
+];
+
+test.each(FAULTS)('%o is not', (fault, line) => {
+  const { lines, isWell } = statusWords({ ...WELL, ...fault });
+  expect(lines).toContain(line);
+  expect(isWell).toBe(false);
+});
+
+test('it is asked over the socket; an agent that starts, and one that is not there, are told apart', async () => {
+  await expect(askStatus(dir)).rejects.toThrow(`no agent answers at ${join(dir, 'agent.sock')}: start it`);
+  let status: AgentStatus | undefined;
+  const socket = await openStatusSocket(dir, () => status);
+  await expect(askStatus(dir)).rejects.toThrow('the agent is starting');
+  status = WELL;
+  expect(await askStatus(dir)).toEqual(WELL);
+  await socket.close();
+});
