@@ -6,6 +6,7 @@ import { text } from 'node:stream/consumers';
 import { messageOf } from '../../shared/errors.ts';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 import { FENCED_BRIDGE_PREFIX } from '../host/fence-rules.ts';
+import { type Volumeless, withoutVolumes } from './volumeless.ts';
 import type { BareRun, ContainerShape, Engine, ImageFacts, LocalContainer, Mount, PullProgress } from './engine.ts';
 
 export interface DockerOptions {
@@ -61,7 +62,7 @@ export function openDocker(options: DockerOptions): Engine {
       };
       // Side by side: each takes a tenth of a second, and only a start needs both.
       const [container] = await Promise.all([
-        docker.createContainer(createOptions(shape, labels)),
+        createContainer(docker, shape, labels),
         makeNetwork(docker, networkName(shape.workload_id), labels),
       ]);
       return container.id;
@@ -88,6 +89,32 @@ export function openDocker(options: DockerOptions): Engine {
 
     exitReason: (containerId) => exitReason(docker.getContainer(containerId)),
   });
+}
+
+/** A disk that is held to its size holds what the image wants on volumes too: those would lie beside it. */
+async function createContainer(
+  docker: Docker,
+  shape: ContainerShape,
+  labels: Record<string, string>,
+): Promise<Docker.Container> {
+  const options = createOptions(shape, labels);
+  const image = shape.disk_gb === null ? undefined : withoutVolumes(await docker.getImage(shape.image).inspect());
+  if (image === undefined) return docker.createContainer(options);
+  await loadOnce(docker, image);
+  const container = await docker.createContainer({ ...options, Image: image.tag });
+  for (const { path, archive } of image.folders) {
+    // The engine would have made it for the volume.
+    const isThere = (await absentAsUndefined(container.infoArchive({ path }))) !== undefined;
+    if (!isThere) await container.putArchive(archive, { path: '/' });
+  }
+  return container;
+}
+
+async function loadOnce(docker: Docker, { tag, archive }: Volumeless): Promise<void> {
+  const isThere = async (): Promise<boolean> => (await absentAsUndefined(docker.getImage(tag).inspect())) !== undefined;
+  if (await isThere()) return;
+  const told = await text(await docker.loadImage(Readable.from([archive])));
+  if (!(await isThere())) throw new Error(`the engine does not take the image without its volumes: ${told}`);
 }
 
 async function start(docker: Docker, container: Docker.Container): Promise<void> {

@@ -6,10 +6,10 @@ import type { ContainerShape } from '../../agent/runtime/engine.ts';
 
 const IMAGE = 'empty:1';
 
-/** Makes the image that the shapes name: one without files. */
-export async function importEmptyImage(docker: Docker): Promise<void> {
+/** Makes the image that the shapes name: one without files. `changes` are lines of a Dockerfile. */
+export async function importEmptyImage(docker: Docker, changes: string[] = []): Promise<void> {
   const [repo, tag] = IMAGE.split(':');
-  await text(await docker.importImage(Readable.from([Buffer.alloc(1024)]), { repo, tag }));
+  await text(await docker.importImage(Readable.from([Buffer.alloc(1024)]), { repo, tag, changes }));
 }
 
 export function containerShape(

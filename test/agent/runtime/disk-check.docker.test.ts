@@ -80,14 +80,17 @@ describe('the try', () => {
   });
 });
 
-test('a workload cannot write beyond the disk that it was given', async () => {
+test.each([
+  ['to its root', '/fill', []],
+  ['where its image wants a volume', '/data/deep/fill', ['VOLUME ["/data/deep", "/other"]', 'ENV KEPT=1']],
+])('a workload cannot write beyond the disk that it was given: %s', async (_where, path, changes) => {
   const fill = `
-    const file = require('node:fs').openSync('/fill', 'w');
+    const file = require('node:fs').openSync('${path}', 'w');
     const chunk = Buffer.alloc(16 * 1024 * 1024, 1);
     let mib = 0;
     try { for (; mib < 1200; mib += 16) require('node:fs').writeSync(file, chunk); } catch (error) { console.log(error.errno, mib); }
   `;
-  await importEmptyImage(holding.docker);
+  await importEmptyImage(holding.docker, changes);
   const engine = engineOf(holding);
   const mounts = [{ source: kit.folder, target: KIT_TARGET }];
   const shape = containerShape('wl_disk', { entrypoint: [...kit.node, '-e', fill], mounts, disk_gb: 1 });
@@ -99,5 +102,23 @@ test('a workload cannot write beyond the disk that it was given', async () => {
   expect(Number(errno)).toBe(-constants.errno.EDQUOT);
   expect(Number(mib)).toBeGreaterThan(900);
   expect(Number(mib)).toBeLessThanOrEqual(1024);
+  const { Mounts, Config } = await holding.docker.getContainer(id).inspect();
+  expect(Mounts.filter(({ Type }) => Type === 'volume')).toEqual([]);
+  expect(Config.Env).toEqual(expect.arrayContaining(changes.length === 0 ? [] : ['KEPT=1']));
   await engine.remove('wl_disk');
+});
+
+test('an image with volumes is used again, and where sizes are not promised it keeps them', async () => {
+  const engine = engineOf(holding);
+  await importEmptyImage(holding.docker, ['VOLUME /data']);
+  const shape = (id: string, disk_gb: number | null): ReturnType<typeof containerShape> =>
+    containerShape(id, { entrypoint: ['/none'], mounts: [], disk_gb });
+  const images = async (): Promise<number> => (await holding.docker.listImages()).length;
+  await engine.create(shape('wl_one', 1));
+  const count = await images();
+  await engine.create(shape('wl_two', 1));
+  expect(await images()).toBe(count);
+  const plainId = await engine.create(shape('wl_three', null));
+  expect((await holding.docker.getContainer(plainId).inspect()).Mounts).toMatchObject([{ Destination: '/data' }]);
+  for (const id of ['wl_one', 'wl_two', 'wl_three']) await engine.remove(id);
 });
