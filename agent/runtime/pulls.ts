@@ -27,7 +27,7 @@ export interface Pulls {
 
 const TRIES = 3;
 const RETRY_MS = 2_000;
-/** An engine begins a pull that broke from its first layer. */
+/** A registry asks for it where the download of a layer begins, and an engine begins a pull that broke from its first layer. */
 const TOO_SLOW = "the registry's token did not last until the image was whole";
 /** An engine tells of every chunk; people and the control plane need far fewer. */
 const PROGRESS_MS = 250;
