@@ -69,7 +69,11 @@ export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd)
   });
 
   const onGone = (): void => {
-    if (!eofReceived || !eofSent) duplex.destroy(new Error('the peer closed the stream before its end'));
+    if (eofReceived && eofSent) return;
+    const destroy = (): void => void duplex.destroy(new Error('the peer closed the stream before its end'));
+    // What it said is whole, and is still read to its end; only what we say goes nowhere.
+    if (eofReceived && !duplex.readableEnded) duplex.once('end', destroy);
+    else destroy();
   };
 
   const feed = openFrameReader(!dialled, {

@@ -93,6 +93,19 @@ describe('an end', () => {
     await expect(reading).rejects.toThrow('before its end');
   });
 
+  test('that was said is heard whole, also where the peer vanishes before it was read', async () => {
+    far.end('last words');
+    await once(near, 'readable');
+    await expect.poll(() => far.writableFinished).toBe(true);
+    const gone = once(nearSocket, 'close');
+    far.destroy();
+    await gone;
+    expect(String(near.read())).toBe('last words');
+    near.resume();
+    await expect.poll(() => near.destroyed).toBe(true);
+    expect([near.readableEnded, near.errored?.message]).toEqual([true, 'the peer closed the stream before its end']);
+  });
+
   test('of a reader that had nothing to say itself ends the silence of the other', async () => {
     near.end();
     far.resume();
