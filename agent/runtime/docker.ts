@@ -231,8 +231,11 @@ async function runBare(docker: Docker, bare: BareRun, machineId: string): Promis
       },
     });
     await container.start();
-    const { StatusCode: code } = (await container.wait()) as { StatusCode: number };
-    return code;
+    // The log ends with the program, or fails with the engine; `wait` of an engine that is restarted never answers.
+    await text((await container.logs({ stdout: true, follow: true })) as unknown as Readable);
+    const { State: state } = await container.inspect();
+    if (state.Running) throw new Error('the engine stopped telling of the container before its end');
+    return state.ExitCode;
   } finally {
     await clear();
     await ignoring([404, 409], docker.getImage(`${repo}:${tag}`).remove());

@@ -94,3 +94,15 @@ test('a network that a crash has kept from being made is made at the start, and 
   await docker.remove('wl_net');
   expect(await engineContents(engine.docker)).toEqual([]);
 });
+
+test('a bare container whose engine is restarted fails, and the next one finds nothing of it', async () => {
+  const mounts = [{ source: requireProgram('busybox'), target: '/busybox' }];
+  const bare = { name: 'fence', mounts, disk_mib: null, network: true } as const;
+  const interrupted = docker.runBare({ ...bare, argv: ['/busybox', 'sleep', '600'] });
+  interrupted.catch(() => undefined);
+  await expect.poll(async () => (await engine.docker.listContainers()).length, { timeout: 10_000 }).toBe(1);
+  await engine.restart();
+  await expect(interrupted).rejects.toThrow(/aborted|ECONN|ENOENT|hang up|stopped telling|shutting down/);
+  expect(await docker.runBare({ ...bare, argv: ['/busybox', 'sh', '-c', 'exit 7'] })).toBe(7);
+  expect(await engineContents(engine.docker)).toEqual([]);
+});
