@@ -16,7 +16,7 @@ async function enrollHost(options: { url: string; token: string; allowHttp?: tru
   const { readGpus } = await import('./gpus/nvidia-smi.ts');
   const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
   // A supplier who enrols is there to see that nvidia-smi fails, and to mend it.
-  const gpus = { gpus: await readGpus(config.nvidia_smi, []), gpu_error: '' };
+  const gpus = { gpus: await readGpus(config.nvidia_smi, []), gpu_error: '', gpu_faults: [] };
   const facts = await readHostFacts(config.state_dir);
   const fence = await findFence(config);
   const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false, fence });

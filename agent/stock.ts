@@ -6,6 +6,7 @@ import { type Loop, type LoopStatus, startLoop } from '../shared/loop.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
 import { bareNode, type Kit, removeOldKits } from './access/kit.ts';
 import type { AgentConfig } from './config.ts';
+import { openKernelLog } from './gpus/kernel-log.ts';
 import { type GpuReading, openGpuWatch } from './gpus/watch.ts';
 import type { HostFacts } from './host/facts.ts';
 import { assertNftables } from './host/nftables.ts';
@@ -16,6 +17,8 @@ import type { Fence, FenceFinding } from './runtime/fence.ts';
 /** Version of this agent, as its inventory says it. */
 const AGENT_VERSION = '0.1.0';
 const INVENTORY_PERIOD_MS = 60_000;
+/** A GPU that breaks is known this soon. */
+const KERNEL_LOG_PERIOD_MS = 5_000;
 /** An engine that was away at our start is tried when it is back. */
 const DISK_PERIOD_MS = 10 * 60_000;
 
@@ -33,6 +36,7 @@ export interface Stock {
 interface StockDeps {
   engine: Engine;
   facts: HostFacts;
+  bootId: string;
   kit: Kit;
   fence: Pick<Fence, 'finding'>;
   clock: Clock;
@@ -41,9 +45,16 @@ interface StockDeps {
 
 /** Starts without GPUs where nvidia-smi fails: a host whose driver was upgraded under it still has rentals that are to be reached. */
 export async function openStock(config: AgentConfig, deps: StockDeps): Promise<Stock> {
-  const { engine, facts, kit, fence, log } = deps;
+  const { engine, facts, kit, fence, clock, log } = deps;
   const disk = await openDiskCheck(config.state_dir, { engine, node: bareNode(kit), log });
-  const gpus = openGpuWatch(config.nvidia_smi, log);
+  const gpus = await openGpuWatch({
+    nvidiaSmi: config.nvidia_smi,
+    stateDir: config.state_dir,
+    bootId: deps.bootId,
+    kernelLog: openKernelLog(),
+    clock,
+    log,
+  });
   const take = async (containerIds: string[]): Promise<Inventory> =>
     takeInventory(await gpus.read(containerIds), {
       engine,
@@ -71,12 +82,20 @@ export async function openStock(config: AgentConfig, deps: StockDeps): Promise<S
         await disk.measure();
         stock.nudge();
       };
-      loops = [stock, startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps)];
+      const hearGpus = async (): Promise<void> => {
+        if (await gpus.hear()) stock.nudge();
+      };
+      loops = [
+        stock,
+        startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps),
+        startLoop({ name: 'kernel-log', periodMs: KERNEL_LOG_PERIOD_MS, run: hearGpus }, deps),
+      ];
     },
     nudge: () => loops[0]?.nudge(),
     loops: () => loops.map((loop) => loop.status()),
     stop: async () => {
       await Promise.all(loops.map((loop) => loop.stop()));
+      await gpus.close();
     },
   };
 }
