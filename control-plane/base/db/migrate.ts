@@ -16,7 +16,10 @@ export interface RoomMigrations {
 const FILE_NAME = /^\d{4}-[a-z0-9-]+\.sql$/;
 const AppliedRow = z.object({ room: text, name: text, checksum: text });
 
-/** Brings the database to the newest schema. Refuses one whose applied files differ from ours. @throws DbError `migration` */
+/**
+ * Brings the database to the newest schema. Refuses one whose applied files differ from ours, or are of a newer version: what an older
+ * program would write there could be wrong. @throws DbError `migration`
+ */
 export async function migrate(db: Db, rooms: RoomMigrations[], deps: { clock: Clock }): Promise<void> {
   await db.tx('migrations.begin', async (tx) => {
     await tx.run(
@@ -30,23 +33,37 @@ export async function migrate(db: Db, rooms: RoomMigrations[], deps: { clock: Cl
   });
   const applied = await db.read.all(AppliedRow, sql`select room, name, checksum from schema_migrations`);
   const checksums = new Map(applied.map((row) => [`${row.room}/${row.name}`, row.checksum]));
-  for (const { room, directory } of rooms) {
-    for (const name of readdirSync(directory).toSorted()) {
-      if (!FILE_NAME.test(name)) throw new DbError('migration', `${room}: ${name} is not named NNNN-name.sql`);
-      const source = readFileSync(new URL(name, directory), 'utf8');
-      const checksum = createHash('sha256').update(source).digest('hex');
-      const known = checksums.get(`${room}/${name}`);
-      if (known === checksum) continue;
-      if (known !== undefined) throw new DbError('migration', `${room}/${name} was edited after it had been applied`);
-      await db.tx(`migrations.${room}.${name}`, async (tx) => {
-        for (const statement of splitStatements(portable(source, db.dialect))) await tx.run(raw(statement));
-        const appliedMs = deps.clock.now();
-        await tx.run(
-          sql`insert into schema_migrations (room, name, checksum, applied_ms) values (${room}, ${name}, ${checksum}, ${appliedMs})`,
-        );
-      });
-    }
+  const files = rooms.flatMap(({ room, directory }) =>
+    readdirSync(directory)
+      .toSorted()
+      .map((name) => ({ room, directory, name })),
+  );
+  assertKnown([...checksums.keys()], files);
+  for (const { room, directory, name } of files) {
+    if (!FILE_NAME.test(name)) throw new DbError('migration', `${room}: ${name} is not named NNNN-name.sql`);
+    const source = readFileSync(new URL(name, directory), 'utf8');
+    const checksum = createHash('sha256').update(source).digest('hex');
+    const known = checksums.get(`${room}/${name}`);
+    if (known === checksum) continue;
+    if (known !== undefined) throw new DbError('migration', `${room}/${name} was edited after it had been applied`);
+    await db.tx(`migrations.${room}.${name}`, async (tx) => {
+      for (const statement of splitStatements(portable(source, db.dialect))) await tx.run(raw(statement));
+      const appliedMs = deps.clock.now();
+      await tx.run(
+        sql`insert into schema_migrations (room, name, checksum, applied_ms) values (${room}, ${name}, ${checksum}, ${appliedMs})`,
+      );
+    });
   }
+}
+
+function assertKnown(applied: readonly string[], files: readonly { room: string; name: string }[]): void {
+  const ours = new Set(files.map(({ room, name }) => `${room}/${name}`));
+  const unknown = applied.filter((name) => !ours.has(name));
+  if (unknown.length === 0) return;
+  throw new DbError(
+    'migration',
+    `a newer version has changed this database (${unknown.join(', ')}): start that version again, or restore a backup from before it`,
+  );
 }
 
 /**

@@ -46,6 +46,19 @@ test('a file that was edited after it had been applied is refused', async () => 
   await expect(run()).rejects.toMatchObject({ code: 'migration' });
 });
 
+test('a database of a newer version is refused, and left as it was', async () => {
+  write('0001-a.sql', 'create table a (id TEXT) STRICT;\n');
+  write('0002-b.sql', 'create table b (id TEXT) STRICT;\n');
+  await run();
+  rmSync(join(dir, '0002-b.sql'));
+  write('0001-c.sql', 'create table c (id TEXT) STRICT;\n');
+  await expect(run()).rejects.toMatchObject({
+    code: 'migration',
+    message: expect.stringContaining('a newer version has changed this database (a/0002-b.sql)') as string,
+  });
+  expect(await tables()).toEqual(['a', 'b', 'schema_migrations']);
+});
+
 test('a file that fails half way leaves nothing of itself', async () => {
   write('0001-a.sql', 'create table a (id TEXT) STRICT;\n\ncreate table a (id TEXT) STRICT;\n');
   await expect(run()).rejects.toThrow('already exists');
