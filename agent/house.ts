@@ -5,6 +5,7 @@ import type { Log } from '../shared/log.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
 import { STREAMS_PATH } from '../shared/protocol/link.ts';
 import { systemRng } from '../shared/rng.ts';
+import { VERSION } from '../shared/version.ts';
 import { dialStream } from './access/dial.ts';
 import { openDoors } from './access/doors.ts';
 import { bareNode, type Kit, prepareKit } from './access/kit.ts';
@@ -22,7 +23,6 @@ import type { Engine } from './runtime/engine.ts';
 import { attackFence } from './runtime/fence-check.ts';
 import { openFence, openNoFence, type Fence } from './runtime/fence.ts';
 import { logLines } from './runtime/logs.ts';
-import type { GpuStanding } from './runtime/plan.ts';
 import { openRecords } from './runtime/records.ts';
 import { openRuntime } from './runtime/runtime.ts';
 import { openStock, type Stock } from './stock.ts';
@@ -54,13 +54,11 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   let link: Link | undefined;
   let stock: Stock | undefined;
   const fence = openFenceOf(config, { engine, kit, clock, log }, () => stock?.nudge());
-  stock = await openStock(config, { engine, facts, bootId, kit, fence, clock, log });
+  stock = await openStock(config, { engine, facts, kit, fence, clock, log });
   const { inventory } = stock;
   const changed = (): void => link?.observedChanged();
 
-  const startHolder = (folder: string, logFile: string): Promise<number> =>
-    startDetached(holderArgv(kit.holderProgram, folder), logFile);
-  const doors = openDoors({ clock, log, stateDir: config.state_dir, kit, startHolder }, () => {
+  const doors = openDoors({ clock, log, stateDir: config.state_dir, kit, startHolder: holderStarter(kit) }, () => {
     changed();
     runtime.nudge();
   });
@@ -74,7 +72,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       records: await openRecords(config.state_dir, { log, now: clock.now }),
       machine: () => ({ ...facts, gpu_count: inventory().gpus.length, limits }),
       assertFenced: fence.assertStands,
-      gpus: () => standingOf(inventory()),
+      gpuUuids: () => new Set(inventory().gpus.map((gpu) => gpu.uuid)),
       quarantineMs: config.quarantine_minutes * 60_000,
       pullLogin: async (workloadId) => (await link?.pullLogin(workloadId)) ?? null,
     },
@@ -99,10 +97,11 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   );
   const { sendInventory } = link;
   stock.start(runtime.containerIds, sendInventory);
-  log.info({ machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
+  log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
     status: () => ({
+      version: VERSION,
       link: link.status(),
       loops: [runtime.status(), ...fence.status(), ...stock.loops()],
       ...toldOf(inventory()),
@@ -137,21 +136,18 @@ function openFenceOf(
   return openFence({ clock, log, engine, nftables, resolvers: readResolvers, attack }, onChange);
 }
 
-function standingOf({ gpus, gpu_faults }: Inventory): GpuStanding {
-  return {
-    gpuUuids: new Set(gpus.map((gpu) => gpu.uuid)),
-    gpuFaults: new Map(gpu_faults.map(({ uuid, detail }) => [uuid, detail])),
-  };
+function toldOf({
+  gpus,
+  gpu_error,
+  engine_version,
+}: Inventory): Pick<AgentStatus, 'gpus' | 'gpu_error' | 'engine_version'> {
+  return { gpus: gpus.length, gpu_error, engine_version };
 }
 
-function toldOf(inventory: Inventory): Pick<AgentStatus, 'gpus' | 'gpu_error' | 'gpu_faults' | 'engine_version'> {
-  const { gpus, gpu_error, gpu_faults, engine_version } = inventory;
-  return { gpus: gpus.length, gpu_error, gpu_faults, engine_version };
-}
-
-function holderArgv(program: string, folder: string): [string, ...string[]] {
+function holderStarter({ holderProgram }: Kit): (folder: string, logFile: string) => Promise<number> {
   const heap = `--max-old-space-size=${HOLDER_HEAP_MIB}`;
-  return [process.execPath, heap, '--disable-sigusr1', program, 'holder', '--dir', folder];
+  return (folder, logFile) =>
+    startDetached([process.execPath, heap, '--disable-sigusr1', holderProgram, 'holder', '--dir', folder], logFile);
 }
 
 /** Resolves once it is on its way. The stream ends with the log; a reader that goes away ends the reading. */

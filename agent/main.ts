@@ -1,33 +1,51 @@
-// The agent's command line: `enroll` once, `run` for ever.
+// The agent's command line: `enroll` once, `run` for ever; `check`, `status` and `clear` for the host's owner.
+import { text } from 'node:stream/consumers';
 import { Command } from 'commander';
 import { messageOf } from '../shared/errors.ts';
 import { createLog } from '../shared/log.ts';
+import { VERSION } from '../shared/version.ts';
 import { readCa, readConfig } from './config.ts';
 import type { AgentHouse } from './house.ts';
 
 const CONFIG_OPTION = ['--config <file>', 'agent.yaml; without it every setting has its default'] as const;
 
-async function enrollHost(options: { url: string; token: string; allowHttp?: true; config?: string }): Promise<void> {
-  const config = await readConfig(options.config);
-  const { assertRentable, findFence, takeInventory } = await import('./stock.ts');
+interface EnrollFlags {
+  url: string;
+  token: string;
+  allowHttp?: boolean;
+  config?: string;
+}
+
+async function enrollHost({ url, token: given, allowHttp = false, config: file }: EnrollFlags): Promise<void> {
+  const config = await readConfig(file);
+  const { gpusInWords, surveyHost } = await import('./host-commands.ts');
   const { enroll } = await import('./link/enroll.ts');
-  const { openDocker } = await import('./runtime/docker.ts');
-  const { readHostFacts } = await import('./host/facts.ts');
-  const { readGpus } = await import('./gpus/nvidia-smi.ts');
-  const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
-  // A supplier who enrols is there to see that nvidia-smi fails, and to mend it.
-  const gpus = { gpus: await readGpus(config.nvidia_smi, []), gpu_error: '', gpu_faults: [] };
-  const facts = await readHostFacts(config.state_dir);
-  const fence = await findFence(config);
-  const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false, fence });
-  assertRentable(inventory, config);
+  const token = given === '-' ? await readToken() : given;
+  const inventory = await surveyHost(config);
   const { state_dir: stateDir } = config;
-  const { url, token, allowHttp = false } = options;
   const machineId = await enroll({ stateDir, url, token, allowHttp, ca: await readCa(config), inventory });
-  const models = [...new Set(inventory.gpus.map((gpu) => gpu.name))].join(', ');
+  process.stdout.write(`enrolled as machine ${machineId} with ${gpusInWords(inventory)}; next: svc-agent run\n`);
+}
+
+/** Where it is in no argument, other users of the host do not see it in the list of processes. */
+async function readToken(): Promise<string> {
+  const token = (await text(process.stdin)).trim();
+  if (token === '') throw new Error('--token - reads the token from the standard input, which is empty');
+  return token;
+}
+
+async function checkHost(options: { config?: string }): Promise<void> {
+  const { gpusInWords, surveyHost } = await import('./host-commands.ts');
+  const inventory = await surveyHost(await readConfig(options.config));
   process.stdout.write(
-    `enrolled as machine ${machineId} with ${inventory.gpus.length} GPUs (${models}); next: svc-agent run\n`,
+    `this host can be rented out: ${gpusInWords(inventory)}, Docker Engine ${inventory.engine_version}\n`,
   );
+}
+
+async function clear({ config, force = false }: { config?: string; force?: boolean }): Promise<void> {
+  const { clearHost } = await import('./host-commands.ts');
+  const ended = await clearHost(await readConfig(config), { force });
+  process.stdout.write(`nothing of ours runs here any more; rentals that were ended: ${ended}\n`);
 }
 
 async function runSupervisor(options: { config?: string }): Promise<void> {
@@ -61,12 +79,19 @@ async function showStatus(options: { config?: string }): Promise<void> {
   process.exitCode = isWell ? 0 : 1;
 }
 
-const program = new Command('svc-agent').description("The node agent: offers this machine's GPUs to a control plane.");
+const program = new Command('svc-agent')
+  .description("The node agent: offers this machine's GPUs to a control plane.")
+  .version(VERSION);
+program
+  .command('check')
+  .description('say whether this host can be rented out, and all that it lacks')
+  .option(...CONFIG_OPTION)
+  .action(checkHost);
 program
   .command('enroll')
   .description('make this host a machine of the fleet; repeating it is safe')
   .requiredOption('--url <url>', 'the control plane, e.g. https://api.example.com')
-  .requiredOption('--token <token>', 'the one-time enrolment token')
+  .requiredOption('--token <token>', 'the one-time enrolment token; - reads it from the standard input')
   .option('--allow-http', 'speak plain http to another machine: only on a network that nobody else reads')
   .option(...CONFIG_OPTION)
   .action(enrollHost);
@@ -80,6 +105,12 @@ program
   .description('say how the running agent is; exit code 1 where something keeps this host from being rented out')
   .option(...CONFIG_OPTION)
   .action(showStatus);
+program
+  .command('clear')
+  .description('with the agent stopped, take its containers, holders and fence off this host; the enrolment stays')
+  .option('--force', 'also while rentals run: they are ended')
+  .option(...CONFIG_OPTION)
+  .action(clear);
 program.parseAsync().catch((error: unknown) => {
   process.stderr.write(`svc-agent: ${messageOf(error)}\n`);
   process.exit(1);

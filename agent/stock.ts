@@ -4,9 +4,9 @@ import { messageOf } from '../shared/errors.ts';
 import type { Log } from '../shared/log.ts';
 import { type Loop, type LoopStatus, startLoop } from '../shared/loop.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
+import { VERSION } from '../shared/version.ts';
 import { bareNode, type Kit, removeOldKits } from './access/kit.ts';
 import type { AgentConfig } from './config.ts';
-import { openKernelLog } from './gpus/kernel-log.ts';
 import { type GpuReading, openGpuWatch } from './gpus/watch.ts';
 import type { HostFacts } from './host/facts.ts';
 import { assertNftables } from './host/nftables.ts';
@@ -14,11 +14,9 @@ import { openDiskCheck } from './runtime/disk-check.ts';
 import type { Engine } from './runtime/engine.ts';
 import type { Fence, FenceFinding } from './runtime/fence.ts';
 
-/** Version of this agent, as its inventory says it. */
-const AGENT_VERSION = '0.1.0';
+/** With what the agent asks of it: `DeviceRequests` that name GPUs by UUID, and cgroups of both versions. */
+const ENGINE_VERSION_MIN = [20, 10] as const;
 const INVENTORY_PERIOD_MS = 60_000;
-/** A GPU that breaks is known this soon. */
-const KERNEL_LOG_PERIOD_MS = 5_000;
 /** An engine that was away at our start is tried when it is back. */
 const DISK_PERIOD_MS = 10 * 60_000;
 
@@ -36,7 +34,6 @@ export interface Stock {
 interface StockDeps {
   engine: Engine;
   facts: HostFacts;
-  bootId: string;
   kit: Kit;
   fence: Pick<Fence, 'finding'>;
   clock: Clock;
@@ -45,16 +42,9 @@ interface StockDeps {
 
 /** Starts without GPUs where nvidia-smi fails: a host whose driver was upgraded under it still has rentals that are to be reached. */
 export async function openStock(config: AgentConfig, deps: StockDeps): Promise<Stock> {
-  const { engine, facts, kit, fence, clock, log } = deps;
+  const { engine, facts, kit, fence, log } = deps;
   const disk = await openDiskCheck(config.state_dir, { engine, node: bareNode(kit), log });
-  const gpus = await openGpuWatch({
-    nvidiaSmi: config.nvidia_smi,
-    stateDir: config.state_dir,
-    bootId: deps.bootId,
-    kernelLog: openKernelLog(),
-    clock,
-    log,
-  });
+  const gpus = openGpuWatch(config.nvidia_smi, log);
   const take = async (containerIds: string[]): Promise<Inventory> =>
     takeInventory(await gpus.read(containerIds), {
       engine,
@@ -82,20 +72,12 @@ export async function openStock(config: AgentConfig, deps: StockDeps): Promise<S
         await disk.measure();
         stock.nudge();
       };
-      const hearGpus = async (): Promise<void> => {
-        if (await gpus.hear()) stock.nudge();
-      };
-      loops = [
-        stock,
-        startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps),
-        startLoop({ name: 'kernel-log', periodMs: KERNEL_LOG_PERIOD_MS, run: hearGpus }, deps),
-      ];
+      loops = [stock, startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps)];
     },
     nudge: () => loops[0]?.nudge(),
     loops: () => loops.map((loop) => loop.status()),
     stop: async () => {
       await Promise.all(loops.map((loop) => loop.stop()));
-      await gpus.close();
     },
   };
 }
@@ -108,6 +90,10 @@ export function assertRentable(inventory: Inventory, config: AgentConfig): void 
   }
   if (inventory.engine_version === '') {
     lacks.push(`no Docker Engine answers at ${config.docker_socket}: start it, or set docker_socket`);
+  } else if (isTooOld(inventory.engine_version)) {
+    lacks.push(
+      `Docker Engine ${inventory.engine_version} is too old: install ${ENGINE_VERSION_MIN.join('.')} or newer`,
+    );
   }
   if (inventory.fence_error !== '') {
     lacks.push(
@@ -115,6 +101,13 @@ export function assertRentable(inventory: Inventory, config: AgentConfig): void 
     );
   }
   if (lacks.length > 0) throw new Error(`this host cannot be rented out yet: ${lacks.join('; ')}`);
+}
+
+/** A version that does not begin with two numbers is taken for a new one. */
+function isTooOld(engineVersion: string): boolean {
+  const [, major = 'Infinity', minor = '0'] = /^(\d+)\.(\d+)/.exec(engineVersion) ?? [];
+  const [majorMin, minorMin] = ENGINE_VERSION_MIN;
+  return Number(major) < majorMin || (Number(major) === majorMin && Number(minor) < minorMin);
 }
 
 /** Whether this agent can put up what its configuration asks for; nothing is put up. */
@@ -141,6 +134,6 @@ export async function takeInventory(gpus: GpuReading, taking: StockTaking): Prom
     ...fence,
     disk_enforced: diskEnforced,
     engine_version: engineVersion.slice(0, 64),
-    agent_version: AGENT_VERSION,
+    agent_version: VERSION,
   };
 }

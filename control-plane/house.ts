@@ -5,6 +5,7 @@ import type { LoopStatus } from '../shared/loop.ts';
 import type { Log } from '../shared/log.ts';
 import { ucentsFromDollars } from '../shared/money.ts';
 import { systemRng } from '../shared/rng.ts';
+import { VERSION } from '../shared/version.ts';
 import { openAdmin } from './admin/admin.ts';
 import { openAudit } from './admin/audit.ts';
 import { adminDeps } from './admin-deps.ts';
@@ -87,7 +88,10 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       if (alivePeriodMs !== undefined) startWatchdog(core, running, { alive, alivePeriodMs });
       await admin.listen({ socketPath: config.admin_socket });
       const { port } = await listeners.listen();
-      log.info({ host: config.listen.host, port, admin_socket: config.admin_socket }, 'the control plane serves');
+      log.info(
+        { version: VERSION, host: config.listen.host, port, admin_socket: config.admin_socket },
+        'the control plane serves',
+      );
       await supervision.ready();
       return { port };
     },

@@ -7,6 +7,7 @@ import { createIds } from '../shared/ids.ts';
 import { createLog, type Log } from '../shared/log.ts';
 import { countBuffersWithHeap } from '../shared/memory.ts';
 import { systemRng } from '../shared/rng.ts';
+import { VERSION } from '../shared/version.ts';
 import { type CommandDeps, type CommonOptions, printAnswer, withCommon } from './admin/command.ts';
 import { addOperatorCommands } from './admin/commands.ts';
 import { type Answer, askDaemon } from './admin/daemon-door.ts';
@@ -93,9 +94,9 @@ const operator: CommandDeps = {
   print: (text) => void process.stdout.write(text),
   now: systemClock().now,
 };
-const program = new Command('svc-control-plane').description(
-  'The control plane of the GPU rental and inference service.',
-);
+const program = new Command('svc-control-plane')
+  .description('The control plane of the GPU rental and inference service.')
+  .version(VERSION);
 program
   .command('serve')
   .description('run the control plane')

@@ -171,6 +171,7 @@ const FINE: [Rule, string, SourceFile][] = [
   ['importOrder', 'a room above', imports('control-plane/rental/instances/a.ts', '../../money/ledger/b.ts')],
   ['importOrder', 'its own room', imports('agent/access/guest/a.ts', '../b.ts')],
   ['importOrder', 'shared', imports('agent/link/a.ts', '../../shared/protocol/link.ts')],
+  ['importOrder', 'the version', imports('shared/a.ts', '../package.json')],
   ['importOrder', 'the composition itself', imports('control-plane/house.ts', './admin/a.ts')],
   ['importOrder', 'an import in a comment', file('agent/host/a.ts', "// import { x } from '../link/b.ts';")],
   ['packageDoors', 'routes', imports('control-plane/admin/routes.ts', 'fastify')],

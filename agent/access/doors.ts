@@ -80,14 +80,20 @@ export function openDoors(deps: DoorsDeps, onChange: () => void): AccessDoors {
     statuses: () => statusesOf(holders, lastStatus),
     end: async (id) => {
       lastStatus.delete(id);
-      const { holderSocket } = doorPaths(workloadFolder(deps.stateDir, id));
-      endHolder(holders.get(id)?.socket ?? (await dial(holderSocket)));
+      const held = holders.get(id)?.socket;
+      if (held === undefined) await endDoor(deps.stateDir, id);
+      else endHolder(held);
     },
     leave: () => {
       left = true;
       for (const holder of holders.values()) holder.socket.destroy();
     },
   };
+}
+
+/** Ends the holder of a workload, if one answers. */
+export async function endDoor(stateDir: string, workloadId: string): Promise<void> {
+  endHolder(await dial(doorPaths(workloadFolder(stateDir, workloadId)).holderSocket));
 }
 
 /** A holder that is being restarted keeps its host key and its main process's end: those are known from before. */

@@ -36,6 +36,13 @@ export async function assertNftables(): Promise<void> {
   await nft(['list', 'tables']);
 }
 
+/** Takes the fence away, if it stands. */
+export async function removeFence(): Promise<void> {
+  if ((await nft(['list', 'tables'])).split('\n').includes(`table inet ${FENCE_TABLE}`)) {
+    await nft(['delete', 'table', 'inet', FENCE_TABLE]);
+  }
+}
+
 /** How nft shows the rules. Somebody may change them before they are shown, so they are put up until it shows the same twice. */
 async function putUp(rules: string): Promise<string> {
   let shown: string | undefined;

@@ -70,7 +70,7 @@ export const DAEMONS: readonly Daemon[] = [
   },
   {
     folder: 'agent',
-    composition: ['main.ts', 'house.ts', 'stock.ts', 'config.ts'],
+    composition: ['main.ts', 'house.ts', 'host-commands.ts', 'stock.ts', 'config.ts'],
     rooms: ['host', 'gpus', 'runtime', 'access', 'link'].map((path) => ({ path, tables: [] })),
   },
 ];

@@ -10,11 +10,11 @@ const dir = mkdtempSync(join(tmpdir(), 'status-'));
 afterAll(() => rmSync(dir, { recursive: true }));
 
 const WELL: AgentStatus = {
+  version: '0.1.0',
   link: { connected: true, last_end: 'code 1006' },
   loops: [],
   gpus: 8,
   gpu_error: '',
-  gpu_faults: [],
   engine_version: '28.2.2',
   network_fence: 'nftables',
   fence_error: '',
@@ -22,7 +22,7 @@ const WELL: AgentStatus = {
 
 test('all is well', () => {
   expect(statusWords(WELL)).toEqual({
-    lines: ['link: up', 'gpus: 8', 'docker engine: 28.2.2', 'network fence: nftables'],
+    lines: ['agent: 0.1.0', 'link: up', 'gpus: 8', 'docker engine: 28.2.2', 'network fence: nftables'],
     isWell: true,
   });
 });
@@ -42,10 +42,6 @@ const FAULTS: [Partial<AgentStatus>, string][] = [
   [{ link: { connected: false, last_end: null } }, 'link: down'],
   [{ gpus: 0 }, 'gpus: 0'],
   [{ gpus: 0, gpu_error: 'mismatch' }, 'gpus: not known: mismatch'],
-  [
-    { gpu_faults: [{ uuid: 'GPU-1', severity: 'broken', detail: 'Xid 79: it has fallen off the bus' }] },
-    'gpu GPU-1 is broken: Xid 79: it has fallen off the bus',
-  ],
   [{ engine_version: '' }, 'docker engine: does not answer'],
   [{ fence_error: 'nft is missing' }, 'network fence: nftables, does not stand: nft is missing'],
   [{ loops: [loop] }, 'loop disk fails: ENOSPC'],

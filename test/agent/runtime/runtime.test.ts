@@ -36,7 +36,7 @@ beforeEach(async () => {
       desired: await openDesired(dir, { log, clock }),
       records: await openRecords(dir, { log, now: clock.now }),
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
-      gpus: () => ({ gpuUuids: new Set(), gpuFaults: new Map() }),
+      gpuUuids: () => new Set(),
       assertFenced: async () => undefined,
       quarantineMs: 0,
       pullLogin: async () => null,

@@ -1,0 +1,65 @@
+// What a supplier asks of a host beside enrolling and running it: is it fit, take everything of ours off it.
+import { readdir } from 'node:fs/promises';
+import { join } from 'node:path';
+import type { Inventory } from '../shared/protocol/inventory.ts';
+import { endDoor } from './access/doors.ts';
+import type { AgentConfig } from './config.ts';
+import { readGpus } from './gpus/nvidia-smi.ts';
+import { readHostFacts } from './host/facts.ts';
+import { removeFence } from './host/nftables.ts';
+import { isMissing } from './host/state.ts';
+import { openStatusSocket } from './host/status-socket.ts';
+import { readIdentity } from './link/identity.ts';
+import { openDocker } from './runtime/docker.ts';
+import { assertRentable, findFence, takeInventory } from './stock.ts';
+
+/** What this host can offer. @throws Error that says all it lacks before anybody can rent it */
+export async function surveyHost(config: AgentConfig): Promise<Inventory> {
+  const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
+  // A supplier who asks is there to see that nvidia-smi fails, and to mend it.
+  const gpus = { gpus: await readGpus(config.nvidia_smi, []), gpu_error: '' };
+  const facts = await readHostFacts(config.state_dir);
+  const fence = await findFence(config);
+  const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false, fence });
+  assertRentable(inventory, config);
+  return inventory;
+}
+
+/** `8 GPUs (NVIDIA H100 80GB HBM3)` */
+export function gpusInWords({ gpus }: Inventory): string {
+  return `${gpus.length} GPUs (${[...new Set(gpus.map((gpu) => gpu.name))].join(', ')})`;
+}
+
+/**
+ * Takes containers, networks and holders of this machine's rentals off the host, and the fence; the enrolment stays. Returns how many
+ * rentals were running. @throws Error while an agent runs here; without `force` while a rental does
+ */
+export async function clearHost(config: AgentConfig, { force }: { force: boolean }): Promise<number> {
+  const { state_dir: stateDir } = config;
+  const machineId = (await readIdentity(stateDir))?.enrolled?.machine_id;
+  if (machineId === undefined) return 0;
+  const lock = await openStatusSocket(stateDir, () => undefined);
+  try {
+    const engine = openDocker({ socketPath: config.docker_socket, machineId });
+    const containers = await engine.list();
+    const running = containers.filter((container) => container.running).length;
+    if (running > 0 && !force) {
+      throw new Error(
+        `${running} rentals run here: take the machine out of supply (DELETE /v1/community/machines/${machineId}) and wait for their end, or end them with --force`,
+      );
+    }
+    for (const { workload_id: id } of containers) await engine.remove(id);
+    for (const id of await workloadsIn(stateDir)) await endDoor(stateDir, id);
+    if (config.network_fence === 'nftables') await removeFence();
+    return running;
+  } finally {
+    await lock.close();
+  }
+}
+
+async function workloadsIn(stateDir: string): Promise<string[]> {
+  return readdir(join(stateDir, 'workloads')).catch((error: unknown) => {
+    if (isMissing(error)) return [];
+    throw error;
+  });
+}

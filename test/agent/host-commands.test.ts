@@ -1,0 +1,58 @@
+// What the owner of a host asks of the agent's command line: check, clear, and a token that nobody reads in passing.
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { readConfig } from '../../agent/config.ts';
+import { clearHost } from '../../agent/host-commands.ts';
+import { openStatusSocket } from '../../agent/host/status-socket.ts';
+import { loadIdentity, storeIdentity } from '../../agent/link/identity.ts';
+import { assertRentable } from '../../agent/stock.ts';
+import type { Inventory } from '../../shared/protocol/inventory.ts';
+import { capture, type Captured } from '../kit/capture.ts';
+
+const ROOT = resolve(import.meta.dirname, '../..');
+const dir = mkdtempSync(join(tmpdir(), 'host-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+const configFile = join(dir, 'agent.yaml');
+writeFileSync(configFile, JSON.stringify({ state_dir: dir, docker_socket: join(dir, 'docker.sock') }));
+const config = await readConfig(configFile);
+
+const agent = (argv: string[], input?: string): Promise<Captured> =>
+  capture([process.execPath, join(ROOT, 'agent/svc-agent.js'), ...argv], input === undefined ? {} : { input });
+
+test.each(['agent/svc-agent.js', 'control-plane/svc-control-plane.js'])('%s says its version', async (program) => {
+  const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
+  const { code, stdout } = await capture([process.execPath, join(ROOT, program), '--version']);
+  expect({ code, said: stdout.toString() }).toEqual({ code: 0, said: `${version}\n` });
+});
+
+test('a token comes from the standard input, and an empty one is refused before anything is asked', async () => {
+  const { code, stderr } = await agent(['enroll', '--url', 'https://x', '--token', '-', '--config', configFile], '\n');
+  expect({ code, stderr }).toEqual({
+    code: 1,
+    stderr: 'svc-agent: --token - reads the token from the standard input, which is empty\n',
+  });
+});
+
+test('a host is not cleared while its agent runs; one that never enrolled has nothing to clear', async () => {
+  expect(await clearHost(config, { force: false })).toBe(0);
+  const identity = await loadIdentity(dir);
+  await storeIdentity(dir, { ...identity, enrolled: { url: 'https://x', machine_id: 'm', link_path: '/l' } });
+  const socket = await openStatusSocket(dir, () => undefined);
+  await expect(clearHost(config, { force: true })).rejects.toThrow('another agent runs already');
+  await socket.close();
+});
+
+const withEngine = (engineVersion: string): Inventory =>
+  ({ gpus: [{}], engine_version: engineVersion, fence_error: '' }) as unknown as Inventory;
+
+test.each(['20.10.0', '20.10.24+dfsg1', '29.1.0', 'dev'])('Docker Engine %s is new enough', (engineVersion) => {
+  expect(() => assertRentable(withEngine(engineVersion), config)).not.toThrow();
+});
+
+test.each(['19.03.15', '20.9.1'])('Docker Engine %s is too old', (engineVersion) => {
+  expect(() => assertRentable(withEngine(engineVersion), config)).toThrow(
+    `Docker Engine ${engineVersion} is too old: install 20.10 or newer`,
+  );
+});
