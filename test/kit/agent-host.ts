@@ -30,6 +30,8 @@ export interface AgentHostOptions {
   quarantineMinutes?: number;
   /** PEM file of the control plane's authority. */
   tlsCaFile?: string | undefined;
+  /** The beginning of its command line; by default the one of this checkout. */
+  program?: readonly string[] | undefined;
 }
 
 export interface GpuOptions {
@@ -42,7 +44,7 @@ export interface GpuOptions {
 const LAUNCHER = resolve(import.meta.dirname, '../../agent/svc-agent.js');
 
 export function openAgentHost(options: AgentHostOptions): AgentHost {
-  const { dir, gpus, inside = (argv) => argv } = options;
+  const { dir, gpus, inside = (argv) => argv, program = [process.execPath, LAUNCHER] } = options;
   mkdirSync(dir, { mode: 0o700 });
   const stateDir = join(dir, 's');
   const configPath = join(dir, 'agent.yaml');
@@ -58,7 +60,7 @@ export function openAgentHost(options: AgentHostOptions): AgentHost {
   writeFileSync(configPath, JSON.stringify(config, undefined, 2));
   const daemon = openDaemon({
     name: 'the agent',
-    argv: inside([process.execPath, LAUNCHER, 'run', '--config', configPath]),
+    argv: inside([...program, 'run', '--config', configPath]),
     env: gpus.env,
     logPath: join(dir, 'agent.log'),
     ready: () => isLinked(join(stateDir, 'agent.sock')),
@@ -70,7 +72,7 @@ export function openAgentHost(options: AgentHostOptions): AgentHost {
     configPath,
     holders,
     enroll: (url, token) =>
-      capture([process.execPath, LAUNCHER, 'enroll', '--url', url, '--token', token, '--config', configPath], {
+      capture([...program, 'enroll', '--url', url, '--token', token, '--config', configPath], {
         env: gpus.env,
       }),
     stop: async () => {

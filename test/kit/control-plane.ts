@@ -44,11 +44,13 @@ export interface Surroundings {
   authority: Authority | undefined;
   /** Further keys of its configuration. */
   settings: object;
+  /** The beginning of its command line; by default the one of this checkout. */
+  program?: readonly string[] | undefined;
 }
 
 /** Writes its configuration below `dir` and starts it. `dir` is new and short: unix socket paths are limited. */
 export async function startControlPlane(dir: string, around: Surroundings): Promise<ControlPlane> {
-  const { postgresUrl, registries, authority, settings } = around;
+  const { postgresUrl, registries, authority, settings, program = [process.execPath, LAUNCHER] } = around;
   mkdirSync(dir, { mode: 0o700 });
   const configPath = join(dir, 'control-plane.yaml');
   const databaseFile = join(dir, 'control-plane.db');
@@ -79,13 +81,13 @@ export async function startControlPlane(dir: string, around: Surroundings): Prom
   writeFileSync(configPath, JSON.stringify(config, undefined, 2));
   const daemon = openDaemon({
     name: 'the control plane',
-    argv: [process.execPath, LAUNCHER, 'serve', '--config', configPath],
+    argv: [...program, 'serve', '--config', configPath],
     logPath: join(dir, 'control-plane.log'),
     ready: () => answersWell(`${agentUrl}/readyz`, authority?.cert),
   });
   await daemon.start();
   const operator = async (...argv: string[]): Promise<unknown> => {
-    const line = [process.execPath, LAUNCHER, ...argv, '--config', configPath, '--json'];
+    const line = [...program, ...argv, '--config', configPath, '--json'];
     return JSON.parse(outputOf(await capture(line), argv));
   };
   return {

@@ -42,7 +42,7 @@ export const LANES: readonly Lane[] = [
   { name: 'format', command: ['oxfmt', '--check', '.'] },
   vitest('walls'),
   { name: 'dead-code', command: ['knip', '--no-progress'] },
-  { ...vitest('unit'), wants: ['openssl'] },
+  { ...vitest('unit'), wants: ['openssl', 'shellcheck'] },
   { ...vitest('postgres'), needs: ['initdb'], wants: ['openssl'] },
   { ...vitest('docker'), ...ENGINE },
   { ...vitest('e2e'), ...ENGINE, needs: [...ENGINE.needs, 'chromium'], wants: ['openssl'] },

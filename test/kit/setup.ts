@@ -18,6 +18,7 @@ const PACKAGES = {
   initdb: 'postgresql',
   'mkfs.btrfs': 'btrfs-progs',
   chromium: 'chromium',
+  shellcheck: 'shellcheck',
 } as const;
 
 export type ProgramName = keyof typeof PACKAGES;

@@ -9,7 +9,7 @@ export interface SourceFile {
 }
 
 /** Folders and files that are not the project's own text: dependencies, and what .gitignore names. */
-const FOREIGN = ['node_modules', '.git', 'coverage', '.demo', '.scratch'];
+const FOREIGN = ['node_modules', '.git', 'coverage', 'dist', '.demo', '.scratch'];
 
 /** Every text file of the project below `root`. */
 export function readSources(root: string): SourceFile[] {

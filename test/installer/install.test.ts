@@ -1,0 +1,248 @@
+// install.sh with small packages: what it writes, whom it tells, and what it does where a version does not start.
+import {
+  chmodSync,
+  cpSync,
+  existsSync,
+  mkdirSync,
+  mkdtempSync,
+  readdirSync,
+  readFileSync,
+  readlinkSync,
+  rmSync,
+  statSync,
+  writeFileSync,
+} from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join, resolve } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { capture } from '../kit/capture.ts';
+import { type Installation, openInstallation } from '../kit/installation.ts';
+
+const CHECKOUT = resolve(import.meta.dirname, '../..');
+/** Writes down how it was called; its agent is up, fit and without rentals unless files of the package say otherwise. */
+const PROGRAM = `#!/bin/sh
+here=$(dirname "$(readlink -f "$0")")
+echo "\${0##*/} $*" >>"$INSTALLATION/told"
+case $1 in
+  enroll) sed 's/^/read /' >>"$INSTALLATION/told" ;;
+  status) [ -e "$here/../silent" ] || echo 'agent: 1.0.0'; exit 1 ;;
+  check) [ ! -e "$here/../unfit" ] ;;
+  clear) [ ! -e "$here/../rented" ] || [ "$4" = --force ] ;;
+esac
+`;
+
+let dir: string;
+let host: Installation;
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'install-'));
+  host = openInstallation(dir);
+});
+afterEach(() => rmSync(dir, { recursive: true }));
+
+/** A package of a few files; `faults` are names of files that PROGRAM and the scripted systemctl look for. */
+function makePackage(build: string, ...faults: string[]): string {
+  const folder = join(dir, 'packages', build);
+  mkdirSync(join(folder, 'bin'), { recursive: true });
+  cpSync(join(CHECKOUT, 'installer/install.sh'), join(folder, 'install.sh'));
+  cpSync(join(CHECKOUT, 'systemd'), join(folder, 'systemd'), { recursive: true });
+  mkdirSync(join(folder, 'etc'));
+  for (const name of ['agent', 'control-plane']) {
+    cpSync(join(CHECKOUT, `installer/${name}.yaml`), join(folder, `etc/${name}.yaml`));
+    writeFileSync(join(folder, `bin/svc-${name}`), PROGRAM, { mode: 0o755 });
+  }
+  for (const name of ['BUILD', ...faults]) writeFileSync(join(folder, name), `${build}\n`);
+  return folder;
+}
+
+const inRoot = (path: string): string => join(host.root, path);
+const current = (unit: string): string => readlinkSync(inRoot(`opt/gpu-rental-service/${unit}`));
+const versions = (): string[] => readdirSync(inRoot('opt/gpu-rental-service/versions')).toSorted();
+const modeOf = (path: string): number => statSync(inRoot(path)).mode & 0o777;
+const restarts = (): string[] => host.told().filter((line) => line.startsWith('systemctl restart'));
+
+describe.skipIf(process.platform !== 'linux')('install.sh', () => {
+  test('brings the control plane its user, unit and configuration, and does not start it before it is configured', async () => {
+    const folder = makePackage('1.0.0-a');
+    chmodSync(join(folder, 'BUILD'), 0o600);
+    const { code, stdout, stderr } = await host.run(folder, ['control-plane', '--prefix', '/srv/gpu']);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: '' });
+    expect(stdout.toString()).toContain('write down base_url');
+    expect(readlinkSync(inRoot('srv/gpu/svc-control-plane'))).toBe('versions/1.0.0-a');
+    expect(readlinkSync(inRoot('usr/local/bin/svc-control-plane'))).toBe(
+      '/srv/gpu/svc-control-plane/bin/svc-control-plane',
+    );
+    const unit = readFileSync(inRoot('etc/systemd/system/svc-control-plane.service'), 'utf8');
+    expect(unit).toContain('ExecStart=/srv/gpu/svc-control-plane/bin/svc-control-plane serve');
+    expect(unit).not.toContain('/opt/');
+    expect(modeOf('srv/gpu/versions/1.0.0-a/BUILD')).toBe(0o644);
+    expect(modeOf('etc/svc-control-plane/control-plane.yaml')).toBe(0o640);
+    const told = host.told();
+    expect(told.filter((line) => /^(useradd|chown) /.test(line))).toEqual([
+      'useradd --system --user-group --home-dir /var/lib/svc-control-plane --shell /usr/sbin/nologin svc-control-plane',
+      `chown root:svc-control-plane ${inRoot('etc/svc-control-plane/control-plane.yaml')}`,
+    ]);
+    expect(told).toContain('systemctl enable --quiet svc-control-plane');
+    expect(told.join('\n')).not.toContain('restart');
+  });
+
+  test('enrols an agent without a word of its token in any argument, and waits until it is up', async () => {
+    const { code, stdout } = await host.run(
+      makePackage('1.0.0-a'),
+      ['agent', '--url', 'https://api.example.com', '--token', '-'],
+      'secret-token\n',
+    );
+    expect(code).toBe(0);
+    expect(stdout.toString()).toContain('1.0.0-a runs');
+    const config = inRoot('etc/svc-agent/agent.yaml');
+    expect(host.told().filter((line) => !line.startsWith('systemctl show'))).toEqual([
+      'svc-agent --version',
+      expect.stringMatching(/^svc-agent check --config .*\/1\.0\.0-a\/etc\/agent\.yaml$/),
+      'systemctl daemon-reload',
+      'systemctl enable --quiet svc-agent',
+      `svc-agent enroll --url https://api.example.com --token - --config ${config}`,
+      'read secret-token',
+      'systemctl restart svc-agent',
+      `svc-agent status --config ${config}`,
+    ]);
+  });
+
+  test('an upgrade restarts what runs, keeps the configuration and the version before', async () => {
+    await host.run(makePackage('1.0.0-a'), ['agent']);
+    const config = inRoot('etc/svc-agent/agent.yaml');
+    writeFileSync(config, 'log_level: debug\n');
+    expect(restarts()).toEqual([]);
+    host.setActive('svc-agent');
+    for (const build of ['1.1.0-b', '1.2.0-c']) {
+      const { code, stdout } = await host.run(makePackage(build), ['agent']);
+      expect({ code, said: stdout.toString().includes(`${build} runs`) }).toEqual({ code: 0, said: true });
+      expect(current('svc-agent')).toBe(`versions/${build}`);
+    }
+    expect(readFileSync(config, 'utf8')).toBe('log_level: debug\n');
+    expect(versions()).toEqual(['1.1.0-b', '1.2.0-c']);
+    expect(restarts()).toEqual(['systemctl restart svc-agent', 'systemctl restart svc-agent']);
+  });
+
+  test('each role has its own version', async () => {
+    await host.run(makePackage('1.0.0-a'), ['control-plane']);
+    for (const build of ['1.1.0-b', '1.2.0-c', '1.3.0-d']) await host.run(makePackage(build), ['agent']);
+    expect([current('svc-control-plane'), current('svc-agent')]).toEqual(['versions/1.0.0-a', 'versions/1.3.0-d']);
+    expect(versions()).toEqual(['1.0.0-a', '1.2.0-c', '1.3.0-d']);
+  });
+
+  test.each([
+    ['control-plane', 'broken', 0],
+    ['agent', 'broken', 0],
+    ['agent', 'silent', 60],
+  ])('a %s that does not start (%s) gives way to the version before it', async (role, fault, waits) => {
+    await host.run(makePackage('1.0.0-a'), [role]);
+    host.setActive(`svc-${role}`);
+    host.told();
+    const { code, stderr } = await host.run(makePackage('1.1.0-b', fault), [role]);
+    expect(code).toBe(1);
+    expect(stderr).toContain('1.1.0-b does not start, and 1.0.0-a runs again; journalctl --unit');
+    expect(current(`svc-${role}`)).toBe('versions/1.0.0-a');
+    const told = host.told();
+    expect(told.filter((line) => line.startsWith('sleep'))).toHaveLength(waits);
+    expect(told.filter((line) => line === `systemctl restart svc-${role}`)).toHaveLength(2);
+  });
+
+  test('an agent that ends again and again is not waited for', async () => {
+    await host.run(makePackage('1.0.0-a'), ['agent']);
+    host.setActive('svc-agent');
+    host.script('systemctl', 'case $1 in is-active) echo activating ;; show) date +%N ;; esac');
+    host.told();
+    const { code, stderr } = await host.run(makePackage('1.1.0-b', 'silent'), ['agent']);
+    expect({ code, back: stderr.includes('1.0.0-a runs again') }).toEqual({ code: 1, back: true });
+    expect(host.told().filter((line) => line.startsWith('sleep'))).toEqual([]);
+  });
+
+  test('where no version starts, it says so', async () => {
+    await host.run(makePackage('1.0.0-a', 'broken'), ['control-plane']);
+    host.setActive('svc-control-plane');
+    const { code, stderr } = await host.run(makePackage('1.1.0-b', 'broken'), ['control-plane']);
+    expect({ code, said: stderr.includes('neither 1.1.0-b nor, again, 1.0.0-a starts') }).toEqual({
+      code: 1,
+      said: true,
+    });
+  });
+
+  test('all that a machine lacks is said at once, and nothing is changed', async () => {
+    host.script('uname', '[ "$1" = -s ] && echo Linux || echo aarch64');
+    host.script('getconf', 'echo glibc 2.27');
+    host.script('id', 'echo 1000');
+    host.script('systemctl', 'exit 1');
+    host.script('df', 'echo; echo disk 1 1 524287');
+    const { code, stderr } = await host.run(makePackage('1.0.0-a'), ['agent']);
+    expect(code).toBe(1);
+    for (const lack of ['not for Linux on aarch64', 'glibc 2.28 or newer', 'as root', 'systemd', '512 MiB'])
+      expect(stderr).toContain(lack);
+    expect(readdirSync(host.root)).toEqual([]);
+  });
+
+  test('glibc and disk are enough at the limit', async () => {
+    host.script('df', 'echo; echo disk 1 1 524288');
+    host.script('getconf', 'echo glibc 2.28');
+    const folder = makePackage('1.0.0-a');
+    expect((await host.run(folder, ['agent'])).code).toBe(0);
+    expect((await host.run(folder, ['control-plane'])).stderr).toContain('glibc 2.34 or newer');
+    host.script('getconf', 'echo glibc 2.34');
+    expect((await host.run(folder, ['control-plane'])).code).toBe(0);
+  });
+
+  test('a host that the agent itself calls unfit stays as it is', async () => {
+    const { code, stderr } = await host.run(makePackage('1.0.0-a', 'unfit'), ['agent']);
+    expect({ code, said: stderr.includes('svc-agent check') }).toEqual({ code: 1, said: true });
+    expect(readdirSync(host.root)).toEqual([]);
+  });
+
+  test('an agent with rentals is removed by force only; its state goes with --purge', async () => {
+    const folder = makePackage('1.0.0-a', 'rented');
+    await host.run(folder, ['agent']);
+    mkdirSync(inRoot('var/lib/svc-agent'), { recursive: true });
+    host.setActive('svc-agent');
+    host.told();
+    const refused = await host.run(folder, ['remove', 'agent']);
+    expect({ code: refused.code, said: refused.stderr.includes('nothing was removed') }).toEqual({
+      code: 1,
+      said: true,
+    });
+    expect(host.told().at(-1)).toBe('systemctl enable --quiet --now svc-agent');
+    expect(current('svc-agent')).toBe('versions/1.0.0-a');
+
+    expect((await host.run(folder, ['remove', 'agent', '--force'])).code).toBe(0);
+    expect(['opt/gpu-rental-service', 'etc/systemd/system/svc-agent.service'].map(inRoot).some(existsSync)).toBe(false);
+    expect(readdirSync(inRoot('usr/local/bin'))).toEqual([]);
+    expect(existsSync(inRoot('var/lib/svc-agent')) && existsSync(inRoot('etc/svc-agent/agent.yaml'))).toBe(true);
+
+    await host.run(folder, ['agent']);
+    expect((await host.run(folder, ['remove', 'agent', '--force', '--purge'])).code).toBe(0);
+    expect([existsSync(inRoot('var/lib/svc-agent')), existsSync(inRoot('etc/svc-agent'))]).toEqual([false, false]);
+  });
+
+  test('a control plane that runs is removed by force only, its user with its data', async () => {
+    const folder = makePackage('1.0.0-a');
+    await host.run(folder, ['control-plane']);
+    host.setActive('svc-control-plane');
+    expect((await host.run(folder, ['remove', 'control-plane'])).stderr).toContain('it serves customers');
+    expect((await host.run(folder, ['remove', 'control-plane', '--force', '--purge'])).code).toBe(0);
+    expect(host.told().at(-1)).toBe('userdel svc-control-plane');
+    expect((await host.run(folder, ['remove', 'control-plane'])).stderr).toContain('is not installed');
+  });
+
+  test.each([
+    [['agent', '--url', 'https://x'], 'both --url and --token'],
+    [['agent', '--token'], '--token needs a value'],
+    [['control-plane', '--url', 'x', '--token', 'y'], '--url is no option of install control-plane'],
+    [['agent', '--purge'], '--purge is no option of install agent'],
+    [['agent', '--prefix', '/a b'], '--prefix must be'],
+    [['agent', '--prefix', 'opt'], '--prefix must be'],
+    [['agent', '--prefix', '/opt/'], '--prefix must be'],
+    [['remove'], 'Usage'],
+  ])('%j is refused: %s', async (argv, message) => {
+    const folder = makePackage('1.0.0-a');
+    const { code, stderr } = await capture(['sh', join(folder, 'install.sh'), ...argv], { env: host.env });
+    expect(code).not.toBe(0);
+    expect(stderr).toContain(message);
+    expect(readdirSync(host.root)).toEqual([]);
+  });
+});
