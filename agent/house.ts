@@ -14,8 +14,10 @@ import { readBootId, readHostFacts, readLimits } from './host/facts.ts';
 import { openNftables } from './host/nftables.ts';
 import { readResolvers } from './host/resolvers.ts';
 import { startDetached } from './host/run.ts';
+import { DISK } from './host/state.ts';
 import type { AgentStatus } from './host/status-socket.ts';
 import { proveIdentity, readIdentity, type Identity } from './link/identity.ts';
+import { dialLink } from './link/dial.ts';
 import { openLink, type Link } from './link/link.ts';
 import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
@@ -68,8 +70,8 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       log,
       engine,
       doors,
-      desired: await openDesired(config.state_dir, { log, clock }),
-      records: await openRecords(config.state_dir, { log, now: clock.now }),
+      desired: await openDesired(config.state_dir, { files: DISK, log, clock }),
+      records: await openRecords(config.state_dir, { files: DISK, log, now: clock.now }),
       machine: () => ({ ...facts, gpu_count: inventory().gpus.length, limits }),
       assertFenced: fence.assertStands,
       gpuUuids: () => new Set(inventory().gpus.map((gpu) => gpu.uuid)),
@@ -81,7 +83,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
 
   const wire = (path: string): string => new URL(path, url).href.replace(/^http/, 'ws');
   link = openLink(
-    { url: wire(linkPath), machineId, ca },
+    { url: wire(linkPath), machineId },
     {
       hello: () => ({ held: runtime.held(), boot_id: bootId, inventory: inventory() }),
       prove: (nonce) => proveIdentity(identity, machineId, nonce),
@@ -93,7 +95,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
         await sendLog(await engine.logs(workload_id, target), { url, ca: ca ?? null });
       },
     },
-    { clock, rng: systemRng(), log },
+    { clock, rng: systemRng(), log, dial: (to) => dialLink(to, ca) },
   );
   const { sendInventory } = link;
   stock.start(runtime.containerIds, sendInventory);

@@ -3,7 +3,8 @@ import { type Loop, startLoop } from '../shared/loop.ts';
 import { type Engine, startEngine } from './base/operations/engine.ts';
 import { hangingLoops, type Supervision } from './base/supervision/supervision.ts';
 import type { Config } from './config.ts';
-import type { Listeners } from './listeners.ts';
+import type { Http } from './base/http/server.ts';
+import type { PublicPorts } from './rental/edge/public-ports.ts';
 import { TICK_MS } from './money/metering/metering.ts';
 import { HEARTBEAT_PERIOD_MS } from './rental/edge/heartbeat.ts';
 import { forgetOld } from './retention.ts';
@@ -18,12 +19,19 @@ const PURGE_PERIOD_MS = 3_600_000;
 /** Whoever renews a certificate sees it served soon. */
 const CERTIFICATES_PERIOD_MS = 10_000;
 
+/** What the loops do for the sockets of the house. */
+interface Tended {
+  publicPorts: Pick<PublicPorts, 'sync'>;
+  http: Pick<Http, 'purgeIdempotencyKeys'>;
+  refreshCertificates(): void;
+}
+
 export interface Running {
   engine: Engine;
   loops: Loop[];
 }
 
-export function startLoops(core: Core, rooms: Rooms, listeners: Listeners, keep: Config['retention']): Running {
+export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Config['retention']): Running {
   const engine = startEngine([rooms.instances.driver, rooms.reservations.driver], core);
   const loops = [
     startLoop(

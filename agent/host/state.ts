@@ -1,10 +1,33 @@
 // Files that survive a crash at any instant: written beside their place, flushed, renamed over it, and the folder flushed too.
 import { constants } from 'node:fs';
-import { copyFile, mkdir, open, readFile, rename, rm, writeFile } from 'node:fs/promises';
+import { copyFile, mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
 import type { z } from 'zod';
 
 const COMPARE_BYTES = 1024 * 1024;
+
+/** Where what must survive a restart is kept. */
+export interface StateFiles {
+  /** Undefined where there is no such file. Rejects, naming the file, where it does not fit the schema. */
+  read<T>(file: string, schema: z.ZodType<T>): Promise<T | undefined>;
+  /** A reader finds the old or the new value, whatever happens. */
+  write(file: string, value: unknown): Promise<void>;
+  /** Names in a folder, which is made where it is not there. */
+  list(folder: string): Promise<string[]>;
+  /** Nothing happens where there is none. */
+  remove(path: string): Promise<void>;
+}
+
+/** On the disk of this host. */
+export const DISK: StateFiles = {
+  read: readJson,
+  write: writeJson,
+  list: async (folder) => {
+    await mkdir(folder, { recursive: true, mode: 0o700 });
+    return readdir(folder);
+  },
+  remove: removePath,
+};
 
 /** Writes `text` so that a reader finds the old or the new content whole, whatever happens. Parents are made (0700). */
 export async function writeFileSafely(file: string, text: string | Uint8Array, mode = 0o600): Promise<void> {

@@ -1,16 +1,9 @@
 // The control link: dials the control plane, proves who we are, carries desired state in and observed state out, and comes back for ever.
-import WebSocket from 'ws';
 import { fullJitterMs, spreadMs } from '../../shared/backoff.ts';
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { LinkStatus } from '../host/status-socket.ts';
-import {
-  LINK_HELLO_MS_MAX,
-  LINK_DESIRED_BYTES_MAX,
-  LINK_RECONNECT_MS_MAX,
-  LINK_RECONNECT_MS_MIN,
-  LINK_SILENCE_MS_MAX,
-} from '../../shared/limits.ts';
+import { LINK_RECONNECT_MS_MAX, LINK_RECONNECT_MS_MIN, LINK_SILENCE_MS_MAX } from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import {
@@ -25,6 +18,7 @@ import {
   type PullAnswer,
   type PullLoginMessage,
 } from '../../shared/protocol/link.ts';
+import type { LinkSocket } from '../../shared/protocol/link-socket.ts';
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
 import type { Rng } from '../../shared/rng.ts';
 import { openPullLogins, type PullLogins } from './pull-logins.ts';
@@ -44,7 +38,6 @@ export interface LinkOptions {
   /** `wss://host/agent/v1/link`. */
   url: string;
   machineId: string;
-  ca: string | undefined;
 }
 
 export interface Link {
@@ -61,6 +54,7 @@ interface LinkDeps {
   clock: Clock;
   rng: Rng;
   log: Log;
+  dial(url: string): LinkSocket;
 }
 
 /** A change after a quiet time goes out at once, with those of the same moment; further ones wait for their turn. */
@@ -145,12 +139,7 @@ interface Connection {
 }
 
 function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & { pullLogins: PullLogins }): Connection {
-  const socket = new WebSocket(options.url, {
-    perMessageDeflate: false,
-    maxPayload: LINK_DESIRED_BYTES_MAX,
-    handshakeTimeout: LINK_HELLO_MS_MAX,
-    ...(options.ca === undefined ? {} : { ca: options.ca }),
-  });
+  const socket = deps.dial(options.url);
   const welcomed = Promise.withResolvers<boolean>();
   const ended = Promise.withResolvers<{ reason: string; drainMs: number | undefined }>();
   let welcome = false;
@@ -162,7 +151,7 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & { pullLo
     socket.close(code, why.slice(0, 120));
   };
   const post = (message: AgentMessage): void => {
-    if (socket.readyState === WebSocket.OPEN) socket.send(JSON.stringify(message));
+    if (socket.readyState === socket.OPEN) socket.send(JSON.stringify(message));
   };
   const silence = watchSilence(deps.clock, () => {
     reason ??= 'the control plane fell silent';

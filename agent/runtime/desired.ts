@@ -5,7 +5,7 @@ import type { Clock } from '../../shared/clock.ts';
 import type { Log } from '../../shared/log.ts';
 import { Position, type DesiredMessage } from '../../shared/protocol/link.ts';
 import { DesiredWorkload } from '../../shared/protocol/workload.ts';
-import { readJson, writeJson } from '../host/state.ts';
+import type { StateFiles } from '../host/state.ts';
 
 const HeldState = z.strictObject({
   ...Position.shape,
@@ -27,10 +27,13 @@ export interface Desired {
 }
 
 /** Loads what was stored. A damaged file counts as nothing held: then no workload is wanted and none is stopped either. */
-export async function openDesired(stateDir: string, deps: { log: Log; clock: Clock }): Promise<Desired> {
-  const { log, clock } = deps;
+export async function openDesired(
+  stateDir: string,
+  deps: { files: StateFiles; log: Log; clock: Clock },
+): Promise<Desired> {
+  const { files, log, clock } = deps;
   const file = join(stateDir, 'desired.json');
-  let held = await readJson(file, HeldState).catch((error: unknown) => {
+  let held = await files.read(file, HeldState).catch((error: unknown) => {
     log.error({ err: error }, 'the stored desired state is damaged; waiting for a new one');
     return undefined;
   });
@@ -38,7 +41,7 @@ export async function openDesired(stateDir: string, deps: { log: Log; clock: Clo
   let isStored = true;
   const store = async (state: HeldState): Promise<void> => {
     try {
-      await writeJson(file, state);
+      await files.write(file, state);
       isStored = true;
     } catch (error) {
       isStored = false;

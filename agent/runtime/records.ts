@@ -1,10 +1,9 @@
 // What this host remembers about each workload beyond what the engine knows: failures, the two-phase removal, tombstones.
-import { mkdir, readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../shared/log.ts';
 import { ObservedWorkload } from '../../shared/protocol/workload.ts';
-import { readJson, removePath, writeJson } from '../host/state.ts';
+import type { StateFiles } from '../host/state.ts';
 
 const WorkloadRecord = z.strictObject({
   workload_id: z.string(),
@@ -41,23 +40,30 @@ export interface Records {
   forgetOld(wanted: ReadonlySet<string>): Promise<void>;
 }
 
+interface RecordsDeps {
+  files: StateFiles;
+  log: Log;
+  now: () => number;
+}
+
 /** Loads what an earlier process stored. A damaged record is logged and begins anew: the engine's labels still know the container. */
-export async function openRecords(stateDir: string, deps: { log: Log; now: () => number }): Promise<Records> {
+export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<Records> {
+  const { files } = deps;
   const tombstoneFile = join(stateDir, 'tombstones.json');
-  const records = await load(stateDir, tombstoneFile, deps.log);
+  const records = await load(stateDir, tombstoneFile, deps);
   const recordFile = (id: string): string => join(workloadFolder(stateDir, id), 'record.json');
   /** One after another, each with what is known by then: two writers of one file would mix. */
   let stored = Promise.resolve();
   const store = (id: string): Promise<void> => {
     const write = stored.then(async () => {
       const record = records.get(id);
-      if (record?.gone === false) await writeJson(recordFile(id), record);
+      if (record?.gone === false) await files.write(recordFile(id), record);
     });
     stored = write.catch(() => undefined);
     return write;
   };
   const storeTombstones = (): Promise<void> =>
-    writeJson(
+    files.write(
       tombstoneFile,
       [...records.values()].filter((record) => record.gone),
     );
@@ -74,7 +80,7 @@ export async function openRecords(stateDir: string, deps: { log: Log; now: () =>
       records.set(workloadId, { ...before, removing: true, gone: true, changed_ms: deps.now() });
       await stored;
       await storeTombstones();
-      await removePath(workloadFolder(stateDir, workloadId));
+      await files.remove(workloadFolder(stateDir, workloadId));
     },
     forgetOld: async (wanted) => {
       const old = [...records.values()].filter(
@@ -92,18 +98,21 @@ export function workloadFolder(stateDir: string, workloadId: string): string {
   return join(stateDir, 'workloads', workloadId);
 }
 
-async function load(stateDir: string, tombstoneFile: string, log: Log): Promise<Map<string, WorkloadRecord>> {
+async function load(
+  stateDir: string,
+  tombstoneFile: string,
+  { files, log }: RecordsDeps,
+): Promise<Map<string, WorkloadRecord>> {
   const records = new Map<string, WorkloadRecord>();
   const folder = join(stateDir, 'workloads');
-  await mkdir(folder, { recursive: true, mode: 0o700 });
-  for (const id of await readdir(folder)) {
-    const record = await readJson(join(folder, id, 'record.json'), WorkloadRecord).catch((error: unknown) => {
+  for (const id of await files.list(folder)) {
+    const record = await files.read(join(folder, id, 'record.json'), WorkloadRecord).catch((error: unknown) => {
       log.error({ err: error, workload_id: id }, 'a workload record is damaged and begins anew');
       return undefined;
     });
     if (record?.workload_id === id) records.set(id, record);
   }
-  const tombstones = await readJson(tombstoneFile, Tombstones).catch((error: unknown) => {
+  const tombstones = await files.read(tombstoneFile, Tombstones).catch((error: unknown) => {
     log.error({ err: error }, 'the tombstones are damaged and begin anew');
     return undefined;
   });

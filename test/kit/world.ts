@@ -3,7 +3,7 @@ import { type Duplex, duplexPair } from 'node:stream';
 import { type Audit, openAudit } from '../../control-plane/admin/audit.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
-import { type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
+import { type Core, type Nudges, type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/schema.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
@@ -32,6 +32,8 @@ export interface World {
   audit: Audit;
   clock: VirtualClock;
   rooms: Rooms;
+  /** What the rooms stand on. */
+  core: Core;
   /** What the next look at an SSH door shows. */
   probeAnswers: Map<string, ProbeResult>;
   images: FakeImages;
@@ -76,6 +78,8 @@ export interface MachineOptions {
   /** Whether the host holds a disk to its size. */
   diskEnforced?: boolean;
   storageBytes?: number;
+  /** Of the host, base64url; none that anybody has the private half of unless said otherwise. */
+  publicKey?: string;
 }
 
 export interface MadeMachine {
@@ -83,6 +87,8 @@ export interface MadeMachine {
   supplierId: string;
   /** The supplier's. */
   orgId: string;
+  /** As it has enrolled. */
+  inventory: Inventory;
 }
 
 /** What a test may put in place of the world's own. */
@@ -90,6 +96,10 @@ export interface WorldOutside {
   webhookOutbound?: Outbound;
   log?: Log;
   settings?: Partial<Settings>;
+  nudges?: Nudges;
+  probe?: (instanceId: string) => Promise<ProbeResult>;
+  /** What one process sees of what outlasts it; called for the first, and at each restart. */
+  processOn?: (ground: Pick<Core, 'db' | 'clock'>) => Pick<Core, 'db' | 'clock'>;
 }
 
 /** What a process of the control plane finds at its start and leaves at its end. */
@@ -104,25 +114,17 @@ export async function openWorld(seed = 1, outside: WorldOutside = {}): Promise<W
 
 async function openOn(ground: Ground, seed: number, outside: WorldOutside): Promise<World> {
   const { db, clock, probeAnswers, images, modelHub } = ground;
-  const rng = seededRng(seed);
-  const ids = createIds(clock, rng);
-  const audit = openAudit({ db, clock, ids });
+  const { core, audit } = coreOn(ground, seed, outside);
+  const { ids } = core;
   const rooms = openRooms(
-    {
-      db: audit.db,
-      clock,
-      ids,
-      rng,
-      log: outside.log ?? createLog('test', 'silent'),
-      sealing: openSealing(new Uint8Array(32).fill(5), ids),
-    },
+    core,
     { ...SETTINGS, ...outside.settings },
     {
-      nudges: { engine: () => undefined, edge: () => undefined, webhooks: () => undefined },
+      nudges: outside.nudges ?? { engine: () => undefined, edge: () => undefined, webhooks: () => undefined },
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,
-      probe: async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true },
+      probe: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
       openStream: emptyLog,
     },
   );
@@ -142,6 +144,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     ...ground,
     audit,
     rooms,
+    core,
     observe,
     restart: async () => {
       const next = await openOn(ground, seed + 1, outside);
@@ -171,6 +174,16 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     },
     close: () => db.close(),
   };
+}
+
+/** What one process has of its own. */
+function coreOn(ground: Ground, seed: number, outside: WorldOutside): { core: Core; audit: Audit } {
+  const { db, clock } = outside.processOn?.(ground) ?? ground;
+  const rng = seededRng(seed);
+  const ids = createIds(clock, rng);
+  const audit = openAudit({ db, clock, ids });
+  const sealing = openSealing(new Uint8Array(32).fill(5), ids);
+  return { core: { db: audit.db, clock, ids, rng, log: outside.log ?? createLog('test', 'silent'), sealing }, audit };
 }
 
 export const LAUNCH: CreateInstance = { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand', image: 'busybox' };
@@ -258,10 +271,10 @@ async function addMachine(rooms: Rooms, db: Db, newName: () => string, options: 
     disk_enforced: options.diskEnforced ?? false,
     storage_bytes: options.storageBytes ?? plain.storage_bytes,
   };
-  await rooms.supply.enroll({ token, public_key: newName().padEnd(43, 'k'), inventory });
+  await rooms.supply.enroll({ token, public_key: options.publicKey ?? newName().padEnd(43, 'k'), inventory });
   await rooms.supply.setOnline(machine.id, true);
   await rooms.supply.approve(machine.id);
-  return { machineId: machine.id, supplierId: machine.supplier_id, orgId: supplierOrg.id };
+  return { machineId: machine.id, supplierId: machine.supplier_id, orgId: supplierOrg.id, inventory };
 }
 
 /** `count` H100s. */

@@ -15,6 +15,7 @@ import {
   type PullLogin,
 } from '../../../shared/protocol/link.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
+import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
 import { runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
 
@@ -43,7 +44,8 @@ export interface Link {
   count(): number;
   /** A byte stream into a workload. @throws StreamError saying which leg failed */
   openStream(machineId: string, workloadId: string, target: OpenMessage['target']): Promise<Duplex>;
-  /** `proven` is called once a machine has shown that the link is its own. */
+  /** Whoever is at the other end wants to be a machine. `proven` is called once it has shown that the link is its own. */
+  accept(socket: LinkSocket, clientIp: string, proven: () => void): void;
   onLinkUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer, proven: () => void): void;
   onStreamUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
   /** Says goodbye to every agent, asking them to come back after `reconnectAfterMs`. */
@@ -60,6 +62,16 @@ export function openLink(deps: LinkDeps): Link {
   const streams = openStreams(deps);
   const server = new WebSocketServer({ noServer: true, maxPayload: LINK_MESSAGE_BYTES_MAX, perMessageDeflate: false });
   const events = sessionEvents(sessions, streams, deps);
+  const accept: Link['accept'] = (socket, clientIp, proven) =>
+    runSession(socket, clientIp, {
+      ...deps,
+      onOpen: (session, hello) => {
+        proven();
+        return events.onOpen(session, hello, clientIp);
+      },
+      onMessage: events.onMessage,
+      onClose: events.onClose,
+    });
 
   return {
     push: (machineId) => {
@@ -76,20 +88,11 @@ export function openLink(deps: LinkDeps): Link {
       session.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
       return pending.dialled;
     },
+    accept,
     onLinkUpgrade: (request, socket, head, proven) => {
       const clientIp = request.socket.remoteAddress ?? '';
       request.socket.setNoDelay(true);
-      server.handleUpgrade(request, socket, head, (webSocket: WebSocket) => {
-        runSession(webSocket, clientIp, {
-          ...deps,
-          onOpen: (session, hello) => {
-            proven();
-            return events.onOpen(session, hello, clientIp);
-          },
-          onMessage: events.onMessage,
-          onClose: events.onClose,
-        });
-      });
+      server.handleUpgrade(request, socket, head, (webSocket: WebSocket) => accept(webSocket, clientIp, proven));
     },
     onStreamUpgrade: (request, socket, head) => streams.onUpgrade(request, socket, head),
     drain: async (reconnectAfterMs) => {

@@ -1,6 +1,5 @@
 // One link from its first byte to its last: challenge, proof, then messages until either side goes.
 import { createPublicKey, verify } from 'node:crypto';
-import type { WebSocket } from 'ws';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -14,6 +13,7 @@ import {
   linkProof,
   type ServerMessage,
 } from '../../../shared/protocol/link.ts';
+import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../../shared/protocol/version.ts';
 import type { Rng } from '../../../shared/rng.ts';
 
@@ -37,8 +37,8 @@ export interface SessionDeps {
   onClose(session: Session): void;
 }
 
-/** Runs a fresh WebSocket as a link. Everything that can go wrong closes it with a reason. */
-export function runSession(socket: WebSocket, clientIp: string, deps: SessionDeps): void {
+/** Runs a fresh socket as a link. Everything that can go wrong closes it with a reason. */
+export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDeps): void {
   const { clock, log } = deps;
   const nonce = deps.ids.secret(32);
   let session: Session | undefined;
@@ -99,7 +99,7 @@ export function runSession(socket: WebSocket, clientIp: string, deps: SessionDep
  * Hands over one frame after another, and reads no further until it is handled: a host that sends faster would fill our memory. Returns
  * what tells for how long the host has been silent; while we do not read, the silence is ours.
  */
-function readOneByOne(socket: WebSocket, clock: Clock, handle: (frame: string) => Promise<void>): () => number {
+function readOneByOne(socket: LinkSocket, clock: Clock, handle: (frame: string) => Promise<void>): () => number {
   let heardMs = clock.monotonicMs();
   let waiting = 0;
   let work = Promise.resolve();
@@ -121,7 +121,7 @@ function readOneByOne(socket: WebSocket, clock: Clock, handle: (frame: string) =
 }
 
 /** Pings until stopped; a peer that has been silent for too long is cut. */
-function keepPinging(socket: WebSocket, silentMs: () => number, { clock, rng }: SessionDeps): () => void {
+function keepPinging(socket: LinkSocket, silentMs: () => number, { clock, rng }: SessionDeps): () => void {
   let cancel = (): void => undefined;
   const pingLater = (): void => {
     cancel = clock.after(spreadMs(LINK_PING_MS, rng), () => {

@@ -7,7 +7,7 @@ import { z } from 'zod';
 import { parseLdd } from '../../../agent/access/kit.ts';
 import { parseLimits, readBootId, readHostFacts } from '../../../agent/host/facts.ts';
 import { run, startDetached } from '../../../agent/host/run.ts';
-import { readJson, writeFileSafely, writeJson } from '../../../agent/host/state.ts';
+import { DISK, readJson, writeFileSafely, writeJson } from '../../../agent/host/state.ts';
 import { openDesired } from '../../../agent/runtime/desired.ts';
 import { openRecords } from '../../../agent/runtime/records.ts';
 import { systemClock } from '../../../shared/clock.ts';
@@ -75,7 +75,7 @@ describe('files', () => {
     await writeFileSafely(join(state, 'desired.json'), 'x');
     const NOW_MS = 1_000_000;
     const clock = { ...systemClock(), now: () => NOW_MS };
-    const desired = await openDesired(state, { log, clock });
+    const desired = await openDesired(state, { files: DISK, log, clock });
     expect(desired.held()).toBeUndefined();
     const message: DesiredMessage = {
       type: 'desired',
@@ -91,7 +91,7 @@ describe('files', () => {
     expect(await desired.take({ ...message, epoch: 1, revision: 9 })).toBe(false);
     expect(await desired.take({ ...message, epoch: 3, revision: 0 })).toBe(true);
     // The control plane's clock stood at 0: the difference is remembered with the state.
-    const again = await openDesired(state, { log, clock });
+    const again = await openDesired(state, { files: DISK, log, clock });
     expect(again.held()).toEqual({ epoch: 3, revision: 0, workloads: [], clock_offset_ms: -NOW_MS });
   });
 
@@ -99,14 +99,14 @@ describe('files', () => {
     const state = join(dir, 'full');
     mkdirSync(join(state, 'desired.json.new'), { recursive: true });
     const clock = systemClock();
-    const desired = await openDesired(state, { log, clock });
+    const desired = await openDesired(state, { files: DISK, log, clock });
     const message = { type: 'desired', complete: true, epoch: 1, revision: 1, now_ms: 0, workloads: [] } as const;
     expect(await desired.take({ ...message, workloads: [] })).toBe(true);
     expect(desired.held()).toMatchObject({ revision: 1 });
-    expect((await openDesired(state, { log, clock })).held()).toBeUndefined();
+    expect((await openDesired(state, { files: DISK, log, clock })).held()).toBeUndefined();
     rmdirSync(join(state, 'desired.json.new'));
     expect(await desired.take({ ...message, workloads: [] })).toBe(false);
-    expect((await openDesired(state, { log, clock })).held()).toMatchObject({ revision: 1 });
+    expect((await openDesired(state, { files: DISK, log, clock })).held()).toMatchObject({ revision: 1 });
   });
 
   test("the control plane's time goes on where this host's clock is set, and is told anew with every message", async () => {
@@ -114,13 +114,13 @@ describe('files', () => {
     let [wallMs, monotonicMs] = [1_000_000, 0];
     const clock = { ...systemClock(), now: () => wallMs, monotonicMs: () => monotonicMs };
     const message = { type: 'desired', complete: true, epoch: 1, revision: 1 } as const;
-    const desired = await openDesired(state, { log, clock });
+    const desired = await openDesired(state, { files: DISK, log, clock });
     // A host that has booted with a clock two hours behind.
     await desired.take({ ...message, now_ms: 8_200_000, workloads: [] });
     [wallMs, monotonicMs] = [8_205_000, 5_000];
     expect(desired.serverNowMs()).toBe(8_205_000);
     // After a restart, cut off, there is only what was stored, until the control plane says it again.
-    const again = await openDesired(state, { log, clock });
+    const again = await openDesired(state, { files: DISK, log, clock });
     expect(again.serverNowMs()).toBe(8_205_000 + 7_200_000);
     expect(await again.take({ ...message, now_ms: 8_205_000, workloads: [] })).toBe(false);
     expect(again.serverNowMs()).toBe(8_205_000);
@@ -128,7 +128,7 @@ describe('files', () => {
 
   test('changes of one record at the same time are all kept', async () => {
     const state = join(dir, 'together');
-    const open = (): ReturnType<typeof openRecords> => openRecords(state, { log, now: () => 0 });
+    const open = (): ReturnType<typeof openRecords> => openRecords(state, { files: DISK, log, now: () => 0 });
     const records = await open();
     await Promise.all([
       records.change('wl_a', { failure: { code: 'start_failed', detail: 'x'.repeat(10_000) } }),
@@ -142,7 +142,7 @@ describe('files', () => {
   test('records come back after a restart, a damaged one begins anew, tombstones are forgotten late', async () => {
     const state = join(dir, 'records');
     let nowMs = 0;
-    const open = (): ReturnType<typeof openRecords> => openRecords(state, { log, now: () => nowMs });
+    const open = (): ReturnType<typeof openRecords> => openRecords(state, { files: DISK, log, now: () => nowMs });
     const records = await open();
     await records.change('wl_a', { container_id: 'c' });
     await records.change('wl_b', { removing: true });

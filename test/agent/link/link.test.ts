@@ -3,6 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { dialLink } from '../../../agent/link/dial.ts';
 import { enroll } from '../../../agent/link/enroll.ts';
 import { loadIdentity, proveIdentity, readIdentity } from '../../../agent/link/identity.ts';
 import { openLink, type Link, type LinkPeer } from '../../../agent/link/link.ts';
@@ -11,6 +12,7 @@ import { GPUS_PER_MACHINE_MAX, LAUNCH_BYTES_MAX } from '../../../shared/limits.t
 import { createLog } from '../../../shared/log.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { DesiredMessage, OpenMessage } from '../../../shared/protocol/link.ts';
+import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
 import { seededRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
 import { desiredWorkload } from '../desired-workload.ts';
@@ -43,6 +45,7 @@ beforeEach(async () => {
 });
 afterEach(() => plane.stop());
 
+const dial = (url: string): LinkSocket => dialLink(url, undefined);
 const enrolAt = (url: string, token = 't'): Promise<string> =>
   enroll({ stateDir, url, token, allowHttp: false, ca: undefined, inventory });
 const enrolHost = (token = plane.token): Promise<string> => enrolAt(plane.url, token);
@@ -110,11 +113,12 @@ describe('link', () => {
       onOpen: async (message) => void opened.push(message),
       ...patch,
     };
-    link = openLink(
-      { url: `${plane.url.replace('http', 'ws')}/agent/v1/link`, machineId: MACHINE_ID, ca: undefined },
-      peer,
-      { clock: systemClock(), rng: seededRng(1), log: createLog('test', 'silent') },
-    );
+    link = openLink({ url: `${plane.url.replace('http', 'ws')}/agent/v1/link`, machineId: MACHINE_ID }, peer, {
+      clock: systemClock(),
+      rng: seededRng(1),
+      log: createLog('test', 'silent'),
+      dial,
+    });
     await eventually('hello', 5000, () => Promise.resolve(plane.hellos.length > 0 || undefined));
   };
   afterEach(() => link?.stop());
@@ -160,7 +164,7 @@ describe('link', () => {
     await enrolHost();
     const other = await loadIdentity(join(dir, 'foreign'));
     link = openLink(
-      { url: `${plane.url.replace('http', 'ws')}/agent/v1/link`, machineId: MACHINE_ID, ca: undefined },
+      { url: `${plane.url.replace('http', 'ws')}/agent/v1/link`, machineId: MACHINE_ID },
       {
         hello: () => ({ held: null, boot_id: 'boot', inventory }),
         prove: (nonce) => proveIdentity(other, MACHINE_ID, nonce),
@@ -168,7 +172,7 @@ describe('link', () => {
         onDesired: () => Promise.resolve(),
         onOpen: () => Promise.resolve(),
       },
-      { clock: systemClock(), rng: seededRng(1), log: createLog('test', 'silent') },
+      { clock: systemClock(), rng: seededRng(1), log: createLog('test', 'silent'), dial },
     );
     await eventually('two tries', 10_000, () => Promise.resolve(plane.ended.length >= 2 || undefined));
     expect(plane.ended[0]).toEqual({ code: 4401, reason: 'bad proof' });

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { DISK } from '../../../agent/host/state.ts';
 import { openDesired } from '../../../agent/runtime/desired.ts';
 import type { Engine, LocalContainer } from '../../../agent/runtime/engine.ts';
 import { openRecords } from '../../../agent/runtime/records.ts';
@@ -33,8 +34,8 @@ beforeEach(async () => {
       log,
       engine: slowEngine(),
       doors: openDoors(),
-      desired: await openDesired(dir, { log, clock }),
-      records: await openRecords(dir, { log, now: clock.now }),
+      desired: await openDesired(dir, { files: DISK, log, clock }),
+      records: await openRecords(dir, { files: DISK, log, now: clock.now }),
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
       gpuUuids: () => new Set(),
       assertFenced: async () => undefined,

@@ -1,0 +1,14 @@
+// The WebSocket that carries the control link.
+import WebSocket from 'ws';
+import { LINK_DESIRED_BYTES_MAX, LINK_HELLO_MS_MAX } from '../../shared/limits.ts';
+import type { LinkSocket } from '../../shared/protocol/link-socket.ts';
+
+/** Of a link that is on its way up: it says `error` and `close` where it does not come about. `ca` in place of the public ones. */
+export function dialLink(url: string, ca: string | undefined): LinkSocket {
+  return new WebSocket(url, {
+    perMessageDeflate: false,
+    maxPayload: LINK_DESIRED_BYTES_MAX,
+    handshakeTimeout: LINK_HELLO_MS_MAX,
+    ...(ca === undefined ? {} : { ca }),
+  });
+}
