@@ -17,7 +17,7 @@ import { assertRentable, findFence, takeInventory } from './stock.ts';
 export async function surveyHost(config: AgentConfig): Promise<Inventory> {
   const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
   // A supplier who asks is there to see that nvidia-smi fails, and to mend it.
-  const gpus = { gpus: await readGpus(config.nvidia_smi, []), gpu_error: '' };
+  const gpus = { gpus: await readGpus(config.nvidia_smi, []), gpu_error: '', gpu_faults: [] };
   const facts = await readHostFacts(config.state_dir);
   const fence = await findFence(config);
   const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false, fence });

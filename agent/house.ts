@@ -25,6 +25,7 @@ import type { Engine } from './runtime/engine.ts';
 import { attackFence } from './runtime/fence-check.ts';
 import { openFence, openNoFence, type Fence } from './runtime/fence.ts';
 import { logLines } from './runtime/logs.ts';
+import type { GpuStanding } from './runtime/plan.ts';
 import { openRecords } from './runtime/records.ts';
 import { openRuntime } from './runtime/runtime.ts';
 import { openStock, type Stock } from './stock.ts';
@@ -56,7 +57,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   let link: Link | undefined;
   let stock: Stock | undefined;
   const fence = openFenceOf(config, { engine, kit, clock, log }, () => stock?.nudge());
-  stock = await openStock(config, { engine, facts, kit, fence, clock, log });
+  stock = await openStock(config, { engine, facts, bootId, kit, fence, clock, log });
   const { inventory } = stock;
   const changed = (): void => link?.observedChanged();
 
@@ -74,7 +75,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       records: await openRecords(config.state_dir, { files: DISK, log, now: clock.now }),
       machine: () => ({ ...facts, gpu_count: inventory().gpus.length, limits }),
       assertFenced: fence.assertStands,
-      gpuUuids: () => new Set(inventory().gpus.map((gpu) => gpu.uuid)),
+      gpus: () => standingOf(inventory()),
       quarantineMs: config.quarantine_minutes * 60_000,
       pullLogin: async (workloadId) => (await link?.pullLogin(workloadId)) ?? null,
     },
@@ -138,12 +139,16 @@ function openFenceOf(
   return openFence({ clock, log, engine, nftables, resolvers: readResolvers, attack }, onChange);
 }
 
-function toldOf({
-  gpus,
-  gpu_error,
-  engine_version,
-}: Inventory): Pick<AgentStatus, 'gpus' | 'gpu_error' | 'engine_version'> {
-  return { gpus: gpus.length, gpu_error, engine_version };
+function standingOf({ gpus, gpu_faults }: Inventory): GpuStanding {
+  return {
+    gpuUuids: new Set(gpus.map((gpu) => gpu.uuid)),
+    gpuFaults: new Map(gpu_faults.map(({ uuid, detail }) => [uuid, detail])),
+  };
+}
+
+function toldOf(inventory: Inventory): Pick<AgentStatus, 'gpus' | 'gpu_error' | 'gpu_faults' | 'engine_version'> {
+  const { gpus, gpu_error, gpu_faults, engine_version } = inventory;
+  return { gpus: gpus.length, gpu_error, gpu_faults, engine_version };
 }
 
 function holderStarter({ holderProgram }: Kit): (folder: string, logFile: string) => Promise<number> {

@@ -7,6 +7,7 @@ import type { Inventory } from '../shared/protocol/inventory.ts';
 import { VERSION } from '../shared/version.ts';
 import { bareNode, type Kit, removeOldKits } from './access/kit.ts';
 import type { AgentConfig } from './config.ts';
+import { openKernelLog } from './gpus/kernel-log.ts';
 import { type GpuReading, openGpuWatch } from './gpus/watch.ts';
 import type { HostFacts } from './host/facts.ts';
 import { assertNftables } from './host/nftables.ts';
@@ -17,6 +18,8 @@ import type { Fence, FenceFinding } from './runtime/fence.ts';
 /** With what the agent asks of it: `DeviceRequests` that name GPUs by UUID, and cgroups of both versions. */
 const ENGINE_VERSION_MIN = [20, 10] as const;
 const INVENTORY_PERIOD_MS = 60_000;
+/** A GPU that breaks is known this soon. */
+const KERNEL_LOG_PERIOD_MS = 5_000;
 /** An engine that was away at our start is tried when it is back. */
 const DISK_PERIOD_MS = 10 * 60_000;
 
@@ -34,6 +37,7 @@ export interface Stock {
 interface StockDeps {
   engine: Engine;
   facts: HostFacts;
+  bootId: string;
   kit: Kit;
   fence: Pick<Fence, 'finding'>;
   clock: Clock;
@@ -42,9 +46,16 @@ interface StockDeps {
 
 /** Starts without GPUs where nvidia-smi fails: a host whose driver was upgraded under it still has rentals that are to be reached. */
 export async function openStock(config: AgentConfig, deps: StockDeps): Promise<Stock> {
-  const { engine, facts, kit, fence, log } = deps;
+  const { engine, facts, kit, fence, clock, log } = deps;
   const disk = await openDiskCheck(config.state_dir, { engine, node: bareNode(kit), log });
-  const gpus = openGpuWatch(config.nvidia_smi, log);
+  const gpus = await openGpuWatch({
+    nvidiaSmi: config.nvidia_smi,
+    stateDir: config.state_dir,
+    bootId: deps.bootId,
+    kernelLog: openKernelLog(),
+    clock,
+    log,
+  });
   const take = async (containerIds: string[]): Promise<Inventory> =>
     takeInventory(await gpus.read(containerIds), {
       engine,
@@ -72,12 +83,20 @@ export async function openStock(config: AgentConfig, deps: StockDeps): Promise<S
         await disk.measure();
         stock.nudge();
       };
-      loops = [stock, startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps)];
+      const hearGpus = async (): Promise<void> => {
+        if (await gpus.hear()) stock.nudge();
+      };
+      loops = [
+        stock,
+        startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps),
+        startLoop({ name: 'kernel-log', periodMs: KERNEL_LOG_PERIOD_MS, run: hearGpus }, deps),
+      ];
     },
     nudge: () => loops[0]?.nudge(),
     loops: () => loops.map((loop) => loop.status()),
     stop: async () => {
       await Promise.all(loops.map((loop) => loop.stop()));
+      await gpus.close();
     },
   };
 }

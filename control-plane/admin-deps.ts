@@ -16,6 +16,7 @@ import {
   type SupplierRow,
   supplierOfOrg,
 } from './fleet/supply/store.ts';
+import { faultWords } from './fleet/supply/verdict.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
 import { TransferDiffers } from './money/ledger/store.ts';
 import { ledgerFaults } from './money/ledger/verify.ts';
@@ -193,6 +194,7 @@ function machineFields(row: MachineRow): Fields {
     gpus: row.inventory?.gpus.length ?? null,
     gpu_name: row.inventory?.gpus[0]?.name ?? null,
     gpu_error: row.inventory?.gpu_error ?? null,
+    gpu_faults: faultWords(row.inventory?.gpu_faults ?? []),
     engine: row.inventory?.engine_version ?? null,
     network_fence: row.inventory?.network_fence ?? null,
     fence_error: row.inventory?.fence_error ?? null,

@@ -20,7 +20,7 @@ const QUERY_MS_MAX = 20_000;
  * A machine without nvidia-smi has no GPUs; an nvidia-smi that fails is an error.
  */
 export async function readGpus(nvidiaSmi: string, containerIds: readonly string[]): Promise<GpuFacts[]> {
-  const cardsText = await query(nvidiaSmi, '--query-gpu=uuid,index,name,memory.total,driver_version');
+  const cardsText = await query(nvidiaSmi, '--query-gpu=uuid,index,name,memory.total,driver_version,pci.bus_id');
   if (cardsText === undefined) return [];
   const processesText = (await query(nvidiaSmi, '--query-compute-apps=gpu_uuid,pid')) ?? '';
   const foreign = new Set<string>();
@@ -30,10 +30,10 @@ export async function readGpus(nvidiaSmi: string, containerIds: readonly string[
   return parseGpuCards(cardsText).map((card) => ({ ...card, foreign_use: foreign.has(card.uuid) }));
 }
 
-/** Lines of `uuid, index, name, memory MiB, driver`. A line without a uuid or an index is left out: such a card cannot be rented. */
+/** Lines of `uuid, index, name, memory MiB, driver, bus id`. A line without a uuid or an index is left out: such a card cannot be rented. */
 export function parseGpuCards(text: string): GpuCard[] {
   const cards: GpuCard[] = [];
-  for (const [uuid, index, name, memoryMib, driver] of csvRows(text)) {
+  for (const [uuid, index, name, memoryMib, driver, busId] of csvRows(text)) {
     const parsedIndex = wholeNumber(index);
     if (!isKnown(uuid) || parsedIndex === undefined) continue;
     cards.push({
@@ -42,6 +42,7 @@ export function parseGpuCards(text: string): GpuCard[] {
       name: isKnown(name) ? name : 'unknown',
       memory_mib: wholeNumber(memoryMib) ?? 0,
       driver_version: isKnown(driver) ? driver : '',
+      bus_id: isKnown(busId) ? busId : '',
     });
   }
   return cards.slice(0, GPUS_PER_MACHINE_MAX);
@@ -55,6 +56,11 @@ export function parseComputeProcesses(text: string): ComputeProcess[] {
     if (isKnown(uuid) && parsedPid !== undefined) processes.push({ gpu_uuid: uuid, pid: parsedPid });
   }
   return processes;
+}
+
+/** The cells of each line of the answer. Rejects where nvidia-smi does not know the question. */
+export async function queryRows(nvidiaSmi: string, flag: string): Promise<string[][]> {
+  return csvRows((await query(nvidiaSmi, flag)) ?? '');
 }
 
 async function query(nvidiaSmi: string, flag: string): Promise<string | undefined> {

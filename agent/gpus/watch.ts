@@ -1,39 +1,121 @@
-// The GPUs of this machine as they are told to the control plane, also while nvidia-smi fails.
+// The GPUs of this machine as they are told to the control plane, with what is wrong with them, also while nvidia-smi fails.
+import { join } from 'node:path';
+import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
-import type { Inventory } from '../../shared/protocol/inventory.ts';
+import type { GpuFault, Inventory } from '../../shared/protocol/inventory.ts';
+import { readJson, writeJson } from '../host/state.ts';
+import { afterLook, afterRecords, faultsOf, isPassedOver, Memory, memoryOf } from './faults.ts';
+import type { KernelLog } from './kernel-log.ts';
 import { readGpus } from './nvidia-smi.ts';
+import { readWear } from './wear.ts';
 
-export type GpuReading = Pick<Inventory, 'gpus' | 'gpu_error'>;
+export type GpuReading = Pick<Inventory, 'gpus' | 'gpu_error' | 'gpu_faults'>;
 
 export interface GpuWatch {
   /** Never rejects. `containerIds`: whose processes are not strangers. */
   read(containerIds: readonly string[]): Promise<GpuReading>;
+  /** Hears what the kernel has said since; true where that changes what is told. Never rejects. */
+  hear(): Promise<boolean>;
+  close(): Promise<void>;
+}
+
+export interface GpuWatchDeps {
+  nvidiaSmi: string;
+  stateDir: string;
+  /** Changes with every boot, which resets all cards. */
+  bootId: string;
+  kernelLog: KernelLog;
+  clock: Clock;
+  log: Log;
 }
 
 const ERROR_CHARS_MAX = 400;
 
 /**
  * A driver that is upgraded under a running kernel fails until the next boot, and rentals go on meanwhile: the agent must too. One that
- * fails once may only be busy: what was known counts until it fails again.
+ * fails once, or leaves a card out once, may only be busy: what was known counts until it does so again.
  */
-export function openGpuWatch(nvidiaSmi: string, log: Log): GpuWatch {
-  let known: GpuReading | undefined;
+export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
+  const { log, clock, kernelLog } = deps;
+  const memory = await openMemory(deps);
+  let known: GpuReading['gpus'] | undefined;
+  let wear: ReadonlyMap<string, string> = new Map();
   let broken = false;
+  let isDeaf = false;
+  const faults = (): GpuFault[] => faultsOf(memory.now(), wear, clock.now());
+
+  const listen = async (): Promise<void> => {
+    try {
+      const records = await kernelLog.read();
+      await memory.become(afterRecords(memory.now(), records, clock.now()));
+      isDeaf = false;
+    } catch (error) {
+      if (!isDeaf) log.warn({ detail: messageOf(error) }, 'the kernel log cannot be read: errors of GPUs stay unheard');
+      isDeaf = true;
+    }
+  };
+  /** One after another: records of a later call must not count before those of an earlier one. */
+  let listening = Promise.resolve();
+  const listenInTurn = (): Promise<void> => (listening = listening.then(listen));
+
+  const look = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
+    const listed = await readGpus(deps.nvidiaSmi, containerIds);
+    wear = await readWear(deps.nvidiaSmi);
+    await memory.become(afterLook(memory.now(), listed, clock.now()));
+    return [...listed, ...(known ?? []).filter(({ uuid }) => isPassedOver(memory.now(), uuid))];
+  };
+
   return {
     read: async (containerIds) => {
+      await listenInTurn();
       try {
-        known = { gpus: await readGpus(nvidiaSmi, containerIds), gpu_error: '' };
+        known = await look(containerIds);
         broken = false;
-        return known;
+        return { gpus: known, gpu_error: '', gpu_faults: faults() };
       } catch (error) {
         const [last, detail] = [known, messageOf(error).slice(0, ERROR_CHARS_MAX)];
         known = undefined;
-        if (last !== undefined) return last;
+        if (last !== undefined) return { gpus: last, gpu_error: '', gpu_faults: faults() };
         if (!broken) log.error({ detail }, 'nvidia-smi fails: no GPU of this machine is offered');
         broken = true;
-        return { gpus: [], gpu_error: detail };
+        return { gpus: [], gpu_error: detail, gpu_faults: faults() };
       }
+    },
+    hear: async () => {
+      const before = JSON.stringify(faults());
+      await listenInTurn();
+      return JSON.stringify(faults()) !== before;
+    },
+    close: async () => {
+      await listening;
+      await kernelLog.close();
+    },
+  };
+}
+
+interface KeptMemory {
+  now(): Memory;
+  become(next: Memory): Promise<void>;
+}
+
+/** On disk, because the kernel's log is a ring: what it said of a card may be overwritten before the agent starts again. */
+async function openMemory({ stateDir, bootId, log }: GpuWatchDeps): Promise<KeptMemory> {
+  const file = join(stateDir, 'gpus.json');
+  const stored = await readJson(file, Memory).catch((error: unknown) => {
+    log.error({ err: error }, 'what was known of the GPUs is damaged and begins anew');
+    return undefined;
+  });
+  let memory = memoryOf(stored, bootId);
+  return {
+    now: () => memory,
+    become: async (next) => {
+      const isNews = JSON.stringify(next) !== JSON.stringify(memory);
+      memory = next;
+      if (!isNews) return;
+      await writeJson(file, next).catch((error: unknown) => {
+        log.error({ err: error }, 'what is known of the GPUs could not be stored; it counts until this process ends');
+      });
     },
   };
 }

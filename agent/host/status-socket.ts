@@ -4,6 +4,7 @@ import { connect } from 'node:net';
 import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { LoopStatus } from '../../shared/loop.ts';
+import type { GpuFault } from '../../shared/protocol/inventory.ts';
 import { removePath } from './state.ts';
 
 /** What an operator sees of a running agent. */
@@ -14,6 +15,8 @@ export interface AgentStatus {
   /** How many, and why they are not known; empty where they are. */
   gpus: number;
   gpu_error: string;
+  /** Those that are not fit to be rented. */
+  gpu_faults: GpuFault[];
   /** Empty while it does not answer. */
   engine_version: string;
   network_fence: string;

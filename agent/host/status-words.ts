@@ -20,7 +20,7 @@ export async function askStatus(stateDir: string): Promise<AgentStatus> {
 
 /** One line for each thing that must be well before the host is rented out; `isWell` where all are. */
 export function statusWords(status: AgentStatus): { lines: string[]; isWell: boolean } {
-  const { link, loops, engine_version: engine, network_fence: fence, fence_error: hole } = status;
+  const { link, loops, gpu_faults: faults, engine_version: engine, network_fence: fence, fence_error: hole } = status;
   const failing = loops.filter((loop) => loop.last_error !== null);
   const gpus = status.gpu_error === '' ? `${status.gpus}` : `not known: ${status.gpu_error}`;
   return {
@@ -28,10 +28,12 @@ export function statusWords(status: AgentStatus): { lines: string[]; isWell: boo
       `agent: ${status.version}`,
       `link: ${link.connected ? 'up' : `down${link.last_end === null ? '' : `, ${link.last_end}`}`}`,
       `gpus: ${gpus}`,
+      ...faults.map(({ uuid, severity, detail }) => `gpu ${uuid} is ${severity}: ${detail}`),
       `docker engine: ${engine === '' ? 'does not answer' : engine}`,
       `network fence: ${hole === '' ? fence : `${fence}, does not stand: ${hole}`}`,
       ...failing.map((loop) => `loop ${loop.name} fails: ${loop.last_error}`),
     ],
-    isWell: link.connected && status.gpus > 0 && engine !== '' && hole === '' && failing.length === 0,
+    isWell:
+      link.connected && status.gpus > 0 && faults.length === 0 && engine !== '' && hole === '' && failing.length === 0,
   };
 }

@@ -23,8 +23,15 @@ export type Step =
   | { kind: 'stop'; workload_id: string }
   | { kind: 'remove'; workload_id: string };
 
+/** The GPUs of this machine. */
+export interface GpuStanding {
+  gpuUuids: ReadonlySet<string>;
+  /** Why a GPU is not fit to be rented, by UUID. */
+  gpuFaults: ReadonlyMap<string, string>;
+}
+
 /** What the plan looks at. Times are epoch ms. */
-export interface Facts {
+export interface Facts extends GpuStanding {
   desired: readonly DesiredWorkload[];
   records: ReadonlyMap<string, WorkloadRecord>;
   /** Our containers, or null while the engine does not answer. */
@@ -36,7 +43,6 @@ export interface Facts {
   /** Workloads (and `door <id>`) that a step is at work on: facts about them are already old. */
   busy: ReadonlySet<string>;
   pulls: (wanted: Wanted) => PullStatus;
-  gpuUuids: ReadonlySet<string>;
   /** No step before this time: what failed is tried again later each time. */
   retryAtMs: ReadonlyMap<string, number>;
   nowMs: number;
@@ -104,11 +110,9 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   if (container !== undefined) {
     return container.running ? [] : [{ kind: 'start', workload_id: id, container_id: container.id }];
   }
-  const absent = workload.gpu_uuids.filter((uuid) => !facts.gpuUuids.has(uuid));
-  if (absent.length > 0) {
-    const detail = `this machine has no GPU ${absent.join(', ')}`;
-    return [{ kind: 'fail', workload_id: id, workload, code: 'gpu_unavailable', detail }];
-  }
+  const lacking = gpuLack(workload, facts);
+  if (lacking !== undefined)
+    return [{ kind: 'fail', workload_id: id, workload, code: 'gpu_unavailable', detail: lacking }];
   const pull = facts.pulls(workload);
   switch (pull.state) {
     case 'none':
@@ -120,6 +124,16 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
     case 'ready':
       return [{ kind: 'create', workload_id: id, workload }];
   }
+}
+
+function gpuLack({ gpu_uuids }: DesiredWorkload, { gpuUuids, gpuFaults }: GpuStanding): string | undefined {
+  const faulty = gpu_uuids.flatMap((uuid) => {
+    const fault = gpuFaults.get(uuid);
+    return fault === undefined ? [] : [`GPU ${uuid}: ${fault}`];
+  });
+  if (faulty.length > 0) return faulty.join('; ');
+  const absent = gpu_uuids.filter((uuid) => !gpuUuids.has(uuid));
+  return absent.length > 0 ? `this machine has no GPU ${absent.join(', ')}` : undefined;
 }
 
 /** What has never run cannot be lost: another host may start it. An engine that is only restarted answers long before that. */

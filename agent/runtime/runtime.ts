@@ -8,7 +8,7 @@ import { createAttempts, type Attempts } from './attempts.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalContainer } from './engine.ts';
 import { observe, type DoorStatus, type ObservedFacts } from './observe.ts';
-import { doorKey, plan, type Step } from './plan.ts';
+import { doorKey, type GpuStanding, plan, type Step } from './plan.ts';
 import { openPulls } from './pulls.ts';
 import type { Records } from './records.ts';
 import type { GuestEntry, Launch, Machine } from './shape.ts';
@@ -33,7 +33,7 @@ export interface RuntimeDeps {
   desired: Desired;
   records: Records;
   machine: () => Machine;
-  gpuUuids: () => ReadonlySet<string>;
+  gpus: () => GpuStanding;
   /** Rejects with the reason where customer code must not start on this host. */
   assertFenced(): Promise<void>;
   quarantineMs: number;
@@ -81,7 +81,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       doors: statuses,
       busy,
       pulls: pulls.status,
-      gpuUuids: deps.gpuUuids(),
+      ...deps.gpus(),
       retryAtMs: work.attempts.retryAtMs,
       startErrors: work.errors,
       nowMs: clock.now(),

@@ -65,6 +65,17 @@ export const CommunityMachine = z
         'failed: the host contradicts what was declared; unverified: nothing contradicts it, but only the host has counted. There is no check yet that would make a machine verified',
       ),
     verification_detail: z.string().nullable().describe('What is contradicted, or why the GPUs cannot be counted'),
+    gpu_faults: z
+      .array(
+        z.strictObject({
+          gpu_uuid: z.string().describe('The GPU'),
+          severity: z
+            .enum(['broken', 'unfit'])
+            .describe('broken: nothing computes on it until it is reset; unfit: only those who have it already use it'),
+          detail: z.string().describe('What the host has found'),
+        }),
+      )
+      .describe('GPUs that are not on offer until the host is reset, and why; the others are'),
     created_at: z.iso.datetime().describe('When it was registered'),
     gpu_count: z.int().nullable().describe('As declared'),
     gpu_type: z.string().nullable().describe('As declared'),

@@ -54,6 +54,15 @@ test('compute processes come from a file', async () => {
   expect(await smi(query, { FAKE_GPU_PROCESSES: join(dir, 'processes') })).toBe('GPU-a, 4711\n');
 });
 
+test('a card can be lost, and say other things than it did', async () => {
+  const [first = '', second = ''] = (await smi(['--query-gpu=uuid', '--format=csv,noheader'])).split('\n');
+  const faults = join(dir, 'faults');
+  writeFileSync(faults, `${first},lost\n${second},remapped_rows.pending,Yes\n`);
+  const query = ['--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure', '--format=csv,noheader'];
+  expect(await smi(query)).toBe(`${first}, No, No\n${second}, No, No\n`);
+  expect(await smi(query, { FAKE_GPU_FAULTS: faults })).toBe(`${second}, Yes, No\n`);
+});
+
 test('an unknown flag is refused, and no flag prints a screen for people', async () => {
   await expect(smi(['--frobnicate'])).rejects.toThrow('Invalid combination');
   expect(await smi([])).toContain('NVIDIA H100 80GB HBM3');

@@ -24,6 +24,7 @@ export function machineView(row: MachineRow): CommunityMachine {
     status_reason: obstacleOf(row) ?? (row.tier === 'spot' ? 'Spot capacity is not sold at present.' : null),
     verification_status: row.verification_status,
     verification_detail: row.verification_detail,
+    gpu_faults: row.inventory?.gpu_faults.map(({ uuid, ...fault }) => ({ gpu_uuid: uuid, ...fault })) ?? [],
     created_at: isoTime(row.created_ms),
     gpu_count: row.declared_gpu_count,
     gpu_type: row.declared_gpu_type,

@@ -257,13 +257,14 @@ async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, de
   for (const [gpuUuid, other] of elsewhere) {
     deps.log.error({ machine_id: machineId, gpu_uuid: gpuUuid, other_machine_id: other }, 'two machines show one GPU');
   }
+  const faulty = new Set(inventory.gpu_faults.map(({ uuid }) => uuid));
   for (const gpu of inventory.gpus) {
     await store.upsertGpu(tx, {
       machine_id: machineId,
       gpu_uuid: gpu.uuid,
       gpu_index: gpu.index,
       ...identifyGpu(gpu.name, gpu.memory_mib),
-      usable: !gpu.foreign_use && !elsewhere.has(gpu.uuid),
+      usable: !gpu.foreign_use && !elsewhere.has(gpu.uuid) && !faulty.has(gpu.uuid),
     });
   }
   await store.dropExcept(tx, machineId, uuids);

@@ -1,4 +1,5 @@
 // Pure: whether what a host shows is what its supplier has declared, and what keeps its GPUs from being on offer.
+import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
 import { identifyGpu } from './known-gpus.ts';
 import type { MachineRow } from './store.ts';
 
@@ -55,11 +56,22 @@ export function obstacleOf(machine: MachineRow): string | undefined {
   // Without an engine nothing can be started, however many GPUs are free.
   if (inventory === null || inventory.engine_version === '') return 'The Docker Engine of the host does not answer.';
   if (inventory.fence_error !== '') return `The network fence of the host does not stand: ${inventory.fence_error}`;
-  if (inventory.gpu_error !== '') return 'nvidia-smi fails on the host.';
-  if (inventory.gpus.length === 0) return 'The host shows no GPU.';
-  if (inventory.gpus.every((gpu) => gpu.foreign_use))
-    return 'Processes outside of this service use every GPU of the host.';
-  return undefined;
+  return gpuObstacleOf(inventory);
+}
+
+/** For people: which GPUs are not fit to be rented, and why. */
+export function faultWords(faults: readonly GpuFault[]): string {
+  return faults.map(({ uuid, severity, detail }) => `${uuid} is ${severity}: ${detail}`).join('; ');
+}
+
+function gpuObstacleOf({ gpus, gpu_error: error, gpu_faults: faults }: Inventory): string | undefined {
+  const told = faults.length === 0 ? '' : ` ${faultWords(faults)}.`;
+  if (error !== '') return `nvidia-smi fails on the host.${told}`;
+  if (gpus.length === 0) return `The host shows no GPU.${told}`;
+  if (gpus.every((gpu) => gpu.foreign_use)) return 'Processes outside of this service use every GPU of the host.';
+  const faulty = new Set(faults.map(({ uuid }) => uuid));
+  if (!gpus.every((gpu) => gpu.foreign_use || faulty.has(gpu.uuid))) return undefined;
+  return `No GPU of the host is free of others and fit to be rented.${told}`;
 }
 
 const OBSTACLES: Record<Exclude<MachineRow['status'], 'listed'>, (machine: MachineRow) => string> = {

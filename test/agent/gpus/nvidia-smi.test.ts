@@ -18,10 +18,17 @@ function script(text: string): string {
 
 test('cards with and without every value', () => {
   const text =
-    'GPU-1, 0, NVIDIA H100 80GB HBM3, 81559, 550.54.15\nGPU-2, 1, [N/A], [N/A], [Not Supported]\n[N/A], 2, x, 1, 2\n';
+    'GPU-1, 0, NVIDIA H100 80GB HBM3, 81559, 550.54.15, 00000000:3B:00.0\nGPU-2, 1, [N/A], [N/A], [Not Supported]\n[GPU is lost], 2, x, 1, 2\n';
   expect(parseGpuCards(text)).toEqual([
-    { uuid: 'GPU-1', index: 0, name: 'NVIDIA H100 80GB HBM3', memory_mib: 81_559, driver_version: '550.54.15' },
-    { uuid: 'GPU-2', index: 1, name: 'unknown', memory_mib: 0, driver_version: '' },
+    {
+      uuid: 'GPU-1',
+      index: 0,
+      name: 'NVIDIA H100 80GB HBM3',
+      memory_mib: 81_559,
+      driver_version: '550.54.15',
+      bus_id: '00000000:3B:00.0',
+    },
+    { uuid: 'GPU-2', index: 1, name: 'unknown', memory_mib: 0, driver_version: '', bus_id: '' },
   ]);
   expect(parseGpuCards('No devices were found\n')).toEqual([]);
 });

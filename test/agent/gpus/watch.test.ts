@@ -1,43 +1,133 @@
-// What is told of the GPUs while nvidia-smi fails, once and for longer.
-import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+// What is told of the GPUs while nvidia-smi fails or leaves a card out, once and for longer, and while the kernel says something of one.
+import { appendFileSync, chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { afterAll, expect, test } from 'vitest';
-import { type GpuReading, openGpuWatch } from '../../../agent/gpus/watch.ts';
+import { afterAll, beforeEach, expect, test } from 'vitest';
+import { openKernelLog } from '../../../agent/gpus/kernel-log.ts';
+import { type GpuReading, type GpuWatch, openGpuWatch } from '../../../agent/gpus/watch.ts';
 import { createLog } from '../../../shared/log.ts';
+import { manualClock } from '../manual-clock.ts';
 
-const WORKS = 'case $1 in *apps*) ;; *) echo "GPU-1, 0, X, 1, 1";; esac';
+const CARDS = { A: 'GPU-1, 0, X, 1, 1, 00000000:30:00.0', B: 'GPU-2, 1, X, 1, 1, 00000000:31:00.0' };
+const lists = (...cards: string[]): string =>
+  `case $1 in *uuid,index*) ${cards.map((card) => `echo "${card}"`).join('; ')};; esac`;
+const WORKS = lists(CARDS.A, CARDS.B);
 const FAILS = 'echo "Failed to initialize NVML: Driver/library version mismatch"; exit 18';
-const dir = mkdtempSync(join(tmpdir(), 'watch-'));
-afterAll(() => rmSync(dir, { recursive: true }));
+const OFF_THE_BUS = '3,7,1,-;NVRM: Xid (PCI:0000:30:00): 79, GPU has fallen off the bus.\n';
 
-/** What is told at each reading, and how often it is logged, when nvidia-smi is each of `scripts` in turn. */
-async function told(...scripts: string[]): Promise<{ readings: string[]; errors: number }> {
-  const file = join(dir, 'nvidia-smi');
-  let errors = 0;
+const root = mkdtempSync(join(tmpdir(), 'watch-'));
+afterAll(() => rmSync(root, { recursive: true }));
+let dir: string;
+let errors: number;
+beforeEach(() => {
+  dir = mkdtempSync(join(root, 'one-'));
+  errors = 0;
+  writeFileSync(join(dir, 'kmsg'), '');
+});
+
+function open(bootId = 'boot'): Promise<GpuWatch> {
   const log = createLog('agent', 'silent');
   log.error = () => (errors += 1);
-  const watch = openGpuWatch(file, log);
-  const readings: string[] = [];
-  for (const script of scripts) {
-    writeFileSync(file, `#!/bin/sh\n${script}\n`);
-    chmodSync(file, 0o755);
-    readings.push(inWords(await watch.read([])));
-  }
-  return { readings, errors };
+  const kernelLog = openKernelLog(join(dir, 'kmsg'));
+  return openGpuWatch({
+    nvidiaSmi: join(dir, 'nvidia-smi'),
+    stateDir: dir,
+    bootId,
+    kernelLog,
+    clock: manualClock(),
+    log,
+  });
 }
 
-function inWords({ gpus, gpu_error: error }: GpuReading): string {
-  return error === '' ? `${gpus.length} GPU` : `${gpus.length} GPU, ${error.includes('mismatch') ? 'mismatch' : error}`;
+function script(text: string): void {
+  writeFileSync(join(dir, 'nvidia-smi'), `#!/bin/sh\n${text}\n`);
+  chmodSync(join(dir, 'nvidia-smi'), 0o755);
+}
+
+/** What is told at each reading when nvidia-smi is each of `scripts` in turn. */
+async function told(watch: GpuWatch, ...scripts: string[]): Promise<string[]> {
+  const readings: string[] = [];
+  for (const text of scripts) {
+    script(text);
+    readings.push(inWords(await watch.read([])));
+  }
+  return readings;
+}
+
+function inWords({ gpus, gpu_error: error, gpu_faults: faults }: GpuReading): string {
+  const wrong = faults.map(({ uuid, severity }) => `, ${uuid} ${severity}`).join('');
+  return `${gpus.length} GPU${error.includes('mismatch') ? ', mismatch' : error}${wrong}`;
 }
 
 test('one failure is passed over, a second one in a row takes the GPUs away, and they come back', async () => {
-  expect(await told(WORKS, FAILS, WORKS, FAILS, FAILS, FAILS, WORKS)).toEqual({
-    readings: ['1 GPU', '1 GPU', '1 GPU', '1 GPU', '0 GPU, mismatch', '0 GPU, mismatch', '1 GPU'],
-    errors: 1,
-  });
+  const watch = await open();
+  expect(await told(watch, WORKS, FAILS, WORKS, FAILS, FAILS, FAILS, WORKS)).toEqual([
+    '2 GPU',
+    '2 GPU',
+    '2 GPU',
+    '2 GPU',
+    '0 GPU, mismatch',
+    '0 GPU, mismatch',
+    '2 GPU',
+  ]);
+  expect(errors).toBe(1);
+  await watch.close();
 });
 
 test('a failure before anything is known is told at once', async () => {
-  expect((await told(FAILS, WORKS)).readings).toEqual(['0 GPU, mismatch', '1 GPU']);
+  const watch = await open();
+  expect(await told(watch, FAILS, WORKS)).toEqual(['0 GPU, mismatch', '2 GPU']);
+  await watch.close();
+});
+
+test('a card that is left out once is passed over, one that is left out again is broken, and it may come back', async () => {
+  const watch = await open();
+  const without = lists(CARDS.B);
+  expect(await told(watch, WORKS, without, WORKS, without, without, without, WORKS)).toEqual([
+    '2 GPU',
+    '2 GPU',
+    '2 GPU',
+    '2 GPU',
+    '1 GPU, GPU-1 broken',
+    '1 GPU, GPU-1 broken',
+    '2 GPU',
+  ]);
+  await watch.close();
+});
+
+test('what the kernel says is heard, once, and told also while nvidia-smi fails', async () => {
+  const watch = await open();
+  await told(watch, WORKS);
+  expect(await watch.hear()).toBe(false);
+  appendFileSync(join(dir, 'kmsg'), OFF_THE_BUS);
+  expect(await watch.hear()).toBe(true);
+  expect(await watch.hear()).toBe(false);
+  expect(await told(watch, WORKS, FAILS, FAILS)).toEqual([
+    '2 GPU, GPU-1 broken',
+    '2 GPU, GPU-1 broken',
+    '0 GPU, mismatch, GPU-1 broken',
+  ]);
+  await watch.close();
+});
+
+test('an agent that starts again knows what the kernel no longer has; another boot begins anew', async () => {
+  appendFileSync(join(dir, 'kmsg'), OFF_THE_BUS);
+  const first = await open();
+  await told(first, WORKS);
+  await first.close();
+  writeFileSync(join(dir, 'kmsg'), '');
+  const second = await open();
+  expect(await told(second, FAILS)).toEqual(['0 GPU, mismatch, GPU-1 broken']);
+  await second.close();
+  const booted = await open('another boot');
+  expect(await told(booted, WORKS)).toEqual(['2 GPU']);
+  await booted.close();
+});
+
+test('a machine whose kernel log cannot be read goes by nvidia-smi alone', async () => {
+  rmSync(join(dir, 'kmsg'));
+  const watch = await open();
+  expect(await watch.hear()).toBe(false);
+  expect(await told(watch, WORKS)).toEqual(['2 GPU']);
+  await watch.close();
 });

@@ -15,6 +15,7 @@ const WELL: AgentStatus = {
   loops: [],
   gpus: 8,
   gpu_error: '',
+  gpu_faults: [],
   engine_version: '28.2.2',
   network_fence: 'nftables',
   fence_error: '',
@@ -42,6 +43,10 @@ const FAULTS: [Partial<AgentStatus>, string][] = [
   [{ link: { connected: false, last_end: null } }, 'link: down'],
   [{ gpus: 0 }, 'gpus: 0'],
   [{ gpus: 0, gpu_error: 'mismatch' }, 'gpus: not known: mismatch'],
+  [
+    { gpu_faults: [{ uuid: 'GPU-1', severity: 'broken', detail: 'Xid 79: it has fallen off the bus' }] },
+    'gpu GPU-1 is broken: Xid 79: it has fallen off the bus',
+  ],
   [{ engine_version: '' }, 'docker engine: does not answer'],
   [{ fence_error: 'nft is missing' }, 'network fence: nftables, does not stand: nft is missing'],
   [{ loops: [loop] }, 'loop disk fails: ENOSPC'],

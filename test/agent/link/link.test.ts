@@ -21,6 +21,7 @@ import { MACHINE_ID, startFakeControlPlane, type FakeControlPlane } from '../fak
 const inventory: Inventory = {
   gpus: [],
   gpu_error: '',
+  gpu_faults: [],
   network_fence: 'nftables',
   fence_error: '',
   cpu_cores: 2,

@@ -37,7 +37,7 @@ beforeEach(async () => {
       desired: await openDesired(dir, { files: DISK, log, clock }),
       records: await openRecords(dir, { files: DISK, log, now: clock.now }),
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
-      gpuUuids: () => new Set(),
+      gpus: () => ({ gpuUuids: new Set(), gpuFaults: new Map() }),
       assertFenced: async () => undefined,
       quarantineMs: 0,
       pullLogin: async () => null,

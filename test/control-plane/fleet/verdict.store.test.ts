@@ -1,5 +1,6 @@
 // What a supplier reads about its machine: whether the host is what was declared, and why nothing of it is on offer.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { machineView } from '../../../control-plane/fleet/supply/machine-view.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { obstacleOf } from '../../../control-plane/fleet/supply/verdict.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
@@ -79,6 +80,14 @@ async function reportUse(inUse: boolean[]): Promise<void> {
   await report({ gpus: gpus.map((gpu, i) => ({ ...gpu, foreign_use: inUse[i] ?? false })) });
 }
 
+/** The host finds something wrong with the first `count` of its GPUs. */
+async function reportFaults(count: number): Promise<void> {
+  const gpus = (await machine()).inventory?.gpus.slice(0, count) ?? [];
+  await report({
+    gpu_faults: gpus.map(({ uuid }) => ({ uuid, severity: 'unfit', detail: 'Xid 74: its NVLink has failed' })),
+  });
+}
+
 const OBSTACLES: [string, () => Promise<unknown>, string][] = [
   ['offline', () => world.rooms.supply.setOnline(made.machineId, false), 'agent of the host is not connected'],
   ['without an engine', () => report({ engine_version: '' }), 'Docker Engine of the host does not answer'],
@@ -90,6 +99,7 @@ const OBSTACLES: [string, () => Promise<unknown>, string][] = [
   ['without a GPU', () => report({ gpus: [] }), 'shows no GPU'],
   ['whose nvidia-smi fails', () => report({ gpus: [], gpu_error: 'x' }), 'nvidia-smi fails'],
   ['whose GPUs others use', () => reportUse([true, true]), 'Processes outside of this service'],
+  ['whose GPUs are all unfit', () => reportFaults(2), 'is unfit: Xid 74: its NVLink has failed'],
   ['with containers that nobody knows', () => unknown(['w']), 'does not know'],
   ['that has not said what it runs', () => unknown(null), 'has not said yet'],
   ['suspended', () => world.rooms.supply.suspend(made.machineId), 'operator has suspended it'],
@@ -108,6 +118,32 @@ test.each(OBSTACLES)('a machine %s is not on offer, and says why', async (_what,
 test('a GPU that is not in use by others is enough to be on offer', async () => {
   await reportUse([true, false]);
   expect(obstacleOf(await machine())).toBeUndefined();
+});
+
+test('one GPU that is fit is enough to be on offer; the other is not rented, and its supplier reads why until it is mended', async () => {
+  await reportFaults(1);
+  const row = await machine();
+  expect(obstacleOf(row)).toBeUndefined();
+  const [sick, fit] = await gpusOf(world.db.read, made.machineId);
+  expect(machineView(row).gpu_faults).toEqual([
+    { gpu_uuid: sick?.gpu_uuid, severity: 'unfit', detail: 'Xid 74: its NVLink has failed' },
+  ]);
+  const hold = (): Promise<string[] | undefined> =>
+    world.db.tx('hold', (tx) =>
+      world.rooms.supply.hold(tx, {
+        machineId: made.machineId,
+        gpuType: 'H100_SXM',
+        count: 1,
+        heldBy: world.clock.now().toString(),
+        reservedBy: null,
+        diskGb: 0,
+      }),
+    );
+  expect(await hold()).toEqual([fit?.gpu_uuid]);
+  expect(await hold()).toBeUndefined();
+  await reportFaults(0);
+  expect(machineView(await machine()).gpu_faults).toEqual([]);
+  expect(await hold()).toEqual([sick?.gpu_uuid]);
 });
 
 test('before the host enrols, and before the approval, that is what is awaited', async () => {

@@ -1,0 +1,142 @@
+// Pure: what is remembered of the cards of this boot, and which of them are not fit to be rented, with the reason.
+import { z } from 'zod';
+import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
+import { GpuFault, type GpuFacts } from '../../shared/protocol/inventory.ts';
+import type { KernelRecord } from './kernel-log.ts';
+import { busIdOf, type DriverNews, readDriverLine } from './xids.ts';
+
+const Finding = z.strictObject({ xid: z.number(), severity: GpuFault.shape.severity, words: z.string() });
+
+export const Memory = z.strictObject({
+  /** Everything but `breaks` is about this boot. */
+  boot_id: z.string(),
+  /** The last record of the kernel log that counted. */
+  heard_seq: z.number(),
+  cards: z.array(
+    z.strictObject({
+      /** Empty where only its place is known. */
+      uuid: z.string(),
+      bus_id: z.string(),
+      /** Looks in a row at which nvidia-smi listed others but not this one. */
+      missed: z.number(),
+      /** One for each error number. */
+      findings: z.array(Finding),
+    }),
+  ),
+  /** Each time that a card broke, until the next reset. */
+  breaks: z.array(z.strictObject({ uuid: z.string(), at_ms: z.number() })),
+});
+export type Memory = z.infer<typeof Memory>;
+type Card = Memory['cards'][number];
+
+/** One look without it is passed over: the next may list it again. */
+const LOOKS_MISSED_MIN = 2;
+/** A card that a reset has mended so often within BREAKS_MS, and that broke again, is not to be trusted. */
+const BREAKS_MAX = 3;
+const BREAKS_MS = 7 * 24 * 3_600_000;
+
+/** Of an earlier process (undefined: there was none). Another boot has reset every card; that it broke before is still known. */
+export function memoryOf(stored: Memory | undefined, bootId: string): Memory {
+  if (stored?.boot_id === bootId) return stored;
+  return { boot_id: bootId, heard_seq: -1, cards: [], breaks: stored?.breaks ?? [] };
+}
+
+/** After the driver's lines in the kernel log. Those that were heard before change nothing. */
+export function afterRecords(memory: Memory, records: readonly KernelRecord[], nowMs: number): Memory {
+  const news = records.flatMap(({ seq, text }) => {
+    const one = seq > memory.heard_seq ? readDriverLine(text) : undefined;
+    return one === undefined ? [] : [one];
+  });
+  if (news.length === 0) return memory;
+  const heard_seq = Math.max(memory.heard_seq, ...records.map(({ seq }) => seq));
+  return withBreaks(memory, { ...memory, heard_seq, cards: news.reduce(afterNews, memory.cards) }, nowMs);
+}
+
+/** After a look at which nvidia-smi listed these cards. */
+export function afterLook(memory: Memory, listed: readonly GpuFacts[], nowMs: number): Memory {
+  const others = memory.cards.filter((card) => !listed.some((gpu) => isSame(card, gpu)));
+  const cards = listed.map((gpu) => {
+    const known = memory.cards.find((card) => isSame(card, gpu));
+    return { uuid: gpu.uuid, bus_id: placeOf(gpu), missed: 0, findings: known?.findings ?? [] };
+  });
+  const absent = others.map((card) => ({ ...card, missed: Math.min(card.missed + 1, LOOKS_MISSED_MIN) }));
+  return withBreaks(memory, { ...memory, cards: [...cards, ...absent] }, nowMs);
+}
+
+/** One for each card that is not fit, the gravest reason first. `wear`: what nvidia-smi says of memory cells, by UUID. */
+export function faultsOf(memory: Memory, wear: ReadonlyMap<string, string>, nowMs: number): GpuFault[] {
+  return memory.cards
+    .flatMap((card) => {
+      const [first] = reasonsOf(card, memory, { wear, nowMs });
+      return card.uuid === '' || first === undefined ? [] : [{ uuid: card.uuid, ...first }];
+    })
+    .toSorted((a, b) => (a.uuid < b.uuid ? -1 : 1))
+    .slice(0, GPUS_PER_MACHINE_MAX);
+}
+
+/** Not listed at the last look, and not lost for that yet. */
+export function isPassedOver({ cards }: Memory, uuid: string): boolean {
+  return cards.some((card) => card.uuid === uuid && card.missed > 0 && !isLost(card));
+}
+
+function reasonsOf(
+  card: Card,
+  { breaks }: Memory,
+  { wear, nowMs }: { wear: ReadonlyMap<string, string>; nowMs: number },
+): Omit<GpuFault, 'uuid'>[] {
+  const told = card.findings.map(({ xid, severity, words }) => ({ severity, detail: `Xid ${xid}: ${words}` }));
+  const worn = wear.get(card.uuid);
+  const often = breaks.filter(({ uuid, at_ms }) => uuid === card.uuid && at_ms > nowMs - BREAKS_MS).length;
+  return [
+    ...told.filter(({ severity }) => severity === 'broken'),
+    ...(isLost(card) ? [{ severity: 'broken' as const, detail: 'nvidia-smi does not list it any more' }] : []),
+    ...told.filter(({ severity }) => severity === 'unfit'),
+    ...(worn === undefined ? [] : [{ severity: 'unfit' as const, detail: worn }]),
+    ...(often < BREAKS_MAX
+      ? []
+      : [{ severity: 'unfit' as const, detail: `it broke ${often} times in seven days: have it inspected` }]),
+  ];
+}
+
+function afterNews(cards: Card[], news: DriverNews): Card[] {
+  if (news.kind === 'loaded') return cards.map((card) => ({ ...card, findings: [] }));
+  const known = cards.find((card) => card.bus_id === news.bus_id);
+  const before: Card = known ?? { uuid: '', bus_id: news.bus_id, missed: 0, findings: [] };
+  const others = cards.filter((card) => card !== known);
+  switch (news.kind) {
+    case 'card':
+      return [...others, { ...before, uuid: news.uuid }];
+    case 'mended':
+      return [...others, { ...before, findings: [] }];
+    case 'fault': {
+      const findings = before.findings.filter(({ xid }) => xid !== news.finding.xid);
+      return [...others, { ...before, findings: [...findings, news.finding] }];
+    }
+  }
+}
+
+/** Writes down which cards are broken in `after` and were not in `before`, and forgets what is too long ago. */
+function withBreaks(before: Memory, after: Memory, nowMs: number): Memory {
+  const broken = (cards: readonly Card[]): string[] => cards.filter(isBroken).map(({ uuid }) => uuid);
+  const already = broken(before.cards);
+  const fresh = broken(after.cards).filter((uuid) => uuid !== '' && !already.includes(uuid));
+  const kept = after.breaks.filter(({ at_ms }) => at_ms > nowMs - BREAKS_MS);
+  return { ...after, breaks: [...kept, ...fresh.map((uuid) => ({ uuid, at_ms: nowMs }))] };
+}
+
+function isBroken(card: Card): boolean {
+  return isLost(card) || card.findings.some(({ severity }) => severity === 'broken');
+}
+
+function isLost({ missed }: Card): boolean {
+  return missed >= LOOKS_MISSED_MIN;
+}
+
+/** A card keeps its UUID wherever it is; one that only the kernel log has named is known by its place. */
+function isSame(card: Card, gpu: GpuFacts): boolean {
+  return card.uuid === '' ? card.bus_id === placeOf(gpu) : card.uuid === gpu.uuid;
+}
+
+function placeOf({ bus_id }: GpuFacts): string {
+  return bus_id === '' ? '' : busIdOf(bus_id);
+}

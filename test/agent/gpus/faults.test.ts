@@ -1,0 +1,100 @@
+// Which cards are not fit, from looks and kernel records alone: over losses, resets, reboots and cards that break again and again.
+import { expect, test } from 'vitest';
+import { afterLook, afterRecords, faultsOf, type Memory, memoryOf } from '../../../agent/gpus/faults.ts';
+import type { GpuFacts, GpuFault } from '../../../shared/protocol/inventory.ts';
+
+const A = 'GPU-aaaa0000-0000-4000-8000-000000000001';
+const B = 'GPU-bbbb0000-0000-4000-8000-000000000002';
+const HOUR_MS = 3_600_000;
+const NO_WEAR = new Map<string, string>();
+
+const gpu = (uuid: string, index: number): GpuFacts => ({
+  uuid,
+  index,
+  name: 'NVIDIA H100 80GB HBM3',
+  memory_mib: 81_559,
+  driver_version: '550.54.15',
+  bus_id: `00000000:3${index}:00.0`,
+  foreign_use: false,
+});
+const BOTH = [gpu(A, 0), gpu(B, 1)];
+const OFF_THE_BUS = 'NVRM: Xid (PCI:0000:30:00): 79, GPU has fallen off the bus.';
+
+const fresh = (bootId = 'one', before?: Memory): Memory => memoryOf(before, bootId);
+const look = (memory: Memory, listed = BOTH, nowMs = 0): Memory => afterLook(memory, listed, nowMs);
+const say = (memory: Memory, text: string, nowMs = 0): Memory =>
+  afterRecords(memory, [{ seq: memory.heard_seq + 1, text }], nowMs);
+const faults = (memory: Memory, nowMs = 0): GpuFault[] => faultsOf(memory, NO_WEAR, nowMs);
+
+test('cards that are listed and of which nothing is said are fit', () => {
+  expect(faults(look(fresh()))).toEqual([]);
+});
+
+test('an Xid counts for the card at that place, whether the look or the log came first', () => {
+  const detail = 'Xid 79: it has fallen off the bus';
+  const told = [{ uuid: A, severity: 'broken', detail }];
+  expect(faults(say(look(fresh()), OFF_THE_BUS))).toEqual(told);
+  expect(faults(look(say(fresh(), OFF_THE_BUS)))).toEqual(told);
+});
+
+test('a card that nvidia-smi never listed in this boot is named by the log itself', () => {
+  const named = say(fresh(), `NVRM: GPU at PCI:0000:30:00: ${A}`);
+  const broken = say(named, OFF_THE_BUS);
+  expect(faults(broken)).toMatchObject([{ uuid: A, severity: 'broken' }]);
+});
+
+test('a card that one look leaves out is passed over; the second look says that it is lost, and it may come back', () => {
+  const once = look(look(fresh()), [gpu(B, 1)]);
+  expect(faults(once)).toEqual([]);
+  const lost = look(once, [gpu(B, 1)]);
+  expect(faults(lost)).toEqual([{ uuid: A, severity: 'broken', detail: 'nvidia-smi does not list it any more' }]);
+  expect(faults(look(lost))).toEqual([]);
+});
+
+test.each([
+  [
+    'the driver was loaded anew',
+    (memory: Memory) => say(memory, 'NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550'),
+  ],
+  [
+    'the driver says so',
+    (memory: Memory) =>
+      say(
+        memory,
+        'NVRM: Xid (PCI:0000:30:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)',
+      ),
+  ],
+  ['the host was booted', (memory: Memory) => look(fresh('two', memory))],
+])('it is fit again when %s', (_what, mend) => {
+  const broken = say(look(fresh()), OFF_THE_BUS);
+  expect(faults(mend(broken))).toEqual([]);
+});
+
+test('records that were heard before an agent started again change nothing; the finding is still known', () => {
+  const broken = say(look(fresh()), OFF_THE_BUS);
+  const again = afterRecords(memoryOf(broken, 'one'), [{ seq: 0, text: 'NVRM: loading NVIDIA UNIX x86_64' }], 0);
+  expect(faults(again)).toHaveLength(1);
+});
+
+test('the gravest reason is told: broken before unfit, unfit before wear', () => {
+  const unfit = say(look(fresh()), 'NVRM: Xid (PCI:0000:30:00): 74, NVLink: fatal error');
+  const wear = new Map([[A, 'worn']]);
+  expect(faultsOf(look(fresh()), wear, 0)).toMatchObject([{ severity: 'unfit', detail: 'worn' }]);
+  expect(faultsOf(unfit, wear, 0)).toMatchObject([{ severity: 'unfit', detail: 'Xid 74: its NVLink has failed' }]);
+  expect(faultsOf(say(unfit, OFF_THE_BUS), wear, 0)).toMatchObject([{ severity: 'broken' }]);
+});
+
+test('a card that breaks for the third time in seven days stays out after its reset, until that is long ago', () => {
+  let memory = fresh('0');
+  for (const boot of [1, 2, 3]) {
+    memory = look(fresh(String(boot), memory));
+    expect(faults(memory, boot * HOUR_MS)).toEqual([]);
+    // Told twice, it broke once.
+    memory = say(say(memory, OFF_THE_BUS, boot * HOUR_MS), OFF_THE_BUS, boot * HOUR_MS);
+  }
+  memory = look(fresh('4', memory), BOTH, 4 * HOUR_MS);
+  const inspect = [{ uuid: A, severity: 'unfit', detail: 'it broke 3 times in seven days: have it inspected' }];
+  const weekMs = 7 * 24 * HOUR_MS;
+  expect(faults(memory, HOUR_MS + weekMs - 1)).toEqual(inspect);
+  expect(faults(memory, HOUR_MS + weekMs)).toEqual([]);
+});

@@ -1,0 +1,39 @@
+// What nvidia-smi says of a card's memory: of data centre cards, of consumer cards that know nothing of it, and of drivers that do not know the question.
+import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, expect, test } from 'vitest';
+import { parseWear, readWear } from '../../../agent/gpus/wear.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'wear-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+
+const rows = (cells?: string[]): string[][] => (cells === undefined ? [] : [['GPU-1', ...cells]]);
+
+test.each([
+  ['a consumer card', ['[N/A]', '[N/A]'], ['[N/A]', '[N/A]']],
+  ['an older answer of one', ['[Not Supported]', '[Not Supported]'], undefined],
+  ['a card without errors', ['0', 'No'], ['No', 'No']],
+  ['a lost card', ['[GPU is lost]', '[GPU is lost]'], ['[GPU is lost]', '[GPU is lost]']],
+])('nothing speaks against %s', (_what, retired, remapped) => {
+  expect(parseWear(rows(retired), rows(remapped)).size).toBe(0);
+});
+
+test.each([
+  ['an error since the last reset', ['2', '[N/A]'], ['Yes', 'No'], '2 memory errors since its last reset'],
+  ['pages to retire', ['0', 'Yes'], undefined, 'pages wait for a reset'],
+  ['rows to replace', ['0', '[N/A]'], ['Yes', 'No'], 'rows wait for a reset'],
+  ['rows to replace, in numbers', ['0', '[N/A]'], ['1', '0'], 'rows wait for a reset'],
+  ['no row left', ['0', '[N/A]'], ['No', 'Yes'], 'cannot be replaced any more'],
+])('%s keep the card from somebody new', (_what, retired, remapped, words) => {
+  expect(parseWear(rows(retired), rows(remapped)).get('GPU-1')).toContain(words);
+});
+
+test('a driver that does not know a question is not asked to fail for it', async () => {
+  const smi = join(dir, 'nvidia-smi');
+  const answers =
+    'case $1 in *remapped*) echo "Invalid combination of input arguments."; exit 1;; *) echo "GPU-1, 3, No";; esac';
+  writeFileSync(smi, `#!/bin/sh\n${answers}\n`);
+  chmodSync(smi, 0o755);
+  expect([...(await readWear(smi)).keys()]).toEqual(['GPU-1']);
+});
