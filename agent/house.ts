@@ -7,6 +7,7 @@ import { STREAMS_PATH } from '../shared/protocol/link.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
 import { dialStream } from './access/dial.ts';
+import { HOLDER_FLAGS } from './access/holder-flags.ts';
 import { openDoors } from './access/doors.ts';
 import { bareNode, type Kit, prepareKit } from './access/kit.ts';
 import { readCa, type AgentConfig } from './config.ts';
@@ -29,9 +30,6 @@ import type { GpuStanding } from './runtime/plan.ts';
 import { openRecords } from './runtime/records.ts';
 import { openRuntime } from './runtime/runtime.ts';
 import { openStock, type Stock } from './stock.ts';
-
-/** A holder carries bytes and keeps little; a client that makes it grow ends this one door. */
-const HOLDER_HEAP_MIB = 192;
 
 export interface Enrolment {
   identity: Identity;
@@ -152,9 +150,8 @@ function toldOf(inventory: Inventory): Pick<AgentStatus, 'gpus' | 'gpu_error' | 
 }
 
 function holderStarter({ holderProgram }: Kit): (folder: string, logFile: string) => Promise<number> {
-  const heap = `--max-old-space-size=${HOLDER_HEAP_MIB}`;
   return (folder, logFile) =>
-    startDetached([process.execPath, heap, '--disable-sigusr1', holderProgram, 'holder', '--dir', folder], logFile);
+    startDetached([process.execPath, ...HOLDER_FLAGS, holderProgram, 'holder', '--dir', folder], logFile);
 }
 
 /** Resolves once it is on its way. The stream ends with the log; a reader that goes away ends the reading. */

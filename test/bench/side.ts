@@ -24,13 +24,20 @@ interface Reply {
   error?: string;
 }
 
-/** Starts a program of this folder. `onNews` hears what it says unasked. */
-export async function startSide(program: URL, onNews: (news: Order) => void = () => undefined): Promise<Side> {
-  const child = fork(program, { stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
+interface SideOptions {
+  /** Hears what it says unasked. */
+  onNews?: (news: Order) => void;
+  /** Flags for Node, where the real program is started with some. */
+  flags?: readonly string[];
+}
+
+/** Starts a program of this folder. */
+export async function startSide(program: URL, { onNews, flags = [] }: SideOptions = {}): Promise<Side> {
+  const child = fork(program, { execArgv: [...flags], stdio: ['ignore', 'inherit', 'inherit', 'ipc'] });
   const waiting = new Map<number, PromiseWithResolvers<Answer>>();
   let lastId = 0;
   child.on('message', (message: Reply | { news: Order }) => {
-    if ('news' in message) return onNews(message.news);
+    if ('news' in message) return onNews?.(message.news);
     const { id, answer, error } = message;
     if (answer === undefined) waiting.get(id)?.reject(new Error(error));
     else waiting.get(id)?.resolve(answer);

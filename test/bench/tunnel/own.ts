@@ -1,7 +1,8 @@
 // Our tunnel: control plane and agent as processes of their own.
+import { HOLDER_FLAGS } from '../../../agent/access/holder-flags.ts';
 import { freePort } from '../../kit/processes.ts';
 import type { Chain } from './chain.ts';
-import { startSide } from '../side.ts';
+import { type Order, startSide } from '../side.ts';
 
 /** Files that make the stretch between host and control plane TLS. */
 export interface Certificate {
@@ -12,12 +13,13 @@ export interface Certificate {
 /** A port in front whose connections our own code carries to `targetPort`. */
 export async function openOwnTunnel(targetPort: number, tls?: Certificate): Promise<Chain> {
   const port = await freePort();
-  const agent = await startSide(new URL('./agent.ts', import.meta.url));
-  const controlPlane = await startSide(new URL('./control-plane.ts', import.meta.url), ({ url = '' }) => {
+  const agent = await startSide(new URL('./agent.ts', import.meta.url), { flags: HOLDER_FLAGS });
+  const onNews = ({ url = '' }: Order): void => {
     const dial = { kind: 'dial', url, port: targetPort, ...(tls === undefined ? {} : { ca: tls.cert }) };
     // One that fails is seen by the door, which waits for it.
     agent.ask(dial).catch((error: unknown) => console.error(`the agent could not dial: ${String(error)}`));
-  });
+  };
+  const controlPlane = await startSide(new URL('./control-plane.ts', import.meta.url), { onNews });
   await controlPlane.ask({ kind: 'open', port, ...tls });
   return {
     port,
