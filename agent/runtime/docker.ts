@@ -7,7 +7,16 @@ import { messageOf } from '../../shared/errors.ts';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 import { FENCED_BRIDGE_PREFIX } from '../host/fence-rules.ts';
 import { type Volumeless, withoutVolumes } from './volumeless.ts';
-import type { BareRun, ContainerShape, Engine, ImageFacts, LocalContainer, Mount, PullProgress } from './engine.ts';
+import type {
+  BareRun,
+  ContainerShape,
+  Engine,
+  ImageFacts,
+  LastExit,
+  LocalContainer,
+  Mount,
+  PullProgress,
+} from './engine.ts';
 
 export interface DockerOptions {
   socketPath: string;
@@ -87,7 +96,7 @@ export function openDocker(options: DockerOptions): Engine {
       return readLogs(docker.getContainer(found.Id), wanted);
     },
 
-    exitReason: (containerId) => exitReason(docker.getContainer(containerId)),
+    lastExit: (containerId) => lastExit(docker.getContainer(containerId)),
   });
 }
 
@@ -162,7 +171,7 @@ function inItsOwnWords(engine: Engine): Engine {
     remove: plain(engine.remove),
     runBare: plain(engine.runBare),
     logs: plain(engine.logs),
-    exitReason: plain(engine.exitReason),
+    lastExit: plain(engine.lastExit),
   };
 }
 
@@ -242,10 +251,9 @@ async function runBare(docker: Docker, bare: BareRun, machineId: string): Promis
   }
 }
 
-async function exitReason(container: Docker.Container): Promise<string> {
-  const { State: state } = await container.inspect();
-  if (state.Error !== '') return state.Error;
-  return state.OOMKilled ? 'it ran out of memory' : `it ended with code ${state.ExitCode}`;
+async function lastExit(container: Docker.Container): Promise<LastExit> {
+  const { Error: error, ExitCode: code, OOMKilled: starved } = (await container.inspect()).State;
+  return { code, reason: error || (starved ? 'it ran out of memory' : `it ended with code ${code}`) };
 }
 
 function networkName(workloadId: string): string {

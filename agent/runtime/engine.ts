@@ -71,6 +71,12 @@ export interface BareRun {
   network: boolean;
 }
 
+export interface LastExit {
+  code: number;
+  /** In a sentence. */
+  reason: string;
+}
+
 export interface Engine {
   /** Version of the engine; throws where it does not answer. */
   version(): Promise<string>;
@@ -93,6 +99,6 @@ export interface Engine {
   runBare(run: BareRun): Promise<number>;
   /** The engine's frames of the workload's log, each line with its time. Rejects where there is no container. */
   logs(workloadId: string, wanted: Omit<LogsTarget, 'kind'>): Promise<Readable>;
-  /** Why a container is not running, in a sentence. */
-  exitReason(containerId: string): Promise<string>;
+  /** How a container that is not running ended. */
+  lastExit(containerId: string): Promise<LastExit>;
 }

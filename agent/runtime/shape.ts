@@ -8,6 +8,8 @@ export interface Launch {
   env: Record<string, string>;
   /** Sent to the main process when the container is told to stop, e.g. `SIGTERM`. */
   stop_signal: string;
+  /** Started only where the container sees exactly these. */
+  gpu_uuids: string[];
 }
 
 /** How our program gets into the container. */
@@ -39,6 +41,7 @@ export function launchOf(workload: DesiredWorkload, image: ImageFacts): Launch {
     argv: commandOf(workload.command, image),
     env: { ...Object.fromEntries(image.env.map(splitEnv)), ...workload.env },
     stop_signal: image.stop_signal || 'SIGTERM',
+    gpu_uuids: workload.gpu_uuids,
   };
 }
 

@@ -3,10 +3,11 @@ import type { Log } from '../../shared/log.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Clock } from '../../shared/clock.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
-import type { Engine } from './engine.ts';
+import { GPUS_DIFFER_CODE } from '../gpus/visible.ts';
+import type { Engine, LastExit } from './engine.ts';
 import type { Step } from './plan.ts';
 import type { Pulls } from './pulls.ts';
-import type { Records } from './records.ts';
+import type { Records, WorkloadRecord } from './records.ts';
 import type { Doors } from './runtime.ts';
 import { launchOf, shapeOf, type Machine } from './shape.ts';
 
@@ -40,10 +41,8 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
     start: async ({ workload_id, container_id }, attempt) => {
       const record = records.all().get(workload_id);
       if (record?.container_id == null) await records.change(workload_id, { container_id });
-      if (record?.ever_running !== true && attempt > ATTEMPTS_MAX) {
-        const detail = `the container does not stay up: ${await engine.exitReason(container_id)}`;
-        return records.change(workload_id, { failure: { code: 'start_failed', detail } });
-      }
+      const failure = record?.ever_running === true ? null : startFailure(await engine.lastExit(container_id), attempt);
+      if (failure !== null) return records.change(workload_id, { failure });
       await orGiveUp(deps, workload_id, attempt, async () => {
         await assertFenced();
         await engine.start(container_id);
@@ -82,6 +81,15 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       return executor(step, attempt);
     },
   };
+}
+
+/** What has never run and has been started before: whether another try is worth it. */
+function startFailure({ code, reason }: LastExit, attempt: number): WorkloadRecord['failure'] {
+  if (attempt > 1 && code === GPUS_DIFFER_CODE) {
+    return { code: 'gpu_unavailable', detail: 'the container does not see exactly the GPUs that it was given' };
+  }
+  if (attempt <= ATTEMPTS_MAX) return null;
+  return { code: 'start_failed', detail: `the container does not stay up: ${reason}` };
 }
 
 async function create(

@@ -30,15 +30,21 @@ export interface AgentWorld {
   stop(): Promise<void>;
 }
 
-/** `quarantineMinutes` is how long a stopped workload keeps its disk. */
-export async function startAgentWorld(options: { quarantineMinutes: number }): Promise<AgentWorld> {
+export interface AgentWorldOptions {
+  /** How long a stopped workload keeps its disk. */
+  quarantineMinutes: number;
+  /** For the engine's device hook, beside the number of its GPUs. */
+  engineEnv?: Record<string, string>;
+}
+
+export async function startAgentWorld(options: AgentWorldOptions): Promise<AgentWorld> {
   // Short: unix sockets live below it.
   const dir = mkdtempSync('/tmp/aw-');
   const stateDir = join(dir, 's');
   mkdirSync(join(dir, 'engine'));
   const [registry, engine, plane] = await Promise.all([
     startRegistry(),
-    startEngine({ dir: join(dir, 'engine'), env: { FAKE_GPU_COUNT: '4' } }),
+    startEngine({ dir: join(dir, 'engine'), env: { FAKE_GPU_COUNT: '4', ...options.engineEnv } }),
     startFakeControlPlane(),
   ]);
   await engine.letThrough(registry.port);

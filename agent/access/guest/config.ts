@@ -7,6 +7,7 @@ interface LaunchFile {
   argv: string[];
   env: Record<string, string>;
   stop_signal: string;
+  gpu_uuids: string[];
 }
 
 export interface GuestConfig {
@@ -17,6 +18,8 @@ export interface GuestConfig {
   /** For the main process and every session: the image's environment, the request's over it, the engine's few over both. */
   env: Record<string, string>;
   stopSignal: string;
+  /** What it was given. */
+  gpuUuids: string[];
 }
 
 const PATH_DEFAULT = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
@@ -37,5 +40,6 @@ export function readGuestConfig(argv: readonly string[]): GuestConfig {
     argv: launch.argv,
     env: { PATH: PATH_DEFAULT, ...launch.env, ...fromEngine },
     stopSignal: launch.stop_signal,
+    gpuUuids: launch.gpu_uuids,
   };
 }

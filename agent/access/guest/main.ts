@@ -1,6 +1,7 @@
 // The guest: our program inside a container. Starts the main process, then serves sessions for the holder for as long as the container lives.
 import { connect, type Socket } from 'node:net';
 import { systemClock } from '../../../shared/clock.ts';
+import { GPUS_DIFFER_CODE, gpusDiffer } from '../../gpus/visible.ts';
 import { readAccount } from './account.ts';
 import { readGuestConfig, type GuestConfig } from './config.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from './frames.ts';
@@ -69,6 +70,12 @@ function tellExit(control: Socket, exit: Exit): void {
 
 function main(): void {
   const config = readGuestConfig(process.argv);
+  const lack = gpusDiffer(config.gpuUuids);
+  if (lack !== undefined) {
+    process.stderr.write(`svc guest: not started, because of its GPUs: ${lack}\n`);
+    process.exitCode = GPUS_DIFFER_CODE;
+    return;
+  }
   let control: Socket | undefined;
   const { home } = readAccount(process.getuid?.() ?? 0);
   const mainProcess = startMainProcess(config, home, (exit) => {

@@ -4,6 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { GPUS_DIFFER_CODE } from '../../../agent/gpus/visible.ts';
 import { DISK } from '../../../agent/host/state.ts';
 import { openDesired } from '../../../agent/runtime/desired.ts';
 import type { Engine, LocalContainer } from '../../../agent/runtime/engine.ts';
@@ -20,10 +21,14 @@ const log = createLog('test', 'silent');
 let dir: string;
 let runtime: Runtime;
 let phases: string[];
+/** How a container that was started ends at once; undefined: it stays. */
+let lastExit = { code: 0, reason: '' };
+let staysUp = true;
 
 beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'runtime-'));
   phases = [];
+  staysUp = true;
   const say = (): void => {
     const phase = runtime.observed().workloads.find((workload) => workload.workload_id === ID)?.phase;
     if (phase !== undefined && phase !== phases.at(-1)) phases.push(phase);
@@ -79,14 +84,14 @@ function slowEngine(): Engine {
       put(false);
       return 'c';
     },
-    start: async () => put(true),
+    start: async () => put(staysUp),
     stopAndCut: async () => put(false),
     remove: async () => {
       containers = [];
     },
     runBare: async () => 0,
     logs: async () => Readable.from([]),
-    exitReason: async () => '',
+    lastExit: async () => lastExit,
   };
 }
 
@@ -95,7 +100,7 @@ function openDoors(): Doors {
   return {
     prepare: async () => ({ entrypoint: [], mounts: [] }),
     ensure: async (id) => void up.add(id),
-    statuses: () => new Map([...up].map((id) => [id, { up: true, guest: true, host_key: null, main_exit: null }])),
+    statuses: () => new Map([...up].map((id) => [id, { up: true, guest: staysUp, host_key: null, main_exit: null }])),
     end: async (id) => void up.delete(id),
   };
 }
@@ -117,4 +122,16 @@ test('a disk that takes nothing any more does not keep a workload from being rem
   await runtime.take({ ...message, revision: 2, workloads: [{ ...workload, desired: 'removed' }] });
   await eventually('removed workload', 10_000, async () => (phases.at(-1) === 'removed' ? true : undefined));
   expect(phases.slice(-2)).toEqual(['stopped', 'removed']);
+});
+
+test('a container that does not see its GPUs fails at its second start, and says so', async () => {
+  staysUp = false;
+  lastExit = { code: GPUS_DIFFER_CODE, reason: '' };
+  const workloads = [desiredWorkload(ID, 'image')];
+  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  await eventually('failed workload', 5_000, async () => (phases.at(-1) === 'failed' ? true : undefined));
+  expect(runtime.observed().workloads[0]).toMatchObject({
+    failure_code: 'gpu_unavailable',
+    detail: expect.stringContaining('the container does not see exactly the GPUs'),
+  });
 });

@@ -1,0 +1,69 @@
+// What a container sees of the GPUs that it was given: looked at from inside by our own program, before anything of the tenant runs.
+import { closeSync, constants, openSync, readdirSync, readFileSync } from 'node:fs';
+import { join } from 'node:path';
+
+/** Our program's exit code where the container does not see exactly its GPUs; no shell and no signal ends with it. */
+export const GPUS_DIFFER_CODE = 113;
+
+/**
+ * Why the container does not see exactly `expected` (UUIDs); undefined where it does. A card counts that has a device and can be opened.
+ * The driver's own files say which card a device is; where they are not shown, only their number can be compared. `root` is for tests.
+ */
+export function gpusDiffer(expected: readonly string[], root = '/'): string | undefined {
+  const minors = namesIn(join(root, 'dev')).flatMap((name) => /^nvidia(\d+)$/.exec(name)?.[1] ?? []);
+  const uuidOf = readUuids(join(root, 'proc/driver/nvidia/gpus'));
+  const seen = minors.map((minor) => uuidOf.get(minor) ?? `/dev/nvidia${minor}`);
+  const told = `it was given ${listOf(expected)} and sees ${listOf(seen)}`;
+  if (minors.length !== expected.length) return told;
+  if (uuidOf.size > 0 && expected.some((uuid) => !seen.includes(uuid))) return told;
+  for (const minor of minors) {
+    const fault = faultOfOpening(join(root, `dev/nvidia${minor}`));
+    if (fault !== undefined) return `${uuidOf.get(minor) ?? `/dev/nvidia${minor}`} cannot be opened: ${fault}`;
+  }
+  return undefined;
+}
+
+/** By device number, as in `/proc/driver/nvidia/gpus/<bus id>/information`. */
+function readUuids(folder: string): Map<string, string> {
+  const uuids = new Map<string, string>();
+  for (const name of namesIn(folder)) {
+    const text = textOf(join(folder, name, 'information'));
+    const uuid = /^GPU UUID:\s*(\S+)/m.exec(text)?.[1];
+    const minor = /^Device Minor:\s*(\d+)/m.exec(text)?.[1];
+    if (uuid !== undefined && minor !== undefined) uuids.set(minor, uuid);
+  }
+  return uuids;
+}
+
+function faultOfOpening(device: string): string | undefined {
+  try {
+    closeSync(openSync(device, constants.O_RDWR));
+    return undefined;
+  } catch (error) {
+    return codeOf(error);
+  }
+}
+
+function namesIn(folder: string): string[] {
+  try {
+    return readdirSync(folder);
+  } catch {
+    return [];
+  }
+}
+
+function textOf(file: string): string {
+  try {
+    return readFileSync(file, 'utf8');
+  } catch {
+    return '';
+  }
+}
+
+function codeOf(error: unknown): string {
+  return error instanceof Error && 'code' in error ? String(error.code) : String(error);
+}
+
+function listOf(names: readonly string[]): string {
+  return names.length === 0 ? 'no GPU' : names.join(', ');
+}

@@ -1,0 +1,72 @@
+// GPUs inside real containers: a workload starts only where it sees exactly its own, and nobody inside can write the kernel's log.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
+import { busyboxImage, type TestImage } from '../../kit/images.ts';
+import { eventually } from '../../kit/processes.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'gpus-'));
+const faults = join(dir, 'faults');
+let world: AgentWorld;
+let image: TestImage;
+let uuids: string[];
+
+beforeAll(async () => {
+  world = await startAgentWorld({ quarantineMinutes: 0, engineEnv: { FAKE_GPU_FAULTS: faults } });
+  image = await busyboxImage(world.registry);
+  uuids = await eventually('an inventory', 10_000, async () => {
+    const gpus = world.plane.hellos.at(-1)?.inventory.gpus ?? [];
+    return gpus.length === 4 ? gpus.map(({ uuid }) => uuid) : undefined;
+  });
+});
+afterAll(async () => {
+  await world.stop();
+  rmSync(dir, { recursive: true });
+});
+
+async function logOf(workloadId: string): Promise<string> {
+  const [found] = await world.engine.docker.listContainers({
+    all: true,
+    filters: { label: [`svc.workload_id=${workloadId}`] },
+  });
+  const log = await world.engine.docker
+    .getContainer(found?.Id ?? '')
+    .logs({ stdout: true, stderr: true, follow: false });
+  return log.toString();
+}
+
+test('a container that lacks one of its GPUs runs nothing of the tenant and fails with that reason; one that has them runs', async () => {
+  const [a = '', b = '', c = ''] = uuids;
+  writeFileSync(faults, `${b},hidden\n`);
+  const entrypoint = ['sh', '-c', 'echo the tenant runs; sleep 600'];
+  world.plane.desire([
+    world.workload('wl_whole', image.pinnedRef, { gpu_uuids: [c], command: { entrypoint, cmd: null } }),
+    world.workload('wl_lacks', image.pinnedRef, { gpu_uuids: [a, b], command: { entrypoint, cmd: null } }),
+  ]);
+  const failed = await world.plane.phase('wl_lacks', 'failed');
+  expect(failed).toMatchObject({
+    failure_code: 'gpu_unavailable',
+    detail: expect.stringContaining('does not see exactly'),
+  });
+  const said = await logOf('wl_lacks');
+  expect(said).toContain(`it was given ${a}, ${b} and sees ${a}`);
+  expect(said).not.toContain('the tenant runs');
+  await world.plane.phase('wl_whole', 'running');
+  expect(await logOf('wl_whole')).toContain('the tenant runs');
+});
+
+test("nobody inside can write a line into the kernel's log, also not through a device of their own", async () => {
+  const line = 'NVRM: Xid (PCI:0000:10:00): 79, GPU has fallen off the bus.';
+  const attack = `mknod /tmp/kmsg c 1 11; for f in /dev/kmsg /tmp/kmsg; do echo "${line}" > $f && [ -c $f ] && echo written; done; echo tried; sleep 600`;
+  world.plane.desire([
+    world.workload('wl_attacks', image.pinnedRef, { command: { entrypoint: ['sh', '-c', attack], cmd: null } }),
+  ]);
+  await world.plane.phase('wl_attacks', 'running');
+  const said = await eventually('the attack', 10_000, async () => {
+    const text = await logOf('wl_attacks');
+    return text.includes('tried') ? text : undefined;
+  });
+  expect(said).not.toContain('written');
+});
