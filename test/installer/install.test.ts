@@ -179,6 +179,19 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect(readdirSync(host.root)).toEqual([]);
   });
 
+  const hook = 'nvidia-container-runtime-hook';
+  test.skipIf(existsSync(`/usr/bin/${hook}`))(
+    'a GPU host needs the container toolkit, a control plane does not',
+    async () => {
+      rmSync(join(host.programs, hook));
+      const folder = makePackage('1.0.0-a');
+      expect((await host.run(folder, ['agent'])).stderr).toContain(
+        `${hook} is missing: install the NVIDIA Container Toolkit`,
+      );
+      expect(await host.run(folder, ['control-plane'])).toMatchObject({ code: 0, stderr: '' });
+    },
+  );
+
   test('glibc and disk are enough at the limit', async () => {
     host.script('df', 'echo; echo disk 1 1 524288');
     host.script('getconf', 'echo glibc 2.28');
@@ -189,10 +202,13 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect((await host.run(folder, ['control-plane'])).code).toBe(0);
   });
 
-  test('a host that the agent itself calls unfit stays as it is', async () => {
+  test('a host that the agent itself calls unfit stays as it is; one that has become so is upgraded', async () => {
     const { code, stderr } = await host.run(makePackage('1.0.0-a', 'unfit'), ['agent']);
     expect({ code, said: stderr.includes('svc-agent check') }).toEqual({ code: 1, said: true });
     expect(readdirSync(host.root)).toEqual([]);
+    await host.run(makePackage('1.1.0-b'), ['agent']);
+    expect((await host.run(makePackage('1.2.0-c', 'unfit'), ['agent'])).code).toBe(0);
+    expect(current('svc-agent')).toBe('versions/1.2.0-c');
   });
 
   test('an agent with rentals is removed by force only; its state goes with --purge', async () => {
