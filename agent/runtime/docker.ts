@@ -6,6 +6,7 @@ import { text } from 'node:stream/consumers';
 import { messageOf } from '../../shared/errors.ts';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 import { FENCED_BRIDGE_PREFIX } from '../host/fence-rules.ts';
+import { countBytes, type PullEvent } from './pull-progress.ts';
 import { type Volumeless, withoutVolumes } from './volumeless.ts';
 import type {
   BareRun,
@@ -22,21 +23,26 @@ export interface DockerOptions {
   socketPath: string;
   /** Containers of other machines (several agents may share one engine in tests) are not ours. */
   machineId: string;
+  /** How long an engine may think about what it knows by heart; one that has hung takes every call and answers none. */
+  answerMsMax?: number;
 }
 
 const LABEL_WORKLOAD = 'svc.workload_id';
 const LABEL_INSTANCE = 'svc.instance_id';
 const LABEL_MACHINE = 'svc.machine_id';
 const STOP_SECONDS = 10;
+const ANSWER_MS_MAX = 60_000;
 const BRIDGE_NAME = 'com.docker.network.bridge.name';
 /** A bridge's name, the prefix included. */
 const BRIDGE_NAME_CHARS = 15;
 
 /** Opens nothing yet: every call connects by itself, so an engine that restarts is simply there again. */
 export function openDocker(options: DockerOptions): Engine {
-  const docker = new Docker({ socketPath: options.socketPath });
+  const { socketPath, answerMsMax: timeout = ANSWER_MS_MAX } = options;
+  const docker = new Docker({ socketPath });
+  const asked = new Docker({ socketPath, timeout });
   const findAll = (workloadId?: string): Promise<Docker.ContainerInfo[]> =>
-    docker.listContainers({
+    asked.listContainers({
       all: true,
       filters: {
         label: [
@@ -47,11 +53,11 @@ export function openDocker(options: DockerOptions): Engine {
     });
 
   return inItsOwnWords({
-    version: async () => (await docker.version()).Version,
+    version: async () => (await asked.version()).Version,
 
     list: async () => (await findAll()).map(localContainer),
 
-    bridges: async () => (await docker.listNetworks({ filters: { label: [LABEL_WORKLOAD] } })).map(bridgeOf),
+    bridges: async () => (await asked.listNetworks({ filters: { label: [LABEL_WORKLOAD] } })).map(bridgeOf),
 
     inspectImage: (image) =>
       absentAsUndefined(
@@ -345,35 +351,6 @@ function imageFacts(image: string, facts: Docker.ImageInspectInfo): ImageFacts {
 function listOf(value: string | string[] | null | undefined): string[] {
   if (value === null || value === undefined) return [];
   return typeof value === 'string' ? [value] : value;
-}
-
-interface PullEvent {
-  id?: string;
-  status?: string;
-  error?: string;
-  progressDetail?: { current?: number; total?: number };
-}
-
-/** Adds up the layers' downloads; a layer counts whole once it is complete. */
-function countBytes(onProgress: (progress: PullProgress) => void): (event: PullEvent) => void {
-  const layers = new Map<string, PullProgress>();
-  return ({ id, status, progressDetail }) => {
-    if (id === undefined) return;
-    const before = layers.get(id) ?? { done_bytes: 0, total_bytes: 0 };
-    if (status === 'Downloading') {
-      const total = progressDetail?.total ?? before.total_bytes;
-      layers.set(id, { done_bytes: Math.min(progressDetail?.current ?? 0, total), total_bytes: total });
-    } else if (status === 'Download complete' || status === 'Pull complete') {
-      layers.set(id, { ...before, done_bytes: before.total_bytes });
-    } else {
-      return;
-    }
-    const all = [...layers.values()];
-    onProgress({
-      done_bytes: all.reduce((sum, layer) => sum + layer.done_bytes, 0),
-      total_bytes: all.reduce((sum, layer) => sum + layer.total_bytes, 0),
-    });
-  };
 }
 
 async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefined> {
