@@ -39,3 +39,8 @@ test('what the units start is there', () => {
     expect(readFileSync(join(CHECKOUT, 'installer/bin', name), 'utf8')).toContain(`/${name}.js" "$@"`);
   }
 });
+
+test('a stop is told to the main process alone: holders go on, and the control plane can still say that it stops', () => {
+  const killModes = UNITS.map((unit) => /^KillMode=(.*)$/m.exec(textOf(unit))?.[1]);
+  expect(killModes).toEqual(['mixed', 'process']);
+});
