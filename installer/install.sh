@@ -113,7 +113,7 @@ preflight() {
     lack 'nvidia-container-runtime-hook is missing: install the NVIDIA Container Toolkit, then systemctl restart docker'
   fi
   [ -z "$lacks" ] || die "nothing was changed, because$lacks"
-  "$package/bin/$unit" --version >/dev/null || die 'nothing was changed, because its Node does not start here: install libstdc++6'
+  "$package/bin/node" --version >/dev/null || die 'nothing was changed, because its Node does not start here: install libstdc++6'
   [ "$role" = control-plane ] && return
   given=$config
   [ -e "$config" ] || given=$package/etc/agent.yaml

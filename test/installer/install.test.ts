@@ -50,6 +50,7 @@ function makePackage(build: string, ...faults: string[]): string {
     cpSync(join(CHECKOUT, `installer/${name}.yaml`), join(folder, `etc/${name}.yaml`));
     writeFileSync(join(folder, `bin/svc-${name}`), PROGRAM, { mode: 0o755 });
   }
+  writeFileSync(join(folder, 'bin/node'), PROGRAM, { mode: 0o755 });
   for (const name of ['BUILD', ...faults]) writeFileSync(join(folder, name), `${build}\n`);
   return folder;
 }
@@ -95,7 +96,7 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect(stdout.toString()).toContain('1.0.0-a runs');
     const config = inRoot('etc/svc-agent/agent.yaml');
     expect(host.told().filter((line) => !line.startsWith('systemctl show'))).toEqual([
-      'svc-agent --version',
+      'node --version',
       expect.stringMatching(/^svc-agent check --config .*\/1\.0\.0-a\/etc\/agent\.yaml$/),
       'systemctl daemon-reload',
       'systemctl enable --quiet svc-agent',
