@@ -43,10 +43,10 @@ export async function settle(life: Life): Promise<string[]> {
   }
   for (let hours = 0; hours < SETTLE_HOURS_MAX; hours += 1) {
     await everybodyWorks(life, { rounds: 4 });
-    if ((await unfinished(life)).length === 0) return [];
+    if ((await unfinished(life.api.world)).length === 0) return [];
     await life.api.world.clock.advance(HOUR_MS);
   }
-  return unfinished(life);
+  return unfinished(life.api.world);
 }
 
 async function everybodyWorks(life: Life, { rounds }: { rounds: number }): Promise<void> {

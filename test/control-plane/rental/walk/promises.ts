@@ -46,8 +46,8 @@ export async function brokenPromises(life: Life): Promise<string[]> {
 }
 
 /** What is not over, though nothing keeps it from coming to its end. */
-export async function unfinished({ api: { world } }: Life): Promise<string[]> {
-  const rows = await world.db.read.all(
+export async function unfinished({ db }: World): Promise<string[]> {
+  const rows = await db.read.all(
     IdAndState,
     sql`select id, 'operation ' || state as state from operations where completed_ms is null
         union all select id, 'instance ' || status from instances where status in ('allocating', 'starting', 'stopping', 'unreachable')
@@ -150,7 +150,7 @@ const HoldRow = z.object({
 });
 
 /** Each container has its own GPUs, as many as were asked for, until its host has let go of them. */
-async function brokenHolds({ db }: World): Promise<string[]> {
+export async function brokenHolds({ db }: World): Promise<string[]> {
   const rows = await db.read.all(
     HoldRow,
     sql`select w.id, w.state, w.spec, i.status, i.gpu_count, case when i.workload_id = w.id then 1 else 0 end as is_current,
@@ -168,7 +168,7 @@ async function brokenHolds({ db }: World): Promise<string[]> {
 }
 
 /** A machine drains exactly as long as somebody holds a GPU of it, and what is not listed is not on offer. */
-async function brokenListings({ db }: World): Promise<string[]> {
+export async function brokenListings({ db }: World): Promise<string[]> {
   const held = sql`(select count(*) from machine_gpus g where g.machine_id = m.id and g.held_by is not null)`;
   const rows = await db.read.all(
     IdAndState,

@@ -1,0 +1,119 @@
+// A container engine that is played: every call takes its time, and what it does outlasts the agent that has asked.
+import { Readable } from 'node:stream';
+import type { Engine, LocalContainer } from '../../agent/runtime/engine.ts';
+import type { Clock } from '../../shared/clock.ts';
+import type { Rng } from '../../shared/rng.ts';
+
+export interface SimContainer extends LocalContainer {
+  instance_id: string;
+  gpu_uuids: readonly string[];
+}
+
+export type EngineCall = 'list' | 'inspectImage' | 'pull' | 'create' | 'start' | 'stopAndCut' | 'remove' | 'version';
+
+export interface SimEngine {
+  engine: Engine;
+  /** By workload. */
+  containers: Map<string, SimContainer>;
+  /** Calls that are under way fail, and further ones until it is there again; `isLive`: containers go on meanwhile. */
+  setAway(isAway: boolean, isLive: boolean): void;
+  /** Why a call fails now, where one does. */
+  trouble: ((call: EngineCall) => string | undefined) | undefined;
+}
+
+/** The shortest and the longest time that a call takes, in ms. */
+const TAKES: Record<EngineCall, readonly [number, number]> = {
+  version: [1, 5],
+  list: [2, 40],
+  inspectImage: [2, 20],
+  pull: [500, 40_000],
+  create: [80, 600],
+  start: [150, 2_500],
+  stopAndCut: [100, 10_500],
+  remove: [50, 800],
+};
+
+/** `onEnd` hears of each container that is to be stopped or removed, `onChange` of each change. */
+export function openEngine(
+  deps: { clock: Clock; rng: Rng; slowness: () => number },
+  onEnd: (workloadId: string) => void,
+  onChange: () => void,
+): SimEngine {
+  const { clock, rng } = deps;
+  const containers = new Map<string, SimContainer>();
+  const images = new Set<string>();
+  let [isAway, restarts, made] = [false, 0, 0];
+  const sim: Omit<SimEngine, 'engine'> = {
+    containers,
+    trouble: undefined,
+    setAway: (to, isLive) => {
+      isAway = to;
+      if (!to) return;
+      restarts += 1;
+      if (!isLive) for (const container of containers.values()) container.running = false;
+      onChange();
+    },
+  };
+  const call = async <T>(name: EngineCall, act: () => T): Promise<T> => {
+    const [least, most] = TAKES[name];
+    const before = restarts;
+    if (isAway) throw new Error('connect ENOENT /var/run/docker.sock');
+    await clock.sleep(Math.round((least + rng.float() * (most - least)) * deps.slowness()));
+    if (isAway || before !== restarts) throw new Error('socket hang up');
+    const trouble = sim.trouble?.(name);
+    if (trouble !== undefined) throw new Error(trouble);
+    return act();
+  };
+  const end = (workloadId: string, act: () => void): void => {
+    onEnd(workloadId);
+    act();
+    onChange();
+  };
+
+  return Object.assign(sim, {
+    engine: {
+      version: () => call('version', () => '27.0.0'),
+      list: () => call('list', () => [...containers.values()].map((container) => ({ ...container }))),
+      bridges: async () => [],
+      inspectImage: (image: string) => call('inspectImage', () => (images.has(image) ? IMAGE : undefined)),
+      pull: (image) => call('pull', () => void images.add(image)),
+      create: (shape) =>
+        call('create', () => {
+          const { workload_id, instance_id, gpu_uuids } = shape;
+          if (containers.has(workload_id)) throw new Error(`the container name ${workload_id} is already in use`);
+          made += 1;
+          const id = `c${made}`;
+          containers.set(workload_id, { id, workload_id, instance_id, gpu_uuids, running: false, mount_sources: [] });
+          return id;
+        }),
+      start: (id) =>
+        call('start', () => {
+          const container = [...containers.values()].find((one) => one.id === id);
+          if (container === undefined) throw new Error(`no such container: ${id}`);
+          container.running = true;
+          onChange();
+        }),
+      stopAndCut: (id) =>
+        call('stopAndCut', () =>
+          end(id, () => {
+            const container = containers.get(id);
+            if (container !== undefined) container.running = false;
+          }),
+        ),
+      remove: (id) => call('remove', () => end(id, () => containers.delete(id))),
+      runBare: async () => 0,
+      logs: async () => Readable.from([]),
+      exitReason: async () => 'it has exited with code 1',
+    } satisfies Engine,
+  });
+}
+
+const IMAGE = {
+  digest: `sha256:${'0'.repeat(64)}`,
+  entrypoint: [],
+  cmd: ['run'],
+  env: [],
+  user: '',
+  working_dir: '',
+  stop_signal: '',
+};

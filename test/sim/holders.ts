@@ -1,0 +1,53 @@
+// The holders of a host: one process per workload that goes on while agents come and go, and answers at the workload's door.
+import type { DoorStatus } from '../../agent/runtime/observe.ts';
+import type { Doors } from '../../agent/runtime/runtime.ts';
+import type { Clock } from '../../shared/clock.ts';
+import type { SimEngine } from './engine.ts';
+
+export interface Holders {
+  isUp(workloadId: string): boolean;
+  /** It dies, or its memory ran out. */
+  kill(workloadId: string): void;
+  endAll(): void;
+  ids(): string[];
+  /** A fresh agent knows none of them until it has asked. */
+  doorsOfAnAgent(): Doors;
+}
+
+const START_MS = 300;
+
+export function openHolders(engine: SimEngine, clock: Clock, onChange: () => void): Holders {
+  const up = new Set<string>();
+  const kill = (id: string): void => {
+    if (up.delete(id)) onChange();
+  };
+  return {
+    isUp: (id) => up.has(id),
+    ids: () => [...up],
+    kill,
+    endAll: () => up.clear(),
+    doorsOfAnAgent: () => {
+      const known = new Set<string>();
+      const statusOf = (id: string): DoorStatus => ({
+        up: up.has(id),
+        guest: up.has(id) && engine.containers.get(id)?.running === true,
+        host_key: `ssh-ed25519 ${id}`,
+        main_exit: null,
+      });
+      return {
+        prepare: async () => ({ entrypoint: ['guest'], mounts: [] }),
+        ensure: async (id) => {
+          if (!up.has(id)) await clock.sleep(START_MS);
+          up.add(id);
+          known.add(id);
+          onChange();
+        },
+        statuses: () => new Map([...known].map((id) => [id, statusOf(id)])),
+        end: async (id) => {
+          known.delete(id);
+          kill(id);
+        },
+      };
+    },
+  };
+}

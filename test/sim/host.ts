@@ -1,0 +1,200 @@
+// A host that is played, with the agent's real reconciler and link on it: what is on its disk and in its engine outlasts each agent.
+import { createPrivateKey, createPublicKey } from 'node:crypto';
+import { proveIdentity, type Identity } from '../../agent/link/identity.ts';
+import { openLink } from '../../agent/link/link.ts';
+import { openDesired } from '../../agent/runtime/desired.ts';
+import { openRecords } from '../../agent/runtime/records.ts';
+import { openRuntime } from '../../agent/runtime/runtime.ts';
+import type { Clock } from '../../shared/clock.ts';
+import { AUTO_TERMINATE_GRACE_MS } from '../../shared/limits.ts';
+import { createLog } from '../../shared/log.ts';
+import type { DesiredMessage } from '../../shared/protocol/link.ts';
+import type { Inventory } from '../../shared/protocol/inventory.ts';
+import type { Rng } from '../../shared/rng.ts';
+import { type Disk, openDisk } from './disk.ts';
+import { openHolders, type Holders } from './holders.ts';
+import { type SimEngine, openEngine } from './engine.ts';
+import { type Life, openLife } from './life.ts';
+import { openPath, type Path, type Socket } from './wire.ts';
+
+export const QUARANTINE_MS = 10 * 60_000;
+
+export interface SimHost {
+  machineId: string;
+  engine: SimEngine;
+  disk: Disk;
+  holders: Holders;
+  path: Path;
+  /** By how much its wall clock is wrong. */
+  setClockAhead(ms: number): void;
+  /** Makes its calls take so many times as long. */
+  setSlowness(factor: number): void;
+  /** Somebody who asks for the workload's door over the network gets to it. */
+  answersFor(workloadId: string): boolean;
+  startAgent(): Promise<void>;
+  /** As by kill -9. */
+  killAgent(): void;
+  /** The power goes: nothing says goodbye, containers and holders are gone, the disk stays. */
+  cutPower(): void;
+  /** What the agent has done that it must never do. */
+  crimes: readonly string[];
+}
+
+interface HostDeps {
+  clock: Clock;
+  rng: Rng;
+  machineId: string;
+  identity: Identity;
+  inventory: Inventory;
+  /** Connects to the control plane. */
+  dial(path: Path): Socket;
+}
+
+interface Agent {
+  life: Life;
+  sockets: Set<Socket>;
+  doorsChanged(): void;
+}
+
+export function openHost(deps: HostDeps): SimHost {
+  const { clock, rng, machineId } = deps;
+  const orders = openOrders(clock);
+  let [aheadMs, slowness, boots] = [0, 1, 1];
+  let agent: Agent | undefined;
+  const onEnd = orders.noteEnd;
+  const engine = openEngine({ clock, rng, slowness: () => slowness }, onEnd, () => agent?.doorsChanged());
+  const disk = openDisk(clock);
+  const holders = openHolders(engine, clock, () => agent?.doorsChanged());
+  const path = openPath(() => Math.round(5 + rng.float() * 60));
+
+  const killAgent = (isPowerCut: boolean): void => {
+    agent?.life.end();
+    for (const socket of agent?.sockets ?? []) socket.vanish(isPowerCut);
+    agent = undefined;
+  };
+  return {
+    machineId,
+    engine,
+    disk,
+    holders,
+    path,
+    crimes: orders.crimes,
+    setClockAhead: (ms) => void (aheadMs = ms),
+    setSlowness: (factor) => void (slowness = factor),
+    answersFor: (id) => path.isOpen() && agent !== undefined && holders.isUp(id),
+    startAgent: async () => {
+      const life = openLife(clock, () => aheadMs);
+      const sockets = new Set<Socket>();
+      const dial = (): Socket => {
+        const socket = deps.dial(path);
+        sockets.add(socket);
+        socket.on('close', () => sockets.delete(socket));
+        return socket;
+      };
+      const starting: Agent = { life, sockets, doorsChanged: () => undefined };
+      agent = starting;
+      const bootId = `boot-${boots}`;
+      starting.doorsChanged = await runAgent({ ...deps, life, engine, disk, holders, dial, bootId, orders });
+    },
+    killAgent: () => killAgent(false),
+    cutPower: () => {
+      boots += 1;
+      killAgent(true);
+      holders.endAll();
+      engine.setAway(true, false);
+    },
+  };
+}
+
+interface AgentDeps extends Omit<HostDeps, 'dial'> {
+  life: Life;
+  engine: SimEngine;
+  disk: Disk;
+  holders: Holders;
+  dial(): Socket;
+  bootId: string;
+  orders: Orders;
+}
+
+/** Put together as in agent/house.ts; gives what hears of changes at the doors. */
+async function runAgent(deps: AgentDeps): Promise<() => void> {
+  const { life, machineId, identity, inventory, orders } = deps;
+  const log = createLog('agent', 'silent');
+  const { clock } = life;
+  const files = life.within(deps.disk.files);
+  const changed = (): void => link.observedChanged();
+  const desired = await openDesired('state', { files, log, clock });
+  const records = await openRecords('state', { files, log, now: clock.now });
+  const runtime = openRuntime(
+    {
+      clock,
+      log,
+      engine: life.within(deps.engine.engine),
+      doors: life.within(deps.holders.doorsOfAnAgent()),
+      desired,
+      records,
+      machine: () => ({ ...inventory, gpu_count: inventory.gpus.length, limits: { memlock_bytes: -1, nofile: 1024 } }),
+      gpuUuids: () => new Set(inventory.gpus.map(({ uuid }) => uuid)),
+      assertFenced: async () => undefined,
+      quarantineMs: QUARANTINE_MS,
+      pullLogin: (id) => link.pullLogin(id),
+    },
+    changed,
+  );
+  const link = openLink(
+    { url: 'wss://control-plane', machineId },
+    {
+      hello: () => ({ held: runtime.held(), boot_id: deps.bootId, inventory }),
+      prove: (nonce) => proveIdentity(identity, machineId, nonce),
+      observed: runtime.observed,
+      onDesired: async (message) => {
+        orders.note(message);
+        await runtime.take(message);
+      },
+      onOpen: async () => undefined,
+    },
+    { clock, rng: deps.rng, log, dial: deps.dial },
+  );
+  return () => {
+    changed();
+    runtime.nudge();
+  };
+}
+
+interface Orders {
+  crimes: string[];
+  note(message: DesiredMessage): void;
+  noteEnd(workloadId: string): void;
+}
+
+/** What the control plane has told this host to end, which is all that may ever end here. */
+function openOrders(clock: Clock): Orders {
+  const removed = new Set<string>();
+  const endsAtMs = new Map<string, number>();
+  const crimes: string[] = [];
+  return {
+    crimes,
+    note: ({ workloads }) => {
+      for (const { workload_id: id, desired, ends_at_ms: atMs } of workloads) {
+        if (desired === 'removed') removed.add(id);
+        if (atMs !== null) endsAtMs.set(id, atMs);
+      }
+    },
+    noteEnd: (id) => {
+      const atMs = endsAtMs.get(id) ?? Number.POSITIVE_INFINITY;
+      if (removed.has(id) || clock.now() >= atMs + AUTO_TERMINATE_GRACE_MS) return;
+      crimes.push(`workload ${id} was ended, and nobody had said so`);
+    },
+  };
+}
+
+/** The same seed makes the same host. */
+export function identityFrom(rng: Rng): Identity {
+  const der = Buffer.concat([Buffer.from('302e020100300506032b657004220420', 'hex'), rng.bytes(32)]);
+  const key = createPrivateKey({ key: der, format: 'der', type: 'pkcs8' });
+  return {
+    private_key: key.export({ type: 'pkcs8', format: 'pem' }).toString(),
+    public_key: createPublicKey(key).export({ format: 'jwk' }).x ?? '',
+    enrolled: null,
+  };
+}

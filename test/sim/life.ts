@@ -1,0 +1,84 @@
+// The life of one process: while it lasts it has a clock and is answered; after its end, as by kill -9, nothing of it happens any more.
+import type { Db } from '../../control-plane/base/db/db.ts';
+import type { Clock } from '../../shared/clock.ts';
+
+export interface Life {
+  clock: Clock;
+  isOver(): boolean;
+  end(): void;
+  /** The same functions, whose answers are never heard by a process that is over. What they do outside of it goes on. */
+  within<T extends object>(outside: T): T;
+  /** A transaction that has not begun at the end never does. */
+  withinDb(db: Db): Db;
+}
+
+/** `aheadMs`: by how much this process' wall clock is wrong. */
+export function openLife(ground: Clock, aheadMs: () => number = () => 0): Life {
+  const timers = new Set<() => void>();
+  let isOver = false;
+  const never = new Promise<never>(() => undefined);
+  const heard = <T>(answer: Promise<T>): Promise<T> =>
+    new Promise((resolve, reject) => {
+      answer.then(
+        (value) => isOver || resolve(value),
+        (error: unknown) => isOver || reject(error instanceof Error ? error : new Error(String(error))),
+      );
+    });
+  const after: Clock['after'] = (ms, fn) => {
+    if (isOver) return () => undefined;
+    const cancel = ground.after(ms, () => {
+      timers.delete(cancel);
+      fn();
+    });
+    timers.add(cancel);
+    return () => {
+      timers.delete(cancel);
+      cancel();
+    };
+  };
+  const within = <T extends object>(outside: T): T => {
+    const entries = Object.entries(outside).map(([name, value]: [string, unknown]) => {
+      if (typeof value !== 'function') return [name, value];
+      const call = (...args: unknown[]): unknown => {
+        if (isOver) return never;
+        const answer: unknown = value(...args);
+        return answer instanceof Promise ? heard(answer) : answer;
+      };
+      return [name, call];
+    });
+    // Sound because each function is replaced by one that takes and gives the same.
+    return Object.fromEntries(entries) as T;
+  };
+
+  return {
+    clock: {
+      now: () => ground.now() + aheadMs(),
+      monotonicMs: ground.monotonicMs,
+      nextTurn: () => heard(ground.nextTurn()),
+      after,
+      sleep: (ms, signal) =>
+        new Promise((resolve) => {
+          if (signal?.aborted) return resolve();
+          const cancel = after(ms, resolve);
+          signal?.addEventListener('abort', () => (cancel(), resolve()), { once: true });
+        }),
+    },
+    isOver: () => isOver,
+    end: () => {
+      isOver = true;
+      for (const cancel of timers) cancel();
+    },
+    within,
+    withinDb: (db) => ({
+      ...within(db),
+      read: within(db.read),
+      tx: (name, body) =>
+        heard(
+          db.tx(name, async (tx) => {
+            if (isOver) throw new Error('the process is over');
+            return body(tx);
+          }),
+        ),
+    }),
+  };
+}

@@ -1,0 +1,68 @@
+// The control plane of a simulation: the real rooms and the real loops as one process after another on one database.
+import { type Running, startLoops } from '../../control-plane/loops.ts';
+import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
+import { openWorld, type World } from '../kit/world.ts';
+import { type Life, openLife } from './life.ts';
+import type { Socket } from './wire.ts';
+
+export interface Plane {
+  /** Of the process that runs, or ran last. */
+  world(): World;
+  isUp(): boolean;
+  /** A host is at the other end; false where nobody listens. */
+  accept(socket: Socket): boolean;
+  /** As by kill -9. */
+  kill(): void;
+  /** The next process on the same database. */
+  restart(): Promise<void>;
+}
+
+const KEEP = { events_days: 400, operations_days: 90, workloads_days: 30 };
+
+/** `probe` is how doors are looked at from outside. */
+export async function openPlane(
+  seed: number,
+  probe: (instanceId: string, plane: Plane, life: Life) => Promise<ProbeResult>,
+): Promise<Plane> {
+  let life: Life | undefined;
+  let running: Running | undefined;
+  const sockets = new Set<Socket>();
+  const nudge = (name: string) => (): void => running?.loops.find((loop) => loop.status().name === name)?.nudge();
+  const alive = (): Life => life as Life;
+  let world = await openWorld(seed, {
+    processOn: ({ db, clock }) => {
+      life = openLife(clock);
+      return { clock: life.clock, db: life.withinDb(db) };
+    },
+    nudges: { engine: () => running?.engine.nudge(), edge: nudge('edge'), webhooks: nudge('webhooks') },
+    probe: (instanceId) => probe(instanceId, plane, alive()),
+  });
+  const run = (): void => {
+    const sockets = { publicPorts: { sync: async () => undefined }, refreshCertificates: () => undefined };
+    const http = { purgeIdempotencyKeys: async () => 0 };
+    running = startLoops(world.core, world.rooms, { ...sockets, http }, KEEP);
+  };
+  const plane: Plane = {
+    world: () => world,
+    isUp: () => !alive().isOver(),
+    accept: (socket) => {
+      if (alive().isOver()) return false;
+      sockets.add(socket);
+      socket.on('close', () => sockets.delete(socket));
+      world.rooms.link.accept(socket, '192.0.2.1', () => undefined);
+      return true;
+    },
+    kill: () => {
+      alive().end();
+      for (const socket of sockets) socket.vanish(false);
+      sockets.clear();
+    },
+    restart: async () => {
+      world = await world.restart();
+      run();
+    },
+  };
+  await world.rooms.heartbeat.beat();
+  run();
+  return plane;
+}

@@ -1,0 +1,63 @@
+// What must hold in a fleet at every moment, and what must have come to its end once nothing disturbs it any more.
+import { createHash } from 'node:crypto';
+import { z } from 'zod';
+import { int, text } from '../../control-plane/base/db/columns.ts';
+import { sql } from '../../control-plane/base/db/db.ts';
+import { messageOf } from '../../shared/errors.ts';
+import { brokenHolds, brokenListings, unfinished } from '../control-plane/rental/walk/promises.ts';
+import type { Fleet } from './fleet.ts';
+import type { SimHost } from './host.ts';
+
+/** A sentence for each rule that is broken now. */
+export async function brokenRules({ plane, hosts }: Fleet): Promise<string[]> {
+  const world = plane.world();
+  const books = await world.verify().then(
+    () => [],
+    (error: unknown) => [messageOf(error)],
+  );
+  return [
+    ...books,
+    ...(await brokenHolds(world)),
+    ...(await brokenListings(world)),
+    ...hosts.flatMap(({ crimes }) => crimes),
+    ...hosts.flatMap(sharedGpus),
+  ];
+}
+
+const InstanceRow = z.object({ id: text, status: text, status_reason: text.nullable(), workload_id: text.nullable() });
+
+/** A sentence for each thing that is not over, though nothing keeps it from its end; and for what hosts have kept or lost. */
+export async function leftOver({ plane, hosts }: Fleet): Promise<string[]> {
+  const world = plane.world();
+  const instances = await world.db.read.all(
+    InstanceRow,
+    sql`select id, status, status_reason, workload_id from instances order by created_ms, id`,
+  );
+  const containers = hosts.flatMap(({ engine }) => [...engine.containers.values()]);
+  const wanted = new Set(instances.flatMap(({ status, workload_id: id }) => (status === 'running' ? [id] : [])));
+  const running = new Set(containers.flatMap((one) => (one.running ? [one.workload_id] : [])));
+  return [
+    ...(await unfinished(world)),
+    ...containers.flatMap(({ workload_id: id }) => (wanted.has(id) ? [] : [`container ${id} is there for nobody`])),
+    ...[...wanted].flatMap((id) => (id !== null && running.has(id) ? [] : [`${id} should run and does not`])),
+    ...instances.flatMap((one) =>
+      one.status === 'error' && one.status_reason === null ? [`${one.id} failed without a reason`] : [],
+    ),
+  ];
+}
+
+const EventRow = z.object({ id: text, type: text, subject_id: text, created_ms: int, data: text });
+
+/** Of everything that has happened: the same for the same seed. */
+export async function journalHash({ plane }: Fleet): Promise<string> {
+  const rows = await plane
+    .world()
+    .db.read.all(EventRow, sql`select id, type, subject_id, created_ms, data from events order by created_ms, id`);
+  return createHash('sha256').update(JSON.stringify(rows)).digest('hex');
+}
+
+function sharedGpus({ machineId, engine }: SimHost): string[] {
+  const used = [...engine.containers.values()].flatMap((one) => (one.running ? one.gpu_uuids : []));
+  const twice = used.filter((uuid, i) => used.indexOf(uuid) !== i);
+  return twice.map((uuid) => `two containers on ${machineId} have ${uuid}`);
+}

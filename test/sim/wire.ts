@@ -1,0 +1,177 @@
+// A network that is played: sockets in pairs whose packets take time, wait while the path is cut, and are in order as TCP keeps them.
+import { EventEmitter } from 'node:events';
+import type { Clock } from '../../shared/clock.ts';
+import { LINK_HELLO_MS_MAX } from '../../shared/limits.ts';
+import type { LinkSocket } from '../../shared/protocol/link-socket.ts';
+
+/** Between a host and the control plane. */
+export interface Path {
+  isOpen(): boolean;
+  /** What was under way in the meantime arrives when it is open again. */
+  set(isOpen: boolean): void;
+  /** Of one packet. */
+  delayMs(): number;
+  /** At once where it is open. */
+  whenOpen(fn: () => void): void;
+}
+
+export function openPath(delayMs: () => number): Path {
+  let isOpen = true;
+  let waiting: (() => void)[] = [];
+  return {
+    isOpen: () => isOpen,
+    set: (to) => {
+      isOpen = to;
+      if (!isOpen) return;
+      const due = waiting;
+      waiting = [];
+      for (const fn of due) fn();
+    },
+    delayMs,
+    whenOpen: (fn) => void (isOpen ? fn() : waiting.push(fn)),
+  };
+}
+
+type Packet = { kind: 'text'; text: string } | { kind: 'ping' | 'pong' | 'reset' } | Goodbye;
+interface Goodbye {
+  kind: 'close';
+  code: number;
+  reason: string;
+}
+
+const [CONNECTING, OPEN, CLOSING, CLOSED] = [0, 1, 2, 3];
+/** As `ws` waits for the answer to a goodbye. */
+const CLOSE_MS_MAX = 30_000;
+const ABNORMAL = 1006;
+
+/** One end of a connection. */
+export class Socket extends EventEmitter implements LinkSocket {
+  readonly OPEN = OPEN;
+  readyState = CONNECTING;
+  #peer: Socket | undefined;
+  #arrivesMs = 0;
+  #isPaused = false;
+  #inbox: Packet[] = [];
+  readonly #path: Path;
+  readonly #clock: Clock;
+
+  constructor(path: Path, clock: Clock) {
+    super();
+    this.#path = path;
+    this.#clock = clock;
+  }
+
+  send(text: string): void {
+    if (this.readyState === OPEN) this.#post({ kind: 'text', text });
+  }
+
+  ping(): void {
+    if (this.readyState === OPEN) this.#post({ kind: 'ping' });
+  }
+
+  close(code: number, reason: string): void {
+    if (this.readyState >= CLOSING) return;
+    this.readyState = CLOSING;
+    this.#post({ kind: 'close', code, reason });
+    this.#clock.after(CLOSE_MS_MAX, () => this.terminate());
+  }
+
+  terminate(): void {
+    if (this.readyState === CLOSED) return;
+    this.#post({ kind: 'reset' });
+    this.#clock.after(0, () => this.#finish(ABNORMAL, ''));
+  }
+
+  pause(): void {
+    this.#isPaused = true;
+  }
+
+  resume(): void {
+    this.#isPaused = false;
+    this.#drain();
+  }
+
+  /** The process that has it dies; its kernel says so, unless the power went as well. */
+  vanish(isPowerCut: boolean): void {
+    this.removeAllListeners();
+    if (this.readyState !== CLOSED && !isPowerCut) this.#post({ kind: 'close', code: ABNORMAL, reason: '' });
+    this.readyState = CLOSED;
+  }
+
+  fail(detail: string): void {
+    if (this.readyState === CLOSED) return;
+    if (this.listenerCount('error') > 0) this.emit('error', new Error(detail));
+    this.#finish(ABNORMAL, '');
+  }
+
+  pairWith(peer: Socket): void {
+    [this.#peer, this.readyState] = [peer, OPEN];
+  }
+
+  #post(packet: Packet): void {
+    const nowMs = this.#clock.now();
+    this.#arrivesMs = Math.max(this.#arrivesMs, nowMs + this.#path.delayMs());
+    this.#clock.after(this.#arrivesMs - nowMs, () => {
+      // A reset is said once; all else is repeated until it arrives.
+      if (packet.kind === 'reset' && !this.#path.isOpen()) return;
+      this.#path.whenOpen(() => this.#peer?.take(packet));
+    });
+  }
+
+  take(packet: Packet): void {
+    if (this.readyState === CLOSED) {
+      if (packet.kind !== 'reset') this.#post({ kind: 'reset' });
+      return;
+    }
+    this.#inbox.push(packet);
+    this.#drain();
+  }
+
+  #drain(): void {
+    for (let packet = this.#next(); packet !== undefined; packet = this.#next()) this.#handle(packet);
+  }
+
+  #next(): Packet | undefined {
+    return this.#isPaused ? undefined : this.#inbox.shift();
+  }
+
+  #handle(packet: Packet): void {
+    switch (packet.kind) {
+      case 'text':
+        return void this.emit('message', Buffer.from(packet.text), false);
+      case 'ping':
+        this.emit('ping');
+        return this.#post({ kind: 'pong' });
+      case 'pong':
+        return void this.emit('pong');
+      case 'close':
+        if (this.readyState === OPEN) this.#post(packet);
+        return this.#finish(packet.code, packet.reason);
+      case 'reset':
+        return this.#finish(ABNORMAL, '');
+    }
+  }
+
+  #finish(code: number, reason: string): void {
+    if (this.readyState === CLOSED) return;
+    this.readyState = CLOSED;
+    this.emit('close', code, Buffer.from(reason));
+  }
+}
+
+/** Connects; `accept` gets the far end, and says false where nobody listens. */
+export function dial(path: Path, clock: Clock, accept: (far: Socket) => boolean): Socket {
+  const near = new Socket(path, clock);
+  clock.after(path.delayMs(), () => {
+    if (near.readyState === CLOSED) return;
+    if (!path.isOpen()) {
+      clock.after(LINK_HELLO_MS_MAX, () => near.fail('Opening handshake has timed out'));
+      return;
+    }
+    const far = new Socket(path, clock);
+    near.pairWith(far);
+    far.pairWith(near);
+    if (!accept(far)) near.fail('connect ECONNREFUSED');
+  });
+  return near;
+}
