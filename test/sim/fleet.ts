@@ -25,6 +25,8 @@ export interface Fleet {
   customers: readonly Customer[];
   /** All so far, with whose they are. */
   instances: Map<string, Customer>;
+  /** Troubles that are not over. */
+  busy: Set<string>;
   launch(who: Customer, gpus: number): Promise<string | undefined>;
   remove(instanceId: string): Promise<void>;
 }
@@ -60,6 +62,7 @@ export async function openFleet(seed: number, size: FleetSize): Promise<Fleet> {
     hosts,
     customers,
     instances,
+    busy: new Set(),
     launch: async (who, gpu_count) => {
       const id = await orRefused(plane.world().launch(who, { ...LAUNCH, gpu_count }));
       if (id !== undefined) instances.set(id, who);

@@ -1,0 +1,91 @@
+// One story of a fleet: what customers do and what goes wrong, drawn from a seed; the rules are asked after every step, and in the end.
+import { isoTime } from '../../shared/clock.ts';
+import { TROUBLES, type Trouble } from './troubles.ts';
+import { type Customer, type Fleet, type FleetSize, openFleet } from './fleet.ts';
+import { brokenRules, journalHash, leftOver } from './rules.ts';
+
+export interface Plot {
+  size: FleetSize;
+  steps: number;
+  /** By name; all others stay away. */
+  troubles: readonly Trouble['name'][];
+}
+
+export interface Outcome {
+  hash: string;
+  /** Kinds of steps that happened, and states that instances came to. */
+  seen: Set<string>;
+}
+
+const STEP_MS_MAX = 90_000;
+/** Past every deadline of a launch on three hosts, the grace of an outage, and a quarantine. */
+const PEACE_MS_MAX = 3 * 3_600_000;
+const PEACE_STEP_MS = 120_000;
+const NOTES = 25;
+/** Customers delete what they have launched lately; some of it is over by then. */
+const LATEST = 8;
+
+/** @throws Error with the seed, the last steps and the rules that are broken */
+export async function live(seed: number, plot: Plot): Promise<Outcome> {
+  const fleet = await openFleet(seed, plot.size);
+  const notes: string[] = [];
+  const seen = new Set<string>();
+  const note = (kind: string, detail: string): void => {
+    seen.add(kind);
+    notes.push(`${isoTime(fleet.clock.now())} ${kind} ${detail}`);
+  };
+  const check = async (broken: string[]): Promise<void> => {
+    if (broken.length === 0) return;
+    throw new Error(
+      [`seed ${seed}; replay it with SIM_SEED=${seed}`, ...notes.slice(-NOTES), 'broken:', ...broken].join('\n  '),
+    );
+  };
+  try {
+    await fleet.clock.advance(5_000);
+    for (let step = 0; step < plot.steps; step += 1) {
+      await take(fleet, plot, note);
+      await fleet.clock.advance(1 + Math.floor(fleet.rng.float() ** 2 * STEP_MS_MAX));
+      await check(await brokenRules(fleet));
+    }
+    await check(await peace(fleet));
+    await check(await brokenRules(fleet));
+    return { hash: await journalHash(fleet), seen };
+  } finally {
+    fleet.plane.kill();
+    await fleet.plane.world().close();
+  }
+}
+
+/** Nothing goes wrong any more: resolves once everything is over, with what is not where it takes too long. */
+async function peace(fleet: Fleet): Promise<string[]> {
+  let left = ['nothing was asked'];
+  for (let waitedMs = 0; waitedMs < PEACE_MS_MAX && left.length > 0; waitedMs += PEACE_STEP_MS) {
+    await fleet.clock.advance(PEACE_STEP_MS);
+    left = fleet.busy.size > 0 ? [...fleet.busy] : await leftOver(fleet);
+  }
+  return left;
+}
+
+async function take(fleet: Fleet, plot: Plot, note: (kind: string, detail: string) => void): Promise<void> {
+  const { rng } = fleet;
+  const roll = rng.float();
+  if (fleet.plane.isUp() && roll < 0.35) {
+    const who = pick(fleet.customers, rng.float()) as Customer;
+    const gpus = 1 + Math.floor(rng.float() * 2);
+    return note('launch', `${gpus} GPUs: ${(await fleet.launch(who, gpus)) ?? 'refused'}`);
+  }
+  if (fleet.plane.isUp() && roll < 0.6) {
+    const id = pick([...fleet.instances.keys()].slice(-LATEST), rng.float());
+    if (id !== undefined) await fleet.remove(id);
+    return note('delete', id ?? 'nothing');
+  }
+  const trouble = pick(
+    TROUBLES.filter(({ name }) => plot.troubles.includes(name)),
+    rng.float(),
+  );
+  if (trouble !== undefined) note(trouble.name, trouble.begin(fleet) ?? 'elsewhere');
+}
+
+function pick<T>(list: readonly T[], at: number): T | undefined {
+  return list[Math.floor(at * list.length)];
+}
