@@ -1,14 +1,35 @@
 // What can go wrong in a fleet: each begins, and ends by itself after a while in virtual time.
+import type { EngineCall } from './engine.ts';
 import type { Fleet } from './fleet.ts';
 import type { SimHost } from './host.ts';
 
 export interface Trouble {
-  name: 'agent crash' | 'power cut' | 'engine restart' | 'path cut' | 'partition' | 'holder death';
+  name:
+    | 'agent crash'
+    | 'power cut'
+    | 'engine restart'
+    | 'engine trouble'
+    | 'full disk'
+    | 'slow host'
+    | 'wrong clock'
+    | 'path cut'
+    | 'partition'
+    | 'holder death'
+    | 'plane crash'
+    | 'plane absence';
   /** Says what it has hit; undefined where there is nothing to hit. */
   begin(fleet: Fleet): string | undefined;
 }
 
 const SECOND_MS = 1_000;
+/** Two days. */
+const CLOCK_ERROR_MS_MAX = 172_800_000;
+const FALLIBLE = new Set<EngineCall>(['pull', 'create', 'start', 'stopAndCut', 'remove']);
+const WORDS = [
+  'write /var/lib/docker: no space left on device',
+  'could not select device driver "nvidia" with capabilities: [[gpu]]',
+  'context deadline exceeded',
+];
 
 export const TROUBLES: readonly Trouble[] = [
   {
@@ -38,6 +59,38 @@ export const TROUBLES: readonly Trouble[] = [
       return { forMs: between(fleet, 2, 200), end: async () => host.engine.setAway(false, false) };
     }),
   },
+  {
+    name: 'engine trouble',
+    begin: onHost('engine', ({ engine }, fleet) => {
+      const words = WORDS[Math.floor(fleet.rng.float() * WORDS.length)] ?? '';
+      const part = fleet.rng.float();
+      engine.trouble = (call) => (FALLIBLE.has(call) && fleet.rng.float() < part ? words : undefined);
+      return { forMs: between(fleet, 5, 400), end: async () => void (engine.trouble = undefined) };
+    }),
+  },
+  {
+    name: 'full disk',
+    begin: onHost('disk', ({ disk }, fleet) => {
+      disk.isFull = true;
+      return { forMs: between(fleet, 20, 900), end: async () => void (disk.isFull = false) };
+    }),
+  },
+  {
+    name: 'slow host',
+    begin: onHost('pace', (host, fleet) => {
+      host.setSlowness(3 + 20 * fleet.rng.float());
+      return { forMs: between(fleet, 60, 900), end: async () => host.setSlowness(1) };
+    }),
+  },
+  {
+    name: 'wrong clock',
+    begin: onHost('clock', (host, fleet) => {
+      host.setClockAhead(Math.round((fleet.rng.float() - 0.5) * CLOCK_ERROR_MS_MAX));
+      return { forMs: between(fleet, 60, 1_800), end: async () => host.setClockAhead(0) };
+    }),
+  },
+  { name: 'plane crash', begin: (fleet) => planeDown(fleet, between(fleet, 1, 50)) },
+  { name: 'plane absence', begin: (fleet) => planeDown(fleet, between(fleet, 60, 1_200)) },
   { name: 'path cut', begin: onHost('path', cutPath) },
   {
     name: 'partition',
@@ -60,6 +113,13 @@ export const TROUBLES: readonly Trouble[] = [
     },
   },
 ];
+
+function planeDown(fleet: Fleet, forMs: number): string | undefined {
+  return during(fleet, 'the control plane', () => {
+    fleet.plane.kill();
+    return { forMs, end: () => fleet.plane.restart() };
+  });
+}
 
 interface Course {
   forMs: number;
