@@ -17,6 +17,8 @@ export interface SimEngine {
   containers: Map<string, SimContainer>;
   /** Calls that are under way fail, and further ones until it is there again; `isLive`: containers go on meanwhile. */
   setAway(isAway: boolean, isLive: boolean): void;
+  /** Its storage is gone, and all containers with it. */
+  lose(): void;
   /** Why a call fails now, where one does. */
   trouble: ((call: EngineCall) => string | undefined) | undefined;
 }
@@ -42,10 +44,15 @@ export function openEngine(
   const { clock, rng } = deps;
   const containers = new Map<string, SimContainer>();
   const images = new Set<string>();
-  let [isAway, restarts, made] = [false, 0, 0];
+  let [isAway, restarts] = [false, 0];
   const sim: Omit<SimEngine, 'engine'> = {
     containers,
     trouble: undefined,
+    lose: () => {
+      containers.clear();
+      images.clear();
+      onChange();
+    },
     setAway: (to, isLive) => {
       isAway = to;
       if (!to) return;
@@ -64,48 +71,57 @@ export function openEngine(
     if (trouble !== undefined) throw new Error(trouble);
     return act();
   };
+  return Object.assign(sim, { engine: engineOn({ containers, images, call, onEnd, onChange }) });
+}
+
+interface Yard {
+  containers: Map<string, SimContainer>;
+  images: Set<string>;
+  call<T>(name: EngineCall, act: () => T): Promise<T>;
+  onEnd(workloadId: string): void;
+  onChange(): void;
+}
+
+function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
+  let made = 0;
   const end = (workloadId: string, act: () => void): void => {
     onEnd(workloadId);
     act();
     onChange();
   };
-
-  return Object.assign(sim, {
-    engine: {
-      version: () => call('version', () => '27.0.0'),
-      list: () => call('list', () => [...containers.values()].map((container) => ({ ...container }))),
-      bridges: async () => [],
-      inspectImage: (image: string) => call('inspectImage', () => (images.has(image) ? IMAGE : undefined)),
-      pull: (image) => call('pull', () => void images.add(image)),
-      create: (shape) =>
-        call('create', () => {
-          const { workload_id, instance_id, gpu_uuids } = shape;
-          if (containers.has(workload_id)) throw new Error(`the container name ${workload_id} is already in use`);
-          made += 1;
-          const id = `c${made}`;
-          containers.set(workload_id, { id, workload_id, instance_id, gpu_uuids, running: false, mount_sources: [] });
-          return id;
+  return {
+    version: () => call('version', () => '27.0.0'),
+    list: () => call('list', () => [...containers.values()].map((container) => ({ ...container }))),
+    bridges: async () => [],
+    inspectImage: (image) => call('inspectImage', () => (images.has(image) ? IMAGE : undefined)),
+    pull: (image) => call('pull', () => void images.add(image)),
+    create: ({ workload_id, instance_id, gpu_uuids }) =>
+      call('create', () => {
+        if (containers.has(workload_id)) throw new Error(`the container name ${workload_id} is already in use`);
+        made += 1;
+        const id = `c${made}`;
+        containers.set(workload_id, { id, workload_id, instance_id, gpu_uuids, running: false, mount_sources: [] });
+        return id;
+      }),
+    start: (id) =>
+      call('start', () => {
+        const container = [...containers.values()].find((one) => one.id === id);
+        if (container === undefined) throw new Error(`no such container: ${id}`);
+        container.running = true;
+        onChange();
+      }),
+    stopAndCut: (id) =>
+      call('stopAndCut', () =>
+        end(id, () => {
+          const container = containers.get(id);
+          if (container !== undefined) container.running = false;
         }),
-      start: (id) =>
-        call('start', () => {
-          const container = [...containers.values()].find((one) => one.id === id);
-          if (container === undefined) throw new Error(`no such container: ${id}`);
-          container.running = true;
-          onChange();
-        }),
-      stopAndCut: (id) =>
-        call('stopAndCut', () =>
-          end(id, () => {
-            const container = containers.get(id);
-            if (container !== undefined) container.running = false;
-          }),
-        ),
-      remove: (id) => call('remove', () => end(id, () => containers.delete(id))),
-      runBare: async () => 0,
-      logs: async () => Readable.from([]),
-      exitReason: async () => 'it has exited with code 1',
-    } satisfies Engine,
-  });
+      ),
+    remove: (id) => call('remove', () => end(id, () => containers.delete(id))),
+    runBare: async () => 0,
+    logs: async () => Readable.from([]),
+    lastExit: async () => ({ code: 1, reason: 'it ended with code 1' }),
+  };
 }
 
 const IMAGE = {

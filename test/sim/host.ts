@@ -134,7 +134,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
       desired,
       records,
       machine: () => ({ ...inventory, gpu_count: inventory.gpus.length, limits: { memlock_bytes: -1, nofile: 1024 } }),
-      gpuUuids: () => new Set(inventory.gpus.map(({ uuid }) => uuid)),
+      gpus: () => ({ gpuUuids: new Set(inventory.gpus.map(({ uuid }) => uuid)), gpuFaults: new Map() }),
       assertFenced: async () => undefined,
       quarantineMs: QUARANTINE_MS,
       pullLogin: (id) => link.pullLogin(id),
