@@ -46,7 +46,7 @@ export interface Facts extends GpuStanding {
   /** No step before this time: what failed is tried again later each time. */
   retryAtMs: ReadonlyMap<string, number>;
   nowMs: number;
-  /** The control plane's time. */
+  /** The control plane's time: a host whose clock is set neither shortens a quarantine nor draws it out. */
   serverNowMs: number;
   quarantineMs: number;
 }
@@ -151,5 +151,5 @@ function planRemoval(id: string, record: WorkloadRecord | undefined, facts: Fact
   if (container === undefined) return [{ kind: 'remove', workload_id: id }];
   const stoppedMs = record?.stopped_ms ?? null;
   if (container.running || stoppedMs === null) return [{ kind: 'stop', workload_id: id }];
-  return stoppedMs + facts.quarantineMs <= facts.nowMs ? [{ kind: 'remove', workload_id: id }] : [];
+  return stoppedMs + facts.quarantineMs <= facts.serverNowMs ? [{ kind: 'remove', workload_id: id }] : [];
 }

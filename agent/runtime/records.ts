@@ -14,7 +14,7 @@ const WorkloadRecord = z.strictObject({
   failure: z.strictObject({ code: ObservedWorkload.shape.failure_code.unwrap(), detail: z.string() }).nullable(),
   /** The order to remove it has come; it is never taken back. */
   removing: z.boolean(),
-  /** Epoch ms at which it was stopped and cut off. */
+  /** Epoch ms at which it was stopped and cut off, by the control plane's clock. */
   stopped_ms: z.number().nullable(),
   /** Nothing is left of it; kept so that this can be said again. Epoch ms. */
   gone: z.boolean(),

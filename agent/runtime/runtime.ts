@@ -142,7 +142,7 @@ interface Work {
 }
 
 /** Steps run beside each other and beside the loop: stopping one container must not delay starting another. */
-function createWork(deps: StepsDeps, changed: () => void): Work {
+function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Work {
   const busy = new Set<string>();
   const atWork = new Set<Promise<void>>();
   const errors = new Map<string, string>();

@@ -1,9 +1,9 @@
 // One executor per step of the plan. Each may be cut off at any instant and repeated: the engine and the records say how far it came.
 import type { Log } from '../../shared/log.ts';
 import { messageOf } from '../../shared/errors.ts';
-import type { Clock } from '../../shared/clock.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { GPUS_DIFFER_CODE } from '../gpus/visible.ts';
+import type { Desired } from './desired.ts';
 import type { Engine, LastExit } from './engine.ts';
 import type { Step } from './plan.ts';
 import type { Pulls } from './pulls.ts';
@@ -12,7 +12,7 @@ import type { Doors } from './runtime.ts';
 import { launchOf, shapeOf, type Machine } from './shape.ts';
 
 export interface StepsDeps {
-  clock: Clock;
+  desired: Pick<Desired, 'serverNowMs'>;
   log: Log;
   engine: Engine;
   doors: Doors;
@@ -31,7 +31,7 @@ type Executors = { [K in Step['kind']]: (step: StepOf<K>, attempt: number) => Pr
 
 /** `attempt` counts from 1 since the workload was last reachable. */
 export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: number): Promise<void> } {
-  const { clock, log, engine, doors, records, pulls, assertFenced } = deps;
+  const { desired, log, engine, doors, records, pulls, assertFenced } = deps;
 
   const executors: Executors = {
     pull: async ({ workload }) => pulls.begin(workload),
@@ -62,7 +62,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       });
       await engine.stopAndCut(workload_id);
       await doors.end(workload_id);
-      await records.change(workload_id, { stopped_ms: clock.now() });
+      await records.change(workload_id, { stopped_ms: desired.serverNowMs() });
       log.info({ workload_id }, 'a workload was stopped and cut off');
     },
 

@@ -136,6 +136,15 @@ describe('over all facts', () => {
     );
   });
 
+  test.each([
+    ['set ahead', { nowMs: 9_999_999, serverNowMs: 1_399 }, []],
+    ['set back', { nowMs: 0, serverNowMs: 1_400 }, [{ kind: 'remove', workload_id: 'wl_a' }]],
+  ])('a clock of the host that is %s changes no quarantine', (_how, times, steps) => {
+    const records = new Map([['wl_a', record('wl_a', { removing: true, stopped_ms: 900 })]]);
+    const containers = [{ id: 'c1', workload_id: 'wl_a', running: false, mount_sources: [] }];
+    expect(plan(facts({ records, containers, ...times }))).toEqual(steps);
+  });
+
   test('a disk is removed only after the quarantine', () => {
     fc.assert(
       fc.property(anyFacts, (all) => {
@@ -144,7 +153,7 @@ describe('over all facts', () => {
         );
         for (const step of withDisk) {
           const stoppedMs = all.records.get(step.workload_id)?.stopped_ms ?? Infinity;
-          expect(stoppedMs + all.quarantineMs).toBeLessThanOrEqual(all.nowMs);
+          expect(stoppedMs + all.quarantineMs).toBeLessThanOrEqual(all.serverNowMs);
         }
       }),
     );

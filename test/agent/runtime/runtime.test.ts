@@ -1,5 +1,5 @@
 // The loop around the plan, with an engine that is played here: what is said of a workload while steps are at work.
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
@@ -134,4 +134,15 @@ test('a container that does not see its GPUs fails at its second start, and says
     failure_code: 'gpu_unavailable',
     detail: expect.stringContaining('the container does not see exactly the GPUs'),
   });
+});
+
+test('what has been stopped is stamped with the time of the control plane', async () => {
+  const message = { type: 'desired', epoch: 1, complete: true, now_ms: 0 } as const;
+  const workload = desiredWorkload(ID, 'image');
+  await runtime.take({ ...message, revision: 1, workloads: [workload] });
+  await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+  await runtime.take({ ...message, revision: 2, workloads: [{ ...workload, desired: 'removed' }] });
+  await eventually('removed workload', 10_000, async () => (phases.at(-1) === 'removed' ? true : undefined));
+  const [tombstone] = JSON.parse(readFileSync(join(dir, 'tombstones.json'), 'utf8')) as { stopped_ms: number }[];
+  expect(tombstone?.stopped_ms).toBeLessThan(60_000);
 });
