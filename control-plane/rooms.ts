@@ -113,6 +113,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     events,
     nudges: outside.nudges,
     noteObserved: (tx, instanceId, observed) => instances.noteObserved(tx, instanceId, observed),
+    noteGpus: (tx, workloadId, fault) => instances.noteGpus(tx, workloadId, fault),
     pullLogin: (machineId, workloadId) => instances.pullLogin(machineId, workloadId),
   });
   const launch = openLaunch({ ...core, ...outside, menu: settings.menu });
@@ -180,7 +181,7 @@ function openMoney(core: Core, settings: Settings): Pick<Rooms, 'ledger' | 'mete
 }
 
 /** What the fleet asks of the rooms above it. */
-interface AboveFleet extends Pick<Instances, 'noteObserved' | 'pullLogin'> {
+interface AboveFleet extends Pick<Instances, 'noteObserved' | 'noteGpus' | 'pullLogin'> {
   events: Events;
   nudges: Nudges;
 }
@@ -190,8 +191,8 @@ function openFleet(
   settings: Settings,
   above: AboveFleet,
 ): Pick<Rooms, 'supply' | 'workloads' | 'link' | 'absence'> {
-  const { nudges, events, noteObserved: onChange, pullLogin } = above;
-  const supply = openSupply({ ...core, events, diskPriceUcentsPerGbHour: settings.diskPriceUcentsPerGbHour });
+  const { nudges, events, noteObserved: onChange, noteGpus: onGpus, pullLogin } = above;
+  const supply = openSupply({ ...core, events, onGpus, diskPriceUcentsPerGbHour: settings.diskPriceUcentsPerGbHour });
   const workloads = openWorkloads({ ...core, supply, onChange });
   const notes = openLinkNotes(core);
   const link = openLink({
@@ -213,7 +214,10 @@ function openFleet(
         await workloads.observe(machineId, message);
         nudges.engine();
       },
-      onInventory: (machineId, inventory) => supply.reportInventory(machineId, inventory),
+      onInventory: async (machineId, inventory) => {
+        await supply.reportInventory(machineId, inventory);
+        nudges.engine();
+      },
       pullLogin,
       desired: (machineId) => workloads.desired(machineId),
     },

@@ -70,6 +70,8 @@ export const STOPPING_MS_MAX = 5 * 60_000;
  * never race over small differences of their clocks.
  */
 export const AUTO_TERMINATE_GRACE_MS = 30_000;
+/** How long a rental that cannot be reached, or whose GPU is broken, is waited for before it ends. Not charged. */
+export const GRACE_MS = 30 * 60_000;
 
 /** Link: a larger message from a host closes it. Its report on 256 workloads is smaller. */
 export const LINK_MESSAGE_BYTES_MAX = 1024 * 1024;

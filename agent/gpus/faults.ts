@@ -1,7 +1,7 @@
 // Pure: what is remembered of the cards of this boot, and which of them are not fit to be rented, with the reason.
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
-import { GpuFault, type GpuFacts } from '../../shared/protocol/inventory.ts';
+import { GpuFacts, GpuFault } from '../../shared/protocol/inventory.ts';
 import type { KernelRecord } from './kernel-log.ts';
 import { busIdOf, type DriverNews, readDriverLine } from './xids.ts';
 
@@ -17,6 +17,8 @@ export const Memory = z.strictObject({
       /** Empty where only its place is known. */
       uuid: z.string(),
       bus_id: z.string(),
+      /** As nvidia-smi listed it last; null where it never has. */
+      listed: GpuFacts.nullable(),
       /** Looks in a row at which nvidia-smi listed others but not this one. */
       missed: z.number(),
       /** One for each error number. */
@@ -57,7 +59,7 @@ export function afterLook(memory: Memory, listed: readonly GpuFacts[], nowMs: nu
   const others = memory.cards.filter((card) => !listed.some((gpu) => isSame(card, gpu)));
   const cards = listed.map((gpu) => {
     const known = memory.cards.find((card) => isSame(card, gpu));
-    return { uuid: gpu.uuid, bus_id: placeOf(gpu), missed: 0, findings: known?.findings ?? [] };
+    return { uuid: gpu.uuid, bus_id: placeOf(gpu), listed: gpu, missed: 0, findings: known?.findings ?? [] };
   });
   const absent = others.map((card) => ({ ...card, missed: Math.min(card.missed + 1, LOOKS_MISSED_MIN) }));
   return withBreaks(memory, { ...memory, cards: [...cards, ...absent] }, nowMs);
@@ -74,9 +76,9 @@ export function faultsOf(memory: Memory, wear: ReadonlyMap<string, string>, nowM
     .slice(0, GPUS_PER_MACHINE_MAX);
 }
 
-/** Not listed at the last look, and not lost for that yet. */
-export function isPassedOver({ cards }: Memory, uuid: string): boolean {
-  return cards.some((card) => card.uuid === uuid && card.missed > 0 && !isLost(card));
+/** Those that were not listed at the last look, and are not lost for that yet, as they were listed before. */
+export function passedOver({ cards }: Memory): GpuFacts[] {
+  return cards.flatMap((card) => (card.listed !== null && card.missed > 0 && !isLost(card) ? [card.listed] : []));
 }
 
 function reasonsOf(
@@ -101,7 +103,7 @@ function reasonsOf(
 function afterNews(cards: Card[], news: DriverNews): Card[] {
   if (news.kind === 'loaded') return cards.map((card) => ({ ...card, findings: [] }));
   const known = cards.find((card) => card.bus_id === news.bus_id);
-  const before: Card = known ?? { uuid: '', bus_id: news.bus_id, missed: 0, findings: [] };
+  const before: Card = known ?? { uuid: '', bus_id: news.bus_id, listed: null, missed: 0, findings: [] };
   const others = cards.filter((card) => card !== known);
   switch (news.kind) {
     case 'card':

@@ -5,7 +5,7 @@ import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import type { GpuFault, Inventory } from '../../shared/protocol/inventory.ts';
 import { readJson, writeJson } from '../host/state.ts';
-import { afterLook, afterRecords, faultsOf, isPassedOver, Memory, memoryOf } from './faults.ts';
+import { afterLook, afterRecords, faultsOf, Memory, memoryOf, passedOver } from './faults.ts';
 import type { KernelLog } from './kernel-log.ts';
 import { readGpus } from './nvidia-smi.ts';
 import { readWear } from './wear.ts';
@@ -63,7 +63,7 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
     const listed = await readGpus(deps.nvidiaSmi, containerIds);
     wear = await readWear(deps.nvidiaSmi);
     await memory.become(afterLook(memory.now(), listed, clock.now()));
-    return [...listed, ...(known ?? []).filter(({ uuid }) => isPassedOver(memory.now(), uuid))];
+    return [...listed, ...passedOver(memory.now())];
   };
 
   return {

@@ -129,7 +129,7 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
 function gpuLack({ gpu_uuids }: DesiredWorkload, { gpuUuids, gpuFaults }: GpuStanding): string | undefined {
   const faulty = gpu_uuids.flatMap((uuid) => {
     const fault = gpuFaults.get(uuid);
-    return fault === undefined ? [] : [`GPU ${uuid}: ${fault}`];
+    return fault === undefined ? [] : [`${uuid}: ${fault}`];
   });
   if (faulty.length > 0) return faulty.join('; ');
   const absent = gpu_uuids.filter((uuid) => !gpuUuids.has(uuid));

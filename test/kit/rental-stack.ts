@@ -38,12 +38,18 @@ export const ONE_GPU = { gpu_type: 'H100_SXM', gpu_count: 1, tier: 'on_demand' }
 const GPUS = { env: { FAKE_GPU_COUNT: '8' } };
 const DOLLARS_PER_GPU_HOUR = 36;
 
-export async function openRentalStack(options: Omit<StackOptions, 'gpus'> = {}): Promise<RentalStack> {
-  const stack = await openStack({ ...options, gpus: GPUS });
+export interface RentalStackOptions extends Omit<StackOptions, 'gpus'> {
+  /** For the scripted nvidia-smi of the host, not for the engine's. */
+  hostEnv?: Record<string, string>;
+}
+
+export async function openRentalStack(options: RentalStackOptions = {}): Promise<RentalStack> {
+  const { hostEnv, ...stackOptions } = options;
+  const stack = await openStack({ ...stackOptions, gpus: GPUS });
   try {
     const supplier = await openSupplier(stack.controlPlane, 'supplier');
     const { machineId, token } = await registerMachine(supplier, DOLLARS_PER_GPU_HOUR);
-    const host = addHost(stack, GPUS);
+    const host = addHost(stack, { env: { ...GPUS.env, ...hostEnv } });
     const enrolled = await host.enroll(stack.controlPlane.agentUrl, token);
     if (enrolled.code !== 0) throw new Error(enrolled.stderr);
     await host.daemon.start();

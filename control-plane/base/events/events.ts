@@ -16,6 +16,8 @@ export type EventType =
   | 'instance.stopping'
   | 'instance.unreachable'
   | 'instance.recovered'
+  | 'instance.gpu_broken'
+  | 'instance.gpu_mended'
   | 'machine.registered'
   | 'machine.enrolled'
   | 'machine.pending'

@@ -13,6 +13,7 @@ import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
 import * as slots from './slots.ts';
 import * as store from './store.ts';
+import { brokenWords } from './verdict.ts';
 
 /** What a supplier says about a machine before it has been seen. */
 export interface DeclaredMachine {
@@ -81,6 +82,8 @@ interface SupplyDeps {
   ids: Ids;
   log: Log;
   events: Events;
+  /** A host has found the GPUs that `heldBy` holds broken (`fault` says what), or whole (null). */
+  onGpus(tx: Tx, heldBy: string, fault: string | null): Promise<void>;
   /** What hosts that honour disk_gb charge beyond the included disk. */
   diskPriceUcentsPerGbHour: bigint;
 }
@@ -268,8 +271,20 @@ async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, de
     });
   }
   await store.dropExcept(tx, machineId, uuids);
+  await tellHolders(tx, machineId, inventory, deps);
   await deps.listing.judge(tx, machineId);
   await refresh(tx, machineId, deps);
+}
+
+async function tellHolders(tx: Tx, machineId: string, inventory: Inventory, { onGpus }: IntakeDeps): Promise<void> {
+  const held = (await store.gpusOf(tx, machineId)).filter((gpu) => gpu.held_by !== null);
+  for (const [heldBy, gpus] of Map.groupBy(held, (gpu) => gpu.held_by ?? '')) {
+    const fault = brokenWords(
+      inventory,
+      gpus.map((gpu) => gpu.gpu_uuid),
+    );
+    if (fault !== undefined) await onGpus(tx, heldBy, fault);
+  }
 }
 
 function refresh(tx: Tx, machineId: string, deps: SupplyDeps): Promise<void> {

@@ -64,6 +64,21 @@ export function faultWords(faults: readonly GpuFault[]): string {
   return faults.map(({ uuid, severity, detail }) => `${uuid} is ${severity}: ${detail}`).join('; ');
 }
 
+/**
+ * Why whoever holds these GPUs cannot compute; null where they can, undefined where the host does not know. One that nvidia-smi does not list
+ * beside others is lost; one whose nvidia-smi fails may only have a new driver.
+ */
+export function brokenWords(inventory: Inventory, uuids: readonly string[]): string | null | undefined {
+  const { gpus, gpu_error: error, gpu_faults: faults } = inventory;
+  const words = uuids.flatMap((uuid) => {
+    const fault = faults.find((one) => one.uuid === uuid && one.severity === 'broken');
+    if (fault !== undefined) return [`${uuid}: ${fault.detail}`];
+    return error !== '' || gpus.some((gpu) => gpu.uuid === uuid) ? [] : [`${uuid}: the host does not list it any more`];
+  });
+  if (words.length > 0) return words.join('; ');
+  return error === '' ? null : undefined;
+}
+
 function gpuObstacleOf({ gpus, gpu_error: error, gpu_faults: faults }: Inventory): string | undefined {
   const told = faults.length === 0 ? '' : ` ${faultWords(faults)}.`;
   if (error !== '') return `nvidia-smi fails on the host.${told}`;

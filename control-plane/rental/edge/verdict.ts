@@ -1,4 +1,5 @@
 // Pure: what a series of probes means. When a rental counts as unreachable, when it has recovered, when its grace is over.
+import { GRACE_MS } from '../../../shared/limits.ts';
 
 /** Between two looks while all is well; spread by +-20 % so that probes do not come in waves. */
 export const PROBE_PERIOD_MS = 30_000;
@@ -14,8 +15,6 @@ const FAILURES_MIN = 3;
 const FAILURES_SPAN_MS_MIN = 20_000;
 /** Good looks in a row that end an outage. */
 const SUCCESSES_MIN = 2;
-/** An outage that lasts this long ends the rental. */
-export const GRACE_MS = 30 * 60_000;
 /** After a start of the control plane nobody is confirmed: the agents are still coming back. */
 export const QUIET_AFTER_START_MS = 120_000;
 /** When this many machines and this part of all fail together, the fault is probably ours: hold the verdict, but not for ever. */

@@ -173,5 +173,7 @@ export function newInstance(
     terminated_ms: null,
     last_reachable_ms: null,
     unreachable_since_ms: null,
+    gpu_fault: null,
+    gpu_fault_since_ms: null,
   };
 }

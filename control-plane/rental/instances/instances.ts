@@ -12,10 +12,11 @@ import type { LaunchRoom } from '../launch/launch.ts';
 import type { AppSite } from '../doors/app-address.ts';
 import type { Door } from '../doors/doors.ts';
 import { create } from './create.ts';
-import { exitReason } from './exit-reason.ts';
+import { gpuGrace, noteGpus } from './gpu-faults.ts';
 import { plan } from './plan.ts';
 import { pullLogin, type PullLoginDeps } from './pull-login.ts';
 import { remove } from './remove.ts';
+import { runningReason } from './running-reason.ts';
 import { move } from './states.ts';
 import { instanceView, reservedView } from './view.ts';
 import { perform, type StepDeps } from './steps.ts';
@@ -50,6 +51,8 @@ export interface Instances {
   driver: Driver;
   /** A host reported something new about the workload of an instance. */
   noteObserved(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
+  /** The host has found the GPUs of a workload broken (`fault` says what), or whole again (null). */
+  noteGpus(tx: Tx, workloadId: string, fault: string | null): Promise<void>;
   /** By contract: the instances under it that have not ended, as its list shows them (specification 2.7). */
   ofReservations(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
   /** What the machine needs to pull the workload's private image; undefined where that is none of its business. */
@@ -126,6 +129,7 @@ export function openInstances(deps: InstancesDeps): Instances {
       drive: async (id) => afterCommit(await driveOne(id, deps)),
     },
     noteObserved: (tx, instanceId, observed) => noteObserved(tx, instanceId, observed, deps),
+    noteGpus: (tx, workloadId, fault) => noteGpus(tx, workloadId, { fault, nowMs: clock.now() }, deps),
     ofReservations: (query, reservationIds) => ofReservations(query, reservationIds, deps),
     pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId, deps),
     stopUnpaid: async (id) => {
@@ -194,6 +198,7 @@ async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
       triedMachines: instance.tried_machine_ids.length,
       autoTerminateMs: instance.auto_terminate_ms,
       observed: workload?.observed ?? null,
+      gpuGrace: gpuGrace(instance),
     },
     deps.clock.now(),
   );
@@ -210,6 +215,6 @@ async function noteObserved(
   const instance = await store.findInstance(tx, instanceId);
   if (instance === undefined || instance.workload_id !== observed.workload_id) return;
   if (observed.host_key !== null) await deps.doors.setHostKey(tx, instanceId, observed.host_key);
-  await store.noteReason(tx, instanceId, exitReason(observed));
+  await store.noteReason(tx, instanceId, runningReason({ gpuFault: instance.gpu_fault, observed }));
   await store.makeDue(tx, instanceId, deps.clock.now());
 }

@@ -1,7 +1,7 @@
 // What a verdict about the SSH path does to a rental: the dead window is never charged, and nobody has to ask for it.
 import type { Tx } from '../../base/db/db.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
-import { exitReason } from './exit-reason.ts';
+import { runningReason } from './running-reason.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
@@ -32,10 +32,13 @@ export function confirmOutage(
   );
 }
 
-/** Running and billed again from now; `ready_at` stays, and no second `instance.running` is told. */
+/** Running and, unless a GPU of it is broken, billed again from now; `ready_at` stays, and no second `instance.running` is told. */
 export async function endOutage(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: MoveDeps): Promise<boolean> {
   const workload = await findWorkload(tx, instance.workload_id ?? '');
-  const patch = { last_reachable_ms: nowMs, status_reason: exitReason(workload?.observed ?? null) };
+  // As it is now: `instance` is from before the look.
+  const gpuFault = (await store.findInstance(tx, instance.id))?.gpu_fault ?? null;
+  const reason = runningReason({ gpuFault, observed: workload?.observed ?? null });
+  const patch = { last_reachable_ms: nowMs, status_reason: reason };
   return move(tx, instance, { to: 'running', nowMs, patch }, deps);
 }
 

@@ -22,6 +22,8 @@ export interface Facts {
   autoTerminateMs: number | null;
   /** What the host said last; null before the first word. */
   observed: ObservedWorkload | null;
+  /** GPUs of it are broken, and are waited for until then. */
+  gpuGrace?: { untilMs: number; fault: string } | undefined;
 }
 
 export type Step =
@@ -93,6 +95,7 @@ function planStarting(facts: Facts, nowMs: number): Step {
   }
   const gone = goneReason(observed);
   if (gone !== undefined) return elsewhere(facts, gone);
+  if (facts.gpuGrace !== undefined) return elsewhere(facts, `the host found a GPU broken: ${facts.gpuGrace.fault}`);
   if (nowMs >= deadlineMs) return elsewhere(facts, 'the instance did not start in time');
   if (observed?.phase === 'running') return { do: 'probe', againMs: PROBE_AGAIN_MS };
   if (observed !== null) return { do: 'note', progress: progressOf(observed), untilMs: deadlineMs };
@@ -100,7 +103,7 @@ function planStarting(facts: Facts, nowMs: number): Step {
 }
 
 function planRunning(facts: Facts, nowMs: number): Step {
-  const { observed, autoTerminateMs } = facts;
+  const { observed, autoTerminateMs, gpuGrace } = facts;
   // First: a host that was cut off has stopped the container for this very reason.
   if (autoTerminateMs !== null && nowMs >= autoTerminateMs) return { do: 'expire' };
   if (observed?.phase === 'failed') {
@@ -108,7 +111,13 @@ function planRunning(facts: Facts, nowMs: number): Step {
     return { do: 'lose', reason: told ?? 'the container failed' };
   }
   const gone = goneReason(observed);
-  return gone === undefined ? { do: 'wait', untilMs: autoTerminateMs } : { do: 'stop', reason: gone };
+  if (gone !== undefined) return { do: 'stop', reason: gone };
+  if (gpuGrace === undefined) return { do: 'wait', untilMs: autoTerminateMs };
+  if (nowMs >= gpuGrace.untilMs) {
+    const reason = `A GPU of this instance broke and was not mended in time: ${gpuGrace.fault}. That time was not charged.`;
+    return { do: 'lose', reason };
+  }
+  return { do: 'wait', untilMs: Math.min(gpuGrace.untilMs, autoTerminateMs ?? gpuGrace.untilMs) };
 }
 
 function planStopping(facts: Facts, nowMs: number): Step {

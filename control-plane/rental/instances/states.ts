@@ -75,28 +75,35 @@ export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps
     await deps.onRunning(tx, { instanceId: instance.id, machineId: instance.machine_id ?? '', nowMs });
   }
   await finishOperations(tx, instance, step, deps);
-  await tell(tx, instance, step, deps);
+  await tellMove(tx, instance, step, deps);
   return true;
 }
 
 async function bill(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<void> {
   const { metering } = deps;
   if (step.to === 'running') {
-    await metering.openSegment(tx, {
-      subjectId: instance.id,
-      orgId: instance.org_id,
-      supplierId: instance.supplier_id ?? '',
-      gpuType: instance.gpu_type,
-      gpuCount: instance.gpu_count,
-      rateUcentsPerHour: instance.price_ucents_per_hour,
-      supplierBps: 10_000 - deps.platformFeeBps,
-      startedMs: step.nowMs,
-    });
+    // As it is now: `instance` may be from before a probe.
+    const isWhole = (await store.findInstance(tx, instance.id))?.gpu_fault === null;
+    if (isWhole) await chargeFrom(tx, instance, step.nowMs, deps);
   } else if (instance.status === 'running') {
     await metering.closeSegment(tx, instance.id, step.billedUntilMs ?? step.nowMs, step.evidence);
   }
   // A rental that can still come back keeps its hold; closeSegment has released it, so it is the tick's to take again.
   if (TERMINAL.has(step.to)) await metering.releaseHold(tx, instance.id, instance.org_id);
+}
+
+/** A new metering segment at the price of the placement. */
+export async function chargeFrom(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: MoveDeps): Promise<void> {
+  await deps.metering.openSegment(tx, {
+    subjectId: instance.id,
+    orgId: instance.org_id,
+    supplierId: instance.supplier_id ?? '',
+    gpuType: instance.gpu_type,
+    gpuCount: instance.gpu_count,
+    rateUcentsPerHour: instance.price_ucents_per_hour,
+    supplierBps: 10_000 - deps.platformFeeBps,
+    startedMs: nowMs,
+  });
 }
 
 async function letGo(tx: Tx, instance: store.InstanceRow, deps: MoveDeps): Promise<void> {
@@ -124,21 +131,22 @@ async function finishOperations(tx: Tx, instance: store.InstanceRow, step: Move,
   }
 }
 
-async function tell(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<void> {
+async function tellMove(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<void> {
   const ended = instance.status === 'error' || instance.status === 'stopped';
   if (ended) return;
   const recovered = step.to === 'running' && instance.status === 'unreachable';
-  await deps.events.append(tx, {
-    type: recovered ? 'instance.recovered' : EVENT_OF[step.to],
-    subjectId: instance.id,
-    orgId: instance.org_id,
-    data: {
-      status: step.to,
-      gpu_type: instance.gpu_type,
-      gpu_count: instance.gpu_count,
-      region: instance.region,
-      machine_id: instance.machine_id,
-      reason: step.reason ?? null,
-    },
-  });
+  const type = recovered ? 'instance.recovered' : EVENT_OF[step.to];
+  await tell(tx, instance, { type, status: step.to, reason: step.reason ?? null }, deps);
+}
+
+/** Writes down what has happened to an instance. */
+export async function tell(
+  tx: Tx,
+  instance: store.InstanceRow,
+  { type, status, reason }: { type: EventType; status: InstanceState; reason: string | null },
+  { events }: Pick<MoveDeps, 'events'>,
+): Promise<void> {
+  const { gpu_type, gpu_count, region, machine_id } = instance;
+  const data = { status, gpu_type, gpu_count, region, machine_id, reason };
+  await events.append(tx, { type, subjectId: instance.id, orgId: instance.org_id, data });
 }

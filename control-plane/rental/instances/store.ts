@@ -43,15 +43,22 @@ const InstanceRow = z.object({
   terminated_ms: int.nullable(),
   last_reachable_ms: int.nullable(),
   unreachable_since_ms: int.nullable(),
+  /** What its host has found broken of its GPUs, and since when we know it; null while they are whole. */
+  gpu_fault: text.nullable(),
+  gpu_fault_since_ms: int.nullable(),
 });
 export type InstanceRow = z.infer<typeof InstanceRow>;
 
 /** Statuses in which a customer can connect: probes may say that a door is down, whoever gets through is let in. */
 export const CONNECTABLE: ReadonlySet<InstanceState> = new Set<InstanceState>(['running', 'unreachable']);
 
+/** Statuses in which an instance has GPUs, and goes on. */
+export const LIVE: ReadonlySet<InstanceState> = new Set<InstanceState>([...CONNECTABLE, 'allocating', 'starting']);
+
 const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
-  delete_operation_id, created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms`;
+  delete_operation_id, created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
+  gpu_fault, gpu_fault_since_ms`;
 
 const MachineOfRow = z.object({ id: text, machine_id: text });
 
@@ -174,7 +181,8 @@ export async function setPlacement(tx: Tx, id: string, placement: Placement): Pr
   await tx.run(
     sql`update instances set machine_id = ${placement.machineId}, supplier_id = ${placement.supplierId},
           workload_id = ${placement.workloadId}, region = ${placement.region}, price_ucents_per_hour = ${placement.priceUcentsPerHour},
-          disk_gb = ${placement.diskGb}, tried_machine_ids = ${JSON.stringify(placement.triedMachineIds)}
+          disk_gb = ${placement.diskGb}, tried_machine_ids = ${JSON.stringify(placement.triedMachineIds)},
+          gpu_fault = null, gpu_fault_since_ms = null
         where id = ${id}`,
   );
 }
@@ -208,6 +216,15 @@ export async function noteReason(tx: Tx, id: string, reason: string | null): Pro
   await tx.run(
     sql`update instances set status_reason = ${reason} where id = ${id} and status in ('allocating', 'starting', 'running')`,
   );
+}
+
+export async function setGpuFault(
+  tx: Tx,
+  id: string,
+  { fault, nowMs }: { fault: string | null; nowMs: number },
+): Promise<void> {
+  const sinceMs = fault === null ? null : nowMs;
+  await tx.run(sql`update instances set gpu_fault = ${fault}, gpu_fault_since_ms = ${sinceMs} where id = ${id}`);
 }
 
 export async function setReachable(tx: Tx, id: string, nowMs: number): Promise<void> {

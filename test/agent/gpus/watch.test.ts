@@ -124,6 +124,15 @@ test('an agent that starts again knows what the kernel no longer has; another bo
   await booted.close();
 });
 
+test('an agent that starts again at a look that leaves a card out passes that over too', async () => {
+  const first = await open();
+  await told(first, WORKS);
+  await first.close();
+  const second = await open();
+  expect(await told(second, lists(CARDS.B), lists(CARDS.B))).toEqual(['2 GPU', '1 GPU, GPU-1 broken']);
+  await second.close();
+});
+
 test('a machine whose kernel log cannot be read goes by nvidia-smi alone', async () => {
   rmSync(join(dir, 'kmsg'));
   const watch = await open();

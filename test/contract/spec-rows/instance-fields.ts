@@ -150,6 +150,11 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
       'status_reason tells that the main process is over while the rental runs, after an outage too, until it runs again',
     ],
     [
+      'status_reason explains a running rental whose GPU its host has found broken, and that the time is not charged',
+      'control-plane/rental/gpu-faults.store.test.ts',
+      'is not charged and its supplier not paid until it is mended; it stays running, and its customer reads why',
+    ],
+    [
       'status_reason says why a launch failed',
       'contract/instance-life.store.test.ts',
       'of provisioning that fails is error: instance.failed, with the reason of the operation, and nothing is billed',

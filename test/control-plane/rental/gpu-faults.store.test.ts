@@ -1,0 +1,239 @@
+// A rented GPU breaks: its host is the witness, the time is not charged, and the rental goes on when it is mended or ends after the grace.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { z } from 'zod';
+import { text } from '../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
+import { payable, wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/edge/verdict.ts';
+import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
+import { GRACE_MS } from '../../../shared/limits.ts';
+import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
+import { type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
+const FUNDED = 10_000_000_000n;
+const OFF_THE_BUS = 'Xid 79: it has fallen off the bus';
+
+let world: World;
+let made: MadeMachine;
+let who: { orgId: string; apiKeyId: string };
+let whole: Inventory;
+beforeEach(async () => {
+  world = await openWorld();
+  made = await world.machine({ dollars: 3.6, gpus: 2 });
+  who = await world.customer(10_000);
+  const machine = await findMachine(world.db.read, made.machineId);
+  if (machine?.inventory == null) throw new Error('the machine has no inventory');
+  whole = machine.inventory;
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+async function running(): Promise<string> {
+  const id = await world.launch(who);
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  return id;
+}
+
+async function instance(id: string): Promise<InstanceRow> {
+  const row = await findInstance(world.db.read, id);
+  if (row === undefined) throw new Error('the instance is gone');
+  return row;
+}
+
+async function gpuOf(id: string): Promise<string> {
+  const { workload_id: workloadId } = await instance(id);
+  const held = (await gpusOf(world.db.read, made.machineId)).find((gpu) => gpu.held_by === workloadId);
+  return held?.gpu_uuid ?? '';
+}
+
+async function report(patch: Partial<Inventory>): Promise<void> {
+  await world.rooms.supply.reportInventory(made.machineId, { ...whole, ...patch });
+  await world.drive();
+}
+
+const breaks = (uuid: string, severity: GpuFault['severity'] = 'broken'): Promise<void> =>
+  report({ gpu_faults: [{ uuid, severity, detail: OFF_THE_BUS }] });
+
+async function watch(ms: number): Promise<void> {
+  const signal = new AbortController().signal;
+  for (let passed = 0; passed < ms; passed += 1000) {
+    await world.rooms.watch.run(signal);
+    await world.clock.advance(1000);
+  }
+}
+
+const spent = async (): Promise<bigint> =>
+  FUNDED - (await world.rooms.ledger.balance(world.db.read, wallet(who.orgId))).postedUcents;
+const tick = (): Promise<string[]> => world.rooms.metering.tick(new AbortController().signal);
+const costOf = (ms: number): bigint => (360_000_000n * BigInt(ms)) / BigInt(HOUR_MS);
+
+describe('a running rental whose GPU breaks', () => {
+  test('is not charged and its supplier not paid until it is mended; it stays running, and its customer reads why', async () => {
+    const id = await running();
+    const gpu = await gpuOf(id);
+    await world.clock.advance(10 * 60_000);
+    await breaks(gpu);
+    expect(await instance(id)).toMatchObject({
+      status: 'running',
+      status_reason: `The host has found a GPU of this instance broken (${gpu}: ${OFF_THE_BUS}). This time is not charged; the instance ends if that is not mended within 30 minutes.`,
+    });
+    await world.clock.advance(20 * 60_000);
+    expect(await tick()).toEqual([]);
+    // Told again, it is still the first time that counts.
+    await breaks(gpu);
+    expect(await spent()).toBe(costOf(10 * 60_000));
+    await report({});
+    expect(await instance(id)).toMatchObject({ status: 'running', status_reason: null });
+    await world.clock.advance(5 * 60_000);
+    await world.rooms.instances.remove(who, id, async () => undefined);
+    expect(await spent()).toBe(costOf(15 * 60_000));
+    const earned = await world.rooms.ledger.balance(world.db.read, payable(made.supplierId));
+    expect(earned.postedUcents).toBe((costOf(15 * 60_000) * 8000n) / 10_000n);
+    const told = (await world.journal(id)).filter((type) => /gpu|running|recovered/.test(type));
+    expect(told).toEqual(['instance.running', 'instance.gpu_broken', 'instance.gpu_mended']);
+  });
+
+  test('has the evidence named on the transfer that ends the charge', async () => {
+    const id = await running();
+    const gpu = await gpuOf(id);
+    await world.clock.advance(60_000);
+    await breaks(gpu);
+    const rows = await world.db.read.all(
+      z.object({ evidence: text }),
+      sql`select evidence from transfers where subject_id = ${id} and kind = 'rental.charge' and evidence is not null`,
+    );
+    expect(rows).toEqual([{ evidence: `the host found a GPU broken: ${gpu}: ${OFF_THE_BUS}` }]);
+  });
+
+  test('ends when that outlasts the grace: failed, with the reason, and the GPU is held until the host lets go', async () => {
+    const id = await running();
+    const gpu = await gpuOf(id);
+    await breaks(gpu);
+    await world.clock.advance(GRACE_MS - 1);
+    await world.drive();
+    expect((await instance(id)).status).toBe('running');
+    await world.clock.advance(1);
+    await world.drive();
+    expect(await instance(id)).toMatchObject({
+      status: 'error',
+      status_reason: `A GPU of this instance broke and was not mended in time: ${gpu}: ${OFF_THE_BUS}. That time was not charged.`,
+    });
+    expect(await spent()).toBe(0n);
+    expect((await world.journal(id)).at(-1)).toBe('instance.failed');
+    expect(await gpuOf(id)).toBe(gpu);
+    await world.observe(id, { phase: 'removed' });
+    expect(await gpuOf(id)).toBe('');
+  });
+
+  test('ends at its runtime limit where that comes first', async () => {
+    const id = await world.launch(who, { auto_terminate_hours: 1 });
+    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await world.drive();
+    await world.clock.advance(HOUR_MS - 60_000);
+    await breaks(await gpuOf(id));
+    await world.clock.advance(60_000);
+    await world.drive();
+    expect(await instance(id)).toMatchObject({ status: 'stopping', status_reason: expect.stringContaining('limit') });
+  });
+
+  test('is broken too where the host lists the GPU no more, and no longer where it does again', async () => {
+    const id = await running();
+    const gpu = await gpuOf(id);
+    const others = whole.gpus.filter(({ uuid }) => uuid !== gpu);
+    await report({ gpus: others });
+    expect((await instance(id)).status_reason).toContain(`${gpu}: the host does not list it any more`);
+    // A driver that fails says nothing, neither way.
+    await report({ gpus: [], gpu_error: 'Driver/library version mismatch' });
+    expect((await instance(id)).status_reason).toContain('not charged');
+    await report({});
+    expect((await instance(id)).status_reason).toBeNull();
+  });
+
+  test('stays uncharged over an outage of its SSH path, until the GPU is mended', async () => {
+    const id = await running();
+    await watch(QUIET_AFTER_START_MS);
+    const before = world.clock.now() - ((await instance(id)).ready_ms ?? 0);
+    const gpu = await gpuOf(id);
+    await breaks(gpu);
+    world.probeAnswers.set(id, { ok: false, leg: 'banner', detail: 'banner: closed' });
+    await watch(60_000);
+    expect((await instance(id)).status).toBe('unreachable');
+    world.probeAnswers.delete(id);
+    await watch(12_000);
+    expect(await instance(id)).toMatchObject({
+      status: 'running',
+      status_reason: expect.stringContaining(OFF_THE_BUS),
+    });
+    await tick();
+    expect(await spent()).toBe(costOf(before));
+    await report({});
+    await world.clock.advance(60_000);
+    await world.rooms.instances.remove(who, id, async () => undefined);
+    expect(await spent()).toBe(costOf(before + 60_000));
+  });
+
+  test('that is mended while it cannot be reached is charged from its recovery on', async () => {
+    const id = await running();
+    await watch(QUIET_AFTER_START_MS);
+    const before = world.clock.now() - ((await instance(id)).ready_ms ?? 0);
+    await breaks(await gpuOf(id));
+    world.probeAnswers.set(id, { ok: false, leg: 'banner', detail: 'banner: closed' });
+    await watch(60_000);
+    await report({});
+    expect(await spent()).toBe(costOf(before));
+    world.probeAnswers.delete(id);
+    await watch(12_000);
+    const back = await instance(id);
+    expect(back).toMatchObject({ status: 'running', status_reason: null });
+    await world.rooms.instances.remove(who, id, async () => undefined);
+    expect(await spent()).toBe(costOf(before + world.clock.now() - back.entered_ms));
+  });
+
+  test('says so also when its main process ends; that is told when the GPU is mended', async () => {
+    const id = await running();
+    await breaks(await gpuOf(id));
+    await world.observe(id, { phase: 'running', main_exit: { code: 1, signal: null } });
+    expect((await instance(id)).status_reason).toContain(OFF_THE_BUS);
+    await report({});
+    expect((await instance(id)).status_reason).toBe('main process exited with code 1');
+  });
+});
+
+describe('nothing happens to a running rental', () => {
+  test.each<[string, (gpu: string, other: string) => Promise<void>]>([
+    ['whose GPU is only unfit for somebody new', (gpu) => breaks(gpu, 'unfit')],
+    ['beside whose GPU another one breaks', (_gpu, other) => breaks(other)],
+    ['whose host has a driver that fails', () => report({ gpus: [], gpu_error: 'Driver/library version mismatch' })],
+  ])('%s', async (_what, happen) => {
+    const id = await running();
+    const gpu = await gpuOf(id);
+    const other = whole.gpus.find(({ uuid }) => uuid !== gpu)?.uuid ?? '';
+    await happen(gpu, other);
+    await world.clock.advance(HOUR_MS);
+    await world.drive();
+    expect(await instance(id)).toMatchObject({ status: 'running', status_reason: null });
+    await tick();
+    await world.rooms.instances.remove(who, id, async () => undefined);
+    expect(await spent()).toBe(costOf(HOUR_MS));
+  });
+});
+
+test('a launch on a GPU that breaks before it runs goes to another host, and is charged there as ever', async () => {
+  const id = await world.launch(who);
+  const { machineId } = await world.machine({ dollars: 3.6 });
+  await world.observe(id, { phase: 'starting' });
+  await world.drive();
+  await breaks(await gpuOf(id));
+  expect(await instance(id)).toMatchObject({ machine_id: machineId, gpu_fault: null });
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  expect(await instance(id)).toMatchObject({ status: 'running', status_reason: null });
+  await world.clock.advance(60_000);
+  await world.rooms.instances.remove(who, id, async () => undefined);
+  expect(await spent()).toBe(costOf(60_000));
+});
