@@ -69,7 +69,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       log,
       engine,
       doors,
-      desired: await openDesired(config.state_dir, { files: DISK, log, clock }),
+      desired: await openDesired(config.state_dir, { files: DISK, log, clock, bootId }),
       records: await openRecords(config.state_dir, { files: DISK, log, now: clock.now }),
       machine: () => ({ ...facts, gpu_count: inventory().gpus.length, limits }),
       assertFenced: fence.assertStands,

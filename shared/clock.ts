@@ -4,7 +4,7 @@
 export interface Clock {
   /** Epoch milliseconds. May jump when the host's clock is set: never subtract two of these to measure a duration. */
   now(): number;
-  /** Milliseconds that only ever grow; no meaning across restarts. */
+  /** Milliseconds that only ever grow, from each boot of the host on: all its processes count the same. */
   monotonicMs(): number;
   /** Resolves after `ms`, or at once (without error) when the signal aborts. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;
@@ -23,7 +23,7 @@ export function systemClock(): Clock {
   };
   return {
     now: () => Date.now(),
-    monotonicMs: () => performance.now(),
+    monotonicMs: () => Number(process.hrtime.bigint()) / 1e6,
     after,
     sleep: (ms, signal) => sleep(ms, signal),
     nextTurn: () => new Promise((resolve) => setImmediate(resolve)),

@@ -10,14 +10,17 @@ import type { StateFiles } from '../host/state.ts';
 const HeldState = z.strictObject({
   ...Position.shape,
   workloads: z.array(DesiredWorkload),
-  /** What to add to this host's clock to get the control plane's, as it was when this state came: for the time until it is told again. */
-  clock_offset_ms: z.int(),
+  /** What the control plane's clock showed when this state came, and what ours counted since which boot: for the time until it is told again. */
+  told: z.strictObject({ server_ms: z.int(), monotonic_ms: z.number(), boot_id: z.string() }),
 });
 export type HeldState = z.infer<typeof HeldState>;
 
 export interface Desired {
   held(): HeldState | undefined;
-  /** The control plane's time in epoch ms: what it said last, and what has passed since. Setting this host's clock does not change it. */
+  /**
+   * The control plane's time in epoch ms: what it said last, and what has passed since. Setting this host's clock does not change it,
+   * nor does a restart. After a boot, whose clock may show anything, it is behind until it is told again: nothing ends too early.
+   */
   serverNowMs(): number;
   /**
    * Takes a newer state, stored before it counts; resolves with false where it is older than, or the same as, what is held. Where the
@@ -26,18 +29,22 @@ export interface Desired {
   take(message: DesiredMessage): Promise<boolean>;
 }
 
+interface DesiredDeps {
+  files: StateFiles;
+  log: Log;
+  clock: Clock;
+  bootId: string;
+}
+
 /** Loads what was stored. A damaged file counts as nothing held: then no workload is wanted and none is stopped either. */
-export async function openDesired(
-  stateDir: string,
-  deps: { files: StateFiles; log: Log; clock: Clock },
-): Promise<Desired> {
-  const { files, log, clock } = deps;
+export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<Desired> {
+  const { files, log, clock, bootId } = deps;
   const file = join(stateDir, 'desired.json');
   let held = await files.read(file, HeldState).catch((error: unknown) => {
     log.error({ err: error }, 'the stored desired state is damaged; waiting for a new one');
     return undefined;
   });
-  let told: { serverMs: number; monotonicMs: number } | undefined;
+  let told = held === undefined ? undefined : sinceBoot(held.told, bootId);
   let isStored = true;
   const store = async (state: HeldState): Promise<void> => {
     try {
@@ -51,12 +58,12 @@ export async function openDesired(
   return {
     held: () => held,
     serverNowMs: () => {
-      if (told !== undefined) return told.serverMs + Math.round(clock.monotonicMs() - told.monotonicMs);
-      return clock.now() + (held?.clock_offset_ms ?? 0);
+      if (told === undefined) return clock.now();
+      return told.server_ms + Math.round(clock.monotonicMs() - told.monotonic_ms);
     },
     take: async ({ epoch, revision, workloads, now_ms }) => {
-      told = { serverMs: now_ms, monotonicMs: clock.monotonicMs() };
-      const next = { epoch, revision, workloads, clock_offset_ms: now_ms - clock.now() };
+      told = { server_ms: now_ms, monotonic_ms: clock.monotonicMs(), boot_id: bootId };
+      const next = { epoch, revision, workloads, told };
       const newest = held === undefined || isNewer(next, held) ? next : held;
       const isNews = newest === next;
       if (isNews || !isStored) await store(newest);
@@ -64,6 +71,11 @@ export async function openDesired(
       return isNews;
     },
   };
+}
+
+/** The counter begins at 0 with each boot: at least that much has passed since an earlier one. */
+function sinceBoot(told: HeldState['told'], bootId: string): HeldState['told'] {
+  return told.boot_id === bootId ? told : { ...told, monotonic_ms: 0 };
 }
 
 /** True where `a` was decided after `b`: a later epoch, or a later revision of the same one. */

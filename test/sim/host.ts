@@ -59,7 +59,7 @@ interface Agent {
 export function openHost(deps: HostDeps): SimHost {
   const { clock, rng, machineId } = deps;
   const orders = openOrders(clock);
-  let [aheadMs, slowness, boots] = [0, 1, 1];
+  let [aheadMs, slowness, boots, bootedMs] = [0, 1, 1, 0];
   let agent: Agent | undefined;
   const onEnd = orders.noteEnd;
   const engine = openEngine({ clock, rng, slowness: () => slowness }, onEnd, () => agent?.doorsChanged());
@@ -83,7 +83,7 @@ export function openHost(deps: HostDeps): SimHost {
     setSlowness: (factor) => void (slowness = factor),
     answersFor: (id) => path.isOpen() && agent !== undefined && holders.isUp(id),
     startAgent: async () => {
-      const life = openLife(clock, () => aheadMs);
+      const life = openLife(clock, { aheadMs: () => aheadMs, bootedMs });
       const sockets = new Set<Socket>();
       const dial = (): Socket => {
         const socket = deps.dial(path);
@@ -99,6 +99,7 @@ export function openHost(deps: HostDeps): SimHost {
     killAgent: () => killAgent(false),
     cutPower: () => {
       boots += 1;
+      bootedMs = clock.monotonicMs();
       killAgent(true);
       holders.endAll();
       engine.setAway(true, false);
@@ -123,7 +124,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
   const { clock } = life;
   const files = life.within(deps.disk.files);
   const changed = (): void => link.observedChanged();
-  const desired = await openDesired('state', { files, log, clock });
+  const desired = await openDesired('state', { files, log, clock, bootId: deps.bootId });
   const records = await openRecords('state', { files, log, now: clock.now });
   const runtime = openRuntime(
     {

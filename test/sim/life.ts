@@ -12,8 +12,16 @@ export interface Life {
   withinDb(db: Db): Db;
 }
 
-/** `aheadMs`: by how much this process' wall clock is wrong. */
-export function openLife(ground: Clock, aheadMs: () => number = () => 0): Life {
+export interface HostTime {
+  /** By how much the wall clock is wrong. */
+  aheadMs(): number;
+  /** When the host has booted, by the monotonic time of the world. */
+  bootedMs: number;
+}
+
+const RIGHT: HostTime = { aheadMs: () => 0, bootedMs: 0 };
+
+export function openLife(ground: Clock, { aheadMs, bootedMs }: HostTime = RIGHT): Life {
   const timers = new Set<() => void>();
   let isOver = false;
   const never = new Promise<never>(() => undefined);
@@ -53,7 +61,7 @@ export function openLife(ground: Clock, aheadMs: () => number = () => 0): Life {
   return {
     clock: {
       now: () => ground.now() + aheadMs(),
-      monotonicMs: ground.monotonicMs,
+      monotonicMs: () => ground.monotonicMs() - bootedMs,
       nextTurn: () => heard(ground.nextTurn()),
       after,
       sleep: (ms, signal) =>

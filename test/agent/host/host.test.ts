@@ -73,9 +73,8 @@ describe('files', () => {
   test('a damaged desired state is nothing held, and the next one is taken', async () => {
     const state = join(dir, 'state');
     await writeFileSafely(join(state, 'desired.json'), 'x');
-    const NOW_MS = 1_000_000;
-    const clock = { ...systemClock(), now: () => NOW_MS };
-    const desired = await openDesired(state, { files: DISK, log, clock });
+    const clock = { ...systemClock(), monotonicMs: () => 70 };
+    const desired = await openDesired(state, { files: DISK, log, clock, bootId: 'boot' });
     expect(desired.held()).toBeUndefined();
     const message: DesiredMessage = {
       type: 'desired',
@@ -90,23 +89,26 @@ describe('files', () => {
     expect(await desired.take({ ...message, revision: 4 })).toBe(false);
     expect(await desired.take({ ...message, epoch: 1, revision: 9 })).toBe(false);
     expect(await desired.take({ ...message, epoch: 3, revision: 0 })).toBe(true);
-    // The control plane's clock stood at 0: the difference is remembered with the state.
-    const again = await openDesired(state, { files: DISK, log, clock });
-    expect(again.held()).toEqual({ epoch: 3, revision: 0, workloads: [], clock_offset_ms: -NOW_MS });
+    // The control plane's clock stood at 0: that is remembered with the state.
+    const again = await openDesired(state, { files: DISK, log, clock, bootId: 'boot' });
+    const told = { server_ms: 0, monotonic_ms: 70, boot_id: 'boot' };
+    expect(again.held()).toEqual({ epoch: 3, revision: 0, workloads: [], told });
   });
 
   test('a desired state that the disk does not take counts, and is stored when it is told again', async () => {
     const state = join(dir, 'full');
     mkdirSync(join(state, 'desired.json.new'), { recursive: true });
     const clock = systemClock();
-    const desired = await openDesired(state, { files: DISK, log, clock });
+    const desired = await openDesired(state, { files: DISK, log, clock, bootId: 'boot' });
     const message = { type: 'desired', complete: true, epoch: 1, revision: 1, now_ms: 0, workloads: [] } as const;
     expect(await desired.take({ ...message, workloads: [] })).toBe(true);
     expect(desired.held()).toMatchObject({ revision: 1 });
-    expect((await openDesired(state, { files: DISK, log, clock })).held()).toBeUndefined();
+    expect((await openDesired(state, { files: DISK, log, clock, bootId: 'boot' })).held()).toBeUndefined();
     rmdirSync(join(state, 'desired.json.new'));
     expect(await desired.take({ ...message, workloads: [] })).toBe(false);
-    expect((await openDesired(state, { files: DISK, log, clock })).held()).toMatchObject({ revision: 1 });
+    expect((await openDesired(state, { files: DISK, log, clock, bootId: 'boot' })).held()).toMatchObject({
+      revision: 1,
+    });
   });
 
   test("the control plane's time goes on where this host's clock is set, and is told anew with every message", async () => {
@@ -114,16 +116,21 @@ describe('files', () => {
     let [wallMs, monotonicMs] = [1_000_000, 0];
     const clock = { ...systemClock(), now: () => wallMs, monotonicMs: () => monotonicMs };
     const message = { type: 'desired', complete: true, epoch: 1, revision: 1 } as const;
-    const desired = await openDesired(state, { files: DISK, log, clock });
+    const desired = await openDesired(state, { files: DISK, log, clock, bootId: 'boot' });
     // A host that has booted with a clock two hours behind.
     await desired.take({ ...message, now_ms: 8_200_000, workloads: [] });
     [wallMs, monotonicMs] = [8_205_000, 5_000];
     expect(desired.serverNowMs()).toBe(8_205_000);
-    // After a restart, cut off, there is only what was stored, until the control plane says it again.
-    const again = await openDesired(state, { files: DISK, log, clock });
-    expect(again.serverNowMs()).toBe(8_205_000 + 7_200_000);
-    expect(await again.take({ ...message, now_ms: 8_205_000, workloads: [] })).toBe(false);
+    // After a restart, cut off, with a clock that is a day ahead: the counter of this boot goes on.
+    wallMs += 86_400_000;
+    const again = await openDesired(state, { files: DISK, log, clock, bootId: 'boot' });
     expect(again.serverNowMs()).toBe(8_205_000);
+    // After a boot: no earlier than what was told, and what has passed since the boot.
+    monotonicMs = 2_000;
+    const booted = await openDesired(state, { files: DISK, log, clock, bootId: 'another boot' });
+    expect(booted.serverNowMs()).toBe(8_202_000);
+    expect(await booted.take({ ...message, now_ms: 8_300_000, workloads: [] })).toBe(false);
+    expect(booted.serverNowMs()).toBe(8_300_000);
   });
 
   test('changes of one record at the same time are all kept', async () => {

@@ -39,7 +39,7 @@ beforeEach(async () => {
       log,
       engine: slowEngine(),
       doors: openDoors(),
-      desired: await openDesired(dir, { files: DISK, log, clock }),
+      desired: await openDesired(dir, { files: DISK, log, clock, bootId: 'boot' }),
       records: await openRecords(dir, { files: DISK, log, now: clock.now }),
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
       gpus: () => ({ gpuUuids: new Set(), gpuFaults: new Map() }),
