@@ -31,6 +31,8 @@ export interface GpuWatchDeps {
 }
 
 const ERROR_CHARS_MAX = 400;
+/** Eight cards without persistence take nvidia-smi ten seconds a question. */
+const LOOK_MS_MAX = 60_000;
 
 /**
  * A driver that is upgraded under a running kernel fails until the next boot, and rentals go on meanwhile: the agent must too. One that
@@ -66,11 +68,22 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
     return [...listed, ...passedOver(memory.now())];
   };
 
+  /** A broken card can hold nvidia-smi where not even SIGKILL ends it: it is left there, and no second one is sent after it. */
+  let looking: Promise<GpuReading['gpus']> | undefined;
+  const lookInTime = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
+    looking ??= look(containerIds).finally(() => (looking = undefined));
+    const over = new AbortController();
+    const tooLong = clock.sleep(LOOK_MS_MAX, over.signal).then(() => {
+      throw new Error(`${deps.nvidiaSmi} does not come to an end: reboot the host`);
+    });
+    return Promise.race([looking, tooLong]).finally(() => over.abort());
+  };
+
   return {
     read: async (containerIds) => {
       await listenInTurn();
       try {
-        known = await look(containerIds);
+        known = await lookInTime(containerIds);
         broken = false;
         return { gpus: known, gpu_error: '', gpu_faults: faults() };
       } catch (error) {

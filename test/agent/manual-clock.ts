@@ -4,6 +4,8 @@ import type { Clock } from '../../shared/clock.ts';
 export interface ManualClock extends Clock {
   /** Moves time and runs what became due, in order. */
   advance(ms: number): void;
+  /** Timers that have not fired. */
+  waiting(): number;
 }
 
 export function manualClock(startMs = 1_000_000): ManualClock {
@@ -29,6 +31,7 @@ export function manualClock(startMs = 1_000_000): ManualClock {
         });
       }),
     nextTurn: () => new Promise((resolve) => setImmediate(resolve)),
+    waiting: () => timers.length,
     advance: (ms) => {
       const endMs = nowMs + ms;
       for (;;) {

@@ -1,12 +1,13 @@
 // What is told of the GPUs while nvidia-smi fails or leaves a card out, once and for longer, and while the kernel says something of one.
-import { appendFileSync, chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { appendFileSync, chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeEach, expect, test } from 'vitest';
 import { openKernelLog } from '../../../agent/gpus/kernel-log.ts';
 import { type GpuReading, type GpuWatch, openGpuWatch } from '../../../agent/gpus/watch.ts';
 import { createLog } from '../../../shared/log.ts';
-import { manualClock } from '../manual-clock.ts';
+import { eventually } from '../../kit/processes.ts';
+import { type ManualClock, manualClock } from '../manual-clock.ts';
 
 const CARDS = { A: 'GPU-1, 0, X, 1, 1, 00000000:30:00.0', B: 'GPU-2, 1, X, 1, 1, 00000000:31:00.0' };
 const lists = (...cards: string[]): string =>
@@ -19,9 +20,11 @@ const root = mkdtempSync(join(tmpdir(), 'watch-'));
 afterAll(() => rmSync(root, { recursive: true }));
 let dir: string;
 let errors: number;
+let clock: ManualClock;
 beforeEach(() => {
   dir = mkdtempSync(join(root, 'one-'));
   errors = 0;
+  clock = manualClock();
   writeFileSync(join(dir, 'kmsg'), '');
 });
 
@@ -34,7 +37,7 @@ function open(bootId = 'boot'): Promise<GpuWatch> {
     stateDir: dir,
     bootId,
     kernelLog,
-    clock: manualClock(),
+    clock,
     log,
   });
 }
@@ -131,6 +134,32 @@ test('an agent that starts again at a look that leaves a card out passes that ov
   const second = await open();
   expect(await told(second, lists(CARDS.B), lists(CARDS.B))).toEqual(['2 GPU', '1 GPU, GPU-1 broken']);
   await second.close();
+});
+
+test('an nvidia-smi that never ends counts as one that fails, and no other is sent after it', async () => {
+  const watch = await open();
+  await told(watch, WORKS);
+  script(`echo $$ >>${join(dir, 'pids')}; exec sleep 600`);
+  const pids = async (): Promise<string | undefined> =>
+    existsSync(join(dir, 'pids')) ? readFileSync(join(dir, 'pids'), 'utf8') : undefined;
+  const readings: string[] = [];
+  for (const _look of ['first', 'second']) {
+    const reading = watch.read([]);
+    await eventually('nvidia-smi', 5_000, pids);
+    await eventually('a deadline', 5_000, async () => (clock.waiting() > 0 ? true : undefined));
+    clock.advance(60_000);
+    readings.push(inWords(await reading));
+  }
+  const started = ((await pids()) ?? '').trim().split('\n');
+  for (const pid of started) process.kill(Number(pid), 'SIGKILL');
+  expect(readings[0]).toBe('2 GPU');
+  expect(readings[1]).toContain('does not come to an end');
+  expect(started).toHaveLength(1);
+  await eventually('recovery', 5_000, async () => {
+    const [reading] = await told(watch, WORKS);
+    return reading === '2 GPU' ? true : undefined;
+  });
+  await watch.close();
 });
 
 test('a machine whose kernel log cannot be read goes by nvidia-smi alone', async () => {
