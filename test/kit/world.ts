@@ -51,8 +51,8 @@ export interface World {
   journal(subjectId: string): Promise<string[]>;
   /** Throws where the books do not agree. */
   verify(): Promise<void>;
-  /** The next process on the same database: this one is gone as by kill -9, and must not be used any more. */
-  restart(): Promise<World>;
+  /** The next process on the same database, or on another: this one is gone as by kill -9, and must not be used any more. */
+  restart(db?: Db): Promise<World>;
   close(): Promise<void>;
 }
 
@@ -146,8 +146,8 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     rooms,
     core,
     observe,
-    restart: async () => {
-      const next = await openOn(ground, seed + 1, outside);
+    restart: async (other = db) => {
+      const next = await openOn({ ...ground, db: other }, seed + 1, outside);
       if (await next.rooms.heartbeat.beat()) await next.rooms.supply.setAllOffline();
       return next;
     },

@@ -10,7 +10,7 @@ async function rentOnce(seed: number): Promise<{ hash: string; types: string[] }
   const [customer] = fleet.customers;
   if (customer === undefined) throw new Error('nobody is there');
   await clock.advance(5_000);
-  const id = await fleet.launch(customer, 1);
+  const id = await fleet.launch(customer, { gpu_count: 1 });
   await clock.advance(120_000);
   expect(await brokenRules(fleet)).toEqual([]);
   expect(await leftOver(fleet)).toEqual([]);

@@ -1,11 +1,12 @@
 // A whole fleet in one process on virtual time: the control plane, its hosts, suppliers and customers, all from one seed.
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
+import type { CreateInstance } from '../../shared/api/instance.ts';
 import { ServiceError } from '../../shared/errors.ts';
 import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
 import { type Rng, seededRng } from '../../shared/rng.ts';
 import type { VirtualClock } from '../kit/virtual-clock.ts';
-import { LAUNCH } from '../kit/world.ts';
+import type { Backup } from './backup.ts';
 import { identityFrom, openHost, type SimHost } from './host.ts';
 import { openPlane, type Plane } from './plane.ts';
 import type { Life } from './life.ts';
@@ -27,7 +28,9 @@ export interface Fleet {
   instances: Map<string, Customer>;
   /** Troubles that are not over. */
   busy: Set<string>;
-  launch(who: Customer, gpus: number): Promise<string | undefined>;
+  /** The newest copy of the database. */
+  backup: { rows: Backup; atMs: number } | undefined;
+  launch(who: Customer, wish: Partial<CreateInstance>): Promise<string | undefined>;
   remove(instanceId: string): Promise<void>;
 }
 
@@ -63,8 +66,9 @@ export async function openFleet(seed: number, size: FleetSize): Promise<Fleet> {
     customers,
     instances,
     busy: new Set(),
-    launch: async (who, gpu_count) => {
-      const id = await orRefused(plane.world().launch(who, { ...LAUNCH, gpu_count }));
+    backup: undefined,
+    launch: async (who, wish) => {
+      const id = await orRefused(plane.world().launch(who, wish));
       if (id !== undefined) instances.set(id, who);
       return id;
     },

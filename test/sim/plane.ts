@@ -1,4 +1,5 @@
 // The control plane of a simulation: the real rooms and the real loops as one process after another on one database.
+import type { Db } from '../../control-plane/base/db/db.ts';
 import { type Running, startLoops } from '../../control-plane/loops.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
 import { openWorld, type World } from '../kit/world.ts';
@@ -13,8 +14,8 @@ export interface Plane {
   accept(socket: Socket): boolean;
   /** As by kill -9. */
   kill(): void;
-  /** The next process on the same database. */
-  restart(): Promise<void>;
+  /** The next process, on the same database or on another. */
+  restart(db?: Db): Promise<void>;
 }
 
 const KEEP = { events_days: 400, operations_days: 90, workloads_days: 30 };
@@ -57,8 +58,8 @@ export async function openPlane(
       for (const socket of sockets) socket.vanish(false);
       sockets.clear();
     },
-    restart: async () => {
-      world = await world.restart();
+    restart: async (db) => {
+      world = await world.restart(db);
       run();
     },
   };

@@ -5,11 +5,11 @@ import { TROUBLES } from './troubles.ts';
 
 const PLOT: Plot = {
   size: { hosts: [2, 2, 4, 1, 2], customers: 3 },
-  steps: 60,
+  steps: 90,
   troubles: TROUBLES.map(({ name }) => name),
 };
 const SEED = process.env['SIM_SEED'];
-const COUNT = process.env['SOAK'] === '1' ? 300 : 4;
+const COUNT = process.env['SOAK'] === '1' ? 300 : 6;
 const seeds = SEED === undefined ? Array.from({ length: COUNT }, (_, i) => i + 1) : [Number(SEED)];
 
 test.each(seeds)('story %i', { timeout: 60_000 }, async (seed) => {

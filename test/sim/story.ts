@@ -1,4 +1,5 @@
 // One story of a fleet: what customers do and what goes wrong, drawn from a seed; the rules are asked after every step, and in the end.
+import { findMachine } from '../../control-plane/fleet/supply/store.ts';
 import { isoTime } from '../../shared/clock.ts';
 import { TROUBLES, type Trouble } from './troubles.ts';
 import { type Customer, type Fleet, type FleetSize, openFleet } from './fleet.ts';
@@ -13,7 +14,7 @@ export interface Plot {
 
 export interface Outcome {
   hash: string;
-  /** Kinds of steps that happened, and states that instances came to. */
+  /** Kinds of steps that happened. */
   seen: Set<string>;
 }
 
@@ -22,6 +23,7 @@ const STEP_MS_MAX = 90_000;
 const PEACE_MS_MAX = 3 * 3_600_000;
 const PEACE_STEP_MS = 120_000;
 const NOTES = 25;
+const IMAGES = 5;
 /** Customers delete what they have launched lately; some of it is over by then. */
 const LATEST = 8;
 
@@ -61,9 +63,22 @@ async function peace(fleet: Fleet): Promise<string[]> {
   let left = ['nothing was asked'];
   for (let waitedMs = 0; waitedMs < PEACE_MS_MAX && left.length > 0; waitedMs += PEACE_STEP_MS) {
     await fleet.clock.advance(PEACE_STEP_MS);
+    await clearUnknown(fleet);
     left = fleet.busy.size > 0 ? [...fleet.busy] : await leftOver(fleet);
   }
   return left;
+}
+
+/** The operator's part after a restored backup: what hosts run and nobody here knows goes by hand. */
+async function clearUnknown({ plane, hosts }: Fleet): Promise<void> {
+  if (!plane.isUp()) return;
+  const { rooms, db } = plane.world();
+  for (const { machineId } of hosts) {
+    for (const id of (await findMachine(db.read, machineId))?.unknown_workloads ?? []) {
+      await rooms.workloads.removeUnknown(machineId, id);
+      rooms.link.push(machineId);
+    }
+  }
 }
 
 async function take(fleet: Fleet, plot: Plot, note: (kind: string, detail: string) => void): Promise<void> {
@@ -71,8 +86,12 @@ async function take(fleet: Fleet, plot: Plot, note: (kind: string, detail: strin
   const roll = rng.float();
   if (fleet.plane.isUp() && roll < 0.35) {
     const who = pick(fleet.customers, rng.float()) as Customer;
-    const gpus = 1 + Math.floor(rng.float() * 2);
-    return note('launch', `${gpus} GPUs: ${(await fleet.launch(who, gpus)) ?? 'refused'}`);
+    const wish = {
+      gpu_count: 1 + Math.floor(rng.float() * 2),
+      image: `image-${Math.floor(rng.float() * IMAGES)}`,
+      ...(rng.float() < 0.3 ? { auto_terminate_hours: 1 } : {}),
+    };
+    return note('launch', `${JSON.stringify(wish)}: ${(await fleet.launch(who, wish)) ?? 'refused'}`);
   }
   if (fleet.plane.isUp() && roll < 0.6) {
     const id = pick([...fleet.instances.keys()].slice(-LATEST), rng.float());

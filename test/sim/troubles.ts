@@ -1,4 +1,5 @@
 // What can go wrong in a fleet: each begins, and ends by itself after a while in virtual time.
+import { backUp, restore } from './backup.ts';
 import type { EngineCall } from './engine.ts';
 import type { Fleet } from './fleet.ts';
 import type { SimHost } from './host.ts';
@@ -16,7 +17,9 @@ export interface Trouble {
     | 'partition'
     | 'holder death'
     | 'plane crash'
-    | 'plane absence';
+    | 'plane absence'
+    | 'restored backup'
+    | 'lost containers';
   /** Says what it has hit; undefined where there is nothing to hit. */
   begin(fleet: Fleet): string | undefined;
 }
@@ -24,6 +27,8 @@ export interface Trouble {
 const SECOND_MS = 1_000;
 /** Two days. */
 const CLOCK_ERROR_MS_MAX = 172_800_000;
+/** Older than that, nobody restores one: it is made anew. */
+const BACKUP_AGE_MS_MAX = 20 * 60_000;
 const FALLIBLE = new Set<EngineCall>(['pull', 'create', 'start', 'stopAndCut', 'remove']);
 const WORDS = [
   'write /var/lib/docker: no space left on device',
@@ -91,6 +96,27 @@ export const TROUBLES: readonly Trouble[] = [
   },
   { name: 'plane crash', begin: (fleet) => planeDown(fleet, between(fleet, 1, 50)) },
   { name: 'plane absence', begin: (fleet) => planeDown(fleet, between(fleet, 60, 1_200)) },
+  {
+    name: 'restored backup',
+    begin: (fleet) => {
+      const { backup, clock, plane } = fleet;
+      if (backup === undefined || clock.now() - backup.atMs > BACKUP_AGE_MS_MAX) {
+        void backUp(plane.world().db).then((rows) => (fleet.backup = { rows, atMs: clock.now() }));
+        return 'not yet: it is made now';
+      }
+      const back = async (): Promise<void> => plane.restart(await restore(backup.rows, clock));
+      return planeDown(fleet, between(fleet, 5, 120), back);
+    },
+  },
+  {
+    name: 'lost containers',
+    begin: ({ hosts, rng }) => {
+      const host = hosts[Math.floor(rng.float() * hosts.length)];
+      const ids = [...(host?.engine.containers.keys() ?? [])];
+      host?.engine.lose();
+      return ids.length === 0 ? undefined : ids.join(', ');
+    },
+  },
   { name: 'path cut', begin: onHost('path', cutPath) },
   {
     name: 'partition',
@@ -114,10 +140,10 @@ export const TROUBLES: readonly Trouble[] = [
   },
 ];
 
-function planeDown(fleet: Fleet, forMs: number): string | undefined {
+function planeDown(fleet: Fleet, forMs: number, back = () => fleet.plane.restart()): string | undefined {
   return during(fleet, 'the control plane', () => {
     fleet.plane.kill();
-    return { forMs, end: () => fleet.plane.restart() };
+    return { forMs, end: back };
   });
 }
 
