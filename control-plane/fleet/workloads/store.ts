@@ -75,11 +75,15 @@ export async function setObserved(tx: Tx, id: string, observed: ObservedWorkload
   );
 }
 
-/** The machine's next revision. */
-export async function bumpRevision(tx: Tx, machineId: string): Promise<void> {
+/**
+ * The machine's next revision: the time, and more than the one before. What a restored database decides has so never the number of
+ * something that it has forgotten, which the host would take for the same.
+ */
+export async function bumpRevision(tx: Tx, machineId: string, nowMs: number): Promise<void> {
   await tx.run(
-    sql`insert into workload_machines (machine_id, epoch, revision) values (${machineId}, 1, 1)
-        on conflict (machine_id) do update set revision = workload_machines.revision + 1`,
+    sql`insert into workload_machines (machine_id, epoch, revision) values (${machineId}, 1, ${nowMs})
+        on conflict (machine_id) do update set revision =
+          case when workload_machines.revision < excluded.revision then excluded.revision else workload_machines.revision + 1 end`,
   );
 }
 

@@ -60,20 +60,20 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
     hasRoom: async (tx, machineId) => (await store.countLive(tx, machineId)) < WORKLOADS_PER_MACHINE_MAX,
     want: async (tx, machineId, spec) => {
       await store.insertWorkload(tx, machineId, spec, clock.now());
-      await store.bumpRevision(tx, machineId);
+      await store.bumpRevision(tx, machineId, clock.now());
     },
     remove: async (tx, workloadId) => {
       const row = await store.findWorkload(tx, workloadId);
       if (row === undefined) return;
       if (await store.move(tx, workloadId, { from: 'wanted', to: 'removing', nowMs: clock.now() })) {
-        await store.bumpRevision(tx, row.machine_id);
+        await store.bumpRevision(tx, row.machine_id, clock.now());
       }
     },
     setEnd: async (tx, workloadId, endsAtMs) => {
       const row = await store.findWorkload(tx, workloadId);
       if (row === undefined) return;
       await store.setSpec(tx, workloadId, { ...row.spec, ends_at_ms: endsAtMs });
-      await store.bumpRevision(tx, row.machine_id);
+      await store.bumpRevision(tx, row.machine_id, clock.now());
     },
     desired: (machineId) =>
       db.tx('workloads.desired', async (tx) => {
@@ -138,7 +138,7 @@ async function removeUnknown(tx: Tx, machineId: string, workloadId: string, deps
   const nowMs = deps.clock.now();
   await store.insertWorkload(tx, machineId, tombstoneOf(workloadId), nowMs);
   await store.move(tx, workloadId, { from: 'wanted', to: 'removing', nowMs });
-  await store.bumpRevision(tx, machineId);
+  await store.bumpRevision(tx, machineId, nowMs);
 }
 
 /** Enough of a workload to end it; who it belonged to is not known any more. */
@@ -174,7 +174,7 @@ async function observeOne(
   if (LET_GO.has(observed.phase)) await deps.supply.release(tx, row.id);
   if (NOTHING_LEFT.has(observed.phase)) {
     await store.move(tx, row.id, { from: 'removing', to: 'gone', nowMs: now });
-    await store.bumpRevision(tx, machineId);
+    await store.bumpRevision(tx, machineId, now);
   }
   return true;
 }

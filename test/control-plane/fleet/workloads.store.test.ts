@@ -29,7 +29,7 @@ async function placed(): Promise<{
 test('desired state is whole, fits the wire, and every change raises its revision', async () => {
   const { id, machineId, workloadId, who } = await placed();
   const first = overTheWire(await world.rooms.workloads.desired(machineId));
-  expect(first).toMatchObject({ epoch: 1, revision: 1, complete: true });
+  expect(first).toMatchObject({ epoch: 1, revision: world.clock.now(), complete: true });
   expect(first.workloads).toMatchObject([
     { workload_id: workloadId, instance_id: id, desired: 'running', image: expect.stringMatching(/^busybox@sha256:/) },
   ]);
@@ -74,10 +74,24 @@ test('a host can only speak of its own workloads', async () => {
 
 test('a host that holds more than this database ever sent moves it to a new epoch above', async () => {
   const { machineId } = await placed();
-  await world.rooms.workloads.meet(machineId, { epoch: 1, revision: 1 });
-  expect(await world.rooms.workloads.desired(machineId)).toMatchObject({ epoch: 1, revision: 1 });
-  await world.rooms.workloads.meet(machineId, { epoch: 1, revision: 9 });
+  const revision = world.clock.now();
+  await world.rooms.workloads.meet(machineId, { epoch: 1, revision });
+  expect(await world.rooms.workloads.desired(machineId)).toMatchObject({ epoch: 1, revision });
+  await world.rooms.workloads.meet(machineId, { epoch: 1, revision: revision + 1 });
   expect(await world.rooms.workloads.desired(machineId)).toMatchObject({ epoch: 2, revision: 0 });
+});
+
+test('what a restored database decides is newer to a host than what it has forgotten', async () => {
+  const { id, machineId, who } = await placed();
+  const { epoch, revision } = await world.rooms.workloads.desired(machineId);
+  // Since the backup the host was told something else, and after the restore it is told before it has said so.
+  const forgotten = { epoch, revision: revision + 1 };
+  await world.clock.advance(60_000);
+  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.rooms.workloads.meet(machineId, forgotten);
+  const desired = await world.rooms.workloads.desired(machineId);
+  expect(desired).toMatchObject({ epoch, workloads: [{ desired: 'removed' }] });
+  expect(desired.revision).toBeGreaterThan(forgotten.revision);
 });
 
 /** What the host reports besides: containers without a record, and with one. */
