@@ -9,7 +9,8 @@ import type { Fleet } from './fleet.ts';
 import type { SimHost } from './host.ts';
 
 /** A sentence for each rule that is broken now. */
-export async function brokenRules({ plane, hosts }: Fleet): Promise<string[]> {
+export async function brokenRules(fleet: Fleet): Promise<string[]> {
+  const { plane, hosts } = fleet;
   const world = plane.world();
   const books = await world.verify().then(
     () => [],
@@ -21,6 +22,7 @@ export async function brokenRules({ plane, hosts }: Fleet): Promise<string[]> {
     ...(await brokenListings(world)),
     ...hosts.flatMap(({ crimes }) => crimes),
     ...hosts.flatMap(sharedGpus),
+    ...(await freedTooEarly(fleet)),
   ];
 }
 
@@ -54,6 +56,19 @@ export async function journalHash({ plane }: Fleet): Promise<string> {
     .world()
     .db.read.all(EventRow, sql`select id, type, subject_id, created_ms, data from events order by created_ms, id`);
   return createHash('sha256').update(JSON.stringify(rows)).digest('hex');
+}
+
+const GpuRow = z.object({ gpu_uuid: text, held_by: text.nullable() });
+
+/** A GPU that a container has is held for it. A restored database knows of some no more, and keeps new work away from their hosts. */
+async function freedTooEarly({ plane, hosts, backup }: Fleet): Promise<string[]> {
+  if (backup !== undefined) return [];
+  const rows = await plane.world().db.read.all(GpuRow, sql`select gpu_uuid, held_by from machine_gpus`);
+  const heldBy = new Map(rows.map((row) => [row.gpu_uuid, row.held_by]));
+  return hosts
+    .flatMap(({ engine }) => [...engine.containers.values()])
+    .filter((one) => one.running && one.gpu_uuids.some((uuid) => heldBy.get(uuid) !== one.workload_id))
+    .map((one) => `container ${one.workload_id} runs on GPUs that are not held for it`);
 }
 
 function sharedGpus({ machineId, engine }: SimHost): string[] {
