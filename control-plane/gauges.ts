@@ -65,7 +65,7 @@ function fleetMeasures({ core: { db }, link }: GaugesDeps): Measure[] {
     },
     {
       name: 'svc_machines_with_unknown_workloads',
-      help: 'Machines that run containers which the database does not know, or have not said',
+      help: 'Machines that run containers which the database does not know, or are connected and have not said',
       read: async () => one((await countMachinesByState(db.read)).reduce((sum, row) => sum + row.with_unknown, 0)),
     },
     { name: 'svc_agent_links', help: 'Links of agents that are up', read: () => one(link.count()) },

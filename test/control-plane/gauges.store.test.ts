@@ -40,6 +40,8 @@ describe('the gauges', () => {
     ]);
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['0']);
     await world.rooms.workloads.meet(machineId, { epoch: 9, revision: 9 });
+    expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['0']);
+    await world.rooms.supply.setOnline(machineId, true);
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['1']);
     expect(await scraped('svc_agent_links')).toEqual(['0']);
     expect(await scraped('svc_verdicts_held')).toEqual(['0']);

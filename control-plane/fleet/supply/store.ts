@@ -210,8 +210,11 @@ export async function setUnknownWorkloads(tx: Tx, id: string, workloadIds: reado
   return changed === 1;
 }
 
+/** Nor is it known what they run, until they say. */
 export async function setAllOffline(tx: Tx): Promise<void> {
-  await tx.run(sql`update machines set online = 0 where online = 1`);
+  await tx.run(
+    sql`update machines set online = 0, unknown_workloads = null where online = 1 or unknown_workloads is not null`,
+  );
   await tx.run(sql`update offerings set listed = 0 where listed = 1`);
 }
 
@@ -332,12 +335,12 @@ export async function freeGpus(tx: Tx, heldBy: string): Promise<string[]> {
 
 const StateCountRow = z.object({ status: text, online: flag, count: int, with_unknown: int });
 
-/** `with_unknown`: how many of them run containers that nothing here knows, or have not said. */
+/** `with_unknown`: how many of them run containers that nothing here knows, or are online and have not said. */
 export function countMachinesByState(query: Query): Promise<z.infer<typeof StateCountRow>[]> {
   return query.all(
     StateCountRow,
     sql`select status, online, count(*) as count,
-          cast(sum(case when coalesce(unknown_workloads, '') = '[]' then 0 else 1 end) as bigint) as with_unknown
+          cast(sum(case when unknown_workloads = '[]' or (unknown_workloads is null and online = 0) then 0 else 1 end) as bigint) as with_unknown
         from machines group by status, online`,
   );
 }

@@ -137,6 +137,16 @@ describe('an offering', () => {
     expect(await offered()).toEqual([]);
   });
 
+  test('waits, after a time that we know nothing of, for what the host runs', async () => {
+    const { machineId } = await world.machine();
+    await world.rooms.supply.setAllOffline();
+    await world.rooms.supply.setOnline(machineId, true);
+    expect(await offered()).toEqual([]);
+    const nothing = { type: 'observed' as const, held: null, unknown_workload_ids: [], workloads: [] };
+    await world.rooms.workloads.observe(machineId, nothing);
+    expect(await offered()).toHaveLength(1);
+  });
+
   test('leaves out GPUs that a foreign process uses or that the host no longer shows', async () => {
     const { machineId } = await world.machine({ gpus: 4 });
     const gpus = (await gpusOf(world.db.read, machineId)).map((gpu) => gpu.gpu_uuid);
