@@ -7,6 +7,8 @@ const E2E_TESTS = ['test/e2e/**/*.test.ts'];
 /** What only reads the sources. */
 const WALLS = ['test/house.test.ts', 'test/contract/spec-rows.test.ts'];
 
+const SETUP = ['test/kit/seed.ts'];
+
 /** With full counts (`npm run soak`) a test takes as long as it takes. */
 const patience = (timeoutMs: number): number => (process.env['SOAK'] === '1' ? 30 * 60_000 : timeoutMs);
 
@@ -17,6 +19,7 @@ export default defineConfig({
       {
         test: {
           name: 'unit',
+          setupFiles: SETUP,
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
           testTimeout: patience(5_000),
@@ -25,6 +28,7 @@ export default defineConfig({
       {
         test: {
           name: 'postgres',
+          setupFiles: SETUP,
           include: DATABASE_TESTS,
           globalSetup: ['test/kit/global-setup.ts'],
           testTimeout: patience(30_000),
@@ -34,6 +38,7 @@ export default defineConfig({
       {
         test: {
           name: 'docker',
+          setupFiles: SETUP,
           include: DOCKER_TESTS,
           exclude: E2E_TESTS,
           fileParallelism: false,
@@ -44,6 +49,7 @@ export default defineConfig({
       {
         test: {
           name: 'e2e',
+          setupFiles: SETUP,
           include: E2E_TESTS,
           fileParallelism: false,
           testTimeout: patience(300_000),

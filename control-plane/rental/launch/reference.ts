@@ -46,6 +46,10 @@ export function parseReference(text: string): ImageReference {
   refusePath(path);
   const registry =
     host === undefined ? DOCKER_HUB : (readRegistry(host) ?? fail('must name the registry as host or host:port'));
+  // Capitals alone made it a host, and names of hosts have none.
+  if (host !== undefined && splitHost(`${registry}/a`).host === undefined) {
+    fail('must name the registry by a host with a dot or a port');
+  }
   const repository = registry === DOCKER_HUB && !path.includes('/') ? `library/${path}` : path;
   if (repository.length > REPOSITORY_CHARS_MAX) fail(`must have a name of at most ${REPOSITORY_CHARS_MAX} characters`);
   return { registry, repository, tag: tag ?? (digest === undefined ? 'latest' : null), digest: digest ?? null };
@@ -67,9 +71,12 @@ export function hostOf(registry: string): string {
   return registry === DOCKER_HUB ? DOCKER_HUB_HOST : registry;
 }
 
-/** As people write it, for messages. */
+/** As people write it, and as it is read again. */
 export function referenceText({ registry, repository, tag, digest }: ImageReference): string {
-  const name = registry === DOCKER_HUB ? repository.replace(/^library\//, '') : `${registry}/${repository}`;
+  const short = /^library\/([^/]+)$/.exec(repository)?.[1] ?? repository;
+  // A path whose first part would be taken for a host needs the real host before it.
+  const isShort = registry === DOCKER_HUB && splitHost(short).host === undefined;
+  const name = isShort ? short : `${registry}/${repository}`;
   return `${name}${tag === null ? '' : `:${tag}`}${digest === null ? '' : `@${digest}`}`;
 }
 

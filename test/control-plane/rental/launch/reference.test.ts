@@ -21,7 +21,6 @@ test.each([
   ['registry-1.docker.io/org/app:1', 'docker.io', 'org/app', '1', null],
   ['ghcr.io/org/team/app:1.2-rc_3', 'ghcr.io', 'org/team/app', '1.2-rc_3', null],
   ['GHCR.io/org/app', 'ghcr.io', 'org/app', 'latest', null],
-  ['REGISTRY/app', 'registry', 'app', 'latest', null],
   ['registry.lan:5000/app', 'registry.lan:5000', 'app', 'latest', null],
   ['[2001:db8::1]:5000/app:x', '[2001:db8::1]:5000', 'app', 'x', null],
   ['localhost/app', 'localhost', 'app', 'latest', null],
@@ -54,6 +53,7 @@ test.each([
   ['ghcr.io:0/app', 'registry'],
   ['ghcr.io:65536/app', 'registry'],
   ['-ghcr.io/app', 'registry'],
+  ['REGISTRY/app', 'a dot or a port'],
   ['user@ghcr.io/app', '64'],
   ['a'.repeat(64), 'id of a local image'],
   [`ghcr.io/${'a/'.repeat(128)}`, 'separated by'],
@@ -66,6 +66,17 @@ test.each([
 
 test('a name of 255 characters and a tag of 128 are the longest', () => {
   expect(parseReference(`ghcr.io/${'a'.repeat(255)}:${'x'.repeat(128)}`).repository).toHaveLength(255);
+});
+
+test.each([
+  ['docker.io/library/alpine', 'alpine:latest'],
+  ['docker.io/library/a/b', 'library/a/b:latest'],
+  ['docker.io/localhost/a', 'docker.io/localhost/a:latest'],
+  ['index.docker.io/localhost', 'localhost:latest'],
+])('%s is written as %s, which means the same', (text, written) => {
+  const reference = parseReference(text);
+  expect(referenceText(reference)).toBe(written);
+  expect(parseReference(written)).toEqual(reference);
 });
 
 test('any text is read or refused, and what is read means the same when it is written', () => {
