@@ -1,41 +1,17 @@
 // What is remembered of a registry's answers, for how long and for whom, and how few questions it is asked at once.
 import type { ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import {
-  type ImageFacts,
-  type ImageLogin,
-  type Images,
-  openImages,
-} from '../../../../control-plane/rental/launch/images.ts';
-import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
-import { type Clock, systemClock } from '../../../../shared/clock.ts';
-import { type Asked, type ScriptedRegistry, startScriptedRegistry } from './scripted-registry.ts';
+import { type AskedRegistry, BASIC, LOGIN, openAskedRegistry } from './asked-registry.ts';
+import type { Asked } from './scripted-registry.ts';
 
-const LOGIN: ImageLogin = { credentialId: 'rc_1', username: 'me', password: 'pass:word' };
-const BASIC = `Basic ${Buffer.from('me:pass:word').toString('base64')}`;
-
-let registry: ScriptedRegistry;
-let images: Images;
-let aheadMs: number;
-
+let asked: AskedRegistry;
+let registry: AskedRegistry['registry'];
+let verify: AskedRegistry['verify'];
 beforeEach(async () => {
-  registry = await startScriptedRegistry();
-  aheadMs = 0;
-  images = openImages([{ host: registry.host, plainHttp: true }], { clock: skippingClock() });
+  asked = await openAskedRegistry();
+  ({ registry, verify } = asked);
 });
-afterEach(async () => {
-  await images.close();
-  await registry.stop();
-});
-
-/** Real timers, and a counter that a test moves on. */
-function skippingClock(): Clock {
-  const real = systemClock();
-  return { ...real, monotonicMs: () => real.monotonicMs() + aheadMs };
-}
-
-const verify = (name: string, login?: ImageLogin): Promise<ImageFacts> =>
-  images.verify(parseReference(`${registry.host}/${name}`), login);
+afterEach(() => asked.close());
 const told = (): string[] => registry.asked.map(({ method, path }) => `${method} ${path}`);
 
 describe('answers are kept', () => {
@@ -44,24 +20,24 @@ describe('answers are kept', () => {
   test('for a minute for a tag; the contents of a digest are not read again', async () => {
     registry.put('app', {});
     await verify('app');
-    aheadMs += 59_000;
+    asked.skip(59_000);
     await verify('app');
     expect(heads()).toHaveLength(1);
-    aheadMs += 2_000;
+    asked.skip(2_000);
     const before = registry.asked.length;
     await verify('app');
     expect(told().slice(before)).toEqual(['HEAD /v2/app/manifests/latest']);
     const moved = registry.put('app', { cmd: ['new'] });
-    aheadMs += 61_000;
+    asked.skip(61_000);
     expect(await verify('app')).toMatchObject({ digest: moved, hasCmd: true });
   });
 
   test('for ten seconds for a refusal', async () => {
     await expect(verify('app')).rejects.toThrow('does not exist');
     registry.put('app', {});
-    aheadMs += 9_000;
+    asked.skip(9_000);
     await expect(verify('app')).rejects.toThrow('does not exist');
-    aheadMs += 2_000;
+    asked.skip(2_000);
     expect(await verify('app')).toMatchObject({ hasCmd: true });
   });
 

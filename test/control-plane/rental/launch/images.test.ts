@@ -1,40 +1,20 @@
 // Asking a registry about images: what it answers, what is refused and with which words, and what is kept.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import {
-  type ImageFacts,
-  type ImageLogin,
-  type Images,
-  openImages,
-} from '../../../../control-plane/rental/launch/images.ts';
+import { openImages } from '../../../../control-plane/rental/launch/images.ts';
 import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
-import { type Clock, systemClock } from '../../../../shared/clock.ts';
+import { systemClock } from '../../../../shared/clock.ts';
+import { type AskedRegistry, BASIC, LOGIN, openAskedRegistry } from './asked-registry.ts';
 import { digestOf, type ScriptedRegistry, startScriptedRegistry } from './scripted-registry.ts';
 
-const LOGIN: ImageLogin = { credentialId: 'rc_1', username: 'me', password: 'pass:word' };
-const BASIC = `Basic ${Buffer.from('me:pass:word').toString('base64')}`;
-
-let registry: ScriptedRegistry;
-let images: Images;
-let aheadMs: number;
-
+let asked: AskedRegistry;
+let registry: AskedRegistry['registry'];
+let images: AskedRegistry['images'];
+let verify: AskedRegistry['verify'];
 beforeEach(async () => {
-  registry = await startScriptedRegistry();
-  aheadMs = 0;
-  images = openImages([{ host: registry.host, plainHttp: true }], { clock: skippingClock() });
+  asked = await openAskedRegistry();
+  ({ registry, images, verify } = asked);
 });
-afterEach(async () => {
-  await images.close();
-  await registry.stop();
-});
-
-/** Real timers, and a counter that a test moves on. */
-function skippingClock(): Clock {
-  const real = systemClock();
-  return { ...real, monotonicMs: () => real.monotonicMs() + aheadMs };
-}
-
-const verify = (name: string, login?: ImageLogin): Promise<ImageFacts> =>
-  images.verify(parseReference(`${registry.host}/${name}`), login);
+afterEach(() => asked.close());
 
 describe('an image', () => {
   test('is pinned to its digest, and of its command is kept only whether there is one', async () => {
@@ -236,7 +216,7 @@ describe('a registry', () => {
     };
     expect(await verify('app')).toMatchObject({ hasCmd: true });
     cuts = 2;
-    aheadMs += 61_000;
+    asked.skip(61_000);
     await expect(verify('app')).rejects.toMatchObject({
       code: 'registry_unreachable',
       details: { retryAfterSeconds: 10 },
