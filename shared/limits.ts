@@ -89,8 +89,6 @@ export const LINK_HELLO_MS_MAX = 10_000;
 export const STREAM_DIAL_MS_MAX = 10_000;
 /** After both directions of a stream have ended, its connection has this long to close. */
 export const STREAM_CLOSE_MS_MAX = 10_000;
-/** Above this many unsent bytes the source is paused; resumed at a quarter. */
-export const STREAM_BUFFER_BYTES_HIGH = 1024 * 1024;
 
 /** Peers of idle connections are asked by TCP whether they are still there: a host that lost its power says nothing. */
 export const TCP_KEEP_ALIVE_MS = 60_000;
@@ -103,6 +101,8 @@ export const SSH_AUTH_TRIES_MAX = 3;
 export const SSH_KEY_OFFERS_MAX = 30;
 /** Of those that log in at the same time, so many may come from one address: whoever never does must not keep all others waiting. */
 export const SSH_UNAUTHENTICATED_PER_ADDRESS_MAX = 5;
+/** Answers of one connection that its client has not taken yet; above it, what the client says is not read either. */
+export const SSH_UNSENT_BYTES_HIGH = 2 * 1024 * 1024;
 export const SSH_CHANNELS_MAX = 64;
 export const SSH_CONNECTIONS_MAX = 128;
 /** Of those to one public port of an instance; with all of them nobody else would get in. */

@@ -9,7 +9,7 @@ import {
   SSH_LOGIN_GRACE_MS,
   SSH_UNAUTHENTICATED_MAX,
   SSH_UNAUTHENTICATED_PER_ADDRESS_MAX,
-  STREAM_BUFFER_BYTES_HIGH,
+  SSH_UNSENT_BYTES_HIGH,
 } from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
 import type { Guests } from './guests.ts';
@@ -171,7 +171,7 @@ function serveClient({ client, stream, keys, guests, clock, pace }: Served): voi
     // ssh2 lets a client write past its window for ever; an honest one never does.
     for (const channel of host.channels) if (channel.incoming.window < 0) stream.destroy();
     // Answers to a client that does not read them would pile up: then we do not read it either.
-    if (stream.writableLength > 2 * STREAM_BUFFER_BYTES_HIGH && !stream.isPaused()) {
+    if (stream.writableLength > SSH_UNSENT_BYTES_HIGH && !stream.isPaused()) {
       stream.pause();
       stream.once('drain', () => stream.resume());
     }
