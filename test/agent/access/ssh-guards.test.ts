@@ -17,7 +17,7 @@ afterEach(closeSshDoors);
 /** What ssh2 keeps to itself and an attacker changes. */
 interface Internals {
   outgoing: { id: number; window: number };
-  _client: { _protocol: { channelWindowAdjust(id: number, bytes: number): void }; _sock: Socket };
+  _client: { _protocol: { channelWindowAdjust(id: number, bytes: number): void; ping(): void }; _sock: Socket };
 }
 const internals = (channel: ClientChannel): Internals => channel as unknown as Internals;
 
@@ -132,6 +132,24 @@ describe('memory', () => {
     expect(sentBytes).toBeLessThan(32 * 1024 * 1024);
     expect(sentBytes).toBeGreaterThan(0);
   });
+
+  test('a client that asks and asks and reads no answer is not read either', async () => {
+    const world = await startWorld();
+    const over = client(world);
+    await once(over, 'ready');
+    const { _client: inner } = internals(await exec(over));
+    const [stream] = world.streams;
+    // Nothing leaves, as where the client and the kernel between us take no more.
+    stream?.cork();
+    for (let asked = 0; asked < 100 && stream?.isPaused() === false; asked += 1) {
+      for (let i = 0; i < 2000; i += 1) inner._protocol.ping();
+      await new Promise((resolve) => setImmediate(resolve));
+    }
+    expect(stream?.isPaused()).toBe(true);
+    expect(stream?.writableLength).toBeLessThan(4 * 1024 ** 2);
+    stream?.uncork();
+    await expect.poll(() => stream?.isPaused(), { timeout: 15_000 }).toBe(false);
+  }, 30_000);
 
   test('a client that writes past its window is cut off', async () => {
     const world = await startWorld();
