@@ -1,7 +1,5 @@
 #!/usr/bin/env node
 // Launcher of the control plane: plain JavaScript, so that a Node too old for .ts files gets a sentence and not a syntax error.
-import { setFlagsFromString } from 'node:v8';
-
 const [major = 0, minor = 0] = process.versions.node.split('.').map(Number);
 if (major < 24 || (major === 24 && minor < 12)) {
   process.stderr.write(
@@ -10,7 +8,10 @@ if (major < 24 || (major === 24 && minor < 12)) {
   );
   process.exit(1);
 }
-// V8 comes to allocate the rows of busy reads among old objects, where they outlive their request and keep others alive: two fifths of a
-// processor went into collecting them. The setting has to be there before the code that it concerns is compiled.
-setFlagsFromString('--no-allocation-site-pretenuring');
+const { SERVE_FLAGS } = await import('./serve-flags.ts');
+const missing = SERVE_FLAGS.filter((flag) => !process.execArgv.includes(flag));
+if (process.argv[2] === 'serve' && missing.length > 0) {
+  // V8 reads its sizes once, before any of our code runs: the same process begins again with them.
+  process.execve(process.execPath, [process.execPath, ...missing, ...process.execArgv, ...process.argv.slice(1)]);
+}
 await import('./main.ts');

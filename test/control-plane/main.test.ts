@@ -1,10 +1,11 @@
 // The control plane as a process: the first signal lets work under way finish, the second one does not wait.
 import { once } from 'node:events';
-import { mkdirSync, mkdtempSync, readdirSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { SERVE_FLAGS } from '../../control-plane/serve-flags.ts';
 import { capture } from '../kit/capture.ts';
 import { hasSystemd, type NotifySocket, openNotifySocket } from '../kit/notify-socket.ts';
 import { freePort, type Program, startProgram } from '../kit/processes.ts';
@@ -47,6 +48,11 @@ afterEach(async () => {
   await daemon.stop('SIGKILL');
   await systemd.close();
   rmSync(dir, { recursive: true });
+});
+
+test.skipIf(process.platform !== 'linux')('the process that was started serves, with the flags of the daemon', () => {
+  const [, ...args] = readFileSync(`/proc/${daemon.pid}/cmdline`, 'utf8').split('\0');
+  expect(args.slice(0, SERVE_FLAGS.length + 2)).toEqual([...SERVE_FLAGS, LAUNCHER, 'serve']);
 });
 
 test('one signal ends it in order, with exit code 0', async () => {

@@ -33,6 +33,7 @@ export const DAEMONS: readonly Daemon[] = [
       'loops.ts',
       'public-routes.ts',
       'retention.ts',
+      'serve-flags.ts',
     ],
     rooms: [
       { path: 'base/db', tables: ['schema_migrations', 'leases'] },

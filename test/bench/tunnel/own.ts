@@ -1,5 +1,6 @@
 // Our tunnel: control plane and agent as processes of their own.
 import { HOLDER_FLAGS } from '../../../agent/access/holder-flags.ts';
+import { SERVE_FLAGS } from '../../../control-plane/serve-flags.ts';
 import { freePort } from '../../kit/processes.ts';
 import type { Chain } from './chain.ts';
 import { type Order, startSide } from '../side.ts';
@@ -19,7 +20,7 @@ export async function openOwnTunnel(targetPort: number, tls?: Certificate): Prom
     // One that fails is seen by the door, which waits for it.
     agent.ask(dial).catch((error: unknown) => console.error(`the agent could not dial: ${String(error)}`));
   };
-  const controlPlane = await startSide(new URL('./control-plane.ts', import.meta.url), { onNews });
+  const controlPlane = await startSide(new URL('./control-plane.ts', import.meta.url), { onNews, flags: SERVE_FLAGS });
   await controlPlane.ask({ kind: 'open', port, ...tls });
   return {
     port,
