@@ -124,6 +124,8 @@ const ConfigFields = z.strictObject({
   templates_file: AbsolutePath.optional(),
   /** YAML file of the environments that can be launched, in place of those that come with the service. */
   environments_file: AbsolutePath.optional(),
+  /** YAML file of the models that can be called. Left out, there are none. */
+  models_file: AbsolutePath.optional(),
   /** Base of the model hub's API: how large models are is asked there. May be private, and speak plain HTTP. */
   model_hub_url: z
     .url({ protocol: /^https?$/, error: 'must be a URL like https://hub.example.com/api' })

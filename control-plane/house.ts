@@ -19,6 +19,7 @@ import { type Config, readSecret, serviceManager } from './config.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { openCertificates, openListeners } from './listeners.ts';
 import { type Running, startLoops, startWatchdog } from './loops.ts';
+import { readModels } from './models/catalog/models.ts';
 import { readEnvironments } from './rental/launch/environments.ts';
 import { addGauges } from './gauges.ts';
 import { openImages } from './rental/launch/images.ts';
@@ -161,6 +162,7 @@ function settingsOf(config: Config): Settings {
       environments: readEnvironments(config.environments_file),
     },
     webhookMaxAttempts: config.webhooks.max_attempts,
+    models: readModels(config.models_file),
   };
 }
 

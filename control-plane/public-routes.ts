@@ -11,6 +11,7 @@ import { catalogRoutes } from './fleet/supply/catalog-routes.ts';
 import { machineRoutes } from './fleet/supply/machine-routes.ts';
 import { supplyRoutes } from './fleet/supply/routes.ts';
 import { supplierOfOrg } from './fleet/supply/store.ts';
+import { modelRoutes } from './models/catalog/routes.ts';
 import { billingRoutes } from './money/metering/routes.ts';
 import { payoutRoutes } from './money/payouts/routes.ts';
 import { edgeRoutes } from './rental/edge/routes.ts';
@@ -34,6 +35,7 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...edgeRoutes(deps),
     ...operationRoutes(deps),
     ...webhookRoutes(deps),
+    ...modelRoutes(deps),
     ...billingRoutes(deps),
     ...supplyRoutes(deps),
     ...machineRoutes(deps),

@@ -34,6 +34,8 @@ import { openWatch, type Watch } from './rental/edge/watch.ts';
 import { type Instances, type InstancesDeps, openInstances } from './rental/instances/instances.ts';
 import { confirmOutage, endOutage, giveUp, noteReachable } from './rental/instances/outages.ts';
 import type { ProbeResult } from './rental/instances/steps.ts';
+import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
+import type { CatalogModel } from './models/catalog/models.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
 
 /** What every room may be given. */
@@ -62,6 +64,8 @@ export interface Settings {
   menu: Menu;
   /** Of one webhook delivery. */
   webhookMaxAttempts: number;
+  /** What can be called. */
+  models: readonly CatalogModel[];
 }
 
 /** What rooms ask of the processes around them, after a commit. */
@@ -101,6 +105,7 @@ export interface Rooms {
   logs: Logs;
   heartbeat: Heartbeat;
   webhooks: Webhooks;
+  catalog: Catalog;
 }
 
 export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
@@ -155,7 +160,6 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     outbound: outside.webhookOutbound,
     maxAttempts: settings.webhookMaxAttempts,
   });
-  const logs = openLogs({ ...core, link: { openStream: outside.openStream ?? fleet.link.openStream } });
   return {
     accounts: openAccounts(core),
     sshKeys,
@@ -168,9 +172,10 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     reservations,
     instances,
     watch,
-    logs,
+    logs: openLogs({ ...core, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
     heartbeat: openHeartbeat({ ...core, metering }),
     webhooks,
+    catalog: openCatalog(settings.models),
   };
 }
 

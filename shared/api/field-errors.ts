@@ -112,7 +112,7 @@ function boundWords(origin: string, comparison: string, bound: number | bigint):
 }
 
 /** `ports[2].port` */
-function fieldPath(path: readonly PropertyKey[]): string {
+export function fieldPath(path: readonly PropertyKey[]): string {
   return path
     .map((part, i) => (typeof part === 'number' ? `[${part}]` : `${i === 0 ? '' : '.'}${String(part)}`))
     .join('');

@@ -1,7 +1,9 @@
 // The OpenAPI document of the whole API: complete, well formed, described to the last field; and the page made of it.
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { ERRORS } from '../../shared/errors.ts';
+import { type Scope, scopeText } from '../../control-plane/base/http/scopes.ts';
+import { inferenceCode, isInferencePath } from '../../shared/api/inference.ts';
+import { type ErrorCode, ERRORS } from '../../shared/errors.ts';
 import { type Api, openApi } from './api.ts';
 import { makeAll } from './resources.ts';
 
@@ -40,6 +42,13 @@ afterAll(() => api.close());
 function walk(value: unknown, path = ''): { path: string; value: unknown }[] {
   const inner = typeof value === 'object' && value !== null ? Object.entries(value) : [];
   return [{ path, value }, ...inner.flatMap(([name, child]) => walk(child, `${path}/${name}`))];
+}
+
+/** By the codes, as a path spells them. */
+function statuses(path: string): Map<string, number> {
+  const codes = Object.keys(ERRORS) as ErrorCode[];
+  const spelled = isInferencePath(path) ? inferenceCode : (code: string) => code;
+  return new Map(codes.map((code) => [spelled(code), ERRORS[code].status]));
 }
 
 describe('the document', () => {
@@ -173,13 +182,13 @@ describe('the document', () => {
   });
 
   test('lists every error code of a route under its status, with Retry-After where waiting helps', () => {
-    for (const { responses, security } of operations) {
+    for (const { path, responses, security } of operations) {
       for (const [status, { content = {}, headers }] of Object.entries(responses)) {
         if (Number(status) < 400) continue;
-        const codes = walk(content['application/problem+json']).find(({ path }) => path.endsWith('/code/enum'))?.value;
-        expect((codes as (keyof typeof ERRORS)[]).map((code) => ERRORS[code].status)).toEqual(
-          Array((codes as string[]).length).fill(Number(status)),
-        );
+        const form = isInferencePath(path) ? 'application/json' : 'application/problem+json';
+        expect(Object.keys(content)).toEqual([form]);
+        const codes = walk(content[form]).find((each) => each.path.endsWith('/code/enum'))?.value as string[];
+        expect(codes.map((code) => statuses(path).get(code))).toEqual(codes.map(() => Number(status)));
         expect(Object.keys(headers)).toEqual(expect.arrayContaining(status === '429' ? ['Retry-After'] : []));
       }
       const always = ['422', '429', '500', ...(security.length > 0 ? ['401', '403'] : [])];
@@ -190,7 +199,7 @@ describe('the document', () => {
   test('names the scope of every route that needs a key', () => {
     for (const route of api.routes.filter(({ hidden, scope }) => hidden !== true && scope !== 'none')) {
       const operation = document.paths[route.path]?.[route.method.toLowerCase()];
-      expect(JSON.stringify(operation)).toContain(route.scope.replace(':', ': '));
+      expect(JSON.stringify(operation)).toContain(`\`${scopeText(route.scope as Scope)}\``);
       expect(operation?.security).toEqual([{ api_key: [] }]);
     }
   });

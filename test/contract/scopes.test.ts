@@ -1,7 +1,9 @@
 // Section 5 of the specification, scope by scope: what a key with nothing else may call, and that one with everything else may not.
 import { afterAll, describe, expect, test } from 'vitest';
+import { isInferencePath } from '../../shared/api/inference.ts';
 import { SCOPES } from '../../control-plane/base/http/scopes.ts';
 import { type Answer, openApi } from './api.ts';
+import { expectRefused } from './refusals.ts';
 
 const api = await openApi();
 afterAll(() => api.close());
@@ -19,6 +21,8 @@ const OPENS: [scope: string, method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: s
   ['instances: write', 'DELETE', '/v1/instances/x'],
   ['billing: read', 'GET', '/v1/usage'],
   ['webhooks: write', 'POST', '/v1/webhook-endpoints'],
+  ['serverless:read', 'GET', '/v1/models'],
+  ['serverless:read', 'GET', '/v1/models/x'],
 ];
 
 test.each(OPENS)('%s alone opens %s %s, and all others do not', async (scope, method, url) => {
@@ -29,8 +33,9 @@ test.each(OPENS)('%s alone opens %s %s, and all others do not', async (scope, me
   expect(others).toHaveLength(Object.keys(SCOPES).length - 1);
   const { key: wrong } = await api.account(others);
   const refused = await api.call(method, url, { key: wrong });
-  expect(refused).toMatchObject({ status: 403, json: { code: 'insufficient_scope', required_scope: scope } });
-  expect(refused.json['detail']).toBe(`This API key lacks the scope "${scope}". Use one that has it.`);
+  expect(expectRefused(url, refused, 'insufficient_scope').text).toBe(
+    `This API key lacks the scope "${scope}". Use one that has it.`,
+  );
 });
 
 test.each(['/v1/gpu-types', '/v1/pricing'])('%s needs no key, and does not mind one', async (url) => {
@@ -44,9 +49,17 @@ describe('a key with full_access', () => {
   test('reads usage, and may do nothing on the platform beside', async () => {
     const { key } = await api.account(['full_access']);
     expect((await api.call('GET', '/v1/usage', { key })).status).toBe(200);
-    const platform = OPENS.filter(([scope]) => scope !== 'billing: read');
+    const platform = OPENS.filter(([scope, , url]) => scope !== 'billing: read' && !isInferencePath(url));
     const answers = await Promise.all(platform.map(([, method, url]) => api.call(method, url, { key })));
     expect(answers.map(({ status }: Answer) => status)).toEqual(platform.map(() => 403));
+  });
+
+  test('gets past the door of every inference endpoint', async () => {
+    const { key } = await api.account(['full_access']);
+    const inference = OPENS.filter(([, , url]) => isInferencePath(url));
+    const answers = await Promise.all(inference.map(([, method, url]) => api.call(method, url, { key })));
+    for (const { status } of answers) expect([200, 404, 422]).toContain(status);
+    expect(inference.map(([scope]) => scope)).toContain('serverless:read');
   });
 });
 

@@ -3,6 +3,7 @@ import { AUTHENTICATION_AND_EVENTS_ROWS } from './spec-rows/authentication-and-e
 import { COMMUNITY_SUPPLY_ROWS } from './spec-rows/community-supply.ts';
 import { ENDPOINTS_ROWS } from './spec-rows/endpoints.ts';
 import { ERRORS_ROWS } from './spec-rows/errors.ts';
+import { INFERENCE_ROWS } from './spec-rows/inference.ts';
 import { INSTANCE_FIELDS_ROWS } from './spec-rows/instance-fields.ts';
 import { INSTANCES_ROWS } from './spec-rows/instances.ts';
 import { LIMITS_ROWS } from './spec-rows/limits.ts';
@@ -34,6 +35,7 @@ const PARTS: readonly RowsBySection[] = [
   AUTHENTICATION_AND_EVENTS_ROWS,
   ERRORS_ROWS,
   LIMITS_ROWS,
+  INFERENCE_ROWS,
 ];
 
 export const SPEC_ROWS: readonly SpecRow[] = PARTS.flatMap((part) =>

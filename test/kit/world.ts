@@ -67,6 +67,7 @@ const SETTINGS: Settings = {
   sshHost: '127.0.0.1',
   menu: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
   webhookMaxAttempts: 5,
+  models: [],
 };
 
 export interface MachineOptions {

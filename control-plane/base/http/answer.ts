@@ -4,7 +4,7 @@ import { ServiceError } from '../../../shared/errors.ts';
 import type { Tx } from '../db/db.ts';
 import { parseRequest, readIdempotencyKey } from './checks.ts';
 import type { Idempotency } from './idempotency.ts';
-import { problemReply } from './problems.ts';
+import { refusalReply } from './refusals.ts';
 import type { Call, Caller, Reply, Route } from './route.ts';
 import type { Sealing } from './sealing.ts';
 import { undeclared } from './route-errors.ts';
@@ -48,7 +48,7 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
   const sealing = route.secretReply === true ? deps.sealing : undefined;
   return deps.idempotency.run(
     { apiKeyId: caller.apiKeyId, method: route.method, path, key, query, body, sealing },
-    { handle, refusal: (error) => problemReply(error, { requestId, path }) },
+    { handle, refusal: (error) => refusalReply(error, { requestId, path }) },
   );
 }
 

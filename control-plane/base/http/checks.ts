@@ -3,7 +3,8 @@ import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { fail, type FieldError, failFields } from '../../../shared/errors.ts';
 import { IDEMPOTENCY_KEY_CHARS_MAX } from '../../../shared/limits.ts';
-import { fieldErrors, nulErrors } from '../../../shared/api/field-errors.ts';
+import { fieldErrors, fieldPath, nulErrors } from '../../../shared/api/field-errors.ts';
+import { isInferencePath } from '../../../shared/api/inference.ts';
 import type { Caller, Route } from './route.ts';
 import { type Scope, scopeText } from './scopes.ts';
 
@@ -32,7 +33,10 @@ export async function authorize(
   return caller;
 }
 
-/** The request's parts as the route's schemas parse them. @throws ServiceError `validation_failed` naming every broken rule */
+/**
+ * The request's parts as the route's schemas parse them. @throws ServiceError `validation_failed` naming every broken rule;
+ * `unsupported_parameter` naming the first unknown member of a body on the paths of inference (specification 1 and 7.3)
+ */
 export function parseRequest(
   route: Route,
   request: { params: unknown; query: unknown; body: unknown },
@@ -40,6 +44,7 @@ export function parseRequest(
   const errors: FieldError[] = [];
   const parse = (schema: z.ZodType | undefined, input: unknown, whole: string): unknown => {
     const parsed = (schema ?? Nothing).safeParse(input);
+    if (!parsed.success && whole === 'body' && isInferencePath(route.path)) refuseUnsupported(parsed.error);
     if (!parsed.success) errors.push(...fieldErrors(parsed.error, input, whole));
     // Input of another shape may be nested deeper than can be walked, and is refused anyway.
     const isShaped = parsed.success || parsed.error.issues.every(({ code }) => code === 'custom');
@@ -55,6 +60,17 @@ export function parseRequest(
   };
   if (errors.length > 0) failFields(errors);
   return parts;
+}
+
+/** Said before all else: a client that uses what we do not have cannot mend its request. */
+function refuseUnsupported(error: z.ZodError): void {
+  const issue = error.issues.find(({ code }) => code === 'unrecognized_keys');
+  if (issue?.code !== 'unrecognized_keys') return;
+  const field = fieldPath([...issue.path, issue.keys[0] ?? '']);
+  fail('unsupported_parameter', {
+    detail: `${field} is not supported in v1.1 of the inference API. Leave it out.`,
+    errors: [{ field, rule: 'is not supported' }],
+  });
 }
 
 /** @throws ServiceError `idempotency_key_required`, `idempotency_key_invalid` */

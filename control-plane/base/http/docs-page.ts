@@ -121,7 +121,7 @@ ${requestBody === undefined ? '' : `<h4>Body</h4>${contentHtml(requestBody.conte
 <h4>Answers</h4><table><tbody>${Object.entries(responses)
     .map(
       ([status, response]) =>
-        `<tr><td>${status}<td>${prose(response.description)}${successHtml(response.content)}</tr>`,
+        `<tr><td>${status}<td>${prose(response.description)}${Number(status) < 400 ? successHtml(response.content) : ''}</tr>`,
     )
     .join('')}</tbody></table></section>`;
 }

@@ -4,6 +4,7 @@
 // documents, scopes and headers of each route would have to be put together here in any case.
 import { z } from 'zod';
 import { type ErrorCode, ERRORS } from '../../../shared/errors.ts';
+import { inferenceCode, InferenceError, isInferencePath } from '../../../shared/api/inference.ts';
 import { Problem } from '../../../shared/api/problem.ts';
 import type { ResponseSpec, Route } from './route.ts';
 import { errorsOf } from './route-errors.ts';
@@ -16,6 +17,7 @@ const INTRODUCTION = `Rent GPU instances: priced by the hour, billed by the seco
 Requests and answers are JSON in UTF-8. Times are ISO 8601 in UTC. Lists are pages: \`next_cursor\` of one is \`cursor\` of the next.
 
 Every refusal is a problem document (RFC 9457) of the type \`application/problem+json\`: branch on its \`code\`, read its \`detail\`.
+On the paths of inference (models, chat, embeddings, images, videos, audio) it is \`{"error": {"message", "type", "param", "code"}}\`.
 Any request can also be refused with 404 \`not_found\`, 405 \`method_not_allowed\`, 408 \`request_timeout\` or 431 \`headers_too_large\`.
 
 Requests that create something take an \`Idempotency-Key\`: send the same one again and nothing happens twice.`;
@@ -24,6 +26,7 @@ Requests that create something take an \`Idempotency-Key\`: send the same one ag
 export function openapiDocument(routes: readonly Route[], baseUrl: string): Json {
   const schemas: Json = {};
   hoist(schemas, Problem, 'output');
+  hoist(schemas, InferenceError, 'output');
   const paths: Record<string, Json> = {};
   const shown = routes.filter((each) => each.hidden !== true);
   for (const each of shown) {
@@ -136,10 +139,12 @@ function successContent({ schema, eventSchema }: ResponseSpec, schemas: Json): J
 /** One response for each status, which lists the codes that can come with it. */
 function refusals(each: Route): Json {
   const byStatus = Map.groupBy(errorsOf(each), (code): number => ERRORS[code].status);
-  return Object.fromEntries([...byStatus].map(([status, codes]) => [String(status), refusal(status, codes)]));
+  return Object.fromEntries(
+    [...byStatus].map(([status, codes]) => [String(status), refusal(status, codes, each.path)]),
+  );
 }
 
-function refusal(status: number, codes: ErrorCode[]): Json {
+function refusal(status: number, codes: ErrorCode[], path: string): Json {
   const headers: Record<string, string> = { 'X-Request-Id': 'Identifies this request in our logs' };
   if (status === 401) headers['WWW-Authenticate'] = '`Bearer`';
   if (status === 403 && codes.includes('insufficient_scope')) {
@@ -148,17 +153,24 @@ function refusal(status: number, codes: ErrorCode[]): Json {
   if (RETRY_STATUSES.has(status)) {
     headers['Retry-After'] = 'Whole seconds, at least 1, after which to try again, where that is known';
   }
-  const schema = {
-    allOf: [
-      { $ref: '#/components/schemas/Problem' },
-      { type: 'object', properties: { code: { description: 'The codes of this status', enum: codes } } },
-    ],
-  };
+  const spelled = isInferencePath(path) ? inferenceCode : (code: ErrorCode): string => code;
   return {
-    description: codes.map((code) => `\`${code}\`: ${ERRORS[code].title}`).join('\n\n'),
+    description: codes.map((code) => `\`${spelled(code)}\`: ${ERRORS[code].title}`).join('\n\n'),
     headers: headerObjects(headers),
-    content: { 'application/problem+json': { schema } },
+    content: refusalContent(codes, path),
   };
+}
+
+function refusalContent(codes: ErrorCode[], path: string): Json {
+  const narrowed = (name: string, properties: Json): Json => ({
+    schema: { allOf: [{ $ref: `#/components/schemas/${name}` }, { type: 'object', properties }] },
+  });
+  const description = 'The codes of this status';
+  if (!isInferencePath(path)) {
+    return { 'application/problem+json': narrowed('Problem', { code: { description, enum: codes } }) };
+  }
+  const error = { description, type: 'object', properties: { code: { description, enum: codes.map(inferenceCode) } } };
+  return { 'application/json': narrowed('InferenceError', { error }) };
 }
 
 function callbacks({ callback }: Route, schemas: Json): Json {

@@ -1,24 +1,23 @@
-// Turns whatever was thrown into the response that the caller sees.
+// What was thrown, as a refusal that we know, and the problem document of one.
 import { type ErrorCode, ERRORS, ServiceError } from '../../../shared/errors.ts';
 import type { Problem } from '../../../shared/api/problem.ts';
-import { BODY_BYTES_MAX } from '../../../shared/limits.ts';
 import type { WireReply } from './wire-reply.ts';
 
 const PROBLEM_TYPE = 'application/problem+json';
 
-/** What a problem document says about the request itself. */
-export interface ProblemContext {
+/** What a refusal says about the request itself. */
+export interface RefusalContext {
   requestId: string;
   /** Path of the request, without the query. */
   path: string;
 }
 
 /** Our own refusals as they are, fastify's by their meaning; undefined for a bug, which the caller of this logs. */
-export function knownError(error: unknown): ServiceError | undefined {
+export function knownError(error: unknown, bodyBytesMax: number): ServiceError | undefined {
   if (error instanceof ServiceError) return error;
   switch (frameworkCode(error)) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
-      return new ServiceError('body_too_large', { detail: `The body may have at most ${BODY_BYTES_MAX} bytes.` });
+      return new ServiceError('body_too_large', { detail: `The body may have at most ${bodyBytesMax} bytes.` });
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
     case 'FST_ERR_CTP_EMPTY_TYPE':
       return new ServiceError('unsupported_media_type', {
@@ -49,14 +48,13 @@ export function internalError(): ServiceError {
 }
 
 /** The problem document of a refusal, with the headers that belong to its code. */
-export function problemReply({ code, details }: ServiceError, context: ProblemContext): WireReply {
-  const { status, title } = ERRORS[code];
-  // A code that is only an operation's outcome has no status of its own.
-  const shownStatus = status === 0 ? 500 : status;
+export function problemReply({ code, details }: ServiceError, context: RefusalContext): WireReply {
+  const { title } = ERRORS[code];
+  const status = shownStatus(code);
   const problem: Problem = {
     type: `urn:svc:error:${code}`,
     title,
-    status: shownStatus,
+    status,
     detail: details.detail,
     instance: context.path,
     code,
@@ -65,13 +63,20 @@ export function problemReply({ code, details }: ServiceError, context: ProblemCo
     ...details.extra,
   };
   return {
-    status: shownStatus,
-    headers: { 'content-type': PROBLEM_TYPE, ...headersOf(code, details.retryAfterSeconds) },
+    status,
+    headers: { 'content-type': PROBLEM_TYPE, ...refusalHeaders(code, details.retryAfterSeconds) },
     body: JSON.stringify(problem),
   };
 }
 
-function headersOf(code: ErrorCode, retryAfterSeconds: number | undefined): Record<string, string> {
+/** A code that is only an operation's outcome has no status of its own. */
+export function shownStatus(code: ErrorCode): number {
+  const { status } = ERRORS[code];
+  return status === 0 ? 500 : status;
+}
+
+/** Those that belong to a code, whatever form the refusal has. */
+export function refusalHeaders(code: ErrorCode, retryAfterSeconds: number | undefined): Record<string, string> {
   const headers: Record<string, string> = {};
   if (code === 'unauthorized') headers['www-authenticate'] = 'Bearer';
   if (code === 'insufficient_scope') headers['www-authenticate'] = 'Bearer error="insufficient_scope"';

@@ -83,6 +83,10 @@ export interface RouteFacts {
   secretReply?: boolean;
   /** Load balancers ask it: it is never refused because of too many requests. */
   unlimited?: boolean;
+  /** Of the body, where it is not `BODY_BYTES_MAX`. */
+  bodyBytesMax?: number;
+  /** The path ends with `{id}`, and that may hold slashes, as they are or as %2F. */
+  idHasSlashes?: boolean;
   callback?: CallbackSpec;
   /** Agents' and operators' routes: not in the OpenAPI document. */
   hidden?: boolean;

@@ -16,8 +16,9 @@ import { authorize } from './checks.ts';
 import { openIdempotency } from './idempotency.ts';
 import type { Metrics } from './metrics.ts';
 import { openapiDocument } from './openapi.ts';
-import { abandonedRequest, internalError, knownError, problemReply } from './problems.ts';
+import { abandonedRequest, internalError, knownError } from './problems.ts';
 import { openRateLimits, type RateLimitOptions, type RateLimits } from './rate-limits.ts';
+import { refusalReply } from './refusals.ts';
 import type { Caller, Route } from './route.ts';
 import { undeclared } from './route-errors.ts';
 import type { Sealing } from './sealing.ts';
@@ -231,7 +232,8 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
   const limits = each.unlimited === true ? undefined : deps.limits;
   app.route({
     method: each.method,
-    url: each.path.replaceAll(/\{(\w+)\}/g, ':$1'),
+    url: urlPattern(each),
+    bodyLimit: bodyBytesMaxOf(each),
     // Before the body is read: strangers do not get to send one.
     onRequest: async (request) => {
       limits?.takeForIp(request.ip);
@@ -241,7 +243,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
       request.setDecorator('caller', caller);
     },
     errorHandler: (error, request, reply) => {
-      const known = answerDeps.strictResponses ? knownError(error) : undefined;
+      const known = answerDeps.strictResponses ? knownError(error, bodyBytesMaxOf(each)) : undefined;
       void sendError((known && undeclared(each, known)) ?? error, request, reply, deps.log);
     },
     handler: async (request, reply) => {
@@ -249,7 +251,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
         each,
         {
           raw: request.raw,
-          params: request.params,
+          params: paramsOf(each, request.params),
           query: request.query,
           body: request.body,
           path: pathOf(request),
@@ -282,13 +284,15 @@ function assertPlaced(each: Route, { audience, sealing }: HttpOptions): void {
 }
 
 function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply, log: Log): FastifyReply {
-  const known = request.raw.readableAborted ? abandonedRequest() : knownError(error);
+  const known = request.raw.readableAborted
+    ? abandonedRequest()
+    : knownError(error, request.routeOptions.bodyLimit ?? BODY_BYTES_MAX);
   if (known === undefined)
     log.error(
       { request_id: request.id, method: request.method, path: pathOf(request), err: error },
       'a request failed',
     );
-  return send(reply, problemReply(known ?? internalError(), { requestId: request.id, path: pathOf(request) }));
+  return send(reply, refusalReply(known ?? internalError(), { requestId: request.id, path: pathOf(request) }));
 }
 
 function send(reply: FastifyReply, wire: WireReply): FastifyReply {
@@ -310,8 +314,22 @@ function refuseUnknown(routes: Route[], request: FastifyRequest, reply: FastifyR
   fail('method_not_allowed', `${path} does not take ${request.method}, only ${allowed.join(', ')}.`);
 }
 
-function pathPattern({ path }: Route): RegExp {
-  return new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/\{\w+\}/g, '[^/]+')}$`);
+function pathPattern({ path, idHasSlashes }: Route): RegExp {
+  const parameter = idHasSlashes === true ? '.+' : '[^/]+';
+  return new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/\{\w+\}/g, parameter)}$`);
+}
+
+/** As the router writes it: what may hold slashes is its wildcard, which has no name. */
+function urlPattern({ path, idHasSlashes }: Route): string {
+  return idHasSlashes === true ? path.replace(/\{id\}$/, '*') : path.replaceAll(/\{(\w+)\}/g, ':$1');
+}
+
+function paramsOf({ idHasSlashes }: Route, params: unknown): unknown {
+  return idHasSlashes === true && typeof params === 'object' ? { id: Reflect.get(params ?? {}, '*') } : params;
+}
+
+function bodyBytesMaxOf({ bodyBytesMax = BODY_BYTES_MAX }: Route): number {
+  return bodyBytesMax;
 }
 
 function upgradeListener(upgrades: Map<string, UpgradeListener>, path: string): UpgradeListener | undefined {

@@ -73,6 +73,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       sshHost: '127.0.0.1',
       menu: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
       webhookMaxAttempts: 5,
+      models: [],
     },
     {
       nudges: { engine: none, edge: none, webhooks: none },

@@ -1,0 +1,51 @@
+// How a refusal goes out: an envelope on the paths of inference, a problem document on all others (specification 7.1).
+import {
+  inferenceCode,
+  type InferenceError,
+  type InferenceErrorType,
+  isInferencePath,
+} from '../../../shared/api/inference.ts';
+import type { ErrorCode, ServiceError } from '../../../shared/errors.ts';
+import { problemReply, type RefusalContext, refusalHeaders, shownStatus } from './problems.ts';
+import type { WireReply } from './wire-reply.ts';
+
+/** In the form that the path of the request calls for, with the headers that belong to its code. */
+export function refusalReply(error: ServiceError, context: RefusalContext): WireReply {
+  return isInferencePath(context.path) ? envelopeReply(error, context.requestId) : problemReply(error, context);
+}
+
+/** Official clients send a request again by its status alone: for these that would change nothing, or cost twice. */
+const FINAL_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>(['insufficient_balance']);
+
+function envelopeReply(error: ServiceError, requestId: string): WireReply {
+  const { code, details } = error;
+  return {
+    status: shownStatus(code),
+    headers: {
+      'content-type': 'application/json; charset=utf-8',
+      ...refusalHeaders(code, details.retryAfterSeconds),
+      ...(FINAL_CODES.has(code) ? { 'x-should-retry': 'false' } : {}),
+    },
+    body: JSON.stringify(envelopeOf(error, requestId)),
+  };
+}
+
+function envelopeOf({ code, details }: ServiceError, requestId: string): InferenceError {
+  const isOurs = code === 'internal_error';
+  return {
+    error: {
+      // The envelope has no member for the id of the request.
+      message: isOurs ? `${details.detail} The request_id is ${requestId}.` : details.detail,
+      type: typeOf(shownStatus(code)),
+      param: details.errors?.[0]?.field ?? null,
+      code: inferenceCode(code),
+    },
+  };
+}
+
+function typeOf(status: number): InferenceErrorType {
+  if (status === 402) return 'insufficient_quota';
+  if (status === 403) return 'permission_error';
+  if (status === 429) return 'rate_limit_error';
+  return status >= 500 ? 'server_error' : 'invalid_request_error';
+}

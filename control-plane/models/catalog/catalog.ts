@@ -1,0 +1,55 @@
+// The catalog: models by their ids and aliases, and what a call that names one means.
+import type { Modality } from '../../../shared/api/model.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { CatalogModel, Tier } from './models.ts';
+
+/** What a call is answered by and priced at. */
+export interface Callable extends Tier {
+  model: CatalogModel;
+  tier: 'serverless' | 'economy';
+}
+
+export interface Catalog {
+  /** By id. */
+  readonly models: readonly CatalogModel[];
+  /** The model of this id or alias, callable or not. @throws ServiceError `model_not_found` */
+  get(name: string): CatalogModel;
+  /**
+   * The model that a call names by its id or an alias; the suffix `:economy` selects that tier.
+   * @throws ServiceError `model_not_found` also for one of another modality, one that is coming soon, or a tier that it does not have
+   */
+  callable(name: string, modality: Modality): Callable;
+}
+
+const ECONOMY = ':economy';
+
+export function openCatalog(entries: readonly CatalogModel[]): Catalog {
+  const models = entries.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+  const byName = new Map(models.flatMap((model) => [model.id, ...model.aliases].map((name) => [name, model] as const)));
+  const get = (name: string): CatalogModel => byName.get(name) ?? notFound(`There is no model ${quoted(name)}`);
+  return {
+    models,
+    get,
+    callable: (name, modality) => {
+      const isEconomy = name.endsWith(ECONOMY);
+      const model = get(isEconomy ? name.slice(0, -ECONOMY.length) : name);
+      if (model.modality !== modality) return notFound(`${model.id} is a model for ${model.modality}, not ${modality}`);
+      if (model.status === 'coming_soon') return notFound(`${model.id} is coming soon and cannot be called yet`);
+      if (!isEconomy) return { model, tier: 'serverless', pricing: model.pricing, upstreams: model.upstreams };
+      if (model.economy === undefined) return notFound(`${model.id} has no economy tier`);
+      return { model, tier: 'economy', ...model.economy };
+    },
+  };
+}
+
+/** A name that a stranger has sent, as much of it as helps. */
+function quoted(name: string): string {
+  return JSON.stringify(name.length > 100 ? `${name.slice(0, 100)}...` : name);
+}
+
+function notFound(what: string): never {
+  return fail('model_not_found', {
+    detail: `${what}. GET /v1/models lists those that there are.`,
+    errors: [{ field: 'model', rule: 'must be a model that can be called' }],
+  });
+}

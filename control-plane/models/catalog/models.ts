@@ -1,0 +1,171 @@
+// The operator's file of models, checked at the start: what is on offer, what it costs, and which servers answer for it.
+import { readFileSync } from 'node:fs';
+import { z } from 'zod';
+import { Modality, ModelParameter, ModelStatus } from '../../../shared/api/model.ts';
+import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
+
+/** A model server that speaks the chat-completion wire format: vLLM, SGLang, llama.cpp, TEI. */
+const Upstream = z.strictObject({
+  /** With its `/v1`. May be private, and speak plain HTTP. */
+  base_url: z
+    .url({ protocol: /^https?$/, error: 'must be a URL like http://10.0.0.5:8000/v1' })
+    .regex(/[^/]$/, 'must not end with /'),
+  /** What the server calls the model. Customers never see it. */
+  model: z.string().min(1),
+  /** Holds the key that the server asks for. */
+  api_key_file: z.string().startsWith('/', 'must be an absolute path').optional(),
+  /** Of two servers, one with twice the weight gets twice the requests. */
+  weight: z.int().min(1).max(1_000).default(1),
+});
+
+/** Above what anybody asks for a million tokens, and with the longest context still far from what the books can hold. */
+const CENTS_MAX = 100_000_000;
+const cents = z.int().min(0).max(CENTS_MAX).optional();
+const ucents = z
+  .int()
+  .min(0)
+  .max(CENTS_MAX * 1_000_000)
+  .optional();
+
+const Pricing = z.strictObject({
+  input_per_1m_tokens_cents: cents,
+  output_per_1m_tokens_cents: cents,
+  per_image_microcents: ucents,
+  per_mpxl_microcents: ucents,
+  per_video_microcents: ucents,
+  per_video_second_microcents: ucents,
+});
+export type Pricing = z.infer<typeof Pricing>;
+
+const Name = /^[A-Za-z0-9][\w.-]{0,95}(\/[A-Za-z0-9][\w.-]{0,95})?$/;
+const TokenCount = z.int().min(1).max(100_000_000);
+
+const ModelEntry = z
+  .strictObject({
+    id: z
+      .string()
+      .regex(Name, 'must be letters, digits, dots, dashes and underscores')
+      .includes('/', 'must be like acme/model-1'),
+    modality: Modality,
+    status: ModelStatus.default('active'),
+    owned_by: z.string().min(1),
+    author: z.string().min(1).optional(),
+    /** Unix seconds. */
+    created: z.int().min(0).optional(),
+    aliases: z.array(z.string().regex(Name, 'must be letters, digits, dots, dashes and underscores')).default([]),
+    pricing: Pricing,
+    /** Tokens of prompt and answer together. */
+    context_length: TokenCount.optional(),
+    /** Of chat models: the longest answer, and how long one may be where the caller does not say. */
+    max_output_tokens: TokenCount.optional(),
+    /** Of chat models: what requests may set beyond what all take. */
+    supported_parameters: z
+      .array(z.enum(['top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty']))
+      .default([]),
+    /** Of image models. */
+    parameters: z.array(ModelParameter).default([]),
+    upstreams: z.array(Upstream).default([]),
+    /** Of chat models: what `<id>:economy` costs, and who answers for it. */
+    economy: z.strictObject({ pricing: Pricing, upstreams: z.array(Upstream).min(1) }).optional(),
+  })
+  .superRefine(refuseInconsistent);
+type ModelEntry = z.infer<typeof ModelEntry>;
+
+const ModelsFile = z.strictObject({ models: z.array(ModelEntry).superRefine(refuseSharedNames) });
+
+export interface Upstream extends Omit<z.infer<typeof Upstream>, 'api_key_file'> {
+  apiKey: string | undefined;
+}
+
+/** One way to be answered: the price of it, and its servers. */
+export interface Tier {
+  pricing: Pricing;
+  upstreams: Upstream[];
+}
+
+export interface CatalogModel extends Omit<ModelEntry, 'upstreams' | 'economy'> {
+  upstreams: Upstream[];
+  economy: Tier | undefined;
+}
+
+/** No file: no models. @throws Error that lists every problem of the file with its line */
+export function readModels(file: string | undefined): CatalogModel[] {
+  if (file === undefined) return [];
+  const text = readNamed('models_file', file, (path) => readFileSync(path, 'utf8'));
+  return parseModels(text, file);
+}
+
+/** The same of a text. Reads the files of keys that it names. */
+export function parseModels(text: string, fileName: string): CatalogModel[] {
+  const { models } = parseYamlConfig(text, ModelsFile, fileName);
+  return models.map(({ economy, upstreams, ...model }) => ({
+    ...model,
+    upstreams: upstreams.map(withKey),
+    economy: economy && { pricing: economy.pricing, upstreams: economy.upstreams.map(withKey) },
+  }));
+}
+
+function withKey({ api_key_file: file, ...upstream }: z.infer<typeof Upstream>): Upstream {
+  if (file === undefined) return { ...upstream, apiKey: undefined };
+  const apiKey = readNamed('api_key_file', file, (path) => readFileSync(path, 'utf8')).trim();
+  if (!/^[\x21-\x7e]+$/.test(apiKey))
+    throw new Error(`api_key_file names ${file}, which must hold one key and nothing else`);
+  return { ...upstream, apiKey };
+}
+
+/** What a model of each kind is priced by: exactly the prices of one of these. */
+const PRICED_BY: Record<Modality, (keyof Pricing)[][]> = {
+  chat: [['input_per_1m_tokens_cents', 'output_per_1m_tokens_cents']],
+  embedding: [['input_per_1m_tokens_cents']],
+  image: [['per_image_microcents'], ['per_mpxl_microcents']],
+  video: [['per_video_second_microcents'], ['per_video_microcents']],
+};
+
+/** Those that this service answers for. */
+const SERVED: readonly Modality[] = ['chat'];
+
+function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
+  const refuse = (path: string[], message: string): void => context.addIssue({ code: 'custom', path, message });
+  const { modality, status, economy, context_length: contextLength } = model;
+  const priced = wrongPrices(modality, model.pricing);
+  if (priced !== undefined) refuse(['pricing'], priced);
+  if (status !== 'coming_soon') {
+    if (!SERVED.includes(modality)) refuse(['status'], `must be coming_soon: ${modality} models cannot be called yet`);
+    if (model.upstreams.length === 0) refuse(['upstreams'], `must have at least 1 entry, as the model is ${status}`);
+  }
+  if (modality === 'chat') {
+    if (contextLength === undefined)
+      refuse(['context_length'], 'is required for chat models: it bounds what a call can cost');
+    else if ((model.max_output_tokens ?? 0) > contextLength)
+      refuse(['max_output_tokens'], 'must not be above context_length');
+  } else {
+    for (const name of ['max_output_tokens', 'economy'] as const)
+      if (model[name] !== undefined) refuse([name], 'is only for chat models');
+    if (model.supported_parameters.length > 0) refuse(['supported_parameters'], 'is only for chat models');
+  }
+  if (model.parameters.length > 0 && modality !== 'image' && modality !== 'video')
+    refuse(['parameters'], 'is only for image and video models');
+  const economyPriced = economy && wrongPrices(modality, economy.pricing);
+  if (economyPriced !== undefined) refuse(['economy', 'pricing'], economyPriced);
+}
+
+function wrongPrices(modality: Modality, pricing: Pricing): string | undefined {
+  const given = Object.keys(pricing).toSorted().join();
+  if (PRICED_BY[modality].some((keys) => keys.toSorted().join() === given)) return undefined;
+  const ways = PRICED_BY[modality].map((keys) => keys.join(' and '));
+  return `must have ${ways.join(', or ')}, and nothing else, for ${modality} models`;
+}
+
+function refuseSharedNames(models: readonly ModelEntry[], context: z.RefinementCtx): void {
+  const owners = new Set<string>();
+  models.forEach(({ id, aliases }, index) => {
+    const names: [string, (string | number)[]][] = [
+      [id, [index, 'id']],
+      ...aliases.map((alias, i): [string, (string | number)[]] => [alias, [index, 'aliases', i]]),
+    ];
+    for (const [name, path] of names) {
+      if (owners.has(name)) context.addIssue({ code: 'custom', path, message: `the name ${name} is used twice` });
+      owners.add(name);
+    }
+  });
+}

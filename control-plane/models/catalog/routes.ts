@@ -1,0 +1,48 @@
+// GET /v1/models and GET /v1/models/{id} (specification 4.8).
+import { z } from 'zod';
+import { Model, ModelList, ModelsQuery } from '../../../shared/api/model.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import type { Catalog } from './catalog.ts';
+import { modelView } from './view.ts';
+
+const tag = 'Inference';
+const scope = 'serverless:read';
+
+export function modelRoutes({ catalog }: { catalog: Catalog }): Route[] {
+  return [
+    route({
+      method: 'GET',
+      path: '/v1/models',
+      operationId: 'listModels',
+      tag,
+      summary: 'List the models',
+      description:
+        'All of them at once. `<id>:economy` in a call selects the economy tier of a chat model that has one.',
+      scope,
+      idempotency: 'none',
+      query: ModelsQuery,
+      responses: { 200: { description: 'The models', schema: ModelList } },
+      errors: [],
+      handler: async ({ query: { modality } }) => {
+        const shown = catalog.models.filter((model) => modality === undefined || model.modality === modality);
+        return { status: 200, body: { object: 'list', data: shown.map(modelView) } };
+      },
+    }),
+    route({
+      method: 'GET',
+      path: '/v1/models/{id}',
+      idHasSlashes: true,
+      operationId: 'getModel',
+      tag,
+      summary: 'Read a model',
+      scope,
+      idempotency: 'none',
+      params: z.strictObject({
+        id: z.string().describe('Its id or an alias; the slash may be sent as it is or as %2F'),
+      }),
+      responses: { 200: { description: 'The model', schema: Model } },
+      errors: ['model_not_found'],
+      handler: async ({ params }) => ({ status: 200, body: modelView(catalog.get(params.id)) }),
+    }),
+  ];
+}

@@ -1,0 +1,42 @@
+// A model as customers are shown it (specification 2.10). Its servers are the operator's business.
+import type { Model } from '../../../shared/api/model.ts';
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import type { CatalogModel, Pricing } from './models.ts';
+
+/** What every chat request may set. */
+const CHAT_PARAMETERS = ['max_tokens', 'stream', 'stream_options', 'temperature'];
+
+export function modelView(model: CatalogModel): Model {
+  const { id, owned_by, modality, status, aliases, author, context_length, created, parameters } = model;
+  return {
+    id,
+    object: 'model',
+    owned_by,
+    modality,
+    status,
+    pricing: pricingView(model.pricing),
+    ...(aliases.length === 0 ? {} : { aliases }),
+    ...(author === undefined ? {} : { author }),
+    category: modality,
+    ...(context_length === undefined ? {} : { context_length }),
+    ...(created === undefined ? {} : { created }),
+    ...(parameters.length === 0 ? {} : { parameters }),
+    ...(modality === 'chat'
+      ? { supported_parameters: [...CHAT_PARAMETERS, ...model.supported_parameters].toSorted() }
+      : {}),
+  };
+}
+
+function pricingView(pricing: Pricing): Model['pricing'] {
+  const { per_image_microcents: image, per_video_second_microcents: second } = pricing;
+  return {
+    currency: 'USD',
+    ...pricing,
+    ...(image === undefined ? {} : { per_image_cents: wholeCents(image) }),
+    ...(second === undefined ? {} : { per_video_second_cents: wholeCents(second) }),
+  };
+}
+
+function wholeCents(ucents: number): number {
+  return Math.floor(ucents / Number(UCENTS_PER_CENT));
+}

@@ -1,0 +1,44 @@
+// Inference endpoints: which paths they are, and the envelope that clients of the chat-completion wire format expect (specification 7.1).
+import { z } from 'zod';
+import type { ErrorCode } from '../errors.ts';
+
+const InferenceErrorType = z.enum([
+  'invalid_request_error',
+  'permission_error',
+  'insufficient_quota',
+  'rate_limit_error',
+  'server_error',
+]);
+export type InferenceErrorType = z.infer<typeof InferenceErrorType>;
+
+export const InferenceError = z
+  .strictObject({
+    error: z
+      .strictObject({
+        message: z.string().describe('What went wrong here and what to do about it'),
+        type: InferenceErrorType.describe('The kind of error, as clients of this wire format know it'),
+        param: z.string().nullable().describe('Path of the member at fault like `messages[2].content`, where one is'),
+        code: z.string().describe('Stable identifier of the error; branch on this one'),
+      })
+      .describe('The refusal'),
+  })
+  .meta({ id: 'InferenceError' });
+export type InferenceError = z.infer<typeof InferenceError>;
+
+const INFERENCE_PATHS = /^\/v1\/(models|chat|embeddings|images|videos|audio)(\/|$)/;
+
+/** Refusals on these paths are an envelope, on all others a problem document. */
+export function isInferencePath(path: string): boolean {
+  return INFERENCE_PATHS.test(path);
+}
+
+const RENAMED: Partial<Record<ErrorCode, string>> = {
+  unauthorized: 'invalid_api_key',
+  body_too_large: 'request_too_large',
+  invalid_request: 'invalid_request_error',
+};
+
+/** The code as the envelope spells it: where clients of this wire format know another word, it is theirs. */
+export function inferenceCode(code: ErrorCode): string {
+  return RENAMED[code] ?? code;
+}

@@ -1,0 +1,59 @@
+// Models as customers see them (specification 2.10).
+import { z } from 'zod';
+
+export const Modality = z.enum(['chat', 'image', 'video', 'embedding']);
+export type Modality = z.infer<typeof Modality>;
+
+export const ModelStatus = z.enum(['active', 'coming_soon', 'deprecated']);
+
+const amount = z.int().min(0);
+
+const ModelPricing = z.strictObject({
+  currency: z.string().optional().describe('USD: a cent is a hundredth of a dollar, a microcent a millionth of a cent'),
+  input_per_1m_tokens_cents: amount.optional().describe('For a million tokens of the prompt'),
+  output_per_1m_tokens_cents: amount.optional().describe('For a million tokens of the answer'),
+  per_image_cents: amount.optional().describe('For an image, rounded down to whole cents'),
+  per_image_microcents: amount.optional().describe('For an image, exact'),
+  per_mpxl_microcents: amount.optional().describe('For a megapixel of output, in place of a price per image'),
+  per_video_microcents: amount.optional().describe('For a representative clip'),
+  per_video_second_cents: amount.optional().describe('For a second of output video, rounded down to whole cents'),
+  per_video_second_microcents: amount.optional().describe('For a second of output video, exact'),
+});
+
+/** Of image and video models. */
+export const ModelParameter = z.strictObject({
+  name: z.string().min(1).describe('Member of the request'),
+  type: z.enum(['enum', 'int', 'string', 'bool']).describe('What it takes'),
+  default: z.union([z.string(), z.int(), z.boolean()]).optional().describe('What it is where the request has none'),
+  enum: z.array(z.string()).optional().describe('All values that it takes'),
+  min: z.int().optional().describe('Least value'),
+  max: z.int().optional().describe('Greatest value'),
+});
+
+export const Model = z
+  .strictObject({
+    id: z.string().describe('Canonical id, `<namespace>/<model>`'),
+    object: z.literal('model').describe('Always `model`'),
+    owned_by: z.string().describe('Who provides it here'),
+    modality: Modality.describe('What it makes'),
+    status: ModelStatus.describe('`coming_soon` cannot be called yet, `deprecated` still can'),
+    pricing: ModelPricing.describe('What a call costs'),
+    aliases: z.array(z.string()).optional().describe('Other ids that calls may name it by'),
+    author: z.string().optional().describe('Who made it'),
+    category: Modality.optional().describe('The same as `modality`'),
+    context_length: z.int().optional().describe('Tokens of prompt and answer together'),
+    created: z.int().optional().describe('Unix seconds'),
+    parameters: z.array(ModelParameter).optional().describe('What requests for an image or a video may set'),
+    supported_parameters: z.array(z.string()).optional().describe('Members of a chat request that it takes'),
+  })
+  .meta({ id: 'Model' });
+export type Model = z.infer<typeof Model>;
+
+export const ModelList = z.strictObject({
+  object: z.literal('list').describe('Always `list`'),
+  data: z.array(Model).describe('All models, by id'),
+});
+
+export const ModelsQuery = z.strictObject({
+  modality: Modality.optional().describe('Only models that make this'),
+});

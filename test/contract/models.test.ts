@@ -1,0 +1,131 @@
+// GET /v1/models and GET /v1/models/{id} (specification 2.10, 4.8), and what inference paths refuse (7.1, 7.3).
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { ModelList } from '../../shared/api/model.ts';
+import { someModels } from '../kit/models.ts';
+import { type Api, openApi } from './api.ts';
+import { expectRefused } from './refusals.ts';
+
+let api: Api;
+let key: string;
+beforeAll(async () => {
+  api = await openApi({ settings: { models: someModels() } });
+  ({ key } = await api.account(['serverless:read']));
+});
+afterAll(() => api.close());
+
+const ids = (json: unknown): string[] => ModelList.parse(json).data.map(({ id }) => id);
+
+describe('the list of models', () => {
+  test('has all of them at once, by id, with nothing of their servers', async () => {
+    const { status, json, body } = await api.call('GET', '/v1/models', { key });
+    expect(status).toBe(200);
+    expect(Object.keys(json)).toEqual(['object', 'data']);
+    expect(ids(json)).toEqual(['acme/filmer', 'acme/painter', 'acme/small-chat', 'acme/vectors']);
+    expect(body).not.toMatch(/secret-name|127\.0\.0\.1|upstream/);
+  });
+
+  test.each([
+    ['chat', ['acme/small-chat']],
+    ['image', ['acme/painter']],
+    ['video', ['acme/filmer']],
+    ['embedding', ['acme/vectors']],
+  ])('of the modality %s', async (modality, expected) => {
+    const { json } = await api.call('GET', `/v1/models?modality=${modality}`, { key });
+    expect(ids(json)).toEqual(expected);
+  });
+
+  test.each([
+    ['modality=sound', 'modality'],
+    ['modality=', 'modality'],
+    ['limit=1', 'limit'],
+    ['cursor=x', 'cursor'],
+  ])('with %s is refused, and the parameter is named', async (query, field) => {
+    const answer = await api.call('GET', `/v1/models?${query}`, { key });
+    expect(expectRefused('/v1/models', answer, 'validation_failed').fields).toEqual([field]);
+  });
+});
+
+describe('a model', () => {
+  test('has the members of the specification', async () => {
+    const { json } = await api.call('GET', '/v1/models/acme/small-chat', { key });
+    expect(json).toEqual({
+      id: 'acme/small-chat',
+      object: 'model',
+      owned_by: 'acme',
+      modality: 'chat',
+      status: 'active',
+      pricing: { currency: 'USD', input_per_1m_tokens_cents: 15, output_per_1m_tokens_cents: 60 },
+      aliases: ['small', 'acme/tiny'],
+      author: 'Acme Labs',
+      category: 'chat',
+      context_length: 8_192,
+      created: 1_764_547_200,
+      supported_parameters: ['max_tokens', 'stop', 'stream', 'stream_options', 'temperature', 'top_p'],
+    });
+  });
+
+  test('shows exact prices, and whole cents rounded down beside them', async () => {
+    const { json: image } = await api.call('GET', '/v1/models/acme/painter', { key });
+    expect(image['pricing']).toEqual({ currency: 'USD', per_image_microcents: 2_500_001, per_image_cents: 2 });
+    expect(image['parameters']).toEqual([
+      { name: 'size', type: 'enum', default: '512x512', enum: ['512x512', '1024x1024'] },
+    ]);
+    const { json: video } = await api.call('GET', '/v1/models/acme/filmer', { key });
+    expect(video).toMatchObject({
+      status: 'coming_soon',
+      pricing: { per_video_second_microcents: 999_999, per_video_second_cents: 0 },
+    });
+  });
+
+  test.each(['acme/small-chat', 'acme%2Fsmall-chat', 'acme%2fsmall-chat', 'small', 'acme/tiny', 'acme%2Ftiny'])(
+    'is found as %s',
+    async (path) => {
+      const { status, json } = await api.call('GET', `/v1/models/${path}`, { key });
+      expect([status, json['id']]).toEqual([200, 'acme/small-chat']);
+    },
+  );
+
+  test.each(['acme', 'acme/none', 'acme/small-chat/x', 'ACME/small-chat', 'acme/small-chat:economy', '%20'])(
+    'is not found as %s',
+    async (path) => {
+      const answer = await api.call('GET', `/v1/models/${path}`, { key });
+      expect(expectRefused('/v1/models/x', answer, 'model_not_found').text).toContain('GET /v1/models lists');
+    },
+  );
+
+  test('that nobody has is not found however long its id is', async () => {
+    for (const length of [256, 257, 4_000]) {
+      const answer = await api.call('GET', `/v1/models/${'x'.repeat(length)}`, { key });
+      expect(expectRefused('/v1/models/x', answer, 'model_not_found').text.length).toBeLessThan(250);
+    }
+  });
+});
+
+describe('what inference paths refuse is the envelope', () => {
+  test.each(['/v1/audio/speech', '/v1/audio/transcriptions', '/v1/chat/nothing', '/v1/images/edits'])(
+    'where there is nothing: %s',
+    async (path) => {
+      for (const method of ['GET', 'POST'] as const) {
+        expectRefused(path, await api.call(method, path, { key, body: {} }), 'not_found');
+      }
+    },
+  );
+
+  test('for a method that the path does not take', async () => {
+    for (const path of ['/v1/models', '/v1/models/acme/small-chat', '/v1/models/']) {
+      const answer = await api.call('DELETE', path, { key });
+      expectRefused(path, answer, 'method_not_allowed');
+      expect(answer.headers['allow']).toBe('GET');
+    }
+  });
+
+  test('for a path that is no percent-encoding', async () => {
+    expectRefused('/v1/models/x', await api.call('GET', '/v1/models/%', { key }), 'invalid_request');
+  });
+
+  test('and platform paths keep their problem documents, also those that look alike', async () => {
+    for (const path of ['/v1/modelsx', '/v1/chats', '/v1/nothing', '/models']) {
+      expectRefused(path, await api.call('GET', path, { key }), 'not_found');
+    }
+  });
+});

@@ -1,0 +1,147 @@
+// The operator's file of models: what it may say, each mistake with its line, and what a name in a call means.
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterAll, describe, expect, test } from 'vitest';
+import { openCatalog } from '../../../control-plane/models/catalog/catalog.ts';
+import { parseModels, readModels } from '../../../control-plane/models/catalog/models.ts';
+import { ServiceError } from '../../../shared/errors.ts';
+import { someModels } from '../../kit/models.ts';
+
+const dir = mkdtempSync(join(tmpdir(), 'models-'));
+afterAll(() => rmSync(dir, { recursive: true }));
+
+const CHAT = `
+  - id: acme/chat
+    modality: chat
+    owned_by: acme
+    context_length: 8192
+    pricing: { input_per_1m_tokens_cents: 15, output_per_1m_tokens_cents: 60 }
+    upstreams:
+      - { base_url: 'http://10.0.0.5:8000/v1', model: m }`;
+
+const chat = (...changes: [from: string, to: string][]): string =>
+  `models:${changes.reduce((text, [from, to]) => text.replace(from, to), CHAT)}\n`;
+const complaint = (text: string): string => {
+  try {
+    parseModels(text, 'models.yaml');
+    return 'none';
+  } catch (error) {
+    return error instanceof Error ? error.message : '';
+  }
+};
+
+describe('the file', () => {
+  test('needs little for a chat model', () => {
+    expect(parseModels(chat(), 'models.yaml')).toMatchObject([
+      {
+        id: 'acme/chat',
+        status: 'active',
+        aliases: [],
+        upstreams: [{ base_url: 'http://10.0.0.5:8000/v1', model: 'm', weight: 1, apiKey: undefined }],
+        economy: undefined,
+      },
+    ]);
+  });
+
+  test('that is not named means no models; one that is not there is told by its key', () => {
+    expect(readModels(undefined)).toEqual([]);
+    expect(() => readModels(join(dir, 'none.yaml'))).toThrow(/^models_file names .*none\.yaml, which does not exist$/);
+  });
+
+  test.each([
+    ['an unknown key', ['owned_by: acme', 'owner: acme'], 'models.yaml:4: models[0].owner: is not a known field'],
+    ['an id without a namespace', ['acme/chat', 'chat'], 'models[0].id: must be like acme/model-1'],
+    ['an id with the suffix of a tier', ['acme/chat', 'acme/chat:economy'], 'models[0].id: must be letters'],
+    ['an unknown modality', ['modality: chat', 'modality: sound'], 'models.yaml:3: models[0].modality: must be one of'],
+    [
+      'a price that is missing',
+      [', output_per_1m_tokens_cents: 60', ''],
+      'models.yaml:6: models[0].pricing: must have',
+    ],
+    ['a price of another kind', ['15,', '15, per_image_microcents: 1,'], 'and nothing else, for chat models'],
+    ['half a cent', ['15,', '0.5,'], 'models[0].pricing.input_per_1m_tokens_cents: must be a whole number'],
+    ['a negative price', ['15,', '-1,'], 'must be at least 0'],
+    ['a price beyond reason', ['15,', '100000001,'], 'must be at most 100000000'],
+    ['no context_length', ['    context_length: 8192\n', ''], 'models[0].context_length: is required for chat models'],
+    [
+      'an answer longer than the context',
+      ['8192', '8192\n    max_output_tokens: 8193'],
+      'models.yaml:6: models[0].max_output_tokens: must not be above context_length',
+    ],
+    [
+      'an active model without a server',
+      [/upstreams:[^]*/.exec(CHAT)?.[0] ?? '', ''],
+      'models[0].upstreams: must have at least 1 entry',
+    ],
+    ['an address that is none', ['http://10.0.0.5:8000/v1', 'ftp://x'], 'base_url: must be a URL like'],
+    ['an address that ends with a slash', ['/v1', '/v1/'], 'base_url: must not end with /'],
+    ['a weight of 0', ['model: m', 'model: m, weight: 0'], 'weight: must be at least 1'],
+    ['a weight of 1001', ['model: m', 'model: m, weight: 1001'], 'weight: must be at most 1000'],
+    [
+      'an unknown parameter',
+      ['8192', '8192\n    supported_parameters: [tools]'],
+      'supported_parameters[0]: must be one of',
+    ],
+    ['parameters of images', ['8192', '8192\n    parameters: [{ name: x, type: int }]'], 'is only for image and video'],
+    ['a video model that is active', ['modality: chat', 'modality: video'], 'must be coming_soon: video models'],
+  ] as [string, [string, string], string][])('with %s is refused', (_what, change, expected) => {
+    expect(complaint(chat(change))).toContain(expected);
+  });
+
+  test('with a name used twice, as id or alias, is refused', () => {
+    const text = `${chat()}${CHAT.replace('acme/chat', 'acme/other').replace('8192', '8192\n    aliases: [acme/chat]').slice(1)}`;
+    expect(complaint(text)).toBe('models.yaml:13: models[1].aliases[0]: the name acme/chat is used twice');
+  });
+
+  test('at its bounds is taken', () => {
+    expect(complaint(chat(['15,', '100000000,'], ['8192', '8192\n    max_output_tokens: 8192']))).toBe('none');
+    expect(complaint(chat(['15,', '0,'], ['model: m', 'model: m, weight: 1000']))).toBe('none');
+  });
+
+  test('names files with the keys of servers, which must hold one key', () => {
+    const keyed = (file: string): string => chat(['model: m', `model: m, api_key_file: ${file}`]);
+    const [good, bad] = [join(dir, 'good'), join(dir, 'bad')];
+    writeFileSync(good, 'sk-upstream\n');
+    writeFileSync(bad, 'two words\n');
+    expect(parseModels(keyed(good), 'models.yaml')[0]?.upstreams[0]?.apiKey).toBe('sk-upstream');
+    expect(complaint(keyed(bad))).toMatch(/^api_key_file names .*bad, which must hold one key/);
+    expect(complaint(keyed(join(dir, 'none')))).toMatch(/^api_key_file names .*none, which does not exist$/);
+    expect(complaint(keyed('relative'))).toContain('api_key_file: must be an absolute path');
+  });
+});
+
+describe('a name in a call', () => {
+  const catalog = openCatalog(someModels());
+  const codeOf = (name: string, modality: 'chat' | 'embedding'): string => {
+    try {
+      return catalog.callable(name, modality).tier;
+    } catch (error) {
+      return error instanceof ServiceError ? `${error.code}: ${error.details.detail.split('.')[0]}` : 'a bug';
+    }
+  };
+
+  test.each([
+    ['acme/small-chat', 'chat', 'serverless'],
+    ['small', 'chat', 'serverless'],
+    ['acme/small-chat:economy', 'chat', 'economy'],
+    ['small:economy', 'chat', 'economy'],
+    ['nobody/knows', 'chat', 'model_not_found: There is no model "nobody/knows"'],
+    ['', 'chat', 'model_not_found: There is no model ""'],
+    [':economy', 'chat', 'model_not_found: There is no model ""'],
+    ['small:economy:economy', 'chat', 'model_not_found: There is no model "small:economy"'],
+    ['small', 'embedding', 'model_not_found: acme/small-chat is a model for chat, not embedding'],
+    ['acme/vectors', 'embedding', 'model_not_found: acme/vectors is coming soon and cannot be called yet'],
+  ] as const)('%s for %s: %s', (name, modality, expected) => {
+    expect(codeOf(name, modality)).toBe(expected);
+  });
+
+  test('with :economy is priced by that tier, and not found where there is none', () => {
+    expect(catalog.callable('small:economy', 'chat').pricing).toEqual({
+      input_per_1m_tokens_cents: 5,
+      output_per_1m_tokens_cents: 20,
+    });
+    const without = openCatalog(parseModels(chat(), 'models.yaml'));
+    expect(() => without.callable('acme/chat:economy', 'chat')).toThrow(/acme\/chat has no economy tier/);
+  });
+});

@@ -1,0 +1,48 @@
+// Models as an operator writes them, for tests: a chat model whose servers the test names, and one of each kind that cannot be called.
+import { type CatalogModel, parseModels } from '../../control-plane/models/catalog/models.ts';
+
+/** 15 and 60 cents for a million tokens; the economy tier costs 5 and 20. */
+const CHAT = {
+  id: 'acme/small-chat',
+  modality: 'chat',
+  owned_by: 'acme',
+  author: 'Acme Labs',
+  created: 1_764_547_200,
+  aliases: ['small', 'acme/tiny'],
+  pricing: { input_per_1m_tokens_cents: 15, output_per_1m_tokens_cents: 60 },
+  context_length: 8_192,
+  max_output_tokens: 1_024,
+  supported_parameters: ['top_p', 'stop'],
+};
+
+const SOON = [
+  {
+    id: 'acme/painter',
+    modality: 'image',
+    status: 'coming_soon',
+    owned_by: 'acme',
+    pricing: { per_image_microcents: 2_500_001 },
+    parameters: [{ name: 'size', type: 'enum', default: '512x512', enum: ['512x512', '1024x1024'] }],
+  },
+  {
+    id: 'acme/filmer',
+    modality: 'video',
+    status: 'coming_soon',
+    owned_by: 'acme',
+    pricing: { per_video_second_microcents: 999_999 },
+  },
+  {
+    id: 'acme/vectors',
+    modality: 'embedding',
+    status: 'coming_soon',
+    owned_by: 'acme',
+    pricing: { input_per_1m_tokens_cents: 2 },
+  },
+];
+
+/** `changes` are of the chat model; its one server is at `baseUrl`. */
+export function someModels(baseUrl = 'http://127.0.0.1:9/v1', changes: object = {}): CatalogModel[] {
+  const upstreams = [{ base_url: baseUrl, model: 'upstream/secret-name' }];
+  const economy = { pricing: { input_per_1m_tokens_cents: 5, output_per_1m_tokens_cents: 20 }, upstreams };
+  return parseModels(JSON.stringify({ models: [{ ...CHAT, upstreams, economy, ...changes }, ...SOON] }), 'models.yaml');
+}
