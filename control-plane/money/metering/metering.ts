@@ -36,8 +36,9 @@ export interface Metering {
   releaseHold(tx: Tx, subjectId: string, orgId: string): Promise<void>;
   openSegment(tx: Tx, segment: NewSegment): Promise<void>;
   /**
-   * Ends the open segment at `endedMs`, posts (or, for an end before what was posted, reverses) the difference and releases the hold.
-   * Nothing happens where no segment is open. `evidence` is kept on the transfers.
+   * Nothing of the rental is charged past `endedMs`: posts (or, for what was posted past it, reverses) the difference and releases the
+   * hold. That may reach back over several segments: an outage that began before an absence of ours ends the one before it too.
+   * Nothing happens where all ended before. `evidence` is kept on the transfers.
    */
   closeSegment(tx: Tx, subjectId: string, endedMs: number, evidence?: string): Promise<void>;
   /** Takes an absence of the whole control plane out of every open segment, in pieces; returns how many that were. */
@@ -75,12 +76,12 @@ export function openMetering(deps: MeteringDeps): Metering {
         ended_ms: null,
       }),
     closeSegment: async (tx, subjectId, endedMs, evidence) => {
-      const segment = await store.openSegmentOf(tx, subjectId);
-      if (segment === undefined) return;
-      const endMs = Math.max(endedMs, segment.started_ms);
-      await postThrough(tx, segment, { toMs: endMs, evidence }, ledger);
-      await store.endSegment(tx, segment.id, endMs);
-      await ledger.setHold(tx, holdId(subjectId), wallet(segment.org_id), 0n);
+      for (const segment of await store.segmentsPast(tx, subjectId, endedMs)) {
+        const endMs = Math.max(endedMs, segment.started_ms);
+        await postThrough(tx, segment, { toMs: endMs, evidence }, ledger);
+        await store.endSegment(tx, segment.id, endMs);
+        await ledger.setHold(tx, holdId(subjectId), wallet(segment.org_id), 0n);
+      }
     },
     excuseAll: (absence) => excuseAll(absence, { ...deps, metering }),
     tick: (signal) => tick(signal, deps),

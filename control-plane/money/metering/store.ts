@@ -28,10 +28,12 @@ export async function insertSegment(tx: Tx, segment: Segment): Promise<void> {
   );
 }
 
-export function openSegmentOf(query: Query, subjectId: string): Promise<Segment | undefined> {
-  return query.one(
+/** Segments of a rental that go on past `ms`, or are open. */
+export function segmentsPast(query: Query, subjectId: string, ms: number): Promise<Segment[]> {
+  return query.all(
     SegmentRow,
-    sql`select ${COLUMNS} from meter_segments where subject_id = ${subjectId} and ended_ms is null`,
+    sql`select ${COLUMNS} from meter_segments where subject_id = ${subjectId} and (ended_ms is null or ended_ms > ${ms})
+        order by started_ms, id`,
   );
 }
 
@@ -67,5 +69,5 @@ export async function setPostedThrough(tx: Tx, id: string, throughMs: number): P
 }
 
 export async function endSegment(tx: Tx, id: string, endedMs: number): Promise<void> {
-  await tx.run(sql`update meter_segments set ended_ms = ${endedMs} where id = ${id} and ended_ms is null`);
+  await tx.run(sql`update meter_segments set ended_ms = ${endedMs} where id = ${id}`);
 }

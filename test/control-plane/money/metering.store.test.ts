@@ -72,6 +72,22 @@ test('an end before what was posted gives the difference back to everybody, with
   expect(await posted(payable('s'))).toBe(supplierPartUcents(cost, 8000));
 });
 
+test('an outage that began before an absence of ours is not charged on its other side either', async () => {
+  const { orgId } = await world.customer(100_000);
+  const before = await posted(wallet(orgId));
+  const startedMs = await rent(orgId);
+  await world.clock.advance(2 * HOUR_MS);
+  const [deadMs, fromMs, untilMs] = [30, 50, 110].map((minutes) => startedMs + minutes * 60_000) as [
+    number,
+    number,
+    number,
+  ];
+  await world.rooms.metering.excuseAll({ fromMs, untilMs, evidence: 'we were away' });
+  await end('i-1', deadMs, '3 failed probes');
+  expect(before - (await posted(wallet(orgId)))).toBe(accruedUcents(RATE, deadMs - startedMs));
+  expect(await tick()).toEqual([]);
+});
+
 test('a wallet that runs dry is reported two ticks ahead, never goes negative, and the rest is bad debt', async () => {
   const { orgId } = await world.customer(10);
   await rent(orgId, 'i-1', 3_600_000_000n); // a cent a second
