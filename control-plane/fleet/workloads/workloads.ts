@@ -38,7 +38,10 @@ export interface Workloads {
   observe(machineId: string, message: ObservedMessage): Promise<void>;
   /** A host that holds more than we ever sent proves that this database is an old one: start above it. */
   meet(machineId: string, held: Position | null): Promise<void>;
-  /** The operator's word: a container that a host reports and nobody here knows should go. @throws ServiceError `not_found`, `conflict` */
+  /**
+   * The operator's word: a container that a host reports and nobody here knows should go. Nothing happens where it is going already.
+   * @throws ServiceError `not_found`, `conflict`
+   */
   removeUnknown(machineId: string, workloadId: string): Promise<void>;
 }
 
@@ -129,7 +132,9 @@ async function removeUnknown(tx: Tx, machineId: string, workloadId: string, deps
   if (!(await deps.supply.isUnknownWorkload(tx, machineId, workloadId))) {
     return fail('not_found', `Machine ${machineId} reports no unknown workload ${workloadId}.`);
   }
-  if ((await store.findWorkload(tx, workloadId)) !== undefined) {
+  const known = await store.findWorkload(tx, workloadId);
+  if (known?.machine_id === machineId && known.state === 'removing') return;
+  if (known !== undefined) {
     return fail('conflict', `Workload ${workloadId} belongs elsewhere or is over: remove its container on the host.`);
   }
   if ((await store.countLive(tx, machineId)) >= WORKLOADS_PER_MACHINE_MAX) {

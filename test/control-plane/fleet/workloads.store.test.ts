@@ -127,6 +127,8 @@ test("an unknown workload is removed on the operator's word only, by a tombstone
   await expect(remove(workloadId)).rejects.toMatchObject({ code: 'not_found' });
   await expect(remove('w-nobody')).rejects.toMatchObject({ code: 'not_found' });
   await remove('w-lost');
+  // The host has not said anything yet: an operator who asks again is not told to go there.
+  await remove('w-lost');
   const { workloads } = overTheWire(await world.rooms.workloads.desired(machineId));
   expect(workloads.find((one) => one.workload_id === 'w-lost')).toMatchObject({ desired: 'removed' });
   await report(machineId, [], ['w-lost']);
