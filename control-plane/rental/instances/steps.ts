@@ -59,12 +59,13 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
   }
 }
 
-/** The same as a DELETE, but for the reason (specification 3.1). */
+/** The same as a DELETE, but for the reason (specification 3.1). Nobody pays for the time that we take to notice. */
 async function expire(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: StepDeps): Promise<boolean> {
   const hours = instance.request.auto_terminate_hours ?? 0;
   const reason = `The runtime limit of ${hours} hour${hours === 1 ? '' : 's'} was reached.`;
   const to = instance.status === 'running' ? 'stopping' : 'terminated';
-  const happened = await move(tx, instance, { to, nowMs, reason }, deps);
+  const billedUntilMs = Math.min(nowMs, instance.auto_terminate_ms ?? nowMs);
+  const happened = await move(tx, instance, { to, nowMs, billedUntilMs, reason }, deps);
   if (happened && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   return happened;
 }

@@ -1,6 +1,8 @@
 // Features of a launch that meet: what holds for each of them alone holds for them together.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
@@ -50,6 +52,19 @@ test('a reserved launch with a disk and a limit is rescued on slots that honour 
   await world.clock.advance(HOUR_MS);
   await world.drive();
   expect(await instance(id)).toMatchObject({ status: 'stopping' });
+});
+
+test('a rental is not charged past its runtime limit, however late the end of it is noticed', async () => {
+  await world.machine({ dollars: 1 });
+  const who = await world.customer(100_000);
+  const id = await world.launch(who, { auto_terminate_hours: 1 });
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  await world.clock.advance(HOUR_MS + 45_000);
+  await world.drive();
+  expect(await instance(id)).toMatchObject({ status: 'stopping' });
+  const { postedUcents } = await world.rooms.ledger.balance(world.db.read, wallet(who.orgId));
+  expect(postedUcents).toBe((100_000n - 100n) * UCENTS_PER_CENT);
 });
 
 test('a rental whose money and whose time end together ends once, for the reason that came first', async () => {
