@@ -7,21 +7,25 @@ import type { Clock } from '../../shared/clock.ts';
 import { openTestDb } from '../kit/databases.ts';
 
 type Row = Record<string, unknown>;
-/** Rows by table. */
-export type Backup = Map<string, Row[]>;
+export interface Backup {
+  /** By table. */
+  rows: Map<string, Row[]>;
+  /** When the control plane last was at work before it. */
+  atMs: number;
+}
 
 const NameRow = z.object({ name: text });
 const AnyRow = z.record(z.string(), z.unknown());
 
-export async function backUp(db: Db): Promise<Backup> {
+export async function backUp(db: Db, upUntilMs: () => number): Promise<Backup> {
   return db.tx('backup', async (tx) => {
     const tables = await tx.all(
       NameRow,
       sql`select name from sqlite_schema where type = 'table' and name not like 'sqlite_%' and name <> 'schema_migrations'`,
     );
-    const backup: Backup = new Map();
+    const backup: Backup = { rows: new Map(), atMs: upUntilMs() };
     for (const { name } of tables)
-      backup.set(name, await tx.all(AnyRow, sql`select * from ${raw(name)} order by rowid`));
+      backup.rows.set(name, await tx.all(AnyRow, sql`select * from ${raw(name)} order by rowid`));
     return backup;
   });
 }
@@ -31,7 +35,7 @@ export async function restore(backup: Backup, clock: Clock): Promise<Db> {
   const db = await openTestDb(SCHEMA, clock);
   await db.tx('restore', async (tx) => {
     await tx.run(sql`pragma defer_foreign_keys = on`);
-    for (const [table, rows] of backup) {
+    for (const [table, rows] of backup.rows) {
       for (const row of rows) {
         const columns = raw(Object.keys(row).join(', '));
         await tx.run(sql`insert into ${raw(table)} (${columns}) values (${join(Object.values(row))})`);

@@ -5,7 +5,7 @@ import { QUARANTINE_MS } from './host.ts';
 import { brokenRules, journalHash, leftOver } from './rules.ts';
 
 async function rentOnce(seed: number): Promise<{ hash: string; types: string[] }> {
-  const fleet = await openFleet(seed, { hosts: [2], customers: 1 });
+  const fleet = await openFleet(seed, { hosts: [2], customers: [1_000] });
   const { clock, plane } = fleet;
   const [customer] = fleet.customers;
   if (customer === undefined) throw new Error('nobody is there');

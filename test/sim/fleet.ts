@@ -1,20 +1,22 @@
 // A whole fleet in one process on virtual time: the control plane, its hosts, suppliers and customers, all from one seed.
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
-import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
 import type { CreateInstance } from '../../shared/api/instance.ts';
 import { ServiceError } from '../../shared/errors.ts';
-import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
+import { UCENTS_PER_CENT } from '../../shared/money.ts';
 import { type Rng, seededRng } from '../../shared/rng.ts';
 import type { VirtualClock } from '../kit/virtual-clock.ts';
 import type { Backup } from './backup.ts';
 import { identityFrom, openHost, type SimHost } from './host.ts';
+import { lookFromOutside } from './look.ts';
 import { openPlane, type Plane } from './plane.ts';
-import type { Life } from './life.ts';
 import { dial } from './wire.ts';
+import { openWitness, type Witness } from './witness.ts';
 
 export interface Customer {
   orgId: string;
   apiKeyId: string;
+  /** What they have paid in. */
+  fundedUcents: bigint;
 }
 
 export interface Fleet {
@@ -24,59 +26,102 @@ export interface Fleet {
   plane: Plane;
   hosts: readonly SimHost[];
   customers: readonly Customer[];
+  witness: Witness;
   /** All so far, with whose they are. */
   instances: Map<string, Customer>;
   /** Troubles that are not over. */
   busy: Set<string>;
   /** The newest copy of the database. */
-  backup: { rows: Backup; atMs: number } | undefined;
+  backup: Backup | undefined;
   launch(who: Customer, wish: Partial<CreateInstance>): Promise<string | undefined>;
   remove(instanceId: string): Promise<void>;
+  /** Its supplier asks for another price from now on. */
+  reprice(host: SimHost): Promise<void>;
 }
 
 export interface FleetSize {
   /** GPUs of each host. */
   hosts: readonly number[];
-  customers: number;
+  /** What each of them pays in, in cents. */
+  customers: readonly number[];
 }
 
-const CENTS = 1_000_000;
+const HOUR_MS = 3_600_000;
 
 export async function openFleet(seed: number, size: FleetSize): Promise<Fleet> {
   const rng = seededRng(seed);
   const hosts: SimHost[] = [];
-  const plane = await openPlane(seed, (id, asking, life) => look(id, { plane: asking, life, hosts }));
+  const onChange = (): void => witness.watch();
+  const plane = await openPlane(seed, {
+    onChange,
+    probe: async (id, asking, life) => {
+      const startMs = asking.world().clock.now();
+      const result = await lookFromOutside(id, { plane: asking, life, hosts });
+      witness.looks.push({ instanceId: id, startMs, endMs: asking.world().clock.now(), ok: result.ok });
+      return result;
+    },
+  });
   const { clock } = plane.world();
+  const witness = openWitness(clock, hosts, plane.isUp);
   for (const gpus of size.hosts) {
     const identity = identityFrom(rng);
-    const made = await plane.world().machine({ gpus, publicKey: identity.public_key });
-    const host = openHost({ ...made, identity, rng, clock, dial: (path) => dial(path, clock, plane.accept) });
+    const cents = someCents(rng);
+    const made = await plane.world().machine({ gpus, publicKey: identity.public_key, dollars: cents / 100 });
+    witness.notePrice(made.machineId, BigInt(cents) * UCENTS_PER_CENT);
+    const host = openHost({ ...made, identity, rng, clock, onChange, dial: (path) => dial(path, clock, plane.accept) });
     hosts.push(host);
     await host.startAgent();
   }
   const customers: Customer[] = [];
-  for (let i = 0; i < size.customers; i += 1) customers.push(await plane.world().customer(CENTS));
+  for (const cents of size.customers) {
+    const fundedUcents = BigInt(cents) * UCENTS_PER_CENT;
+    customers.push({ ...(await plane.world().customer(cents)), fundedUcents });
+  }
+  witness.watch();
+  const known = { seed, rng, clock, plane, hosts, customers, witness };
   const instances = new Map<string, Customer>();
+  return { ...known, instances, busy: new Set(), backup: undefined, ...requests(known, instances) };
+}
+
+/** What customers and suppliers ask for. */
+function requests(
+  { plane, clock, rng, witness }: Pick<Fleet, 'plane' | 'clock' | 'rng' | 'witness'>,
+  instances: Map<string, Customer>,
+): Pick<Fleet, 'launch' | 'remove' | 'reprice'> {
   return {
-    seed,
-    rng,
-    clock,
-    plane,
-    hosts,
-    customers,
-    instances,
-    busy: new Set(),
-    backup: undefined,
     launch: async (who, wish) => {
       const id = await orRefused(plane.world().launch(who, wish));
-      if (id !== undefined) instances.set(id, who);
+      if (id === undefined) return undefined;
+      instances.set(id, who);
+      const placed = await findInstance(plane.world().db.read, id);
+      witness.launches.set(id, {
+        atMs: clock.now(),
+        gpuCount: placed?.gpu_count ?? 0,
+        limitMs: (wish.auto_terminate_hours ?? Infinity) * HOUR_MS,
+        placedUcentsPerHour: placed?.machine_id === null ? undefined : placed?.price_ucents_per_hour,
+      });
       return id;
     },
     remove: async (id) => {
       const { orgId, apiKeyId } = instances.get(id) as Customer;
-      await orRefused(plane.world().rooms.instances.remove({ orgId, apiKeyId }, id, async () => undefined));
+      const { rooms } = plane.world();
+      const accepted = await orRefused(rooms.instances.remove({ orgId, apiKeyId }, id, async () => undefined));
+      if (accepted !== undefined && !witness.ends.has(id)) witness.ends.set(id, clock.now());
+    },
+    reprice: async ({ machineId, supplierOrgId }) => {
+      const { rooms, db } = plane.world();
+      const ucents = BigInt(someCents(rng)) * UCENTS_PER_CENT;
+      await db.tx('sim.reprice', (tx) =>
+        rooms.supply.change(tx, supplierOrgId, machineId, { price_ucents_per_hour: ucents }),
+      );
+      witness.notePrice(machineId, ucents);
     },
   };
+}
+
+/** Between one dollar and four. */
+function someCents(rng: Rng): number {
+  return 100 + Math.floor(rng.float() * 300);
 }
 
 /** A refusal is an answer; anything else is a fault. */
@@ -87,21 +132,4 @@ async function orRefused<T>(work: Promise<T>): Promise<T | undefined> {
     if (error instanceof ServiceError) return undefined;
     throw error;
   }
-}
-
-/** From the public port over the link to the holder, as far as it gets. */
-async function look(
-  instanceId: string,
-  { plane, life, hosts }: { plane: Plane; life: Life; hosts: readonly SimHost[] },
-): Promise<ProbeResult> {
-  const { rooms, core } = plane.world();
-  const instance = await findInstance(core.db.read, instanceId);
-  const host = hosts.find(({ machineId }) => machineId === instance?.machine_id);
-  if (host === undefined || instance?.workload_id == null) return { ok: false, leg: 'door', detail: 'it has no host' };
-  if (!rooms.link.isUp(host.machineId)) return { ok: false, leg: 'link', detail: 'the host is not connected' };
-  await life.clock.sleep(2 * host.path.delayMs());
-  if (host.answersFor(instance.workload_id)) return { ok: true };
-  if (host.path.isOpen()) return { ok: false, leg: 'refused', detail: 'this workload has no door here' };
-  await life.clock.sleep(STREAM_DIAL_MS_MAX);
-  return { ok: false, leg: 'dial', detail: 'the host did not open the stream in time' };
 }

@@ -21,6 +21,7 @@ export const QUARANTINE_MS = 10 * 60_000;
 
 export interface SimHost {
   machineId: string;
+  supplierOrgId: string;
   engine: SimEngine;
   disk: Disk;
   holders: Holders;
@@ -44,8 +45,12 @@ interface HostDeps {
   clock: Clock;
   rng: Rng;
   machineId: string;
+  /** Of its supplier. */
+  orgId: string;
   identity: Identity;
   inventory: Inventory;
+  /** Something may answer now that did not, or the other way round. */
+  onChange(): void;
   /** Connects to the control plane. */
   dial(path: Path): Socket;
 }
@@ -62,18 +67,24 @@ export function openHost(deps: HostDeps): SimHost {
   let [aheadMs, slowness, boots, bootedMs] = [0, 1, 1, 0];
   let agent: Agent | undefined;
   const onEnd = orders.noteEnd;
-  const engine = openEngine({ clock, rng, slowness: () => slowness }, onEnd, () => agent?.doorsChanged());
+  const changed = (): void => {
+    agent?.doorsChanged();
+    deps.onChange();
+  };
+  const engine = openEngine({ clock, rng, slowness: () => slowness }, onEnd, changed);
   const disk = openDisk(clock);
-  const holders = openHolders(engine, clock, () => agent?.doorsChanged());
-  const path = openPath(() => Math.round(5 + rng.float() * 60));
+  const holders = openHolders(engine, clock, changed);
+  const path = openPath(() => Math.round(5 + rng.float() * 60), deps.onChange);
 
   const killAgent = (isPowerCut: boolean): void => {
     agent?.life.end();
     for (const socket of agent?.sockets ?? []) socket.vanish(isPowerCut);
     agent = undefined;
+    deps.onChange();
   };
   return {
     machineId,
+    supplierOrgId: deps.orgId,
     engine,
     disk,
     holders,
@@ -93,6 +104,7 @@ export function openHost(deps: HostDeps): SimHost {
       };
       const starting: Agent = { life, sockets, doorsChanged: () => undefined };
       agent = starting;
+      deps.onChange();
       const bootId = `boot-${boots}`;
       starting.doorsChanged = await runAgent({ ...deps, life, engine, disk, holders, dial, bootId, orders });
     },

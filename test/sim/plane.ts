@@ -20,11 +20,14 @@ export interface Plane {
 
 const KEEP = { events_days: 400, operations_days: 90, workloads_days: 30 };
 
-/** `probe` is how doors are looked at from outside. */
-export async function openPlane(
-  seed: number,
-  probe: (instanceId: string, plane: Plane, life: Life) => Promise<ProbeResult>,
-): Promise<Plane> {
+interface Outside {
+  /** How doors are looked at. */
+  probe(instanceId: string, plane: Plane, life: Life): Promise<ProbeResult>;
+  /** It comes or goes. */
+  onChange(): void;
+}
+
+export async function openPlane(seed: number, { probe, onChange }: Outside): Promise<Plane> {
   let life: Life | undefined;
   let running: Running | undefined;
   const sockets = new Set<Socket>();
@@ -57,10 +60,12 @@ export async function openPlane(
       alive().end();
       for (const socket of sockets) socket.vanish(false);
       sockets.clear();
+      onChange();
     },
     restart: async (db) => {
       world = await world.restart(db);
       run();
+      onChange();
     },
   };
   await world.rooms.heartbeat.beat();

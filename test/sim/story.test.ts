@@ -4,7 +4,7 @@ import { live, type Plot } from './story.ts';
 import { TROUBLES } from './troubles.ts';
 
 const PLOT: Plot = {
-  size: { hosts: [2, 2, 4, 1, 2], customers: 3 },
+  size: { hosts: [2, 2, 4, 1, 2], customers: [1_000_000, 1_000_000, 400] },
   steps: 90,
   troubles: TROUBLES.map(({ name }) => name),
 };

@@ -1,6 +1,7 @@
 // One story of a fleet: what customers do and what goes wrong, drawn from a seed; the rules are asked after every step, and in the end.
 import { findMachine } from '../../control-plane/fleet/supply/store.ts';
 import { isoTime } from '../../shared/clock.ts';
+import { audit } from './audit.ts';
 import { TROUBLES, type Trouble } from './troubles.ts';
 import { type Customer, type Fleet, type FleetSize, openFleet } from './fleet.ts';
 import { brokenRules, journalHash, leftOver } from './rules.ts';
@@ -51,6 +52,9 @@ export async function live(seed: number, plot: Plot): Promise<Outcome> {
     }
     await check(await peace(fleet));
     await check(await brokenRules(fleet));
+    for (const id of fleet.instances.keys()) await fleet.remove(id);
+    await check(await peace(fleet));
+    await check([...(await brokenRules(fleet)), ...(await audit(fleet))]);
     return { hash: await journalHash(fleet), seen };
   } finally {
     fleet.plane.kill();
@@ -97,6 +101,11 @@ async function take(fleet: Fleet, plot: Plot, note: (kind: string, detail: strin
     const id = pick([...fleet.instances.keys()].slice(-LATEST), rng.float());
     if (id !== undefined) await fleet.remove(id);
     return note('delete', id ?? 'nothing');
+  }
+  if (fleet.plane.isUp() && roll < 0.64) {
+    const host = pick(fleet.hosts, rng.float());
+    if (host !== undefined) await fleet.reprice(host);
+    return note('price', host?.machineId ?? 'nothing');
   }
   const trouble = pick(
     TROUBLES.filter(({ name }) => plot.troubles.includes(name)),

@@ -1,5 +1,5 @@
 // What can go wrong in a fleet: each begins, and ends by itself after a while in virtual time.
-import { backUp, restore } from './backup.ts';
+import { type Backup, backUp, restore } from './backup.ts';
 import type { EngineCall } from './engine.ts';
 import type { Fleet } from './fleet.ts';
 import type { SimHost } from './host.ts';
@@ -99,13 +99,12 @@ export const TROUBLES: readonly Trouble[] = [
   {
     name: 'restored backup',
     begin: (fleet) => {
-      const { backup, clock, plane } = fleet;
+      const { backup, clock, plane, witness } = fleet;
       if (backup === undefined || clock.now() - backup.atMs > BACKUP_AGE_MS_MAX) {
-        void backUp(plane.world().db).then((rows) => (fleet.backup = { rows, atMs: clock.now() }));
+        void backUp(plane.world().db, witness.upUntilMs).then((made) => (fleet.backup = made));
         return 'not yet: it is made now';
       }
-      const back = async (): Promise<void> => plane.restart(await restore(backup.rows, clock));
-      return planeDown(fleet, between(fleet, 5, 120), back);
+      return planeDown(fleet, between(fleet, 5, 120), { restored: backup });
     },
   },
   {
@@ -140,10 +139,17 @@ export const TROUBLES: readonly Trouble[] = [
   },
 ];
 
-function planeDown(fleet: Fleet, forMs: number, back = () => fleet.plane.restart()): string | undefined {
+function planeDown(fleet: Fleet, forMs: number, { restored }: { restored?: Backup } = {}): string | undefined {
+  const { plane, clock, witness } = fleet;
   return during(fleet, 'the control plane', () => {
-    fleet.plane.kill();
-    return { forMs, end: back };
+    const goneMs = restored?.atMs ?? clock.now();
+    plane.kill();
+    const end = async (): Promise<void> => {
+      if (restored !== undefined) witness.forgetSince(restored.atMs);
+      witness.noteAbsence([goneMs, clock.now()]);
+      await plane.restart(restored === undefined ? undefined : await restore(restored, clock));
+    };
+    return { forMs, end };
   });
 }
 

@@ -15,13 +15,14 @@ export interface Path {
   whenOpen(fn: () => void): void;
 }
 
-export function openPath(delayMs: () => number): Path {
+export function openPath(delayMs: () => number, onChange: () => void): Path {
   let isOpen = true;
   let waiting: (() => void)[] = [];
   return {
     isOpen: () => isOpen,
     set: (to) => {
       isOpen = to;
+      onChange();
       if (!isOpen) return;
       const due = waiting;
       waiting = [];

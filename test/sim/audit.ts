@@ -1,0 +1,206 @@
+// The second book-keeper: compares what the product has charged, credited and paid with what the world says it should have.
+import { z } from 'zod';
+import { text, ucents } from '../../control-plane/base/db/columns.ts';
+import { sql } from '../../control-plane/base/db/db.ts';
+import { type Bucket } from '../../control-plane/money/metering/buckets.ts';
+import { usageRows } from '../../control-plane/money/metering/usage.ts';
+import type { World } from '../kit/world.ts';
+import { boundsOf, type Seen } from './bounds.ts';
+import type { Fleet } from './fleet.ts';
+import { overlap, type Span, without } from './spans.ts';
+import { readStays, type Stay } from './stays.ts';
+
+/** What suppliers get of a price: the platform's fee is 20 %. */
+const SUPPLIER_PERCENT = 80n;
+const HOUR_MS = 3_600_000n;
+/** Nobody is charged more than that beyond an empty wallet: two rounds of 30 s of the tick, and a short absence of ours. */
+const UNCOVERED_MS_MAX = 2 * 30_000 + 60_000;
+
+/** A sentence for each microcent that is not where it belongs. All rentals must be over. */
+export async function audit(fleet: Fleet): Promise<string[]> {
+  const world = fleet.plane.world();
+  const stays = await readStays(world, fleet.witness);
+  const entries = await readEntries(world);
+  const usage = await readUsage(world, new Set(stays.map(({ orgId }) => orgId)));
+  return [
+    ...usage.broken,
+    ...stays.flatMap((stay) => brokenStay(stay, { fleet, stays, entries, usage: usage.cost })),
+    ...strays(entries, stays, fleet),
+    ...(await brokenWallets(fleet, entries)),
+    ...(await brokenEarnings(world, stays, entries)),
+  ];
+}
+
+interface Books {
+  fleet: Fleet;
+  stays: readonly Stay[];
+  entries: Entries;
+  usage: ReadonlyMap<string, bigint>;
+}
+
+function brokenStay(stay: Stay, { fleet, stays, entries, usage }: Books): string[] {
+  const { id, ucentsPerHour: rate } = stay;
+  const bounds = boundsOf(stay, seenOf(stay, fleet, stays));
+  const of = (kind: string): bigint => entries.get(id)?.get(kind) ?? 0n;
+  const charged = of('customer_wallet') + of('bad_debt');
+  const pieces = BigInt(stay.running.length + fleet.witness.absences().length);
+  const supplierPart = (ucentsOfTime: bigint): bigint => (ucentsOfTime * SUPPLIER_PERCENT) / 100n;
+  const rules: [boolean, string][] = [
+    [
+      isWithin(charged, bounds.chargedMs, rate, pieces),
+      `charged ${charged}, which is ${timeOf(charged, rate)} ms; ${bounds.chargedMs.join(' to ')} were to be charged`,
+    ],
+    [usage.get(id) === charged || charged === 0n, `charged ${charged}, and its usage says ${usage.get(id)}`],
+    [-of('supplier_payable') - of('platform_revenue') === charged, `charged ${charged}, which is not what others got`],
+    [
+      isWithin(-of('supplier_payable') - supplierPart(charged), bounds.ownAbsenceMs, (rate * 4n) / 5n, pieces),
+      `the supplier has ${-of('supplier_payable')}, of the charge it is ${supplierPart(charged)}, for absences of ${bounds.ownAbsenceMs.join(' to ')} ms`,
+    ],
+    [of('bad_debt') <= costOf(UNCOVERED_MS_MAX, rate), `${of('bad_debt')} could not be charged any more`],
+    [
+      placedRates(stay, fleet).includes(rate),
+      `costs ${rate}, and its host asked for ${placedRates(stay, fleet).join(' or ')}`,
+    ],
+  ];
+  return [...bounds.broken, ...rules.flatMap(([holds, what]) => (holds ? [] : [`${id}: ${what}`]))];
+}
+
+function seenOf(stay: Stay, { witness, clock }: Fleet, stays: readonly Stay[]): Seen {
+  return {
+    door: witness.doors(stay.workloadId),
+    container: witness.containers(stay.workloadId),
+    planeUp: witness.planeUp(),
+    absences: witness.absences(),
+    failingWith: (outage) => machinesFailing(outage, stays, witness),
+    askedToEndMs: witness.ends.get(stay.id) ?? Infinity,
+    limitMs: witness.launches.get(stay.id)?.limitMs ?? Infinity,
+    nowMs: clock.now(),
+  };
+}
+
+function machinesFailing(outage: Span, stays: readonly Stay[], witness: Fleet['witness']): number {
+  const failing = stays.filter((stay) => {
+    const rented = overlap([outage], [[stay.readyMs, stay.endMs]]);
+    return without(rented, witness.doors(stay.workloadId)).length > 0;
+  });
+  return new Set(failing.map(({ machineId }) => machineId)).size;
+}
+
+/** What its GPUs cost on its machine while it was launched, and no more than where it was placed first. */
+function placedRates(stay: Stay, { witness }: Fleet): bigint[] {
+  const launch = witness.launches.get(stay.id);
+  if (launch === undefined) return [];
+  const prices = witness.prices.get(stay.machineId) ?? [];
+  const until = prices.filter(({ sinceMs }) => sinceMs <= stay.readyMs);
+  const current = until.filter((_price, i) => (until[i + 1]?.sinceMs ?? Infinity) >= launch.atMs);
+  return current
+    .map(({ ucentsPerHour }) => ucentsPerHour * BigInt(launch.gpuCount))
+    .filter((rate) => rate <= (launch.placedUcentsPerHour ?? rate));
+}
+
+/** By rental and kind of account: what it has taken from there, less what it has given. */
+type Entries = Map<string, Map<string, bigint>>;
+
+const EntryRow = z.object({ subject_id: text, kind: text, taken_ucents: ucents });
+
+async function readEntries({ db }: World): Promise<Entries> {
+  const rows = await db.read.all(
+    EntryRow,
+    sql`select subject_id, kind, cast(sum(ucents) as bigint) as taken_ucents from (
+          select t.subject_id, a.kind, t.amount_ucents as ucents from transfers t join ledger_accounts a on a.id = t.debit_account_id
+          union all
+          select t.subject_id, a.kind, -t.amount_ucents from transfers t join ledger_accounts a on a.id = t.credit_account_id
+        ) as legs group by subject_id, kind order by subject_id, kind`,
+  );
+  const entries: Entries = new Map();
+  for (const { subject_id: id, kind, taken_ucents: taken } of rows) {
+    entries.set(id, (entries.get(id) ?? new Map<string, bigint>()).set(kind, taken));
+  }
+  return entries;
+}
+
+/** Only what has run moves money. */
+function strays(entries: Entries, stays: readonly Stay[], { customers }: Fleet): string[] {
+  const known = new Set([...stays.map(({ id }) => id), ...customers.map(({ orgId }) => orgId)]);
+  return [...entries.keys()].filter((id) => !known.has(id)).map((id) => `${id} has moved money and never ran`);
+}
+
+async function readUsage(
+  { db, clock }: World,
+  orgIds: ReadonlySet<string>,
+): Promise<{ cost: Map<string, bigint>; broken: string[] }> {
+  const cost = new Map<string, bigint>();
+  const broken: string[] = [];
+  const nowMs = clock.now();
+  const startMs = nowMs - clock.monotonicMs();
+  for (const orgId of orgIds) {
+    const rowsOf = (bucket: Bucket, groupBy: 'instance_id' | 'gpu_type', window: Span) =>
+      usageRows(db.read, {
+        orgId,
+        bucket,
+        groupBy,
+        startMs: window[0],
+        endMs: window[1],
+        nowMs,
+        after: undefined,
+        limit: 1e6,
+      });
+    const hours = await rowsOf('hour', 'instance_id', [startMs, nowMs]);
+    for (const row of hours) cost.set(row.key, (cost.get(row.key) ?? 0n) + row.costUcents);
+    const middleMs = Math.floor((startMs + nowMs) / 2);
+    const halves = [
+      ...(await rowsOf('week', 'gpu_type', [startMs, middleMs])),
+      ...(await rowsOf('day', 'gpu_type', [middleMs, nowMs])),
+    ];
+    const [byHour, byHalf] = [hours, halves].map((rows) => rows.reduce((sum, row) => sum + row.costUcents, 0n));
+    if (byHour !== byHalf) broken.push(`usage of ${orgId} is ${byHour} by hours, and ${byHalf} by weeks and days`);
+  }
+  return { cost, broken };
+}
+
+const AccountRow = z.object({ owner_id: text, kind: text, has_ucents: ucents, held_ucents: ucents });
+
+async function brokenWallets({ plane, customers }: Fleet, entries: Entries): Promise<string[]> {
+  const world = plane.world();
+  const rows = await world.db.read.all(
+    AccountRow,
+    sql`select owner_id, kind, credits_ucents - debits_ucents as has_ucents, held_ucents from ledger_accounts
+        where kind = 'customer_wallet'`,
+  );
+  return rows.flatMap(({ owner_id: orgId, has_ucents: has, held_ucents: held }) => {
+    const funded = customers.find((one) => one.orgId === orgId)?.fundedUcents ?? 0n;
+    const broken: string[] = [];
+    if (has < 0n) broken.push(`the wallet of ${orgId} is at ${has}`);
+    if (held > 0n) broken.push(`the wallet of ${orgId} sets ${held} aside for nothing`);
+    if (-(entries.get(orgId)?.get('customer_wallet') ?? 0n) !== funded)
+      broken.push(`the wallet of ${orgId} was not funded with ${funded}`);
+    return broken;
+  });
+}
+
+async function brokenEarnings({ rooms }: World, stays: readonly Stay[], entries: Entries): Promise<string[]> {
+  const broken: string[] = [];
+  for (const [supplierId, ofSupplier] of Map.groupBy(stays, (stay) => stay.supplierId)) {
+    const earned = ofSupplier.reduce((sum, { id }) => sum - (entries.get(id)?.get('supplier_payable') ?? 0n), 0n);
+    const page = await rooms.payouts.earnings(supplierId, undefined, 100_000);
+    const shown = page.earnings.reduce((sum, { entry }) => sum + entry.amount_ucents, 0n);
+    const cents = page.earnings.reduce((sum, { amountCents }) => sum + amountCents, 0n);
+    if (shown !== earned) broken.push(`supplier ${supplierId} has earned ${earned} and is shown ${shown}`);
+    if (cents !== page.accruedCents)
+      broken.push(`supplier ${supplierId} has ${page.accruedCents} cents, in entries ${cents}`);
+  }
+  return broken;
+}
+
+function costOf(ms: number, ucentsPerHour: bigint): bigint {
+  return (BigInt(ms) * ucentsPerHour) / HOUR_MS;
+}
+
+function timeOf(amountUcents: bigint, ucentsPerHour: bigint): bigint {
+  return (amountUcents * HOUR_MS) / ucentsPerHour;
+}
+
+/** Each piece of time is rounded down once. */
+function isWithin(amount: bigint, [leastMs, mostMs]: readonly [number, number], rate: bigint, pieces: bigint): boolean {
+  return costOf(leastMs, rate) - pieces <= amount && amount <= costOf(mostMs, rate) + pieces;
+}

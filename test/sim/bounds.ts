@@ -1,0 +1,140 @@
+// Pure: what a customer may be charged for a rental and what its supplier must earn, from what the world itself has seen (specification 2.2
+// and 3.1, DESIGN section 7). Nothing of how the product counts is used here.
+import { lengthMs, overlap, type Span, union, without } from './spans.ts';
+import type { Stay } from './stays.ts';
+
+/** What of the world bears on one rental. */
+export interface Seen {
+  /** Its door worked on its host. */
+  door: Span[];
+  /** Its container ran. */
+  container: Span[];
+  planeUp: Span[];
+  /** The control plane was gone. */
+  absences: readonly Span[];
+  /** So many machines, this one among them, failed at the same time as this one, at most, while the given stretch lasted. */
+  failingWith(outage: Span): number;
+  /** When the customer's wish to end it was accepted; Infinity before. */
+  askedToEndMs: number;
+  /** The runtime limit that it was launched with; Infinity without one. */
+  limitMs: number;
+  nowMs: number;
+}
+
+/** A second between two rounds of the watch, and the time of one look. */
+const ROUND_MS = 2_000;
+/** Every 30 s +- 20 %. */
+const LOOK_EVERY_MS = 36_000 + ROUND_MS;
+const LOOK_MS_MAX = 10_000;
+/** Three failures, 5 s between two of them, each as slow as can be. */
+const CONFIRM_MS = 3 * (LOOK_MS_MAX + 5_000 + ROUND_MS);
+const QUIET_AFTER_START_MS = 120_000;
+/** The verdict is held for so long where so many machines fail at once. */
+const TOGETHER_MACHINES = 5;
+const TOGETHER_HOLD_MS = 10 * 60_000;
+/** Of our own absences only longer ones are credited; that we are there is written down so often. */
+const ABSENCE_MS = 60_000;
+const BEAT_EVERY_MS = 11_000;
+/** From the begin of a start to our first word. */
+const START_MS = 5_000;
+/** A link is there again so long after nothing is in its way: silence, a try that has begun before, and the wait for the next. */
+const LINK_BACK_MS = 35_000 + 10_000 + 15_000;
+/** Two good looks end an outage. */
+const RECOVER_MS = LINK_BACK_MS + 2 * (LOOK_MS_MAX + 5_000 + ROUND_MS);
+/** A container that is gone is reported every 30 s +- 20 %, and at once where the engine can be asked; engines are away for 200 s at most. */
+const CONTAINER_GONE_MS = 200_000 + 36_000 + LINK_BACK_MS;
+const GRACE_MS = 30 * 60_000;
+
+export interface Bounds {
+  /** Time that is charged: at least, at most. */
+  chargedMs: readonly [number, number];
+  /** Time that the platform pays the supplier for: at least, at most. */
+  ownAbsenceMs: readonly [number, number];
+  broken: string[];
+}
+
+export function boundsOf(stay: Stay, seen: Seen): Bounds {
+  const running = overlap(stay.running, [[stay.readyMs, Math.min(seen.nowMs, stay.readyMs + seen.limitMs)]]);
+  const sure = seen.absences.filter(([fromMs, untilMs]) => untilMs - fromMs > ABSENCE_MS);
+  const perhaps = seen.absences.flatMap(([fromMs, untilMs]): Span[] =>
+    untilMs - fromMs > ABSENCE_MS - BEAT_EVERY_MS ? [[fromMs - BEAT_EVERY_MS, untilMs + START_MS]] : [],
+  );
+  const alive = without(running, stay.dead);
+  const most = without(alive, sure);
+  const least = without(alive, perhaps);
+  return {
+    chargedMs: [lengthMs(least), lengthMs(most)],
+    ownAbsenceMs: [lengthMs(overlap(alive, sure)), lengthMs(overlap(running, perhaps))],
+    broken: [
+      ...brokenStart(stay, seen),
+      ...brokenEnd(stay, seen),
+      ...chargedWhileDead(stay, seen, most),
+      ...deadWhileAlive(stay, seen),
+      ...notCharged(stay, seen, least),
+    ],
+  };
+}
+
+function brokenStart({ readyMs, id }: Stay, { door, container, planeUp }: Seen): string[] {
+  const served = overlap(overlap(door, container), planeUp);
+  const isServed = served.some(([fromMs, untilMs]) => fromMs <= readyMs && readyMs <= untilMs + ROUND_MS);
+  return isServed ? [] : [`${id} was said to run when nobody could get in`];
+}
+
+function brokenEnd(stay: Stay, { askedToEndMs, door, planeUp }: Seen): string[] {
+  const { id, endMs, running } = stay;
+  const lastMs = running.at(-1)?.[1] ?? 0;
+  const broken = lastMs > askedToEndMs ? [`${id} ran on after its customer had ended it`] : [];
+  const good = overlap(overlap(door, planeUp), [[endMs - GRACE_MS, endMs]]);
+  const wasBack = good.some(([fromMs, untilMs]) => untilMs - fromMs > RECOVER_MS);
+  if (stay.givenUp && wasBack) broken.push(`${id} was given up though it was back within the grace`);
+  return broken;
+}
+
+/** An outage that lasts long enough to be found is charged up to the first look that could fail, and no further. */
+function chargedWhileDead(stay: Stay, seen: Seen, charged: readonly Span[]): string[] {
+  const outages = without([[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]], seen.door).flatMap((outage): string[] => {
+    const [fromMs, untilMs] = outage;
+    const quietMs = seen.planeUp
+      .map(([startMs]) => startMs)
+      .filter((startMs) => startMs > fromMs - QUIET_AFTER_START_MS && startMs < untilMs)
+      .map((startMs) => startMs + QUIET_AFTER_START_MS)
+      .at(-1);
+    const heldMs = seen.failingWith(outage) >= TOGETHER_MACHINES ? TOGETHER_HOLD_MS : 0;
+    const foundMs = Math.max(fromMs + LOOK_EVERY_MS, quietMs ?? 0) + CONFIRM_MS + heldMs;
+    const chargedMs = lengthMs(overlap(charged, [outage]));
+    if (untilMs <= foundMs || chargedMs <= LOOK_EVERY_MS + LOOK_MS_MAX) return [];
+    return [`${stay.id} is charged for ${chargedMs} ms of an outage from ${at(fromMs)} to ${at(untilMs)}`];
+  });
+  const idle = without([[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]], seen.container).flatMap((gone): string[] => {
+    const chargedMs = lengthMs(overlap(charged, [gone]));
+    if (chargedMs <= CONTAINER_GONE_MS) return [];
+    return [`${stay.id} is charged for ${chargedMs} ms without a container, from ${at(gone[0])} to ${at(gone[1])}`];
+  });
+  return [...outages, ...idle];
+}
+
+/** Nobody is said to be unreachable whose door works. */
+function deadWhileAlive(stay: Stay, seen: Seen): string[] {
+  const worked = overlap(seen.door, seen.planeUp);
+  return stay.dead.flatMap(([fromMs]) => {
+    const isExplained = without([[fromMs - LINK_BACK_MS, fromMs + LOOK_MS_MAX]], worked).length > 0;
+    return isExplained ? [] : [`${stay.id} was unreachable from ${at(fromMs)} on, and its door worked`];
+  });
+}
+
+/** Whoever could use it pays for it, but for the time that it takes to find out that it is back. */
+function notCharged(stay: Stay, seen: Seen, charged: readonly Span[]): string[] {
+  const rented: Span[] = [[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]];
+  const away = seen.absences.map(([fromMs, untilMs]): Span => [fromMs - BEAT_EVERY_MS, untilMs]);
+  const used = without(overlap(overlap(overlap(seen.door, seen.container), seen.planeUp), rented), union(away));
+  return used.flatMap((span) => {
+    const freeMs = lengthMs([span]) - lengthMs(overlap(charged, [span]));
+    if (freeMs <= RECOVER_MS) return [];
+    return [`${stay.id} worked from ${at(span[0])} to ${at(span[1])}, and ${freeMs} ms of that are not charged`];
+  });
+}
+
+function at(ms: number): string {
+  return Number.isFinite(ms) ? new Date(ms).toISOString() : String(ms);
+}

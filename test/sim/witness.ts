@@ -1,0 +1,96 @@
+// What the world itself knows of a fleet, whatever the control plane believes: which doors worked, when somebody was away, what was asked.
+import type { VirtualClock } from '../kit/virtual-clock.ts';
+import type { SimHost } from './host.ts';
+import { openTrack, type Span, type Track } from './spans.ts';
+
+/** One login through the public port, from outside. */
+export interface Look {
+  instanceId: string;
+  startMs: number;
+  endMs: number;
+  ok: boolean;
+}
+
+export interface Launch {
+  atMs: number;
+  gpuCount: number;
+  /** The runtime limit; Infinity without one. */
+  limitMs: number;
+  /** Of the whole instance, where it was placed at once. */
+  placedUcentsPerHour: bigint | undefined;
+}
+
+export interface Witness {
+  /** Something may have changed. */
+  watch(): void;
+  /** Of the path, the agent and the holder of a workload together: somebody who comes to its host gets in. */
+  doors(workloadId: string): Span[];
+  containers(workloadId: string): Span[];
+  planeUp(): Span[];
+  /** Until when the control plane was there: what the database holds is from then. */
+  upUntilMs(): number;
+  /** The control plane was gone for so long, and what it did in it is lost: its death and its return, or the backup and the return. */
+  absences(): readonly Span[];
+  noteAbsence(span: Span): void;
+  /** A backup of then is back: what was said to customers and by suppliers since then is not known any more. */
+  forgetSince(ms: number): void;
+  /** What one GPU of it costs from now on. */
+  notePrice(machineId: string, ucentsPerHour: bigint): void;
+  looks: Look[];
+  launches: Map<string, Launch>;
+  /** Customers' ends that were accepted: by instance, when. */
+  ends: Map<string, number>;
+  /** By machine: what one GPU of it cost, and since when. */
+  prices: Map<string, { sinceMs: number; ucentsPerHour: bigint }[]>;
+}
+
+/** `isPlaneUp` and `hosts` are asked at each change. */
+export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPlaneUp: () => boolean): Witness {
+  const doors = new Map<string, Track>();
+  const containers = new Map<string, Track>();
+  const plane = openTrack(clock.now);
+  const absences: Span[] = [];
+  const trackOf = (tracks: Map<string, Track>, id: string): Track => {
+    const track = tracks.get(id) ?? openTrack(clock.now);
+    tracks.set(id, track);
+    return track;
+  };
+  const witness: Witness = {
+    watch: () => {
+      plane.note(isPlaneUp());
+      for (const host of hosts) {
+        for (const id of [...host.engine.containers.keys(), ...host.holders.ids()]) {
+          trackOf(doors, id);
+          trackOf(containers, id);
+        }
+      }
+      for (const [id, track] of doors) track.note(hosts.some((host) => host.answersFor(id)));
+      for (const [id, track] of containers) {
+        track.note(hosts.some(({ engine }) => engine.containers.get(id)?.running === true));
+      }
+    },
+    doors: (id) => doors.get(id)?.spans() ?? [],
+    containers: (id) => containers.get(id)?.spans() ?? [],
+    planeUp: plane.spans,
+    upUntilMs: () => plane.spans().at(-1)?.[1] ?? clock.now(),
+    absences: () => absences,
+    noteAbsence: (span) => void absences.push(span),
+    forgetSince: (ms) => {
+      witness.looks = witness.looks.filter((look) => look.endMs <= ms);
+      for (const [id, atMs] of witness.ends) if (atMs > ms) witness.ends.delete(id);
+      for (const [machineId, past] of witness.prices) {
+        const price = past.findLast(({ sinceMs }) => sinceMs <= ms);
+        if (price !== undefined) witness.notePrice(machineId, price.ucentsPerHour);
+      }
+    },
+    notePrice: (machineId, ucentsPerHour) => {
+      const past = witness.prices.get(machineId) ?? [];
+      witness.prices.set(machineId, [...past, { sinceMs: clock.now(), ucentsPerHour }]);
+    },
+    looks: [],
+    launches: new Map(),
+    ends: new Map(),
+    prices: new Map(),
+  };
+  return witness;
+}
