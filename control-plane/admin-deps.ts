@@ -22,6 +22,7 @@ import { TransferDiffers } from './money/ledger/store.ts';
 import { ledgerFaults } from './money/ledger/verify.ts';
 import { meteringFaults } from './money/metering/verify.ts';
 import { payoutView } from './money/payouts/routes.ts';
+import { receiptFaults } from './models/gateway/verify.ts';
 import { payoutFaults } from './money/payouts/verify.ts';
 import { payoutEntries, type PayoutEntry } from './money/ledger/suppliers.ts';
 import type { Standing } from './money/payouts/payouts.ts';
@@ -57,6 +58,7 @@ export function adminDeps(
           ...(await ledgerFaults(tx)),
           ...(await meteringFaults(tx)),
           ...(await payoutFaults(tx)),
+          ...(await receiptFaults(tx)),
         ]);
         process.noteLedger(faults.length);
         return faults;

@@ -126,6 +126,8 @@ const ConfigFields = z.strictObject({
   environments_file: AbsolutePath.optional(),
   /** YAML file of the models that can be called. Left out, there are none. */
   models_file: AbsolutePath.optional(),
+  /** Of one API key, streams included, that may be open at once; above them callers are told 429. */
+  open_inference_requests_per_key: z.int().min(1).max(RATE_MAX).default(64),
   /** Base of the model hub's API: how large models are is asked there. May be private, and speak plain HTTP. */
   model_hub_url: z
     .url({ protocol: /^https?$/, error: 'must be a URL like https://hub.example.com/api' })

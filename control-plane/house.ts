@@ -101,6 +101,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await rooms.link.drain(RECONNECT_AFTER_MS);
       rooms.logs.close();
       await listeners.closeWeb();
+      await rooms.gateway.close();
       await admin.close();
       await Promise.all(running?.loops.map((loop) => loop.stop()) ?? []);
       await rooms.webhooks.courier.stop();
@@ -163,6 +164,7 @@ function settingsOf(config: Config): Settings {
     },
     webhookMaxAttempts: config.webhooks.max_attempts,
     models: readModels(config.models_file),
+    openInferenceRequestsPerKey: config.open_inference_requests_per_key,
   };
 }
 

@@ -15,6 +15,8 @@ const WATCH_PERIOD_MS = 1_000;
 const ABSENCE_PERIOD_MS = 15_000;
 /** Events nudge; this is for retries. */
 const WEBHOOKS_PERIOD_MS = 500;
+/** What a process that died has left held is given back at the start; this is for what the database could not close. */
+const RECEIPTS_PERIOD_MS = 15_000;
 const PURGE_PERIOD_MS = 3_600_000;
 /** Whoever renews a certificate sees it served soon. */
 const CERTIFICATES_PERIOD_MS = 10_000;
@@ -58,6 +60,14 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Co
     ),
     startLoop({ name: 'absence', periodMs: ABSENCE_PERIOD_MS, run: () => rooms.absence.run() }, core),
     startLoop({ name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => rooms.watch.run(signal) }, core),
+    startLoop(
+      {
+        name: 'receipts',
+        periodMs: RECEIPTS_PERIOD_MS,
+        run: async (signal) => void (await rooms.gateway.sweep(signal)),
+      },
+      core,
+    ),
     startLoop(
       {
         name: 'purge',

@@ -12,6 +12,7 @@ import { machineRoutes } from './fleet/supply/machine-routes.ts';
 import { supplyRoutes } from './fleet/supply/routes.ts';
 import { supplierOfOrg } from './fleet/supply/store.ts';
 import { modelRoutes } from './models/catalog/routes.ts';
+import { gatewayRoutes } from './models/gateway/routes.ts';
 import { billingRoutes } from './money/metering/routes.ts';
 import { payoutRoutes } from './money/payouts/routes.ts';
 import { edgeRoutes } from './rental/edge/routes.ts';
@@ -36,6 +37,7 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...operationRoutes(deps),
     ...webhookRoutes(deps),
     ...modelRoutes(deps),
+    ...gatewayRoutes(deps),
     ...billingRoutes(deps),
     ...supplyRoutes(deps),
     ...machineRoutes(deps),

@@ -36,6 +36,7 @@ import { confirmOutage, endOutage, giveUp, noteReachable } from './rental/instan
 import type { ProbeResult } from './rental/instances/steps.ts';
 import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
 import type { CatalogModel } from './models/catalog/models.ts';
+import { type Gateway, openGateway } from './models/gateway/gateway.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
 
 /** What every room may be given. */
@@ -66,6 +67,8 @@ export interface Settings {
   webhookMaxAttempts: number;
   /** What can be called. */
   models: readonly CatalogModel[];
+  /** Inference requests of one API key that may be open at once. */
+  openInferenceRequestsPerKey: number;
 }
 
 /** What rooms ask of the processes around them, after a commit. */
@@ -106,6 +109,7 @@ export interface Rooms {
   heartbeat: Heartbeat;
   webhooks: Webhooks;
   catalog: Catalog;
+  gateway: Gateway;
 }
 
 export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
@@ -175,7 +179,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     logs: openLogs({ ...core, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
     heartbeat: openHeartbeat({ ...core, metering }),
     webhooks,
-    catalog: openCatalog(settings.models),
+    ...openModels(core, settings, money),
   };
 }
 
@@ -183,6 +187,12 @@ function openMoney(core: Core, settings: Settings): Pick<Rooms, 'ledger' | 'mete
   const ledger = openLedger(core);
   const metering = openMetering({ ...core, ledger, launchHoldMinutes: settings.launchHoldMinutes });
   return { ledger, metering, payouts: openPayouts({ ...core, ledger }) };
+}
+
+function openModels(core: Core, settings: Settings, money: Pick<Rooms, 'ledger'>): Pick<Rooms, 'catalog' | 'gateway'> {
+  const catalog = openCatalog(settings.models);
+  const gateway = openGateway({ ...core, ...money, catalog, openPerKeyMax: settings.openInferenceRequestsPerKey });
+  return { catalog, gateway };
 }
 
 /** What the fleet asks of the rooms above it. */

@@ -18,6 +18,7 @@ const ROOMS = [
   'rental/instances',
   'rental/edge',
   'rental/webhooks',
+  'models/gateway',
   'admin',
 ];
 

@@ -16,6 +16,7 @@ export const ERRORS = {
   idempotency_key_invalid: { status: 400, title: 'The Idempotency-Key header is not valid' },
   'reservation/gpu_type_mismatch': { status: 400, title: 'No reservation contract covers this' },
   unsupported_parameter: { status: 400, title: 'A member of the body is not supported' },
+  context_length_exceeded: { status: 400, title: 'Prompt and answer are longer than the context of the model' },
   unauthorized: { status: 401, title: 'Missing or invalid API key' },
   insufficient_balance: { status: 402, title: 'The balance does not cover this' },
   insufficient_scope: { status: 403, title: 'The API key lacks a scope' },
@@ -43,6 +44,7 @@ export const ERRORS = {
   image_unavailable: { status: 422, title: 'The image cannot be used' },
   'reservation/no_capacity': { status: 429, title: 'All slots of the reservation are allocated' },
   rate_limit_exceeded: { status: 429, title: 'Too many requests' },
+  stream_limit_exceeded: { status: 429, title: 'Too many inference requests are open' },
   headers_too_large: { status: 431, title: 'The headers are too large' },
   // Enrolment of hosts
   enrollment_token_invalid: { status: 401, title: 'Unknown enrolment token' },
@@ -54,6 +56,10 @@ export const ERRORS = {
   // Our own
   internal_error: { status: 500, title: 'Internal error' },
   registry_unreachable: { status: 502, title: 'The image registry could not be asked' },
+  upstream_error: { status: 502, title: 'The model gave no answer that can be used' },
+  upstream_response_too_large: { status: 502, title: 'The answer of the model is too large' },
+  upstream_unavailable: { status: 503, title: 'Serving capacity is degraded' },
+  upstream_timeout: { status: 504, title: 'The model did not answer in time' },
   unavailable: { status: 503, title: 'Temporarily unavailable' },
 } as const satisfies Record<string, ErrorEntry>;
 

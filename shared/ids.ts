@@ -4,7 +4,20 @@ import type { Clock } from './clock.ts';
 import type { Rng } from './rng.ts';
 
 /** Prefixes of ids that a person may meet; the rest are UUIDv7 (DESIGN section 8). */
-export type IdPrefix = 'key' | 'apk' | 'evt' | 'whe' | 'dlv' | 'rc' | 'off' | 'wl' | 'seg' | 'req' | 'str' | 'aud';
+export type IdPrefix =
+  | 'key'
+  | 'apk'
+  | 'evt'
+  | 'whe'
+  | 'dlv'
+  | 'rc'
+  | 'off'
+  | 'wl'
+  | 'seg'
+  | 'req'
+  | 'str'
+  | 'aud'
+  | 'rcp';
 
 export interface Ids {
   /** Time-ordered UUID version 7: operations, suppliers, machines, ledger entries. */

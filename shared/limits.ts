@@ -125,5 +125,14 @@ export const LOG_FOLLOWERS_PER_ORG_MAX = 20;
 /** Connections to the ports of one instance, browsers' and others' together. */
 export const TCP_CONNECTIONS_MAX = 512;
 
+/** Of a request to a model: four times the tokens of the longest context that is served. */
+export const INFERENCE_BODY_BYTES_MAX = 8 * 1024 * 1024;
+/** Messages of one conversation; each costs the template some tokens beside its text. */
+export const CHAT_MESSAGES_MAX = 2_048;
+/** The answer of a model server to one request, whole: the longest text is far below it. */
+export const CHAT_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
+/** Servers that one request may be sent to, before any of them has begun to answer it. */
+export const UPSTREAM_ATTEMPTS_MAX = 3;
+
 /** Removal is two-phase: the container is stopped at once, its disk is kept this long in case we were wrong. */
 export const QUARANTINE_MS = 15 * 60_000;

@@ -94,6 +94,15 @@ export const WEBHOOK_ENDPOINT_STATES: StateTable<WebhookEndpointState> = {
   disabled: ['healthy', 'disabled'],
 };
 
+export type ReceiptState = 'open' | 'settled' | 'released';
+
+/** A request to a model: money is held while it is open; then a part of it is charged, or all is given back. */
+export const RECEIPT_STATES: StateTable<ReceiptState> = {
+  open: ['settled', 'released'],
+  settled: [],
+  released: [],
+};
+
 /** True where the table allows the move. */
 export function mayMove<S extends string>(table: StateTable<S>, from: S, to: S): boolean {
   return table[from].includes(to);

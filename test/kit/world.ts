@@ -10,6 +10,7 @@ import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { ledgerFaults } from '../../control-plane/money/ledger/verify.ts';
 import { meteringFaults } from '../../control-plane/money/metering/verify.ts';
 import { payoutFaults } from '../../control-plane/money/payouts/verify.ts';
+import { receiptFaults } from '../../control-plane/models/gateway/verify.ts';
 import type { CreateInstance } from '../../shared/api/instance.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog, type Log } from '../../shared/log.ts';
@@ -68,6 +69,7 @@ const SETTINGS: Settings = {
   menu: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
   webhookMaxAttempts: 5,
   models: [],
+  openInferenceRequestsPerKey: 64,
 };
 
 export interface MachineOptions {
@@ -170,10 +172,14 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
         ...(await ledgerFaults(tx)),
         ...(await meteringFaults(tx)),
         ...(await payoutFaults(tx)),
+        ...(await receiptFaults(tx)),
       ]);
       if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
     },
-    close: () => db.close(),
+    close: async () => {
+      await rooms.gateway.close();
+      await db.close();
+    },
   };
 }
 

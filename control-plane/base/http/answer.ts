@@ -23,6 +23,7 @@ export interface ReceivedRequest {
   caller: Caller | undefined;
   requestId: string;
   clientIp: string;
+  gone: AbortSignal;
 }
 
 export interface AnswerDeps {
@@ -33,13 +34,13 @@ export interface AnswerDeps {
 
 /** @throws ServiceError for what the checks or the handler refuse */
 export async function answer(route: Route, request: ReceivedRequest, deps: AnswerDeps): Promise<WireReply> {
-  const { caller, path, requestId, clientIp } = request;
+  const { caller, path, requestId, clientIp, gone } = request;
   const key = readIdempotencyKey(route, request.raw);
   const parts = parseRequest(route, request);
   const handle = async (settle: (tx: Tx, reply: Reply) => Promise<void>): Promise<Reply> => {
     // Routes without an API key are typed to have no `caller`, so nobody reads the missing one.
     const actor = actorOf(request.raw);
-    const call = { ...parts, caller, requestId, clientIp, actor, settle } as Call<unknown, unknown, unknown>;
+    const call = { ...parts, caller, requestId, clientIp, gone, actor, settle } as Call<unknown, unknown, unknown>;
     const work = route.handler(call);
     return deps.strictResponses ? declared(route, work) : work;
   };

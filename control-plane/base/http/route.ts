@@ -27,6 +27,8 @@ export interface OpenCall<P, Q, B> {
   body: B;
   requestId: string;
   clientIp: string;
+  /** Aborts where the caller is gone before its answer was sent whole. */
+  gone: AbortSignal;
   /** On the operator's socket: who the command says it is (header `Svc-Operator`). */
   actor: string;
 }

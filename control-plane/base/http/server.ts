@@ -1,5 +1,5 @@
 // The HTTP server: turns requests into handler calls, and what handlers return or throw into responses.
-import type { IncomingMessage, ServerOptions } from 'node:http';
+import type { IncomingMessage, ServerOptions, ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Server as TlsServer } from 'node:tls';
@@ -258,12 +258,21 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
           caller: request.getDecorator<Caller | undefined>('caller'),
           requestId: request.id,
           clientIp: request.ip,
+          gone: goneSignal(reply.raw),
         },
         answerDeps,
       );
       return send(reply, wire);
     },
   });
+}
+
+function goneSignal(response: ServerResponse): AbortSignal {
+  const gone = new AbortController();
+  response.once('close', () => {
+    if (!response.writableFinished) gone.abort();
+  });
+  return gone.signal;
 }
 
 /** @throws ServiceError `invalid_request` (RFC 9112, section 3.2) */

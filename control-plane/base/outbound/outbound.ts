@@ -1,11 +1,10 @@
 // Requests to addresses that strangers name: guarded, bounded in time and bytes, never redirected.
-import { errors } from 'undici';
 import type { Clock } from '../../../shared/clock.ts';
-import { messageOf } from '../../../shared/errors.ts';
 import type { Resolve } from './connection.ts';
 import { type Line, openLines } from './lines.ts';
 import { OutboundError } from './outbound-error.ts';
 import { openPolicy, type OutboundPolicy, type Target } from './policy.ts';
+import { joined, outboundError } from './wire.ts';
 
 export interface OutboundRequest {
   method: 'GET' | 'HEAD' | 'POST';
@@ -118,21 +117,4 @@ async function readCapped(
     if (bytes > bytesMax) break;
   }
   return { body: Buffer.concat(chunks).subarray(0, bytesMax), truncated: bytes > bytesMax };
-}
-
-function joined(headers: Record<string, string | string[] | undefined>): Record<string, string> {
-  return Object.fromEntries(
-    Object.entries(headers).map(([name, value]) => [name, Array.isArray(value) ? value.join(', ') : (value ?? '')]),
-  );
-}
-
-/** What the guard did not name happened on an open connection: it broke, or what came was not HTTP. */
-function outboundError(error: unknown, line: Line): OutboundError {
-  if (error instanceof OutboundError) return error;
-  const broke = error instanceof errors.SocketError || (error instanceof Error && 'syscall' in error);
-  const what = broke ? 'the connection ended before the answer was whole' : 'the answer is not valid HTTP';
-  return new OutboundError('protocol', `${what}: ${messageOf(error)}`, {
-    remoteAddress: line.remoteAddress,
-    cause: error,
-  });
 }

@@ -4,6 +4,8 @@ import { z } from 'zod';
 import { Modality, ModelParameter, ModelStatus } from '../../../shared/api/model.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 
+const Milliseconds = z.int().min(1).max(3_600_000);
+
 /** A model server that speaks the chat-completion wire format: vLLM, SGLang, llama.cpp, TEI. */
 const Upstream = z.strictObject({
   /** With its `/v1`. May be private, and speak plain HTTP. */
@@ -16,6 +18,12 @@ const Upstream = z.strictObject({
   api_key_file: z.string().startsWith('/', 'must be an absolute path').optional(),
   /** Of two servers, one with twice the weight gets twice the requests. */
   weight: z.int().min(1).max(1_000).default(1),
+  /** Requests that it answers at the same time; with more they go to others. */
+  max_open_requests: z.int().min(1).max(100_000).default(256),
+  /** DNS, TCP and TLS. */
+  connect_ms: Milliseconds.default(2_000),
+  /** Until a whole answer. Official clients give up after 300 s without headers. */
+  answer_ms: Milliseconds.default(280_000),
 });
 
 /** Above what anybody asks for a million tokens, and with the longest context still far from what the books can hold. */

@@ -74,6 +74,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       menu: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
       webhookMaxAttempts: 5,
       models: [],
+      openInferenceRequestsPerKey: 64,
     },
     {
       nudges: { engine: none, edge: none, webhooks: none },

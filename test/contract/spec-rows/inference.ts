@@ -19,7 +19,43 @@ export const INFERENCE_ROWS: RowsBySection = {
       'has all of them at once, by id, with nothing of their servers',
     ],
   ],
+  '2.11': [
+    [
+      'A chat completion has id, object, created, model, choices and usage; model is the canonical id, never an upstream path',
+      'contract/chat.store.test.ts',
+      'has the members of the specification, and nothing of the server',
+    ],
+    [
+      'role is system, user or assistant, content a string',
+      'contract/chat.store.test.ts',
+      'with what is not valid: %j',
+    ],
+    [
+      'finish_reason is stop, length, content_filter or tool_calls',
+      'contract/chat.store.test.ts',
+      'may end for the reason %s',
+    ],
+  ],
+  '1': [
+    [
+      'Tool calling, JSON mode and structured outputs are rejected and never silently ignored',
+      'contract/chat.store.test.ts',
+      'with what is not supported: %j, by name',
+    ],
+    ['Billing is per token', 'contract/chat.store.test.ts', 'costs its tokens exactly, and leaves a receipt'],
+    [
+      'The bare model id is serverless, :economy the economy tier at its own price',
+      'contract/chat.store.test.ts',
+      'of the model named %s is by its canonical id, at the price of its tier',
+    ],
+  ],
   '4.8': [
+    [
+      'max_tokens is at least 1',
+      'contract/chat.store.test.ts',
+      'with max_tokens as the caller has said, up to what the model allows',
+    ],
+    ['temperature and max_tokens may be null', 'contract/chat.store.test.ts', 'without what means nothing'],
     ['GET /v1/models takes modality', 'contract/models.test.ts', 'of the modality %s'],
     [
       'GET /v1/models/{id} finds a model by its id or an alias, the slash written either way',
@@ -78,5 +114,36 @@ export const INFERENCE_ROWS: RowsBySection = {
       '500 internal_error quotes the request, and nothing of the bug',
     ],
     ['model_not_found is 404', 'contract/models.test.ts', 'is not found as %s'],
+    [
+      'model_not_found for a model that is absent, coming soon, or not for chat',
+      'contract/chat.store.test.ts',
+      'for the model %s, which cannot be called: 404 model_not_found',
+    ],
+    [
+      'stream_limit_exceeded: too many inference requests open at once on this API key',
+      'control-plane/models/money.store.test.ts',
+      'one key has so many requests open at once and no more, another has its own, and what is over or refused makes room',
+    ],
+    [
+      'upstream_unavailable is 503 with Retry-After: serving capacity degraded',
+      'control-plane/models/failover.test.ts',
+      'two more at most, and then it is 503 with what the last said about coming back',
+    ],
+    [
+      '504: the upstream exceeded the deadline',
+      'control-plane/models/failover.test.ts',
+      'where it is silent: 504 at its time and no sooner, not to be sent again, and the server is left',
+    ],
+    ['upstream_error is 502: a malformed response', 'control-plane/models/failover.test.ts', 'where the first %s'],
+    [
+      'upstream_response_too_large is 502 and not retryable',
+      'control-plane/models/failover.test.ts',
+      'where its answer is too large: 502, not to be sent again; at the bound it is read',
+    ],
+    [
+      'insufficient balance: the most that a request can cost must be there',
+      'control-plane/models/money.store.test.ts',
+      'that just covers the most that a request can cost is enough; a microcent less is 402',
+    ],
   ],
 };

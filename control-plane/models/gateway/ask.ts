@@ -1,0 +1,140 @@
+// Asking the servers of a model, one after another where one refuses, until the first of them answers: nothing was sent to the caller yet.
+import type { Clock } from '../../../shared/clock.ts';
+import { fail, ServiceError } from '../../../shared/errors.ts';
+import { UPSTREAM_ATTEMPTS_MAX } from '../../../shared/limits.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import type { Callable } from '../catalog/catalog.ts';
+import type { Upstream } from '../catalog/models.ts';
+import { refusalOf } from './upstream-refusals.ts';
+import type { Upstreams } from './upstreams.ts';
+
+export interface Question {
+  callable: Callable;
+  /** Behind the server's base_url. */
+  path: string;
+  /** Without the model, which each server has its own name for. */
+  body(upstream: Upstream): object;
+  /** From the first attempt on, over all of them. */
+  answerMs(upstream: Upstream): number;
+  idleMs(upstream: Upstream): number;
+  signal: AbortSignal;
+}
+
+/** A server that answers 200. */
+export interface Answering {
+  upstream: Upstream;
+  exchange: Exchange;
+  /** The server may have its next request; what it still says is not read. */
+  end(): void;
+}
+
+export interface AskDeps {
+  exchanges: Exchanges;
+  upstreams: Upstreams;
+  clock: Clock;
+  log: Log;
+}
+
+/** @throws ServiceError `upstream_unavailable`, `upstream_timeout`, `upstream_error`, `context_length_exceeded`, `invalid_request` */
+export async function ask(question: Question, deps: AskDeps): Promise<Answering> {
+  const startedMs = deps.clock.monotonicMs();
+  let retryAfterSeconds = 1;
+  const candidates = deps.upstreams.inOrder(question.callable.upstreams).slice(0, UPSTREAM_ATTEMPTS_MAX);
+  for (const upstream of candidates) {
+    const attempt = await askOne(question, { upstream, startedMs }, deps);
+    if ('answering' in attempt) return attempt.answering;
+    assertWaitedFor(question.signal);
+    deps.upstreams.failed(upstream);
+    deps.log.warn({ upstream: upstream.base_url, reason: attempt.passedOver }, 'a model server is passed over');
+    retryAfterSeconds = attempt.retryAfterSeconds;
+  }
+  return fail('upstream_unavailable', {
+    detail: `No server for ${question.callable.model.id} takes the request right now. Send it again after a short while.`,
+    retryAfterSeconds,
+  });
+}
+
+/** @throws ServiceError where nobody waits for the answer any more; nobody reads this one either */
+function assertWaitedFor(signal: AbortSignal): void {
+  if (signal.aborted) fail('invalid_request', 'The connection ended before the answer was there.');
+}
+
+/** What broke while a server answered, as a refusal. @throws what is no failure of a server */
+export function brokenAnswer(error: unknown, signal: AbortSignal): ServiceError {
+  assertWaitedFor(signal);
+  if (!(error instanceof OutboundError)) throw error;
+  if (error.code === 'timeout') return timedOut(error);
+  return new ServiceError('upstream_error', {
+    detail: 'The model broke off its answer. Send the request again.',
+    cause: error,
+  });
+}
+
+type Attempt = { answering: Answering } | { passedOver: string; retryAfterSeconds: number };
+
+/** Nothing of the request was done where it is one of these. */
+const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
+const REFUSING: readonly number[] = [429, 502, 503];
+
+async function askOne(
+  question: Question,
+  { upstream, startedMs }: { upstream: Upstream; startedMs: number },
+  deps: AskDeps,
+): Promise<Attempt> {
+  const { signal } = question;
+  const leftMs = startedMs + question.answerMs(upstream) - deps.clock.monotonicMs();
+  if (leftMs <= 0) throw timedOut(undefined);
+  const letGo = deps.upstreams.begin(upstream);
+  try {
+    const exchange = await deps.exchanges.open({
+      method: 'POST',
+      url: `${upstream.base_url}${question.path}`,
+      headers: headersFor(upstream),
+      body: JSON.stringify({ ...question.body(upstream), model: upstream.model }),
+      connectMs: Math.min(upstream.connect_ms, leftMs),
+      statusMs: leftMs,
+      idleMs: question.idleMs(upstream),
+      signal,
+    });
+    const end = (): void => {
+      exchange.end();
+      letGo();
+    };
+    if (exchange.status === 200) return { answering: { upstream, exchange, end } };
+    if (REFUSING.includes(exchange.status)) {
+      end();
+      return { passedOver: `it answers ${exchange.status}`, retryAfterSeconds: retryAfterOf(exchange) };
+    }
+    throw await refusalOf(exchange, { upstream, model: question.callable.model, log: deps.log });
+  } catch (error) {
+    letGo();
+    if (error instanceof ServiceError) throw error;
+    if (error instanceof OutboundError && UNSENT.includes(error.code))
+      return { passedOver: error.message, retryAfterSeconds: 1 };
+    deps.upstreams.failed(upstream);
+    throw brokenAnswer(error, signal);
+  }
+}
+
+function headersFor({ apiKey }: Upstream): Record<string, string> {
+  return {
+    'content-type': 'application/json',
+    'user-agent': 'svc-control-plane',
+    ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+  };
+}
+
+/** A server's word, within what official clients heed. */
+function retryAfterOf({ headers }: Exchange): number {
+  const seconds = Number(headers['retry-after']);
+  return Number.isFinite(seconds) ? Math.min(Math.max(1, seconds), 60) : 1;
+}
+
+function timedOut(cause: unknown): ServiceError {
+  return new ServiceError('upstream_timeout', {
+    detail: 'The model did not answer in time. Ask for less at once, or stream the answer.',
+    cause,
+  });
+}

@@ -1,0 +1,42 @@
+// The gateway: models are called here. Opens the connections to their servers, and gives back what dead processes left held.
+import type { Reply } from '../../base/http/route.ts';
+import { openExchanges } from '../../base/outbound/exchange.ts';
+import type { OutboundPolicy } from '../../base/outbound/policy.ts';
+import type { Catalog } from '../catalog/catalog.ts';
+import type { CatalogModel } from '../catalog/models.ts';
+import { type ChatDeps, completeChat } from './chat.ts';
+import { openRequests, type RequestsDeps } from './requests.ts';
+import { openUpstreams } from './upstreams.ts';
+
+export interface Gateway {
+  completeChat(call: Parameters<typeof completeChat>[0]): Promise<Reply>;
+  /** Gives back what requests hold that no process answers any more; returns how many those were. */
+  sweep(signal: AbortSignal): Promise<number>;
+  /** Gives up what is open, waits until that is settled, and ends the connections. */
+  close(): Promise<void>;
+}
+
+export function openGateway(deps: RequestsDeps & { catalog: Catalog }): Gateway {
+  const exchanges = openExchanges(policyOf(deps.catalog.models), deps);
+  const requests = openRequests(deps);
+  const chat: ChatDeps = { ...deps, exchanges, requests, upstreams: openUpstreams(deps) };
+  return {
+    completeChat: (call) => completeChat(call, chat),
+    sweep: requests.sweep,
+    close: async () => {
+      await requests.close();
+      await exchanges.close();
+    },
+  };
+}
+
+/** The operator's own choice: they may be private and speak plain HTTP. Nobody else is called. */
+function policyOf(models: readonly CatalogModel[]): OutboundPolicy {
+  const urls = models.flatMap(({ upstreams, economy }) => [...upstreams, ...(economy?.upstreams ?? [])]);
+  const namedHosts = urls.map(({ base_url: url }) => {
+    const { hostname, port, protocol } = new URL(url);
+    const plainHttp = protocol === 'http:';
+    return { host: `${hostname}:${port === '' ? (plainHttp ? 80 : 443) : port}`, plainHttp };
+  });
+  return { ports: 'any', privateNetworks: [], namedHosts };
+}

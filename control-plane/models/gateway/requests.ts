@@ -1,0 +1,167 @@
+// Requests to models from being let in to their last byte: one of a key's slots, money set aside durably, and closed exactly once.
+import type { Clock } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Caller } from '../../base/http/route.ts';
+import { wallet } from '../../money/ledger/accounts.ts';
+import type { Ledger } from '../../money/ledger/ledger.ts';
+import type { Callable } from '../catalog/catalog.ts';
+import { closeReceipt, holdId, type Outcome } from './states.ts';
+import * as store from './store.ts';
+
+export interface NewRequest {
+  caller: Caller;
+  requestId: string;
+  gone: AbortSignal;
+  callable: Callable;
+  /** What it costs at most. */
+  boundUcents: bigint;
+}
+
+export interface OpenRequest {
+  /** Of its receipt. */
+  id: string;
+  /** Aborts where nobody waits for the answer any more. */
+  signal: AbortSignal;
+  /** Settles or gives back, once: later calls wait for the first. */
+  close(outcome: Outcome): Promise<void>;
+}
+
+export interface Requests {
+  /** @throws ServiceError `stream_limit_exceeded`, `insufficient_balance` */
+  begin(request: NewRequest): Promise<OpenRequest>;
+  /** Gives back what requests hold that no process answers any more; returns how many those were. */
+  sweep(signal: AbortSignal): Promise<number>;
+  /** Gives up what is open, and waits until all of it is closed. */
+  close(): Promise<void>;
+}
+
+export interface RequestsDeps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  log: Log;
+  ledger: Ledger;
+  openPerKeyMax: number;
+}
+
+/** Rows of one look. */
+const SWEEP_PIECE = 200;
+
+export const NOT_CHARGED = {
+  charged_ucents: 0n,
+  prompt_tokens: null,
+  completion_tokens: null,
+  counted_by: null,
+  upstream: null,
+} as const;
+
+export function openRequests(deps: RequestsDeps): Requests {
+  const { clock, db, ids, ledger, log } = deps;
+  const slots = openSlots(deps.openPerKeyMax);
+  const stopping = new AbortController();
+  /** By receipt: resolves once it is closed. One process serves, so an open receipt that is not here is of one that died. */
+  const living = new Map<string, Promise<void>>();
+
+  /** Lets go of the slot, and of what keeps the receipt from the sweep: where the database has failed, that finds it. */
+  const enter = (id: string, apiKeyId: string): (() => void) => {
+    const letGo = slots.take(apiKeyId);
+    const over = Promise.withResolvers<void>();
+    living.set(id, over.promise);
+    return () => {
+      living.delete(id);
+      letGo();
+      over.resolve();
+    };
+  };
+
+  return {
+    begin: async ({ caller, requestId, gone, callable, boundUcents }) => {
+      const id = ids.prefixed('rcp');
+      const leave = enter(id, caller.apiKeyId);
+      const receipt = {
+        id,
+        org_id: caller.orgId,
+        api_key_id: caller.apiKeyId,
+        request_id: requestId,
+        model_id: callable.model.id,
+        tier: callable.tier,
+        held_ucents: boundUcents,
+        opened_ms: clock.now(),
+      };
+      try {
+        await db.tx('inference.open', async (tx) => {
+          await ledger.setHold(tx, holdId(id), wallet(caller.orgId), boundUcents);
+          await store.insertReceipt(tx, receipt);
+        });
+      } catch (error) {
+        leave();
+        throw error;
+      }
+      let closed: Promise<void> | undefined;
+      const close = (outcome: Outcome): Promise<void> =>
+        db
+          .tx('inference.close', (tx) => closeReceipt(tx, id, outcome, { ledger, nowMs: clock.now() }))
+          .then(() => undefined)
+          .finally(leave);
+      return {
+        id,
+        signal: AbortSignal.any([gone, stopping.signal]),
+        close: (outcome) => (closed ??= close(outcome)),
+      };
+    },
+    sweep: async (signal) => {
+      const dead = await deadReceipts(db, living, signal);
+      for (const id of dead) {
+        const outcome: Outcome = { ...NOT_CHARGED, ending: 'process_died' };
+        await db.tx('inference.sweep', (tx) => closeReceipt(tx, id, outcome, { ledger, nowMs: clock.now() }));
+      }
+      if (dead.length > 0) log.warn({ receipts: dead.length }, 'requests of a process that died are given back');
+      return dead.length;
+    },
+    close: async () => {
+      stopping.abort();
+      await Promise.all(living.values());
+    },
+  };
+}
+
+async function deadReceipts(db: Db, living: ReadonlyMap<string, unknown>, signal: AbortSignal): Promise<string[]> {
+  const dead: string[] = [];
+  let afterId: string | undefined = '';
+  while (afterId !== undefined && !signal.aborted) {
+    const ids: string[] = await store.openReceipts(db.read, afterId, SWEEP_PIECE);
+    // Looked up after the rows were read: what has begun since is living, what has closed since is not open.
+    dead.push(...ids.filter((id) => !living.has(id)));
+    afterId = ids.at(-1);
+  }
+  return dead;
+}
+
+interface Slots {
+  /** @throws ServiceError `stream_limit_exceeded` */
+  take(apiKeyId: string): () => void;
+}
+
+function openSlots(max: number): Slots {
+  const taken = new Map<string, number>();
+  return {
+    take: (apiKeyId) => {
+      const count = taken.get(apiKeyId) ?? 0;
+      if (count >= max) {
+        fail('stream_limit_exceeded', {
+          detail: `This API key may have ${max} inference requests open at once. Send it again when one of them is over.`,
+          retryAfterSeconds: 1,
+        });
+      }
+      taken.set(apiKeyId, count + 1);
+      return () => {
+        const left = (taken.get(apiKeyId) ?? 1) - 1;
+        if (left === 0) taken.delete(apiKeyId);
+        else taken.set(apiKeyId, left);
+      };
+    },
+  };
+}

@@ -1,0 +1,49 @@
+// POST /v1/chat/completions (specification 4.8).
+import { ChatCompletion, ChatRequest } from '../../../shared/api/chat.ts';
+import { INFERENCE_BODY_BYTES_MAX } from '../../../shared/limits.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import type { Gateway } from './gateway.ts';
+
+const UPSTREAM_ERRORS = [
+  'upstream_error',
+  'upstream_response_too_large',
+  'upstream_unavailable',
+  'upstream_timeout',
+] as const;
+
+export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
+  return [
+    route({
+      method: 'POST',
+      path: '/v1/chat/completions',
+      operationId: 'createChatCompletion',
+      tag: 'Inference',
+      summary: 'Complete a chat',
+      description: CHAT_TEXT,
+      scope: 'serverless:write',
+      idempotency: 'none',
+      bodyBytesMax: INFERENCE_BODY_BYTES_MAX,
+      body: ChatRequest,
+      responses: {
+        200: {
+          description: 'The answer',
+          schema: ChatCompletion,
+          headers: { 'X-Receipt-Id': 'Identifies what was charged for the request' },
+        },
+      },
+      errors: [
+        'model_not_found',
+        'context_length_exceeded',
+        'insufficient_balance',
+        'stream_limit_exceeded',
+        ...UPSTREAM_ERRORS,
+      ],
+      handler: (call) => gateway.completeChat(call),
+    }),
+  ];
+}
+
+const CHAT_TEXT = `Costs what \`usage\` says at the prices of the model. While it runs, the most that it can cost is held: the bytes of the messages
+as tokens, and \`max_tokens\`. What is not used is given back at the end, all of it where there is no answer.
+
+Tools, JSON mode and whatever else is not below is refused by its name, unless it has the value that means nothing (\`"n": 1\`, null).`;

@@ -1,0 +1,93 @@
+// The SQL of receipts.
+import { z } from 'zod';
+import { int, text, ucents } from '../../base/db/columns.ts';
+import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import type { ReceiptState } from '../../../shared/states.ts';
+
+/** How a request came to its end. Who pays what then is in the room's README. */
+export type Ending = 'completed' | 'client_left' | 'upstream_failed' | 'refused' | 'process_died';
+
+const ReceiptRow = z.object({
+  id: text,
+  org_id: text,
+  api_key_id: text,
+  request_id: text,
+  model_id: text,
+  tier: text,
+  state: z.enum(['open', 'settled', 'released']),
+  held_ucents: ucents,
+  charged_ucents: ucents,
+  ending: z.enum(['completed', 'client_left', 'upstream_failed', 'refused', 'process_died']).nullable(),
+  prompt_tokens: int.nullable(),
+  completion_tokens: int.nullable(),
+  /** Who counted the tokens. */
+  counted_by: z.enum(['upstream', 'estimate']).nullable(),
+  /** Address of the server that answered. */
+  upstream: text.nullable(),
+  opened_ms: int,
+  closed_ms: int.nullable(),
+});
+export type Receipt = z.infer<typeof ReceiptRow>;
+
+const COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, charged_ucents, ending, prompt_tokens,
+  completion_tokens, counted_by, upstream, opened_ms, closed_ms`;
+
+export type NewReceipt = Pick<
+  Receipt,
+  'id' | 'org_id' | 'api_key_id' | 'request_id' | 'model_id' | 'tier' | 'held_ucents' | 'opened_ms'
+>;
+
+export async function insertReceipt(tx: Tx, receipt: NewReceipt): Promise<void> {
+  await tx.run(
+    sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, opened_ms)
+        values (${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier},
+                'open', ${receipt.held_ucents}, ${receipt.opened_ms})`,
+  );
+}
+
+export function findReceipt(query: Query, id: string): Promise<Receipt | undefined> {
+  return query.one(ReceiptRow, sql`select ${COLUMNS} from request_receipts where id = ${id}`);
+}
+
+/** In the order of their ids. */
+export async function openReceipts(query: Query, afterId: string, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    z.object({ id: text }),
+    sql`select id from request_receipts where state = 'open' and id > ${afterId} order by id limit ${limit}`,
+  );
+  return rows.map(({ id }) => id);
+}
+
+export type Closing = Pick<
+  Receipt,
+  'charged_ucents' | 'ending' | 'prompt_tokens' | 'completion_tokens' | 'counted_by' | 'upstream' | 'closed_ms'
+>;
+
+/** False where it is not in `from` any more. */
+export async function setClosed(
+  tx: Tx,
+  id: string,
+  { from, to }: { from: ReceiptState; to: ReceiptState },
+  closing: Closing,
+): Promise<boolean> {
+  const changed = await tx.run(
+    sql`update request_receipts set state = ${to}, charged_ucents = ${closing.charged_ucents}, ending = ${closing.ending},
+          prompt_tokens = ${closing.prompt_tokens}, completion_tokens = ${closing.completion_tokens},
+          counted_by = ${closing.counted_by}, upstream = ${closing.upstream}, closed_ms = ${closing.closed_ms}
+        where id = ${id} and state = ${from}`,
+  );
+  return changed === 1;
+}
+
+const ChargeRow = z.object({ id: text, charged_ucents: ucents });
+
+/** What every receipt that was charged says, for the proof of the books. */
+export function charges(query: Query): Promise<z.infer<typeof ChargeRow>[]> {
+  return query.all(ChargeRow, sql`select id, charged_ucents from request_receipts where charged_ucents > 0`);
+}
+
+const HeldRow = z.object({ id: text, held_ucents: ucents });
+
+export function holdsOfOpen(query: Query): Promise<z.infer<typeof HeldRow>[]> {
+  return query.all(HeldRow, sql`select id, held_ucents from request_receipts where state = 'open'`);
+}

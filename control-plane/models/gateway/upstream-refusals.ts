@@ -1,0 +1,63 @@
+// What a model server means by a status that is not 200, told to the caller without a word of the server's own.
+import { z } from 'zod';
+import { ServiceError } from '../../../shared/errors.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Exchange } from '../../base/outbound/exchange.ts';
+import type { CatalogModel, Upstream } from '../catalog/models.ts';
+import { readText } from './read-text.ts';
+
+const REFUSAL_BYTES_MAX = 64 * 1024;
+const LOGGED_CHARS = 500;
+
+/** What llama.cpp says of a prompt that is too long; vLLM and SGLang say it in words. */
+const Refusal = z.object({
+  error: z
+    .object({ type: z.unknown(), code: z.unknown(), message: z.unknown(), n_prompt_tokens: z.int().optional() })
+    .partial(),
+});
+
+/** Reads the rest of the answer. */
+export async function refusalOf(
+  exchange: Exchange,
+  { upstream, model, log }: { upstream: Upstream; model: CatalogModel; log: Log },
+): Promise<ServiceError> {
+  const { status } = exchange;
+  const text = await readText(exchange.body, REFUSAL_BYTES_MAX);
+  const told = { upstream: upstream.base_url, status, answer: text.slice(0, LOGGED_CHARS) };
+  if (![400, 413, 422].includes(status)) {
+    log.error(told, 'a model server fails');
+    return new ServiceError('upstream_error', {
+      detail:
+        'The model failed to answer. Send the request again; if it stays, ask for help and quote the X-Request-Id.',
+    });
+  }
+  log.info(told, 'a model server refuses a request');
+  const promptTokens = tooLong(text);
+  if (promptTokens === undefined) {
+    return new ServiceError('invalid_request', {
+      detail: `${model.id} does not take this request. Check the order of the messages and the parameters.`,
+    });
+  }
+  const counted = promptTokens === 'unknown' ? '' : ` The messages have ${promptTokens} tokens.`;
+  return new ServiceError('context_length_exceeded', {
+    detail: `Messages and answer do not fit into the ${model.context_length} tokens of ${model.id}.${counted} Shorten the messages or lower max_tokens.`,
+    errors: [{ field: 'messages', rule: 'must fit into the context of the model' }],
+  });
+}
+
+function tooLong(text: string): number | 'unknown' | undefined {
+  const { error = {} } = Refusal.safeParse(jsonOf(text)).data ?? {};
+  const isSaid =
+    error.type === 'exceed_context_size_error' ||
+    error.code === 'context_length_exceeded' ||
+    /\b(maximum|max) (model |context )?len(gth)?\b|context (length|size|window)/i.test(text);
+  return isSaid ? (error.n_prompt_tokens ?? 'unknown') : undefined;
+}
+
+function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
+}

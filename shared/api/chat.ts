@@ -1,0 +1,114 @@
+// Chat completions (specification 2.11, 4.8): what is asked, what is answered, and what may be said although it means nothing.
+import { z } from 'zod';
+import { CHAT_MESSAGES_MAX } from '../limits.ts';
+
+export const ChatMessage = z
+  .strictObject({
+    role: z.enum(['system', 'user', 'assistant']).describe('Who says it'),
+    content: z.string().describe('What is said'),
+  })
+  .meta({ id: 'ChatMessage' });
+export type ChatMessage = z.infer<typeof ChatMessage>;
+
+/** Members that clients send by habit: these values ask for nothing, and are taken as if they were not there. null always is one. */
+const NOTHING_ASKED: Record<string, readonly unknown[]> = {
+  n: [1],
+  tools: ['[]'],
+  tool_choice: ['none', 'auto'],
+  response_format: ['{"type":"text"}'],
+  logprobs: [false],
+  store: [false],
+  logit_bias: ['{}'],
+};
+
+const few = z.number().min(-2).max(2);
+
+const ChatFields = z.strictObject({
+  model: z.string().min(1).max(256).describe('Id or alias of a chat model; `:economy` behind it selects that tier'),
+  messages: z.array(ChatMessage).min(1).max(CHAT_MESSAGES_MAX).describe('The conversation so far'),
+  stream: z.boolean().optional().describe('Send the answer as server-sent events, as it comes into being'),
+  stream_options: z
+    .strictObject({
+      include_usage: z.boolean().optional().describe('A last chunk without choices tells the usage'),
+    })
+    .optional()
+    .describe('Only with `stream`'),
+  temperature: z.number().min(0).max(2).nullish().describe('How random the answer is'),
+  max_tokens: z.int().min(1).nullish().describe('The longest answer, in tokens; at most what the model allows'),
+  top_p: z.number().gt(0).max(1).optional().describe('Where the model supports it'),
+  stop: z
+    .union([z.string().min(1).max(256), z.array(z.string().min(1).max(256)).min(1).max(4)])
+    .optional()
+    .describe('Texts that end the answer; where the model supports it'),
+  seed: z.int().optional().describe('Where the model supports it'),
+  presence_penalty: few.optional().describe('Where the model supports it'),
+  frequency_penalty: few.optional().describe('Where the model supports it'),
+});
+export type ChatRequest = z.infer<typeof ChatFields>;
+
+export const ChatRequest = z.preprocess(withoutNothings, ChatFields);
+
+const TokenUsage = z.strictObject({
+  prompt_tokens: z.int().describe('Tokens of the conversation'),
+  completion_tokens: z.int().describe('Tokens of the answer'),
+  total_tokens: z.int().describe('Both together'),
+  prompt_tokens_details: z
+    .strictObject({ cached_tokens: z.int().optional().describe('Read from a cache; they cost the same') })
+    .optional()
+    .describe('Where the model tells'),
+  completion_tokens_details: z
+    .strictObject({ reasoning_tokens: z.int().optional().describe('Spent on what is not shown') })
+    .optional()
+    .describe('Where the model tells'),
+});
+export type TokenUsage = z.infer<typeof TokenUsage>;
+
+export const FinishReason = z.enum(['stop', 'length', 'content_filter', 'tool_calls']);
+
+export const ChatCompletion = z
+  .strictObject({
+    id: z.string().describe('Of this completion'),
+    object: z.literal('chat.completion').describe('Always `chat.completion`'),
+    created: z.int().describe('Unix seconds'),
+    model: z.string().describe('Canonical id of the model'),
+    choices: z
+      .array(
+        z.strictObject({
+          index: z.int().describe('Always 0'),
+          message: ChatMessage.describe('The answer'),
+          finish_reason: FinishReason.describe('Why the answer ends'),
+        }),
+      )
+      .describe('One'),
+    usage: TokenUsage.describe('What is billed'),
+  })
+  .meta({ id: 'ChatCompletion' });
+export type ChatCompletion = z.infer<typeof ChatCompletion>;
+
+function withoutNothings(body: unknown): unknown {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
+  const asked = Object.entries(body).filter(([name, value]) => !asksNothing(name, value));
+  return Object.fromEntries(
+    asked.map(([name, value]): [string, unknown] => [
+      name,
+      name === 'stream_options' ? withoutObfuscation(value) : value,
+    ]),
+  );
+}
+
+function asksNothing(name: string, value: unknown): boolean {
+  if (value === null) return name !== 'model' && name !== 'messages';
+  if (!Object.hasOwn(NOTHING_ASKED, name)) return false;
+  const isSmall = typeof value === 'object' && Object.keys(value).length <= 1;
+  // Of what may be nested deeper than can be written, nothing is asked that matters.
+  const plain =
+    isSmall && Object.values(value).every((inner) => typeof inner === 'string') ? JSON.stringify(value) : value;
+  return NOTHING_ASKED[name]?.includes(plain) === true;
+}
+
+function withoutObfuscation(options: unknown): unknown {
+  if (typeof options !== 'object' || options === null) return options;
+  return Object.fromEntries(
+    Object.entries(options).filter(([name, value]) => name !== 'include_obfuscation' || value !== false),
+  );
+}

@@ -1,0 +1,205 @@
+// POST /v1/chat/completions without a stream (specification 2.11, 4.8, 7.3): what is asked of the server, what comes back, what is refused.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { findReceipt } from '../../control-plane/models/gateway/store.ts';
+import { ChatCompletion } from '../../shared/api/chat.ts';
+import { type FakeUpstream, HELLO, openFakeUpstream } from '../kit/fake-upstream.ts';
+import { someModels } from '../kit/models.ts';
+import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { expectRefused } from './refusals.ts';
+
+const PATH = '/v1/chat/completions';
+const HI = [{ role: 'user', content: 'hi' }];
+
+let upstream: FakeUpstream;
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  upstream = await openFakeUpstream();
+  api = await openApi({ settings: { models: someModels(upstream.baseUrl) } });
+  owner = await api.account();
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+  await upstream.close();
+});
+
+const ask = (body: object = {}): Promise<Answer> =>
+  api.call('POST', PATH, { key: owner.key, body: { model: 'acme/small-chat', messages: HI, ...body } });
+const spentUcents = async (): Promise<bigint> => {
+  const { postedUcents, heldUcents } = await api.world.rooms.ledger.balance(api.world.db.read, {
+    kind: 'customer_wallet',
+    ownerId: owner.orgId,
+  });
+  expect(heldUcents).toBe(0n);
+  return 1_000_000_000_000n - postedUcents;
+};
+const receiptOf = (answer: Answer) => findReceipt(api.world.db.read, answer.headers['x-receipt-id'] ?? '');
+
+describe('an answer', () => {
+  test('has the members of the specification, and nothing of the server', async () => {
+    const answer = await ask();
+    expect(answer.status).toBe(200);
+    expect(ChatCompletion.parse(answer.json)).toEqual({
+      id: expect.stringMatching(/^chatcmpl-[0-9a-z]{26}$/) as string,
+      object: 'chat.completion',
+      created: Math.floor(api.world.clock.now() / 1000),
+      model: 'acme/small-chat',
+      choices: [{ index: 0, message: { role: 'assistant', content: 'Hello there.' }, finish_reason: 'stop' }],
+      usage: { prompt_tokens: 6, completion_tokens: 3, total_tokens: 9, prompt_tokens_details: { cached_tokens: 2 } },
+    });
+    expect(answer.body).not.toMatch(/secret|cmpl-of-the-server|timings/);
+  });
+
+  test('costs its tokens exactly, and leaves a receipt', async () => {
+    const answer = await ask();
+    expect(await spentUcents()).toBe(6n * 15n + 3n * 60n);
+    expect(await receiptOf(answer)).toMatchObject({
+      org_id: owner.orgId,
+      api_key_id: owner.apiKeyId,
+      model_id: 'acme/small-chat',
+      tier: 'serverless',
+      state: 'settled',
+      ending: 'completed',
+      charged_ucents: 270n,
+      prompt_tokens: 6,
+      completion_tokens: 3,
+      counted_by: 'upstream',
+      upstream: upstream.baseUrl,
+    });
+  });
+
+  test.each([
+    ['small', 270n],
+    ['acme/tiny', 270n],
+    ['acme/small-chat:economy', 90n],
+    ['small:economy', 90n],
+  ])('of the model named %s is by its canonical id, at the price of its tier', async (model, expected) => {
+    expect((await ask({ model })).json['model']).toBe('acme/small-chat');
+    expect(upstream.asked[0]?.body['model']).toBe('upstream/secret-name');
+    expect(await spentUcents()).toBe(expected);
+  });
+
+  test.each(['stop', 'length', 'content_filter', 'tool_calls'])('may end for the reason %s', async (reason) => {
+    upstream.next({ body: { ...HELLO, choices: [{ ...HELLO.choices[0], finish_reason: reason }] } });
+    expect(ChatCompletion.parse((await ask()).json).choices[0]?.finish_reason).toBe(reason);
+  });
+
+  test('that the server has not counted is estimated, and its receipt says so', async () => {
+    upstream.next({ body: { ...HELLO, usage: undefined } });
+    const answer = await ask();
+    // 2 and 12 bytes at 4 a token, rounded up.
+    expect(answer.json['usage']).toEqual({ prompt_tokens: 1, completion_tokens: 3, total_tokens: 4 });
+    expect(await receiptOf(answer)).toMatchObject({ counted_by: 'estimate', charged_ucents: 15n + 180n });
+  });
+
+  test('of a server that counts more than it was let costs no more than was held', async () => {
+    upstream.next({ body: { ...HELLO, usage: { prompt_tokens: 1_000_000, completion_tokens: 1_000_000 } } });
+    const receipt = await receiptOf(await ask({ max_tokens: 5 }));
+    // 256 tokens for the template, 16 for the message, 2 bytes.
+    expect(receipt?.held_ucents).toBe(274n * 15n + 5n * 60n);
+    expect(receipt?.charged_ucents).toBe(receipt?.held_ucents);
+  });
+});
+
+describe('the server is asked', () => {
+  test('for what the caller wants, and always for a bounded answer', async () => {
+    await ask({ temperature: 0.5, top_p: 0.9, stop: ['x'] });
+    expect(upstream.asked[0]).toMatchObject({ path: '/v1/chat/completions' });
+    expect(upstream.asked[0]?.body).toEqual({
+      model: 'upstream/secret-name',
+      messages: HI,
+      max_tokens: 1_024,
+      temperature: 0.5,
+      top_p: 0.9,
+      stop: ['x'],
+    });
+    expect(upstream.asked[0]?.headers.authorization).toBeUndefined();
+  });
+
+  test('with max_tokens as the caller has said, up to what the model allows', async () => {
+    expect((await ask({ max_tokens: 1 })).status).toBe(200);
+    expect((await ask({ max_tokens: 1_024 })).status).toBe(200);
+    expect(upstream.asked.map(({ body }) => body['max_tokens'])).toEqual([1, 1_024]);
+    const refused = expectRefused(PATH, await ask({ max_tokens: 1_025 }), 'validation_failed');
+    expect(refused).toMatchObject({ fields: ['max_tokens'], text: expect.stringContaining('1024') as string });
+    expectRefused(PATH, await ask({ max_tokens: 0 }), 'validation_failed');
+  });
+
+  test('for less where a long prompt leaves less of the context, and never for less than a quarter of it', async () => {
+    const models = someModels(upstream.baseUrl, { max_output_tokens: 8_192 });
+    const roomy = await openApi({ settings: { models } });
+    const { key } = await roomy.account();
+    for (const bytes of [2_000, 30_000]) {
+      const messages = [{ role: 'user', content: 'x'.repeat(bytes) }];
+      await roomy.call('POST', PATH, { key, body: { model: 'small', messages } });
+    }
+    await roomy.close();
+    expect(upstream.asked.map(({ body }) => body['max_tokens'])).toEqual([8_192 - 1_000, 2_048]);
+  });
+
+  test('without what means nothing', async () => {
+    const nothing = {
+      n: 1,
+      tools: [],
+      tool_choice: 'none',
+      response_format: { type: 'text' },
+      logprobs: false,
+      temperature: null,
+      max_tokens: null,
+      seed: null,
+      made_up: null,
+      stream: false,
+    };
+    expect((await ask(nothing)).status).toBe(200);
+    expect(Object.keys(upstream.asked[0]?.body ?? {}).toSorted()).toEqual(['max_tokens', 'messages', 'model']);
+  });
+});
+
+describe('a request is refused', () => {
+  test.each([
+    [{ tools: [{ type: 'function' }] }, 'tools'],
+    [{ tool_choice: 'required' }, 'tool_choice'],
+    [{ response_format: { type: 'json_object' } }, 'response_format'],
+    [{ n: 2 }, 'n'],
+    [{ max_completion_tokens: 5 }, 'max_completion_tokens'],
+    [{ user: 'me' }, 'user'],
+    [{ messages: [{ role: 'user', content: 'hi', name: 'me' }] }, 'messages[0].name'],
+    [{ seed: 5 }, 'seed'],
+    [{ presence_penalty: 0 }, 'presence_penalty'],
+  ])('with what is not supported: %j, by name', async (body, field) => {
+    expect(expectRefused(PATH, await ask(body), 'unsupported_parameter').fields).toEqual([field]);
+    expect(upstream.asked).toEqual([]);
+  });
+
+  test.each([
+    [{ messages: [] }, 'messages'],
+    [{ messages: [{ role: 'tool', content: 'x' }] }, 'messages[0].role'],
+    [{ messages: [{ role: 'user', content: [{ type: 'text', text: 'x' }] }] }, 'messages[0].content'],
+    [{ temperature: 2.1 }, 'temperature'],
+    [{ temperature: -0.1 }, 'temperature'],
+    [{ max_tokens: 1.5 }, 'max_tokens'],
+    [{ model: 5 }, 'model'],
+    [{ stop: ['a', 'b', 'c', 'd', 'e'] }, 'stop'],
+  ])('with what is not valid: %j', async (body, field) => {
+    expect(expectRefused(PATH, await ask(body), 'validation_failed').fields).toEqual([field]);
+  });
+
+  test.each(['nobody/knows', 'acme/painter', 'acme/vectors', 'nobody/knows:economy'])(
+    'for the model %s, which cannot be called: 404 model_not_found',
+    async (model) => {
+      expect(expectRefused(PATH, await ask({ model }), 'model_not_found').fields).toEqual(['model']);
+    },
+  );
+
+  test('with stream_options where there is no stream', async () => {
+    const answer = await ask({ stream_options: { include_usage: true } });
+    expect(expectRefused(PATH, answer, 'invalid_request').fields).toEqual(['stream_options']);
+  });
+
+  test('with more than 2048 messages; with as many it is answered', async () => {
+    const messages = (count: number): object => ({ messages: Array.from({ length: count }, () => HI[0]) });
+    expect((await ask(messages(2_048))).status).toBe(200);
+    expect(expectRefused(PATH, await ask(messages(2_049)), 'validation_failed').fields).toEqual(['messages']);
+  });
+});

@@ -1,0 +1,166 @@
+// Exchanges with a real server: where each bound of time lies, what a signal ends, and which connections are used again.
+import { once } from 'node:events';
+import { createServer, type RequestListener } from 'node:http';
+import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import {
+  type Exchange,
+  type ExchangeRequest,
+  type Exchanges,
+  openExchanges,
+} from '../../../../control-plane/base/outbound/exchange.ts';
+import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
+import { type VirtualClock, virtualClock } from '../../../kit/virtual-clock.ts';
+
+let clock: VirtualClock;
+let exchanges: Exchanges;
+let sockets: Socket[];
+let servers: Server[];
+beforeEach(() => {
+  clock = virtualClock();
+  sockets = [];
+  servers = [];
+  exchanges = openExchanges(
+    { ports: 'any', privateNetworks: [], namedHosts: [{ host: '127.0.0.1', plainHttp: true }] },
+    { clock },
+  );
+});
+afterEach(async () => {
+  await exchanges.close();
+  for (const socket of sockets) socket.destroy();
+  for (const server of servers) await new Promise((resolve) => server.close(resolve));
+});
+
+async function listen(server: Server): Promise<string> {
+  servers.push(server);
+  server.on('connection', (socket: Socket) => sockets.push(socket));
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/x`;
+}
+const serve = (listener: RequestListener): Promise<string> => listen(createServer(listener));
+const open = (url: string, more: Partial<ExchangeRequest> = {}): Promise<Exchange> =>
+  exchanges.open({
+    method: 'POST',
+    url,
+    headers: {},
+    body: '{}',
+    connectMs: 1_000,
+    statusMs: 5_000,
+    idleMs: 3_000,
+    signal: new AbortController().signal,
+    ...more,
+  });
+async function read(exchange: Exchange): Promise<string> {
+  let text = '';
+  for await (const piece of exchange.body) text += piece.toString();
+  return text;
+}
+const codeOf = (promise: Promise<unknown>): Promise<string> =>
+  promise.then(
+    () => 'none',
+    (error: unknown) => (error instanceof OutboundError ? error.code : String(error)),
+  );
+
+test('an answer comes with its status, its headers and its body', async () => {
+  const url = await serve((_request, response) => response.writeHead(201, { 'X-A': ['1', '2'] }).end('hello'));
+  const exchange = await open(url);
+  expect(exchange).toMatchObject({ status: 201, headers: { 'x-a': '1, 2' } });
+  expect(await read(exchange)).toBe('hello');
+});
+
+describe('time', () => {
+  test('until the status line is bounded', async () => {
+    const came = Promise.withResolvers<void>();
+    const url = await serve(() => came.resolve());
+    const failing = codeOf(open(url));
+    await came.promise;
+    await clock.advance(4_999);
+    expect(await Promise.race([failing, Promise.resolve('waiting')])).toBe('waiting');
+    await clock.advance(1);
+    expect(await failing).toBe('timeout');
+  });
+
+  test('between two pieces of the body is bounded, and begins anew with each', async () => {
+    const answered = Promise.withResolvers<Parameters<RequestListener>[1]>();
+    const url = await serve((_request, response) => {
+      response.write('a');
+      answered.resolve(response);
+    });
+    const pieces = (await open(url)).body[Symbol.asyncIterator]();
+    expect(String((await pieces.next()).value)).toBe('a');
+    const second = pieces.next();
+    await clock.advance(2_999);
+    (await answered.promise).write('b');
+    expect(String((await second).value)).toBe('b');
+    const third = codeOf(pieces.next());
+    await clock.advance(2_999);
+    expect(await Promise.race([third, Promise.resolve('waiting')])).toBe('waiting');
+    await clock.advance(1);
+    expect(await third).toBe('timeout');
+  });
+});
+
+describe('a connection', () => {
+  test('that cannot be made is told as such, also for a server that does not shake hands', async () => {
+    expect(await codeOf(open('http://127.0.0.1:1/x'))).toBe('connect');
+  });
+
+  test('that ends within the body is no end of the body', async () => {
+    const url = await serve((_request, response) => {
+      response.writeHead(200, { 'content-length': '10' });
+      response.write('half', () => response.destroy());
+    });
+    expect(await codeOf(open(url).then(read))).toBe('protocol');
+  });
+
+  test('is used again after a whole answer, and asking for its end by then harms nobody', async () => {
+    const gate = Promise.withResolvers<void>();
+    let asked = 0;
+    const url = await serve((_request, response) => {
+      asked += 1;
+      if (asked === 1) response.end('first');
+      else void gate.promise.then(() => response.end('second'));
+    });
+    const first = await open(url);
+    await read(first);
+    const second = open(url);
+    first.end();
+    gate.resolve();
+    expect(await read(await second)).toBe('second');
+    expect(sockets).toHaveLength(1);
+  });
+
+  test.each(['before its status', 'within its body'])('is ended by the signal %s', async (when) => {
+    const came = Promise.withResolvers<void>();
+    const left = Promise.withResolvers<void>();
+    const url = await serve((_request, response) => {
+      response.once('close', () => left.resolve());
+      if (when === 'within its body') response.write('a');
+      came.resolve();
+    });
+    const giving = new AbortController();
+    const failing = codeOf(open(url, { signal: giving.signal }).then(read));
+    await came.promise;
+    giving.abort();
+    expect(await failing).toBe('protocol');
+    await left.promise;
+  });
+
+  test('is not even made where the signal came first', async () => {
+    const url = await listen(createTcpServer());
+    expect(await codeOf(open(url, { signal: AbortSignal.abort() }))).toBe('protocol');
+    expect(sockets).toEqual([]);
+  });
+
+  test('whose answer is left early is ended', async () => {
+    const left = Promise.withResolvers<void>();
+    const url = await serve((_request, response) => {
+      response.once('close', () => left.resolve());
+      response.write('a');
+    });
+    for await (const _piece of (await open(url)).body) break;
+    await left.promise;
+    (await open(url)).end();
+  });
+});

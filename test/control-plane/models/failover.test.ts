@@ -1,0 +1,208 @@
+// Which server answers a chat, when another is asked instead, and what the caller is told where none can: before the first byte.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
+import { type Answer, type Api, openApi } from '../../contract/api.ts';
+import { expectRefused } from '../../contract/refusals.ts';
+import { type FakeUpstream, HELLO, openFakeUpstream } from '../../kit/fake-upstream.ts';
+import { someModels } from '../../kit/models.ts';
+
+const PATH = '/v1/chat/completions';
+
+let servers: FakeUpstream[];
+let api: Api;
+let key: string;
+beforeEach(async () => {
+  servers = await Promise.all(Array.from({ length: 4 }, openFakeUpstream));
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+  for (const server of servers) await server.close();
+});
+
+/** In the order in which they are asked while none has anything to do. */
+async function serve(...upstreams: object[]): Promise<void> {
+  const entries = upstreams.map((more, i) => ({ base_url: servers[i]?.baseUrl, model: `m${i}`, ...more }));
+  api = await openApi({ settings: { models: someModels(undefined, { upstreams: entries }) } });
+  ({ key } = await api.account());
+}
+const ask = (): Promise<Answer> =>
+  api.call('POST', PATH, { key, body: { model: 'small', messages: [{ role: 'user', content: 'hi' }] } });
+const askedOf = (): number[] => servers.map(({ asked }) => asked.length);
+
+describe('another server is asked', () => {
+  test.each([429, 502, 503])('where the first answers %d', async (status) => {
+    await serve({}, {});
+    servers[0]?.next({ status, body: 'no' });
+    expect((await ask()).status).toBe(200);
+    expect(askedOf().slice(0, 2)).toEqual([1, 1]);
+    expect(servers[1]?.asked[0]?.body['model']).toBe('m1');
+  });
+
+  test('where the first cannot be connected to', async () => {
+    await serve({ base_url: 'http://127.0.0.1:1/v1' }, {});
+    expect((await ask()).status).toBe(200);
+  });
+
+  test('two more at most, and then it is 503 with what the last said about coming back', async () => {
+    await serve({}, {}, {}, {});
+    for (const [i, server] of servers.entries())
+      server.next({ status: 503, body: 'no', headers: { 'retry-after': String(10 + i) } });
+    const answer = await ask();
+    expectRefused(PATH, answer, 'upstream_unavailable');
+    expect(answer.headers['retry-after']).toBe('12');
+    expect(askedOf()).toEqual([1, 1, 1, 0]);
+  });
+
+  test.each([
+    ['0', '1'],
+    ['61', '60'],
+    ['soon', '1'],
+  ])('a Retry-After of %s is told as %s', async (said, told) => {
+    await serve({});
+    servers[0]?.next({ status: 429, body: 'no', headers: { 'retry-after': said } });
+    expect((await ask()).headers['retry-after']).toBe(told);
+  });
+
+  test('first for five seconds after one has failed', async () => {
+    await serve({}, {});
+    servers[0]?.next({ status: 503, body: 'no' });
+    await ask();
+    await api.world.clock.advance(4_999);
+    await ask();
+    expect(askedOf().slice(0, 2)).toEqual([1, 2]);
+    await api.world.clock.advance(1);
+    await ask();
+    expect(askedOf().slice(0, 2)).toEqual([2, 2]);
+  });
+});
+
+describe('no other server is asked', () => {
+  test.each([
+    ['answers 500', { status: 500, body: 'secret trace' }, 'upstream_error'],
+    ['does not know the model', { status: 404, body: { error: { message: 'no m0 at /models/m0' } } }, 'upstream_error'],
+    ['does not take our key', { status: 401, body: 'no' }, 'upstream_error'],
+    ['answers with no JSON', { body: 'hello' }, 'upstream_error'],
+    ['answers without a choice', { body: { ...HELLO, choices: [] } }, 'upstream_error'],
+    [
+      'answers for no reason that we know',
+      { body: { ...HELLO, choices: [{ ...HELLO.choices[0], finish_reason: 'eos' }] } },
+      'upstream_error',
+    ],
+    ['breaks its answer off', { body: '', ending: 'cut' }, 'upstream_error'],
+    [
+      'refuses the request',
+      { status: 400, body: { error: { message: 'roles of m0 must alternate' } } },
+      'invalid_request',
+    ],
+  ] as const)('where the first %s', async (_what, answer, code) => {
+    await serve({}, {});
+    servers[0]?.next(answer);
+    const refused = await ask();
+    expectRefused(PATH, refused, code);
+    expect(refused.body).not.toMatch(/secret|m0|\/models\/m/);
+    expect(askedOf().slice(0, 2)).toEqual([1, 0]);
+  });
+
+  test.each([
+    [
+      'llama.cpp',
+      { error: { code: 400, type: 'exceed_context_size_error', message: 'x', n_prompt_tokens: 9000, n_ctx: 8192 } },
+      'The messages have 9000 tokens.',
+    ],
+    [
+      'vLLM',
+      { error: { message: "This model's maximum context length is 8192 tokens. However, you requested 9000" } },
+      '8192 tokens of acme/small-chat',
+    ],
+  ])('where the prompt is too long for %s: context_length_exceeded', async (_engine, body, told) => {
+    await serve({}, {});
+    servers[0]?.next({ status: 400, body });
+    expect(expectRefused(PATH, await ask(), 'context_length_exceeded').text).toContain(told);
+  });
+
+  test('where its answer is too large: 502, not to be sent again; at the bound it is read', async () => {
+    await serve({}, {});
+    const sized = (bytes: number): object => {
+      const [choice] = HELLO.choices;
+      const around = JSON.stringify({
+        ...HELLO,
+        choices: [{ ...choice, message: { role: 'assistant', content: '' } }],
+      });
+      const content = 'x'.repeat(bytes - around.length);
+      return { ...HELLO, choices: [{ ...choice, message: { role: 'assistant', content } }] };
+    };
+    servers[0]?.next({ body: sized(CHAT_ANSWER_BYTES_MAX) }, { body: sized(CHAT_ANSWER_BYTES_MAX + 1) });
+    expect((await ask()).status).toBe(200);
+    const answer = await ask();
+    expectRefused(PATH, answer, 'upstream_response_too_large');
+    expect(answer.headers['x-should-retry']).toBe('false');
+  });
+
+  test('where it is silent: 504 at its time and no sooner, not to be sent again, and the server is left', async () => {
+    await serve({ answer_ms: 5_000 }, {});
+    servers[0]?.next({ ending: 'stall' });
+    const asking = ask();
+    await servers[0]?.came(1);
+    await api.world.clock.advance(4_999);
+    expect(servers[0]?.left()).toBe(0);
+    await api.world.clock.advance(1);
+    const answer = await asking;
+    expectRefused(PATH, answer, 'upstream_timeout');
+    expect(answer.headers['x-should-retry']).toBe('false');
+    await servers[0]?.wereLeft(1);
+  });
+
+  test('after the time for all of them together', async () => {
+    await serve({ answer_ms: 5_000 }, { answer_ms: 5_000 });
+    const gate = Promise.withResolvers<void>();
+    servers[0]?.next({ status: 503, body: 'no', after: gate.promise });
+    servers[1]?.next({ ending: 'stall' });
+    const asking = ask();
+    await servers[0]?.came(1);
+    await api.world.clock.advance(4_000);
+    gate.resolve();
+    await servers[1]?.came(1);
+    await api.world.clock.advance(1_000);
+    expectRefused(PATH, await asking, 'upstream_timeout');
+  });
+});
+
+describe('a server', () => {
+  test('with twice the weight gets twice the requests', async () => {
+    await serve({ weight: 2 }, { weight: 1 });
+    const gate = Promise.withResolvers<void>();
+    for (const server of servers) server.usual = () => ({ after: gate.promise });
+    const asking = Array.from({ length: 6 }, ask);
+    await Promise.all([servers[0]?.came(4), servers[1]?.came(2)]);
+    gate.resolve();
+    await Promise.all(asking);
+    expect(askedOf().slice(0, 2)).toEqual([4, 2]);
+  });
+
+  test('gets no more requests than it takes at once; one more is 503', async () => {
+    await serve({ max_open_requests: 2 });
+    const gate = Promise.withResolvers<void>();
+    servers[0]?.next({ after: gate.promise }, { after: gate.promise });
+    const asking = [ask(), ask()];
+    await servers[0]?.came(2);
+    const answer = await ask();
+    expectRefused(PATH, answer, 'upstream_unavailable');
+    expect(answer.headers['retry-after']).toBe('1');
+    gate.resolve();
+    expect((await Promise.all(asking)).map(({ status }) => status)).toEqual([200, 200]);
+    expect((await ask()).status).toBe(200);
+  });
+
+  test('that asks for a key gets it', async () => {
+    await serve({});
+    const [model] = someModels(servers[0]?.baseUrl);
+    const upstreams = (model?.upstreams ?? []).map((each) => ({ ...each, apiKey: 'sk-of-the-server' }));
+    const keyed = await openApi({ settings: { models: model === undefined ? [] : [{ ...model, upstreams }] } });
+    const account = await keyed.account();
+    const body = { model: 'small', messages: [{ role: 'user', content: 'hi' }] };
+    await keyed.call('POST', PATH, { key: account.key, body });
+    await keyed.close();
+    expect(servers[0]?.asked[0]?.headers.authorization).toBe('Bearer sk-of-the-server');
+  });
+});

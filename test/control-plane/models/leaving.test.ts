@@ -1,0 +1,54 @@
+// Callers who hang up, over a real connection: their server is left at once, and nothing is held for them.
+import { request } from 'node:http';
+import { once } from 'node:events';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
+import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
+import { someModels } from '../../kit/models.ts';
+
+let upstream: FakeUpstream;
+let api: Api;
+let owner: ApiAccount;
+let port: number;
+beforeEach(async () => {
+  upstream = await openFakeUpstream();
+  api = await openApi({ settings: { models: someModels(upstream.baseUrl) } });
+  owner = await api.account();
+  ({ port } = await api.http.listen({ host: '127.0.0.1', port: 0 }));
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+  await upstream.close();
+});
+
+function ask(body: object): ReturnType<typeof request> {
+  const headers = { authorization: `Bearer ${owner.key}`, 'content-type': 'application/json' };
+  const asking = request({ host: '127.0.0.1', port, path: '/v1/chat/completions', method: 'POST', headers });
+  asking.on('error', () => undefined);
+  asking.end(JSON.stringify({ model: 'small', messages: [{ role: 'user', content: 'hi' }], ...body }));
+  return asking;
+}
+
+test('one who hangs up while the server is silent', async () => {
+  upstream.next({ ending: 'stall' });
+  const asking = ask({});
+  await upstream.came(1);
+  asking.destroy();
+  await upstream.wereLeft(1);
+  await api.world.rooms.gateway.close();
+  const { heldUcents } = await api.world.rooms.ledger.balance(api.world.db.read, wallet(owner.orgId));
+  expect(heldUcents).toBe(0n);
+});
+
+test('one who is answered whole is not taken for one who left, and the connection to the server is used again', async () => {
+  for (let i = 0; i < 3; i += 1) {
+    const [response] = (await once(ask({}), 'response')) as [NodeJS.ReadableStream & { statusCode: number }];
+    response.resume();
+    await once(response, 'end');
+    expect(response.statusCode).toBe(200);
+  }
+  expect(upstream.left()).toBe(0);
+  expect(upstream.connections()).toBe(1);
+});

@@ -1,0 +1,152 @@
+// A model server of ours: a real HTTP server that answers as it is told, stalls, cuts, refuses, and counts those who leave.
+import { once } from 'node:events';
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import type { AddressInfo, Socket } from 'node:net';
+
+export interface FakeAnswer {
+  status?: number;
+  headers?: Record<string, string>;
+  /** Sent as JSON; a string as it is. */
+  body?: object | string;
+  /** Server-sent events instead of a body; a string as it is. */
+  events?: (object | string)[];
+  /** After what it says: the end, silence, or a cut connection. */
+  ending?: 'end' | 'stall' | 'cut';
+  /** Says nothing before. */
+  after?: Promise<unknown>;
+}
+
+export interface Asked {
+  path: string;
+  headers: IncomingMessage['headers'];
+  body: Record<string, unknown>;
+}
+
+export interface FakeUpstream {
+  /** With its /v1. */
+  baseUrl: string;
+  asked: Asked[];
+  /** Of the next requests, one each; after them it is `usual` again. */
+  next(...answers: FakeAnswer[]): void;
+  usual: (asked: Asked) => FakeAnswer;
+  /** Resolves once so many requests have come in all. */
+  came(count: number): Promise<void>;
+  /** Resolves once so many in all were left by the one who asked before their answer was whole. */
+  wereLeft(count: number): Promise<void>;
+  /** So many were left up to now. */
+  left(): number;
+  /** Connections up to now. */
+  connections(): number;
+  close(): Promise<void>;
+}
+
+/** Says hello: 6 tokens of prompt, 3 of answer. */
+export const HELLO = {
+  id: 'cmpl-of-the-server',
+  object: 'chat.completion',
+  created: 1,
+  model: 'upstream/secret-name',
+  system_fingerprint: 'b1-secret',
+  timings: { prompt_n: 6 },
+  choices: [
+    { index: 0, message: { role: 'assistant', content: 'Hello there.' }, finish_reason: 'stop', logprobs: null },
+  ],
+  usage: { prompt_tokens: 6, completion_tokens: 3, total_tokens: 9, prompt_tokens_details: { cached_tokens: 2 } },
+};
+
+export async function openFakeUpstream(): Promise<FakeUpstream> {
+  const planned: FakeAnswer[] = [];
+  const sockets = new Set<Socket>();
+  const counts = openCounts();
+  const server = createServer((request, response) => {
+    void (async () => {
+      const asked = await read(request);
+      upstream.asked.push(asked);
+      response.once('close', () => {
+        if (!response.writableFinished && response.errored === null && !cut.has(response)) counts.add('left');
+      });
+      counts.add('came');
+      await say(response, planned.shift() ?? upstream.usual(asked));
+    })();
+  });
+  /** Those that it has ended itself. */
+  const cut = new WeakSet<ServerResponse>();
+  const say = async (response: ServerResponse, answer: FakeAnswer): Promise<void> => {
+    await answer.after;
+    if (response.destroyed) return;
+    const { events, body = HELLO, ending = 'end' } = answer;
+    const type = events === undefined ? 'application/json' : 'text/event-stream';
+    if (ending !== 'stall' || events !== undefined) {
+      response.writeHead(answer.status ?? 200, { 'content-type': type, ...answer.headers });
+      response.flushHeaders();
+    }
+    for (const event of events ?? []) {
+      const text = typeof event === 'string' ? event : `data: ${JSON.stringify(event)}\n\n`;
+      if (!response.write(text)) await Promise.race([once(response, 'drain'), once(response, 'close')]);
+    }
+    if (ending === 'stall') return;
+    if (ending === 'cut') {
+      cut.add(response);
+      // What was said goes out before.
+      await new Promise((resolve) => response.write('', resolve));
+      response.destroy();
+      return;
+    }
+    response.end(events !== undefined ? '' : typeof body === 'string' ? body : JSON.stringify(body));
+  };
+  server.on('connection', (socket) => {
+    counts.add('connections');
+    sockets.add(socket);
+    socket.once('close', () => sockets.delete(socket));
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const upstream: FakeUpstream = {
+    baseUrl: `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`,
+    asked: [],
+    next: (...answers) => void planned.push(...answers),
+    usual: () => ({}),
+    came: (count) => counts.reached('came', count),
+    wereLeft: (count) => counts.reached('left', count),
+    left: () => counts.of('left'),
+    connections: () => counts.of('connections'),
+    close: async () => {
+      for (const socket of sockets) socket.destroy();
+      await new Promise((resolve) => server.close(resolve));
+    },
+  };
+  return upstream;
+}
+
+async function read(request: IncomingMessage): Promise<Asked> {
+  const pieces: Buffer[] = [];
+  for await (const piece of request) pieces.push(piece as Buffer);
+  const body = JSON.parse(Buffer.concat(pieces).toString()) as Record<string, unknown>;
+  return { path: request.url ?? '', headers: request.headers, body };
+}
+
+interface Counts {
+  add(what: string): void;
+  of(what: string): number;
+  reached(what: string, count: number): Promise<void>;
+}
+
+function openCounts(): Counts {
+  const counts = new Map<string, number>();
+  let waiting: { what: string; count: number; resolve: () => void }[] = [];
+  const of = (what: string): number => counts.get(what) ?? 0;
+  return {
+    of,
+    add: (what) => {
+      counts.set(what, of(what) + 1);
+      for (const { resolve } of waiting.filter((each) => of(each.what) >= each.count)) resolve();
+      waiting = waiting.filter((each) => of(each.what) < each.count);
+    },
+    reached: (what, count) =>
+      of(what) >= count
+        ? Promise.resolve()
+        : new Promise((resolve) => {
+            waiting.push({ what, count, resolve });
+          }),
+  };
+}
