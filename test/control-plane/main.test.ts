@@ -8,7 +8,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { SERVE_FLAGS } from '../../control-plane/serve-flags.ts';
 import { capture } from '../kit/capture.ts';
 import { hasSystemd, type NotifySocket, openNotifySocket } from '../kit/notify-socket.ts';
-import { freePort, type Program, startProgram } from '../kit/processes.ts';
+import { freePort } from '../kit/ports.ts';
+import { type Program, startProgram } from '../kit/processes.ts';
 
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
 

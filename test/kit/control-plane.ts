@@ -2,14 +2,12 @@
 import { mkdirSync, writeFileSync } from 'node:fs';
 import { get } from 'node:http';
 import { get as getSecurely } from 'node:https';
-import { createServer } from 'node:net';
-import { once } from 'node:events';
 import { join, resolve } from 'node:path';
 import type { TlsFiles } from '../../control-plane/base/http/tls.ts';
 import { type Authority, type Certificate, makeCertificate } from './certificate.ts';
 import { capture, type Captured } from './capture.ts';
 import { openDaemon, type Daemon } from './daemon.ts';
-import { freePort } from './processes.ts';
+import { freePort, freePorts } from './ports.ts';
 
 export interface ControlPlane {
   daemon: Daemon;
@@ -55,7 +53,7 @@ export async function startControlPlane(dir: string, around: Surroundings): Prom
   const configPath = join(dir, 'control-plane.yaml');
   const databaseFile = join(dir, 'control-plane.db');
   const port = await freePort();
-  const [sshPorts, appPort] = [await freePortRange(SSH_PORTS), await freePort()];
+  const [sshPorts, appPort] = [await freePorts(SSH_PORTS), await freePort()];
   const apiTls = authority === undefined ? undefined : writePair(dir, 'api', authority.issue(API_NAMES));
   const agentUrl = `${apiTls === undefined ? 'http' : 'https'}://127.0.0.1:${port}`;
   const baseUrl = `${agentUrl}/v1`;
@@ -113,30 +111,6 @@ function writePair(dir: string, name: string, { cert, key }: Certificate): TlsFi
 function outputOf({ code, stdout, stderr }: Captured, argv: readonly string[]): string {
   if (code === 0) return stdout.toString();
   throw new Error(`svc-control-plane ${argv.join(' ')} ended with ${code}: ${stderr.trim()}`);
-}
-
-/** Ports below the range from which the system takes the ports of outgoing connections, free a moment ago. */
-async function freePortRange(count: number): Promise<{ first: number; last: number }> {
-  for (let tries = 0; tries < 50; tries += 1) {
-    const first = 20_000 + Math.floor((Math.random() * 12_000) / count) * count;
-    const ports = Array.from({ length: count }, (_, i) => first + i);
-    const free = await Promise.all(ports.map(isFree));
-    if (free.every(Boolean)) return { first, last: first + count - 1 };
-  }
-  throw new Error(`no ${count} free ports in a row on this machine`);
-}
-
-async function isFree(port: number): Promise<boolean> {
-  const server = createServer();
-  try {
-    server.listen(port, '127.0.0.1');
-    await once(server, 'listening');
-    return true;
-  } catch {
-    return false;
-  } finally {
-    server.close();
-  }
 }
 
 /** Whether it answers 200 within a second. */

@@ -2,7 +2,8 @@
 import { chownSync, existsSync, mkdtempSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
-import { runProgram, startProgram, freePort } from './processes.ts';
+import { freePort } from './ports.ts';
+import { runProgram, startProgram } from './processes.ts';
 import { requireProgram } from './setup.ts';
 
 export interface PostgresServer {

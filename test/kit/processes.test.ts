@@ -1,6 +1,7 @@
 // The process kit: output, readiness, ends and deadlines, on real programs.
 import { expect, test } from 'vitest';
-import { eventually, freePort, httpReady, runProgram, startProgram } from './processes.ts';
+import { freePort } from './ports.ts';
+import { eventually, httpReady, runProgram, startProgram } from './processes.ts';
 
 const node = process.execPath;
 

@@ -1,7 +1,6 @@
 // Starts real programs for tests: output captured, readiness awaited with a deadline, ended by their own id.
 import { spawn, type SpawnOptions } from 'node:child_process';
 import { once } from 'node:events';
-import { createServer } from 'node:net';
 
 export interface Exit {
   code: number | null;
@@ -120,17 +119,6 @@ export async function httpReady(url: string, timeoutMs = 15_000): Promise<void> 
     await response.body?.cancel();
     return response.status < 500 ? true : undefined;
   });
-}
-
-/** A TCP port of the loopback interface that was free a moment ago. */
-export async function freePort(): Promise<number> {
-  const server = createServer().listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  const address = server.address();
-  server.close();
-  await once(server, 'close');
-  if (address === null || typeof address === 'string') throw new Error('a TCP server has no port');
-  return address.port;
 }
 
 /** Ends a wait at once: trying again cannot help. */

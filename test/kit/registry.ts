@@ -2,7 +2,8 @@
 import { mkdirSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { freePort, httpReady, startProgram } from './processes.ts';
+import { freePort } from './ports.ts';
+import { httpReady, startProgram } from './processes.ts';
 import { requireProgram } from './setup.ts';
 
 export interface Registry {

@@ -9,7 +9,8 @@ import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import type { SshKeys } from '../fake-control-plane.ts';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
 import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
-import { eventually, freePort, runProgram } from '../../kit/processes.ts';
+import { freePort } from '../../kit/ports.ts';
+import { eventually, runProgram } from '../../kit/processes.ts';
 import { busyboxImage, scratchImage, type TestImage } from '../../kit/images.ts';
 
 let world: AgentWorld;

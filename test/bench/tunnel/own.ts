@@ -1,7 +1,7 @@
 // Our tunnel: control plane and agent as processes of their own.
 import { HOLDER_FLAGS } from '../../../agent/access/holder-flags.ts';
 import { SERVE_FLAGS } from '../../../control-plane/serve-flags.ts';
-import { freePort } from '../../kit/processes.ts';
+import { freePort } from '../../kit/ports.ts';
 import type { Chain } from './chain.ts';
 import { type Order, startSide } from '../side.ts';
 

@@ -5,7 +5,7 @@ import { afterEach, expect, test } from 'vitest';
 import { openPublicPorts, type PublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
 import { PORT_CONNECTIONS_PER_ADDRESS_MAX, SSH_CONNECTIONS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
-import { freePort } from '../../kit/processes.ts';
+import { freePort } from '../../kit/ports.ts';
 
 let ports: PublicPorts;
 const sockets: Socket[] = [];

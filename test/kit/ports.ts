@@ -1,0 +1,45 @@
+// Ports of the loopback interface for programs that are told where to listen, apart for tests that run at the same time.
+import { once } from 'node:events';
+import { createServer } from 'node:net';
+
+/** Below the range from which Linux takes the ports of outgoing connections: nobody comes in between while a program starts again. */
+const RANGE = { first: 20_000, last: 32_767 };
+/** So many workers of a test run have ports of their own; more share them. */
+const SHARES = 16;
+const SHARE = Math.floor((RANGE.last - RANGE.first + 1) / SHARES);
+
+const share = RANGE.first + (Number(process.env['VITEST_POOL_ID'] ?? 0) % SHARES) * SHARE;
+/** Where to look next: what was given away may not be listened at yet. */
+let next = Math.floor(Math.random() * SHARE);
+
+/** A TCP port that was free a moment ago. */
+export async function freePort(): Promise<number> {
+  return (await freePorts(1)).first;
+}
+
+/** So many TCP ports in a row that were free a moment ago. Throws where there are none. */
+export async function freePorts(count: number): Promise<{ first: number; last: number }> {
+  for (let tries = 0; tries < SHARE; tries += 1) {
+    if (next + count > SHARE) next = 0;
+    const first = share + next;
+    next += count;
+    const ports = Array.from({ length: count }, (_, i) => first + i);
+    if ((await Promise.all(ports.map(isFree))).every(Boolean)) return { first, last: first + count - 1 };
+  }
+  throw new Error(
+    `no ${count} free ports in a row from ${share} to ${share + SHARE - 1} on this machine: end what listens there`,
+  );
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  try {
+    server.listen(port, '127.0.0.1');
+    await once(server, 'listening');
+    return true;
+  } catch {
+    return false;
+  } finally {
+    server.close();
+  }
+}
