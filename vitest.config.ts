@@ -1,5 +1,7 @@
 // One project per test lane; which lanes run where, and what they need, is decided by test/run.ts.
+import { availableParallelism } from 'node:os';
 import { defineConfig } from 'vitest/config';
+import { LongestFirst } from './test/kit/sequence.ts';
 
 const DATABASE_TESTS = ['test/**/*.store.test.ts', 'test/**/*.pg.test.ts'];
 const DOCKER_TESTS = ['test/**/*.docker.test.ts'];
@@ -8,20 +10,29 @@ const E2E_TESTS = ['test/e2e/**/*.test.ts'];
 const WALLS = ['test/house.test.ts', 'test/contract/spec-rows.test.ts'];
 
 const SETUP = ['test/kit/seed.ts'];
+const COMPILED = 'test/kit/compile-cache.ts';
 
 /** With full counts (`npm run soak`) a test takes as long as it takes. */
 const patience = (timeoutMs: number): number => (process.env['SOAK'] === '1' ? 30 * 60_000 : timeoutMs);
 
+/** Files at a time: vitest by itself keeps a processor free for its own work, of which there is next to none. */
+const COMPUTING = availableParallelism();
+/** Each file has an engine, a network and ports of its own, and waits for other programs much of its time. */
+const WAITING = COMPUTING + 1;
+
 export default defineConfig({
   test: {
+    sequence: { sequencer: LongestFirst },
     projects: [
-      { test: { name: 'walls', include: WALLS } },
+      { test: { name: 'walls', include: WALLS, maxWorkers: COMPUTING } },
       {
         test: {
           name: 'unit',
+          globalSetup: [COMPILED],
           setupFiles: SETUP,
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
+          maxWorkers: COMPUTING,
           testTimeout: patience(5_000),
         },
       },
@@ -30,18 +41,19 @@ export default defineConfig({
           name: 'postgres',
           setupFiles: SETUP,
           include: DATABASE_TESTS,
-          globalSetup: ['test/kit/global-setup.ts'],
+          globalSetup: [COMPILED, 'test/kit/global-setup.ts'],
+          maxWorkers: COMPUTING,
           testTimeout: patience(30_000),
         },
       },
-      // These share one engine and real ports: one file after another.
       {
         test: {
           name: 'docker',
+          globalSetup: [COMPILED],
           setupFiles: SETUP,
           include: DOCKER_TESTS,
           exclude: E2E_TESTS,
-          fileParallelism: false,
+          maxWorkers: WAITING,
           testTimeout: patience(120_000),
           hookTimeout: 120_000,
         },
@@ -49,9 +61,10 @@ export default defineConfig({
       {
         test: {
           name: 'e2e',
+          globalSetup: [COMPILED],
           setupFiles: SETUP,
           include: E2E_TESTS,
-          fileParallelism: false,
+          maxWorkers: WAITING,
           testTimeout: patience(300_000),
           hookTimeout: 180_000,
         },

@@ -15,8 +15,7 @@ const DEMO_MS_MAX = 150_000;
 function startDemo(...args: string[]): { program: Program; dir: string } {
   const dir = mkdtempSync(join(tmpdir(), 'd-'));
   const command = { command: 'npm', args: ['run', 'demo', '--', ...args], cwd: ROOT };
-  // npm would keep its own compile cache in the temporary folder.
-  return { program: startProgram({ ...command, env: { TMPDIR: dir, NODE_DISABLE_COMPILE_CACHE: '1' } }), dir };
+  return { program: startProgram({ ...command, env: { TMPDIR: dir } }), dir };
 }
 
 function expectNothingLeft(dir: string, output: string): void {

@@ -1,0 +1,23 @@
+// The order of test files: those that take long begin first, also where no run has measured them yet.
+import { basename } from 'node:path';
+import { BaseSequencer, type TestSpecification } from 'vitest/node';
+
+/** By their names, longest first; the rest follows in the order that vitest gives it. */
+export const LONG: readonly string[] = [
+  'unreachable',
+  'idempotency',
+  'restore',
+  'package',
+  'instances-random.store',
+  'story',
+];
+
+export class LongestFirst extends BaseSequencer {
+  override async sort(files: TestSpecification[]): Promise<TestSpecification[]> {
+    const rank = ({ moduleId }: TestSpecification): number => {
+      const place = LONG.indexOf(basename(moduleId, '.test.ts'));
+      return place === -1 ? LONG.length : place;
+    };
+    return (await super.sort(files)).toSorted((one, other) => rank(one) - rank(other));
+  }
+}
