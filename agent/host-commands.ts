@@ -49,6 +49,7 @@ export async function clearHost(config: AgentConfig, { force }: { force: boolean
       );
     }
     for (const { workload_id: id } of containers) await engine.remove(id);
+    await engine.removeUnusedNetworks();
     for (const id of await workloadsIn(stateDir)) await endDoor(stateDir, id);
     if (config.network_fence === 'nftables') await removeFence();
     return running;

@@ -104,7 +104,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
     status: () => ({
       version: VERSION,
       link: link.status(),
-      loops: [runtime.status(), ...fence.status(), ...stock.loops()],
+      loops: [...runtime.status(), ...fence.status(), ...stock.loops()],
       ...toldOf(inventory()),
       ...fence.finding(),
     }),

@@ -17,7 +17,8 @@ export type IdPrefix =
   | 'req'
   | 'str'
   | 'aud'
-  | 'rcp';
+  | 'rcp'
+  | 'net';
 
 export interface Ids {
   /** Time-ordered UUID version 7: operations, suppliers, machines, ledger entries. */

@@ -1,11 +1,14 @@
 // Docker Engine behind our own words (engine.ts): the only file that knows its API.
 import Docker from 'dockerode';
-import { createHash } from 'node:crypto';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
+import { systemClock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
+import { createIds } from '../../shared/ids.ts';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
-import { FENCED_BRIDGE_PREFIX } from '../host/fence-rules.ts';
+import { systemRng } from '../../shared/rng.ts';
+import { absentAsUndefined, ignoring } from './docker-answers.ts';
+import { makeNetwork, openNetworks, type Networks } from './docker-networks.ts';
 import { countBytes, type PullEvent } from './pull-progress.ts';
 import { type Volumeless, withoutVolumes } from './volumeless.ts';
 import type {
@@ -32,9 +35,6 @@ const LABEL_INSTANCE = 'svc.instance_id';
 const LABEL_MACHINE = 'svc.machine_id';
 const STOP_SECONDS = 10;
 const ANSWER_MS_MAX = 60_000;
-const BRIDGE_NAME = 'com.docker.network.bridge.name';
-/** A bridge's name, the prefix included. */
-const BRIDGE_NAME_CHARS = 15;
 
 /** Opens nothing yet: every call connects by itself, so an engine that restarts is simply there again. */
 export function openDocker(options: DockerOptions): Engine {
@@ -52,12 +52,24 @@ export function openDocker(options: DockerOptions): Engine {
       },
     });
 
+  const networks = openNetworks({
+    docker,
+    asked,
+    ids: createIds(systemClock(), systemRng()),
+    machineId: options.machineId,
+    inUse: async () => (await findAll()).map(networkOf),
+  });
+
   return inItsOwnWords({
     version: async () => (await asked.version()).Version,
 
     list: async () => (await findAll()).map(localContainer),
 
-    bridges: async () => (await asked.listNetworks({ filters: { label: [LABEL_WORKLOAD] } })).map(bridgeOf),
+    bridges: networks.bridges,
+
+    keepSpareNetwork: networks.keepSpare,
+
+    removeUnusedNetworks: networks.sweep,
 
     inspectImage: (image) =>
       absentAsUndefined(
@@ -75,23 +87,26 @@ export function openDocker(options: DockerOptions): Engine {
         [LABEL_INSTANCE]: shape.instance_id,
         [LABEL_MACHINE]: options.machineId,
       };
-      // Side by side: each takes a tenth of a second, and only a start needs both.
-      const [container] = await Promise.all([
-        createContainer(docker, shape, labels),
-        makeNetwork(docker, networkName(shape.workload_id), labels),
+      const network = networks.take();
+      const [container, made] = await Promise.allSettled([
+        createContainer(docker, createOptions(shape, labels, network.name), shape),
+        network.made,
       ]);
-      return container.id;
+      // A network that could not be made is made at the start, which says what is in the way.
+      if (container.status === 'fulfilled') return container.value.id;
+      if (made.status === 'fulfilled') networks.giveBack(network.name);
+      throw container.reason;
     },
 
-    start: (containerId) => start(docker, docker.getContainer(containerId)),
+    start: (containerId) => start(networks, docker.getContainer(containerId)),
 
-    stopAndCut: async (workloadId) => stopAndCut(docker, networkName(workloadId), await findAll(workloadId)),
+    stopAndCut: async (workloadId) => stopAndCut(docker, networks, await findAll(workloadId)),
 
     remove: async (workloadId) => {
-      for (const { Id } of await findAll(workloadId)) {
-        await ignoring([404, 409], docker.getContainer(Id).remove({ force: true, v: true }));
+      for (const container of await findAll(workloadId)) {
+        await ignoring([404, 409], docker.getContainer(container.Id).remove({ force: true, v: true }));
+        await networks.remove(networkOf(container));
       }
-      await ignoring([404], docker.getNetwork(networkName(workloadId)).remove());
     },
 
     runBare: (run) => runBare(docker, run, options.machineId),
@@ -109,10 +124,9 @@ export function openDocker(options: DockerOptions): Engine {
 /** A disk that is held to its size holds what the image wants on volumes too: those would lie beside it. */
 async function createContainer(
   docker: Docker,
+  options: Docker.ContainerCreateOptions,
   shape: ContainerShape,
-  labels: Record<string, string>,
 ): Promise<Docker.Container> {
-  const options = createOptions(shape, labels);
   const image = shape.disk_gb === null ? undefined : withoutVolumes(await docker.getImage(shape.image).inspect());
   if (image === undefined) return docker.createContainer(options);
   await loadOnce(docker, image);
@@ -132,23 +146,22 @@ async function loadOnce(docker: Docker, { tag, archive }: Volumeless): Promise<v
   if (!(await isThere())) throw new Error(`the engine does not take the image without its volumes: ${told}`);
 }
 
-async function start(docker: Docker, container: Docker.Container): Promise<void> {
+async function start(networks: Networks, container: Docker.Container): Promise<void> {
   await ignoring([304], container.start()).catch(async (error: unknown) => {
     if (!/network \S+ not found/.test(messageOf(error))) throw error;
-    // We were ended between making the container and making its network.
-    const { Config: config, HostConfig: host } = await container.inspect();
-    await makeNetwork(docker, host.NetworkMode ?? '', config.Labels);
+    // We were ended between making the container and making its network, or somebody has removed what nobody used yet.
+    await networks.make((await container.inspect()).HostConfig.NetworkMode ?? '');
     await container.start();
   });
 }
 
-async function stopAndCut(docker: Docker, name: string, containers: readonly Docker.ContainerInfo[]): Promise<void> {
-  const network = docker.getNetwork(name);
-  for (const { Id } of containers) {
-    await ignoring([304, 404], docker.getContainer(Id).stop({ t: STOP_SECONDS }));
-    await ignoring([404, 500], network.disconnect({ Container: Id, Force: true }));
+async function stopAndCut(docker: Docker, networks: Networks, containers: Docker.ContainerInfo[]): Promise<void> {
+  for (const container of containers) {
+    const network = networkOf(container);
+    await ignoring([304, 404], docker.getContainer(container.Id).stop({ t: STOP_SECONDS }));
+    await ignoring([404, 500], docker.getNetwork(network).disconnect({ Container: container.Id, Force: true }));
+    await networks.remove(network);
   }
-  await ignoring([404], network.remove());
 }
 
 /** Errors reach customers: `(HTTP code 500) server error - ` is dockerode's addition and says nothing to them. */
@@ -169,6 +182,8 @@ function inItsOwnWords(engine: Engine): Engine {
     version: plain(engine.version),
     list: plain(engine.list),
     bridges: plain(engine.bridges),
+    keepSpareNetwork: plain(engine.keepSpareNetwork),
+    removeUnusedNetworks: plain(engine.removeUnusedNetworks),
     inspectImage: plain(engine.inspectImage),
     pull: plain(engine.pull),
     create: plain(engine.create),
@@ -262,11 +277,16 @@ async function lastExit(container: Docker.Container): Promise<LastExit> {
   return { code, reason: error || (starved ? 'it ran out of memory' : `it ended with code ${code}`) };
 }
 
-function networkName(workloadId: string): string {
-  return `svc-${workloadId}`;
+/** Its own, also after that is gone. */
+function networkOf({ HostConfig: host }: Docker.ContainerInfo): string {
+  return host.NetworkMode;
 }
 
-function createOptions(shape: ContainerShape, labels: Record<string, string>): Docker.ContainerCreateOptions {
+function createOptions(
+  shape: ContainerShape,
+  labels: Record<string, string>,
+  network: string,
+): Docker.ContainerCreateOptions {
   const gpus = { Driver: 'nvidia', DeviceIDs: shape.gpu_uuids, Capabilities: [['gpu']] };
   return {
     name: `svc-${shape.workload_id}`,
@@ -281,7 +301,7 @@ function createOptions(shape: ContainerShape, labels: Record<string, string>): D
     StopSignal: 'SIGTERM',
     HostConfig: {
       Init: true,
-      NetworkMode: networkName(shape.workload_id),
+      NetworkMode: network,
       Mounts: shape.mounts.map(bindMount),
       Memory: shape.memory_bytes,
       MemorySwap: shape.memory_bytes,
@@ -306,22 +326,6 @@ function createOptions(shape: ContainerShape, labels: Record<string, string>): D
 
 function bindMount({ source, target }: Mount): Docker.MountConfig[number] {
   return { Type: 'bind', Source: source, Target: target, ReadOnly: true };
-}
-
-/** One that is there already is the one. The bridge's name puts it behind the fence. */
-async function makeNetwork(docker: Docker, name: string, labels: Record<string, string>): Promise<void> {
-  const bridge = `${FENCED_BRIDGE_PREFIX}${createHash('sha256').update(name).digest('hex')}`.slice(
-    0,
-    BRIDGE_NAME_CHARS,
-  );
-  const options = { [BRIDGE_NAME]: bridge };
-  const network = { Name: name, Driver: 'bridge', CheckDuplicate: true, Labels: labels, Options: options };
-  await ignoring([409], docker.createNetwork(network));
-}
-
-/** The engine's own name where none was wanted. */
-function bridgeOf(network: Docker.NetworkInspectInfo): string {
-  return network.Options?.[BRIDGE_NAME] ?? `br-${network.Id.slice(0, 12)}`;
 }
 
 function localContainer(info: Docker.ContainerInfo): LocalContainer {
@@ -351,27 +355,4 @@ function imageFacts(image: string, facts: Docker.ImageInspectInfo): ImageFacts {
 function listOf(value: string | string[] | null | undefined): string[] {
   if (value === null || value === undefined) return [];
   return typeof value === 'string' ? [value] : value;
-}
-
-async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefined> {
-  try {
-    return await call;
-  } catch (error) {
-    if (statusOf(error) === 404) return undefined;
-    throw error;
-  }
-}
-
-/** Statuses that mean that the wish is already so: 304 not modified, 404 gone, 409 being removed. */
-async function ignoring(statuses: readonly number[], call: Promise<unknown>): Promise<void> {
-  try {
-    await call;
-  } catch (error) {
-    if (!statuses.includes(statusOf(error) ?? 0)) throw error;
-  }
-}
-
-function statusOf(error: unknown): number | undefined {
-  if (typeof error !== 'object' || error === null || !('statusCode' in error)) return undefined;
-  return typeof error.statusCode === 'number' ? error.statusCode : undefined;
 }

@@ -82,13 +82,17 @@ export interface Engine {
   version(): Promise<string>;
   /** Our containers of this machine, running or not. */
   list(): Promise<LocalContainer[]>;
-  /** Names of the bridges of all workloads' networks, also of those of other machines on this engine. */
+  /** Names of the bridges of workloads' networks, also of those of other machines on this engine. */
   bridges(): Promise<string[]>;
+  /** Makes the network of the next container where none waits: an engine takes a tenth of a second for it. */
+  keepSpareNetwork(): Promise<void>;
+  /** Removes networks of this machine that no container has. */
+  removeUnusedNetworks(): Promise<void>;
   /** Undefined where the image is not on this machine. */
   inspectImage(image: string): Promise<ImageFacts | undefined>;
   /** `login` is what the registry wants; null: nothing. */
   pull(image: string, login: PullLogin | null, onProgress: (progress: PullProgress) => void): Promise<void>;
-  /** Makes the workload's network and its container; resolves with the container's id. */
+  /** Makes the workload's container, in a network of its own; resolves with the container's id. */
   create(shape: ContainerShape): Promise<string>;
   start(containerId: string): Promise<void>;
   /** Stops the workload's container if there is one, and takes its network away. Repeating it is harmless. */

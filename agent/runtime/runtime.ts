@@ -49,7 +49,7 @@ export interface Runtime {
   /** Ids of our containers, running or not, as last seen. */
   containerIds(): string[];
   nudge(): void;
-  status(): LoopStatus;
+  status(): LoopStatus[];
   /** Leaves everything as it is; waits for the steps at work. */
   stop(): Promise<void>;
 }
@@ -101,7 +101,12 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     unseen = new Set([...busyBefore, ...work.busy]);
     onChange();
   };
+  /** Between launches: an engine that makes a network is slow at everything else. */
+  const keepSpare = async (): Promise<void> => {
+    if (work.busy.size === 0 && listing.current() !== null) await deps.engine.keepSpareNetwork();
+  };
   const loop = startLoop({ name: 'runtime', periodMs: PERIOD_MS, run: look }, { clock, log });
+  const spare = startLoop({ name: 'spare-network', periodMs: PERIOD_MS, run: keepSpare }, { clock, log });
 
   return {
     take: async (message) => {
@@ -111,9 +116,9 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     observed: () => ({ type: 'observed', held: positionOf(desired), ...observe(facts(listing.known(), unseen)) }),
     containerIds: () => (listing.known() ?? []).map((container) => container.id),
     nudge,
-    status: () => loop.status(),
+    status: () => [loop.status(), spare.status()],
     stop: async () => {
-      await loop.stop();
+      await Promise.all([loop.stop(), spare.stop()]);
       await work.settled();
     },
   };

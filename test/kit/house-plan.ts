@@ -106,7 +106,7 @@ export const DOORS: readonly Door[] = [
   },
   {
     packages: ['dockerode'],
-    doors: ['agent/runtime/docker.ts'],
+    doors: ['agent/runtime/docker.ts', 'agent/runtime/docker-networks.ts'],
     why: 'the plan stays pure and the engine replaceable',
   },
   {

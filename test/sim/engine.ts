@@ -93,6 +93,8 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
     version: () => call('version', () => '27.0.0'),
     list: () => call('list', () => [...containers.values()].map((container) => ({ ...container }))),
     bridges: async () => [],
+    keepSpareNetwork: async () => undefined,
+    removeUnusedNetworks: async () => undefined,
     inspectImage: (image) => call('inspectImage', () => (images.has(image) ? IMAGE : undefined)),
     pull: (image) => call('pull', () => void images.add(image)),
     create: ({ workload_id, instance_id, gpu_uuids }) =>

@@ -8,7 +8,6 @@ import { openDocker } from '../../../agent/runtime/docker.ts';
 import type { Engine as AgentEngine } from '../../../agent/runtime/engine.ts';
 import { type Engine, engineContents, startEngine } from '../../kit/engine.ts';
 import { requireProgram } from '../../kit/setup.ts';
-import { containerShape, importEmptyImage } from '../container-shape.ts';
 
 let engine: Engine;
 let docker: AgentEngine;
@@ -76,23 +75,6 @@ test('a layer that cannot be had fails the pull', async () => {
 test("a refusal is the engine's own sentence", async () => {
   const refusal = docker.pull('127.0.0.1:1/nothing:1', null, () => undefined);
   await expect(refusal).rejects.toThrow(/^Get .*connection refused$/);
-});
-
-test('a network that a crash has kept from being made is made at the start, and one that is there is no fault', async () => {
-  await importEmptyImage(engine.docker);
-  // Its program is the machine's own, which needs nothing else.
-  const mounts = [{ source: requireProgram('busybox'), target: '/busybox' }];
-  const shape = containerShape('wl_net', { entrypoint: ['/busybox', 'sleep', '60'], mounts });
-  const id = await docker.create(shape);
-  await engine.docker.getNetwork('svc-wl_net').remove();
-  await docker.start(id);
-  expect((await docker.list()).find((container) => container.id === id)).toMatchObject({ running: true });
-  const { Labels: labels } = (await engine.docker.getNetwork('svc-wl_net').inspect()) as { Labels: object };
-  expect(labels).toMatchObject({ 'svc.workload_id': 'wl_net' });
-  await engine.docker.getContainer(id).remove({ force: true });
-  await docker.create(shape);
-  await docker.remove('wl_net');
-  expect(await engineContents(engine.docker)).toEqual([]);
 });
 
 test('a bare container whose engine is restarted fails, and the next one finds nothing of it', async () => {

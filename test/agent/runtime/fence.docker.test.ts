@@ -31,7 +31,7 @@ beforeAll(async () => {
   kit = await prepareKit(world.stateDir);
   const { docker } = world.engine;
   // As an agent has left it that named no bridges.
-  await docker.createNetwork({ Name: 'svc-wl_old', Labels: { 'svc.workload_id': 'wl_old' } });
+  await docker.createNetwork({ Name: 'svc-wl_old', Labels: { 'svc.machine_id': 'earlier' } });
   await publishedPort();
   // Docker keeps networks apart too; here nothing may hide what the fence lets through.
   const iptables = requireProgram('iptables');
@@ -40,6 +40,8 @@ beforeAll(async () => {
   await outside.onHost(iptables, '-t', 'nat', '-I', 'PREROUTING', ...leads);
   world.plane.desire(['wl_a', 'wl_b', 'wl_old'].map((id) => world.workload(id, image.pinnedRef)));
   for (const id of ['wl_a', 'wl_b', 'wl_old']) await world.plane.phase(id, 'running');
+  await docker.getNetwork('svc-wl_old').connect({ Container: 'svc-wl_old' });
+  await docker.getNetwork(await networkOf('wl_old')).disconnect({ Container: 'svc-wl_old' });
   await docker.createNetwork({
     Name: 'six',
     EnableIPv6: true,
@@ -71,10 +73,13 @@ async function publishedPort(): Promise<void> {
   await published.start();
 }
 
-const addressOf = async (id: string): Promise<string> => {
-  const { NetworkSettings: settings } = await world.engine.docker.getContainer(`svc-${id}`).inspect();
-  return settings.Networks[`svc-${id}`]?.IPAddress ?? '';
-};
+const networksOf = async (id: string): Promise<[string, Docker.NetworkInfo][]> =>
+  Object.entries((await world.engine.docker.getContainer(`svc-${id}`).inspect()).NetworkSettings.Networks);
+/** The one that the agent made for it, or has once made. */
+const networkOf = async (id: string): Promise<string> =>
+  (await networksOf(id)).map(([name]) => name).find((name) => name.startsWith('svc-')) ?? '';
+const addressOf = async (id: string): Promise<string> =>
+  (await networksOf(id)).find(([name]) => name.startsWith('svc-'))?.[1].IPAddress ?? '';
 const gatewayOf = async (network: string): Promise<string> => {
   const { IPAM: ipam } = (await world.engine.docker.getNetwork(network).inspect()) as Docker.NetworkInspectInfo;
   const gateways = (ipam?.Config ?? []).map(({ Gateway: gateway }) => gateway ?? '');
@@ -83,7 +88,7 @@ const gatewayOf = async (network: string): Promise<string> => {
 
 /** What a tenant has no business with, by its name. */
 async function closed(id: string): Promise<Record<string, string>> {
-  const gateway = await gatewayOf(`svc-${id}`);
+  const gateway = await gatewayOf(await networkOf(id));
   const tcp = (host: string, port = 80): string => `tcp ${host} ${port}`;
   return {
     'the gateway': tcp(gateway, 8080),
@@ -183,14 +188,18 @@ describe('from a container with rights that ours do not have, in the network of 
     const made = await world.engine.docker.createContainer({
       name: 'crowbar',
       Image: image.ref,
-      HostConfig: { NetworkMode: 'svc-wl_a', CapAdd: ['NET_ADMIN'], Binds: [`${kit.folder}:${KIT_TARGET}:ro`] },
+      HostConfig: {
+        NetworkMode: await networkOf('wl_a'),
+        CapAdd: ['NET_ADMIN'],
+        Binds: [`${kit.folder}:${KIT_TARGET}:ro`],
+      },
     });
     await made.start();
     return () => made.remove({ force: true });
   });
 
   test('raw sockets do not help', async () => {
-    const [gateway, address] = [await gatewayOf('svc-wl_a'), await addressOf('wl_b')];
+    const [gateway, address] = [await gatewayOf(await networkOf('wl_a')), await addressOf('wl_b')];
     const targets = {
       'the gateway': `ping ${gateway}`,
       'the host': 'ping 45.0.0.1',

@@ -78,6 +78,8 @@ function slowEngine(): Engine {
       return then;
     },
     bridges: async () => [],
+    keepSpareNetwork: async () => undefined,
+    removeUnusedNetworks: async () => undefined,
     inspectImage: async () => image,
     pull: async () => undefined,
     create: async () => {

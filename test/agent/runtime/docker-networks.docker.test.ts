@@ -1,0 +1,94 @@
+// Networks of containers on a real engine: one for each, one that waits for the next, and none that a crash leaves for ever.
+import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
+import { openDocker } from '../../../agent/runtime/docker.ts';
+import type { Engine as AgentEngine } from '../../../agent/runtime/engine.ts';
+import { type Engine, engineContents, startEngine } from '../../kit/engine.ts';
+import { requireProgram } from '../../kit/setup.ts';
+import { containerShape, importEmptyImage } from '../container-shape.ts';
+
+let engine: Engine;
+let agent: AgentEngine;
+
+beforeAll(async () => {
+  engine = await startEngine({});
+  await importEmptyImage(engine.docker);
+  agent = openAgent();
+});
+afterEach(async () => {
+  for (const id of ['wl_a', 'wl_b']) await agent.remove(id);
+  // As the next agent does.
+  await openAgent().removeUnusedNetworks();
+  agent = openAgent();
+  expect(await engineContents(engine.docker)).toEqual([]);
+});
+afterAll(() => engine.stop());
+
+const openAgent = (machineId = 'm'): AgentEngine => openDocker({ socketPath: engine.socketPath, machineId });
+
+/** Its program is this machine's own, which needs nothing else. */
+const create = (id: string, image?: string): Promise<string> =>
+  agent.create(
+    containerShape(id, {
+      entrypoint: ['/busybox', 'sleep', '60'],
+      mounts: [{ source: requireProgram('busybox'), target: '/busybox' }],
+      ...(image === undefined ? {} : { image }),
+    }),
+  );
+
+const networks = async (): Promise<string[]> =>
+  (await engineContents(engine.docker)).flatMap((line) => /^network (.*)/.exec(line)?.[1] ?? []).toSorted();
+
+const networkOf = async (id: string): Promise<string> =>
+  (await engine.docker.getContainer(`svc-${id}`).inspect()).HostConfig.NetworkMode ?? '';
+
+test('the network that waits is taken by the next container, and by no other', async () => {
+  await agent.keepSpareNetwork();
+  await agent.keepSpareNetwork();
+  const [spare = '', ...more] = await networks();
+  expect(more).toEqual([]);
+  const ids = [await create('wl_a'), await create('wl_b')];
+  expect(await networkOf('wl_a')).toBe(spare);
+  expect(await networks()).toEqual([spare, await networkOf('wl_b')].toSorted());
+  for (const id of ids) await agent.start(id);
+  await agent.stopAndCut('wl_a');
+  expect(await networks()).toEqual([await networkOf('wl_b')]);
+  await agent.keepSpareNetwork();
+  expect(await networks()).toHaveLength(2);
+  expect(await networks()).not.toContain(spare);
+});
+
+test('the next agent removes what waits for nobody, and nothing that a container has or another machine keeps', async () => {
+  await create('wl_a');
+  await agent.keepSpareNetwork();
+  const other = openAgent('another');
+  await other.keepSpareNetwork();
+  const before = await networks();
+  await openAgent().keepSpareNetwork();
+  const kept = (await networks()).filter((name) => before.includes(name));
+  expect(before).toHaveLength(3);
+  expect(kept).toHaveLength(2);
+  expect(kept).toContain(await networkOf('wl_a'));
+  expect(await networks()).toHaveLength(3);
+  await openAgent('another').removeUnusedNetworks();
+});
+
+test('a container that cannot be made leaves its network to the next one', async () => {
+  await expect(create('wl_a', 'not-here:1')).rejects.toThrow(/No such image/);
+  const [left = '', ...more] = await networks();
+  expect(more).toEqual([]);
+  await agent.keepSpareNetwork();
+  expect(await networks()).toEqual([left]);
+  await create('wl_a');
+  expect(await networkOf('wl_a')).toBe(left);
+});
+
+test('a network that is gone before the start is made again', async () => {
+  await agent.keepSpareNetwork();
+  const id = await create('wl_a');
+  const name = await networkOf('wl_a');
+  await engine.docker.getNetwork(name).remove();
+  await agent.start(id);
+  expect((await agent.list()).find((container) => container.id === id)).toMatchObject({ running: true });
+  const { Labels: labels } = (await engine.docker.getNetwork(name).inspect()) as { Labels: object };
+  expect(labels).toEqual({ 'svc.machine_id': 'm' });
+});
