@@ -6,17 +6,15 @@ import { FENCED_BRIDGE_PREFIX } from '../host/fence-rules.ts';
 import { ignoring } from './docker-answers.ts';
 
 export interface Networks {
-  /** For a new container, which may be made before the network is there: only its start needs both. */
-  take(): { name: string; made: Promise<void> };
-  /** The container that it was taken for could not be made. */
-  giveBack(name: string): void;
+  /** Has a container made in a network of its own. The two may come into being beside each other: only a start needs both. */
+  forContainer<T>(makeContainer: (network: string) => Promise<T>): Promise<T>;
   /** One that is there already is the one. */
   make(name: string): Promise<void>;
   /** Nobody can be in it. One that is gone is no fault. */
   remove(name: string): Promise<void>;
-  /** Makes one for the next container, where none waits. */
+  /** Sees to it that one waits for the next container, and that there are no others than those of containers. */
   keepSpare(): Promise<void>;
-  /** Removes those that no container has, and none will have: a crash between two steps leaves one. */
+  /** Removes those that no container has, and none will have: a crash between two steps leaves one, and a container removed by hand. */
   sweep(): Promise<void>;
   /** Names of the bridges of all machines on this engine. */
   bridges(): Promise<string[]>;
@@ -40,46 +38,42 @@ const BRIDGE_NAME_CHARS = 15;
 export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksDeps): Networks {
   /** Made, and nobody's. */
   const spare: string[] = [];
-  /** In our hands: a listing may be older than the container that it was taken for. */
-  const ours = new Set<string>();
-  let swept = false;
+  /** On the way to a container. */
+  const taken = new Set<string>();
 
   const make = (name: string): Promise<void> => makeNetwork(docker, name, { [LABEL_MACHINE]: machineId });
-  const newName = (): string => {
-    const name = `svc-${ids.prefixed('net')}`;
-    ours.add(name);
-    return name;
-  };
+  const newName = (): string => `svc-${ids.prefixed('net')}`;
+
   const sweep = async (): Promise<void> => {
+    const ours = (): string[] => [...spare, ...taken];
+    // One that gets its container in the meantime may be missing in either listing.
+    const before = ours();
     const there = await asked.listNetworks({ filters: { label: [`${LABEL_MACHINE}=${machineId}`] } });
-    const used = new Set(await inUse());
+    const kept = new Set([...before, ...(await inUse()), ...ours()]);
     for (const { Name: name } of there) {
-      if (!used.has(name) && !ours.has(name)) await ignoring([403, 404], docker.getNetwork(name).remove());
+      if (!kept.has(name)) await ignoring([403, 404], docker.getNetwork(name).remove());
     }
   };
 
   return {
-    take: () => {
+    forContainer: async (makeContainer) => {
       const ready = spare.shift();
-      if (ready !== undefined) return { name: ready, made: Promise.resolve() };
-      const name = newName();
-      return { name, made: make(name) };
+      const name = ready ?? newName();
+      taken.add(name);
+      const [container, network] = await Promise.allSettled([makeContainer(name), ready ?? make(name)]);
+      taken.delete(name);
+      // A network that could not be made is made at the start, which says what is in the way.
+      if (container.status === 'fulfilled') return container.value;
+      if (network.status === 'fulfilled') spare.push(name);
+      throw container.reason;
     },
-    giveBack: (name) => void spare.push(name),
     make,
-    remove: async (name) => {
-      await ignoring([404], docker.getNetwork(name).remove());
-      ours.delete(name);
-    },
+    remove: (name) => ignoring([404], docker.getNetwork(name).remove()),
     keepSpare: async () => {
-      if (!swept) await sweep();
-      swept = true;
+      await sweep();
       if (spare.length > 0) return;
       const name = newName();
-      await make(name).catch((error: unknown) => {
-        ours.delete(name);
-        throw error;
-      });
+      await make(name);
       spare.push(name);
     },
     sweep,

@@ -87,15 +87,10 @@ export function openDocker(options: DockerOptions): Engine {
         [LABEL_INSTANCE]: shape.instance_id,
         [LABEL_MACHINE]: options.machineId,
       };
-      const network = networks.take();
-      const [container, made] = await Promise.allSettled([
-        createContainer(docker, createOptions(shape, labels, network.name), shape),
-        network.made,
-      ]);
-      // A network that could not be made is made at the start, which says what is in the way.
-      if (container.status === 'fulfilled') return container.value.id;
-      if (made.status === 'fulfilled') networks.giveBack(network.name);
-      throw container.reason;
+      const container = await networks.forContainer((network) =>
+        createContainer(docker, createOptions(shape, labels, network), shape),
+      );
+      return container.id;
     },
 
     start: (containerId) => start(networks, docker.getContainer(containerId)),

@@ -22,7 +22,7 @@ export interface AgentWorld {
   /** Starts (again) the supervisor; `env` is for the scripted nvidia-smi. */
   startAgent(env?: Record<string, string>): Promise<Program>;
   /** Runs a command of `svc-agent` beside it. */
-  svcAgent(command: string): Promise<Captured>;
+  svcAgent(...words: string[]): Promise<Captured>;
   /** A key pair of OpenSSH: the private file, and the public line. */
   key(name: string): { file: string; publicLine: string };
   workload(id: string, image: string, more?: Partial<DesiredWorkload>): DesiredWorkload;
@@ -90,7 +90,7 @@ export async function startAgentWorld(options: AgentWorldOptions): Promise<Agent
     plane,
     agent: running,
     startAgent,
-    svcAgent: (word) => capture([command, LAUNCHER, word, '--config', configFile]),
+    svcAgent: (...words) => capture([command, LAUNCHER, ...words, '--config', configFile]),
     key: (name) => {
       const file = join(dir, name);
       const pair = makeKeyPair();

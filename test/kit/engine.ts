@@ -112,6 +112,12 @@ export async function engineContents(docker: Docker): Promise<string[]> {
   ];
 }
 
+/** Contents without the one network that an agent keeps ready. */
+export function withoutSpare(contents: readonly string[]): string[] {
+  const spare = contents.find((line) => line.startsWith('network svc-net_'));
+  return contents.filter((line) => line !== spare);
+}
+
 async function startDaemon(dir: string, namespace: Namespace, options: EngineOptions): Promise<Program> {
   const configPath = join(dir, 'daemon.json');
   writeFileSync(configPath, JSON.stringify(daemonConfig(dir, options.storageDriver), undefined, 2));

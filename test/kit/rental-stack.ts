@@ -4,7 +4,7 @@ import { Instance, type CreateInstance } from '../../shared/api/instance.ts';
 import { pageSchema } from '../../shared/api/page.ts';
 import type { AgentHost } from './agent-host.ts';
 import { launch, terminate } from './api-client.ts';
-import { engineContents } from './engine.ts';
+import { engineContents, withoutSpare } from './engine.ts';
 import { busyboxImage, type TestImage } from './images.ts';
 import { eventually } from './processes.ts';
 import { openSshClient, type SshClient } from './ssh-client.ts';
@@ -97,9 +97,8 @@ async function end(stack: Stack, host: AgentHost, customer: Customer): Promise<s
 async function nothingRuns(stack: Stack, host: AgentHost): Promise<void> {
   let left: string[] = [];
   await eventually('empty machine', 30_000, async () => {
-    const contents = await engineContents(stack.engine.docker);
-    const spare = contents.find((line) => line.startsWith('network svc-net_'));
-    left = [...contents.filter((line) => line !== spare), ...host.holders().map((pid) => `holder ${pid}`)];
+    const contents = withoutSpare(await engineContents(stack.engine.docker));
+    left = [...contents, ...host.holders().map((pid) => `holder ${pid}`)];
     return left.length === 0 ? true : undefined;
   }).catch(() => {
     throw new Error(`left on the machine: ${left.join('; ')}`);

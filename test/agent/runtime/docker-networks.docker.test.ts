@@ -72,6 +72,14 @@ test('the next agent removes what waits for nobody, and nothing that a container
   await openAgent('another').removeUnusedNetworks();
 });
 
+test('the network of a container that somebody has removed goes too', async () => {
+  const id = await create('wl_a');
+  const left = await networkOf('wl_a');
+  await engine.docker.getContainer(id).remove();
+  await agent.keepSpareNetwork();
+  expect(await networks()).toEqual([expect.not.stringContaining(left)]);
+});
+
 test('a container that cannot be made leaves its network to the next one', async () => {
   await expect(create('wl_a', 'not-here:1')).rejects.toThrow(/No such image/);
   const [left = '', ...more] = await networks();

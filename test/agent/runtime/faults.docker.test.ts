@@ -5,11 +5,12 @@ import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
 import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
-import { engineContents } from '../../kit/engine.ts';
+import { engineContents, withoutSpare } from '../../kit/engine.ts';
 import { busyboxImage, type TestImage } from '../../kit/images.ts';
 import { eventually } from '../../kit/processes.ts';
 
 const ID = 'wl_main';
+const contents = async (): Promise<string[]> => withoutSpare(await engineContents(world.engine.docker));
 /** Long enough to be seen, short enough to be waited for. */
 const QUARANTINE_MINUTES = 0.1;
 let world: AgentWorld;
@@ -189,13 +190,28 @@ test('removal: stopped and cut off at once, gone after the quarantine, and said 
   );
   world.plane.desire(removed);
   await world.plane.phase(ID, 'stopped');
-  expect(await engineContents(world.engine.docker)).toEqual([expect.stringContaining('exited')]);
+  expect(await contents()).toEqual([expect.stringContaining('exited')]);
   expect(existsSync(folder)).toBe(true);
   for (const workload of removed) await world.plane.phase(workload.workload_id, 'removed');
-  expect(await engineContents(world.engine.docker)).toEqual([]);
+  expect(await contents()).toEqual([]);
   expect(existsSync(folder)).toBe(false);
   expect(() => world.holderPid(ID)).toThrow('no holder');
   await world.agent().stop('SIGKILL');
   await world.startAgent();
   await world.plane.phase(ID, 'removed');
+});
+
+test('a host is cleared of everything, of what is rented only by force', async () => {
+  world.plane.desire([world.workload('wl_left', image.pinnedRef)]);
+  await world.plane.phase('wl_left', 'running');
+  await world.agent().stop('SIGTERM');
+  const refused = await world.svcAgent('clear');
+  expect({ code: refused.code, stderr: refused.stderr.toString() }).toEqual({
+    code: 1,
+    stderr: expect.stringContaining('1 rentals run here'),
+  });
+  expect(await contents()).toHaveLength(2);
+  expect(await world.svcAgent('clear', '--force')).toMatchObject({ code: 0 });
+  expect(await engineContents(world.engine.docker)).toEqual([]);
+  expect(() => world.holderPid('wl_left')).toThrow('no holder');
 });
