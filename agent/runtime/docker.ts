@@ -81,27 +81,14 @@ export function openDocker(options: DockerOptions): Engine {
 
     pull: (image, login, onProgress) => pullImage(docker, image, { login, onProgress }),
 
-    create: async (shape) => {
-      const labels = {
-        [LABEL_WORKLOAD]: shape.workload_id,
-        [LABEL_INSTANCE]: shape.instance_id,
-        [LABEL_MACHINE]: options.machineId,
-      };
-      const container = await networks.forContainer((network) =>
-        createContainer(docker, createOptions(shape, labels, network), shape),
-      );
-      return container.id;
-    },
+    create: (shape) => create(docker, networks, shape, options.machineId),
 
     start: (containerId) => start(networks, docker.getContainer(containerId)),
 
     stopAndCut: async (workloadId) => stopAndCut(docker, networks, await findAll(workloadId)),
 
     remove: async (workloadId) => {
-      for (const container of await findAll(workloadId)) {
-        await ignoring([404, 409], docker.getContainer(container.Id).remove({ force: true, v: true }));
-        await networks.remove(networkOf(container));
-      }
+      for (const container of await findAll(workloadId)) await remove(docker, networks, container);
     },
 
     runBare: (run) => runBare(docker, run, options.machineId),
@@ -114,6 +101,18 @@ export function openDocker(options: DockerOptions): Engine {
 
     lastExit: (containerId) => lastExit(docker.getContainer(containerId)),
   });
+}
+
+async function create(docker: Docker, networks: Networks, shape: ContainerShape, machineId: string): Promise<string> {
+  const labels = {
+    [LABEL_WORKLOAD]: shape.workload_id,
+    [LABEL_INSTANCE]: shape.instance_id,
+    [LABEL_MACHINE]: machineId,
+  };
+  const container = await networks.forContainer((network) =>
+    createContainer(docker, createOptions(shape, labels, network), shape),
+  );
+  return container.id;
 }
 
 /** A disk that is held to its size holds what the image wants on volumes too: those would lie beside it. */
@@ -157,6 +156,11 @@ async function stopAndCut(docker: Docker, networks: Networks, containers: Docker
     await ignoring([404, 500], docker.getNetwork(network).disconnect({ Container: container.Id, Force: true }));
     await networks.remove(network);
   }
+}
+
+async function remove(docker: Docker, networks: Networks, container: Docker.ContainerInfo): Promise<void> {
+  await ignoring([404, 409], docker.getContainer(container.Id).remove({ force: true, v: true }));
+  await networks.remove(networkOf(container));
 }
 
 /** Errors reach customers: `(HTTP code 500) server error - ` is dockerode's addition and says nothing to them. */
