@@ -27,6 +27,8 @@ export interface Desired {
    * disk does not take it, it counts for this process all the same: what is to go may be what has filled the disk.
    */
   take(message: DesiredMessage): Promise<boolean>;
+  /** Tries again to store what the disk did not take: what an agent finds that starts now is from before. Never rejects. */
+  keep(): Promise<void>;
 }
 
 interface DesiredDeps {
@@ -45,17 +47,23 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
     return undefined;
   });
   let told = held === undefined ? undefined : sinceBoot(held.told, bootId);
+  /** What should be on disk. */
+  let newest = held;
   let isStored = true;
-  const store = async (state: HeldState): Promise<void> => {
-    try {
-      await files.write(file, state);
-      isStored = true;
-    } catch (error) {
-      isStored = false;
-      log.error({ err: error }, 'the desired state could not be stored; it counts until this process ends');
-    }
-  };
-  return {
+  let stored = Promise.resolve();
+  /** One after another, each with the newest by then. */
+  const store = (): Promise<void> =>
+    (stored = stored.then(async () => {
+      try {
+        await files.write(file, newest);
+        isStored = true;
+      } catch (error) {
+        // Said once, not at every further try.
+        if (isStored) log.error({ err: error }, 'the desired state could not be stored yet; it counts all the same');
+        isStored = false;
+      }
+    }));
+  const desired: Desired = {
     held: () => held,
     serverNowMs: () => {
       if (told === undefined) return clock.now();
@@ -64,13 +72,20 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
     take: async ({ epoch, revision, workloads, now_ms }) => {
       told = { server_ms: now_ms, monotonic_ms: clock.monotonicMs(), boot_id: bootId };
       const next = { epoch, revision, workloads, told };
-      const newest = held === undefined || isNewer(next, held) ? next : held;
-      const isNews = newest === next;
-      if (isNews || !isStored) await store(newest);
-      held = newest;
-      return isNews;
+      if (held !== undefined && !isNewer(next, held)) {
+        await desired.keep();
+        return false;
+      }
+      newest = next;
+      await store();
+      held = next;
+      return true;
+    },
+    keep: async () => {
+      if (!isStored) await store();
     },
   };
+  return desired;
 }
 
 /** The counter begins at 0 with each boot: at least that much has passed since an earlier one. */

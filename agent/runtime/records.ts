@@ -36,6 +36,8 @@ export interface Records {
   change(workloadId: string, patch: Partial<Omit<WorkloadRecord, 'workload_id'>>): Promise<void>;
   /** The workload's folder goes, a tombstone stays. */
   bury(workloadId: string): Promise<void>;
+  /** Tries again to store what the disk did not take. Never rejects: what it does not take this time either is tried at the next call. */
+  keep(): Promise<void>;
   /** Forgets old tombstones that are not among `wanted`. */
   forgetOld(wanted: ReadonlySet<string>): Promise<void>;
 }
@@ -51,22 +53,30 @@ export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<
   const { files } = deps;
   const tombstoneFile = join(stateDir, 'tombstones.json');
   const records = await load(stateDir, tombstoneFile, deps);
-  const recordFile = (id: string): string => join(workloadFolder(stateDir, id), 'record.json');
-  /** One after another, each with what is known by then: two writers of one file would mix. */
-  let stored = Promise.resolve();
-  const store = (id: string): Promise<void> => {
-    const write = stored.then(async () => {
-      const record = records.get(id);
-      if (record?.gone === false) await files.write(recordFile(id), record);
-    });
-    stored = write.catch(() => undefined);
-    return write;
-  };
+  /** What is on disk is older, or the disk did not take it. */
+  const unstored = new Set<string>();
   const storeTombstones = (): Promise<void> =>
     files.write(
       tombstoneFile,
       [...records.values()].filter((record) => record.gone),
     );
+  const storeNow = async (id: string): Promise<void> => {
+    const record = records.get(id);
+    const folder = workloadFolder(stateDir, id);
+    if (record?.gone === true) {
+      await storeTombstones();
+      await files.remove(folder);
+    } else if (record !== undefined) await files.write(join(folder, 'record.json'), record);
+    if (records.get(id) === record) unstored.delete(id);
+  };
+  /** One after another, each with what is known by then: two writers of one file would mix. */
+  let stored = Promise.resolve();
+  const store = (id: string): Promise<void> => {
+    unstored.add(id);
+    const write = stored.then(() => storeNow(id));
+    stored = write.catch(() => undefined);
+    return write;
+  };
 
   return {
     all: () => records,
@@ -75,12 +85,14 @@ export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<
       records.set(workloadId, { ...before, ...patch, changed_ms: deps.now() });
       return store(workloadId);
     },
-    bury: async (workloadId) => {
+    bury: (workloadId) => {
       const before = records.get(workloadId) ?? emptyRecord(workloadId);
       records.set(workloadId, { ...before, removing: true, gone: true, changed_ms: deps.now() });
-      await stored;
-      await storeTombstones();
-      await files.remove(workloadFolder(stateDir, workloadId));
+      return store(workloadId);
+    },
+    keep: async () => {
+      // Why the disk does not take it was said at the first try.
+      await Promise.all([...unstored].map((id) => store(id).catch(() => undefined)));
     },
     forgetOld: async (wanted) => {
       const old = [...records.values()].filter(

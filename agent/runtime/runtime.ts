@@ -93,6 +93,8 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const look = async (): Promise<void> => {
     // Whatever was at work while the engine was asked may have changed since it answered.
     const busyBefore = new Set(work.busy);
+    await desired.keep();
+    await records.keep();
     await listing.refresh();
     await recordReachable(doors, records, work);
     const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
