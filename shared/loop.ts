@@ -30,6 +30,9 @@ export interface LoopOptions {
   run(signal: AbortSignal): Promise<void>;
 }
 
+/** Without a reason, each nudge makes an error with a stack that nobody reads. */
+const WOKEN = 'woken';
+
 /** Starts at once: the first run looks at what a previous process left behind. */
 export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }): Loop {
   const { clock, log } = deps;
@@ -78,11 +81,11 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
   return {
     nudge: () => {
       nudged = true;
-      wake.abort();
+      wake.abort(WOKEN);
     },
     stop: async () => {
       stopping.abort();
-      wake.abort();
+      wake.abort(WOKEN);
       await finished;
     },
     status: () => ({ ...status }),

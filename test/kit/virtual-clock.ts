@@ -42,7 +42,7 @@ export function virtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClo
       const untilMs = nowMs + ms;
       await settle();
       for (;;) {
-        const next = timers.toSorted((a, b) => a.atMs - b.atMs)[0];
+        const next = timers.reduce<Timer | undefined>(earlier, undefined);
         if (next === undefined || next.atMs > untilMs) break;
         timers = timers.filter((timer) => timer !== next);
         nowMs = Math.max(nowMs, next.atMs);
@@ -52,4 +52,9 @@ export function virtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClo
       nowMs = untilMs;
     },
   };
+}
+
+/** Of two at the same time, the one that was set first. */
+function earlier(first: Timer | undefined, other: Timer): Timer {
+  return first === undefined || other.atMs < first.atMs ? other : first;
 }
