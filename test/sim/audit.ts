@@ -68,8 +68,9 @@ function brokenStay(stay: Stay, { fleet, stays, entries, usage }: Books): string
 function seenOf(stay: Stay, { witness, clock }: Fleet, stays: readonly Stay[]): Seen {
   return {
     door: witness.doors(stay.workloadId),
+    goodDoor: witness.goodDoors(stay.workloadId),
     container: witness.containers(stay.workloadId),
-    planeUp: witness.planeUp(),
+    planeUp: without(witness.planeUp(), witness.absences()),
     absences: witness.absences(),
     failingWith: (outage) => machinesFailing(outage, stays, witness),
     askedToEndMs: witness.ends.get(stay.id) ?? Infinity,

@@ -5,8 +5,10 @@ import type { Stay } from './stays.ts';
 
 /** What of the world bears on one rental. */
 export interface Seen {
-  /** Its door worked on its host. */
+  /** Its door may have worked; at other times it did not. */
   door: Span[];
+  /** It did work. */
+  goodDoor: Span[];
   /** Its container ran. */
   container: Span[];
   planeUp: Span[];
@@ -64,7 +66,8 @@ export function boundsOf(stay: Stay, seen: Seen): Bounds {
   const least = without(alive, perhaps);
   return {
     chargedMs: [lengthMs(least), lengthMs(most)],
-    ownAbsenceMs: [lengthMs(overlap(alive, sure)), lengthMs(overlap(running, perhaps))],
+    // Whether its limit was reached meanwhile is found out after an absence: the supplier is paid for the whole of it.
+    ownAbsenceMs: [lengthMs(overlap(alive, sure)), lengthMs(overlap(stay.running, perhaps))],
     broken: [
       ...brokenStart(stay, seen),
       ...brokenEnd(stay, seen),
@@ -81,11 +84,11 @@ function brokenStart({ readyMs, id }: Stay, { door, container, planeUp }: Seen):
   return isServed ? [] : [`${id} was said to run when nobody could get in`];
 }
 
-function brokenEnd(stay: Stay, { askedToEndMs, door, planeUp }: Seen): string[] {
+function brokenEnd(stay: Stay, { askedToEndMs, goodDoor, planeUp }: Seen): string[] {
   const { id, endMs, running } = stay;
   const lastMs = running.at(-1)?.[1] ?? 0;
   const broken = lastMs > askedToEndMs ? [`${id} ran on after its customer had ended it`] : [];
-  const good = overlap(overlap(door, planeUp), [[endMs - GRACE_MS, endMs]]);
+  const good = overlap(overlap(goodDoor, planeUp), [[endMs - GRACE_MS, endMs]]);
   const wasBack = good.some(([fromMs, untilMs]) => untilMs - fromMs > RECOVER_MS);
   if (stay.givenUp && wasBack) broken.push(`${id} was given up though it was back within the grace`);
   return broken;
@@ -95,15 +98,13 @@ function brokenEnd(stay: Stay, { askedToEndMs, door, planeUp }: Seen): string[] 
 function chargedWhileDead(stay: Stay, seen: Seen, charged: readonly Span[]): string[] {
   const outages = without([[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]], seen.door).flatMap((outage): string[] => {
     const [fromMs, untilMs] = outage;
-    const quietMs = seen.planeUp
-      .map(([startMs]) => startMs)
-      .filter((startMs) => startMs > fromMs - QUIET_AFTER_START_MS && startMs < untilMs)
-      .map((startMs) => startMs + QUIET_AFTER_START_MS)
-      .at(-1);
     const heldMs = seen.failingWith(outage) >= TOGETHER_MACHINES ? TOGETHER_HOLD_MS : 0;
-    const foundMs = Math.max(fromMs + LOOK_EVERY_MS, quietMs ?? 0) + CONFIRM_MS + heldMs;
+    const isFound = seen.planeUp.some(([upMs, downMs]) => {
+      const doubtedMs = Math.max(fromMs + LOOK_EVERY_MS, upMs + QUIET_AFTER_START_MS);
+      return doubtedMs + CONFIRM_MS + heldMs < Math.min(untilMs, downMs);
+    });
     const chargedMs = lengthMs(overlap(charged, [outage]));
-    if (untilMs <= foundMs || chargedMs <= LOOK_EVERY_MS + LOOK_MS_MAX) return [];
+    if (!isFound || chargedMs <= LOOK_EVERY_MS + LOOK_MS_MAX) return [];
     return [`${stay.id} is charged for ${chargedMs} ms of an outage from ${at(fromMs)} to ${at(untilMs)}`];
   });
   const idle = without([[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]], seen.container).flatMap((gone): string[] => {
@@ -116,7 +117,7 @@ function chargedWhileDead(stay: Stay, seen: Seen, charged: readonly Span[]): str
 
 /** Nobody is said to be unreachable whose door works. */
 function deadWhileAlive(stay: Stay, seen: Seen): string[] {
-  const worked = overlap(seen.door, seen.planeUp);
+  const worked = overlap(seen.goodDoor, seen.planeUp);
   return stay.dead.flatMap(([fromMs]) => {
     const isExplained = without([[fromMs - LINK_BACK_MS, fromMs + LOOK_MS_MAX]], worked).length > 0;
     return isExplained ? [] : [`${stay.id} was unreachable from ${at(fromMs)} on, and its door worked`];
@@ -127,7 +128,7 @@ function deadWhileAlive(stay: Stay, seen: Seen): string[] {
 function notCharged(stay: Stay, seen: Seen, charged: readonly Span[]): string[] {
   const rented: Span[] = [[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]];
   const away = seen.absences.map(([fromMs, untilMs]): Span => [fromMs - BEAT_EVERY_MS, untilMs]);
-  const used = without(overlap(overlap(overlap(seen.door, seen.container), seen.planeUp), rented), union(away));
+  const used = without(overlap(overlap(overlap(seen.goodDoor, seen.container), seen.planeUp), rented), union(away));
   return used.flatMap((span) => {
     const freeMs = lengthMs([span]) - lengthMs(overlap(charged, [span]));
     if (freeMs <= RECOVER_MS) return [];

@@ -7,6 +7,8 @@ import type { Rng } from '../../shared/rng.ts';
 export interface SimContainer extends LocalContainer {
   instance_id: string;
   gpu_uuids: readonly string[];
+  /** Its network is gone: it cannot be started any more. */
+  isCut: boolean;
 }
 
 export type EngineCall = 'list' | 'inspectImage' | 'pull' | 'create' | 'start' | 'stopAndCut' | 'remove' | 'version';
@@ -102,13 +104,22 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
         if (containers.has(workload_id)) throw new Error(`the container name ${workload_id} is already in use`);
         made += 1;
         const id = `c${made}`;
-        containers.set(workload_id, { id, workload_id, instance_id, gpu_uuids, running: false, mount_sources: [] });
+        containers.set(workload_id, {
+          id,
+          workload_id,
+          instance_id,
+          gpu_uuids,
+          running: false,
+          isCut: false,
+          mount_sources: [],
+        });
         return id;
       }),
     start: (id) =>
       call('start', () => {
         const container = [...containers.values()].find((one) => one.id === id);
         if (container === undefined) throw new Error(`no such container: ${id}`);
+        if (container.isCut) throw new Error(`network of ${container.workload_id} not found`);
         container.running = true;
         onChange();
       }),
@@ -116,7 +127,7 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
       call('stopAndCut', () =>
         end(id, () => {
           const container = containers.get(id);
-          if (container !== undefined) container.running = false;
+          if (container !== undefined) [container.running, container.isCut] = [false, true];
         }),
       ),
     remove: (id) => call('remove', () => end(id, () => containers.delete(id))),

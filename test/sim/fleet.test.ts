@@ -1,5 +1,7 @@
 // The whole fleet in one process, from a seed: what holds at every step, and that everything comes to its end.
 import { expect, test } from 'vitest';
+import { live } from './story.ts';
+import { TROUBLES } from './troubles.ts';
 import { openFleet } from './fleet.ts';
 import { QUARANTINE_MS } from './host.ts';
 import { brokenRules, journalHash, leftOver } from './rules.ts';
@@ -36,4 +38,10 @@ test('a rental goes from its launch to its last trace, the same twice for the sa
   ]);
   expect(again.hash).toBe(one.hash);
   expect(other.hash).not.toBe(one.hash);
+});
+
+test('the same seed tells the same story, whatever goes wrong in it', { timeout: 60_000 }, async () => {
+  const size = { hosts: [2, 1, 2], customers: [1_000_000, 400] };
+  const plot = { size, steps: 25, troubles: TROUBLES.map(({ name }) => name) };
+  expect((await live(7, plot)).hash).toBe((await live(7, plot)).hash);
 });

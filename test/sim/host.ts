@@ -8,7 +8,7 @@ import { openRuntime } from '../../agent/runtime/runtime.ts';
 import type { Clock } from '../../shared/clock.ts';
 import { AUTO_TERMINATE_GRACE_MS } from '../../shared/limits.ts';
 import { createLog } from '../../shared/log.ts';
-import type { DesiredMessage } from '../../shared/protocol/link.ts';
+import { type DesiredMessage, LINK_CLOSE } from '../../shared/protocol/link.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import type { Rng } from '../../shared/rng.ts';
 import { type Disk, openDisk } from './disk.ts';
@@ -99,7 +99,12 @@ export function openHost(deps: HostDeps): SimHost {
       const dial = (): Socket => {
         const socket = deps.dial(path);
         sockets.add(socket);
-        socket.on('close', () => sockets.delete(socket));
+        socket.on('close', (code: number) => {
+          sockets.delete(socket);
+          // It has no other: whatever says so is older.
+          if (code === LINK_CLOSE.superseded)
+            orders.crimes.push(`the only link of ${machineId} was closed for a newer one`);
+        });
         return socket;
       };
       const starting: Agent = { life, sockets, doorsChanged: () => undefined };

@@ -5,6 +5,7 @@ import { int, text } from '../../control-plane/base/db/columns.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { brokenHolds, brokenListings, unfinished } from '../control-plane/rental/walk/promises.ts';
+import type { World } from '../kit/world.ts';
 import type { Fleet } from './fleet.ts';
 import type { SimHost } from './host.ts';
 
@@ -42,10 +43,28 @@ export async function leftOver({ plane, hosts }: Fleet): Promise<string[]> {
     ...(await unfinished(world)),
     ...containers.flatMap(({ workload_id: id }) => (wanted.has(id) ? [] : [`container ${id} is there for nobody`])),
     ...[...wanted].flatMap((id) => (id !== null && running.has(id) ? [] : [`${id} should run and does not`])),
+    ...(await wrongLinks(plane.world())),
     ...instances.flatMap((one) =>
       one.status === 'error' && one.status_reason === null ? [`${one.id} failed without a reason`] : [],
     ),
   ];
+}
+
+const LinkRow = z.object({ machine_id: text, is_noted: int, is_online: int });
+
+/** What operators and customers are told of the links of hosts. */
+async function wrongLinks({ db, rooms }: World): Promise<string[]> {
+  const rows = await db.read.all(
+    LinkRow,
+    sql`select l.machine_id, case when l.disconnected_ms is null then 1 else 0 end as is_noted, m.online as is_online
+        from agent_links l join machines m on m.id = l.machine_id`,
+  );
+  return rows.flatMap(({ machine_id: id, is_noted: isNoted, is_online: isOnline }) => {
+    const isUp = rooms.link.isUp(id) ? 1 : 0;
+    return isUp === isNoted && isUp === isOnline
+      ? []
+      : [`the link of ${id}: up ${isUp}, noted ${isNoted}, online ${isOnline}`];
+  });
 }
 
 const EventRow = z.object({ id: text, type: text, subject_id: text, created_ms: int, data: text });

@@ -15,6 +15,9 @@ export interface Trouble {
     | 'wrong clock'
     | 'path cut'
     | 'partition'
+    | 'stray link'
+    | 'lost link'
+    | 'told twice'
     | 'holder death'
     | 'plane crash'
     | 'plane absence'
@@ -126,6 +129,44 @@ export const TROUBLES: readonly Trouble[] = [
         during(fleet, `path of ${host.machineId}`, () => ({ ...cutPath(host, fleet), forMs })),
       );
       return hit.filter((one) => one !== undefined).join(', ') || undefined;
+    },
+  },
+  {
+    // What was sent over it arrives when the next link is up already, and one end thinks that it is still there.
+    name: 'stray link',
+    begin: onHost('link', ({ path }, fleet) => {
+      const lagMs = between(fleet, 1, 25);
+      const end = fleet.rng.float() < 0.6 ? 'near' : 'far';
+      const links = path.connections();
+      for (const { near, far } of links) for (const socket of [near, far]) socket.lag(lagMs);
+      return {
+        forMs: between(fleet, 0, 20),
+        end: async () => {
+          for (const link of links) link[end].fail('read ECONNRESET');
+        },
+      };
+    }),
+  },
+  {
+    // And with it what was under way.
+    name: 'lost link',
+    begin: onHost('link', ({ path }, fleet) => {
+      const links = path.connections().flatMap(({ near, far }) => [near, far]);
+      for (const socket of links) socket.lose();
+      return {
+        forMs: between(fleet, 0, 20),
+        end: async () => {
+          for (const socket of links) socket.fail('read ETIMEDOUT');
+        },
+      };
+    }),
+  },
+  {
+    name: 'told twice',
+    begin: ({ plane, hosts }) => {
+      if (!plane.isUp()) return undefined;
+      for (const { machineId } of [...hosts, ...hosts]) plane.world().rooms.link.push(machineId);
+      return 'all hosts';
     },
   },
   {

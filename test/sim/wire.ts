@@ -1,4 +1,5 @@
-// A network that is played: sockets in pairs whose packets take time, wait while the path is cut, and are in order as TCP keeps them.
+// A network that is played: sockets in pairs whose packets take time, wait while the path is cut, and are in order as TCP keeps them. Over
+// two connections anything goes: one may lag behind the next, and either end may lose it while the other knows nothing.
 import { EventEmitter } from 'node:events';
 import type { Clock } from '../../shared/clock.ts';
 import { LINK_HELLO_MS_MAX } from '../../shared/limits.ts';
@@ -13,11 +14,27 @@ export interface Path {
   delayMs(): number;
   /** At once where it is open. */
   whenOpen(fn: () => void): void;
+  /** That are not closed at both ends. */
+  connections(): Connection[];
+  join(connection: Connection): void;
+  /** Nothing on it lags or is lost. */
+  isCalm(): boolean;
+  /** One of its connections is not what it was. */
+  onChange(): void;
+}
+
+interface Connection {
+  /** The host's. */
+  near: Socket;
+  /** The control plane's. */
+  far: Socket;
 }
 
 export function openPath(delayMs: () => number, onChange: () => void): Path {
   let isOpen = true;
   let waiting: (() => void)[] = [];
+  let connections: Connection[] = [];
+  const alive = ({ near, far }: Connection): boolean => near.readyState !== CLOSED || far.readyState !== CLOSED;
   return {
     isOpen: () => isOpen,
     set: (to) => {
@@ -30,6 +47,10 @@ export function openPath(delayMs: () => number, onChange: () => void): Path {
     },
     delayMs,
     whenOpen: (fn) => void (isOpen ? fn() : waiting.push(fn)),
+    connections: () => connections.filter(alive),
+    isCalm: () => !connections.some((one) => alive(one) && (one.near.isTroubled() || one.far.isTroubled())),
+    onChange,
+    join: (connection) => void (connections = [...connections.filter(alive), connection]),
   };
 }
 
@@ -51,6 +72,8 @@ export class Socket extends EventEmitter implements LinkSocket {
   readyState = CONNECTING;
   #peer: Socket | undefined;
   #arrivesMs = 0;
+  #lagMs = 0;
+  #isLossy = false;
   #isPaused = false;
   #inbox: Packet[] = [];
   readonly #path: Path;
@@ -97,8 +120,26 @@ export class Socket extends EventEmitter implements LinkSocket {
     this.removeAllListeners();
     if (this.readyState !== CLOSED && !isPowerCut) this.#post({ kind: 'close', code: ABNORMAL, reason: '' });
     this.readyState = CLOSED;
+    if (this.isTroubled()) this.#path.onChange();
   }
 
+  /** All that it sends takes so much longer from now on. */
+  lag(ms: number): void {
+    this.#lagMs = ms;
+    this.#path.onChange();
+  }
+
+  /** What it has sent and sends never arrives. */
+  lose(): void {
+    this.#isLossy = true;
+    this.#path.onChange();
+  }
+
+  isTroubled(): boolean {
+    return this.#isLossy || this.#lagMs > 0;
+  }
+
+  /** A box on the way says that the connection is gone, to this end alone. What is under way goes on. */
   fail(detail: string): void {
     if (this.readyState === CLOSED) return;
     if (this.listenerCount('error') > 0) this.emit('error', new Error(detail));
@@ -111,10 +152,10 @@ export class Socket extends EventEmitter implements LinkSocket {
 
   #post(packet: Packet): void {
     const nowMs = this.#clock.now();
-    this.#arrivesMs = Math.max(this.#arrivesMs, nowMs + this.#path.delayMs());
+    this.#arrivesMs = Math.max(this.#arrivesMs, nowMs + this.#path.delayMs() + this.#lagMs);
     this.#clock.after(this.#arrivesMs - nowMs, () => {
       // A reset is said once; all else is repeated until it arrives.
-      if (packet.kind === 'reset' && !this.#path.isOpen()) return;
+      if (this.#isLossy || (packet.kind === 'reset' && !this.#path.isOpen())) return;
       this.#path.whenOpen(() => this.#peer?.take(packet));
     });
   }
@@ -156,6 +197,7 @@ export class Socket extends EventEmitter implements LinkSocket {
   #finish(code: number, reason: string): void {
     if (this.readyState === CLOSED) return;
     this.readyState = CLOSED;
+    if (this.isTroubled()) this.#path.onChange();
     this.emit('close', code, Buffer.from(reason));
   }
 }
@@ -172,6 +214,7 @@ export function dial(path: Path, clock: Clock, accept: (far: Socket) => boolean)
     const far = new Socket(path, clock);
     near.pairWith(far);
     far.pairWith(near);
+    path.join({ near, far });
     if (!accept(far)) near.fail('connect ECONNREFUSED');
   });
   return near;

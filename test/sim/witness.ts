@@ -23,8 +23,10 @@ export interface Launch {
 export interface Witness {
   /** Something may have changed. */
   watch(): void;
-  /** Of the path, the agent and the holder of a workload together: somebody who comes to its host gets in. */
+  /** Of the path, the agent and the holder of a workload together: somebody who comes to its host may get in. */
   doors(workloadId: string): Span[];
+  /** And nothing of the host's connections lags or is lost: they do get in. */
+  goodDoors(workloadId: string): Span[];
   containers(workloadId: string): Span[];
   planeUp(): Span[];
   /** Until when the control plane was there: what the database holds is from then. */
@@ -47,6 +49,7 @@ export interface Witness {
 /** `isPlaneUp` and `hosts` are asked at each change. */
 export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPlaneUp: () => boolean): Witness {
   const doors = new Map<string, Track>();
+  const goodDoors = new Map<string, Track>();
   const containers = new Map<string, Track>();
   const plane = openTrack(clock.now);
   const absences: Span[] = [];
@@ -60,16 +63,19 @@ export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPl
       plane.note(isPlaneUp());
       for (const host of hosts) {
         for (const id of [...host.engine.containers.keys(), ...host.holders.ids()]) {
-          trackOf(doors, id);
-          trackOf(containers, id);
+          for (const tracks of [doors, goodDoors, containers]) trackOf(tracks, id);
         }
       }
       for (const [id, track] of doors) track.note(hosts.some((host) => host.answersFor(id)));
+      for (const [id, track] of goodDoors) {
+        track.note(hosts.some((host) => host.answersFor(id) && host.path.isCalm()));
+      }
       for (const [id, track] of containers) {
         track.note(hosts.some(({ engine }) => engine.containers.get(id)?.running === true));
       }
     },
     doors: (id) => doors.get(id)?.spans() ?? [],
+    goodDoors: (id) => goodDoors.get(id)?.spans() ?? [],
     containers: (id) => containers.get(id)?.spans() ?? [],
     planeUp: plane.spans,
     upUntilMs: () => plane.spans().at(-1)?.[1] ?? clock.now(),
