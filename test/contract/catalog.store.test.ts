@@ -1,16 +1,13 @@
 // The catalog (specification 2.3, 2.4, 4.1): what strangers see of the machines that are on offer, and pages that hold still.
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import { inventoryOf, LAUNCH } from '../kit/world.ts';
-import { type Api, newestInstance, openApi, postLaunch } from './api.ts';
+import { newestInstance, postLaunch } from './api.ts';
+import { api, openApiForEachTest } from './api-of-test.ts';
 
-let api: Api;
-beforeEach(async () => {
-  api = await openApi();
-});
-afterEach(() => api.close());
+openApiForEachTest();
 
 /** A listed machine whose host reports `inventory` instead of what the kit makes up. */
 async function machineWith(inventory: Partial<Inventory> & { gpuName?: string }, dollars = 2): Promise<string> {

@@ -1,17 +1,12 @@
 // A supplier's own view (specification 2.17, 3.4): what it is, its machines, and what it can do with them.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import type { Answer } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { bringMachine, rent } from './suppliers.ts';
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(() => api.close());
+openApiForEachTest();
 
 const MACHINES = '/v1/community/machines';
 const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, body?: object): Promise<Answer> =>

@@ -1,20 +1,15 @@
 // Every list that comes in pages: they hold still while entries come and go between them.
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { seededRng } from '../../shared/rng.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import type { Answer } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { PAGED_LISTS, type PagedList } from './paged-lists.ts';
 import { inputSchema } from './requests.ts';
 
 const ENTRIES = 7;
 const PAGE = 2;
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(() => api.close());
+openApiForEachTest();
 
 test('every route that takes a cursor is here', () => {
   const paged = api.routes.filter(({ query }) => inputSchema(query)?.properties?.['cursor'] !== undefined);

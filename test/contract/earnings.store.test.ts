@@ -1,23 +1,14 @@
 // What a supplier reads of its money (specification 2.17): a rental earns, a dead host's time is taken back, a payout settles it.
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { CommunityEarnings } from '../../shared/api/earnings.ts';
 import { QUIET_AFTER_START_MS } from '../../control-plane/rental/edge/verdict.ts';
-import { type Api, type ApiAccount, openApi } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { bringMachine, rent } from './suppliers.ts';
 
 const HOUR_MS = 3_600_000;
 const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-});
+openApiForEachTest();
 
 const tick = (): Promise<unknown> => api.world.rooms.metering.tick(new AbortController().signal);
 async function watch(ms: number): Promise<void> {
@@ -27,8 +18,8 @@ async function watch(ms: number): Promise<void> {
     await api.world.clock.advance(1000);
   }
 }
-async function earnings(limit = 200): Promise<CommunityEarnings> {
-  const answer = await api.call('GET', `/v1/community/earnings?limit=${limit}`, { key: owner.key });
+async function earnings({ key } = owner): Promise<CommunityEarnings> {
+  const answer = await api.call('GET', '/v1/community/earnings?limit=200', { key });
   expect(answer.status).toBe(200);
   return CommunityEarnings.parse(answer.json);
 }
@@ -129,8 +120,8 @@ test("another supplier's earnings and payouts are nobody else's", async () => {
   await api.world.rooms.payouts.pay({ supplierId: await supplierId(), cents: 1, reference: 'r' });
   const mine = await earnings();
   expect(mine.accrued_cents).toBeGreaterThan(0);
-  owner = await api.account();
-  await bringMachine(api, owner);
-  expect(await earnings()).toMatchObject({ accrued_cents: 0, entries: [] });
-  expect((await api.call('GET', '/v1/community/payouts', { key: owner.key })).json.data).toEqual([]);
+  const other = await api.account();
+  await bringMachine(api, other);
+  expect(await earnings(other)).toMatchObject({ accrued_cents: 0, entries: [] });
+  expect((await api.call('GET', '/v1/community/payouts', { key: other.key })).json.data).toEqual([]);
 });

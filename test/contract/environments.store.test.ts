@@ -1,20 +1,14 @@
 // Launches of environments (specification 2.16, 4.3): the grammar, what can be served, and spot without an image.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { parseReference } from '../../control-plane/rental/launch/reference.ts';
 import { refused } from '../../control-plane/rental/launch/refusals.ts';
-import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
+import { type Answer, made, newestInstance, postLaunch } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
-let api: Api;
-let owner: ApiAccount;
+openApiForEachTest();
 beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
   await api.world.machine({ gpus: 8 });
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
 });
 
 const launch = (body: object = {}): Promise<Answer> => {

@@ -1,5 +1,5 @@
 // The image of a launch (specification 4.3, 4.9, 7.2): what is refused before anything is created, and what private images need.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { text } from '../../control-plane/base/db/columns.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { parseReference } from '../../control-plane/rental/launch/reference.ts';
@@ -8,23 +8,17 @@ import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { REGISTRY_CREDENTIALS_PER_ORG_MAX } from '../../shared/limits.ts';
 import { z } from 'zod';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
+import { type Answer, made, newestInstance, postLaunch } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
 const PINNED = /^ghcr\.io\/org\/app@sha256:[0-9a-f]{64}$/;
 
-let api: Api;
-let owner: ApiAccount;
 /** What there was before the first launch. */
 let before: Record<string, unknown>;
+openApiForEachTest();
 beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
   await api.world.machine({ gpus: 8 });
   before = await made(api, owner);
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
 });
 
 const launch = (body: object): Promise<Answer> => postLaunch(api, owner, { ...LAUNCH, ...body });

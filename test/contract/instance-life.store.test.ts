@@ -1,9 +1,10 @@
 // The instance as the API shows it (specification 2.2, 3.1): every field at every station of its life, each way to its end, and what is told of it.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { QUIET_AFTER_START_MS } from '../../control-plane/rental/edge/verdict.ts';
 import { GRACE_MS } from '../../shared/limits.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, openApi, newestInstance, postLaunch } from './api.ts';
+import { type Answer, newestInstance, postLaunch } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
 const HOUR_MS = 3_600_000;
 const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
@@ -15,16 +16,7 @@ const HOST_SAYS = {
   missing: {},
 };
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-});
+openApiForEachTest();
 
 const now = (): string => new Date(api.world.clock.now()).toISOString();
 async function launch(body: object = {}): Promise<string> {

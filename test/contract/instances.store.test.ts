@@ -1,21 +1,15 @@
 // GET, PATCH and DELETE of one instance (specification 4.3): what each answers, what can be changed, and where an end is an end.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
+import { type Answer, made, newestInstance, postLaunch } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
-let api: Api;
-let owner: ApiAccount;
 let url: string;
+openApiForEachTest();
 beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
   await api.world.machine();
   await postLaunch(api, owner, { ...LAUNCH, name: 'first' });
   url = `/v1/instances/${String((await newestInstance(api, owner))['id'])}`;
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
 });
 
 const call = (method: 'GET' | 'PATCH' | 'DELETE', body?: object): Promise<Answer> =>

@@ -1,5 +1,5 @@
 // What one customer may launch never keeps a host from hearing of the others: the largest launches, the longest image, many removals.
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { raw, sql } from '../../control-plane/base/db/db.ts';
 import {
   BODY_BYTES_MAX,
@@ -9,18 +9,10 @@ import {
 } from '../../shared/limits.ts';
 import { overTheWire } from '../kit/wire.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, newestInstance, openApi, postLaunch } from './api.ts';
+import { type Answer, newestInstance, postLaunch } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-});
+openApiForEachTest();
 
 const launch = (body: object = {}): Promise<Answer> => postLaunch(api, owner, { ...LAUNCH, ...body });
 

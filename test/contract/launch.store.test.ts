@@ -1,20 +1,12 @@
 // POST /v1/instances (specification 4.3): what each field must be, and what the instance shows of it afterwards. Bounds: limits.store.test.ts.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
+import { type Answer, made, newestInstance, openApi, postLaunch } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-});
+openApiForEachTest();
 
 const HOUR_MS = 3_600_000;
 const GB = 1024 ** 3;

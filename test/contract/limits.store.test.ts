@@ -1,23 +1,17 @@
 // Section 8 of the specification, row by row, where it bounds a request: the last allowed value is honoured, and the first forbidden
 // one is refused with its rule and makes nothing. Limits of time and of webhooks are tested where they act: see spec-rows/limits.ts.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
+import { type Answer, made, newestInstance, postLaunch } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { inputSchema } from './requests.ts';
 
 const GIB = 1024 ** 3;
 
-let api: Api;
-let owner: ApiAccount;
+openApiForEachTest();
 beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
   await api.world.machine({ gpus: 8, dollars: 1, diskEnforced: true, storageBytes: 1000 * GIB });
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
 });
 
 const launch = (body: object): Promise<Answer> => postLaunch(api, owner, { ...LAUNCH, ...body });

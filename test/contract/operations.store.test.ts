@@ -1,17 +1,12 @@
 // Operations (specification 2.6, 3.2, 4.5): what a caller sees of one from the request to its end.
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../control-plane/fleet/supply/offerings.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import type { Answer } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(() => api.close());
+openApiForEachTest();
 
 const launch = (): Promise<Answer> => api.call('POST', '/v1/instances', { key: owner.key, body: LAUNCH });
 const read = async (id: unknown): Promise<Answer['json']> => {

@@ -1,18 +1,10 @@
 // What a launch costs (specification 4.3): the cap, the price that was viewed, the pin, and the rate that stays for its whole life.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
+import { type Answer, made, newestInstance, postLaunch } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-});
+openApiForEachTest();
 
 const launch = (body: object = {}): Promise<Answer> => postLaunch(api, owner, { ...LAUNCH, ...body });
 /** The price at which the launch was placed; else why it was not. */

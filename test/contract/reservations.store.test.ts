@@ -1,18 +1,13 @@
 // Reserved capacity as a customer meets it (specification 2.7, 4.4, 7.2): the list of contracts, and the four refusals with their status.
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import type { NewReservation, Reservation } from '../../shared/api/reservation.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, made, openApi } from './api.ts';
+import { type Answer, made } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
 const DAY_MS = 24 * 3_600_000;
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(() => api.close());
+openApiForEachTest();
 
 const iso = (offsetMs: number): string => new Date(api.world.clock.now() + offsetMs).toISOString();
 const launch = (patch: object = {}): Promise<Answer> =>

@@ -1,17 +1,12 @@
 // SSH keys (specification 2.5, 4.2, 7.2) where they meet instances: which may be named, and what deleting one in use does.
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { expect, test } from 'vitest';
 import { doorAccess } from '../../control-plane/rental/edge/access.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, made, openApi } from './api.ts';
+import { type Answer, made } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(() => api.close());
+openApiForEachTest();
 
 async function register(line: string, account = owner): Promise<string> {
   const body = { name: 'laptop', public_key: line };

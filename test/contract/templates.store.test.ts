@@ -1,12 +1,13 @@
 // Launches of templates (specification 4.3, 7.2): what they may set, the GPU that they get, the models that fit, and what is never shown.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { raw, sql } from '../../control-plane/base/db/db.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { parseReference } from '../../control-plane/rental/launch/reference.ts';
 import { refused, unreachable } from '../../control-plane/rental/launch/refusals.ts';
 import { createLog } from '../../shared/log.ts';
-import { type Answer, type Api, type ApiAccount, made, newestInstance, openApi, postLaunch } from './api.ts';
+import { type Answer, made, newestInstance, postLaunch } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
 const GIB = 1024 ** 3;
 const SMALL = { name: 'NVIDIA GeForce RTX 4070 Ti', memory_mib: 12_282 };
@@ -14,19 +15,12 @@ const RTX_4090 = { name: 'NVIDIA GeForce RTX 4090', memory_mib: 24_564 };
 const L40S = { name: 'NVIDIA L40S', memory_mib: 46_068 };
 const MODEL = 'Qwen/Qwen3-8B';
 
-let api: Api;
-let owner: ApiAccount;
 let logged: string;
-beforeEach(async () => {
+openApiForEachTest(() => {
   logged = '';
-  api = await openApi({ log: createLog('test', 'trace', { write: (line) => void (logged += line) }) });
-  owner = await api.account();
-  weigh(15);
+  return { log: createLog('test', 'trace', { write: (line) => void (logged += line) }) };
 });
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-});
+beforeEach(() => weigh(15));
 
 /** The model takes this much. */
 const weigh = (gib: number): void => void api.world.modelHub.known.set(MODEL, { bytes: gib * GIB });

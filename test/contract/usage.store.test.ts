@@ -1,18 +1,13 @@
 // GET /v1/usage (specification 2.8, 4.6, 8): windows, buckets, groupings and pages as a customer asks for them.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { describe, expect, test } from 'vitest';
+import type { Answer } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 import { LAUNCH } from '../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
 
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  api = await openApi();
-  owner = await api.account();
-});
-afterEach(() => api.close());
+openApiForEachTest();
 
 const usage = (query: Record<string, string | number> = {}): Promise<Answer> => {
   const texts = Object.entries(query).map(([name, value]): [string, string] => [name, String(value)]);

@@ -1,6 +1,6 @@
 // Webhook endpoints and deliveries over the API (specification 2.9, 4.7, 6, 8): what is shown, what is refused, and what is sent.
 import { inspect } from 'node:util';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX, WEBHOOK_ENDPOINTS_PER_ORG_MAX } from '../../shared/limits.ts';
@@ -8,7 +8,8 @@ import { eventually } from '../kit/processes.ts';
 import { scriptedOutbound, type ScriptedOutbound } from '../kit/scripted-outbound.ts';
 import { verify } from '../kit/webhook-receiver.ts';
 import { LAUNCH } from '../kit/world.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import type { Answer } from './api.ts';
+import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
 const ENDPOINTS = '/v1/webhook-endpoints';
 const BODY = { url: 'https://example.com/hook', event_types: ['instance.creating', 'instance.running'] };
@@ -16,15 +17,11 @@ const MINUTE = 60_000;
 const HOUR = 60 * MINUTE;
 const DAY = 24 * HOUR;
 
-let api: Api;
-let owner: ApiAccount;
 let outbound: ScriptedOutbound;
-beforeEach(async () => {
+openApiForEachTest(() => {
   outbound = scriptedOutbound();
-  api = await openApi({ webhookOutbound: outbound });
-  owner = await api.account();
+  return { webhookOutbound: outbound };
 });
-afterEach(() => api.close());
 
 const call = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', path: string, body?: unknown): Promise<Answer> =>
   api.call(method, `${ENDPOINTS}${path}`, { key: owner.key, ...(body === undefined ? {} : { body }) });

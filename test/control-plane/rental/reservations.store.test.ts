@@ -1,23 +1,24 @@
 // Reserved capacity on a real database: contracts set GPUs aside, launches use those and no others, and an end stops nothing.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
-import { DAY_MS, H100, openReservedWorld, refusal, type ReservedWorld, totals } from './reserved-world.ts';
+import {
+  available,
+  contract,
+  DAY_MS,
+  end,
+  H100,
+  iso,
+  launch,
+  openReservedWorldForEachTest,
+  refusal,
+  run,
+  seen,
+  totals,
+  who,
+  world,
+} from './reserved-world.ts';
 
-let reserved: ReservedWorld;
-let world: ReservedWorld['world'];
-let who: ReservedWorld['who'];
-let iso: ReservedWorld['iso'];
-let contract: ReservedWorld['contract'];
-let launch: ReservedWorld['launch'];
-let run: ReservedWorld['run'];
-let end: ReservedWorld['end'];
-let seen: ReservedWorld['seen'];
-let available: ReservedWorld['available'];
-beforeEach(async () => {
-  reserved = await openReservedWorld();
-  ({ world, who, iso, contract, launch, run, end, seen, available } = reserved);
-});
-afterEach(() => reserved.close());
+openReservedWorldForEachTest();
 
 const statusOf = async (id: string): Promise<string> => (await world.rooms.reservations.show(id)).contract.status;
 

@@ -1,5 +1,5 @@
 // Launches under a contract, and what those on demand find beside it: slots, terms, races, and hosts that fail.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
@@ -7,24 +7,24 @@ import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { LAUNCH } from '../../kit/world.ts';
-import { DAY_MS, openReservedWorld, refusal, type ReservedWorld, totals } from './reserved-world.ts';
+import {
+  available,
+  contract,
+  DAY_MS,
+  end,
+  iso,
+  launch,
+  openReservedWorldForEachTest,
+  refusal,
+  run,
+  totals,
+  who,
+  world,
+} from './reserved-world.ts';
 
 const ROUNDS = process.env['SOAK'] === '1' ? 500 : 50;
 
-let reserved: ReservedWorld;
-let world: ReservedWorld['world'];
-let who: ReservedWorld['who'];
-let iso: ReservedWorld['iso'];
-let contract: ReservedWorld['contract'];
-let launch: ReservedWorld['launch'];
-let run: ReservedWorld['run'];
-let end: ReservedWorld['end'];
-let available: ReservedWorld['available'];
-beforeEach(async () => {
-  reserved = await openReservedWorld();
-  ({ world, who, iso, contract, launch, run, end, available } = reserved);
-});
-afterEach(() => reserved.close());
+openReservedWorldForEachTest();
 
 describe('a reserved launch', () => {
   test('takes a slot, needs no balance, costs nothing and is metered', async () => {

@@ -1,5 +1,5 @@
 // A world with a holder of reserved capacity, and what tests do with its contracts.
-import { expect } from 'vitest';
+import { afterEach, beforeEach, expect } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import type { OperatorView } from '../../../control-plane/rental/reservations/reservations.ts';
@@ -12,68 +12,67 @@ export const H100 = { gpu_type: 'H100_SXM', region: 'eu-west' };
 
 type Account = Parameters<World['launch']>[0];
 
-export interface ReservedWorld {
-  world: World;
-  /** Without a cent: reserved capacity is paid for by contract. */
-  who: { orgId: string; apiKeyId: string };
-  /** The virtual time so far from now. */
-  iso(offsetMs: number): string;
-  /** Makes one that begins now and lasts 30 days. */
-  contract(gpus: number, patch?: Partial<NewReservation>): Promise<string>;
-  launch(request?: Partial<CreateInstance>, by?: Account): Promise<string>;
-  /** Launches, and waits until it runs. */
-  run(request?: Partial<CreateInstance>): Promise<string>;
-  end(id: string): Promise<void>;
-  /** The holder's first contract, as its page shows it. */
-  seen(): Promise<unknown>;
-  /** How many GPUs each offering has free. */
-  available(): Promise<number[]>;
-  /** Proves the books. */
-  close(): Promise<void>;
+export let world: World;
+/** Without a cent: reserved capacity is paid for by contract. */
+export let who: { orgId: string; apiKeyId: string };
+
+/** For every test of the file; after it, its books are proved. */
+export function openReservedWorldForEachTest(): void {
+  beforeEach(async () => {
+    world = await openWorld();
+    who = { orgId: (await world.rooms.accounts.createOrg('holder')).id, apiKeyId: 'apk_holder' };
+  });
+  afterEach(async () => {
+    await world.verify();
+    await world.close();
+  });
 }
 
-export async function openReservedWorld(): Promise<ReservedWorld> {
-  const world = await openWorld();
-  const who = { orgId: (await world.rooms.accounts.createOrg('holder')).id, apiKeyId: 'apk_holder' };
-  const iso = (offsetMs: number): string => new Date(world.clock.now() + offsetMs).toISOString();
-  const launch: ReservedWorld['launch'] = (request = {}, by = who) =>
-    world.launch(by, { tier: 'reserved', ...request });
-  return {
-    world,
-    who,
-    iso,
-    contract: async (gpus, patch = {}) => {
-      const made = await world.rooms.reservations.create({
-        org_id: who.orgId,
-        title: 'training',
-        starts_at: iso(0),
-        ends_at: iso(30 * DAY_MS),
-        renewal: 'none',
-        commitment: [{ ...H100, gpu_count: gpus }],
-        ...patch,
-      });
-      return made.contract.id;
-    },
-    launch,
-    run: async (request = {}) => {
-      const id = await launch(request);
-      await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-      await world.drive();
-      return id;
-    },
-    end: async (id) => {
-      await world.rooms.instances.remove(who, id, async () => undefined);
-      await world.observe(id, { phase: 'removed' });
-      await world.drive();
-    },
-    seen: async () => (await world.rooms.reservations.ofOrg(who.orgId))[0],
-    available: async () =>
-      (await listedOfferings(world.db.read, sql`1 = 1`, 10)).map((row) => row.gpu_free).toSorted((a, b) => a - b),
-    close: async () => {
-      await world.verify();
-      await world.close();
-    },
-  };
+/** The virtual time so far from now. */
+export function iso(offsetMs: number): string {
+  return new Date(world.clock.now() + offsetMs).toISOString();
+}
+
+/** Makes one that begins now and lasts 30 days. */
+export async function contract(gpus: number, patch: Partial<NewReservation> = {}): Promise<string> {
+  const made = await world.rooms.reservations.create({
+    org_id: who.orgId,
+    title: 'training',
+    starts_at: iso(0),
+    ends_at: iso(30 * DAY_MS),
+    renewal: 'none',
+    commitment: [{ ...H100, gpu_count: gpus }],
+    ...patch,
+  });
+  return made.contract.id;
+}
+
+export function launch(request: Partial<CreateInstance> = {}, by: Account = who): Promise<string> {
+  return world.launch(by, { tier: 'reserved', ...request });
+}
+
+/** Launches, and waits until it runs. */
+export async function run(request: Partial<CreateInstance> = {}): Promise<string> {
+  const id = await launch(request);
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  return id;
+}
+
+export async function end(id: string): Promise<void> {
+  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.observe(id, { phase: 'removed' });
+  await world.drive();
+}
+
+/** The holder's first contract, as its page shows it. */
+export async function seen(): Promise<unknown> {
+  return (await world.rooms.reservations.ofOrg(who.orgId))[0];
+}
+
+/** How many GPUs each offering has free. */
+export async function available(): Promise<number[]> {
+  return (await listedOfferings(world.db.read, sql`1 = 1`, 10)).map((row) => row.gpu_free).toSorted((a, b) => a - b);
 }
 
 /** What a refused launch or contract rejects with. */
