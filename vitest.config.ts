@@ -33,7 +33,7 @@ export default defineConfig({
           include: ['test/**/*.test.ts'],
           exclude: ['test/**/*.pg.test.ts', ...DOCKER_TESTS, ...E2E_TESTS, ...WALLS],
           maxWorkers: COMPUTING,
-          testTimeout: patience(5_000),
+          testTimeout: patience(30_000),
         },
       },
       {
