@@ -131,6 +131,12 @@ export const INFERENCE_BODY_BYTES_MAX = 8 * 1024 * 1024;
 export const CHAT_MESSAGES_MAX = 2_048;
 /** The answer of a model server to one request, whole: the longest text is far below it. */
 export const CHAT_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
+/** Of one server-sent event: a model says a few bytes at a time. */
+export const STREAM_EVENT_BYTES_MAX = 1024 * 1024;
+/** A stream is cut off then: a caller that does not read keeps a server busy no longer. */
+export const STREAM_MS_MAX = 30 * 60_000;
+/** Proxies cut connections that are silent for a minute, or sooner. */
+export const STREAM_PING_MS = 15_000;
 /** Servers that one request may be sent to, before any of them has begun to answer it. */
 export const UPSTREAM_ATTEMPTS_MAX = 3;
 

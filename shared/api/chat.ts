@@ -85,6 +85,31 @@ export const ChatCompletion = z
   .meta({ id: 'ChatCompletion' });
 export type ChatCompletion = z.infer<typeof ChatCompletion>;
 
+const chunkChoice = z.strictObject({
+  index: z.int().describe('Always 0'),
+  delta: z
+    .strictObject({
+      role: z.literal('assistant').optional().describe('In the first chunk'),
+      content: z.string().optional().describe('What comes behind the text so far'),
+    })
+    .describe('What is new'),
+  finish_reason: FinishReason.nullable().describe('Why the answer ends, in the last chunk with a choice'),
+});
+
+export const ChatCompletionChunk = z
+  .strictObject({
+    id: z.string().describe('Of this completion; the same in all chunks'),
+    object: z.literal('chat.completion.chunk').describe('Always `chat.completion.chunk`'),
+    created: z.int().describe('Unix seconds; the same in all chunks'),
+    model: z.string().describe('Canonical id of the model'),
+    choices: z.array(chunkChoice).describe('One; none in the chunk that tells the usage'),
+    usage: TokenUsage.nullable()
+      .optional()
+      .describe('Where `include_usage` was asked for: what is billed, in a last chunk without choices'),
+  })
+  .meta({ id: 'ChatCompletionChunk' });
+export type ChatCompletionChunk = z.infer<typeof ChatCompletionChunk>;
+
 function withoutNothings(body: unknown): unknown {
   if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
   const asked = Object.entries(body).filter(([name, value]) => !asksNothing(name, value));

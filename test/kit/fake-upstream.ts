@@ -10,6 +10,8 @@ export interface FakeAnswer {
   body?: object | string;
   /** Server-sent events instead of a body; a string as it is. */
   events?: (object | string)[];
+  /** The same as bytes, each piece in a packet of its own. */
+  pieces?: Uint8Array[];
   /** After what it says: the end, silence, or a cut connection. */
   ending?: 'end' | 'stall' | 'cut';
   /** Says nothing before. */
@@ -35,6 +37,8 @@ export interface FakeUpstream {
   wereLeft(count: number): Promise<void>;
   /** So many were left up to now. */
   left(): number;
+  /** Says one more event to the request that came as this one, the first is 1. */
+  say(nth: number, event: object): void;
   /** Connections up to now. */
   connections(): number;
   close(): Promise<void>;
@@ -58,6 +62,7 @@ export async function openFakeUpstream(): Promise<FakeUpstream> {
   const planned: FakeAnswer[] = [];
   const sockets = new Set<Socket>();
   const counts = openCounts();
+  const responses: ServerResponse[] = [];
   const server = createServer((request, response) => {
     void (async () => {
       const asked = await read(request);
@@ -65,35 +70,13 @@ export async function openFakeUpstream(): Promise<FakeUpstream> {
       response.once('close', () => {
         if (!response.writableFinished && response.errored === null && !cut.has(response)) counts.add('left');
       });
+      responses.push(response);
       counts.add('came');
-      await say(response, planned.shift() ?? upstream.usual(asked));
+      await speak(response, planned.shift() ?? upstream.usual(asked), cut);
     })();
   });
   /** Those that it has ended itself. */
   const cut = new WeakSet<ServerResponse>();
-  const say = async (response: ServerResponse, answer: FakeAnswer): Promise<void> => {
-    await answer.after;
-    if (response.destroyed) return;
-    const { events, body = HELLO, ending = 'end' } = answer;
-    const type = events === undefined ? 'application/json' : 'text/event-stream';
-    if (ending !== 'stall' || events !== undefined) {
-      response.writeHead(answer.status ?? 200, { 'content-type': type, ...answer.headers });
-      response.flushHeaders();
-    }
-    for (const event of events ?? []) {
-      const text = typeof event === 'string' ? event : `data: ${JSON.stringify(event)}\n\n`;
-      if (!response.write(text)) await Promise.race([once(response, 'drain'), once(response, 'close')]);
-    }
-    if (ending === 'stall') return;
-    if (ending === 'cut') {
-      cut.add(response);
-      // What was said goes out before.
-      await new Promise((resolve) => response.write('', resolve));
-      response.destroy();
-      return;
-    }
-    response.end(events !== undefined ? '' : typeof body === 'string' ? body : JSON.stringify(body));
-  };
   server.on('connection', (socket) => {
     counts.add('connections');
     sockets.add(socket);
@@ -109,6 +92,7 @@ export async function openFakeUpstream(): Promise<FakeUpstream> {
     came: (count) => counts.reached('came', count),
     wereLeft: (count) => counts.reached('left', count),
     left: () => counts.of('left'),
+    say: (nth, event) => void responses[nth - 1]?.write(`data: ${JSON.stringify(event)}\n\n`),
     connections: () => counts.of('connections'),
     close: async () => {
       for (const socket of sockets) socket.destroy();
@@ -116,6 +100,39 @@ export async function openFakeUpstream(): Promise<FakeUpstream> {
     },
   };
   return upstream;
+}
+
+/** A response that it ends itself goes into `cut`. */
+async function speak(response: ServerResponse, answer: FakeAnswer, cut: WeakSet<ServerResponse>): Promise<void> {
+  await answer.after;
+  if (response.destroyed) return;
+  const gone = new AbortController();
+  response.once('close', () => gone.abort());
+  const { events, pieces = [], body = HELLO, ending = 'end' } = answer;
+  const isStream = events !== undefined || answer.pieces !== undefined;
+  if (ending !== 'stall' || isStream) {
+    const type = isStream ? 'text/event-stream' : 'application/json';
+    response.writeHead(answer.status ?? 200, { 'content-type': type, ...answer.headers });
+    response.flushHeaders();
+  }
+  for (const event of events ?? []) {
+    const text = typeof event === 'string' ? event : `data: ${JSON.stringify(event)}\n\n`;
+    if (gone.signal.aborted) return;
+    if (!response.write(text)) await once(response, 'drain', { signal: gone.signal }).catch(() => undefined);
+  }
+  for (const piece of pieces) {
+    response.write(piece);
+    await new Promise((resolve) => setImmediate(resolve));
+  }
+  if (ending === 'stall') return;
+  if (ending === 'cut') {
+    cut.add(response);
+    // What was said goes out before.
+    await new Promise((resolve) => response.write('', resolve));
+    response.destroy();
+    return;
+  }
+  response.end(isStream ? '' : typeof body === 'string' ? body : JSON.stringify(body));
 }
 
 async function read(request: IncomingMessage): Promise<Asked> {

@@ -42,7 +42,13 @@ const SOON = [
 
 /** `changes` are of the chat model; its one server is at `baseUrl`. */
 export function someModels(baseUrl = 'http://127.0.0.1:9/v1', changes: object = {}): CatalogModel[] {
+  return parseModels(modelsFile(baseUrl, changes), 'models.yaml');
+}
+
+/** The same as the text of a file. */
+export function modelsFile(baseUrl: string, changes: object = {}): string {
   const upstreams = [{ base_url: baseUrl, model: 'upstream/secret-name' }];
   const economy = { pricing: { input_per_1m_tokens_cents: 5, output_per_1m_tokens_cents: 20 }, upstreams };
-  return parseModels(JSON.stringify({ models: [{ ...CHAT, upstreams, economy, ...changes }, ...SOON] }), 'models.yaml');
+  // JSON is YAML.
+  return JSON.stringify({ models: [{ ...CHAT, upstreams, economy, ...changes }, ...SOON] });
 }

@@ -113,7 +113,7 @@ function writeAuthority(dir: string, { cert }: Authority): string {
 }
 
 /** A new organisation with an API key; `scopes` separated by commas. */
-async function openAccount({ operator, baseUrl }: ControlPlane, name: string, scopes: string): Promise<Account> {
+export async function openAccount({ operator, baseUrl }: ControlPlane, name: string, scopes: string): Promise<Account> {
   const org = Org.parse(await operator('admin', 'org', 'create', '--name', name));
   const made = await operator('admin', 'key', 'create', '--org', org.id, '--name', 'first', '--scopes', scopes);
   const { key } = NewApiKey.parse(made);

@@ -34,7 +34,8 @@ function envelopeReply(error: ServiceError, requestId: string): WireReply {
   };
 }
 
-function envelopeOf({ code, details }: ServiceError, requestId: string): InferenceError {
+/** The envelope itself, for a refusal that comes as an event of a stream. */
+export function envelopeOf({ code, details }: ServiceError, requestId: string): InferenceError {
   const isOurs = code === 'internal_error';
   return {
     error: {

@@ -24,6 +24,12 @@ const Upstream = z.strictObject({
   connect_ms: Milliseconds.default(2_000),
   /** Until a whole answer. Official clients give up after 300 s without headers. */
   answer_ms: Milliseconds.default(280_000),
+  /** Of a stream: until it begins. */
+  first_byte_ms: Milliseconds.default(60_000),
+  /** Of a stream: between two pieces of it. */
+  idle_ms: Milliseconds.default(60_000),
+  /** vllm, sglang and llama_cpp count tokens while they stream, each asked for it in its own way. */
+  engine: z.enum(['vllm', 'sglang', 'llama_cpp', 'other']).default('other'),
 });
 
 /** Above what anybody asks for a million tokens, and with the longest context still far from what the books can hold. */

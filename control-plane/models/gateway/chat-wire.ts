@@ -1,6 +1,7 @@
-// The chat-completion wire: what a server is sent, and what of its answer reaches the caller. Everything else of it is dropped.
+// The chat-completion wire: what a server is sent, and what of its answer, whole or in chunks, is read. Everything else is dropped.
 import { z } from 'zod';
 import { type ChatCompletion, type ChatRequest, FinishReason, type TokenUsage } from '../../../shared/api/chat.ts';
+import type { Upstream } from '../catalog/models.ts';
 
 /** What a caller may set, as it is. */
 const PASSED_ON = ['temperature', 'top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'] as const;
@@ -40,6 +41,56 @@ export interface Completion {
   usage: TokenUsage | undefined;
 }
 
+/** Both at once: usage at the end, as every engine tells it, and on the way, as two of them do. */
+const UpstreamChunk = z.object({
+  error: z.unknown().optional(),
+  choices: z
+    .array(
+      z.object({
+        delta: z.object({ content: z.string().nullish() }).nullish(),
+        finish_reason: FinishReason.nullish(),
+      }),
+    )
+    .default([]),
+  usage: UpstreamUsage.nullish().catch(undefined),
+  timings: z
+    .object({ prompt_n: count, cache_n: count.default(0), predicted_n: count })
+    .optional()
+    .catch(undefined),
+});
+
+export interface Chunk {
+  content: string;
+  finishReason: z.infer<typeof FinishReason> | undefined;
+  usage: TokenUsage | undefined;
+}
+
+/** Undefined for what is no chunk, an error among it. */
+export function readChunk(data: string): Chunk | undefined {
+  try {
+    const { error, choices, usage, timings } = UpstreamChunk.parse(JSON.parse(data));
+    if (error !== undefined) return undefined;
+    const [choice] = choices;
+    return {
+      content: choice?.delta?.content ?? '',
+      finishReason: choice?.finish_reason ?? undefined,
+      usage: usage ?? timedUsage(timings),
+    };
+  } catch {
+    return undefined;
+  }
+}
+
+/** What asks an engine for a stream, and to count while it streams. */
+export function streamMembers({ engine }: Upstream): object {
+  const counts = engine === 'vllm' || engine === 'sglang';
+  return {
+    stream: true,
+    stream_options: { include_usage: true, ...(counts ? { continuous_usage_stats: true } : {}) },
+    ...(engine === 'llama_cpp' ? { timings_per_token: true } : {}),
+  };
+}
+
 /** Without the model. */
 export function upstreamBody(request: ChatRequest, maxTokens: number): object {
   const set = PASSED_ON.filter((name) => request[name] !== undefined && request[name] !== null);
@@ -74,4 +125,10 @@ export function completionView(
     choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: finishReason }],
     usage: facts.usage,
   };
+}
+
+function timedUsage(timings: z.infer<typeof UpstreamChunk>['timings']): TokenUsage | undefined {
+  if (timings === undefined) return undefined;
+  const prompt = timings.prompt_n + timings.cache_n;
+  return { prompt_tokens: prompt, completion_tokens: timings.predicted_n, total_tokens: prompt + timings.predicted_n };
 }

@@ -4,12 +4,13 @@ import { openExchanges } from '../../base/outbound/exchange.ts';
 import type { OutboundPolicy } from '../../base/outbound/policy.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { CatalogModel } from '../catalog/models.ts';
-import { type ChatDeps, completeChat } from './chat.ts';
+import { type ChatCall, type ChatDeps, completeChat } from './chat.ts';
+import { streamChat } from './chat-stream.ts';
 import { openRequests, type RequestsDeps } from './requests.ts';
 import { openUpstreams } from './upstreams.ts';
 
 export interface Gateway {
-  completeChat(call: Parameters<typeof completeChat>[0]): Promise<Reply>;
+  completeChat(call: ChatCall): Promise<Reply>;
   /** Gives back what requests hold that no process answers any more; returns how many those were. */
   sweep(signal: AbortSignal): Promise<number>;
   /** Gives up what is open, waits until that is settled, and ends the connections. */
@@ -21,7 +22,7 @@ export function openGateway(deps: RequestsDeps & { catalog: Catalog }): Gateway 
   const requests = openRequests(deps);
   const chat: ChatDeps = { ...deps, exchanges, requests, upstreams: openUpstreams(deps) };
   return {
-    completeChat: (call) => completeChat(call, chat),
+    completeChat: (call) => (call.body.stream === true ? streamChat(call, chat) : completeChat(call, chat)),
     sweep: requests.sweep,
     close: async () => {
       await requests.close();

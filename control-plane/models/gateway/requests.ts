@@ -8,6 +8,7 @@ import type { Caller } from '../../base/http/route.ts';
 import { wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import type { Callable } from '../catalog/catalog.ts';
+import { freeOutcome } from './outcome.ts';
 import { closeReceipt, holdId, type Outcome } from './states.ts';
 import * as store from './store.ts';
 
@@ -49,14 +50,6 @@ export interface RequestsDeps {
 
 /** Rows of one look. */
 const SWEEP_PIECE = 200;
-
-export const NOT_CHARGED = {
-  charged_ucents: 0n,
-  prompt_tokens: null,
-  completion_tokens: null,
-  counted_by: null,
-  upstream: null,
-} as const;
 
 export function openRequests(deps: RequestsDeps): Requests {
   const { clock, db, ids, ledger, log } = deps;
@@ -115,8 +108,9 @@ export function openRequests(deps: RequestsDeps): Requests {
     sweep: async (signal) => {
       const dead = await deadReceipts(db, living, signal);
       for (const id of dead) {
-        const outcome: Outcome = { ...NOT_CHARGED, ending: 'process_died' };
-        await db.tx('inference.sweep', (tx) => closeReceipt(tx, id, outcome, { ledger, nowMs: clock.now() }));
+        await db.tx('inference.sweep', (tx) =>
+          closeReceipt(tx, id, freeOutcome('process_died'), { ledger, nowMs: clock.now() }),
+        );
       }
       if (dead.length > 0) log.warn({ receipts: dead.length }, 'requests of a process that died are given back');
       return dead.length;

@@ -1,5 +1,5 @@
 // POST /v1/chat/completions (specification 4.8).
-import { ChatCompletion, ChatRequest } from '../../../shared/api/chat.ts';
+import { ChatCompletion, ChatCompletionChunk, ChatRequest } from '../../../shared/api/chat.ts';
 import { INFERENCE_BODY_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Gateway } from './gateway.ts';
@@ -28,6 +28,7 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
         200: {
           description: 'The answer',
           schema: ChatCompletion,
+          eventSchema: ChatCompletionChunk,
           headers: { 'X-Receipt-Id': 'Identifies what was charged for the request' },
         },
       },
@@ -45,5 +46,10 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
 
 const CHAT_TEXT = `Costs what \`usage\` says at the prices of the model. While it runs, the most that it can cost is held: the bytes of the messages
 as tokens, and \`max_tokens\`. What is not used is given back at the end, all of it where there is no answer.
+
+With \`"stream": true\` the answer comes as server-sent events: a chunk with the role, chunks with text, one with the reason of the end, with
+\`include_usage\` one that tells the usage, and \`data: [DONE]\`. What fails on the way is an event \`{"error": ...}\` before \`[DONE]\`, and costs
+nothing; a caller who leaves pays for what was said until then. A model that is not found is such an event, too. Lines that begin with a
+colon are signs of life.
 
 Tools, JSON mode and whatever else is not below is refused by its name, unless it has the value that means nothing (\`"n": 1\`, null).`;

@@ -5,7 +5,8 @@ import { type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
 
 /** How a request came to its end. Who pays what then is in the room's README. */
-export type Ending = 'completed' | 'client_left' | 'upstream_failed' | 'refused' | 'process_died';
+const Ending = z.enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_died']);
+export type Ending = z.infer<typeof Ending>;
 
 const ReceiptRow = z.object({
   id: text,
@@ -17,11 +18,11 @@ const ReceiptRow = z.object({
   state: z.enum(['open', 'settled', 'released']),
   held_ucents: ucents,
   charged_ucents: ucents,
-  ending: z.enum(['completed', 'client_left', 'upstream_failed', 'refused', 'process_died']).nullable(),
+  ending: Ending.nullable(),
   prompt_tokens: int.nullable(),
   completion_tokens: int.nullable(),
-  /** Who counted the tokens. */
-  counted_by: z.enum(['upstream', 'estimate']).nullable(),
+  /** How the tokens were counted: by the server at the end, by the server on the way, or by us from the text. */
+  counted_by: z.enum(['upstream', 'running', 'estimate']).nullable(),
   /** Address of the server that answered. */
   upstream: text.nullable(),
   opened_ms: int,

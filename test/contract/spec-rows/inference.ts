@@ -64,6 +64,13 @@ export const INFERENCE_ROWS: RowsBySection = {
     ],
     ['The suffix :economy selects the economy tier', 'control-plane/models/catalog.test.ts', '%s for %s: %s'],
   ],
+  '6.5': [
+    [
+      'Streaming chat ends with an SSE error event for an error mid-stream, and then [DONE]',
+      'control-plane/models/stream-endings.store.test.ts',
+      '%s: an error event, [DONE], and it costs nothing',
+    ],
+  ],
   '7.1': [
     [
       'Whatever an inference endpoint refuses is the envelope',

@@ -6,6 +6,7 @@ import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
 import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
+import { BEGIN, HELLO_EVENTS, say } from '../../kit/stream-chunks.ts';
 
 let upstream: FakeUpstream;
 let api: Api;
@@ -42,9 +43,23 @@ test('one who hangs up while the server is silent', async () => {
   expect(heldUcents).toBe(0n);
 });
 
+test('one who hangs up within a stream', async () => {
+  upstream.next({ events: [BEGIN, say('Hello')], ending: 'stall' });
+  const asking = ask({ stream: true });
+  const [response] = (await once(asking, 'response')) as [NodeJS.ReadableStream];
+  await once(response, 'data');
+  asking.destroy();
+  await upstream.wereLeft(1);
+  await api.world.rooms.gateway.close();
+  const { heldUcents, postedUcents } = await api.world.rooms.ledger.balance(api.world.db.read, wallet(owner.orgId));
+  expect(heldUcents).toBe(0n);
+  expect(postedUcents).toBeLessThan(1_000_000_000_000n);
+});
+
 test('one who is answered whole is not taken for one who left, and the connection to the server is used again', async () => {
-  for (let i = 0; i < 3; i += 1) {
-    const [response] = (await once(ask({}), 'response')) as [NodeJS.ReadableStream & { statusCode: number }];
+  upstream.usual = ({ body }) => (body['stream'] === true ? { events: HELLO_EVENTS } : {});
+  for (const stream of [false, true, true, false]) {
+    const [response] = (await once(ask({ stream }), 'response')) as [NodeJS.ReadableStream & { statusCode: number }];
     response.resume();
     await once(response, 'end');
     expect(response.statusCode).toBe(200);

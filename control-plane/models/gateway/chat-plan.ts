@@ -1,0 +1,51 @@
+// What a chat request may ask of its model, and the most that it can cost: all that is known before a server is asked.
+import type { ChatRequest } from '../../../shared/api/chat.ts';
+import { fail, failField } from '../../../shared/errors.ts';
+import type { Callable, Catalog } from '../catalog/catalog.ts';
+import type { CatalogModel } from '../catalog/models.ts';
+import { chatBound, chatUcents } from './price.ts';
+
+export interface PlannedChat {
+  callable: Callable;
+  /** What is sent to the server, so an answer cannot be longer. */
+  maxTokens: number;
+  boundUcents: bigint;
+}
+
+/** @throws ServiceError `model_not_found`, `unsupported_parameter`, `validation_failed`, `invalid_request` */
+export function planChat(body: ChatRequest, catalog: Catalog): PlannedChat {
+  const callable = catalog.callable(body.model, 'chat');
+  assertSupported(body, callable.model);
+  const bound = chatBound(body.messages, body.max_tokens ?? undefined, limitsOf(callable.model));
+  const boundUcents = chatUcents({ prompt: bound.promptTokens, completion: bound.maxTokens }, callable.pricing);
+  return { callable, maxTokens: bound.maxTokens, boundUcents };
+}
+
+function assertSupported(body: ChatRequest, model: CatalogModel): void {
+  for (const name of ['top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'] as const) {
+    if (body[name] !== undefined && !model.supported_parameters.includes(name)) unsupported(name, model);
+  }
+  if (body.stream !== true && body.stream_options !== undefined) {
+    fail('invalid_request', {
+      detail: 'stream_options is only for requests with stream: true.',
+      errors: [{ field: 'stream_options', rule: 'needs stream' }],
+    });
+  }
+  const { maxOutputTokens } = limitsOf(model);
+  if ((body.max_tokens ?? 1) > maxOutputTokens)
+    failField('max_tokens', `must be at most ${maxOutputTokens} for ${model.id}`);
+}
+
+function unsupported(field: string, model: CatalogModel): never {
+  return fail('unsupported_parameter', {
+    detail: `${model.id} does not support ${field}. GET /v1/models/${model.id} lists supported_parameters.`,
+    errors: [{ field, rule: 'is not supported' }],
+  });
+}
+
+function limitsOf(model: CatalogModel): { contextLength: number; maxOutputTokens: number } {
+  const { context_length: contextLength, max_output_tokens: maxOutputTokens } = model;
+  if (contextLength === undefined)
+    throw new Error(`the catalogue lets no chat model in without context_length: ${model.id}`);
+  return { contextLength, maxOutputTokens: maxOutputTokens ?? contextLength };
+}

@@ -1,0 +1,241 @@
+// A chat that is streamed: begun before anything is promised, passed on chunk by chunk, and settled however it ends.
+import type { ChatCompletionChunk, ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
+import { ServiceError } from '../../../shared/errors.ts';
+import { STREAM_MS_MAX } from '../../../shared/limits.ts';
+import { EVENT_STREAM_HEADERS } from '../../base/http/event-stream.ts';
+import { envelopeOf } from '../../base/http/refusals.ts';
+import type { Reply } from '../../base/http/route.ts';
+import { type Answering, ask, brokenAnswer } from './ask.ts';
+import { type ChatCall, type ChatDeps, completionFacts, receiptHeader } from './chat.ts';
+import { type PlannedChat, planChat } from './chat-plan.ts';
+import { readChunk, streamMembers, upstreamBody } from './chat-wire.ts';
+import { type EventWriter, openEventWriter } from './event-writer.ts';
+import { failedOutcome, freeOutcome, type Used, usedOutcome } from './outcome.ts';
+import { estimatedUsage } from './price.ts';
+import type { OpenRequest } from './requests.ts';
+import { BadEvents, eventData } from './sse.ts';
+import type { Outcome } from './states.ts';
+
+const DONE = '[DONE]';
+
+/** @throws ServiceError for what is refused or fails before the answer begins; a model that is not there is told in the stream */
+export async function streamChat(call: ChatCall, deps: ChatDeps): Promise<Reply> {
+  const planned = planOrRefusal(call.body, deps);
+  if (planned instanceof ServiceError) return refusedStream(planned, call, deps);
+  const open = await deps.requests.begin({ ...call, ...planned });
+  try {
+    const answering = await askForStream(call.body, { planned, open }, deps);
+    const chat: Chat = { call, planned, open, answering, said: '', usage: undefined, finished: false, state: 'going' };
+    const pieces = eventData(answering.exchange.body);
+    const first = await firstPiece(pieces, chat).catch((error: unknown) => {
+      answering.end();
+      throw error;
+    });
+    const writer = openEventWriter(deps);
+    void passOn({ chat, first, pieces, writer }, deps);
+    return { status: 200, headers: { ...EVENT_STREAM_HEADERS, ...receiptHeader(open) }, stream: writer.stream };
+  } catch (error) {
+    await open.close(failedOutcome(error, open.signal));
+    throw error;
+  }
+}
+
+/** What is known of an answer on its way. */
+interface Chat {
+  call: ChatCall;
+  planned: PlannedChat;
+  open: OpenRequest;
+  answering: Answering;
+  /** By the server up to now. */
+  said: string;
+  /** As the server counted last. */
+  usage: TokenUsage | undefined;
+  /** The server has told why its answer ends. */
+  finished: boolean;
+  /** What the server has said about going on. */
+  state: 'going' | 'whole' | 'broken';
+}
+
+interface Passing {
+  chat: Chat;
+  first: string[];
+  pieces: AsyncGenerator<string[]>;
+  writer: EventWriter;
+}
+
+function planOrRefusal(body: ChatRequest, deps: ChatDeps): PlannedChat | ServiceError {
+  try {
+    return planChat(body, deps.catalog);
+  } catch (error) {
+    if (error instanceof ServiceError && error.code === 'model_not_found') return error;
+    throw error;
+  }
+}
+
+/** Specification 4.8: the final event before [DONE]. */
+async function refusedStream(refusal: ServiceError, call: ChatCall, deps: ChatDeps): Promise<Reply> {
+  const writer = openEventWriter(deps);
+  await writer.send([envelopeOf(refusal, call.requestId), DONE], call.gone);
+  writer.end();
+  return { status: 200, headers: EVENT_STREAM_HEADERS, stream: writer.stream };
+}
+
+function askForStream(
+  body: ChatRequest,
+  { planned, open }: { planned: PlannedChat; open: OpenRequest },
+  deps: ChatDeps,
+): Promise<Answering> {
+  return ask(
+    {
+      callable: planned.callable,
+      path: '/chat/completions',
+      body: (upstream) => ({ ...upstreamBody(body, planned.maxTokens), ...streamMembers(upstream) }),
+      answerMs: (upstream) => upstream.first_byte_ms,
+      idleMs: (upstream) => upstream.idle_ms,
+      signal: open.signal,
+    },
+    deps,
+  );
+}
+
+/** Until it is there, a failure still has a status of its own. */
+async function firstPiece(pieces: AsyncGenerator<string[]>, { open }: Chat): Promise<string[]> {
+  try {
+    const first = await pieces.next();
+    const [data] = first.done === true ? [] : first.value;
+    if (first.done !== true && data !== undefined && readChunk(data) !== undefined) return first.value;
+  } catch (error) {
+    throw brokenStream(error, open.signal);
+  }
+  throw brokenOff();
+}
+
+/** Always runs to its end, and settles there. */
+async function passOn({ chat, first, pieces, writer }: Passing, deps: ChatDeps): Promise<void> {
+  const tooLong = new AbortController();
+  const cancel = deps.clock.after(STREAM_MS_MAX, () => {
+    tooLong.abort();
+    chat.answering.end();
+  });
+  const signal = AbortSignal.any([chat.open.signal, tooLong.signal]);
+  const chunk = chunksOf(chat, deps);
+  let failure: ServiceError | undefined;
+  try {
+    await writer.send([chunk({ role: 'assistant', content: '' })], signal);
+    for (let piece: string[] | undefined = first; piece !== undefined && !signal.aborted;) {
+      await writer.send(take(piece, chat, chunk), signal);
+      if (chat.state !== 'going') break;
+      const next: IteratorResult<string[]> = await pieces.next();
+      piece = next.done === true ? undefined : next.value;
+    }
+    if (!chat.finished && !signal.aborted) failure = brokenOff();
+  } catch (error) {
+    // What was told whole is whole, however the connection ends.
+    if (!chat.finished && !signal.aborted) failure = brokenStream(error, signal);
+  } finally {
+    cancel();
+    if (chat.state !== 'whole') chat.answering.end();
+  }
+  await finish({ chat, failure, isTooLong: tooLong.signal.aborted, writer }, deps);
+  // Read to its end, the connection serves the next request.
+  if (chat.state === 'whole') await pieces.next().catch(() => undefined);
+  chat.answering.end();
+}
+
+interface Finish {
+  chat: Chat;
+  failure: ServiceError | undefined;
+  isTooLong: boolean;
+  writer: EventWriter;
+}
+
+async function finish({ chat, failure, isTooLong, writer }: Finish, deps: ChatDeps): Promise<void> {
+  const { open, call, planned } = chat;
+  const used = usedOf(chat);
+  const last: (object | string)[] = [];
+  try {
+    await open.close(outcomeOf({ chat, failure, isTooLong }, used));
+    if (failure !== undefined) last.push(envelopeOf(failure, call.requestId));
+    else if (isTooLong && !chat.finished) last.push(envelopeOf(cutOff(), call.requestId));
+    else if (call.body.stream_options?.include_usage === true) {
+      last.push({ ...completionFacts(open, planned, deps), object: CHUNK, choices: [], usage: used.usage });
+    }
+  } catch (error) {
+    deps.log.error({ receipt: open.id, err: error }, 'a stream could not be settled');
+    last.push(
+      envelopeOf(
+        new ServiceError('internal_error', { detail: 'The answer could not be billed. It costs nothing.' }),
+        call.requestId,
+      ),
+    );
+  }
+  void writer.send([...last, DONE], open.signal);
+  writer.end();
+}
+
+/** The table of the room's README. */
+function outcomeOf({ chat, failure, isTooLong }: Omit<Finish, 'writer'>, used: Used): Outcome {
+  if (failure !== undefined) return freeOutcome('upstream_failed', used.upstream);
+  if (chat.finished) return usedOutcome('completed', used);
+  return usedOutcome(isTooLong ? 'too_long' : 'client_left', used);
+}
+
+function usedOf({ call, planned, answering, said, usage, finished }: Chat): Used {
+  const known = { pricing: planned.callable.pricing, upstream: answering.upstream.base_url };
+  if (usage === undefined) return { ...known, usage: estimatedUsage(call.body.messages, said), countedBy: 'estimate' };
+  return { ...known, usage, countedBy: finished ? 'upstream' : 'running' };
+}
+
+const CHUNK = 'chat.completion.chunk';
+type Delta = ChatCompletionChunk['choices'][number]['delta'];
+type MakeChunk = (delta: Delta, finishReason?: ChatCompletionChunk['choices'][number]['finish_reason']) => object;
+
+function chunksOf({ open, planned, call }: Chat, deps: ChatDeps): MakeChunk {
+  const facts = completionFacts(open, planned, deps);
+  const usage = call.body.stream_options?.include_usage === true ? { usage: null } : {};
+  return (delta, finishReason = null) => ({
+    id: facts.id,
+    object: CHUNK,
+    created: facts.created,
+    model: facts.model,
+    choices: [{ index: 0, delta, finish_reason: finishReason }],
+    ...usage,
+  });
+}
+
+/** What of a piece goes to the caller. */
+function take(piece: readonly string[], chat: Chat, chunk: MakeChunk): object[] {
+  const events: object[] = [];
+  for (const data of piece) {
+    const read = data === DONE ? undefined : readChunk(data);
+    if (read === undefined) {
+      chat.state = data === DONE ? 'whole' : 'broken';
+      break;
+    }
+    chat.usage = read.usage ?? chat.usage;
+    if (chat.finished) continue;
+    if (read.content !== '') {
+      chat.said += read.content;
+      events.push(chunk({ content: read.content }));
+    }
+    if (read.finishReason !== undefined) {
+      chat.finished = true;
+      events.push(chunk({}, read.finishReason));
+    }
+  }
+  return events;
+}
+
+function brokenStream(error: unknown, signal: AbortSignal): ServiceError {
+  return error instanceof BadEvents ? brokenOff() : brokenAnswer(error, signal);
+}
+
+function brokenOff(): ServiceError {
+  return new ServiceError('upstream_error', { detail: 'The model broke off its answer. Send the request again.' });
+}
+
+function cutOff(): ServiceError {
+  return new ServiceError('upstream_timeout', {
+    detail: `An answer is streamed for at most ${STREAM_MS_MAX / 60_000} minutes. Ask for less at once, and read as it comes.`,
+  });
+}
