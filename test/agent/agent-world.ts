@@ -1,5 +1,6 @@
 // An agent on a private engine with simulated GPUs, enrolled at a fake control plane: what the Docker tests of the agent stand on.
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { makeKeyPair } from '../../agent/access/host-key.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
@@ -39,7 +40,7 @@ export interface AgentWorldOptions {
 
 export async function startAgentWorld(options: AgentWorldOptions): Promise<AgentWorld> {
   // Short: unix sockets live below it.
-  const dir = mkdtempSync('/tmp/aw-');
+  const dir = mkdtempSync(join(tmpdir(), 'aw-'));
   const stateDir = join(dir, 's');
   mkdirSync(join(dir, 'engine'));
   const [registry, engine, plane] = await Promise.all([
