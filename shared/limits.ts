@@ -131,6 +131,9 @@ export const INFERENCE_BODY_BYTES_MAX = 8 * 1024 * 1024;
 export const CHAT_MESSAGES_MAX = 2_048;
 /** The answer of a model server to one request, whole: the longest text is far below it. */
 export const CHAT_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
+/** Specification 8: texts of one embeddings request, and what servers answer with for all of them. */
+export const EMBEDDINGS_INPUTS_MAX = 2_048;
+export const EMBEDDINGS_ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 /** Of one server-sent event: a model says a few bytes at a time. */
 export const STREAM_EVENT_BYTES_MAX = 1024 * 1024;
 /** A stream is cut off then: a caller that does not read keeps a server busy no longer. */

@@ -44,7 +44,10 @@ export const Model = z
     context_length: z.int().optional().describe('Tokens of prompt and answer together'),
     created: z.int().optional().describe('Unix seconds'),
     parameters: z.array(ModelParameter).optional().describe('What requests for an image or a video may set'),
-    supported_parameters: z.array(z.string()).optional().describe('Members of a chat request that it takes'),
+    supported_parameters: z
+      .array(z.string())
+      .optional()
+      .describe('Members of a request for a chat or an embedding that it takes'),
   })
   .meta({ id: 'Model' });
 export type Model = z.infer<typeof Model>;

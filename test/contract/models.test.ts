@@ -20,7 +20,7 @@ describe('the list of models', () => {
     const { status, json, body } = await api.call('GET', '/v1/models', { key });
     expect(status).toBe(200);
     expect(Object.keys(json)).toEqual(['object', 'data']);
-    expect(ids(json)).toEqual(['acme/filmer', 'acme/painter', 'acme/small-chat', 'acme/vectors']);
+    expect(ids(json)).toEqual(['acme/embedder', 'acme/filmer', 'acme/painter', 'acme/small-chat', 'acme/vectors']);
     expect(body).not.toMatch(/secret-name|127\.0\.0\.1|upstream/);
   });
 
@@ -28,7 +28,7 @@ describe('the list of models', () => {
     ['chat', ['acme/small-chat']],
     ['image', ['acme/painter']],
     ['video', ['acme/filmer']],
-    ['embedding', ['acme/vectors']],
+    ['embedding', ['acme/embedder', 'acme/vectors']],
   ])('of the modality %s', async (modality, expected) => {
     const { json } = await api.call('GET', `/v1/models?modality=${modality}`, { key });
     expect(ids(json)).toEqual(expected);

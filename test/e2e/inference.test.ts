@@ -66,6 +66,22 @@ test('the official client lists and reads models, and completes chats whole and 
   expect(text).toBe('Hello there.""{"prompt_tokens":6,"completion_tokens":3,"total_tokens":9}');
 });
 
+test('the official client makes embeddings once it is told how, and its default is refused with what to tell it', async () => {
+  const body = { model: 'acme/embedder', input: ['a', 'b'] };
+  const refused: unknown = await client.embeddings.create(body).catch((error: unknown) => error);
+  expect(refused).toMatchObject({
+    code: 'unsupported_parameter',
+    message: expect.stringContaining('pass encoding_format: "float"') as string,
+  });
+  const data = [1, 0].map((index) => ({ index, embedding: [index, 0.5] }));
+  upstream.next({ body: { data, usage: { prompt_tokens: 2 } } });
+  const made = await client.embeddings.create({ ...body, encoding_format: 'float' });
+  expect(made.data.map(({ embedding }) => embedding)).toEqual([
+    [0, 0.5],
+    [1, 0.5],
+  ]);
+});
+
 test('the official client understands what is refused, and what breaks on the way', async () => {
   const failing = async (asking: Promise<unknown>): Promise<APIError> => {
     const error = await asking.catch((thrown: unknown) => thrown);

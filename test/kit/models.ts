@@ -1,4 +1,4 @@
-// Models as an operator writes them, for tests: a chat model whose servers the test names, and one of each kind that cannot be called.
+// Models as an operator writes them, for tests: those that can be called, at a server of the test's, and some that cannot.
 import { type CatalogModel, parseModels } from '../../control-plane/models/catalog/models.ts';
 
 /** 15 and 60 cents for a million tokens; the economy tier costs 5 and 20. */
@@ -13,6 +13,17 @@ const CHAT = {
   context_length: 8_192,
   max_output_tokens: 1_024,
   supported_parameters: ['top_p', 'stop'],
+};
+
+/** 2 cents for a million tokens, three texts at once. */
+const EMBEDDER = {
+  id: 'acme/embedder',
+  modality: 'embedding',
+  owned_by: 'acme',
+  aliases: ['embedder'],
+  pricing: { input_per_1m_tokens_cents: 2 },
+  context_length: 512,
+  supported_parameters: ['dimensions'],
 };
 
 const SOON = [
@@ -50,5 +61,6 @@ export function modelsFile(baseUrl: string, changes: object = {}): string {
   const upstreams = [{ base_url: baseUrl, model: 'upstream/secret-name' }];
   const economy = { pricing: { input_per_1m_tokens_cents: 5, output_per_1m_tokens_cents: 20 }, upstreams };
   // JSON is YAML.
-  return JSON.stringify({ models: [{ ...CHAT, upstreams, economy, ...changes }, ...SOON] });
+  const embedder = { ...EMBEDDER, upstreams: [{ ...upstreams[0], max_inputs: 3 }] };
+  return JSON.stringify({ models: [{ ...CHAT, upstreams, economy, ...changes }, embedder, ...SOON] });
 }

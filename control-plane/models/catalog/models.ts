@@ -2,6 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { Modality, ModelParameter, ModelStatus } from '../../../shared/api/model.ts';
+import { EMBEDDINGS_INPUTS_MAX } from '../../../shared/limits.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 
 const Milliseconds = z.int().min(1).max(3_600_000);
@@ -22,6 +23,8 @@ const Upstream = z.strictObject({
   max_open_requests: z.int().min(1).max(100_000).default(256),
   /** DNS, TCP and TLS. */
   connect_ms: Milliseconds.default(2_000),
+  /** Of embedding models: texts that it takes at once. */
+  max_inputs: z.int().min(1).max(EMBEDDINGS_INPUTS_MAX).default(32),
   /** Until a whole answer. Official clients give up after 300 s without headers. */
   answer_ms: Milliseconds.default(280_000),
   /** Of a stream: until it begins. */
@@ -72,10 +75,8 @@ const ModelEntry = z
     context_length: TokenCount.optional(),
     /** Of chat models: the longest answer, and how long one may be where the caller does not say. */
     max_output_tokens: TokenCount.optional(),
-    /** Of chat models: what requests may set beyond what all take. */
-    supported_parameters: z
-      .array(z.enum(['top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty']))
-      .default([]),
+    /** What requests may set beyond what all models of its modality take. */
+    supported_parameters: z.array(z.string()).default([]),
     /** Of image models. */
     parameters: z.array(ModelParameter).default([]),
     upstreams: z.array(Upstream).default([]),
@@ -136,10 +137,18 @@ const PRICED_BY: Record<Modality, (keyof Pricing)[][]> = {
 };
 
 /** Those that this service answers for. */
-const SERVED: readonly Modality[] = ['chat'];
+const SERVED: readonly Modality[] = ['chat', 'embedding'];
+
+const SUPPORTED: Record<Modality, readonly string[]> = {
+  chat: ['top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'],
+  embedding: ['dimensions'],
+  image: [],
+  video: [],
+};
 
 function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
-  const refuse = (path: string[], message: string): void => context.addIssue({ code: 'custom', path, message });
+  const refuse = (path: (string | number)[], message: string): void =>
+    context.addIssue({ code: 'custom', path, message });
   const { modality, status, economy, context_length: contextLength } = model;
   const priced = wrongPrices(modality, model.pricing);
   if (priced !== undefined) refuse(['pricing'], priced);
@@ -155,8 +164,12 @@ function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
   } else {
     for (const name of ['max_output_tokens', 'economy'] as const)
       if (model[name] !== undefined) refuse([name], 'is only for chat models');
-    if (model.supported_parameters.length > 0) refuse(['supported_parameters'], 'is only for chat models');
   }
+  model.supported_parameters.forEach((name, i) => {
+    if (SUPPORTED[modality].includes(name)) return;
+    const known = SUPPORTED[modality].join(', ') || 'nothing';
+    refuse(['supported_parameters', i], `must be one of ${known} for ${modality} models`);
+  });
   if (model.parameters.length > 0 && modality !== 'image' && modality !== 'video')
     refuse(['parameters'], 'is only for image and video models');
   const economyPriced = economy && wrongPrices(modality, economy.pricing);

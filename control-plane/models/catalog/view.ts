@@ -1,13 +1,17 @@
 // A model as customers are shown it (specification 2.10). Its servers are the operator's business.
-import type { Model } from '../../../shared/api/model.ts';
+import type { Modality, Model } from '../../../shared/api/model.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { CatalogModel, Pricing } from './models.ts';
 
-/** What every chat request may set. */
-const CHAT_PARAMETERS = ['max_tokens', 'stream', 'stream_options', 'temperature'];
+/** What every request to a model of this kind may set. */
+const PARAMETERS: Partial<Record<Modality, readonly string[]>> = {
+  chat: ['max_tokens', 'stream', 'stream_options', 'temperature'],
+  embedding: ['encoding_format', 'user'],
+};
 
 export function modelView(model: CatalogModel): Model {
   const { id, owned_by, modality, status, aliases, author, context_length, created, parameters } = model;
+  const common = PARAMETERS[modality];
   return {
     id,
     object: 'model',
@@ -21,9 +25,7 @@ export function modelView(model: CatalogModel): Model {
     ...(context_length === undefined ? {} : { context_length }),
     ...(created === undefined ? {} : { created }),
     ...(parameters.length === 0 ? {} : { parameters }),
-    ...(modality === 'chat'
-      ? { supported_parameters: [...CHAT_PARAMETERS, ...model.supported_parameters].toSorted() }
-      : {}),
+    ...(common === undefined ? {} : { supported_parameters: [...common, ...model.supported_parameters].toSorted() }),
   };
 }
 

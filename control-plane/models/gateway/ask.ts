@@ -16,7 +16,9 @@ export interface Question {
   path: string;
   /** Without the model, which each server has its own name for. */
   body(upstream: Upstream): object;
-  /** From the first attempt on, over all of them. */
+  /** By the monotonic clock. */
+  startedMs: number;
+  /** From then on, over all attempts. */
   answerMs(upstream: Upstream): number;
   idleMs(upstream: Upstream): number;
   signal: AbortSignal;
@@ -39,11 +41,10 @@ export interface AskDeps {
 
 /** @throws ServiceError `upstream_unavailable`, `upstream_timeout`, `upstream_error`, `context_length_exceeded`, `invalid_request` */
 export async function ask(question: Question, deps: AskDeps): Promise<Answering> {
-  const startedMs = deps.clock.monotonicMs();
   let retryAfterSeconds = 1;
   const candidates = deps.upstreams.inOrder(question.callable.upstreams).slice(0, UPSTREAM_ATTEMPTS_MAX);
   for (const upstream of candidates) {
-    const attempt = await askOne(question, { upstream, startedMs }, deps);
+    const attempt = await askOne(question, upstream, deps);
     if ('answering' in attempt) return attempt.answering;
     assertWaitedFor(question.signal);
     deps.upstreams.failed(upstream);
@@ -78,13 +79,9 @@ type Attempt = { answering: Answering } | { passedOver: string; retryAfterSecond
 const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
 const REFUSING: readonly number[] = [429, 502, 503];
 
-async function askOne(
-  question: Question,
-  { upstream, startedMs }: { upstream: Upstream; startedMs: number },
-  deps: AskDeps,
-): Promise<Attempt> {
+async function askOne(question: Question, upstream: Upstream, deps: AskDeps): Promise<Attempt> {
   const { signal } = question;
-  const leftMs = startedMs + question.answerMs(upstream) - deps.clock.monotonicMs();
+  const leftMs = question.startedMs + question.answerMs(upstream) - deps.clock.monotonicMs();
   if (leftMs <= 0) throw timedOut(undefined);
   const letGo = deps.upstreams.begin(upstream);
   try {

@@ -4,6 +4,7 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
 import type { CatalogModel } from '../catalog/models.ts';
 import { chatBound, chatUcents } from './price.ts';
+import { assertSupported } from './supported.ts';
 
 export interface PlannedChat {
   callable: Callable;
@@ -15,16 +16,23 @@ export interface PlannedChat {
 /** @throws ServiceError `model_not_found`, `unsupported_parameter`, `validation_failed`, `invalid_request` */
 export function planChat(body: ChatRequest, catalog: Catalog): PlannedChat {
   const callable = catalog.callable(body.model, 'chat');
-  assertSupported(body, callable.model);
+  assertTakes(body, callable.model);
   const bound = chatBound(body.messages, body.max_tokens ?? undefined, limitsOf(callable.model));
-  const boundUcents = chatUcents({ prompt: bound.promptTokens, completion: bound.maxTokens }, callable.pricing);
+  const boundUcents = chatUcents(
+    { prompt_tokens: bound.promptTokens, completion_tokens: bound.maxTokens },
+    callable.pricing,
+  );
   return { callable, maxTokens: bound.maxTokens, boundUcents };
 }
 
-function assertSupported(body: ChatRequest, model: CatalogModel): void {
-  for (const name of ['top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'] as const) {
-    if (body[name] !== undefined && !model.supported_parameters.includes(name)) unsupported(name, model);
-  }
+/** Beyond what all chat models take. */
+const SOME_TAKE = ['top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'] as const;
+
+function assertTakes(body: ChatRequest, model: CatalogModel): void {
+  assertSupported(
+    SOME_TAKE.filter((name) => body[name] !== undefined),
+    model,
+  );
   if (body.stream !== true && body.stream_options !== undefined) {
     fail('invalid_request', {
       detail: 'stream_options is only for requests with stream: true.',
@@ -34,13 +42,6 @@ function assertSupported(body: ChatRequest, model: CatalogModel): void {
   const { maxOutputTokens } = limitsOf(model);
   if ((body.max_tokens ?? 1) > maxOutputTokens)
     failField('max_tokens', `must be at most ${maxOutputTokens} for ${model.id}`);
-}
-
-function unsupported(field: string, model: CatalogModel): never {
-  return fail('unsupported_parameter', {
-    detail: `${model.id} does not support ${field}. GET /v1/models/${model.id} lists supported_parameters.`,
-    errors: [{ field, rule: 'is not supported' }],
-  });
 }
 
 function limitsOf(model: CatalogModel): { contextLength: number; maxOutputTokens: number } {

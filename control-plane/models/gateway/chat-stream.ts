@@ -6,20 +6,21 @@ import { EVENT_STREAM_HEADERS } from '../../base/http/event-stream.ts';
 import { envelopeOf } from '../../base/http/refusals.ts';
 import type { Reply } from '../../base/http/route.ts';
 import { type Answering, ask, brokenAnswer } from './ask.ts';
-import { type ChatCall, type ChatDeps, completionFacts, receiptHeader } from './chat.ts';
+import { type ChatCall, completionFacts } from './chat.ts';
 import { type PlannedChat, planChat } from './chat-plan.ts';
 import { readChunk, streamMembers, upstreamBody } from './chat-wire.ts';
 import { type EventWriter, openEventWriter } from './event-writer.ts';
 import { failedOutcome, freeOutcome, type Used, usedOutcome } from './outcome.ts';
-import { estimatedUsage } from './price.ts';
-import type { OpenRequest } from './requests.ts';
+import { chatUcents, estimatedUsage } from './price.ts';
+import { type OpenRequest, receiptHeader } from './requests.ts';
 import { BadEvents, eventData } from './sse.ts';
 import type { Outcome } from './states.ts';
+import type { CallDeps } from './whole-answer.ts';
 
 const DONE = '[DONE]';
 
 /** @throws ServiceError for what is refused or fails before the answer begins; a model that is not there is told in the stream */
-export async function streamChat(call: ChatCall, deps: ChatDeps): Promise<Reply> {
+export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply> {
   const planned = planOrRefusal(call.body, deps);
   if (planned instanceof ServiceError) return refusedStream(planned, call, deps);
   const open = await deps.requests.begin({ ...call, ...planned });
@@ -63,7 +64,7 @@ interface Passing {
   writer: EventWriter;
 }
 
-function planOrRefusal(body: ChatRequest, deps: ChatDeps): PlannedChat | ServiceError {
+function planOrRefusal(body: ChatRequest, deps: CallDeps): PlannedChat | ServiceError {
   try {
     return planChat(body, deps.catalog);
   } catch (error) {
@@ -73,7 +74,7 @@ function planOrRefusal(body: ChatRequest, deps: ChatDeps): PlannedChat | Service
 }
 
 /** Specification 4.8: the final event before [DONE]. */
-async function refusedStream(refusal: ServiceError, call: ChatCall, deps: ChatDeps): Promise<Reply> {
+async function refusedStream(refusal: ServiceError, call: ChatCall, deps: CallDeps): Promise<Reply> {
   const writer = openEventWriter(deps);
   await writer.send([envelopeOf(refusal, call.requestId), DONE], call.gone);
   writer.end();
@@ -83,13 +84,14 @@ async function refusedStream(refusal: ServiceError, call: ChatCall, deps: ChatDe
 function askForStream(
   body: ChatRequest,
   { planned, open }: { planned: PlannedChat; open: OpenRequest },
-  deps: ChatDeps,
+  deps: CallDeps,
 ): Promise<Answering> {
   return ask(
     {
       callable: planned.callable,
       path: '/chat/completions',
       body: (upstream) => ({ ...upstreamBody(body, planned.maxTokens), ...streamMembers(upstream) }),
+      startedMs: deps.clock.monotonicMs(),
       answerMs: (upstream) => upstream.first_byte_ms,
       idleMs: (upstream) => upstream.idle_ms,
       signal: open.signal,
@@ -111,7 +113,7 @@ async function firstPiece(pieces: AsyncGenerator<string[]>, { open }: Chat): Pro
 }
 
 /** Always runs to its end, and settles there. */
-async function passOn({ chat, first, pieces, writer }: Passing, deps: ChatDeps): Promise<void> {
+async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps): Promise<void> {
   const tooLong = new AbortController();
   const cancel = deps.clock.after(STREAM_MS_MAX, () => {
     tooLong.abort();
@@ -149,7 +151,7 @@ interface Finish {
   writer: EventWriter;
 }
 
-async function finish({ chat, failure, isTooLong, writer }: Finish, deps: ChatDeps): Promise<void> {
+async function finish({ chat, failure, isTooLong, writer }: Finish, deps: CallDeps): Promise<void> {
   const { open, call, planned } = chat;
   const used = usedOf(chat);
   const last: (object | string)[] = [];
@@ -181,16 +183,20 @@ function outcomeOf({ chat, failure, isTooLong }: Omit<Finish, 'writer'>, used: U
 }
 
 function usedOf({ call, planned, answering, said, usage, finished }: Chat): Used {
-  const known = { pricing: planned.callable.pricing, upstream: answering.upstream.base_url };
-  if (usage === undefined) return { ...known, usage: estimatedUsage(call.body.messages, said), countedBy: 'estimate' };
-  return { ...known, usage, countedBy: finished ? 'upstream' : 'running' };
+  const counted = usage ?? estimatedUsage(call.body.messages, said);
+  return {
+    usage: counted,
+    ucents: chatUcents(counted, planned.callable.pricing),
+    countedBy: usage === undefined ? 'estimate' : finished ? 'upstream' : 'running',
+    upstream: answering.upstream.base_url,
+  };
 }
 
 const CHUNK = 'chat.completion.chunk';
 type Delta = ChatCompletionChunk['choices'][number]['delta'];
 type MakeChunk = (delta: Delta, finishReason?: ChatCompletionChunk['choices'][number]['finish_reason']) => object;
 
-function chunksOf({ open, planned, call }: Chat, deps: ChatDeps): MakeChunk {
+function chunksOf({ open, planned, call }: Chat, deps: CallDeps): MakeChunk {
   const facts = completionFacts(open, planned, deps);
   const usage = call.body.stream_options?.include_usage === true ? { usage: null } : {};
   return (delta, finishReason = null) => ({

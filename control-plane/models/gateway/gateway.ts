@@ -4,13 +4,16 @@ import { openExchanges } from '../../base/outbound/exchange.ts';
 import type { OutboundPolicy } from '../../base/outbound/policy.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { CatalogModel } from '../catalog/models.ts';
-import { type ChatCall, type ChatDeps, completeChat } from './chat.ts';
+import { type ChatCall, completeChat } from './chat.ts';
 import { streamChat } from './chat-stream.ts';
+import { embed, type EmbeddingsCall } from './embeddings.ts';
 import { openRequests, type RequestsDeps } from './requests.ts';
 import { openUpstreams } from './upstreams.ts';
+import type { CallDeps } from './whole-answer.ts';
 
 export interface Gateway {
   completeChat(call: ChatCall): Promise<Reply>;
+  embed(call: EmbeddingsCall): Promise<Reply>;
   /** Gives back what requests hold that no process answers any more; returns how many those were. */
   sweep(signal: AbortSignal): Promise<number>;
   /** Gives up what is open, waits until that is settled, and ends the connections. */
@@ -20,9 +23,10 @@ export interface Gateway {
 export function openGateway(deps: RequestsDeps & { catalog: Catalog }): Gateway {
   const exchanges = openExchanges(policyOf(deps.catalog.models), deps);
   const requests = openRequests(deps);
-  const chat: ChatDeps = { ...deps, exchanges, requests, upstreams: openUpstreams(deps) };
+  const calls: CallDeps = { ...deps, exchanges, requests, upstreams: openUpstreams(deps) };
   return {
-    completeChat: (call) => (call.body.stream === true ? streamChat(call, chat) : completeChat(call, chat)),
+    completeChat: (call) => (call.body.stream === true ? streamChat(call, calls) : completeChat(call, calls)),
+    embed: (call) => embed(call, calls),
     sweep: requests.sweep,
     close: async () => {
       await requests.close();

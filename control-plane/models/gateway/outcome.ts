@@ -1,27 +1,26 @@
 // How a request ends, as its receipt keeps it: what was used, or that nothing is owed.
 import type { TokenUsage } from '../../../shared/api/chat.ts';
 import { ERRORS, ServiceError } from '../../../shared/errors.ts';
-import type { Pricing } from '../catalog/models.ts';
-import { chatUcents } from './price.ts';
 import type { Outcome } from './states.ts';
 import type { Ending, Receipt } from './store.ts';
 
 export interface Used {
-  usage: TokenUsage;
+  /** Never more than was held is charged. */
+  ucents: bigint;
+  /** Undefined where it is not tokens that are charged. */
+  usage: Pick<TokenUsage, 'prompt_tokens' | 'completion_tokens'> | undefined;
   countedBy: Receipt['counted_by'];
-  pricing: Pricing;
   /** Address of the server. */
   upstream: string;
 }
 
-/** Its tokens are charged. */
-export function usedOutcome(ending: Ending, { usage, countedBy, pricing, upstream }: Used): Outcome {
-  const { prompt_tokens, completion_tokens } = usage;
+/** What was used is charged. */
+export function usedOutcome(ending: Ending, { ucents, usage, countedBy, upstream }: Used): Outcome {
   return {
-    charged_ucents: chatUcents({ prompt: prompt_tokens, completion: completion_tokens }, pricing),
+    charged_ucents: ucents,
     ending,
-    prompt_tokens,
-    completion_tokens,
+    prompt_tokens: usage?.prompt_tokens ?? null,
+    completion_tokens: usage?.completion_tokens ?? null,
     counted_by: countedBy,
     upstream,
   };

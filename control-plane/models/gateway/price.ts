@@ -1,11 +1,14 @@
-// Pure: what a chat costs at most, and what it has cost. A price of a million tokens in cents is that of one token in microcents.
+// Pure: what a request costs at most, and what it has cost. A price of a million tokens in cents is that of one token in microcents.
 import type { ChatMessage, TokenUsage } from '../../../shared/api/chat.ts';
+import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Pricing } from '../catalog/models.ts';
 
 /** Tokens that a template puts before and behind the conversation, a system prompt of its own included. */
 const TEMPLATE_TOKENS = 256;
 /** And around each message. */
 const MESSAGE_TOKENS = 16;
+/** Around each text that is embedded. */
+const TEXT_TOKENS = 16;
 /** Bytes of a token in almost every text; only for how long an answer may be where the caller does not say. */
 const BYTES_PER_TOKEN_LOW = 2;
 /** Of a usual text; only where a server does not count. */
@@ -41,9 +44,26 @@ export function chatBound(
 }
 
 /** In microcents. */
-export function chatUcents(tokens: { prompt: number; completion: number }, pricing: Pricing): bigint {
+export function chatUcents(usage: Pick<TokenUsage, 'prompt_tokens' | 'completion_tokens'>, pricing: Pricing): bigint {
   const { input_per_1m_tokens_cents: input = 0, output_per_1m_tokens_cents: output = 0 } = pricing;
-  return BigInt(tokens.prompt) * BigInt(input) + BigInt(tokens.completion) * BigInt(output);
+  return BigInt(usage.prompt_tokens) * BigInt(input) + BigInt(usage.completion_tokens) * BigInt(output);
+}
+
+/** No tokenizer makes more tokens than there are bytes, and those around each text. */
+export function embeddingsBound(inputs: readonly string[]): number {
+  return inputs.reduce((sum, input) => sum + Buffer.byteLength(input) + TEXT_TOKENS, 0);
+}
+
+/** For servers that do not count. */
+export function estimatedTokens(inputs: readonly string[]): number {
+  return inputs.reduce((sum, input) => sum + Math.ceil(Buffer.byteLength(input) / BYTES_PER_TOKEN), 0);
+}
+
+/** In microcents: up to the next whole cent, and never less than one (specification 4.8). */
+export function embeddingsUcents(tokens: number, { input_per_1m_tokens_cents: input = 0 }: Pricing): bigint {
+  const exact = BigInt(tokens) * BigInt(input);
+  const cents = (exact + UCENTS_PER_CENT - 1n) / UCENTS_PER_CENT;
+  return (cents > 1n ? cents : 1n) * UCENTS_PER_CENT;
 }
 
 /** For servers that do not count: of the text alone, so rather too little than too much. */

@@ -48,6 +48,11 @@ export interface RequestsDeps {
   openPerKeyMax: number;
 }
 
+/** Of an answer. */
+export function receiptHeader({ id }: OpenRequest): Record<string, string> {
+  return { 'x-receipt-id': id };
+}
+
 /** Rows of one look. */
 const SWEEP_PIECE = 200;
 

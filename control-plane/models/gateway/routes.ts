@@ -1,9 +1,12 @@
-// POST /v1/chat/completions (specification 4.8).
+// POST /v1/chat/completions and POST /v1/embeddings (specification 4.8).
 import { ChatCompletion, ChatCompletionChunk, ChatRequest } from '../../../shared/api/chat.ts';
+import { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
 import { INFERENCE_BODY_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Gateway } from './gateway.ts';
 
+const RECEIPT = { 'X-Receipt-Id': 'Identifies what was charged for the request' };
+const MONEY_ERRORS = ['insufficient_balance', 'stream_limit_exceeded'] as const;
 const UPSTREAM_ERRORS = [
   'upstream_error',
   'upstream_response_too_large',
@@ -29,17 +32,26 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
           description: 'The answer',
           schema: ChatCompletion,
           eventSchema: ChatCompletionChunk,
-          headers: { 'X-Receipt-Id': 'Identifies what was charged for the request' },
+          headers: RECEIPT,
         },
       },
-      errors: [
-        'model_not_found',
-        'context_length_exceeded',
-        'insufficient_balance',
-        'stream_limit_exceeded',
-        ...UPSTREAM_ERRORS,
-      ],
+      errors: ['model_not_found', 'context_length_exceeded', ...MONEY_ERRORS, ...UPSTREAM_ERRORS],
       handler: (call) => gateway.completeChat(call),
+    }),
+    route({
+      method: 'POST',
+      path: '/v1/embeddings',
+      operationId: 'createEmbeddings',
+      tag: 'Inference',
+      summary: 'Make embeddings',
+      description: EMBEDDINGS_TEXT,
+      scope: 'serverless:write',
+      idempotency: 'none',
+      bodyBytesMax: INFERENCE_BODY_BYTES_MAX,
+      body: EmbeddingsRequest,
+      responses: { 200: { description: 'The embeddings', schema: EmbeddingsResponse, headers: RECEIPT } },
+      errors: ['model_not_found', 'context_length_exceeded', ...MONEY_ERRORS, ...UPSTREAM_ERRORS],
+      handler: (call) => gateway.embed(call),
     }),
   ];
 }
@@ -53,3 +65,7 @@ nothing; a caller who leaves pays for what was said until then. A model that is 
 colon are signs of life.
 
 Tools, JSON mode and whatever else is not below is refused by its name, unless it has the value that means nothing (\`"n": 1\`, null).`;
+
+const EMBEDDINGS_TEXT = `Costs the tokens of the texts at the price of the model, rounded up to the next whole cent for each request.
+
+Official clients ask for \`base64\` unless they are told otherwise, and are refused: pass \`encoding_format: "float"\`.`;

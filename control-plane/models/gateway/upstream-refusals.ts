@@ -4,12 +4,12 @@ import { ServiceError } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Exchange } from '../../base/outbound/exchange.ts';
 import type { CatalogModel, Upstream } from '../catalog/models.ts';
-import { readText } from './read-text.ts';
+import { jsonOf, readText } from './read-answer.ts';
 
 const REFUSAL_BYTES_MAX = 64 * 1024;
 const LOGGED_CHARS = 500;
 
-/** What llama.cpp says of a prompt that is too long; vLLM and SGLang say it in words. */
+/** What llama.cpp says of a prompt that is too long; the others say it in words. */
 const Refusal = z.object({
   error: z
     .object({ type: z.unknown(), code: z.unknown(), message: z.unknown(), n_prompt_tokens: z.int().optional() })
@@ -33,15 +33,21 @@ export async function refusalOf(
   }
   log.info(told, 'a model server refuses a request');
   const promptTokens = tooLong(text);
-  if (promptTokens === undefined) {
-    return new ServiceError('invalid_request', {
-      detail: `${model.id} does not take this request. Check the order of the messages and the parameters.`,
-    });
-  }
-  const counted = promptTokens === 'unknown' ? '' : ` The messages have ${promptTokens} tokens.`;
+  if (promptTokens !== undefined) return contextExceeded(model, promptTokens);
+  return new ServiceError('invalid_request', {
+    detail: `${model.id} does not take this request. Check its texts, the order of messages, and the parameters.`,
+  });
+}
+
+function contextExceeded(model: CatalogModel, promptTokens: number | 'unknown'): ServiceError {
+  const isChat = model.modality === 'chat';
+  const what = isChat ? 'Messages and answer do' : 'A text does';
+  const room = model.context_length === undefined ? 'the context' : `the ${model.context_length} tokens`;
+  const counted = promptTokens === 'unknown' ? '' : ` What was sent has ${promptTokens} tokens.`;
+  const advice = isChat ? 'Shorten the messages or lower max_tokens.' : 'Shorten it, or send it in parts.';
   return new ServiceError('context_length_exceeded', {
-    detail: `Messages and answer do not fit into the ${model.context_length} tokens of ${model.id}.${counted} Shorten the messages or lower max_tokens.`,
-    errors: [{ field: 'messages', rule: 'must fit into the context of the model' }],
+    detail: `${what} not fit into ${room} of ${model.id}.${counted} ${advice}`,
+    errors: [{ field: isChat ? 'messages' : 'input', rule: 'must fit into the context of the model' }],
   });
 }
 
@@ -50,14 +56,8 @@ function tooLong(text: string): number | 'unknown' | undefined {
   const isSaid =
     error.type === 'exceed_context_size_error' ||
     error.code === 'context_length_exceeded' ||
-    /\b(maximum|max) (model |context )?len(gth)?\b|context (length|size|window)/i.test(text);
+    /\b(maximum|max) (model |context )?len(gth)?\b|context (length|size|window)|must have less than \d+ tokens/i.test(
+      text,
+    );
   return isSaid ? (error.n_prompt_tokens ?? 'unknown') : undefined;
-}
-
-function jsonOf(text: string): unknown {
-  try {
-    return JSON.parse(text);
-  } catch {
-    return undefined;
-  }
 }

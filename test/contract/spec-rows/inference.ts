@@ -64,6 +64,30 @@ export const INFERENCE_ROWS: RowsBySection = {
     ],
     ['The suffix :economy selects the economy tier', 'control-plane/models/catalog.test.ts', '%s for %s: %s'],
   ],
+  '2.14': [
+    [
+      'EmbeddingsResponse has object, data, model and usage; total_tokens equals prompt_tokens',
+      'contract/embeddings.store.test.ts',
+      'of one text have the members of the specification',
+    ],
+  ],
+  '8': [
+    [
+      'Embeddings input: at most 2048 strings',
+      'contract/embeddings.store.test.ts',
+      'are made of up to 2048 texts; more are refused with the limit',
+    ],
+    [
+      'Embeddings response: at most 64 MiB',
+      'contract/embeddings.store.test.ts',
+      'vectors of up to 64 MiB over all batches are passed on; more are 502, not to be sent again',
+    ],
+    [
+      'Embeddings minimum charge: 1 cent per request',
+      'contract/embeddings.store.test.ts',
+      'cost a cent at least, and otherwise whole cents, rounded up',
+    ],
+  ],
   '6.5': [
     [
       'Streaming chat ends with an SSE error event for an error mid-stream, and then [DONE]',
@@ -141,6 +165,12 @@ export const INFERENCE_ROWS: RowsBySection = {
       'control-plane/models/failover.test.ts',
       'where it is silent: 504 at its time and no sooner, not to be sent again, and the server is left',
     ],
+    [
+      'An oversized embeddings batch is 400 invalid_request_error; the message states the limit',
+      'contract/embeddings.store.test.ts',
+      'are made of up to 2048 texts; more are refused with the limit',
+    ],
+    ['upstream_error is 502: a misaligned response', 'contract/embeddings.store.test.ts', '%s'],
     ['upstream_error is 502: a malformed response', 'control-plane/models/failover.test.ts', 'where the first %s'],
     [
       'upstream_response_too_large is 502 and not retryable',

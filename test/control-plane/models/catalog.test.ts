@@ -84,6 +84,11 @@ describe('the file', () => {
       'supported_parameters[0]: must be one of',
     ],
     ['parameters of images', ['8192', '8192\n    parameters: [{ name: x, type: int }]'], 'is only for image and video'],
+    [
+      'more texts at once than a request has',
+      ['model: m', 'model: m, max_inputs: 2049'],
+      'max_inputs: must be at most 2048',
+    ],
     ['a video model that is active', ['modality: chat', 'modality: video'], 'must be coming_soon: video models'],
   ] as [string, [string, string], string][])('with %s is refused', (_what, change, expected) => {
     expect(complaint(chat(change))).toContain(expected);

@@ -108,7 +108,7 @@ describe('no other server is asked', () => {
     [
       'llama.cpp',
       { error: { code: 400, type: 'exceed_context_size_error', message: 'x', n_prompt_tokens: 9000, n_ctx: 8192 } },
-      'The messages have 9000 tokens.',
+      'What was sent has 9000 tokens.',
     ],
     [
       'vLLM',

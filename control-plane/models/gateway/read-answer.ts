@@ -1,4 +1,4 @@
-// Reads the body of an answer up to a bound.
+// Reads the body of an answer up to a bound, and what it holds.
 
 /** At most so many bytes of it; the rest is not waited for. Throws what the body throws. */
 export async function readText(body: AsyncIterable<Buffer>, bytesMax: number): Promise<string> {
@@ -10,4 +10,13 @@ export async function readText(body: AsyncIterable<Buffer>, bytesMax: number): P
     if (bytes > bytesMax) break;
   }
   return Buffer.concat(pieces).subarray(0, bytesMax).toString();
+}
+
+/** Undefined for what is no JSON. */
+export function jsonOf(text: string): unknown {
+  try {
+    return JSON.parse(text);
+  } catch {
+    return undefined;
+  }
 }

@@ -1,0 +1,134 @@
+// Embeddings: as many texts at once as a server takes, one vector for each in the order of the input, one charge for all.
+import { z } from 'zod';
+import type { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
+import { fail } from '../../../shared/errors.ts';
+import { EMBEDDINGS_ANSWER_BYTES_MAX, EMBEDDINGS_INPUTS_MAX } from '../../../shared/limits.ts';
+import type { Call, Reply } from '../../base/http/route.ts';
+import type { Callable, Catalog } from '../catalog/catalog.ts';
+import { failedOutcome, usedOutcome } from './outcome.ts';
+import { embeddingsBound, embeddingsUcents, estimatedTokens } from './price.ts';
+import { jsonOf } from './read-answer.ts';
+import { receiptHeader } from './requests.ts';
+import { assertSupported } from './supported.ts';
+import { askWhole, type CallDeps, failUnusable } from './whole-answer.ts';
+
+export type EmbeddingsCall = Pick<
+  Call<undefined, undefined, EmbeddingsRequest>,
+  'caller' | 'requestId' | 'gone' | 'body'
+>;
+
+/** @throws ServiceError for what is refused before or instead of an answer */
+export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply> {
+  const { callable, inputs } = planEmbeddings(call.body, deps.catalog);
+  const { model, pricing } = callable;
+  const boundUcents = embeddingsUcents(embeddingsBound(inputs), pricing);
+  const open = await deps.requests.begin({ ...call, callable, boundUcents });
+  try {
+    const { vectors, tokens, upstream } = await askForVectors(
+      { callable, inputs, dimensions: call.body.dimensions, signal: open.signal },
+      deps,
+    );
+    const counted = tokens ?? estimatedTokens(inputs);
+    await open.close(
+      usedOutcome('completed', {
+        ucents: embeddingsUcents(counted, pricing),
+        usage: { prompt_tokens: counted, completion_tokens: 0 },
+        countedBy: tokens === undefined ? 'estimate' : 'upstream',
+        upstream,
+      }),
+    );
+    const body: EmbeddingsResponse = {
+      object: 'list',
+      data: vectors.map((embedding, index) => ({ object: 'embedding', embedding, index })),
+      model: model.id,
+      usage: { prompt_tokens: counted, total_tokens: counted },
+    };
+    return { status: 200, headers: receiptHeader(open), body };
+  } catch (error) {
+    await open.close(failedOutcome(error, open.signal));
+    throw error;
+  }
+}
+
+/** @throws ServiceError `model_not_found`, `unsupported_parameter`, `invalid_request` */
+function planEmbeddings(body: EmbeddingsRequest, catalog: Catalog): { callable: Callable; inputs: string[] } {
+  if (body.encoding_format === 'base64') {
+    fail('unsupported_parameter', {
+      detail:
+        'encoding_format base64 is not supported in v1.1 of the inference API. Official clients send it unless told otherwise: pass encoding_format: "float".',
+      errors: [{ field: 'encoding_format', rule: 'must be float' }],
+    });
+  }
+  const callable = catalog.callable(body.model, 'embedding');
+  assertSupported(body.dimensions === undefined ? [] : ['dimensions'], callable.model);
+  const inputs = [body.input].flat();
+  if (inputs.length > EMBEDDINGS_INPUTS_MAX) {
+    fail('invalid_request', {
+      detail: `input may have at most ${EMBEDDINGS_INPUTS_MAX} texts, and has ${inputs.length}. Send them in several requests.`,
+      errors: [{ field: 'input', rule: `must have at most ${EMBEDDINGS_INPUTS_MAX} entries` }],
+    });
+  }
+  return { callable, inputs };
+}
+
+interface VectorsQuestion {
+  callable: Callable;
+  inputs: readonly string[];
+  dimensions: number | undefined;
+  signal: AbortSignal;
+}
+
+interface Vectors {
+  vectors: number[][];
+  /** Undefined where a server did not count. */
+  tokens: number | undefined;
+  /** The last that was asked. */
+  upstream: string;
+}
+
+async function askForVectors(question: VectorsQuestion, deps: CallDeps): Promise<Vectors> {
+  const { callable, inputs, signal } = question;
+  const startedMs = deps.clock.monotonicMs();
+  // Whichever of them answers takes that many.
+  const atOnce = Math.min(...callable.upstreams.map((upstream) => upstream.max_inputs));
+  const all: Vectors = { vectors: [], tokens: 0, upstream: '' };
+  let bytesLeft = EMBEDDINGS_ANSWER_BYTES_MAX;
+  for (let i = 0; i < inputs.length; i += atOnce) {
+    const some = inputs.slice(i, i + atOnce);
+    const body = (): object => bodyOf(some, question.dimensions);
+    const asked = { callable, path: '/embeddings', body, startedMs, signal };
+    const { text, upstream } = await askWhole(asked, bytesLeft, deps);
+    bytesLeft -= Buffer.byteLength(text);
+    const read = readVectors(text, some.length) ?? failUnusable();
+    all.vectors.push(...read.vectors);
+    all.tokens = all.tokens === undefined || read.tokens === undefined ? undefined : all.tokens + read.tokens;
+    all.upstream = upstream;
+  }
+  const lengths = new Set(all.vectors.map(({ length }) => length));
+  if (lengths.size !== 1 || (question.dimensions !== undefined && !lengths.has(question.dimensions))) failUnusable();
+  return all;
+}
+
+function bodyOf(inputs: readonly string[], dimensions: number | undefined): object {
+  return { input: inputs, encoding_format: 'float', ...(dimensions === undefined ? {} : { dimensions }) };
+}
+
+/** Millions of numbers: a schema for each would take longer than the answer. */
+const Vector = z.custom<number[]>(
+  (value) => Array.isArray(value) && value.length > 0 && value.every((each) => Number.isFinite(each)),
+);
+
+const UpstreamEmbeddings = z.object({
+  data: z.array(z.object({ embedding: Vector, index: z.int().min(0) })),
+  usage: z.object({ prompt_tokens: z.int().min(0) }).nullish(),
+});
+
+/** In the order of the input; undefined where there is not exactly one for each of `count` texts. */
+function readVectors(text: string, count: number): { vectors: number[][]; tokens: number | undefined } | undefined {
+  const parsed = UpstreamEmbeddings.safeParse(jsonOf(text));
+  if (!parsed.success) return undefined;
+  const { data, usage } = parsed.data;
+  const sorted = data.toSorted((a, b) => a.index - b.index);
+  if (data.length !== count || sorted.some(({ index }, i) => index !== i)) return undefined;
+  return { vectors: sorted.map(({ embedding }) => embedding), tokens: usage?.prompt_tokens };
+}

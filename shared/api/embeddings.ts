@@ -1,0 +1,39 @@
+// Embeddings (specification 2.14, 4.8): what is asked and what is answered.
+import { z } from 'zod';
+
+export const EmbeddingsRequest = z.strictObject({
+  model: z.string().min(1).max(256).describe('Id or alias of an embedding model'),
+  input: z
+    .union([z.string().min(1), z.array(z.string().min(1)).min(1)])
+    .describe('One text, or up to 2048 of them. Lists of token ids are not supported'),
+  encoding_format: z
+    .enum(['float', 'base64'])
+    .default('float')
+    .describe('Only `float`. Official clients ask for `base64` unless told otherwise: pass `float`'),
+  dimensions: z.int().min(1).max(65_536).optional().describe('Length of a vector; where the model supports it'),
+  user: z.string().max(512).optional().describe('Whatever the caller likes'),
+});
+export type EmbeddingsRequest = z.infer<typeof EmbeddingsRequest>;
+
+const Embedding = z
+  .strictObject({
+    object: z.literal('embedding').describe('Always `embedding`'),
+    embedding: z.array(z.number()).describe('The vector'),
+    index: z.int().describe('Position of its text in the input'),
+  })
+  .meta({ id: 'Embedding' });
+
+export const EmbeddingsResponse = z
+  .strictObject({
+    object: z.literal('list').describe('Always `list`'),
+    data: z.array(Embedding).describe('One for each text, in the order of the input'),
+    model: z.string().describe('Canonical id of the model'),
+    usage: z
+      .strictObject({
+        prompt_tokens: z.int().describe('Tokens of all texts'),
+        total_tokens: z.int().describe('The same'),
+      })
+      .describe('What is billed'),
+  })
+  .meta({ id: 'EmbeddingsResponse' });
+export type EmbeddingsResponse = z.infer<typeof EmbeddingsResponse>;
