@@ -35,9 +35,9 @@ beforeAll(async () => {
   await publishedPort();
   // Docker keeps networks apart too; here nothing may hide what the fence lets through.
   const iptables = requireProgram('iptables');
-  await outside.onHost(iptables, '-I', 'DOCKER-USER', '-j', 'ACCEPT');
+  await outside.onHost(iptables, '--wait', '-I', 'DOCKER-USER', '-j', 'ACCEPT');
   const leads = ['-p', 'tcp', '-d', '45.0.0.1', '--dport', '8082', '-j', 'DNAT', '--to', '45.0.0.2:80'];
-  await outside.onHost(iptables, '-t', 'nat', '-I', 'PREROUTING', ...leads);
+  await outside.onHost(iptables, '--wait', '-t', 'nat', '-I', 'PREROUTING', ...leads);
   world.plane.desire(['wl_a', 'wl_b', 'wl_old'].map((id) => world.workload(id, image.pinnedRef)));
   for (const id of ['wl_a', 'wl_b', 'wl_old']) await world.plane.phase(id, 'running');
   await docker.getNetwork('svc-wl_old').connect({ Container: 'svc-wl_old' });
