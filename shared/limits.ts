@@ -134,6 +134,10 @@ export const CHAT_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 /** Specification 8: texts of one embeddings request, and what servers answer with for all of them. */
 export const EMBEDDINGS_INPUTS_MAX = 2_048;
 export const EMBEDDINGS_ANSWER_BYTES_MAX = 64 * 1024 * 1024;
+/** Images of one request: a caller waits for all of them. */
+export const IMAGES_MAX = 10;
+/** What a server answers with for all of them. */
+export const IMAGES_ANSWER_BYTES_MAX = 64 * 1024 * 1024;
 /** Of one server-sent event: a model says a few bytes at a time. */
 export const STREAM_EVENT_BYTES_MAX = 1024 * 1024;
 /** A stream is cut off then: a caller that does not read keeps a server busy no longer. */

@@ -20,13 +20,18 @@ describe('the list of models', () => {
     const { status, json, body } = await api.call('GET', '/v1/models', { key });
     expect(status).toBe(200);
     expect(Object.keys(json)).toEqual(['object', 'data']);
-    expect(ids(json)).toEqual(['acme/embedder', 'acme/filmer', 'acme/painter', 'acme/small-chat', 'acme/vectors']);
+    expect(ids(json)).toEqual(
+      someModels()
+        .map(({ id }) => id)
+        .toSorted(),
+    );
+    expect(ids(json)).toHaveLength(8);
     expect(body).not.toMatch(/secret-name|127\.0\.0\.1|upstream/);
   });
 
   test.each([
     ['chat', ['acme/small-chat']],
-    ['image', ['acme/painter']],
+    ['image', ['acme/artist', 'acme/miniaturist', 'acme/muralist', 'acme/painter']],
     ['video', ['acme/filmer']],
     ['embedding', ['acme/embedder', 'acme/vectors']],
   ])('of the modality %s', async (modality, expected) => {

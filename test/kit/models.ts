@@ -26,6 +26,21 @@ const EMBEDDER = {
   supported_parameters: ['dimensions'],
 };
 
+/** 2.500001 cents an image. */
+const ARTIST = {
+  id: 'acme/artist',
+  modality: 'image',
+  owned_by: 'acme',
+  aliases: ['artist'],
+  pricing: { per_image_microcents: 2_500_001 },
+  parameters: [{ name: 'size', type: 'enum', default: '512x512', enum: ['512x512', '1024x768'] }],
+};
+
+/** The same by the megapixel: 3 cents and a microcent. */
+const MURALIST = { ...ARTIST, id: 'acme/muralist', aliases: [], pricing: { per_mpxl_microcents: 3_000_001 } };
+/** Of a size that is its own affair. */
+const MINIATURIST = { ...ARTIST, id: 'acme/miniaturist', aliases: [], parameters: [] };
+
 const SOON = [
   {
     id: 'acme/painter',
@@ -62,5 +77,6 @@ export function modelsFile(baseUrl: string, changes: object = {}): string {
   const economy = { pricing: { input_per_1m_tokens_cents: 5, output_per_1m_tokens_cents: 20 }, upstreams };
   // JSON is YAML.
   const embedder = { ...EMBEDDER, upstreams: [{ ...upstreams[0], max_inputs: 3 }] };
-  return JSON.stringify({ models: [{ ...CHAT, upstreams, economy, ...changes }, embedder, ...SOON] });
+  const images = [ARTIST, MURALIST, MINIATURIST].map((model) => ({ ...model, upstreams }));
+  return JSON.stringify({ models: [{ ...CHAT, upstreams, economy, ...changes }, embedder, ...images, ...SOON] });
 }

@@ -3,6 +3,7 @@ import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { Modality, ModelParameter, ModelStatus } from '../../../shared/api/model.ts';
 import { EMBEDDINGS_INPUTS_MAX } from '../../../shared/limits.ts';
+import { wrongImageParameters } from './image-sizes.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 
 const Milliseconds = z.int().min(1).max(3_600_000);
@@ -77,7 +78,7 @@ const ModelEntry = z
     max_output_tokens: TokenCount.optional(),
     /** What requests may set beyond what all models of its modality take. */
     supported_parameters: z.array(z.string()).default([]),
-    /** Of image models. */
+    /** Of image models: `size`, with all sizes that there are. */
     parameters: z.array(ModelParameter).default([]),
     upstreams: z.array(Upstream).default([]),
     /** Of chat models: what `<id>:economy` costs, and who answers for it. */
@@ -137,7 +138,7 @@ const PRICED_BY: Record<Modality, (keyof Pricing)[][]> = {
 };
 
 /** Those that this service answers for. */
-const SERVED: readonly Modality[] = ['chat', 'embedding'];
+const SERVED: readonly Modality[] = ['chat', 'embedding', 'image'];
 
 const SUPPORTED: Record<Modality, readonly string[]> = {
   chat: ['top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'],
@@ -172,6 +173,10 @@ function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
   });
   if (model.parameters.length > 0 && modality !== 'image' && modality !== 'video')
     refuse(['parameters'], 'is only for image and video models');
+  if (modality === 'image') {
+    const wrong = wrongImageParameters(model.parameters, model.pricing.per_mpxl_microcents !== undefined);
+    if (wrong !== undefined) refuse(['parameters'], wrong);
+  }
   const economyPriced = economy && wrongPrices(modality, economy.pricing);
   if (economyPriced !== undefined) refuse(['economy', 'pricing'], economyPriced);
 }

@@ -182,7 +182,7 @@ function outcomeOf({ chat, failure, isTooLong }: Omit<Finish, 'writer'>, used: U
   return usedOutcome(isTooLong ? 'too_long' : 'client_left', used);
 }
 
-function usedOf({ call, planned, answering, said, usage, finished }: Chat): Used {
+function usedOf({ call, planned, answering, said, usage, finished }: Chat): Used & { usage: TokenUsage } {
   const counted = usage ?? estimatedUsage(call.body.messages, said);
   return {
     usage: counted,

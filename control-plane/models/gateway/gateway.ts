@@ -7,6 +7,7 @@ import type { CatalogModel } from '../catalog/models.ts';
 import { type ChatCall, completeChat } from './chat.ts';
 import { streamChat } from './chat-stream.ts';
 import { embed, type EmbeddingsCall } from './embeddings.ts';
+import { type ImagesCall, makeImages } from './images.ts';
 import { openRequests, type RequestsDeps } from './requests.ts';
 import { openUpstreams } from './upstreams.ts';
 import type { CallDeps } from './whole-answer.ts';
@@ -14,6 +15,7 @@ import type { CallDeps } from './whole-answer.ts';
 export interface Gateway {
   completeChat(call: ChatCall): Promise<Reply>;
   embed(call: EmbeddingsCall): Promise<Reply>;
+  makeImages(call: ImagesCall): Promise<Reply>;
   /** Gives back what requests hold that no process answers any more; returns how many those were. */
   sweep(signal: AbortSignal): Promise<number>;
   /** Gives up what is open, waits until that is settled, and ends the connections. */
@@ -27,6 +29,7 @@ export function openGateway(deps: RequestsDeps & { catalog: Catalog }): Gateway 
   return {
     completeChat: (call) => (call.body.stream === true ? streamChat(call, calls) : completeChat(call, calls)),
     embed: (call) => embed(call, calls),
+    makeImages: (call) => makeImages(call, calls),
     sweep: requests.sweep,
     close: async () => {
       await requests.close();

@@ -7,20 +7,23 @@ import type { Ending, Receipt } from './store.ts';
 export interface Used {
   /** Never more than was held is charged. */
   ucents: bigint;
-  /** Undefined where it is not tokens that are charged. */
-  usage: Pick<TokenUsage, 'prompt_tokens' | 'completion_tokens'> | undefined;
+  /** Where it is tokens that are charged. */
+  usage?: Pick<TokenUsage, 'prompt_tokens' | 'completion_tokens'>;
+  /** Where it is images. */
+  images?: number;
   countedBy: Receipt['counted_by'];
   /** Address of the server. */
   upstream: string;
 }
 
 /** What was used is charged. */
-export function usedOutcome(ending: Ending, { ucents, usage, countedBy, upstream }: Used): Outcome {
+export function usedOutcome(ending: Ending, { ucents, usage, images, countedBy, upstream }: Used): Outcome {
   return {
     charged_ucents: ucents,
     ending,
     prompt_tokens: usage?.prompt_tokens ?? null,
     completion_tokens: usage?.completion_tokens ?? null,
+    images: images ?? null,
     counted_by: countedBy,
     upstream,
   };
@@ -28,7 +31,15 @@ export function usedOutcome(ending: Ending, { ucents, usage, countedBy, upstream
 
 /** Nothing is charged. */
 export function freeOutcome(ending: Ending, upstream: string | null = null): Outcome {
-  return { charged_ucents: 0n, ending, prompt_tokens: null, completion_tokens: null, counted_by: null, upstream };
+  return {
+    charged_ucents: 0n,
+    ending,
+    prompt_tokens: null,
+    completion_tokens: null,
+    images: null,
+    counted_by: null,
+    upstream,
+  };
 }
 
 /** Of a request that failed before its answer began. */

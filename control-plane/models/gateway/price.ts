@@ -1,12 +1,14 @@
 // Pure: what a request costs at most, and what it has cost. A price of a million tokens in cents is that of one token in microcents.
 import type { ChatMessage, TokenUsage } from '../../../shared/api/chat.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import { pixelsOf } from '../catalog/image-sizes.ts';
 import type { Pricing } from '../catalog/models.ts';
 
 /** Tokens that a template puts before and behind the conversation, a system prompt of its own included. */
 const TEMPLATE_TOKENS = 256;
 /** And around each message. */
 const MESSAGE_TOKENS = 16;
+const PIXELS_PER_MEGAPIXEL = 1_000_000n;
 /** Around each text that is embedded. */
 const TEXT_TOKENS = 16;
 /** Bytes of a token in almost every text; only for how long an answer may be where the caller does not say. */
@@ -71,6 +73,14 @@ export function estimatedUsage(messages: readonly ChatMessage[], answer: string)
   const prompt = Math.ceil(bytesOf(messages) / BYTES_PER_TOKEN);
   const completion = Math.ceil(Buffer.byteLength(answer) / BYTES_PER_TOKEN);
   return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+}
+
+/** In microcents, exact by the image; by the megapixel up to the next microcent. */
+export function imagesUcents({ count, size }: { count: number; size: string | undefined }, pricing: Pricing): bigint {
+  const { per_image_microcents: perImage = 0, per_mpxl_microcents: perMegapixel } = pricing;
+  if (perMegapixel === undefined) return BigInt(count) * BigInt(perImage);
+  const pixels = BigInt(count) * pixelsOf(size ?? '');
+  return (pixels * BigInt(perMegapixel) + PIXELS_PER_MEGAPIXEL - 1n) / PIXELS_PER_MEGAPIXEL;
 }
 
 function bytesOf(messages: readonly ChatMessage[]): number {

@@ -1,6 +1,7 @@
-// POST /v1/chat/completions and POST /v1/embeddings (specification 4.8).
+// POST /v1/chat/completions, /v1/embeddings and /v1/images/generations (specification 4.8).
 import { ChatCompletion, ChatCompletionChunk, ChatRequest } from '../../../shared/api/chat.ts';
 import { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
+import { ImagesRequest, ImagesResponse } from '../../../shared/api/images.ts';
 import { INFERENCE_BODY_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Gateway } from './gateway.ts';
@@ -52,6 +53,21 @@ export function gatewayRoutes({ gateway }: { gateway: Gateway }): Route[] {
       responses: { 200: { description: 'The embeddings', schema: EmbeddingsResponse, headers: RECEIPT } },
       errors: ['model_not_found', 'context_length_exceeded', ...MONEY_ERRORS, ...UPSTREAM_ERRORS],
       handler: (call) => gateway.embed(call),
+    }),
+    route({
+      method: 'POST',
+      path: '/v1/images/generations',
+      operationId: 'createImages',
+      tag: 'Inference',
+      summary: 'Make images',
+      description:
+        'Answers when the images are there. Costs them at the price of the model, by the image or by the megapixel.',
+      scope: 'serverless:write',
+      idempotency: 'none',
+      body: ImagesRequest,
+      responses: { 200: { description: 'The images', schema: ImagesResponse, headers: RECEIPT } },
+      errors: ['model_not_found', 'context_length_exceeded', ...MONEY_ERRORS, ...UPSTREAM_ERRORS],
+      handler: (call) => gateway.makeImages(call),
     }),
   ];
 }

@@ -21,6 +21,7 @@ const ReceiptRow = z.object({
   ending: Ending.nullable(),
   prompt_tokens: int.nullable(),
   completion_tokens: int.nullable(),
+  images: int.nullable(),
   /** How the tokens were counted: by the server at the end, by the server on the way, or by us from the text. */
   counted_by: z.enum(['upstream', 'running', 'estimate']).nullable(),
   /** Address of the server that answered. */
@@ -31,7 +32,7 @@ const ReceiptRow = z.object({
 export type Receipt = z.infer<typeof ReceiptRow>;
 
 const COLUMNS = sql`id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, charged_ucents, ending, prompt_tokens,
-  completion_tokens, counted_by, upstream, opened_ms, closed_ms`;
+  completion_tokens, images, counted_by, upstream, opened_ms, closed_ms`;
 
 export type NewReceipt = Pick<
   Receipt,
@@ -61,7 +62,14 @@ export async function openReceipts(query: Query, afterId: string, limit: number)
 
 export type Closing = Pick<
   Receipt,
-  'charged_ucents' | 'ending' | 'prompt_tokens' | 'completion_tokens' | 'counted_by' | 'upstream' | 'closed_ms'
+  | 'charged_ucents'
+  | 'ending'
+  | 'prompt_tokens'
+  | 'completion_tokens'
+  | 'images'
+  | 'counted_by'
+  | 'upstream'
+  | 'closed_ms'
 >;
 
 /** False where it is not in `from` any more. */
@@ -74,7 +82,7 @@ export async function setClosed(
   const changed = await tx.run(
     sql`update request_receipts set state = ${to}, charged_ucents = ${closing.charged_ucents}, ending = ${closing.ending},
           prompt_tokens = ${closing.prompt_tokens}, completion_tokens = ${closing.completion_tokens},
-          counted_by = ${closing.counted_by}, upstream = ${closing.upstream}, closed_ms = ${closing.closed_ms}
+          images = ${closing.images}, counted_by = ${closing.counted_by}, upstream = ${closing.upstream}, closed_ms = ${closing.closed_ms}
         where id = ${id} and state = ${from}`,
   );
   return changed === 1;

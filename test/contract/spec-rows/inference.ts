@@ -64,6 +64,13 @@ export const INFERENCE_ROWS: RowsBySection = {
     ],
     ['The suffix :economy selects the economy tier', 'control-plane/models/catalog.test.ts', '%s for %s: %s'],
   ],
+  '2.12': [
+    [
+      'An image response is {created, data: [{b64_json}], usage: {image_count}}; image_count is the metered unit',
+      'contract/model-images.store.test.ts',
+      'have the members of the specification, and nothing of the server',
+    ],
+  ],
   '2.14': [
     [
       'EmbeddingsResponse has object, data, model and usage; total_tokens equals prompt_tokens',
@@ -165,6 +172,7 @@ export const INFERENCE_ROWS: RowsBySection = {
       'control-plane/models/failover.test.ts',
       'where it is silent: 504 at its time and no sooner, not to be sent again, and the server is left',
     ],
+    ['response_format url is 400 invalid_request_error', 'contract/model-images.store.test.ts', 'for a url'],
     [
       'An oversized embeddings batch is 400 invalid_request_error; the message states the limit',
       'contract/embeddings.store.test.ts',

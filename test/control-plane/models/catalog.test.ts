@@ -116,6 +116,33 @@ describe('the file', () => {
   });
 });
 
+describe('an image model', () => {
+  const image = (pricing: string, parameters: string): string =>
+    complaint(`models:
+  - id: acme/image
+    modality: image
+    owned_by: acme
+    pricing: { ${pricing}: 5 }
+    parameters: ${parameters}
+    upstreams: [{ base_url: 'http://10.0.0.5:8000/v1', model: m }]
+`);
+  const size = (more: string): string => `[{ name: size, ${more} }]`;
+
+  test.each([
+    ['per_image_microcents', '[]', 'none'],
+    ['per_image_microcents', size('type: enum, default: 1x1, enum: [1x1, 99999x2]'), 'none'],
+    ['per_mpxl_microcents', size('type: enum, default: 1x1, enum: [1x1]'), 'none'],
+    ['per_mpxl_microcents', '[]', 'must have size for a model that is priced by the megapixel'],
+    ['per_image_microcents', '[{ name: steps, type: int }]', 'may only have size'],
+    ['per_image_microcents', size('type: string'), 'must have an enum of sizes'],
+    ['per_image_microcents', size('type: enum, default: 1x1, enum: [1x1, large]'), 'must have an enum of sizes'],
+    ['per_image_microcents', size('type: enum, enum: [1x1]'), 'must have one of its sizes as default'],
+    ['per_image_microcents', size('type: enum, default: 2x2, enum: [1x1]'), 'must have one of its sizes as default'],
+  ])('priced %s with the parameters %s: %s', (pricing, parameters, expected) => {
+    expect(image(pricing, parameters)).toContain(expected);
+  });
+});
+
 describe('a name in a call', () => {
   const catalog = openCatalog(someModels());
   const codeOf = (name: string, modality: 'chat' | 'embedding'): string => {

@@ -1,0 +1,67 @@
+// Images: made while the caller waits, answered as base64, charged by the image or by the megapixel.
+import { z } from 'zod';
+import type { ImagesRequest, ImagesResponse } from '../../../shared/api/images.ts';
+import { fail, failField } from '../../../shared/errors.ts';
+import { IMAGES_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
+import type { Call, Reply } from '../../base/http/route.ts';
+import type { Callable, Catalog } from '../catalog/catalog.ts';
+import { sizesOf } from '../catalog/image-sizes.ts';
+import { failedOutcome, usedOutcome } from './outcome.ts';
+import { imagesUcents } from './price.ts';
+import { jsonOf } from './read-answer.ts';
+import { receiptHeader } from './requests.ts';
+import { failUnsupported } from './supported.ts';
+import { askWhole, type CallDeps, failUnusable } from './whole-answer.ts';
+
+export type ImagesCall = Pick<Call<undefined, undefined, ImagesRequest>, 'caller' | 'requestId' | 'gone' | 'body'>;
+
+/** @throws ServiceError for what is refused before or instead of an answer */
+export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Reply> {
+  const { prompt, n } = call.body;
+  const { callable, size } = planImages(call.body, deps.catalog);
+  const ucents = imagesUcents({ count: n, size }, callable.pricing);
+  const open = await deps.requests.begin({ ...call, callable, boundUcents: ucents });
+  try {
+    const question = {
+      callable,
+      path: '/images/generations',
+      body: () => ({ prompt, n, response_format: 'b64_json', ...(size === undefined ? {} : { size }) }),
+      startedMs: deps.clock.monotonicMs(),
+      signal: open.signal,
+    };
+    const { text, upstream } = await askWhole(question, IMAGES_ANSWER_BYTES_MAX, deps);
+    const data = readImages(text, n) ?? failUnusable();
+    await open.close(usedOutcome('completed', { ucents, images: n, countedBy: 'upstream', upstream }));
+    const created = Math.floor(deps.clock.now() / 1000);
+    const body: ImagesResponse = { created, data, usage: { image_count: n } };
+    return { status: 200, headers: receiptHeader(open), body };
+  } catch (error) {
+    await open.close(failedOutcome(error, open.signal));
+    throw error;
+  }
+}
+
+/** @throws ServiceError `model_not_found`, `invalid_request`, `unsupported_parameter`, `validation_failed` */
+function planImages(body: ImagesRequest, catalog: Catalog): { callable: Callable; size: string | undefined } {
+  if (body.response_format === 'url') {
+    fail('invalid_request', {
+      detail: 'response_format must be b64_json: images are not kept, so there is no url of one.',
+      errors: [{ field: 'response_format', rule: 'must be b64_json' }],
+    });
+  }
+  const callable = catalog.callable(body.model, 'image');
+  const [standard, ...more] = sizesOf(callable.model);
+  const { size = standard } = body;
+  if (standard === undefined && size !== undefined) failUnsupported('size', callable.model);
+  if (size !== standard && !more.includes(size ?? ''))
+    failField('size', `must be one of ${[standard, ...more].join(', ')} for ${callable.model.id}`);
+  return { callable, size };
+}
+
+const UpstreamImages = z.object({ data: z.array(z.object({ b64_json: z.string().regex(/^[A-Za-z0-9+/]+={0,2}$/) })) });
+
+/** Undefined where there are not exactly `count`. */
+function readImages(text: string, count: number): { b64_json: string }[] | undefined {
+  const parsed = UpstreamImages.safeParse(jsonOf(text));
+  return parsed.success && parsed.data.data.length === count ? parsed.data.data : undefined;
+}

@@ -1,0 +1,27 @@
+// Images (specification 2.12, 4.8): what is asked and what is answered.
+import { z } from 'zod';
+import { IMAGES_MAX } from '../limits.ts';
+
+export const ImagesRequest = z.strictObject({
+  model: z.string().min(1).max(256).describe('Id or alias of an image model'),
+  prompt: z.string().min(1).max(32_000).describe('What the image shows'),
+  n: z.int().min(1).max(IMAGES_MAX).default(1).describe('How many images'),
+  size: z
+    .string()
+    .regex(/^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$/, 'must be like 1024x1024')
+    .optional()
+    .describe('One of the sizes that `parameters` of the model lists, else its default'),
+  response_format: z.enum(['b64_json', 'url']).default('b64_json').describe('Only `b64_json`; `url` is refused'),
+});
+export type ImagesRequest = z.infer<typeof ImagesRequest>;
+
+export const ImagesResponse = z
+  .strictObject({
+    created: z.int().describe('Unix seconds'),
+    data: z
+      .array(z.strictObject({ b64_json: z.string().describe('The file of the image, as base64') }))
+      .describe('The images'),
+    usage: z.strictObject({ image_count: z.int().describe('What is billed') }).describe('What was used'),
+  })
+  .meta({ id: 'ImagesResponse' });
+export type ImagesResponse = z.infer<typeof ImagesResponse>;
