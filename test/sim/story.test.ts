@@ -21,7 +21,7 @@ const MINUTE_MS = 60_000;
 
 test.each(seedsOf(4, 150))('story %i', { timeout: MINUTE_MS }, (seed) => tell(seed, SMALL));
 
-test.skipIf(!isSoak).each(seedsOf(0, 12))('story %i of a large fleet', { timeout: 10 * MINUTE_MS }, (seed) =>
+test.skipIf(!isSoak).each(seedsOf(0, 20))('story %i of a large fleet', { timeout: 10 * MINUTE_MS }, (seed) =>
   tell(seed, LARGE),
 );
 
