@@ -20,6 +20,7 @@ import type { AgentStatus } from './host/status-socket.ts';
 import { proveIdentity, readIdentity, type Identity } from './link/identity.ts';
 import { dialLink } from './link/dial.ts';
 import { openLink, type Link } from './link/link.ts';
+import { openRatchet } from './link/ratchet.ts';
 import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
 import type { Engine } from './runtime/engine.ts';
@@ -93,6 +94,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
         if (target.kind !== 'logs') return doors.open({ workload_id, stream_id, target, ca, url });
         await sendLog(await engine.logs(workload_id, target), { url, ca: ca ?? null });
       },
+      ratchet: await openRatchet(config.state_dir, { files: DISK, log }),
     },
     { clock, rng: systemRng(), log, dial: (to) => dialLink(to, ca) },
   );

@@ -44,6 +44,7 @@ export function adminDeps(
       list: async () => (await allMachines(db.read)).map(machineFields),
       approve: async (id) => machineFields(await rooms.supply.approve(id)),
       suspend: async (id) => machineFields(await rooms.supply.suspend(id)),
+      unify: async (id) => machineFields(await rooms.supply.setCopied(id, false)),
       removeWorkload: async (id, workloadId) => {
         await rooms.workloads.removeUnknown(id, workloadId);
         rooms.link.push(id);
@@ -203,6 +204,7 @@ function machineFields(row: MachineRow): Fields {
     region: row.region,
     price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
     unknown_workloads: row.unknown_workloads?.join(', ') ?? 'not reported yet',
+    copied_since: row.copied_ms === null ? null : isoTime(row.copied_ms),
     last_heartbeat_at: row.last_heartbeat_ms === null ? null : isoTime(row.last_heartbeat_ms),
   };
 }

@@ -16,6 +16,7 @@ import { openPayouts, type Payouts } from './money/payouts/payouts.ts';
 import { type Absence, openAbsence } from './fleet/link/absence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
 import { openLinkNotes } from './fleet/link/notes.ts';
+import { openRatchets } from './fleet/link/ratchets.ts';
 import { findMachine } from './fleet/supply/store.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
@@ -210,9 +211,12 @@ function openFleet(
   const supply = openSupply({ ...core, events, onGpus, diskPriceUcentsPerGbHour: settings.diskPriceUcentsPerGbHour });
   const workloads = openWorkloads({ ...core, supply, onChange });
   const notes = openLinkNotes(core);
+  const machineKey = async (machineId: string): Promise<string | undefined> =>
+    (await findMachine(core.db.read, machineId))?.public_key ?? undefined;
   const link = openLink({
     ...core,
-    machineKey: async (machineId) => (await findMachine(core.db.read, machineId))?.public_key ?? undefined,
+    machineKey,
+    ratchets: openRatchets({ ...core, machineKey }),
     handlers: {
       onUp: async (machineId, hello, clientIp) => {
         await workloads.meet(machineId, hello.held);
@@ -221,6 +225,7 @@ function openFleet(
         await supply.setOnline(machineId, true);
         nudges.engine();
       },
+      onCopy: async (machineId) => void (await supply.setCopied(machineId, true)),
       onDown: async (machineId) => {
         await supply.setOnline(machineId, false);
         await notes.down(machineId);

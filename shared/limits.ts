@@ -80,6 +80,8 @@ export const LINK_DESIRED_BYTES_MAX = LINK_MESSAGE_BYTES_MAX + GPUS_PER_MACHINE_
 export const LINK_PING_MS = 10_000;
 /** Three missed pings: the peer is gone even where TCP has not noticed. */
 export const LINK_SILENCE_MS_MAX = 35_000;
+/** A copy of a host's disk that is older than that is told from the host when it links. */
+export const RATCHET_MS = 60_000;
 export const LINK_RECONNECT_MS_MIN = 500;
 export const LINK_RECONNECT_MS_MAX = 15_000;
 /** The agent's own authentication must be over by then. */

@@ -21,6 +21,7 @@ import {
 import type { LinkSocket } from '../../shared/protocol/link-socket.ts';
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
 import type { Rng } from '../../shared/rng.ts';
+import type { Ratchet } from './ratchet.ts';
 import { openPullLogins, type PullLogins } from './pull-logins.ts';
 
 /** What the link asks of the rest of the agent. */
@@ -32,6 +33,7 @@ export interface LinkPeer {
   /** Called one at a time, in the order of arrival. */
   onDesired(message: DesiredMessage): Promise<void>;
   onOpen(message: OpenMessage): Promise<void>;
+  ratchet: Ratchet;
 }
 
 export interface LinkOptions {
@@ -213,14 +215,17 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
   const { log, post, close } = deps;
   let desiredQueue = Promise.resolve();
 
-  const sayHello = (nonce: string): void =>
+  const sayHello = async (nonce: string): Promise<void> => {
+    const ratchet = await peer.ratchet.shown();
     post({
       type: 'hello',
       machine_id: options.machineId,
       proof: peer.prove(nonce),
       protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX },
       ...peer.hello(),
+      ratchet,
     });
+  };
   const open = async (message: OpenMessage): Promise<void> => {
     try {
       await peer.onOpen(message);
@@ -235,10 +240,14 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
   return (message) => {
     switch (message.type) {
       case 'challenge':
-        if (negotiateVersion(message.protocol) !== undefined) return sayHello(message.nonce);
+        if (negotiateVersion(message.protocol) !== undefined) return void sayHello(message.nonce);
         return close(LINK_CLOSE.version, 'no common protocol version');
       case 'welcome':
         return deps.welcome();
+      case 'ratchet':
+        return void peer.ratchet.keep(message.value).then((isKept) => {
+          if (isKept) post({ type: 'ratchet_kept', value: message.value });
+        });
       case 'desired':
         desiredQueue = desiredQueue
           .then(() => peer.onDesired(message))

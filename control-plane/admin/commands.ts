@@ -137,6 +137,7 @@ function addBalanceCommands(admin: Command, deps: CommandDeps): void {
 const MACHINE_VERBS = {
   approve: 'offer its GPUs from now on, also after a suspension',
   suspend: 'offer its GPUs no longer; what runs goes on',
+  unify: 'say that one host alone has its identity again, after a copy of its disk was in use',
 };
 
 function addMachineCommands(admin: Command, deps: CommandDeps): void {

@@ -26,6 +26,8 @@ export interface AdminDeps {
     approve(id: string): Promise<Fields>;
     /** @throws ServiceError `not_found`, `conflict` */
     suspend(id: string): Promise<Fields>;
+    /** One host alone has its identity again. @throws ServiceError `not_found`, `conflict` */
+    unify(id: string): Promise<Fields>;
     /** A container that the host runs and this database does not know. @throws ServiceError `not_found`, `conflict` */
     removeWorkload(id: string, workloadId: string): Promise<Fields>;
   };
@@ -168,8 +170,12 @@ function machineRoutes({ machines }: AdminDeps): Route[] {
     errors: [],
     handler: async () => ({ status: 200, body: { data: await machines.list() } }),
   });
-  const verbs = { approve: 'List a machine for rent', suspend: 'Take a machine out of the market' } as const;
-  const moves = (['approve', 'suspend'] as const).map((verb) =>
+  const verbs = {
+    approve: 'List a machine for rent',
+    suspend: 'Take a machine out of the market',
+    unify: 'Say that one host alone has the identity of a machine again',
+  } as const;
+  const moves = (['approve', 'suspend', 'unify'] as const).map((verb) =>
     route({
       ...operator,
       method: 'POST',

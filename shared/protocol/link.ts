@@ -1,7 +1,7 @@
 // The control link: one WebSocket per machine, dialled by the agent, JSON text messages. This file is the specification of that wire.
 //
-// Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome` -> then, in any order, `desired`, `open`, `pull_login`,
-// `drain` from the server and `observed`, `inventory`, `pull_login`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
+// Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome` -> then, in any order, `ratchet`, `desired`, `open`, `pull_login`,
+// `drain` from the server and `ratchet_kept`, `observed`, `inventory`, `pull_login`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
 // A message that does not decode closes the link with a reason and nothing else.
 import { z } from 'zod';
 import { LOG_LINES_MAX, WORKLOADS_PER_MACHINE_MAX } from '../limits.ts';
@@ -60,6 +60,9 @@ const PullAnswer = z.discriminatedUnion('kind', [
 ]);
 export type PullAnswer = z.infer<typeof PullAnswer>;
 
+/** Opaque to the host. */
+const RatchetValue = z.string().min(1).max(128);
+
 export const ServerMessage = z.discriminatedUnion('type', [
   z.strictObject({
     type: z.literal('challenge'),
@@ -68,6 +71,8 @@ export const ServerMessage = z.discriminatedUnion('type', [
     protocol: z.strictObject({ min: z.int(), max: z.int() }),
   }),
   z.strictObject({ type: z.literal('welcome'), protocol: z.int(), now_ms: z.int() }),
+  /** After each welcome and every RATCHET_MS: the host stores it, says `ratchet_kept`, and shows the newest at its next hello. */
+  z.strictObject({ type: z.literal('ratchet'), value: RatchetValue }),
   z.strictObject({
     type: z.literal('desired'),
     ...Position.shape,
@@ -106,7 +111,10 @@ export const AgentMessage = z.discriminatedUnion('type', [
     /** Changes with every boot of the host. */
     boot_id: z.string().max(64),
     inventory: Inventory,
+    /** The newest value that is on the host's disk; null before the first. One that is too old is of a copy of that disk. */
+    ratchet: RatchetValue.nullable(),
   }),
+  z.strictObject({ type: z.literal('ratchet_kept'), value: RatchetValue }),
   z.strictObject({
     type: z.literal('observed'),
     /** The desired state that this was computed from; null before the first one. */

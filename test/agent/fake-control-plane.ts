@@ -46,6 +46,8 @@ export interface FakeControlPlane {
   ended: { code: number; reason: string }[];
   /** Workloads whose registry login the agent has asked for. */
   pullLoginsAsked: string[];
+  /** Values that the host says to have stored. */
+  ratchetsKept: string[];
   /** Streams that the agent refused. */
   refused: { streamId: string; detail: string }[];
   enrolments: EnrollRequest[];
@@ -144,6 +146,7 @@ type LinkEnd = Pick<
   | 'ended'
   | 'refused'
   | 'pullLoginsAsked'
+  | 'ratchetsKept'
   | 'dropLink'
 > & { serve(client: WebSocket): void };
 
@@ -151,7 +154,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
   const hellos: HelloMessage[] = [];
   const ended: { code: number; reason: string }[] = [];
   const refused: { streamId: string; detail: string }[] = [];
-  const pullLoginsAsked: string[] = [];
+  const [pullLoginsAsked, ratchetsKept]: [string[], string[]] = [[], []];
   let link: WebSocket | undefined;
   let inventory: Inventory | undefined;
   let observed: ObservedMessage | undefined;
@@ -175,6 +178,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
     ended,
     refused,
     pullLoginsAsked,
+    ratchetsKept,
     send,
     sendText: (text) => link?.send(text),
     connected: () => link !== undefined,
@@ -202,10 +206,10 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
         if (message.type === 'hello') greet(client, nonce, message);
         else if (message.type === 'observed') observed = message;
         else if (message.type === 'inventory') ({ inventory } = message);
+        else if (message.type === 'ratchet_kept') ratchetsKept.push(message.value);
         else if (message.type === 'pull_login') pullLoginsAsked.push(message.workload_id);
-        else if (message.type === 'stream_refused') {
+        else if (message.type === 'stream_refused')
           refused.push({ streamId: message.stream_id, detail: message.detail });
-        }
       });
       client.on('close', (code, reason) => {
         ended.push({ code, reason: reason.toString() });

@@ -51,7 +51,7 @@ export const DAEMONS: readonly Daemon[] = [
         path: 'fleet/supply',
         tables: ['suppliers', 'machines', 'machine_gpus', 'enrollment_tokens', 'offerings'],
       },
-      { path: 'fleet/link', tables: ['agent_links'] },
+      { path: 'fleet/link', tables: ['agent_links', 'link_ratchets'] },
       { path: 'fleet/placement', tables: [] },
       { path: 'fleet/workloads', tables: ['workloads', 'workload_machines'] },
       { path: 'rental/launch', tables: ['registry_credentials'] },

@@ -70,6 +70,7 @@ function seenOf(stay: Stay, { witness, clock }: Fleet, stays: readonly Stay[]): 
     door: witness.doors(stay.workloadId),
     goodDoor: witness.goodDoors(stay.workloadId),
     container: witness.containers(stay.workloadId),
+    copies: witness.copies(stay.machineId),
     planeUp: without(witness.planeUp(), witness.absences()),
     absences: witness.absences(),
     failingWith: (outage) => machinesFailing(outage, stays, witness),

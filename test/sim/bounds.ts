@@ -12,6 +12,8 @@ export interface Seen {
   /** Its container ran. */
   container: Span[];
   planeUp: Span[];
+  /** Two hosts had the identity of its own: which of them somebody gets in to is not known. */
+  copies: Span[];
   /** The control plane was gone. */
   absences: readonly Span[];
   /** So many machines, this one among them, failed at the same time as this one, at most, while the given stretch lasted. */
@@ -78,8 +80,8 @@ export function boundsOf(stay: Stay, seen: Seen): Bounds {
   };
 }
 
-function brokenStart({ readyMs, id }: Stay, { door, container, planeUp }: Seen): string[] {
-  const served = overlap(overlap(door, container), planeUp);
+function brokenStart({ readyMs, id }: Stay, { door, container, planeUp, copies }: Seen): string[] {
+  const served = [...overlap(overlap(door, container), planeUp), ...copies];
   const isServed = served.some(([fromMs, untilMs]) => fromMs <= readyMs && readyMs <= untilMs + ROUND_MS);
   return isServed ? [] : [`${id} was said to run when nobody could get in`];
 }

@@ -5,12 +5,15 @@ import type { Clock } from '../../shared/clock.ts';
 export interface Disk {
   files: StateFiles;
   isFull: boolean;
+  /** Another one with the same on it. */
+  copy(): Disk;
 }
 
-export function openDisk(clock: Clock): Disk {
-  const texts = new Map<string, string>();
+export function openDisk(clock: Clock, content: ReadonlyMap<string, string> = new Map()): Disk {
+  const texts = new Map(content);
   const disk: Disk = {
     isFull: false,
+    copy: () => openDisk(clock, texts),
     files: {
       read: async (file, schema) => {
         await clock.nextTurn();

@@ -2,6 +2,7 @@
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { proveIdentity, type Identity } from '../../agent/link/identity.ts';
 import { openLink } from '../../agent/link/link.ts';
+import { openRatchet } from '../../agent/link/ratchet.ts';
 import { openDesired } from '../../agent/runtime/desired.ts';
 import { openRecords } from '../../agent/runtime/records.ts';
 import { openRuntime } from '../../agent/runtime/runtime.ts';
@@ -37,6 +38,13 @@ export interface SimHost {
   killAgent(): void;
   /** The power goes: nothing says goodbye, containers and holders are gone, the disk stays. */
   cutPower(): void;
+  /** A second host of the same identity, with what was on this one's disk; its agent does not run yet. */
+  copyTo(disk: Disk): SimHost;
+  /** It has a copy that runs: each keeps the other from its link. */
+  setCopied(isCopied: boolean): void;
+  isCopied(): boolean;
+  /** It has a link to the control plane that nothing troubles. */
+  isLinked(): boolean;
   /** What the agent has done that it must never do. */
   crimes: readonly string[];
 }
@@ -61,10 +69,12 @@ interface Agent {
   doorsChanged(): void;
 }
 
-export function openHost(deps: HostDeps): SimHost {
+/** `disk` is empty unless said otherwise. */
+export function openHost(deps: HostDeps, disk = openDisk(deps.clock)): SimHost {
   const { clock, rng, machineId } = deps;
   const orders = openOrders(clock);
   let [aheadMs, slowness, boots, bootedMs] = [0, 1, 1, 0];
+  let isCopied = false;
   let agent: Agent | undefined;
   const onEnd = orders.noteEnd;
   const changed = (): void => {
@@ -72,7 +82,6 @@ export function openHost(deps: HostDeps): SimHost {
     deps.onChange();
   };
   const engine = openEngine({ clock, rng, slowness: () => slowness }, onEnd, changed);
-  const disk = openDisk(clock);
   const holders = openHolders(engine, clock, changed);
   const path = openPath(() => Math.round(5 + rng.float() * 60), deps.onChange);
 
@@ -93,6 +102,14 @@ export function openHost(deps: HostDeps): SimHost {
     setClockAhead: (ms) => void (aheadMs = ms),
     setSlowness: (factor) => void (slowness = factor),
     answersFor: (id) => path.isOpen() && agent !== undefined && holders.isUp(id),
+    copyTo: (other) => openHost(deps, other),
+    setCopied: (to) => {
+      isCopied = to;
+      deps.onChange();
+    },
+    isCopied: () => isCopied,
+    isLinked: () =>
+      path.isOpen() && path.isCalm() && path.connections().some(({ near }) => near.readyState === near.OPEN),
     startAgent: async () => {
       const life = openLife(clock, { aheadMs: () => aheadMs, bootedMs });
       const sockets = new Set<Socket>();
@@ -102,7 +119,7 @@ export function openHost(deps: HostDeps): SimHost {
         socket.on('close', (code: number) => {
           sockets.delete(socket);
           // It has no other: whatever says so is older.
-          if (code === LINK_CLOSE.superseded)
+          if (code === LINK_CLOSE.superseded && !isCopied)
             orders.crimes.push(`the only link of ${machineId} was closed for a newer one`);
         });
         return socket;
@@ -170,6 +187,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
         await runtime.take(message);
       },
       onOpen: async () => undefined,
+      ratchet: await openRatchet('state', { files, log }),
     },
     { clock, rng: deps.rng, log, dial: deps.dial },
   );

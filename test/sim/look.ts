@@ -16,7 +16,7 @@ export async function lookFromOutside(
   if (host === undefined || instance?.workload_id == null) return { ok: false, leg: 'door', detail: 'it has no host' };
   if (!rooms.link.isUp(host.machineId)) return { ok: false, leg: 'link', detail: 'the host is not connected' };
   await life.clock.sleep(2 * host.path.delayMs());
-  if (host.answersFor(instance.workload_id)) return { ok: true };
+  if (host.answersFor(instance.workload_id) && (!host.isCopied() || host.isLinked())) return { ok: true };
   if (host.path.isOpen()) return { ok: false, leg: 'refused', detail: 'this workload has no door here' };
   await life.clock.sleep(STREAM_DIAL_MS_MAX);
   return { ok: false, leg: 'dial', detail: 'the host did not open the stream in time' };

@@ -3,7 +3,7 @@ import { findMachine } from '../../control-plane/fleet/supply/store.ts';
 import { isoTime } from '../../shared/clock.ts';
 import { audit } from './audit.ts';
 import { TROUBLES, type Trouble } from './troubles.ts';
-import { type Customer, type Fleet, type FleetSize, openFleet } from './fleet.ts';
+import { type Customer, type Fleet, type FleetSize, openFleet, orRefused } from './fleet.ts';
 import { brokenRules, journalHash, leftOver } from './rules.ts';
 
 export interface Plot {
@@ -73,13 +73,16 @@ async function peace(fleet: Fleet): Promise<string[]> {
   return left;
 }
 
-/** The operator's part after a restored backup: what hosts run and nobody here knows goes by hand. */
+/** The operator's part: what hosts run and nobody here knows, after a restored backup, goes by hand; of two copies one is gone. */
 async function clearUnknown({ plane, hosts }: Fleet): Promise<void> {
   if (!plane.isUp()) return;
   const { rooms, db } = plane.world();
-  for (const { machineId } of hosts) {
-    for (const id of (await findMachine(db.read, machineId))?.unknown_workloads ?? []) {
-      await rooms.workloads.removeUnknown(machineId, id);
+  for (const { machineId, isCopied } of hosts) {
+    const machine = await findMachine(db.read, machineId);
+    if (machine?.copied_ms != null && !isCopied()) await rooms.supply.setCopied(machineId, false);
+    for (const id of machine?.unknown_workloads ?? []) {
+      // What is over here may have run on a copy of the host, which is gone.
+      await orRefused(rooms.workloads.removeUnknown(machineId, id));
       rooms.link.push(machineId);
     }
   }

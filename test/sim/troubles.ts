@@ -18,6 +18,7 @@ export interface Trouble {
     | 'stray link'
     | 'lost link'
     | 'told twice'
+    | 'copied disk'
     | 'holder death'
     | 'plane crash'
     | 'plane absence'
@@ -161,6 +162,7 @@ export const TROUBLES: readonly Trouble[] = [
       };
     }),
   },
+  { name: 'copied disk', begin: onHost('copy', copyDisk) },
   {
     name: 'told twice',
     begin: ({ plane, hosts }) => {
@@ -202,6 +204,23 @@ interface Course {
 function cutPath(host: SimHost, fleet: Fleet): Course {
   host.path.set(false);
   return { forMs: between(fleet, 5, 600), end: async () => host.path.set(true) };
+}
+
+/** An image of the disk is started elsewhere after some minutes, and goes for good some more later: the operator says so. */
+function copyDisk(host: SimHost, fleet: Fleet): Course {
+  const copy = host.copyTo(host.disk.copy());
+  const startsMs = between(fleet, 120, 400);
+  fleet.clock.after(startsMs, () => {
+    host.setCopied(true);
+    copy.setCopied(true);
+    void copy.startAgent();
+  });
+  const end = async (): Promise<void> => {
+    copy.cutPower();
+    copy.path.set(false);
+    host.setCopied(false);
+  };
+  return { forMs: startsMs + between(fleet, 20, 400), end };
 }
 
 /** On one of the hosts, unless something of the same kind has hit it already. */

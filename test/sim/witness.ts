@@ -28,6 +28,8 @@ export interface Witness {
   /** And nothing of the host's connections lags or is lost: they do get in. */
   goodDoors(workloadId: string): Span[];
   containers(workloadId: string): Span[];
+  /** A host of its identity ran beside it. */
+  copies(machineId: string): Span[];
   planeUp(): Span[];
   /** Until when the control plane was there: what the database holds is from then. */
   upUntilMs(): number;
@@ -51,6 +53,7 @@ export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPl
   const doors = new Map<string, Track>();
   const goodDoors = new Map<string, Track>();
   const containers = new Map<string, Track>();
+  const copies = new Map<string, Track>();
   const plane = openTrack(clock.now);
   const absences: Span[] = [];
   const trackOf = (tracks: Map<string, Track>, id: string): Track => {
@@ -62,13 +65,14 @@ export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPl
     watch: () => {
       plane.note(isPlaneUp());
       for (const host of hosts) {
+        trackOf(copies, host.machineId).note(host.isCopied());
         for (const id of [...host.engine.containers.keys(), ...host.holders.ids()]) {
           for (const tracks of [doors, goodDoors, containers]) trackOf(tracks, id);
         }
       }
       for (const [id, track] of doors) track.note(hosts.some((host) => host.answersFor(id)));
       for (const [id, track] of goodDoors) {
-        track.note(hosts.some((host) => host.answersFor(id) && host.path.isCalm()));
+        track.note(hosts.some((host) => host.answersFor(id) && host.path.isCalm() && !host.isCopied()));
       }
       for (const [id, track] of containers) {
         track.note(hosts.some(({ engine }) => engine.containers.get(id)?.running === true));
@@ -77,6 +81,7 @@ export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPl
     doors: (id) => doors.get(id)?.spans() ?? [],
     goodDoors: (id) => goodDoors.get(id)?.spans() ?? [],
     containers: (id) => containers.get(id)?.spans() ?? [],
+    copies: (id) => copies.get(id)?.spans() ?? [],
     planeUp: plane.spans,
     upUntilMs: () => plane.spans().at(-1)?.[1] ?? clock.now(),
     absences: () => absences,

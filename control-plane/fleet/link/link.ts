@@ -2,7 +2,8 @@
 import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { LINK_MESSAGE_BYTES_MAX } from '../../../shared/limits.ts';
+import { LINK_MESSAGE_BYTES_MAX, RATCHET_MS } from '../../../shared/limits.ts';
+import { spreadMs } from '../../../shared/backoff.ts';
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import {
   type AgentMessage,
@@ -16,6 +17,7 @@ import {
 } from '../../../shared/protocol/link.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
+import type { Ratchets } from './ratchets.ts';
 import { runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
 
@@ -23,6 +25,8 @@ import { openStreams, StreamError, type Streams } from './streams.ts';
 export interface LinkHandlers {
   /** A machine's link is up: it is online, and this is what it holds and has. */
   onUp(machineId: string, hello: HelloMessage, clientIp: string): Promise<void>;
+  /** Another host has gone on with the machine's identity: one of them is a copy. Before `onUp`. */
+  onCopy(machineId: string): Promise<void>;
   /** The newest link of the machine is down. */
   onDown(machineId: string): Promise<void>;
   onObserved(machineId: string, message: ObservedMessage): Promise<void>;
@@ -55,7 +59,10 @@ export interface Link {
 /** A machine pulls for as many workloads as it has GPUs; more questions than this are not answered. */
 const PULL_LOGINS_PER_MACHINE_MAX = 16;
 
-type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'> & { handlers: LinkHandlers };
+type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'> & {
+  handlers: LinkHandlers;
+  ratchets: Ratchets;
+};
 
 export function openLink(deps: LinkDeps): Link {
   const sessions = new Map<string, Session>();
@@ -108,15 +115,18 @@ export function openLink(deps: LinkDeps): Link {
 }
 
 /** What a session's life does to the room: the newest link of a machine is the only one that counts. */
-function sessionEvents(sessions: Map<string, Session>, streams: Streams, { handlers, log, ...deps }: LinkDeps) {
-  const pullLogins = openPullLogins({ handlers, log, ...deps });
+function sessionEvents(sessions: Map<string, Session>, streams: Streams, deps: LinkDeps) {
+  const { handlers, log, ratchets } = deps;
+  const pullLogins = openPullLogins(deps);
   return {
     onOpen: async (session: Session, hello: HelloMessage, clientIp: string): Promise<void> => {
       sessions.get(session.machineId)?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
       sessions.set(session.machineId, session);
+      if (!(await ratchets.show(session.machineId, hello.ratchet))) await handlers.onCopy(session.machineId);
       await handlers.onUp(session.machineId, hello, clientIp);
       log.info({ machine_id: session.machineId, client_ip: clientIp }, 'agent link up');
-      pushDesired(session, { ...deps, handlers, log });
+      pushDesired(session, deps);
+      turnRatchet(session, () => sessions.get(session.machineId) === session, deps);
     },
     onMessage: async (session: Session, message: AgentMessage): Promise<void> => {
       if (sessions.get(session.machineId) !== session) return;
@@ -125,6 +135,8 @@ function sessionEvents(sessions: Map<string, Session>, streams: Streams, { handl
           return handlers.onObserved(session.machineId, message);
         case 'inventory':
           return handlers.onInventory(session.machineId, message.inventory);
+        case 'ratchet_kept':
+          return ratchets.kept(session.machineId, message.value);
         case 'pull_login':
           return void pullLogins.answer(session, message.workload_id);
         case 'stream_refused':
@@ -154,6 +166,20 @@ function pushDesired(session: Session, { handlers, log }: LinkDeps): void {
         'desired state could not be pushed; the next change or reconnect tries again',
       );
     });
+}
+
+/** Now, and again and again while the link lasts. */
+function turnRatchet(session: Session, isUp: () => boolean, deps: LinkDeps): void {
+  const { clock, rng, log, ratchets } = deps;
+  if (!isUp()) return;
+  ratchets
+    .next(session.machineId)
+    .then((value) => session.send({ type: 'ratchet', value }))
+    .catch((error: unknown) => {
+      const told = { machine_id: session.machineId, reason: messageOf(error) };
+      log.error(told, 'a ratchet could not be turned; the next time comes');
+    });
+  clock.after(spreadMs(RATCHET_MS, rng), () => turnRatchet(session, isUp, deps));
 }
 
 /** Logins are fetched beside the link's other messages: a slow registry must not hold up what the machine observes. */

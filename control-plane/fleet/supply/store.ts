@@ -35,6 +35,8 @@ const MachineRow = z.object({
   last_heartbeat_ms: int.nullable(),
   /** Ids of containers that this database does not know; null until the host has said. Anything but none keeps new work away. */
   unknown_workloads: json(z.array(text)).nullable(),
+  /** Since when two hosts are known to have its identity; null while there is one. */
+  copied_ms: int.nullable(),
   created_ms: int,
   updated_ms: int,
   supplier_status: SupplierRow.shape.status,
@@ -59,7 +61,7 @@ export type GpuRow = z.infer<typeof GpuRow>;
 
 const SUPPLIER = sql`id, org_id, status, created_ms, updated_ms`;
 const MACHINE = sql`id, supplier_id, status, approved, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
-  declared_vram_per_gpu_gb, region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads,
+  declared_vram_per_gpu_gb, region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads, copied_ms,
   created_ms, updated_ms, (select s.status from suppliers s where s.id = supplier_id) as supplier_status`;
 
 export function supplierOfOrg(query: Query, orgId: string): Promise<SupplierRow | undefined> {
@@ -208,6 +210,12 @@ export async function setUnknownWorkloads(tx: Tx, id: string, workloadIds: reado
     sql`update machines set unknown_workloads = ${list} where id = ${id} and coalesce(unknown_workloads, '') <> ${list ?? ''}`,
   );
   return changed === 1;
+}
+
+/** False where that is known already. */
+export async function setCopied(tx: Tx, id: string, copiedMs: number | null): Promise<boolean> {
+  const isChange = copiedMs === null ? sql`copied_ms is not null` : sql`copied_ms is null`;
+  return (await tx.run(sql`update machines set copied_ms = ${copiedMs} where id = ${id} and ${isChange}`)) === 1;
 }
 
 /** Nor is it known what they run, until they say. */

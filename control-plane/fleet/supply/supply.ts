@@ -58,6 +58,12 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'judge'> {
   /** Containers of ours on the host that nothing here knows; null: not said yet. Nothing new goes there until there are none. */
   setUnknownWorkloads(tx: Tx, machineId: string, workloadIds: readonly string[] | null): Promise<void>;
   isUnknownWorkload(query: Query, machineId: string, workloadId: string): Promise<boolean>;
+  /**
+   * Two hosts have the machine's identity (true), or the operator says that there is one again (false). Until then nothing new goes
+   * there; what runs goes on, and no host's word about it is taken. @throws ServiceError `not_found`, `conflict` for false alone
+   */
+  setCopied(machineId: string, isCopied: boolean): Promise<store.MachineRow>;
+  isCopied(query: Query, machineId: string): Promise<boolean>;
   /** What is known about hosts is too old to go by. */
   setAllOffline(): Promise<void>;
   /** Every machine that counts as online is heard of now. */
@@ -89,7 +95,7 @@ interface SupplyDeps {
 }
 
 export function openSupply(deps: SupplyDeps): Supply {
-  const { db, clock, log } = deps;
+  const { db, clock } = deps;
   const listing = openListing({ ...deps, refresh: (tx, machineId) => refresh(tx, machineId, deps) });
   return {
     ...listing,
@@ -104,24 +110,21 @@ export function openSupply(deps: SupplyDeps): Supply {
     },
     enroll: (request) => db.tx('supply.enroll', (tx) => enroll(tx, request, { ...deps, listing })),
     reportInventory: (machineId, inventory) =>
-      db.tx('supply.inventory', (tx) => takeInventory(tx, machineId, inventory, { ...deps, listing })),
+      db.tx('supply.inventory', async (tx) => {
+        // Which of two hosts says so is not known.
+        if ((await store.findMachine(tx, machineId))?.copied_ms != null) return;
+        await takeInventory(tx, machineId, inventory, { ...deps, listing });
+      }),
     setOnline: (machineId, online) =>
       db.tx('supply.online', async (tx) => {
         await store.setOnline(tx, machineId, online, clock.now());
         await refresh(tx, machineId, deps);
       }),
-    setUnknownWorkloads: async (tx, machineId, workloadIds) => {
-      if (!(await store.setUnknownWorkloads(tx, machineId, workloadIds))) return;
-      if (workloadIds !== null && workloadIds.length > 0) {
-        log.error(
-          { machine_id: machineId, unknown_workload_ids: workloadIds },
-          'a host runs containers that this database does not know; they are left alone, and nothing new is placed there',
-        );
-      }
-      await refresh(tx, machineId, deps);
-    },
+    setUnknownWorkloads: (tx, machineId, ids) => setUnknownWorkloads(tx, machineId, ids, deps),
     isUnknownWorkload: async (query, machineId, workloadId) =>
       (await store.findMachine(query, machineId))?.unknown_workloads?.includes(workloadId) === true,
+    setCopied: (machineId, isCopied) => setCopied(machineId, isCopied, deps),
+    isCopied: async (query, machineId) => ((await store.findMachine(query, machineId))?.copied_ms ?? null) !== null,
     setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
     noteHeartbeats: () => db.tx('supply.heartbeats', (tx) => store.noteHeartbeats(tx, clock.now())),
     onlineMachineIds: () => store.onlineMachineIds(db.read),
@@ -250,6 +253,41 @@ async function giveHost(tx: Tx, machineId: string, publicKey: string): Promise<v
   await store.setMachineKey(tx, machineId, publicKey);
 }
 
+async function setUnknownWorkloads(
+  tx: Tx,
+  machineId: string,
+  workloadIds: readonly string[] | null,
+  deps: SupplyDeps,
+): Promise<void> {
+  if (!(await store.setUnknownWorkloads(tx, machineId, workloadIds))) return;
+  if (workloadIds !== null && workloadIds.length > 0) {
+    deps.log.error(
+      { machine_id: machineId, unknown_workload_ids: workloadIds },
+      'a host runs containers that this database does not know; they are left alone, and nothing new is placed there',
+    );
+  }
+  await refresh(tx, machineId, deps);
+}
+
+async function setCopied(machineId: string, isCopied: boolean, deps: SupplyDeps): Promise<store.MachineRow> {
+  const { db, clock, log } = deps;
+  const [machine, isNew] = await db.tx('supply.copied', async (tx) => {
+    const changed = await store.setCopied(tx, machineId, isCopied ? clock.now() : null);
+    const row = await store.findMachine(tx, machineId);
+    if (row === undefined) return fail('not_found', `There is no machine ${machineId}.`);
+    if (!changed && !isCopied) return fail('conflict', 'One host alone has the identity of this machine already.');
+    await refresh(tx, machineId, deps);
+    return [row, changed];
+  });
+  if (isCopied && isNew) {
+    log.error(
+      { machine_id: machineId },
+      'two hosts run with the identity of this machine, from copies of one disk: nothing new is placed there; see which one is not to be, end it for good, then admin machine unify',
+    );
+  }
+  return machine;
+}
+
 async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<void> {
   await store.setInventory(tx, machineId, inventory, deps.clock.now());
   const uuids = inventory.gpus.map((gpu) => gpu.uuid);
@@ -315,6 +353,7 @@ function newMachine(id: string, supplierId: string, declared: DeclaredMachine, n
     online: false,
     last_heartbeat_ms: null,
     unknown_workloads: [],
+    copied_ms: null,
     created_ms: nowMs,
     updated_ms: nowMs,
     supplier_status: 'active',

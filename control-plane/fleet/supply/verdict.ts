@@ -48,6 +48,8 @@ export function obstacleOf(machine: MachineRow): string | undefined {
   if (machine.supplier_status === 'suspended') return 'The operator has suspended the supplier.';
   if (machine.status !== 'listed') return OBSTACLES[machine.status](machine);
   if (!machine.online) return 'The agent of the host is not connected.';
+  if (machine.copied_ms !== null)
+    return 'Two hosts run with the identity of this one, from copies of one disk; once one of them is gone for good, the operator lets it go on.';
   const { inventory, unknown_workloads: unknown } = machine;
   // The GPUs of a container that we do not know are not ours to give.
   if (unknown === null) return 'The host has not said yet which containers it runs.';

@@ -170,6 +170,7 @@ async function observeOne(
 ): Promise<boolean> {
   const row = await store.findWorkload(tx, observed.workload_id);
   if (row === undefined || row.machine_id !== machineId || row.state === 'gone') return false;
+  if (await isDoubtful(tx, row, observed, deps)) return true;
   const now = deps.clock.now();
   if (JSON.stringify(row.observed) !== JSON.stringify(observed)) {
     await store.setObserved(tx, row.id, observed, now);
@@ -182,4 +183,18 @@ async function observeOne(
     await store.bumpRevision(tx, machineId, now);
   }
   return true;
+}
+
+/**
+ * Of two hosts with one identity one has the container, and the other says that it is not there: what ran counts as running, and keeps its
+ * GPUs, until one host is left. Meanwhile the looks at its door find out whether it does.
+ */
+async function isDoubtful(
+  tx: Tx,
+  row: store.WorkloadRow,
+  observed: ObservedWorkload,
+  { supply }: WorkloadsDeps,
+): Promise<boolean> {
+  const ran = row.observed?.phase === 'running';
+  return ran && observed.phase !== 'running' && (await supply.isCopied(tx, row.machine_id));
 }

@@ -3,10 +3,12 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { DISK } from '../../../agent/host/state.ts';
 import { dialLink } from '../../../agent/link/dial.ts';
 import { enroll } from '../../../agent/link/enroll.ts';
 import { loadIdentity, proveIdentity, readIdentity } from '../../../agent/link/identity.ts';
 import { openLink, type Link, type LinkPeer } from '../../../agent/link/link.ts';
+import { openRatchet } from '../../../agent/link/ratchet.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { GPUS_PER_MACHINE_MAX, LAUNCH_BYTES_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -112,6 +114,7 @@ describe('link', () => {
       observed: () => ({ type: 'observed', held: null, workloads: [], unknown_workload_ids: [] }),
       onDesired: async (message) => void desired.push(message),
       onOpen: async (message) => void opened.push(message),
+      ratchet: await openRatchet(stateDir, { files: DISK, log: createLog('test', 'silent') }),
       ...patch,
     };
     link = openLink({ url: `${plane.url.replace('http', 'ws')}/agent/v1/link`, machineId: MACHINE_ID }, peer, {
@@ -149,6 +152,17 @@ describe('link', () => {
     expect(link?.status().connected).toBe(true);
   });
 
+  test('stores each ratchet, says so, and shows the newest at the next hello', async () => {
+    await open();
+    await eventually('link', 5_000, () => Promise.resolve(link?.status().connected || undefined));
+    for (const value of ['r1', 'r2']) plane.send({ type: 'ratchet', value });
+    await eventually('answers', 5_000, () => Promise.resolve(plane.ratchetsKept.length === 2 || undefined));
+    plane.send({ type: 'drain', reconnect_after_ms: 0 });
+    await hello(2);
+    expect(plane.hellos.map(({ ratchet }) => ratchet)).toEqual([null, 'r2']);
+    expect(plane.ratchetsKept).toEqual(['r1', 'r2']);
+  });
+
   test('the login of a private image is asked for, and comes back to whoever asked', async () => {
     await open();
     await eventually('link', 5_000, () => Promise.resolve(link?.status().connected || undefined));
@@ -172,6 +186,7 @@ describe('link', () => {
         observed: () => ({ type: 'observed', held: null, workloads: [], unknown_workload_ids: [] }),
         onDesired: () => Promise.resolve(),
         onOpen: () => Promise.resolve(),
+        ratchet: await openRatchet(stateDir, { files: DISK, log: createLog('test', 'silent') }),
       },
       { clock: systemClock(), rng: seededRng(1), log: createLog('test', 'silent'), dial },
     );

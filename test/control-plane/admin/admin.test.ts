@@ -77,6 +77,7 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
     },
     machines: {
       list: async () => [machine('m1', 'listed')],
+      unify: async (id) => machine(id, 'listed'),
       approve: async (id) => (id === 'm1' ? machine(id, 'listed') : fail('not_found', `There is no machine ${id}.`)),
       suspend: async (id) => machine(id, 'suspended'),
       removeWorkload: async (id, workloadId) => ({ machine_id: id, workload_id: workloadId }),
@@ -198,6 +199,7 @@ describe('machines, loops, ledger, metrics', () => {
   test('machines are listed, approved and suspended', async () => {
     expect(await run('admin', 'machine', 'list')).toBe('id  status  gpu_type\nm1  listed  -\n');
     expect(await runJson('admin', 'machine', 'approve', 'm1')).toMatchObject({ status: 'listed' });
+    expect(await runJson('admin', 'machine', 'unify', 'm1')).toMatchObject({ status: 'listed' });
     expect(await runJson('admin', 'machine', 'suspend', 'm1')).toMatchObject({ status: 'suspended' });
     await expect(run('admin', 'machine', 'approve', 'm2')).rejects.toThrow('There is no machine m2.');
   });

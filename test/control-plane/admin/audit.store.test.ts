@@ -72,6 +72,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
   };
   const made = await call(byName('adminCreateReservation'), '', reservation);
   const contract = { id: made.id ?? '' };
+  await world.rooms.supply.setCopied(machineId, true);
   await world.db.tx('test.clear', (tx) => tx.run(sql`delete from audit_entries`));
   return {
     adminCreateOrg: { body: { name: 'Acme' } },
@@ -80,6 +81,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminAddBalance: { id: orgId, body: { cents: 5, reference: 'r' } },
     adminSuspendMachine: { id: machineId },
     adminApproveMachine: { id: machineId },
+    adminUnifyMachine: { id: machineId },
     adminRemoveUnknownWorkload: { id: other.machineId },
     adminSuspendSupplier: { id: other.supplierId },
     adminResumeSupplier: { id: other.supplierId },

@@ -42,6 +42,8 @@ let lines: string[];
 let proven: number;
 let pullLogin: LinkHandlers['pullLogin'];
 let onObserved: LinkHandlers['onObserved'];
+/** What the next hello shows is current. */
+let isCurrent: boolean;
 
 beforeEach(async () => {
   const pair = generateKeyPairSync('ed25519');
@@ -50,6 +52,7 @@ beforeEach(async () => {
   lines = [];
   proven = 0;
   pullLogin = async () => undefined;
+  isCurrent = true;
   onObserved = async (_id, message) => void told.push(`observed ${message.workloads.length}`);
   const destination = new Writable({
     write: (chunk: Buffer, _encoding, done) => {
@@ -63,7 +66,16 @@ beforeEach(async () => {
     ids: createIds(clock, rng),
     log: createLog('test', 'info', destination),
     machineKey: async (id) => (id === MACHINE ? (pair.publicKey.export({ format: 'jwk' }).x ?? '') : undefined),
+    ratchets: {
+      show: async (_id, shown) => {
+        told.push(`shown ${shown}`);
+        return isCurrent;
+      },
+      next: async () => 'next',
+      kept: async (_id, value) => void told.push(`kept ${value}`),
+    },
     handlers: {
+      onCopy: async (id) => void told.push(`copy ${id}`),
       onUp: async (id) => void told.push(`up ${id}`),
       onDown: async (id) => void told.push(`down ${id}`),
       onObserved: (machineId, message) => onObserved(machineId, message),
@@ -135,6 +147,7 @@ async function hello(
       held: null,
       boot_id: 'b',
       inventory: inventoryOf(1, () => 'u'),
+      ratchet: 'mine',
     }),
   );
 }
@@ -161,7 +174,7 @@ describe('a link', () => {
     expect(await agent.next('welcome')).toMatchObject({ protocol: 1 });
     expect(await agent.next('desired')).toMatchObject({ revision: 7, complete: true });
     expect(link.isUp(MACHINE)).toBe(true);
-    expect(told).toEqual([`up ${MACHINE}`]);
+    expect(told).toEqual(['shown mine', `up ${MACHINE}`]);
     expect(proven).toBe(1);
   });
 
@@ -192,9 +205,20 @@ describe('a link', () => {
         held: null,
         boot_id: '',
         inventory,
+        ratchet: null,
       }),
     );
     expect((await second.closed).code).toBe(LINK_CLOSE.unauthorized);
+  });
+
+  test('gets a ratchet, and says when it has it; one that shows an old one is told of as a copy, and comes up', async () => {
+    isCurrent = false;
+    const agent = dial();
+    await hello(agent);
+    expect(await agent.next('ratchet')).toMatchObject({ value: 'next' });
+    agent.socket.send(JSON.stringify({ type: 'ratchet_kept', value: 'next' }));
+    await expect.poll(() => told).toContain('kept next');
+    expect(told).toEqual(['shown mine', `copy ${MACHINE}`, `up ${MACHINE}`, 'kept next']);
   });
 
   test('is answered with the login for a pull, beside what else is said; without one, it is not', async () => {
@@ -270,6 +294,7 @@ describe('a link', () => {
       held: null,
       boot_id: '',
       inventory,
+      ratchet: null,
     };
     agent.socket.send(JSON.stringify(again));
     expect((await agent.closed).code).toBe(LINK_CLOSE.malformed);

@@ -1,0 +1,122 @@
+// A host whose disk was copied: the copy is told from the host, nothing new goes to either, and what runs goes on.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openRatchets, type Ratchets } from '../../../control-plane/fleet/link/ratchets.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
+import { obstacleOf } from '../../../control-plane/fleet/supply/verdict.ts';
+import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+describe('a ratchet', () => {
+  const ID = 'm-1';
+  let key = 'key';
+  const open = (): Ratchets => openRatchets({ ...world.core, machineKey: async () => key });
+
+  test('is good while it is the newest that the host has said to have, or newer', async () => {
+    const ratchets = open();
+    expect(await ratchets.show(ID, null)).toBe(true);
+    const first = await ratchets.next(ID);
+    expect(await ratchets.show(ID, null)).toBe(true);
+    const second = await ratchets.next(ID);
+    expect(await ratchets.show(ID, first)).toBe(true);
+    await ratchets.kept(ID, second);
+    expect(await ratchets.show(ID, second)).toBe(true);
+  });
+
+  test.each([
+    ['the one before', (values: string[]) => values[0] ?? ''],
+    ['none', () => null],
+    ['something of its own', () => 'x'.repeat(60)],
+  ])('that is %s exposes a copy, again and again', async (_what, shown) => {
+    const ratchets = open();
+    await ratchets.show(ID, null);
+    const values = [await ratchets.next(ID), await ratchets.next(ID)];
+    for (const value of values) await ratchets.kept(ID, value);
+    for (let i = 0; i < 2; i += 1) expect(await ratchets.show(ID, shown(values))).toBe(false);
+    expect(await ratchets.show(ID, values[1] ?? '')).toBe(true);
+  });
+
+  test('of another machine is of no use', async () => {
+    const ratchets = open();
+    for (const id of [ID, 'm-2']) await ratchets.show(id, null);
+    await ratchets.kept(ID, await ratchets.next(ID));
+    expect(await ratchets.show(ID, await ratchets.next('m-2'))).toBe(false);
+  });
+
+  test('that is ahead of a restored database is good, and goes on from there', async () => {
+    const ratchets = open();
+    await ratchets.show(ID, null);
+    let ahead = '';
+    for (let i = 0; i < 3; i += 1) ahead = await ratchets.next(ID);
+    await world.db.tx('test.restore', (tx) => tx.run(sql`update link_ratchets set issued = 1, kept = 1`));
+    expect(await ratchets.show(ID, ahead)).toBe(true);
+    await ratchets.kept(ID, await ratchets.next(ID));
+    expect(await ratchets.show(ID, ahead)).toBe(false);
+  });
+
+  test('begins anew for a host that has enrolled anew', async () => {
+    const ratchets = open();
+    await ratchets.show(ID, null);
+    await ratchets.kept(ID, await ratchets.next(ID));
+    key = 'another';
+    expect(await ratchets.show(ID, null)).toBe(true);
+  });
+});
+
+const offered = async (): Promise<number> => (await listedOfferings(world.db.read, sql`1 = 1`, 10)).length;
+
+test('a copied machine is offered no longer until the operator says that one is left', async () => {
+  const { machineId } = await world.machine();
+  const { supply } = world.rooms;
+  for (let i = 0; i < 2; i += 1) await supply.setCopied(machineId, true);
+  expect(await offered()).toBe(0);
+  const machine = await findMachine(world.db.read, machineId);
+  expect(machine && obstacleOf(machine)).toContain('Two hosts run with the identity of this one');
+  await supply.setCopied(machineId, false);
+  expect(await offered()).toBe(1);
+  await expect(supply.setCopied(machineId, false)).rejects.toMatchObject({ code: 'conflict' });
+  await expect(supply.setCopied('m-nobody', true)).rejects.toMatchObject({ code: 'not_found' });
+});
+
+test.each(['missing', 'failed', 'stopped'] as const)('its rental goes on, though one host says %s', async (phase) => {
+  const made = await world.machine();
+  const id = await world.launch(await world.customer(1_000));
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  await world.rooms.supply.setCopied(made.machineId, true);
+  await world.rooms.supply.reportInventory(made.machineId, { ...made.inventory, gpus: [] });
+  await world.observe(id, { phase });
+  await world.drive();
+  expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'running', gpu_fault: null });
+  await world.rooms.supply.setCopied(made.machineId, false);
+  await world.observe(id, { phase: 'missing' });
+  await world.drive();
+  expect((await findInstance(world.db.read, id))?.status).toBe('stopped');
+});
+
+test('its GPUs are not let go of on the word of a host that never had the container', async () => {
+  const made = await world.machine();
+  const who = await world.customer(1_000);
+  const id = await world.launch(who);
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  await world.rooms.supply.setCopied(made.machineId, true);
+  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.observe(id, { phase: 'removed' });
+  const held = async (): Promise<(string | null)[]> =>
+    (await gpusOf(world.db.read, made.machineId)).map((gpu) => gpu.held_by);
+  expect(await held()).not.toEqual([null]);
+  await world.rooms.supply.setCopied(made.machineId, false);
+  await world.observe(id, { phase: 'removed' });
+  expect(await held()).toEqual([null]);
+});
