@@ -12,6 +12,7 @@ import { machineRoutes } from './fleet/supply/machine-routes.ts';
 import { supplyRoutes } from './fleet/supply/routes.ts';
 import { supplierOfOrg } from './fleet/supply/store.ts';
 import { modelRoutes } from './models/catalog/routes.ts';
+import { receiptRoutes } from './models/gateway/receipt-routes.ts';
 import { gatewayRoutes } from './models/gateway/routes.ts';
 import { billingRoutes } from './money/metering/routes.ts';
 import { payoutRoutes } from './money/payouts/routes.ts';
@@ -39,6 +40,7 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...modelRoutes(deps),
     ...gatewayRoutes(deps),
     ...billingRoutes(deps),
+    ...receiptRoutes(deps),
     ...supplyRoutes(deps),
     ...machineRoutes(deps),
     ...payoutRoutes({

@@ -69,6 +69,32 @@ describe('an answer', () => {
     });
   });
 
+  test('shows its receipt to whoever reads the bills, to the microcent', async () => {
+    const answer = await ask();
+    const id = answer.headers['x-receipt-id'];
+    const { json } = await api.call('GET', `/v1/receipts/${id}`, { key: owner.key });
+    const now = new Date(api.world.clock.now()).toISOString();
+    expect(json).toEqual({
+      id,
+      request_id: answer.headers['x-request-id'],
+      api_key_id: owner.apiKeyId,
+      model: 'acme/small-chat',
+      tier: 'serverless',
+      state: 'settled',
+      ending: 'completed',
+      prompt_tokens: 6,
+      completion_tokens: 3,
+      images: null,
+      counted_by: 'upstream',
+      cost: '0.0000027',
+      held: '0.0006555',
+      created_at: now,
+      closed_at: now,
+    });
+    const { json: list } = await api.call('GET', '/v1/receipts', { key: owner.key });
+    expect(list.data).toEqual([json]);
+  });
+
   test.each([
     ['small', 270n],
     ['acme/tiny', 270n],

@@ -58,6 +58,14 @@ export const PAGED_LISTS: Record<string, Open> = {
       },
     };
   },
+  listReceipts: async (api, owner) => ({
+    url: '/v1/receipts?',
+    idOf,
+    add: async () => {
+      await makerFor('/v1/receipts/{id}')?.(api, owner);
+      return undefined;
+    },
+  }),
   listWebhookEndpoints: ofResource('/v1/webhook-endpoints'),
   listWebhookDeliveries: async (api, owner) => {
     const id = await makerFor('/v1/webhook-endpoints/{id}')?.(api, owner);

@@ -1,4 +1,5 @@
 // One resource behind each path that names one, made by its owner through the API: what a stranger must not find.
+import { insertReceipt } from '../../control-plane/models/gateway/store.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
 import { LAUNCH } from '../kit/world.ts';
 import type { Answer, Api, ApiAccount } from './api.ts';
@@ -31,6 +32,13 @@ const RESOURCES: Record<string, Make> = {
     await launch(api, owner);
     const { json } = await api.call('GET', `/v1/webhook-endpoints/${id}/deliveries`, { key: owner.key });
     return `${id}/deliveries/${String(json.data?.[0]?.['id'])}`;
+  },
+  '/v1/receipts/{id}': async ({ world, ids }, { orgId, apiKeyId }) => {
+    const id = ids.prefixed('rcp');
+    const named = { id, org_id: orgId, api_key_id: apiKeyId, request_id: 'req_x', model_id: 'a/b' };
+    const receipt = { ...named, tier: 'serverless', held_ucents: 0n, opened_ms: world.clock.now() } as const;
+    await world.db.tx('test.receipt', (tx) => insertReceipt(tx, receipt));
+    return id;
   },
   '/v1/community/machines/{id}': async (api, owner) => {
     await create(api, owner, '/v1/community/supplier', undefined);

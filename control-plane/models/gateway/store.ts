@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import type { Position } from '../../base/http/cursors.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
 
 /** How a request came to its end. Who pays what then is in the room's README. */
@@ -14,7 +15,7 @@ const ReceiptRow = z.object({
   api_key_id: text,
   request_id: text,
   model_id: text,
-  tier: text,
+  tier: z.enum(['serverless', 'economy']),
   state: z.enum(['open', 'settled', 'released']),
   held_ucents: ucents,
   charged_ucents: ucents,
@@ -49,6 +50,21 @@ export async function insertReceipt(tx: Tx, receipt: NewReceipt): Promise<void> 
 
 export function findReceipt(query: Query, id: string): Promise<Receipt | undefined> {
   return query.one(ReceiptRow, sql`select ${COLUMNS} from request_receipts where id = ${id}`);
+}
+
+/** Newest first, at most `count`. */
+export function pageOfReceipts(
+  query: Query,
+  orgId: string,
+  from: Position | undefined,
+  count: number,
+): Promise<Receipt[]> {
+  const older = from === undefined ? sql`1 = 1` : sql`(opened_ms, id) < (${from.createdMs}, ${from.id})`;
+  return query.all(
+    ReceiptRow,
+    sql`select ${COLUMNS} from request_receipts where org_id = ${orgId} and ${older}
+        order by opened_ms desc, id desc limit ${count}`,
+  );
 }
 
 /** In the order of their ids. */

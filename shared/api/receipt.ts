@@ -1,0 +1,33 @@
+// Receipts: what became of each request to a model that was let in, and what it was charged.
+import { z } from 'zod';
+
+const tokens = z.int().nullable();
+
+export const Receipt = z
+  .strictObject({
+    id: z.string().describe('Also in the X-Receipt-Id header of the answer'),
+    request_id: z.string().describe('Of the request, as in its X-Request-Id header'),
+    api_key_id: z.string().describe('The API key that it came with'),
+    model: z.string().describe('Canonical id of the model'),
+    tier: z.enum(['serverless', 'economy']).describe('Whose price was charged'),
+    state: z
+      .enum(['open', 'settled', 'released'])
+      .describe('`open` while it is answered, `settled` where something was charged, `released` where nothing was'),
+    ending: z
+      .enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_died'])
+      .nullable()
+      .describe('How it ended; null while it is open'),
+    prompt_tokens: tokens.describe('Null where no tokens were charged'),
+    completion_tokens: tokens.describe('The same'),
+    images: z.int().nullable().describe('Null where no images were charged'),
+    counted_by: z
+      .enum(['upstream', 'running', 'estimate'])
+      .nullable()
+      .describe('By the server at the end, by the server on the way, or by us from the text'),
+    cost: z.string().describe('Exactly, in dollars'),
+    held: z.string().describe('The most that it could have cost, in dollars: set aside while it was open'),
+    created_at: z.iso.datetime().describe('When it was let in'),
+    closed_at: z.iso.datetime().nullable().describe('When it was settled or released'),
+  })
+  .meta({ id: 'Receipt' });
+export type Receipt = z.infer<typeof Receipt>;
