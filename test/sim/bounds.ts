@@ -81,7 +81,9 @@ export function boundsOf(stay: Stay, seen: Seen): Bounds {
 }
 
 function brokenStart({ readyMs, id }: Stay, { door, container, planeUp, copies }: Seen): string[] {
-  const served = [...overlap(overlap(door, container), planeUp), ...copies];
+  // A container that has ended is told of later where its engine cannot be asked.
+  const ran = union(container.map(([fromMs, untilMs]) => [fromMs, untilMs + CONTAINER_GONE_MS]));
+  const served = [...overlap(overlap(door, ran), planeUp), ...copies];
   const isServed = served.some(([fromMs, untilMs]) => fromMs <= readyMs && readyMs <= untilMs + ROUND_MS);
   return isServed ? [] : [`${id} was said to run when nobody could get in`];
 }
