@@ -1,5 +1,5 @@
 // What operators watch and are woken for: asked of the rooms at each scrape. systemd/alerts.yaml is written on these names.
-import { Gauge, type Registry } from 'prom-client';
+import { Counter, Gauge, type Registry } from 'prom-client';
 import type { LoopStatus } from '../shared/loop.ts';
 import { countMachinesByState } from './fleet/supply/store.ts';
 import { countMachines } from './rental/edge/store.ts';
@@ -13,6 +13,7 @@ const DEAD_LETTERS_MS = 3_600_000;
 interface GaugesDeps {
   core: Pick<Core, 'db' | 'clock'>;
   link: Pick<Rooms['link'], 'count'>;
+  gateway: Pick<Rooms['gateway'], 'counts' | 'openRequests'>;
   loops(): LoopStatus[];
 }
 
@@ -37,6 +38,11 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
     ...rentalMeasures(deps),
     ...loopMeasures(deps),
     {
+      name: 'svc_inference_open_requests',
+      help: 'Requests to models that are being answered',
+      read: () => one(deps.gateway.openRequests()),
+    },
+    {
       name: 'svc_ledger_faults',
       help: 'Broken invariants of the books, as `ledger verify` last found them',
       read: () => one(ledger.faults),
@@ -48,6 +54,7 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
     },
   ];
   for (const measure of measures) addGauge(registry, measure);
+  for (const measure of inferenceCounts(deps)) addCounter(registry, measure);
   return { noteLedger: (faults) => (ledger = { faults, atMs: clock.now() }) };
 }
 
@@ -138,6 +145,23 @@ function loopMeasures({ loops }: GaugesDeps): Measure[] {
   ];
 }
 
+function inferenceCounts({ gateway: { counts } }: GaugesDeps): Measure[] {
+  return [
+    {
+      name: 'svc_inference_requests_total',
+      help: 'Requests to models by how they ended',
+      labels: ['model', 'ending'],
+      read: () => counts.endings().map(({ model, ending, count }) => ({ labels: { model, ending }, value: count })),
+    },
+    {
+      name: 'svc_inference_upstream_failures_total',
+      help: 'Requests that a model server did not take or answer',
+      labels: ['upstream'],
+      read: () => counts.failures().map(({ upstream, count }) => ({ labels: { upstream }, value: count })),
+    },
+  ];
+}
+
 function one(value: number): Sample[] {
   return [{ value }];
 }
@@ -153,6 +177,21 @@ function addGauge(registry: Registry, { name, help, labels = [], read }: Measure
       const samples = await read();
       gauge.reset();
       for (const sample of samples) gauge.set(sample.labels ?? {}, sample.value);
+    },
+  });
+}
+
+/** Its samples only ever grow, until the process ends. */
+function addCounter(registry: Registry, { name, help, labels = [], read }: Measure): void {
+  const counter = new Counter({
+    name,
+    help,
+    labelNames: labels,
+    registers: [registry],
+    collect: async () => {
+      const samples = await read();
+      counter.reset();
+      for (const sample of samples) counter.inc(sample.labels ?? {}, sample.value);
     },
   });
 }

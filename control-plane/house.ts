@@ -65,7 +65,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const modelHub = openModelHub(config.model_hub_url, core);
   const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub });
   const loops = (): LoopStatus[] => statusesOf(running);
-  const gauges = addGauges(metrics.registry, { core, link: rooms.link, loops });
+  const gauges = addGauges(metrics.registry, { core, link: rooms.link, gateway: rooms.gateway, loops });
   const web: HttpDeps = {
     ...core,
     metrics,

@@ -8,6 +8,7 @@ import { sql } from '../../control-plane/base/db/db.ts';
 import { type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
 import { addGauges } from '../../control-plane/gauges.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
+import { someModels } from '../kit/models.ts';
 import { openWorld, type World } from '../kit/world.ts';
 
 let world: World;
@@ -15,11 +16,11 @@ let metrics: Metrics;
 let loops: LoopStatus[];
 let noteLedger: (faults: number) => void;
 beforeEach(async () => {
-  world = await openWorld();
+  world = await openWorld(1, { settings: { models: someModels() } });
   metrics = openMetrics();
   loops = [];
   const { db, clock, rooms } = world;
-  ({ noteLedger } = addGauges(metrics.registry, { core: { db, clock }, link: rooms.link, loops: () => loops }));
+  ({ noteLedger } = addGauges(metrics.registry, { core: { db, clock }, ...rooms, loops: () => loops }));
 });
 afterEach(() => world.close());
 
@@ -45,6 +46,27 @@ describe('the gauges', () => {
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['1']);
     expect(await scraped('svc_agent_links')).toEqual(['0']);
     expect(await scraped('svc_verdicts_held')).toEqual(['0']);
+  });
+  test('count how requests to models end, and what their servers do not take', async () => {
+    expect(await scraped('svc_inference_requests_total')).toEqual([]);
+    const { orgId } = await world.customer(100);
+    const call = {
+      caller: { orgId, apiKeyId: 'apk_x', scopes: [] },
+      requestId: 'req_x',
+      gone: new AbortController().signal,
+      body: { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] },
+    };
+    // Nobody listens there.
+    for (const count of [1, 2]) {
+      await expect(world.rooms.gateway.completeChat(call)).rejects.toMatchObject({ code: 'upstream_unavailable' });
+      expect(await scraped('svc_inference_requests_total')).toEqual([
+        `{model="acme/small-chat",ending="upstream_failed"} ${count}`,
+      ]);
+      expect(await scraped('svc_inference_upstream_failures_total')).toEqual([
+        `{upstream="http://127.0.0.1:9/v1"} ${count}`,
+      ]);
+    }
+    expect(await scraped('svc_inference_open_requests')).toEqual(['0']);
   });
   test('tell how long work has waited, and forget a status that nobody is in', async () => {
     await world.machine();

@@ -110,8 +110,10 @@ async function askOne(question: Question, upstream: Upstream, deps: AskDeps): Pr
     if (error instanceof ServiceError) throw error;
     if (error instanceof OutboundError && UNSENT.includes(error.code))
       return { passedOver: error.message, retryAfterSeconds: 1 };
+    // Not where it is the caller who has left.
+    const broken = brokenAnswer(error, signal);
     deps.upstreams.failed(upstream);
-    throw brokenAnswer(error, signal);
+    throw broken;
   }
 }
 

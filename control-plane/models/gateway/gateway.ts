@@ -6,6 +6,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { CatalogModel } from '../catalog/models.ts';
 import { type ChatCall, completeChat } from './chat.ts';
 import { streamChat } from './chat-stream.ts';
+import { type Counts, openCounts } from './counts.ts';
 import { embed, type EmbeddingsCall } from './embeddings.ts';
 import { type ImagesCall, makeImages } from './images.ts';
 import { openRequests, type RequestsDeps } from './requests.ts';
@@ -18,19 +19,25 @@ export interface Gateway {
   makeImages(call: ImagesCall): Promise<Reply>;
   /** Gives back what requests hold that no process answers any more; returns how many those were. */
   sweep(signal: AbortSignal): Promise<number>;
+  /** For operators. */
+  readonly counts: Pick<Counts, 'endings' | 'failures'>;
+  openRequests(): number;
   /** Gives up what is open, waits until that is settled, and ends the connections. */
   close(): Promise<void>;
 }
 
-export function openGateway(deps: RequestsDeps & { catalog: Catalog }): Gateway {
+export function openGateway(deps: Omit<RequestsDeps, 'counts'> & { catalog: Catalog }): Gateway {
   const exchanges = openExchanges(policyOf(deps.catalog.models), deps);
-  const requests = openRequests(deps);
-  const calls: CallDeps = { ...deps, exchanges, requests, upstreams: openUpstreams(deps) };
+  const counts = openCounts();
+  const requests = openRequests({ ...deps, counts });
+  const calls: CallDeps = { ...deps, exchanges, requests, upstreams: openUpstreams({ ...deps, counts }) };
   return {
     completeChat: (call) => (call.body.stream === true ? streamChat(call, calls) : completeChat(call, calls)),
     embed: (call) => embed(call, calls),
     makeImages: (call) => makeImages(call, calls),
     sweep: requests.sweep,
+    counts,
+    openRequests: requests.open,
     close: async () => {
       await requests.close();
       await exchanges.close();

@@ -8,6 +8,7 @@ import type { Caller } from '../../base/http/route.ts';
 import { wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import type { Callable } from '../catalog/catalog.ts';
+import type { Counts } from './counts.ts';
 import { freeOutcome } from './outcome.ts';
 import { closeReceipt, holdId, type Outcome } from './states.ts';
 import * as store from './store.ts';
@@ -35,6 +36,8 @@ export interface Requests {
   begin(request: NewRequest): Promise<OpenRequest>;
   /** Gives back what requests hold that no process answers any more; returns how many those were. */
   sweep(signal: AbortSignal): Promise<number>;
+  /** How many are open. */
+  open(): number;
   /** Gives up what is open, and waits until all of it is closed. */
   close(): Promise<void>;
 }
@@ -46,6 +49,7 @@ export interface RequestsDeps {
   log: Log;
   ledger: Ledger;
   openPerKeyMax: number;
+  counts: Counts;
 }
 
 /** Of an answer. */
@@ -57,7 +61,7 @@ export function receiptHeader({ id }: OpenRequest): Record<string, string> {
 const SWEEP_PIECE = 200;
 
 export function openRequests(deps: RequestsDeps): Requests {
-  const { clock, db, ids, ledger, log } = deps;
+  const { clock, db, ids, ledger } = deps;
   const slots = openSlots(deps.openPerKeyMax);
   const stopping = new AbortController();
   /** By receipt: resolves once it is closed. One process serves, so an open receipt that is not here is of one that died. */
@@ -102,7 +106,7 @@ export function openRequests(deps: RequestsDeps): Requests {
       const close = (outcome: Outcome): Promise<void> =>
         db
           .tx('inference.close', (tx) => closeReceipt(tx, id, outcome, { ledger, nowMs: clock.now() }))
-          .then(() => undefined)
+          .then(() => deps.counts.ended(callable.model.id, outcome.ending))
           .finally(leave);
       return {
         id,
@@ -110,21 +114,28 @@ export function openRequests(deps: RequestsDeps): Requests {
         close: (outcome) => (closed ??= close(outcome)),
       };
     },
-    sweep: async (signal) => {
-      const dead = await deadReceipts(db, living, signal);
-      for (const id of dead) {
-        await db.tx('inference.sweep', (tx) =>
-          closeReceipt(tx, id, freeOutcome('process_died'), { ledger, nowMs: clock.now() }),
-        );
-      }
-      if (dead.length > 0) log.warn({ receipts: dead.length }, 'requests of a process that died are given back');
-      return dead.length;
-    },
+    sweep: (signal) => sweep(living, signal, deps),
+    open: () => living.size,
     close: async () => {
       stopping.abort();
       await Promise.all(living.values());
     },
   };
+}
+
+async function sweep(
+  living: ReadonlyMap<string, unknown>,
+  signal: AbortSignal,
+  { db, ledger, clock, log }: RequestsDeps,
+): Promise<number> {
+  const dead = await deadReceipts(db, living, signal);
+  for (const id of dead) {
+    await db.tx('inference.sweep', (tx) =>
+      closeReceipt(tx, id, freeOutcome('process_died'), { ledger, nowMs: clock.now() }),
+    );
+  }
+  if (dead.length > 0) log.warn({ receipts: dead.length }, 'requests of a process that died are given back');
+  return dead.length;
 }
 
 async function deadReceipts(db: Db, living: ReadonlyMap<string, unknown>, signal: AbortSignal): Promise<string[]> {

@@ -5,7 +5,7 @@ import { revenue, wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import * as store from './store.ts';
 
-export type Outcome = Omit<store.Closing, 'closed_ms'>;
+export type Outcome = Omit<store.Closing, 'closed_ms' | 'ending'> & { ending: store.Ending };
 
 /** The ledger's name of what is set aside for a request. */
 export function holdId(receiptId: string): string {

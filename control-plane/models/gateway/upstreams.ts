@@ -1,6 +1,7 @@
 // Which server is asked first: the one with the least to do for its weight; one that has just failed only after all others.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Upstream } from '../catalog/models.ts';
+import type { Counts } from './counts.ts';
 
 export interface Upstreams {
   /** Those that take one more request, best first. */
@@ -19,7 +20,7 @@ interface Load {
   restsUntilMs: number;
 }
 
-export function openUpstreams({ clock }: { clock: Clock }): Upstreams {
+export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts }): Upstreams {
   const loads = new Map<Upstream, Load>();
   const loadOf = (upstream: Upstream): Load => {
     const load = loads.get(upstream) ?? { openRequests: 0, restsUntilMs: 0 };
@@ -50,6 +51,7 @@ export function openUpstreams({ clock }: { clock: Clock }): Upstreams {
     },
     failed: (upstream) => {
       loadOf(upstream).restsUntilMs = clock.monotonicMs() + REST_MS;
+      counts.failed(upstream.base_url);
     },
   };
 }

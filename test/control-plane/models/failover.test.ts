@@ -77,6 +77,32 @@ describe('another server is asked', () => {
   });
 });
 
+test('a caller who leaves is no failure of the server: it is asked first again', async () => {
+  await serve({}, {});
+  servers[0]?.next({ ending: 'stall' });
+  const { orgId } = await api.world.customer(100);
+  const leave = new AbortController();
+  const left = api.world.rooms.gateway
+    .completeChat({
+      caller: { orgId, apiKeyId: 'apk_x', scopes: [] },
+      requestId: 'req_test',
+      gone: leave.signal,
+      body: { model: 'small', messages: [{ role: 'user', content: 'hi' }] },
+    })
+    .catch(() => undefined);
+  await servers[0]?.came(1);
+  leave.abort();
+  await left;
+  await ask();
+  expect(askedOf()).toEqual([2, 0, 0, 0]);
+  const { counts } = api.world.rooms.gateway;
+  expect(counts.failures()).toEqual([]);
+  expect(counts.endings()).toEqual([
+    { model: 'acme/small-chat', ending: 'client_left', count: 1 },
+    { model: 'acme/small-chat', ending: 'completed', count: 1 },
+  ]);
+});
+
 describe('no other server is asked', () => {
   test.each([
     ['answers 500', { status: 500, body: 'secret trace' }, 'upstream_error'],

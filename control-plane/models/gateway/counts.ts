@@ -1,0 +1,26 @@
+// What operators watch of the gateway: how requests end, and which servers do not take theirs. Counts since this process began.
+import type { Ending } from './store.ts';
+
+export interface Counts {
+  ended(model: string, ending: Ending): void;
+  /** A server has refused or failed. */
+  failed(upstream: string): void;
+  /** In no order. */
+  endings(): { model: string; ending: Ending; count: number }[];
+  failures(): { upstream: string; count: number }[];
+}
+
+export function openCounts(): Counts {
+  const endings = new Map<string, Map<Ending, number>>();
+  const failures = new Map<string, number>();
+  return {
+    ended: (model, ending) => {
+      const ofModel = endings.get(model) ?? new Map<Ending, number>();
+      endings.set(model, ofModel.set(ending, (ofModel.get(ending) ?? 0) + 1));
+    },
+    failed: (upstream) => void failures.set(upstream, (failures.get(upstream) ?? 0) + 1),
+    endings: () =>
+      [...endings].flatMap(([model, counts]) => [...counts].map(([ending, count]) => ({ model, ending, count }))),
+    failures: () => [...failures].map(([upstream, count]) => ({ upstream, count })),
+  };
+}
