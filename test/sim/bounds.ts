@@ -12,7 +12,7 @@ export interface Seen {
   /** Its container ran. */
   container: Span[];
   planeUp: Span[];
-  /** Two hosts had the identity of its own: which of them somebody gets in to is not known. */
+  /** Two hosts had the identity of its own: from then on no host's word is taken, until the operator says so. */
   copies: Span[];
   /** The control plane was gone. */
   absences: readonly Span[];
@@ -81,9 +81,10 @@ export function boundsOf(stay: Stay, seen: Seen): Bounds {
 }
 
 function brokenStart({ readyMs, id }: Stay, { door, container, planeUp, copies }: Seen): string[] {
+  if (copies.some(([fromMs]) => fromMs <= readyMs)) return [];
   // A container that has ended is told of later where its engine cannot be asked.
   const ran = union(container.map(([fromMs, untilMs]) => [fromMs, untilMs + CONTAINER_GONE_MS]));
-  const served = [...overlap(overlap(door, ran), planeUp), ...copies];
+  const served = overlap(overlap(door, ran), planeUp);
   const isServed = served.some(([fromMs, untilMs]) => fromMs <= readyMs && readyMs <= untilMs + ROUND_MS);
   return isServed ? [] : [`${id} was said to run when nobody could get in`];
 }
@@ -113,7 +114,7 @@ function chargedWhileDead(stay: Stay, seen: Seen, charged: readonly Span[]): str
   });
   const idle = without([[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]], seen.container).flatMap((gone): string[] => {
     const chargedMs = lengthMs(overlap(charged, [gone]));
-    if (chargedMs <= CONTAINER_GONE_MS) return [];
+    if (chargedMs <= CONTAINER_GONE_MS || seen.copies.length > 0) return [];
     return [`${stay.id} is charged for ${chargedMs} ms without a container, from ${at(gone[0])} to ${at(gone[1])}`];
   });
   return [...outages, ...idle];

@@ -74,15 +74,17 @@ async function peace(fleet: Fleet): Promise<string[]> {
 }
 
 /** The operator's part: what hosts run and nobody here knows, after a restored backup, goes by hand; of two copies one is gone. */
-async function clearUnknown({ plane, hosts }: Fleet): Promise<void> {
+async function clearUnknown({ plane, hosts, witness }: Fleet): Promise<void> {
   if (!plane.isUp()) return;
   const { rooms, db } = plane.world();
-  for (const { machineId, isCopied } of hosts) {
+  for (const { machineId, isCopied, engine } of hosts) {
     const machine = await findMachine(db.read, machineId);
     if (machine?.copied_ms != null && !isCopied()) await rooms.supply.setCopied(machineId, false);
     for (const id of machine?.unknown_workloads ?? []) {
-      // What is over here may have run on a copy of the host, which is gone.
-      await orRefused(rooms.workloads.removeUnknown(machineId, id));
+      const order = rooms.workloads.removeUnknown(machineId, id).then(() => true);
+      const wasCopied = witness.copies(machineId).length > 0;
+      // A copy said that it is over; as the refusal says, somebody removes it on the host.
+      if ((await (wasCopied ? orRefused(order) : order)) === undefined) engine.containers.delete(id);
       rooms.link.push(machineId);
     }
   }
