@@ -32,6 +32,8 @@ import { type Core, type Nudges, openRooms, type Settings } from './rooms.ts';
 const LOOPBACK = '127.0.0.1';
 /** Agents come back after a restart spread over this time. */
 const RECONNECT_AFTER_MS = 1_000;
+/** Answers of models that are on their way get so long; the sockets close a few seconds later, so that callers are still told. */
+const ANSWERS_GRACE_MS = 5_000;
 
 export interface House {
   /** Opens the sockets and starts the loops. */
@@ -100,7 +102,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       if (running !== undefined) await supervision.stopping();
       await rooms.link.drain(RECONNECT_AFTER_MS);
       rooms.logs.close();
-      await listeners.closeWeb();
+      await Promise.all([listeners.closeWeb(), rooms.gateway.drain(ANSWERS_GRACE_MS)]);
       await rooms.gateway.close();
       await admin.close();
       await Promise.all(running?.loops.map((loop) => loop.stop()) ?? []);

@@ -14,7 +14,7 @@ export const Receipt = z
       .enum(['open', 'settled', 'released'])
       .describe('`open` while it is answered, `settled` where something was charged, `released` where nothing was'),
     ending: z
-      .enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_died'])
+      .enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_ended'])
       .nullable()
       .describe('How it ended; null while it is open'),
     prompt_tokens: tokens.describe('Null where no tokens were charged'),

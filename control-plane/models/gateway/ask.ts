@@ -57,9 +57,11 @@ export async function ask(question: Question, deps: AskDeps): Promise<Answering>
   });
 }
 
-/** @throws ServiceError where nobody waits for the answer any more; nobody reads this one either */
+/** @throws ServiceError where nobody waits for the answer any more, and so nobody reads this either, or where it is we who end */
 function assertWaitedFor(signal: AbortSignal): void {
-  if (signal.aborted) fail('invalid_request', 'The connection ended before the answer was there.');
+  if (!signal.aborted) return;
+  if (signal.reason instanceof ServiceError) throw signal.reason;
+  fail('invalid_request', 'The connection ended before the answer was there.');
 }
 
 /** What broke while a server answered, as a refusal. @throws what is no failure of a server */

@@ -138,6 +138,8 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
     cancel();
     if (chat.state !== 'whole') chat.answering.end();
   }
+  const { reason }: { reason: unknown } = chat.open.signal;
+  if (!chat.finished && reason instanceof ServiceError) failure = reason;
   await finish({ chat, failure, isTooLong: tooLong.signal.aborted, writer }, deps);
   // Read to its end, the connection serves the next request.
   if (chat.state === 'whole') await pieces.next().catch(() => undefined);
@@ -177,6 +179,7 @@ async function finish({ chat, failure, isTooLong, writer }: Finish, deps: CallDe
 
 /** The table of the room's README. */
 function outcomeOf({ chat, failure, isTooLong }: Omit<Finish, 'writer'>, used: Used): Outcome {
+  if (failure?.code === 'unavailable') return freeOutcome('process_ended', used.upstream);
   if (failure !== undefined) return freeOutcome('upstream_failed', used.upstream);
   if (chat.finished) return usedOutcome('completed', used);
   return usedOutcome(isTooLong ? 'too_long' : 'client_left', used);

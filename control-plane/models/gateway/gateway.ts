@@ -22,6 +22,8 @@ export interface Gateway {
   /** For operators. */
   readonly counts: Pick<Counts, 'endings' | 'failures'>;
   openRequests(): number;
+  /** Lets what is open end within `graceMs`, gives up the rest, and waits until that is settled. */
+  drain(graceMs: number): Promise<void>;
   /** Gives up what is open, waits until that is settled, and ends the connections. */
   close(): Promise<void>;
 }
@@ -38,8 +40,9 @@ export function openGateway(deps: Omit<RequestsDeps, 'counts'> & { catalog: Cata
     sweep: requests.sweep,
     counts,
     openRequests: requests.open,
+    drain: requests.close,
     close: async () => {
-      await requests.close();
+      await requests.close(0);
       await exchanges.close();
     },
   };

@@ -44,7 +44,7 @@ export function freeOutcome(ending: Ending, upstream: string | null = null): Out
 
 /** Of a request that failed before its answer began. */
 export function failedOutcome(error: unknown, signal: AbortSignal): Outcome {
-  if (signal.aborted) return freeOutcome('client_left');
+  if (signal.aborted) return freeOutcome(signal.reason instanceof ServiceError ? 'process_ended' : 'client_left');
   const isRefusal = error instanceof ServiceError && ERRORS[error.code].status < 500;
   return freeOutcome(isRefusal ? 'refused' : 'upstream_failed');
 }

@@ -1,6 +1,6 @@
 // Requests to models from being let in to their last byte: one of a key's slots, money set aside durably, and closed exactly once.
 import type { Clock } from '../../../shared/clock.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db } from '../../base/db/db.ts';
@@ -25,7 +25,7 @@ export interface NewRequest {
 export interface OpenRequest {
   /** Of its receipt. */
   id: string;
-  /** Aborts where nobody waits for the answer any more. */
+  /** Aborts where nobody waits for the answer any more; by a ServiceError where it is we who end. */
   signal: AbortSignal;
   /** Settles or gives back, once: later calls wait for the first. */
   close(outcome: Outcome): Promise<void>;
@@ -38,8 +38,8 @@ export interface Requests {
   sweep(signal: AbortSignal): Promise<number>;
   /** How many are open. */
   open(): number;
-  /** Gives up what is open, and waits until all of it is closed. */
-  close(): Promise<void>;
+  /** Lets what is open end within `graceMs`, gives up the rest, and waits until all of it is closed. */
+  close(graceMs: number): Promise<void>;
 }
 
 export interface RequestsDeps {
@@ -116,8 +116,10 @@ export function openRequests(deps: RequestsDeps): Requests {
     },
     sweep: (signal) => sweep(living, signal, deps),
     open: () => living.size,
-    close: async () => {
-      stopping.abort();
+    close: async (graceMs) => {
+      const all = Promise.all(living.values());
+      if (graceMs > 0) await Promise.race([all, clock.sleep(graceMs)]);
+      stopping.abort(new ServiceError('unavailable', { detail: 'The service restarts. Send the request again.' }));
       await Promise.all(living.values());
     },
   };
@@ -131,7 +133,7 @@ async function sweep(
   const dead = await deadReceipts(db, living, signal);
   for (const id of dead) {
     await db.tx('inference.sweep', (tx) =>
-      closeReceipt(tx, id, freeOutcome('process_died'), { ledger, nowMs: clock.now() }),
+      closeReceipt(tx, id, freeOutcome('process_ended'), { ledger, nowMs: clock.now() }),
     );
   }
   if (dead.length > 0) log.warn({ receipts: dead.length }, 'requests of a process that died are given back');

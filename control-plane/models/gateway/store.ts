@@ -6,7 +6,7 @@ import type { Position } from '../../base/http/cursors.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
 
 /** How a request came to its end. Who pays what then is in the room's README. */
-const Ending = z.enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_died']);
+const Ending = z.enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_ended']);
 export type Ending = z.infer<typeof Ending>;
 
 const ReceiptRow = z.object({

@@ -154,7 +154,7 @@ describe('what is held', () => {
     expect(await balanceOf(next, who)).toMatchObject({ heldUcents: 0n, postedUcents: 100_000_000n });
     gate.resolve();
     const receipt = await receiptOf(await asking);
-    expect(receipt).toMatchObject({ state: 'released', ending: 'process_died', charged_ucents: 0n });
+    expect(receipt).toMatchObject({ state: 'released', ending: 'process_ended', charged_ucents: 0n });
     expect(await balanceOf(next, who)).toMatchObject({ heldUcents: 0n, postedUcents: 100_000_000n });
     expect(await next.rooms.gateway.sweep(forever)).toBe(0);
     await next.rooms.gateway.close();
@@ -204,7 +204,7 @@ test('a gateway that closes gives up what is open, and waits until it is given b
   await upstream.came(1);
   await world.rooms.gateway.close();
   expect((await balanceOf(world, who)).heldUcents).toBe(0n);
-  await asking;
+  expect(await asking).toBe('unavailable');
   await upstream.wereLeft(1);
 });
 

@@ -229,12 +229,24 @@ describe('the caller', () => {
   });
 });
 
+test('a process that ends lets streams go on for a while, then tells their callers, who pay nothing', async () => {
+  const streaming = await start({ events: SAID, ending: 'stall' });
+  await read(streaming, 2);
+  const drained = world.rooms.gateway.drain(5_000);
+  await world.clock.advance(4_999);
+  expect(dataOf(streaming.text())).toHaveLength(2);
+  await world.clock.advance(1);
+  await Promise.all([streaming.ended, drained]);
+  expect(dataOf(streaming.text()).slice(2)).toMatchObject([error('unavailable'), '[DONE]']);
+  expect(await closed(streaming)).toMatchObject({ state: 'released', ending: 'process_ended', charged_ucents: 0n });
+});
+
 test('a process that dies within a stream leaves nothing held, and charges nothing', async () => {
   const streaming = await start({ events: SAID, ending: 'stall' });
   await read(streaming, 2);
   const next = await world.restart();
   expect(await next.rooms.gateway.sweep(new AbortController().signal)).toBe(1);
   streaming.leave.abort();
-  expect(await closed(streaming)).toMatchObject({ state: 'released', ending: 'process_died', charged_ucents: 0n });
+  expect(await closed(streaming)).toMatchObject({ state: 'released', ending: 'process_ended', charged_ucents: 0n });
   await next.rooms.gateway.close();
 });
