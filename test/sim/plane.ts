@@ -33,6 +33,8 @@ export async function openPlane(seed: number, { probe, onChange }: Outside): Pro
   const sockets = new Set<Socket>();
   const nudge = (name: string) => (): void => running?.loops.find((loop) => loop.status().name === name)?.nudge();
   const alive = (): Life => life as Life;
+  /** The next life begins before its world is there. */
+  let isOpen = true;
   let world = await openWorld(seed, {
     processOn: ({ db, clock }) => {
       life = openLife(clock);
@@ -48,9 +50,9 @@ export async function openPlane(seed: number, { probe, onChange }: Outside): Pro
   };
   const plane: Plane = {
     world: () => world,
-    isUp: () => !alive().isOver(),
+    isUp: () => isOpen && !alive().isOver(),
     accept: (socket) => {
-      if (alive().isOver()) return false;
+      if (!plane.isUp()) return false;
       sockets.add(socket);
       socket.on('close', () => sockets.delete(socket));
       world.rooms.link.accept(socket, '192.0.2.1', () => undefined);
@@ -58,12 +60,14 @@ export async function openPlane(seed: number, { probe, onChange }: Outside): Pro
     },
     kill: () => {
       alive().end();
+      isOpen = false;
       for (const socket of sockets) socket.vanish(false);
       sockets.clear();
       onChange();
     },
     restart: async (db) => {
       world = await world.restart(db);
+      isOpen = true;
       run();
       onChange();
     },
