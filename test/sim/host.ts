@@ -160,6 +160,8 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
   const changed = (): void => link.observedChanged();
   const desired = await openDesired('state', { files, log, clock, bootId: deps.bootId });
   const records = await openRecords('state', { files, log, now: clock.now });
+  const ratchet = await openRatchet('state', { files, log });
+  // Nothing is waited for from here on: what the runtime sees is told to the link.
   const runtime = openRuntime(
     {
       clock,
@@ -187,7 +189,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
         await runtime.take(message);
       },
       onOpen: async () => undefined,
-      ratchet: await openRatchet('state', { files, log }),
+      ratchet,
     },
     { clock, rng: deps.rng, log, dial: deps.dial },
   );

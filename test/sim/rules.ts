@@ -79,15 +79,20 @@ export async function journalHash({ plane }: Fleet): Promise<string> {
 
 const GpuRow = z.object({ gpu_uuid: text, held_by: text.nullable() });
 
-/** A GPU that a container has is held for it. A restored database knows of some no more, and keeps new work away from their hosts. */
-async function freedTooEarly({ plane, hosts, backup }: Fleet): Promise<string[]> {
+/**
+ * A GPU that a container has is held for it. A restored database knows of some no more, and keeps new work away from their hosts; a copy of
+ * a host that comes before its disk is a minute old is believed once that the container is gone.
+ */
+async function freedTooEarly({ plane, hosts, backup, witness }: Fleet): Promise<string[]> {
   if (backup !== undefined) return [];
   const rows = await plane.world().db.read.all(GpuRow, sql`select gpu_uuid, held_by from machine_gpus`);
   const heldBy = new Map(rows.map((row) => [row.gpu_uuid, row.held_by]));
-  return hosts
-    .flatMap(({ engine }) => [...engine.containers.values()])
-    .filter((one) => one.running && one.gpu_uuids.some((uuid) => heldBy.get(uuid) !== one.workload_id))
-    .map((one) => `container ${one.workload_id} runs on GPUs that are not held for it`);
+  const alone = hosts.filter(({ machineId }) => witness.copies(machineId).length === 0);
+  return alone.flatMap(({ machineId, engine }) =>
+    [...engine.containers.values()]
+      .filter((one) => one.running && one.gpu_uuids.some((uuid) => heldBy.get(uuid) !== one.workload_id))
+      .map((one) => `container ${one.workload_id} runs on GPUs of ${machineId} that are not held for it`),
+  );
 }
 
 function sharedGpus({ machineId, engine }: SimHost): string[] {
