@@ -53,8 +53,8 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
       read: () => one(ledger.atMs / 1000),
     },
   ];
-  for (const measure of measures) addGauge(registry, measure);
-  for (const measure of inferenceCounts(deps)) addCounter(registry, measure);
+  for (const measure of measures) add(Gauge, registry, measure);
+  for (const measure of inferenceCounts(deps)) add(Counter, registry, measure);
   return { noteLedger: (faults) => (ledger = { faults, atMs: clock.now() }) };
 }
 
@@ -167,31 +167,20 @@ function one(value: number): Sample[] {
 }
 
 /** Samples that are not read any more disappear. */
-function addGauge(registry: Registry, { name, help, labels = [], read }: Measure): void {
-  const gauge = new Gauge({
+function add(
+  Metric: typeof Gauge | typeof Counter,
+  registry: Registry,
+  { name, help, labels = [], read }: Measure,
+): void {
+  const metric = new Metric({
     name,
     help,
     labelNames: labels,
     registers: [registry],
     collect: async () => {
       const samples = await read();
-      gauge.reset();
-      for (const sample of samples) gauge.set(sample.labels ?? {}, sample.value);
-    },
-  });
-}
-
-/** Its samples only ever grow, until the process ends. */
-function addCounter(registry: Registry, { name, help, labels = [], read }: Measure): void {
-  const counter = new Counter({
-    name,
-    help,
-    labelNames: labels,
-    registers: [registry],
-    collect: async () => {
-      const samples = await read();
-      counter.reset();
-      for (const sample of samples) counter.inc(sample.labels ?? {}, sample.value);
+      metric.reset();
+      for (const sample of samples) metric.inc(sample.labels ?? {}, sample.value);
     },
   });
 }

@@ -1,29 +1,20 @@
 // POST /v1/chat/completions with stream: true (specification 2.11, 4.8, 6.5): the events, chunk by chunk, and what is no event yet.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { findReceipt } from '../../control-plane/models/gateway/store.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { ChatCompletionChunk } from '../../shared/api/chat.ts';
-import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
+import type { FakeUpstream } from '../kit/fake-upstream.ts';
 import { someModels } from '../kit/models.ts';
 import { BEGIN, dataOf, DONE, HELLO_EVENTS, say, stop, usage } from '../kit/stream-chunks.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { type Answer, openApi } from './api.ts';
+import { api, owner } from './api-of-test.ts';
+import { openModelsForEachTest, receiptOf, upstream } from './models-of-test.ts';
 import { expectRefused } from './refusals.ts';
 
 const PATH = '/v1/chat/completions';
 const HI = [{ role: 'user', content: 'hi' }];
 
-let upstream: FakeUpstream;
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  upstream = await openFakeUpstream();
+openModelsForEachTest();
+beforeEach(() => {
   upstream.usual = () => ({ events: HELLO_EVENTS });
-  api = await openApi({ settings: { models: someModels(upstream.baseUrl) } });
-  owner = await api.account();
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-  await upstream.close();
 });
 
 const ask = (body: object = {}): Promise<Answer> =>
@@ -109,7 +100,7 @@ describe('a stream', () => {
 
   test('costs what the same answer costs whole', async () => {
     const answer = await ask();
-    expect(await findReceipt(api.world.db.read, answer.headers['x-receipt-id'] ?? '')).toMatchObject({
+    expect(await receiptOf(answer)).toMatchObject({
       state: 'settled',
       ending: 'completed',
       charged_ucents: 270n,

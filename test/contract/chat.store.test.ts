@@ -1,28 +1,17 @@
 // POST /v1/chat/completions without a stream (specification 2.11, 4.8, 7.3): what is asked of the server, what comes back, what is refused.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { findReceipt } from '../../control-plane/models/gateway/store.ts';
+import { describe, expect, test } from 'vitest';
 import { ChatCompletion } from '../../shared/api/chat.ts';
-import { type FakeUpstream, HELLO, openFakeUpstream } from '../kit/fake-upstream.ts';
+import { HELLO } from '../kit/fake-upstream.ts';
 import { someModels } from '../kit/models.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import { type Answer, openApi } from './api.ts';
+import { api, owner } from './api-of-test.ts';
+import { openModelsForEachTest, receiptOf, upstream } from './models-of-test.ts';
 import { expectRefused } from './refusals.ts';
 
 const PATH = '/v1/chat/completions';
 const HI = [{ role: 'user', content: 'hi' }];
 
-let upstream: FakeUpstream;
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  upstream = await openFakeUpstream();
-  api = await openApi({ settings: { models: someModels(upstream.baseUrl) } });
-  owner = await api.account();
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-  await upstream.close();
-});
+openModelsForEachTest();
 
 const ask = (body: object = {}): Promise<Answer> =>
   api.call('POST', PATH, { key: owner.key, body: { model: 'acme/small-chat', messages: HI, ...body } });
@@ -34,7 +23,6 @@ const spentUcents = async (): Promise<bigint> => {
   expect(heldUcents).toBe(0n);
   return 1_000_000_000_000n - postedUcents;
 };
-const receiptOf = (answer: Answer) => findReceipt(api.world.db.read, answer.headers['x-receipt-id'] ?? '');
 
 describe('an answer', () => {
   test('has the members of the specification, and nothing of the server', async () => {

@@ -1,30 +1,20 @@
 // POST /v1/embeddings (specification 2.14, 4.8, 7.3, 8): batches, order, the charge in whole cents, and what is refused.
 import fc from 'fast-check';
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { embeddingsUcents } from '../../control-plane/models/gateway/price.ts';
-import { findReceipt } from '../../control-plane/models/gateway/store.ts';
 import { EmbeddingsResponse } from '../../shared/api/embeddings.ts';
 import { EMBEDDINGS_ANSWER_BYTES_MAX } from '../../shared/limits.ts';
-import { type Asked, type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
-import { someModels } from '../kit/models.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import type { Asked } from '../kit/fake-upstream.ts';
+import type { Answer } from './api.ts';
+import { api, owner } from './api-of-test.ts';
+import { openModelsForEachTest, receiptOf, upstream } from './models-of-test.ts';
 import { expectRefused } from './refusals.ts';
 
 const PATH = '/v1/embeddings';
 
-let upstream: FakeUpstream;
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  upstream = await openFakeUpstream();
+openModelsForEachTest();
+beforeEach(() => {
   upstream.usual = (asked) => ({ body: vectorsOf(asked) });
-  api = await openApi({ settings: { models: someModels(upstream.baseUrl) } });
-  owner = await api.account();
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-  await upstream.close();
 });
 
 const inputsOf = ({ body }: Asked): string[] => body['input'] as string[];
@@ -45,7 +35,6 @@ function vectorsOf(asked: Asked): Record<string, unknown> {
 }
 const ask = (body: object = {}): Promise<Answer> =>
   api.call('POST', PATH, { key: owner.key, body: { model: 'acme/embedder', input: 'hi', ...body } });
-const receiptOf = (answer: Answer) => findReceipt(api.world.db.read, answer.headers['x-receipt-id'] ?? '');
 const texts = (count: number): string[] => Array.from({ length: count }, (_, i) => `${i}`);
 
 describe('embeddings', () => {

@@ -1,36 +1,24 @@
 // POST /v1/images/generations (specification 2.12, 4.8, 7.3): images as base64, their exact price, and what is refused.
-import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { findReceipt } from '../../control-plane/models/gateway/store.ts';
+import { beforeEach, describe, expect, test } from 'vitest';
 import { ImagesResponse } from '../../shared/api/images.ts';
 import { IMAGES_ANSWER_BYTES_MAX } from '../../shared/limits.ts';
-import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';
-import { someModels } from '../kit/models.ts';
-import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
+import type { Answer } from './api.ts';
+import { api, owner } from './api-of-test.ts';
+import { openModelsForEachTest, receiptOf, upstream } from './models-of-test.ts';
 import { expectRefused } from './refusals.ts';
 
 const PATH = '/v1/images/generations';
 const PNG = Buffer.from('a picture').toString('base64');
 
-let upstream: FakeUpstream;
-let api: Api;
-let owner: ApiAccount;
-beforeEach(async () => {
-  upstream = await openFakeUpstream();
+openModelsForEachTest();
+beforeEach(() => {
   upstream.usual = ({ body }) => ({ body: { created: 1, data: Array.from({ length: Number(body['n']) }, image) } });
-  api = await openApi({ settings: { models: someModels(upstream.baseUrl) } });
-  owner = await api.account();
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-  await upstream.close();
 });
 
 const image = (): object => ({ b64_json: PNG, revised_prompt: 'secret', url: null });
 const ask = (body: object = {}): Promise<Answer> =>
   api.call('POST', PATH, { key: owner.key, body: { model: 'acme/artist', prompt: 'a cat', ...body } });
-const chargeOf = async (answer: Answer): Promise<bigint | undefined> =>
-  (await findReceipt(api.world.db.read, answer.headers['x-receipt-id'] ?? ''))?.charged_ucents;
+const chargeOf = async (answer: Answer): Promise<bigint | undefined> => (await receiptOf(answer))?.charged_ucents;
 
 describe('images', () => {
   test('have the members of the specification, and nothing of the server', async () => {
@@ -49,7 +37,7 @@ describe('images', () => {
       size: '512x512',
       response_format: 'b64_json',
     });
-    const receipt = await findReceipt(api.world.db.read, answer.headers['x-receipt-id'] ?? '');
+    const receipt = await receiptOf(answer);
     expect(receipt).toMatchObject({ images: 2, prompt_tokens: null, charged_ucents: 5_000_002n, ending: 'completed' });
   });
 

@@ -10,7 +10,7 @@ import { type ChatCall, completionFacts } from './chat.ts';
 import { type PlannedChat, planChat } from './chat-plan.ts';
 import { readChunk, streamMembers, upstreamBody } from './chat-wire.ts';
 import { type EventWriter, openEventWriter } from './event-writer.ts';
-import { failedOutcome, freeOutcome, type Used, usedOutcome } from './outcome.ts';
+import { freeOutcome, type Used, usedOutcome } from './outcome.ts';
 import { chatUcents, estimatedUsage } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
 import { BadEvents, eventData } from './sse.ts';
@@ -23,8 +23,7 @@ const DONE = '[DONE]';
 export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply> {
   const planned = planOrRefusal(call.body, deps);
   if (planned instanceof ServiceError) return refusedStream(planned, call, deps);
-  const open = await deps.requests.begin({ ...call, ...planned });
-  try {
+  return deps.requests.serve({ ...call, ...planned }, async (open) => {
     const answering = await askForStream(call.body, { planned, open }, deps);
     const chat: Chat = { call, planned, open, answering, said: '', usage: undefined, finished: false, state: 'going' };
     const pieces = eventData(answering.exchange.body);
@@ -35,10 +34,7 @@ export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply>
     const writer = openEventWriter(deps);
     void passOn({ chat, first, pieces, writer }, deps);
     return { status: 200, headers: { ...EVENT_STREAM_HEADERS, ...receiptHeader(open) }, stream: writer.stream };
-  } catch (error) {
-    await open.close(failedOutcome(error, open.signal));
-    throw error;
-  }
+  });
 }
 
 /** What is known of an answer on its way. */

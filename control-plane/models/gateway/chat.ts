@@ -4,7 +4,7 @@ import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import { type PlannedChat, planChat } from './chat-plan.ts';
 import { completionView, readCompletion, upstreamBody } from './chat-wire.ts';
-import { failedOutcome, usedOutcome } from './outcome.ts';
+import { usedOutcome } from './outcome.ts';
 import { chatUcents, estimatedUsage } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
 import { askWhole, type CallDeps, failUnusable } from './whole-answer.ts';
@@ -15,8 +15,7 @@ export type ChatCall = Pick<Call<undefined, undefined, ChatRequest>, 'caller' | 
 export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Reply> {
   const { body } = call;
   const planned = planChat(body, deps.catalog);
-  const open = await deps.requests.begin({ ...call, ...planned });
-  try {
+  return deps.requests.serve({ ...call, ...planned }, async (open) => {
     const question = {
       callable: planned.callable,
       path: '/chat/completions',
@@ -32,10 +31,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
     await open.close(usedOutcome('completed', { ucents, usage, countedBy, upstream }));
     const facts = { ...completionFacts(open, planned, deps), usage };
     return { status: 200, headers: receiptHeader(open), body: completionView(completion, facts) };
-  } catch (error) {
-    await open.close(failedOutcome(error, open.signal));
-    throw error;
-  }
+  });
 }
 
 /** What every answer says of itself. */

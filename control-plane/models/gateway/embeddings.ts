@@ -5,7 +5,7 @@ import { fail } from '../../../shared/errors.ts';
 import { EMBEDDINGS_ANSWER_BYTES_MAX, EMBEDDINGS_INPUTS_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
-import { failedOutcome, usedOutcome } from './outcome.ts';
+import { usedOutcome } from './outcome.ts';
 import { embeddingsBound, embeddingsUcents, estimatedTokens } from './price.ts';
 import { jsonOf } from './read-answer.ts';
 import { receiptHeader } from './requests.ts';
@@ -22,8 +22,7 @@ export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply
   const { callable, inputs } = planEmbeddings(call.body, deps.catalog);
   const { model, pricing } = callable;
   const boundUcents = embeddingsUcents(embeddingsBound(inputs), pricing);
-  const open = await deps.requests.begin({ ...call, callable, boundUcents });
-  try {
+  return deps.requests.serve({ ...call, callable, boundUcents }, async (open) => {
     const { vectors, tokens, upstream } = await askForVectors(
       { callable, inputs, dimensions: call.body.dimensions, signal: open.signal },
       deps,
@@ -44,10 +43,7 @@ export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply
       usage: { prompt_tokens: counted, total_tokens: counted },
     };
     return { status: 200, headers: receiptHeader(open), body };
-  } catch (error) {
-    await open.close(failedOutcome(error, open.signal));
-    throw error;
-  }
+  });
 }
 
 /** @throws ServiceError `model_not_found`, `unsupported_parameter`, `invalid_request` */

@@ -6,7 +6,7 @@ import { IMAGES_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
 import { sizesOf } from '../catalog/image-sizes.ts';
-import { failedOutcome, usedOutcome } from './outcome.ts';
+import { usedOutcome } from './outcome.ts';
 import { imagesUcents } from './price.ts';
 import { jsonOf } from './read-answer.ts';
 import { receiptHeader } from './requests.ts';
@@ -20,8 +20,7 @@ export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Repl
   const { prompt, n } = call.body;
   const { callable, size } = planImages(call.body, deps.catalog);
   const ucents = imagesUcents({ count: n, size }, callable.pricing);
-  const open = await deps.requests.begin({ ...call, callable, boundUcents: ucents });
-  try {
+  return deps.requests.serve({ ...call, callable, boundUcents: ucents }, async (open) => {
     const question = {
       callable,
       path: '/images/generations',
@@ -35,10 +34,7 @@ export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Repl
     const created = Math.floor(deps.clock.now() / 1000);
     const body: ImagesResponse = { created, data, usage: { image_count: n } };
     return { status: 200, headers: receiptHeader(open), body };
-  } catch (error) {
-    await open.close(failedOutcome(error, open.signal));
-    throw error;
-  }
+  });
 }
 
 /** @throws ServiceError `model_not_found`, `invalid_request`, `unsupported_parameter`, `validation_failed` */

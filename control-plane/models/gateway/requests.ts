@@ -9,7 +9,7 @@ import { wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import type { Counts } from './counts.ts';
-import { freeOutcome } from './outcome.ts';
+import { failedOutcome, freeOutcome } from './outcome.ts';
 import { closeReceipt, holdId, type Outcome } from './states.ts';
 import * as store from './store.ts';
 
@@ -32,8 +32,11 @@ export interface OpenRequest {
 }
 
 export interface Requests {
-  /** @throws ServiceError `stream_limit_exceeded`, `insufficient_balance` */
-  begin(request: NewRequest): Promise<OpenRequest>;
+  /**
+   * Lets a request in and has it answered. `answer`, or what it has begun, closes it; where `answer` throws, it is closed here, and costs nothing.
+   * @throws ServiceError `stream_limit_exceeded`, `insufficient_balance`, and what `answer` throws
+   */
+  serve<T>(request: NewRequest, answer: (open: OpenRequest) => Promise<T>): Promise<T>;
   /** Gives back what requests hold that no process answers any more; returns how many those were. */
   sweep(signal: AbortSignal): Promise<number>;
   /** How many are open. */
@@ -79,40 +82,41 @@ export function openRequests(deps: RequestsDeps): Requests {
     };
   };
 
+  const begin = async (request: NewRequest): Promise<OpenRequest> => {
+    const { caller, gone, callable, boundUcents } = request;
+    const id = ids.prefixed('rcp');
+    const leave = enter(id, caller.apiKeyId);
+    try {
+      await db.tx('inference.open', async (tx) => {
+        await ledger.setHold(tx, holdId(id), wallet(caller.orgId), boundUcents);
+        await store.insertReceipt(tx, receiptOf(id, request, clock.now()));
+      });
+    } catch (error) {
+      leave();
+      throw error;
+    }
+    let closed: Promise<void> | undefined;
+    const close = (outcome: Outcome): Promise<void> =>
+      db
+        .tx('inference.close', (tx) => closeReceipt(tx, id, outcome, { ledger, nowMs: clock.now() }))
+        .then(() => deps.counts.ended(callable.model.id, outcome.ending))
+        .finally(leave);
+    return {
+      id,
+      signal: AbortSignal.any([gone, stopping.signal]),
+      close: (outcome) => (closed ??= close(outcome)),
+    };
+  };
+
   return {
-    begin: async ({ caller, requestId, gone, callable, boundUcents }) => {
-      const id = ids.prefixed('rcp');
-      const leave = enter(id, caller.apiKeyId);
-      const receipt = {
-        id,
-        org_id: caller.orgId,
-        api_key_id: caller.apiKeyId,
-        request_id: requestId,
-        model_id: callable.model.id,
-        tier: callable.tier,
-        held_ucents: boundUcents,
-        opened_ms: clock.now(),
-      };
+    serve: async (request, answer) => {
+      const open = await begin(request);
       try {
-        await db.tx('inference.open', async (tx) => {
-          await ledger.setHold(tx, holdId(id), wallet(caller.orgId), boundUcents);
-          await store.insertReceipt(tx, receipt);
-        });
+        return await answer(open);
       } catch (error) {
-        leave();
+        await open.close(failedOutcome(error, open.signal));
         throw error;
       }
-      let closed: Promise<void> | undefined;
-      const close = (outcome: Outcome): Promise<void> =>
-        db
-          .tx('inference.close', (tx) => closeReceipt(tx, id, outcome, { ledger, nowMs: clock.now() }))
-          .then(() => deps.counts.ended(callable.model.id, outcome.ending))
-          .finally(leave);
-      return {
-        id,
-        signal: AbortSignal.any([gone, stopping.signal]),
-        close: (outcome) => (closed ??= close(outcome)),
-      };
     },
     sweep: (signal) => sweep(living, signal, deps),
     open: () => living.size,
@@ -122,6 +126,19 @@ export function openRequests(deps: RequestsDeps): Requests {
       stopping.abort(new ServiceError('unavailable', { detail: 'The service restarts. Send the request again.' }));
       await Promise.all(living.values());
     },
+  };
+}
+
+function receiptOf(id: string, { caller, requestId, callable, boundUcents }: NewRequest, nowMs: number): store.NewReceipt {
+  return {
+    id,
+    org_id: caller.orgId,
+    api_key_id: caller.apiKeyId,
+    request_id: requestId,
+    model_id: callable.model.id,
+    tier: callable.tier,
+    held_ucents: boundUcents,
+    opened_ms: nowMs,
   };
 }
 

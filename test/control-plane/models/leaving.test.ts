@@ -1,27 +1,16 @@
 // Callers who hang up, over a real connection: their server is left at once, and nothing is held for them.
 import { request } from 'node:http';
 import { once } from 'node:events';
-import { afterEach, beforeEach, expect, test } from 'vitest';
+import { beforeEach, expect, test } from 'vitest';
 import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import { type Api, type ApiAccount, openApi } from '../../contract/api.ts';
-import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
-import { someModels } from '../../kit/models.ts';
+import { api, owner } from '../../contract/api-of-test.ts';
+import { openModelsForEachTest, upstream } from '../../contract/models-of-test.ts';
 import { BEGIN, HELLO_EVENTS, say } from '../../kit/stream-chunks.ts';
 
-let upstream: FakeUpstream;
-let api: Api;
-let owner: ApiAccount;
 let port: number;
+openModelsForEachTest();
 beforeEach(async () => {
-  upstream = await openFakeUpstream();
-  api = await openApi({ settings: { models: someModels(upstream.baseUrl) } });
-  owner = await api.account();
   ({ port } = await api.http.listen({ host: '127.0.0.1', port: 0 }));
-});
-afterEach(async () => {
-  await api.world.verify();
-  await api.close();
-  await upstream.close();
 });
 
 function ask(body: object): ReturnType<typeof request> {
