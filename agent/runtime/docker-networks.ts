@@ -37,15 +37,22 @@ const BRIDGE_NAME_CHARS = 15;
 
 export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksDeps): Networks {
   /** Made, and nobody's. */
-  const spare: string[] = [];
+  let spare: string | undefined;
   /** On the way to a container. */
   const taken = new Set<string>();
 
   const make = (name: string): Promise<void> => makeNetwork(docker, name, { [LABEL_MACHINE]: machineId });
   const newName = (): string => `svc-${ids.prefixed('net')}`;
 
+  const remove = (name: string): Promise<void> => ignoring([404], docker.getNetwork(name).remove());
+  /** For the next container; of two that are left over at once, one is enough. */
+  const keep = async (name: string): Promise<void> => {
+    if (spare === undefined) spare = name;
+    else await remove(name);
+  };
+
   const sweep = async (): Promise<void> => {
-    const ours = (): string[] => [...spare, ...taken];
+    const ours = (): (string | undefined)[] => [spare, ...taken];
     // One that gets its container in the meantime may be missing in either listing.
     const before = ours();
     const there = await asked.listNetworks({ filters: { label: [`${LABEL_MACHINE}=${machineId}`] } });
@@ -57,24 +64,25 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
 
   return {
     forContainer: async (makeContainer) => {
-      const ready = spare.shift();
+      const ready = spare;
+      spare = undefined;
       const name = ready ?? newName();
       taken.add(name);
       const [container, network] = await Promise.allSettled([makeContainer(name), ready ?? make(name)]);
       taken.delete(name);
       // A network that could not be made is made at the start, which says what is in the way.
       if (container.status === 'fulfilled') return container.value;
-      if (network.status === 'fulfilled') spare.push(name);
+      if (network.status === 'fulfilled') await keep(name);
       throw container.reason;
     },
     make,
-    remove: (name) => ignoring([404], docker.getNetwork(name).remove()),
+    remove,
     keepSpare: async () => {
       await sweep();
-      if (spare.length > 0) return;
+      if (spare !== undefined) return;
       const name = newName();
       await make(name);
-      spare.push(name);
+      await keep(name);
     },
     sweep,
     bridges: async () => (await asked.listNetworks({ filters: { label: [LABEL_MACHINE] } })).map(bridgeOf),

@@ -90,6 +90,12 @@ test('a container that cannot be made leaves its network to the next one', async
   expect(await networkOf('wl_a')).toBe(left);
 });
 
+test('of the networks of two containers that cannot be made at the same time, one waits', async () => {
+  const failing = ['wl_a', 'wl_b'].map((id) => create(id, 'not-here:1'));
+  for (const each of failing) await expect(each).rejects.toThrow(/No such image/);
+  expect(await networks()).toHaveLength(1);
+});
+
 test('a network that is gone before the start is made again', async () => {
   await agent.keepSpareNetwork();
   const id = await create('wl_a');
