@@ -141,6 +141,9 @@ const ConfigFields = z.strictObject({
       per_ip_per_second: PerSecond.default(200),
       /** How many may come at once after a pause. */
       burst: z.int().min(1).max(RATE_MAX).default(400),
+      /** Requests to models are counted for themselves. */
+      inference_per_key_per_second: PerSecond.default(20),
+      inference_burst: z.int().min(1).max(RATE_MAX).default(40),
     })
     .prefault({}),
   webhooks: z

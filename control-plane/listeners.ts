@@ -96,6 +96,10 @@ function openPublicHttp(
       perKeyPerSecond: config.rate_limits.per_key_per_second,
       perIpPerSecond: config.rate_limits.per_ip_per_second,
       burst: config.rate_limits.burst,
+      inference: {
+        perKeyPerSecond: config.rate_limits.inference_per_key_per_second,
+        burst: config.rate_limits.inference_burst,
+      },
     },
     connectionsPerAddressMax: HTTP_CONNECTIONS_PER_ADDRESS_MAX,
     ...(tls === undefined ? {} : { tls }),

@@ -26,7 +26,13 @@ test('an empty file is a whole configuration', () => {
     ssh: { host: '0.0.0.0', port_range: { first: 20_000, last: 29_999 } },
     platform_fee_bps: 1_500,
     trust_proxy: [],
-    rate_limits: { per_key_per_second: 100, per_ip_per_second: 200, burst: 400 },
+    rate_limits: {
+      per_key_per_second: 100,
+      per_ip_per_second: 200,
+      burst: 400,
+      inference_per_key_per_second: 20,
+      inference_burst: 40,
+    },
     webhooks: { max_attempts: 5, allowed_networks: [], allowed_ports: [443, 8443] },
   });
 });
@@ -55,7 +61,7 @@ test('every setting is read', () => {
     'platform_fee_bps: 10000',
     'launch_hold_minutes: 1440',
     'trust_proxy: [10.0.0.0/8, "::1"]',
-    'rate_limits: { per_key_per_second: 0.5, per_ip_per_second: 1000000, burst: 1 }',
+    'rate_limits: { per_key_per_second: 0.5, per_ip_per_second: 1000000, burst: 1, inference_per_key_per_second: 0.5, inference_burst: 1 }',
     'metrics_listen: { host: 127.0.0.1, port: 9100 }',
     'retention: { events_days: 30, operations_days: 2, workloads_days: 36500 }',
     'webhooks: { max_attempts: 6, allowed_networks: [10.0.0.0/8, "fd00::/8"], allowed_ports: [443] }',

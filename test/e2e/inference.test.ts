@@ -53,7 +53,11 @@ test('the official client lists and reads models, and completes chats whole and 
   const listed = (await client.models.list()).data.map(({ id }) => id);
   expect(listed).toContain('acme/small-chat');
   expect(await client.models.retrieve('acme/small-chat')).toMatchObject({ id: 'acme/small-chat', object: 'model' });
-  const whole = await client.chat.completions.create({ model: 'small', messages: HI });
+  const { data: whole, response } = await client.chat.completions
+    .create({ model: 'small', messages: HI })
+    .withResponse();
+  expect(response.headers.get('x-ratelimit-limit-requests')).toBe('40');
+  expect(response.headers.get('x-ratelimit-remaining-requests')).toBe('39');
   expect(whole).toMatchObject({ model: 'acme/small-chat', choices: [{ message: { content: 'Hello there.' } }] });
   const stream = await client.chat.completions.create({
     model: 'small',

@@ -6,7 +6,8 @@ import { z } from 'zod';
 import { type ErrorCode, ERRORS } from '../../../shared/errors.ts';
 import { inferenceCode, InferenceError, isInferencePath } from '../../../shared/api/inference.ts';
 import { Problem } from '../../../shared/api/problem.ts';
-import type { ResponseSpec, Route } from './route.ts';
+import { RATE_HEADERS } from './rate-limits.ts';
+import { isInference, type ResponseSpec, type Route } from './route.ts';
 import { errorsOf } from './route-errors.ts';
 import { SCOPES, type Scope, scopeText } from './scopes.ts';
 
@@ -106,17 +107,19 @@ function requestBody({ body }: Route, schemas: Json): Json {
   return { requestBody: { required, content: { 'application/json': { schema: hoist(schemas, body, 'input') } } } };
 }
 
-function successes({ responses, idempotency }: Route, schemas: Json): Json {
+function successes(each: Route, schemas: Json): Json {
   return Object.fromEntries(
-    Object.entries(responses).map(([status, response]) => [status, success(response, idempotency !== 'none', schemas)]),
+    Object.entries(each.responses).map(([status, response]) => [status, success(response, each, schemas)]),
   );
 }
 
-function success(response: ResponseSpec, keyed: boolean, schemas: Json): Json {
+function success(response: ResponseSpec, each: Route, schemas: Json): Json {
   const { description, headers = {} } = response;
+  const keyed = each.idempotency !== 'none';
   const all = {
     'X-Request-Id': 'Identifies this request in our logs',
     ...(keyed ? { 'Idempotent-Replayed': '`true` where this is the stored answer of an earlier equal request' } : {}),
+    ...(isInference(each) ? RATE_HEADERS : {}),
     ...headers,
   };
   return {
@@ -139,12 +142,11 @@ function successContent({ schema, eventSchema }: ResponseSpec, schemas: Json): J
 /** One response for each status, which lists the codes that can come with it. */
 function refusals(each: Route): Json {
   const byStatus = Map.groupBy(errorsOf(each), (code): number => ERRORS[code].status);
-  return Object.fromEntries(
-    [...byStatus].map(([status, codes]) => [String(status), refusal(status, codes, each.path)]),
-  );
+  return Object.fromEntries([...byStatus].map(([status, codes]) => [String(status), refusal(status, codes, each)]));
 }
 
-function refusal(status: number, codes: ErrorCode[], path: string): Json {
+function refusal(status: number, codes: ErrorCode[], each: Route): Json {
+  const { path } = each;
   const headers: Record<string, string> = { 'X-Request-Id': 'Identifies this request in our logs' };
   if (status === 401) headers['WWW-Authenticate'] = '`Bearer`';
   if (status === 403 && codes.includes('insufficient_scope')) {
@@ -153,6 +155,7 @@ function refusal(status: number, codes: ErrorCode[], path: string): Json {
   if (RETRY_STATUSES.has(status)) {
     headers['Retry-After'] = 'Whole seconds, at least 1, after which to try again, where that is known';
   }
+  if (status === 429 && isInference(each)) Object.assign(headers, RATE_HEADERS);
   const spelled = isInferencePath(path) ? inferenceCode : (code: ErrorCode): string => code;
   return {
     description: codes.map((code) => `\`${spelled(code)}\`: ${ERRORS[code].title}`).join('\n\n'),

@@ -8,14 +8,25 @@ export interface RateLimitOptions {
   perIpPerSecond: number;
   /** Requests that may come at once after a pause. */
   burst: number;
+  /** Of one key, for inference alone: it has buckets of its own, as each of its requests costs far more than others. */
+  inference: { perKeyPerSecond: number; burst: number };
 }
 
 export interface RateLimits {
   /** @throws ServiceError `rate_limit_exceeded` */
   takeForKey(apiKeyId: string): void;
+  /** `tell` is given the headers that show how much is left, also where it is refused. @throws ServiceError `rate_limit_exceeded` */
+  takeForInference(apiKeyId: string, tell: (headers: Record<string, string>) => void): void;
   /** Neighbours in one IPv6 /64 count as one. @throws ServiceError `rate_limit_exceeded` */
   takeForIp(ip: string): void;
 }
+
+/** What the answer of an inference request tells of its key's rate, as clients of the chat-completion wire format know it. */
+export const RATE_HEADERS = {
+  'X-Ratelimit-Limit-Requests': 'Inference requests that this API key may send at once after a pause',
+  'X-Ratelimit-Remaining-Requests': 'How many of them it may still send now',
+  'X-Ratelimit-Reset-Requests': 'How long until it may send all of them again, like `12ms` or `1m30.5s`',
+};
 
 /** A bucket that is full again needs no memory; with this many, it is looked for those. */
 const BUCKETS_MAX = 20_000;
@@ -23,29 +34,67 @@ const BUCKETS_MAX = 20_000;
 const EPSILON_MS = 1e-6;
 
 export function openRateLimits(options: RateLimitOptions, clock: Clock): RateLimits {
-  const { perKeyPerSecond, perIpPerSecond, burst } = options;
+  const { perKeyPerSecond, perIpPerSecond, burst, inference } = options;
   const keys = openBuckets({ perSecond: perKeyPerSecond, burst }, clock);
   const addresses = openBuckets({ perSecond: perIpPerSecond, burst }, clock);
-  const take = (buckets: Buckets, name: string, words: string): void => {
-    const waitMs = buckets.take(name);
-    if (waitMs > 0) {
-      fail('rate_limit_exceeded', {
-        detail: `${words}; send it again after the seconds that Retry-After says.`,
-        retryAfterSeconds: waitMs / 1000,
-      });
-    }
-  };
+  const inferenceKeys = openBuckets({ perSecond: inference.perKeyPerSecond, burst: inference.burst }, clock);
   return {
     takeForKey: (apiKeyId) =>
-      take(keys, apiKeyId, `This API key may send ${perKeyPerSecond} requests a second, and ${burst} at once`),
+      assertTaken(
+        keys.take(apiKeyId),
+        `This API key may send ${perKeyPerSecond} requests a second, and ${burst} at once`,
+      ),
+    takeForInference: (apiKeyId, tell) => {
+      const taken = inferenceKeys.take(apiKeyId);
+      tell(rateHeaders(taken, inference.burst));
+      assertTaken(
+        taken,
+        `This API key may send ${inference.perKeyPerSecond} inference requests a second, and ${inference.burst} at once`,
+      );
+    },
     takeForIp: (ip) =>
-      take(addresses, networkOf(ip), `Your address may send ${perIpPerSecond} requests a second, and ${burst} at once`),
+      assertTaken(
+        addresses.take(networkOf(ip)),
+        `Your address may send ${perIpPerSecond} requests a second, and ${burst} at once`,
+      ),
   };
 }
 
+/** @throws ServiceError `rate_limit_exceeded` */
+function assertTaken({ waitMs }: Taken, words: string): void {
+  if (waitMs === 0) return;
+  fail('rate_limit_exceeded', {
+    detail: `${words}; send it again after the seconds that Retry-After says.`,
+    retryAfterSeconds: waitMs / 1000,
+  });
+}
+
+function rateHeaders({ left, fullInMs }: Taken, burst: number): Record<string, string> {
+  return {
+    'x-ratelimit-limit-requests': String(burst),
+    'x-ratelimit-remaining-requests': String(left),
+    'x-ratelimit-reset-requests': durationText(fullInMs),
+  };
+}
+
+/** Up to the next millisecond. */
+function durationText(ms: number): string {
+  const whole = Math.ceil(ms - EPSILON_MS);
+  if (whole < 1000) return `${whole}ms`;
+  const minutes = Math.floor(whole / 60_000);
+  return `${minutes === 0 ? '' : `${minutes}m`}${(whole % 60_000) / 1000}s`;
+}
+
+interface Taken {
+  /** 0 where a token was taken; else until there is one. */
+  waitMs: number;
+  /** Whole tokens. */
+  left: number;
+  fullInMs: number;
+}
+
 interface Buckets {
-  /** Takes a token, or takes none and returns the milliseconds until there is one. */
-  take(name: string): number;
+  take(name: string): Taken;
 }
 
 function openBuckets({ perSecond, burst }: { perSecond: number; burst: number }, clock: Clock): Buckets {
@@ -58,11 +107,14 @@ function openBuckets({ perSecond, burst }: { perSecond: number; burst: number },
       const beforeMs = Math.max(fullAtMs.get(name) ?? 0, nowMs);
       const waitMs = beforeMs + tokenMs - nowMs - burst * tokenMs;
       const refused = waitMs > EPSILON_MS;
+      const afterMs = refused ? beforeMs : beforeMs + tokenMs;
       // Set anew at the end: the map stays in the order of use, so whoever keeps asking is not forgotten.
       fullAtMs.delete(name);
-      fullAtMs.set(name, refused ? beforeMs : beforeMs + tokenMs);
+      fullAtMs.set(name, afterMs);
       if (fullAtMs.size > BUCKETS_MAX) shrink(fullAtMs, nowMs);
-      return refused ? waitMs : 0;
+      const fullInMs = afterMs - nowMs;
+      const left = Math.floor(burst - (fullInMs - EPSILON_MS) / tokenMs);
+      return { waitMs: refused ? waitMs : 0, left, fullInMs };
     },
   };
 }

@@ -128,3 +128,8 @@ export function route<
   // Sound because the server hands over what these very schemas have parsed.
   return spec as unknown as Route;
 }
+
+/** A request to a model: what limits the rate of those is told in the headers of the answer. */
+export function isInference({ scope }: Pick<RouteFacts, 'scope'>): boolean {
+  return scope === 'serverless:write';
+}

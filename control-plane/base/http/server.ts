@@ -19,7 +19,7 @@ import { openapiDocument } from './openapi.ts';
 import { abandonedRequest, internalError, knownError } from './problems.ts';
 import { openRateLimits, type RateLimitOptions, type RateLimits } from './rate-limits.ts';
 import { refusalReply } from './refusals.ts';
-import type { Caller, Route } from './route.ts';
+import { type Caller, isInference, type Route } from './route.ts';
 import { undeclared } from './route-errors.ts';
 import type { Sealing } from './sealing.ts';
 import type { Tls } from './tls.ts';
@@ -235,11 +235,12 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
     url: urlPattern(each),
     bodyLimit: bodyBytesMaxOf(each),
     // Before the body is read: strangers do not get to send one.
-    onRequest: async (request) => {
+    onRequest: async (request, reply) => {
       limits?.takeForIp(request.ip);
       if (scope === 'none' || scope === 'operator') return;
       const caller = await authorize(request.headers.authorization, scope, deps.authenticate);
-      limits?.takeForKey(caller.apiKeyId);
+      if (isInference(each)) limits?.takeForInference(caller.apiKeyId, (headers) => void reply.headers(headers));
+      else limits?.takeForKey(caller.apiKeyId);
       request.setDecorator('caller', caller);
     },
     errorHandler: (error, request, reply) => {

@@ -129,7 +129,11 @@ export function openRequests(deps: RequestsDeps): Requests {
   };
 }
 
-function receiptOf(id: string, { caller, requestId, callable, boundUcents }: NewRequest, nowMs: number): store.NewReceipt {
+function receiptOf(
+  id: string,
+  { caller, requestId, callable, boundUcents }: NewRequest,
+  nowMs: number,
+): store.NewReceipt {
   return {
     id,
     org_id: caller.orgId,

@@ -147,6 +147,11 @@ export const INFERENCE_ROWS: RowsBySection = {
       '429 rate_limit_exceeded with Retry-After',
     ],
     [
+      'rate_limit_exceeded is the per-second rate limit of the API key: 429, where 503 is our own lack',
+      'control-plane/base/http/limits.test.ts',
+      'a key gets its burst, then 429 with the time to wait, and one request as soon as it is over',
+    ],
+    [
       'An internal error is 500',
       'control-plane/base/http/refusals.test.ts',
       '500 internal_error quotes the request, and nothing of the bug',

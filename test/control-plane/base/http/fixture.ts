@@ -19,8 +19,8 @@ const HTTP_ROOMS = [
 
 /** Tokens `all`, `reader` (no write scope) and `other` (another key of the same rights as `all`). */
 const CALLERS: Record<string, Caller> = {
-  all: { orgId: 'org_a', apiKeyId: 'apk_all', scopes: ['instances:read', 'instances:write'] },
-  other: { orgId: 'org_a', apiKeyId: 'apk_other', scopes: ['instances:read', 'instances:write'] },
+  all: { orgId: 'org_a', apiKeyId: 'apk_all', scopes: ['instances:read', 'instances:write', 'serverless:write'] },
+  other: { orgId: 'org_a', apiKeyId: 'apk_other', scopes: ['instances:read', 'instances:write', 'serverless:write'] },
   reader: { orgId: 'org_a', apiKeyId: 'apk_reader', scopes: ['instances:read'] },
 };
 
@@ -45,7 +45,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const clock = options.clock ?? systemClock();
   const db = options.db ?? (await openEffectsDb(clock));
   const http = openServer(db, options, clock);
-  http.register(options.routes?.(db) ?? thingRoutes(db));
+  http.register(options.routes?.(db) ?? [...thingRoutes(db), inferenceRoute]);
   return {
     db,
     http,
@@ -88,6 +88,18 @@ function openServer(db: Db, options: BenchOptions, clock: Clock): Http {
 
 const Thing = z.strictObject({ id: z.string(), size: z.int() }).meta({ id: 'Thing' });
 const common = { tag: 'things', operationId: 'thing', summary: 'A thing' };
+
+const inferenceRoute = route({
+  ...common,
+  method: 'POST',
+  path: '/v1/chat/thing',
+  operationId: 'askThing',
+  scope: 'serverless:write',
+  idempotency: 'none',
+  responses: { 200: { description: 'Its answer' } },
+  errors: [],
+  handler: async () => ({ status: 200, body: {} }),
+});
 
 function thingRoutes(db: Db): Route[] {
   const ids = createIds(systemClock(), systemRng());

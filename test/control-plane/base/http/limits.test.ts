@@ -3,30 +3,36 @@ import { once } from 'node:events';
 import { connect } from 'node:net';
 import { PassThrough } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
-import { openRateLimits } from '../../../../control-plane/base/http/rate-limits.ts';
+import { openRateLimits, type RateLimitOptions } from '../../../../control-plane/base/http/rate-limits.ts';
 import { refuseUnread } from '../../../../control-plane/base/http/unread-requests.ts';
 import { ServiceError } from '../../../../shared/errors.ts';
 import { createIds } from '../../../../shared/ids.ts';
 import { HEADER_BYTES_MAX } from '../../../../shared/limits.ts';
 import { seededRng } from '../../../../shared/rng.ts';
 import { virtualClock } from '../../../kit/virtual-clock.ts';
+import type { WireReply } from '../../../../control-plane/base/http/wire-reply.ts';
 import { as, type Bench, openBench, problemOf } from './fixture.ts';
 
 const open: Bench[] = [];
 afterEach(async () => {
   for (const bench of open.splice(0)) await bench.close();
 });
-async function openLimited(rateLimits: { perKeyPerSecond: number; perIpPerSecond: number; burst: number }) {
+/** Of inference, where a test is about other requests. */
+const inference = { perKeyPerSecond: 1, burst: 1 };
+async function openLimited(limits: Omit<RateLimitOptions, 'inference'> & Partial<RateLimitOptions>) {
   const clock = virtualClock();
+  const rateLimits = { inference, ...limits };
   const bench = await openBench({ clock, http: { rateLimits, trustProxy: ['127.0.0.1'] } });
   open.push(bench);
+  const ask = (token: string, from = '192.0.2.1') =>
+    bench.http.inject({ method: 'POST', url: '/v1/chat/thing', headers: as(token, { 'x-forwarded-for': from }) });
   const get = (url: string, token?: string, from = '192.0.2.1') =>
     bench.http.inject({
       method: 'GET',
       url,
       headers: { 'x-forwarded-for': from, ...(token === undefined ? {} : as(token)) },
     });
-  return { clock, get };
+  return { clock, get, ask };
 }
 
 function isRefused(take: () => void): boolean {
@@ -84,13 +90,13 @@ describe('rates', () => {
     ['::ffff:192.0.2.1', '::ffff:192.0.2.2', false],
     ['192.0.2.1', '192.0.2.2', false],
   ])('%s and %s are one: %s', (a, b, one) => {
-    const limits = openRateLimits({ perKeyPerSecond: 1, perIpPerSecond: 1, burst: 1 }, virtualClock());
+    const limits = openRateLimits({ perKeyPerSecond: 1, perIpPerSecond: 1, burst: 1, inference }, virtualClock());
     limits.takeForIp(a);
     expect(isRefused(() => limits.takeForIp(b))).toBe(one);
   });
 
   test('strangers from many addresses do not make it forget the one that keeps asking', () => {
-    const limits = openRateLimits({ perKeyPerSecond: 1, perIpPerSecond: 1, burst: 2 }, virtualClock());
+    const limits = openRateLimits({ perKeyPerSecond: 1, perIpPerSecond: 1, burst: 2, inference }, virtualClock());
     const addressOf = (i: number): string => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
     limits.takeForIp('192.0.2.1');
     limits.takeForIp('192.0.2.1');
@@ -100,6 +106,70 @@ describe('rates', () => {
       if (i % 5000 === 0) refusals.push(isRefused(() => limits.takeForIp('192.0.2.1')));
     }
     expect(refusals).toEqual([true, true, true, true, true]);
+  });
+});
+
+describe('the rate of inference', () => {
+  const SLOW = { perKeyPerSecond: 1000, perIpPerSecond: 1000, burst: 1000 };
+  const toldOf = ({ status, headers }: WireReply) => [
+    status,
+    ...['limit', 'remaining', 'reset'].map((what) => headers[`x-ratelimit-${what}-requests`]),
+    headers['retry-after'],
+  ];
+
+  test('a key gets its burst, then 429 with the time to wait, and one request as soon as it is over', async () => {
+    const { clock, ask } = await openLimited({ ...SLOW, inference: { perKeyPerSecond: 0.8, burst: 2 } });
+    expect(toldOf(await ask('all'))).toEqual([200, '2', '1', '1.25s', undefined]);
+    expect(toldOf(await ask('all'))).toEqual([200, '2', '0', '2.5s', undefined]);
+    const refused = await ask('all');
+    expect(toldOf(refused)).toEqual([429, '2', '0', '2.5s', '2']);
+    expect(JSON.parse(refused.body)).toMatchObject({
+      error: {
+        type: 'rate_limit_error',
+        code: 'rate_limit_exceeded',
+        message: expect.stringContaining('0.8 inference'),
+      },
+    });
+    expect(toldOf(await ask('other'))).toEqual([200, '2', '1', '1.25s', undefined]);
+    await clock.advance(1_249);
+    expect(toldOf(await ask('all'))).toEqual([429, '2', '0', '1.251s', '1']);
+    await clock.advance(1);
+    expect(toldOf(await ask('all'))).toEqual([200, '2', '0', '2.5s', undefined]);
+    await clock.advance(2_499);
+    // What has come back but for a millisecond is one request, not two.
+    expect(toldOf(await ask('all'))).toEqual([200, '2', '0', '1.251s', undefined]);
+    expect(toldOf(await ask('all'))).toEqual([429, '2', '0', '1.251s', '1']);
+    await clock.advance(600_000);
+    expect(toldOf(await ask('all'))).toEqual([200, '2', '1', '1.25s', undefined]);
+  });
+
+  test("is no one else's: neither takes from the other, and only inference tells of it", async () => {
+    const { get, ask } = await openLimited({ ...SLOW, perKeyPerSecond: 1, burst: 2 });
+    expect((await ask('all')).status).toBe(200);
+    expect((await ask('all')).status).toBe(429);
+    const other = await get('/v1/things/x', 'all', '192.0.2.2');
+    expect([other.status, (await get('/v1/things/x', 'all', '192.0.2.2')).status]).toEqual([200, 200]);
+    expect(Object.keys(other.headers).filter((name) => name.startsWith('x-ratelimit'))).toEqual([]);
+    expect((await get('/v1/things/x', 'all', '192.0.2.3')).status).toBe(429);
+    expect((await ask('other', '192.0.2.4')).status).toBe(200);
+  });
+
+  test.each([
+    [1_000, 1, '1ms'],
+    [1_000, 999, '999ms'],
+    [1_000, 1_000, '1s'],
+    [1, 59, '59s'],
+    [1, 60, '1m0s'],
+    [0.5, 45, '1m30s'],
+    [3, 1, '334ms'],
+  ])('at %d a second, %d requests are back after %s', (perKeyPerSecond, burst, reset) => {
+    const limits = openRateLimits({ ...SLOW, inference: { perKeyPerSecond, burst } }, virtualClock());
+    let told: Record<string, string> = {};
+    for (let i = 0; i < burst; i += 1) limits.takeForInference('apk_a', (headers) => (told = headers));
+    expect(told).toMatchObject({
+      'x-ratelimit-remaining-requests': '0',
+      'x-ratelimit-reset-requests': reset,
+    });
   });
 });
 

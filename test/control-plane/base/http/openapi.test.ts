@@ -36,7 +36,7 @@ test('is OpenAPI 3.1 and names the server without the version', () => {
 });
 
 test('hides what is not for customers', () => {
-  expect(Object.keys(document.paths)).toEqual(['/v1/things', '/v1/things/{id}', '/v1/ip']);
+  expect(Object.keys(document.paths)).toEqual(['/v1/things', '/v1/things/{id}', '/v1/ip', '/v1/chat/thing']);
 });
 
 test('describes a route from its schemas', () => {
@@ -74,6 +74,14 @@ test('describes path and query parameters', () => {
     { name: 'id', in: 'path', required: true, schema: { type: 'string', maxLength: 36 } },
     { name: 'include', in: 'query', required: false, schema: { type: 'string', enum: ['all'] } },
   ]);
+});
+
+test('of inference alone tells of the headers with its rate, where it is answered and where there was too much', () => {
+  const tellsOf = (path: string, method: string, status: string): string[] =>
+    Object.keys(document.paths[path]?.[method]?.responses[status]?.headers ?? {}).filter((name) => /rate/i.test(name));
+  const all = ['Limit', 'Remaining', 'Reset'].map((what) => `X-Ratelimit-${what}-Requests`);
+  expect([tellsOf('/v1/chat/thing', 'post', '200'), tellsOf('/v1/chat/thing', 'post', '429')]).toEqual([all, all]);
+  expect([tellsOf('/v1/things', 'post', '202'), tellsOf('/v1/things', 'post', '429')]).toEqual([[], []]);
 });
 
 test('every reference leads somewhere', () => {

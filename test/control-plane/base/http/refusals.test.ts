@@ -36,7 +36,8 @@ const planted = (): Route[] => [
 ];
 
 let bench: Bench;
-const options = { routes: planted, http: { rateLimits: { perKeyPerSecond: 1, perIpPerSecond: 1000, burst: 20 } } };
+const rateLimits = { perKeyPerSecond: 1, perIpPerSecond: 1000, burst: 20, inference: { perKeyPerSecond: 1, burst: 1 } };
+const options = { routes: planted, http: { rateLimits } };
 beforeEach(async () => {
   bench = await openBench(options);
 });
