@@ -1,7 +1,7 @@
 // The control plane's configuration: one YAML file, unknown keys refused with their line. The only place that reads the environment.
 import { existsSync, linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
-import { dirname } from 'node:path';
+import { dirname, join } from 'node:path';
 import { z } from 'zod';
 import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
@@ -64,6 +64,8 @@ const ConfigFields = z.strictObject({
   admin_socket: AbsolutePath.max(SOCKET_PATH_CHARS_MAX).default('/run/svc-control-plane/admin.sock'),
   /** 32 random bytes in hex that sign cursors and seal what must not be readable in the database. Made at the first start. */
   secret_file: AbsolutePath.default('/var/lib/svc-control-plane/secret'),
+  /** What customers upload and what models make. Left out: `blobs` beside `secret_file`. Made where it is missing. */
+  blobs_dir: AbsolutePath.optional(),
   log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   ssh: z
     .strictObject({
@@ -184,6 +186,10 @@ export function readConfig(file: string | undefined): Config {
   if (path === undefined || path === '') throw new Error('name the configuration with --config <file> or SVC_CONFIG');
   const setting = file === undefined ? 'SVC_CONFIG' : '--config';
   return parseYamlConfig(readNamed(setting, path, readText), Config, path);
+}
+
+export function blobsDirectory({ blobs_dir: directory, secret_file: secret }: Config): string {
+  return directory ?? join(dirname(secret), 'blobs');
 }
 
 /** For what this process makes itself. @throws Error that lists those that are missing, and how to make them */

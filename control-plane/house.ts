@@ -9,13 +9,15 @@ import { VERSION } from '../shared/version.ts';
 import { openAdmin } from './admin/admin.ts';
 import { openAudit } from './admin/audit.ts';
 import { adminDeps } from './admin-deps.ts';
+import { openBlobs } from './base/blobs/blobs.ts';
+import { openGrants } from './base/blobs/grants.ts';
 import { openMetrics } from './base/http/metrics.ts';
 import { assertSecretFits } from './base/http/secret-check.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSupervision } from './base/supervision/supervision.ts';
-import { type Config, readSecret, serviceManager } from './config.ts';
+import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { openCertificates, openListeners } from './listeners.ts';
 import { type Running, startLoops, startWatchdog } from './loops.ts';
@@ -26,7 +28,7 @@ import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
 import { readTemplates } from './rental/launch/templates.ts';
 import type { PrivateRegistry } from './rental/launch/ways.ts';
-import { type Core, type Nudges, openRooms, type Settings } from './rooms.ts';
+import { type Core, type Nudges, openRooms, type Rooms, type Settings } from './rooms.ts';
 
 /** Where probes find the SSH ports when they listen on every address. */
 const LOOPBACK = '127.0.0.1';
@@ -65,7 +67,8 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const webhookOutbound = openWebhookOutbound(config, clock);
   const images = openImages(privateRegistriesOf(config), { clock });
   const modelHub = openModelHub(config.model_hub_url, core);
-  const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub });
+  const storage = openStorage(config, secret, core);
+  const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub, storage });
   const loops = (): LoopStatus[] => statusesOf(running);
   const gauges = addGauges(metrics.registry, { core, link: rooms.link, gateway: rooms.gateway, loops });
   const web: HttpDeps = {
@@ -132,6 +135,10 @@ async function openOwnFoundation(
 function statusesOf(running: Running | undefined): LoopStatus[] {
   if (running === undefined) return [];
   return [running.engine.loop, ...running.loops].map((loop) => loop.status());
+}
+
+function openStorage(config: Config, secret: Buffer, core: Core): Pick<Rooms, 'blobs' | 'grants'> {
+  return { blobs: openBlobs(blobsDirectory(config), core), grants: openGrants(secret, config.base_url) };
 }
 
 /** Does nothing while no loop runs: the first run of each looks at everything. */

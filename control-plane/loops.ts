@@ -17,6 +17,8 @@ const ABSENCE_PERIOD_MS = 15_000;
 const WEBHOOKS_PERIOD_MS = 500;
 /** What a process that died has left held is given back at the start; this is for what the database could not close. */
 const RECEIPTS_PERIOD_MS = 15_000;
+/** Nothing waits for it. The first run is at the start, and removes the halves of a process that died. */
+const BLOBS_PERIOD_MS = 600_000;
 const PURGE_PERIOD_MS = 3_600_000;
 /** Whoever renews a certificate sees it served soon. */
 const CERTIFICATES_PERIOD_MS = 10_000;
@@ -66,6 +68,10 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Co
         periodMs: RECEIPTS_PERIOD_MS,
         run: async (signal) => void (await rooms.gateway.sweep(signal)),
       },
+      core,
+    ),
+    startLoop(
+      { name: 'blobs', periodMs: BLOBS_PERIOD_MS, run: async (signal) => void (await rooms.blobs.sweep({}, signal)) },
       core,
     ),
     startLoop(

@@ -3,6 +3,7 @@ import type { Clock } from '../shared/clock.ts';
 import type { Ids } from '../shared/ids.ts';
 import { apiKeyRoutes } from './base/accounts/api-key-routes.ts';
 import { sshKeyRoutes } from './base/accounts/routes.ts';
+import { blobRoutes } from './base/blobs/routes.ts';
 import type { Db } from './base/db/db.ts';
 import type { Cursors } from './base/http/cursors.ts';
 import type { Route } from './base/http/route.ts';
@@ -28,6 +29,7 @@ import type { Rooms } from './rooms.ts';
 export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cursors: Cursors }): Route[] {
   return [
     ...catalogRoutes(deps),
+    ...blobRoutes(deps),
     ...menuRoutes(deps),
     ...apiKeyRoutes(deps),
     ...sshKeyRoutes(deps),

@@ -5,6 +5,8 @@ import type { Log } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
 import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
+import type { Blobs } from './base/blobs/blobs.ts';
+import type { Grants } from './base/blobs/grants.ts';
 import type { Db } from './base/db/db.ts';
 import { type Events, openEvents } from './base/events/events.ts';
 import type { Sealing } from './base/http/sealing.ts';
@@ -85,11 +87,14 @@ interface Outside {
   webhookOutbound: Outbound;
   images: Pick<Images, 'verify' | 'pullLogin'>;
   modelHub: Pick<ModelHub, 'weigh'>;
+  storage: Pick<Rooms, 'blobs' | 'grants'>;
   probe?: (instanceId: string) => Promise<ProbeResult>;
   openStream?: Link['openStream'];
 }
 
 export interface Rooms {
+  blobs: Blobs;
+  grants: Grants;
   accounts: Accounts;
   sshKeys: SshKeys;
   events: Events;
@@ -118,7 +123,6 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations(core);
   const money = openMoney(core, settings);
-  const { metering } = money;
   const fleet = openFleet(core, settings, {
     events,
     nudges: outside.nudges,
@@ -139,7 +143,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     ...core,
     events,
     operations,
-    metering,
+    metering: money.metering,
     ...fleet,
     doors,
     reservations,
@@ -166,6 +170,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     maxAttempts: settings.webhookMaxAttempts,
   });
   return {
+    ...outside.storage,
     accounts: openAccounts(core),
     sshKeys,
     events,
@@ -178,7 +183,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     instances,
     watch,
     logs: openLogs({ ...core, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
-    heartbeat: openHeartbeat({ ...core, metering }),
+    heartbeat: openHeartbeat({ ...core, ...money }),
     webhooks,
     ...openModels(core, settings, money),
   };

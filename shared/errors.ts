@@ -23,6 +23,7 @@ export const ERRORS = {
   'reservation/no_contract': { status: 403, title: 'The organisation holds no reservation contract' },
   'reservation/contract_inactive': { status: 403, title: 'No reservation contract is active' },
   'ssh_keys/org_mismatch': { status: 403, title: 'An SSH key belongs to another organisation' },
+  url_invalid: { status: 403, title: 'The presigned URL does not allow this' },
   not_found: { status: 404, title: 'Not found' },
   model_not_found: { status: 404, title: 'There is no such model to call' },
   method_not_allowed: { status: 405, title: 'Method not allowed' },
@@ -32,7 +33,7 @@ export const ERRORS = {
   logs_unavailable: { status: 409, title: 'There is no log to read' },
   conflict: { status: 409, title: 'The resource is in a state that does not allow this' },
   body_too_large: { status: 413, title: 'The body is too large' },
-  unsupported_media_type: { status: 415, title: 'The body must be application/json' },
+  unsupported_media_type: { status: 415, title: 'A body of this media type is not taken' },
   validation_failed: { status: 422, title: 'The request is not valid' },
   idempotency_key_reused: { status: 422, title: 'The Idempotency-Key was used for another request' },
   offering_unavailable: { status: 422, title: 'The pinned offering is gone' },
@@ -45,6 +46,7 @@ export const ERRORS = {
   'reservation/no_capacity': { status: 429, title: 'All slots of the reservation are allocated' },
   rate_limit_exceeded: { status: 429, title: 'Too many requests' },
   stream_limit_exceeded: { status: 429, title: 'Too many inference requests are open' },
+  range_not_satisfiable: { status: 416, title: 'The range of bytes is outside of what there is' },
   headers_too_large: { status: 431, title: 'The headers are too large' },
   // Enrolment of hosts
   enrollment_token_invalid: { status: 401, title: 'Unknown enrolment token' },
@@ -60,6 +62,7 @@ export const ERRORS = {
   upstream_response_too_large: { status: 502, title: 'The answer of the model is too large' },
   upstream_unavailable: { status: 503, title: 'Serving capacity is degraded' },
   upstream_timeout: { status: 504, title: 'The model did not answer in time' },
+  storage_full: { status: 507, title: 'There is no room to store this' },
   unavailable: { status: 503, title: 'Temporarily unavailable' },
 } as const satisfies Record<string, ErrorEntry>;
 

@@ -18,7 +18,8 @@ export type IdPrefix =
   | 'str'
   | 'aud'
   | 'rcp'
-  | 'net';
+  | 'net'
+  | 'blob';
 
 export interface Ids {
   /** Time-ordered UUID version 7: operations, suppliers, machines, ledger entries. */

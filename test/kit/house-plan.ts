@@ -38,6 +38,7 @@ export const DAEMONS: readonly Daemon[] = [
     rooms: [
       { path: 'base/db', tables: ['schema_migrations', 'leases'] },
       { path: 'base/http', tables: ['idempotency_keys', 'secret_checks'] },
+      { path: 'base/blobs', tables: [] },
       { path: 'base/outbound', tables: [] },
       { path: 'base/supervision', tables: [] },
       { path: 'base/accounts', tables: ['orgs', 'api_keys', 'ssh_keys'] },

@@ -1,9 +1,15 @@
 // A small world for room tests: all rooms of the control plane on a real database and a virtual clock, with hosts played by the test.
+import { randomUUID } from 'node:crypto';
+import { rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
 import { type Duplex, duplexPair } from 'node:stream';
 import { type Audit, openAudit } from '../../control-plane/admin/audit.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
 import { type Core, type Nudges, type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
+import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
+import { openGrants } from '../../control-plane/base/blobs/grants.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/schema.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
@@ -33,6 +39,8 @@ export interface World {
   audit: Audit;
   clock: VirtualClock;
   rooms: Rooms;
+  /** Made by the first blob, and gone when the world closes. */
+  blobsDirectory: string;
   /** What the rooms stand on. */
   core: Core;
   /** What the next look at an SSH door shows. */
@@ -72,6 +80,8 @@ const SETTINGS: Settings = {
   openInferenceRequestsPerKey: 64,
 };
 
+const GRANTS = openGrants(new Uint8Array(32).fill(7), 'https://api.example.com/v1');
+
 export interface MachineOptions {
   gpus?: number;
   /** As nvidia-smi names and measures it; an H100 with 80 GB unless said otherwise. */
@@ -106,17 +116,24 @@ export interface WorldOutside {
 }
 
 /** What a process of the control plane finds at its start and leaves at its end. */
-type Ground = Pick<World, 'db' | 'clock' | 'probeAnswers' | 'images' | 'modelHub'>;
+type Ground = Pick<World, 'db' | 'clock' | 'blobsDirectory' | 'probeAnswers' | 'images' | 'modelHub'>;
 
 export async function openWorld(seed = 1, outside: WorldOutside = {}): Promise<World> {
   const clock = virtualClock();
   const db = await openTestDb(SCHEMA, clock);
-  const ground: Ground = { db, clock, probeAnswers: new Map(), images: fakeImages(), modelHub: fakeModelHub() };
+  const ground: Ground = {
+    db,
+    clock,
+    blobsDirectory: join(tmpdir(), `blobs-${randomUUID()}`),
+    probeAnswers: new Map(),
+    images: fakeImages(),
+    modelHub: fakeModelHub(),
+  };
   return openOn(ground, seed, outside);
 }
 
 async function openOn(ground: Ground, seed: number, outside: WorldOutside): Promise<World> {
-  const { db, clock, probeAnswers, images, modelHub } = ground;
+  const { db, clock, blobsDirectory, probeAnswers, images, modelHub } = ground;
   const { core, audit } = coreOn(ground, seed, outside);
   const { ids } = core;
   const rooms = openRooms(
@@ -127,6 +144,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,
+      storage: { blobs: openBlobs(blobsDirectory, core), grants: GRANTS },
       probe: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
       openStream: emptyLog,
     },
@@ -179,6 +197,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     close: async () => {
       await rooms.gateway.close();
       await db.close();
+      rmSync(blobsDirectory, { recursive: true, force: true });
     },
   };
 }

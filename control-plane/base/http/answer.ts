@@ -40,7 +40,12 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
   const handle = async (settle: (tx: Tx, reply: Reply) => Promise<void>): Promise<Reply> => {
     // Routes without an API key are typed to have no `caller`, so nobody reads the missing one.
     const actor = actorOf(request.raw);
-    const call = { ...parts, caller, requestId, clientIp, gone, actor, settle } as Call<unknown, unknown, unknown>;
+    const { range } = request.raw.headers;
+    const call = { ...parts, caller, requestId, clientIp, gone, range, actor, settle } as Call<
+      unknown,
+      unknown,
+      unknown
+    >;
     const work = route.handler(call);
     return deps.strictResponses ? declared(route, work) : work;
   };
@@ -67,6 +72,7 @@ async function declared(route: Route, work: Promise<Reply>): Promise<Reply> {
   if (response === undefined)
     throw new Error(`${route.operationId} answered ${reply.status}, which it does not declare`);
   if (reply.stream === undefined) response.schema?.parse(reply.body);
-  else if (response.eventSchema === undefined) throw new Error(`${route.operationId} does not declare a stream`);
+  else if (response.eventSchema === undefined && response.mediaType === undefined)
+    throw new Error(`${route.operationId} does not declare a stream`);
   return reply;
 }

@@ -56,7 +56,10 @@ export function parseRequest(
     params: parse(route.params, request.params, 'path'),
     query: parse(route.query, request.query, 'query'),
     // Clients that send `{}` to a route without a body mean nothing by it.
-    body: parse(route.body, route.body === undefined ? (request.body ?? {}) : request.body, 'body'),
+    body:
+      route.upload === undefined
+        ? parse(route.body, route.body === undefined ? (request.body ?? {}) : request.body, 'body')
+        : request.body,
   };
   if (errors.length > 0) failFields(errors);
   return parts;

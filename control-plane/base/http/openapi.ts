@@ -101,7 +101,12 @@ function idempotencyParameter({ idempotency }: Route): Json[] {
   ];
 }
 
-function requestBody({ body }: Route, schemas: Json): Json {
+function requestBody({ body, upload }: Route, schemas: Json): Json {
+  if (upload !== undefined) {
+    const types = Object.entries(upload.mediaTypes ?? {});
+    const content = types.map(([type, schema]) => [type, { schema: hoist(schemas, schema, 'input') }]);
+    return { requestBody: { required: true, content: Object.fromEntries(content) } };
+  }
   if (body === undefined) return {};
   const required = !body.safeParse(undefined).success;
   return { requestBody: { required, content: { 'application/json': { schema: hoist(schemas, body, 'input') } } } };
@@ -129,7 +134,8 @@ function success(response: ResponseSpec, each: Route, schemas: Json): Json {
   };
 }
 
-function successContent({ schema, eventSchema }: ResponseSpec, schemas: Json): Json {
+function successContent({ schema, eventSchema, mediaType }: ResponseSpec, schemas: Json): Json {
+  if (mediaType !== undefined) return { content: { [mediaType]: { schema: { type: 'string', format: 'binary' } } } };
   if (schema === undefined) return {};
   const content: Json = { 'application/json': { schema: hoist(schemas, schema, 'output') } };
   if (eventSchema !== undefined) {

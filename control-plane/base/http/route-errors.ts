@@ -5,11 +5,12 @@ import type { Route } from './route.ts';
 
 /** Without repetition, the route's own first. The OpenAPI document lists these; strict servers refuse to send others. */
 export function errorsOf(route: Route): ErrorCode[] {
-  const { scope, method, idempotency, path, body } = route;
+  const { scope, method, idempotency, path, body, upload } = route;
   const codes: ErrorCode[] = [...route.errors, 'invalid_request', 'validation_failed', 'rate_limit_exceeded'];
   if (scope !== 'none' && scope !== 'operator') codes.push('unauthorized', 'insufficient_scope');
   // A body is read, and so can be wrong, wherever the method allows one.
-  if (method !== 'GET') codes.push('malformed_json', 'body_too_large', 'unsupported_media_type');
+  if (method !== 'GET') codes.push('body_too_large', 'unsupported_media_type');
+  if (method !== 'GET' && upload === undefined) codes.push('malformed_json');
   if (body !== undefined && isInferencePath(path)) codes.push('unsupported_parameter');
   if (idempotency === 'required') codes.push('idempotency_key_required');
   if (idempotency !== 'none') {

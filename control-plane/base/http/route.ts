@@ -21,10 +21,21 @@ export interface Reply {
   headers?: Record<string, string>;
 }
 
+/** A body that nobody has read yet. How much of it is read, and what it may be, is the handler's to say. */
+export interface Upload {
+  /** The Content-Type header with its parameters; empty where there is none. */
+  contentType: string;
+  /** From the Content-Length header; undefined where its end shows its length. */
+  bytes: number | undefined;
+  stream: Readable;
+}
+
 export interface OpenCall<P, Q, B> {
   params: P;
   query: Q;
   body: B;
+  /** The Range header. */
+  range: string | undefined;
   requestId: string;
   clientIp: string;
   /** Aborts where the caller is gone before its answer was sent whole. */
@@ -50,6 +61,8 @@ export interface ResponseSpec {
   schema?: z.ZodType;
   /** What comes where the caller asks for a stream: the data of each server-sent event. */
   eventSchema?: z.ZodType;
+  /** Bytes of this media type come, as a stream. */
+  mediaType?: string;
   /** Header name -> description. */
   headers?: Record<string, string>;
 }
@@ -65,6 +78,11 @@ export interface CallbackSpec {
   schema: z.ZodType;
   /** What the receiver has to answer. */
   answer: { status: string; description: string };
+}
+
+export interface UploadSpec {
+  /** Of the bodies that are taken, with what such a body holds; left out, any. */
+  mediaTypes?: Record<string, z.ZodType>;
 }
 
 export interface RouteFacts {
@@ -87,6 +105,8 @@ export interface RouteFacts {
   unlimited?: boolean;
   /** Of the body, where it is not `BODY_BYTES_MAX`. */
   bodyBytesMax?: number;
+  /** The handler gets the body as it comes (`uploadRoute`). */
+  upload?: UploadSpec;
   /** The path ends with `{id}`, and that may hold slashes, as they are or as %2F. */
   idHasSlashes?: boolean;
   callback?: CallbackSpec;
@@ -126,6 +146,25 @@ export function route<
   B extends z.ZodType = z.ZodType<undefined>,
 >(spec: RouteSpec<S, P, Q, B>): Route {
   // Sound because the server hands over what these very schemas have parsed.
+  return spec as unknown as Route;
+}
+
+interface UploadRouteSpec<S extends RouteScope, P extends z.ZodType, Q extends z.ZodType> extends RouteFacts {
+  scope: S;
+  /** What a request with an Idempotency-Key would be compared by is its body, which nobody keeps. */
+  idempotency: 'none';
+  upload: UploadSpec;
+  params?: P;
+  query?: Q;
+  handler(call: HandlerCall<S, z.output<P>, z.output<Q>, Upload>): Promise<Reply>;
+}
+
+/** The same for a route whose handler reads the body itself, piece by piece. */
+export function uploadRoute<
+  S extends RouteScope,
+  P extends z.ZodType = z.ZodType<undefined>,
+  Q extends z.ZodType = z.ZodType<undefined>,
+>(spec: UploadRouteSpec<S, P, Q>): Route {
   return spec as unknown as Route;
 }
 

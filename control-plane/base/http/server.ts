@@ -23,13 +23,12 @@ import { type Caller, isInference, type Route } from './route.ts';
 import { undeclared } from './route-errors.ts';
 import type { Sealing } from './sealing.ts';
 import type { Tls } from './tls.ts';
+import { leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX, uploadOf } from './uploads.ts';
 import { systemRoutes } from './system-routes.ts';
 import { listenOn, type ListenAddress } from './listen.ts';
 import { answerUnusual, refuseUnread } from './unread-requests.ts';
 import type { WireReply } from './wire-reply.ts';
 
-/** A request must have arrived whole by then, so that slow senders cannot hold connections for ever. */
-const REQUEST_MS_MAX = 60_000;
 /** Requests that are under way when the server closes get this long. */
 const CLOSE_MS_MAX = 10_000;
 /** The longest id in a path has 36 characters; registry names and file names may come. */
@@ -115,7 +114,9 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     for (const each of more) {
       assertPlaced(each, options);
       routes.push(each);
-      addRoute(app, each, { ...deps, limits }, answerDeps);
+      const add = (to: FastifyInstance): void => addRoute(to, each, { ...deps, limits }, answerDeps);
+      if (each.upload === undefined) add(app);
+      else void app.register(async (scope) => (leaveUnread(scope), add(scope)));
     }
   };
 
@@ -177,7 +178,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
     ...nodeOptions(options.tls, takesUpgrade),
     logger: false,
     bodyLimit: BODY_BYTES_MAX,
-    requestTimeout: REQUEST_MS_MAX,
+    requestTimeout: UPLOAD_MS_MAX,
     requestIdHeader: false,
     genReqId: (request) => requestIdOf(request) ?? ids.prefixed('req'),
     trustProxy: options.trustProxy.length > 0 ? options.trustProxy : false,
@@ -193,7 +194,14 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
     done(null, parseJson(String(body))),
   );
   app.decorateRequest('caller', undefined);
-  app.addHook('onRequest', async (request) => assertHost(request.raw));
+  app.addHook('onRequest', async (request, reply) => {
+    const { isUpload = false } = request.routeOptions.config;
+    limitArrival({ request: request.raw, response: reply.raw, isUpload }, deps.clock, () => {
+      const late = Object.assign(new Error('the body is late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
+      app.server.emit('clientError', late, request.raw.socket);
+    });
+    assertHost(request.raw);
+  });
   app.addHook('preClose', async () => {
     closing = true;
   });
@@ -214,6 +222,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
 function nodeOptions(tls: Tls | undefined, takesUpgrade: (path: string) => boolean): { http?: ServerOptions } {
   const options: ServerOptions = {
     maxHeaderSize: HEADER_BYTES_MAX,
+    headersTimeout: REQUEST_MS_MAX,
     // Node would answer with nothing but a status; `assertHost` says why.
     requireHostHeader: false,
     // Without this, a client that offers h2c on a plain request would get no answer.
@@ -221,6 +230,12 @@ function nodeOptions(tls: Tls | undefined, takesUpgrade: (path: string) => boole
   };
   if (tls === undefined) return { http: options };
   return { https: { ...options, ...tls.options() } } as { http?: ServerOptions };
+}
+
+declare module 'fastify' {
+  interface FastifyContextConfig {
+    isUpload?: boolean;
+  }
 }
 
 interface RouteDeps extends HttpDeps {
@@ -234,6 +249,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
     method: each.method,
     url: urlPattern(each),
     bodyLimit: bodyBytesMaxOf(each),
+    config: { isUpload: each.upload !== undefined },
     // Before the body is read: strangers do not get to send one.
     onRequest: async (request, reply) => {
       limits?.takeForIp(request.ip);
@@ -254,7 +270,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
           raw: request.raw,
           params: paramsOf(each, request.params),
           query: request.query,
-          body: request.body,
+          body: each.upload === undefined ? request.body : uploadOf(each, request.raw),
           path: pathOf(request),
           caller: request.getDecorator<Caller | undefined>('caller'),
           requestId: request.id,

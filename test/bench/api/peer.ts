@@ -4,6 +4,8 @@ import { createHash } from 'node:crypto';
 import type { AddressInfo } from 'node:net';
 import Database from 'better-sqlite3';
 import { fastify } from 'fastify';
+import { openBlobs } from '../../../control-plane/base/blobs/blobs.ts';
+import { openGrants } from '../../../control-plane/base/blobs/grants.ts';
 import { openSqlite } from '../../../control-plane/base/db/sqlite.ts';
 import { openSealing } from '../../../control-plane/base/http/sealing.ts';
 import { openOutbound } from '../../../control-plane/base/outbound/outbound.ts';
@@ -59,9 +61,10 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
   const [clock, rng] = [systemClock(), systemRng()];
   const ids = createIds(clock, rng);
   const db = openSqlite(file, { clock });
+  const log = createLog('peer', 'silent');
   const none = (): void => undefined;
   return openRooms(
-    { db, clock, ids, rng, log: createLog('peer', 'silent'), sealing: openSealing(rng.bytes(32), ids) },
+    { db, clock, ids, rng, log, sealing: openSealing(rng.bytes(32), ids) },
     {
       platformFeeBps: 1_500,
       launchHoldMinutes: 10,
@@ -81,6 +84,10 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       webhookOutbound: openOutbound({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock }),
       images: fakeImages(),
       modelHub: fakeModelHub(),
+      storage: {
+        blobs: openBlobs('/nonexistent', { clock, ids, log }),
+        grants: openGrants(new Uint8Array(32), 'http://127.0.0.1/v1'),
+      },
     },
   );
 }

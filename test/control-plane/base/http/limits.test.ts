@@ -216,6 +216,29 @@ describe('headers', () => {
   });
 });
 
+test('a body that trickles is 408 after a minute, however much of it comes', async () => {
+  const clock = virtualClock();
+  const bench = await openBench({ clock });
+  open.push(bench);
+  const { port } = await bench.http.listen({ host: '127.0.0.1', port: 0 });
+  const chunks: Buffer[] = [];
+  const socket = connect(port, '127.0.0.1');
+  socket.on('data', (chunk) => chunks.push(chunk));
+  const head = 'POST /v1/things HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all\r\nContent-Type: application/json\r\n';
+  socket.write(`${head}Idempotency-Key: k\r\nContent-Length: 20\r\n\r\n{`);
+  const closed = once(socket, 'close');
+  for (let second = 0; second < 60; second += 1) {
+    if (second % 10 === 0) {
+      socket.write(' ');
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    expect(socket.destroyed).toBe(false);
+    await clock.advance(1_000);
+  }
+  await closed;
+  expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n[^]*"code":"request_timeout"/);
+});
+
 describe('what is no HTTP', () => {
   test.each([
     ['a TLS hello', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],

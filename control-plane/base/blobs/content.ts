@@ -1,0 +1,50 @@
+// A blob as the answer to a request: all of it, or the range of bytes that was asked for (RFC 9110, section 14).
+import { fail } from '../../../shared/errors.ts';
+import type { Reply } from '../http/route.ts';
+import type { OpenBlob } from './blobs.ts';
+
+/** 200 or 206 with the content. `headers` name the content type. @throws ServiceError `range_not_satisfiable` */
+export async function blobReply(
+  blob: OpenBlob,
+  range: string | undefined,
+  headers: Record<string, string>,
+): Promise<Reply> {
+  const { bytes } = blob;
+  const part = readRange(range, bytes);
+  if (part === 'unsatisfiable') {
+    await blob.close();
+    return fail(
+      'range_not_satisfiable',
+      `There are ${bytes} bytes, counted from 0: ask for a range that begins in them.`,
+    );
+  }
+  const [first, last] = part === undefined ? [0, bytes - 1] : [part.first, part.last];
+  return {
+    status: part === undefined ? 200 : 206,
+    headers: {
+      ...headers,
+      'accept-ranges': 'bytes',
+      'content-length': String(last - first + 1),
+      ...(part === undefined ? {} : { 'content-range': `bytes ${first}-${last}/${bytes}` }),
+      'x-content-type-options': 'nosniff',
+    },
+    stream: blob.stream(part),
+  };
+}
+
+/** Undefined where all is asked for: without the header, or with one that we do not serve (RFC 9110 lets us ignore those). */
+function readRange(
+  header: string | undefined,
+  bytes: number,
+): { first: number; last: number } | 'unsatisfiable' | undefined {
+  const [, from, to] = /^bytes=(\d{0,15})-(\d{0,15})$/.exec(header ?? '') ?? [];
+  if (from === undefined || to === undefined || (from === '' && to === '')) return undefined;
+  if (from === '') {
+    const count = Math.min(Number(to), bytes);
+    return count === 0 ? 'unsatisfiable' : { first: bytes - count, last: bytes - 1 };
+  }
+  const first = Number(from);
+  const last = to === '' ? bytes - 1 : Math.min(Number(to), bytes - 1);
+  if (to !== '' && Number(to) < first) return undefined;
+  return first < bytes ? { first, last } : 'unsatisfiable';
+}

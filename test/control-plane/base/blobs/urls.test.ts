@@ -1,0 +1,252 @@
+// Presigned URLs: what they allow, for how long, and that nothing of one can be changed. Over the wire, as callers use them.
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type Grant, type Grants, openGrants } from '../../../../control-plane/base/blobs/grants.ts';
+import { blobRoutes } from '../../../../control-plane/base/blobs/routes.ts';
+import { type Bench, openBench } from '../http/fixture.ts';
+import { AMPLE, blobs, clock, contentOf, filesOnDisk, openStoreForEachTest, pieces } from './store.ts';
+
+const SECRET = new Uint8Array(32).fill(9);
+const TEXT = '0123456789';
+
+openStoreForEachTest();
+let bench: Bench;
+let grants: Grants;
+let port: number;
+let key: string;
+
+beforeEach(async () => {
+  bench = await openBench({
+    clock,
+    routes: () => blobRoutes({ blobs, grants: openGrants(SECRET, 'http://unused/v1'), clock }),
+  });
+  ({ port } = await bench.http.listen({ host: '127.0.0.1', port: 0 }));
+  grants = openGrants(SECRET, `http://127.0.0.1:${port}/v1`);
+  key = blobs.newKey('files');
+});
+afterEach(async () => {
+  const closing = bench.close();
+  // A connection whose answer has just gone out is not idle yet.
+  await clock.advance(10_000);
+  await closing;
+});
+
+const inTenSeconds = (): number => clock.now() / 1000 + 10;
+const readable = (more: Partial<Grant> = {}): string =>
+  grants.urlOf({ method: 'GET', key, expiresS: inTenSeconds(), ...more });
+const writable = (more: Partial<Grant> = {}): string =>
+  grants.urlOf({ method: 'PUT', key, expiresS: inTenSeconds(), bytesMax: 10, ...more });
+const put = (url: string, body: string, headers = {}): Promise<Response> =>
+  fetch(url, { method: 'PUT', body, headers });
+/** Reads the answer to its end: the server closes only when nobody is left who reads. */
+const statusOf = async (url: string | URL): Promise<number> => {
+  const response = await fetch(url);
+  await response.text();
+  return response.status;
+};
+const refusal = async (response: Response): Promise<[number, string]> => [
+  response.status,
+  ((await response.json()) as { code: string }).code,
+];
+
+describe('a URL to read', () => {
+  beforeEach(() => blobs.write(key, pieces(TEXT), AMPLE));
+
+  test('gives the content without an API key, under the name that was signed', async () => {
+    const response = await fetch(readable({ contentDisposition: 'attachment; filename="a b.jsonl"' }));
+    expect(response.status).toBe(200);
+    expect(Object.fromEntries(response.headers)).toMatchObject({
+      'content-type': 'application/octet-stream',
+      'content-length': '10',
+      'accept-ranges': 'bytes',
+      'content-disposition': 'attachment; filename="a b.jsonl"',
+      'cache-control': 'private, no-store',
+      'x-content-type-options': 'nosniff',
+    });
+    expect(await response.text()).toBe(TEXT);
+  });
+
+  test.each([
+    ['bytes=0-3', 206, '0123', 'bytes 0-3/10'],
+    ['bytes=4-4', 206, '4', 'bytes 4-4/10'],
+    ['bytes=7-', 206, '789', 'bytes 7-9/10'],
+    ['bytes=9-', 206, '9', 'bytes 9-9/10'],
+    ['bytes=8-100', 206, '89', 'bytes 8-9/10'],
+    ['bytes=-3', 206, '789', 'bytes 7-9/10'],
+    ['bytes=-100', 206, TEXT, 'bytes 0-9/10'],
+    ['bytes=5-4', 200, TEXT, null],
+    ['bytes=-', 200, TEXT, null],
+    ['bytes=0-1,3-4', 200, TEXT, null],
+    ['lines=0-1', 200, TEXT, null],
+  ])('with the range %s answers %i with %s', async (range, status, text, contentRange) => {
+    const response = await fetch(readable(), { headers: { range } });
+    expect(response.status).toBe(status);
+    expect(response.headers.get('content-range')).toBe(contentRange);
+    expect(response.headers.get('content-length')).toBe(String(text.length));
+    expect(await response.text()).toBe(text);
+  });
+
+  test.each(['bytes=10-', 'bytes=10-12', 'bytes=-0'])('with the range %s is 416', async (range) => {
+    expect(await refusal(await fetch(readable(), { headers: { range } }))).toEqual([416, 'range_not_satisfiable']);
+  });
+
+  test('of a blob of nothing answers it, and no range of it', async () => {
+    key = blobs.newKey('files');
+    await blobs.write(key, pieces(), AMPLE);
+    const response = await fetch(readable());
+    expect([response.status, response.headers.get('content-length'), await response.text()]).toEqual([200, '0', '']);
+    for (const range of ['bytes=0-', 'bytes=-1']) {
+      expect((await fetch(readable(), { headers: { range } })).status).toBe(416);
+    }
+  });
+
+  test('is good until its time and no longer', async () => {
+    const url = readable();
+    await clock.advance(9_999);
+    expect(await statusOf(url)).toBe(200);
+    await clock.advance(1);
+    const [status, code] = await refusal(await fetch(url));
+    expect([status, code]).toEqual([403, 'url_invalid']);
+  });
+
+  test('of a blob that was removed is 404', async () => {
+    await blobs.remove(key);
+    expect(await refusal(await fetch(readable()))).toEqual([404, 'not_found']);
+  });
+});
+
+describe('nothing of a URL can be changed', () => {
+  beforeEach(() => blobs.write(key, pieces(TEXT), AMPLE));
+
+  test.each<[string, (url: URL) => unknown]>([
+    ['its time', (url) => url.searchParams.set('exp', String(inTenSeconds() + 1))],
+    ['its name', (url) => url.searchParams.set('cd', 'inline')],
+    ['a limit that is added', (url) => url.searchParams.set('max', '1')],
+    ['its signature', (url) => url.searchParams.set('sig', `A${url.searchParams.get('sig')?.slice(1)}`)],
+    ['its signature, cut short', (url) => url.searchParams.set('sig', url.searchParams.get('sig')?.slice(2) ?? '')],
+    ['its signature, left empty', (url) => url.searchParams.set('sig', '')],
+    ['its key', (url) => (url.pathname = url.pathname.replace(key, blobs.newKey('files')))],
+    ['its key, to a path', (url) => (url.pathname = url.pathname.replace(key, '..%2F..%2Fsecret'))],
+  ])('%s', async (_what, change) => {
+    const url = new URL(readable({ contentDisposition: 'attachment' }));
+    expect(await statusOf(url)).toBe(200);
+    change(url);
+    expect(await refusal(await fetch(url))).toEqual([403, 'url_invalid']);
+  });
+
+  test('what is missing, or of another kind, is 422', async () => {
+    const url = new URL(readable());
+    url.searchParams.delete('sig');
+    expect(await statusOf(url)).toBe(422);
+  });
+
+  test('one to read does not write, and one to write does not read', async () => {
+    expect(await refusal(await put(readable(), 'x'))).toEqual([403, 'url_invalid']);
+    expect(await refusal(await fetch(writable()))).toEqual([403, 'url_invalid']);
+    expect(await contentOf(key)).toBe(TEXT);
+  });
+
+  test('one of another secret is none of ours', async () => {
+    const foreign = openGrants(new Uint8Array(32).fill(8), `http://127.0.0.1:${port}/v1`);
+    const url = foreign.urlOf({ method: 'GET', key, expiresS: inTenSeconds() });
+    expect(await refusal(await fetch(url))).toEqual([403, 'url_invalid']);
+  });
+});
+
+describe('a URL to write', () => {
+  test('stores what is sent once, whatever it says that it is, and answers its length and SHA-256', async () => {
+    const response = await put(writable(), '{"a":1}', { 'content-type': 'application/json' });
+    expect(response.status).toBe(201);
+    expect(await response.json()).toEqual({
+      bytes: 7,
+      sha256: '015abd7f5cc57a2dd94b7590f04ad8084273905ee33ec5cebeae62276a97f862',
+    });
+    expect(await refusal(await put(writable(), 'other'))).toEqual([409, 'conflict']);
+    expect(await contentOf(key)).toBe('{"a":1}');
+  });
+
+  test('takes as many bytes as it says; one more is 413, told before or counted on the way', async () => {
+    const chunked = (text: string): RequestInit & { duplex: 'half' } => ({
+      method: 'PUT',
+      body: new Blob([text]).stream(),
+      duplex: 'half',
+    });
+    expect(await refusal(await put(writable(), `${TEXT}!`))).toEqual([413, 'body_too_large']);
+    expect(await refusal(await fetch(writable(), chunked(`${TEXT}!`)))).toEqual([413, 'body_too_large']);
+    expect(filesOnDisk()).toEqual([]);
+    expect((await fetch(writable(), chunked(TEXT))).status).toBe(201);
+    expect((await put(writable({ key: blobs.newKey('files') }), TEXT)).status).toBe(201);
+  });
+
+  test('is good until its time and no longer', async () => {
+    const url = writable();
+    await clock.advance(10_000);
+    expect(await refusal(await put(url, 'x'))).toEqual([403, 'url_invalid']);
+    expect(filesOnDisk()).toEqual([]);
+  });
+
+  test('leaves nothing where its caller goes away on the way', async () => {
+    const { pathname, search } = new URL(writable());
+    const socket = connect(port, '127.0.0.1');
+    socket.write(`PUT ${pathname}${search} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n01234`);
+    await expect.poll(() => filesOnDisk()).toEqual([expect.stringMatching(/^halves\//)]);
+    socket.destroy();
+    await expect.poll(() => filesOnDisk()).toEqual([]);
+    expect((await put(writable(), TEXT)).status).toBe(201);
+  });
+});
+
+describe('a body that comes slowly', () => {
+  const upload = async (): Promise<{ send(text: string): Promise<void>; answer: Promise<string> }> => {
+    const { pathname, search } = new URL(writable({ expiresS: clock.now() / 1000 + 1_000 }));
+    const socket = connect(port, '127.0.0.1');
+    const chunks: Buffer[] = [];
+    socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+    const answer = once(socket, 'close').then(() => Buffer.concat(chunks).toString());
+    socket.write(`PUT ${pathname}${search} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\nConnection: close\r\n\r\n`);
+    await expect.poll(() => filesOnDisk()).toHaveLength(1);
+    return {
+      answer,
+      send: async (text) => {
+        socket.write(text);
+        // Until the server has it: nothing tells from outside.
+        await new Promise((resolve) => setTimeout(resolve, 20));
+      },
+    };
+  };
+
+  test('is waited for as long as something of it comes each minute', async () => {
+    const { send, answer } = await upload();
+    for (const digit of TEXT) {
+      await clock.advance(59_999);
+      await send(digit);
+      await clock.advance(1);
+    }
+    expect(await answer).toMatch(/^HTTP\/1\.1 201 /);
+  });
+
+  test('is cut off five seconds after it was refused, where it goes on coming', async () => {
+    const { pathname, search } = new URL(writable());
+    const socket = connect(port, '127.0.0.1');
+    socket.on('error', () => undefined);
+    const closed = once(socket, 'close');
+    const chunks: Buffer[] = [];
+    socket.on('data', (chunk: Buffer) => chunks.push(chunk));
+    socket.write(`PUT ${pathname}${search} HTTP/1.1\r\nHost: x\r\nContent-Length: 1000000\r\n\r\n0`);
+    await expect.poll(() => Buffer.concat(chunks).toString()).toContain(' 413 ');
+    await clock.advance(4_999);
+    expect(socket.destroyed).toBe(false);
+    await clock.advance(1);
+    await closed;
+  });
+
+  test('is 408 after a minute without a byte, and leaves nothing', async () => {
+    const { send, answer } = await upload();
+    await send('0');
+    await clock.advance(60_000);
+    await clock.advance(60_000);
+    expect(await answer).toMatch(/^HTTP\/1\.1 408 [^]*"code":"request_timeout"/);
+    await expect.poll(() => filesOnDisk()).toEqual([]);
+  });
+});
