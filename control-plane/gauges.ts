@@ -13,7 +13,7 @@ const DEAD_LETTERS_MS = 3_600_000;
 interface GaugesDeps {
   core: Pick<Core, 'db' | 'clock'>;
   link: Pick<Rooms['link'], 'count'>;
-  gateway: Pick<Rooms['gateway'], 'counts' | 'openRequests'>;
+  gateway: Pick<Rooms['gateway'], 'counts' | 'openRequests' | 'servers'>;
   loops(): LoopStatus[];
 }
 
@@ -41,6 +41,16 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
       name: 'svc_inference_open_requests',
       help: 'Requests to models that are being answered',
       read: () => one(deps.gateway.openRequests()),
+    },
+    {
+      name: 'svc_inference_upstream_out',
+      help: '1 while a model server is sent no requests because it fails, 0 for others that were asked',
+      labels: ['upstream', 'upstream_model'],
+      read: () =>
+        deps.gateway.servers().map(({ upstream, model, isOut }) => ({
+          labels: { upstream, upstream_model: model },
+          value: isOut ? 1 : 0,
+        })),
     },
     {
       name: 'svc_ledger_faults',

@@ -19,6 +19,8 @@ const WEBHOOKS_PERIOD_MS = 500;
 const RECEIPTS_PERIOD_MS = 15_000;
 /** Nothing waits for it. The first run is at the start, and removes the halves of a process that died. */
 const BLOBS_PERIOD_MS = 600_000;
+/** Those that are out rest for five seconds between looks. */
+const MODEL_SERVERS_PERIOD_MS = 1_000;
 const PURGE_PERIOD_MS = 3_600_000;
 /** Whoever renews a certificate sees it served soon. */
 const CERTIFICATES_PERIOD_MS = 10_000;
@@ -70,6 +72,7 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Co
       },
       core,
     ),
+    startLoop({ name: 'model-servers', periodMs: MODEL_SERVERS_PERIOD_MS, run: rooms.gateway.lookAtServers }, core),
     startLoop(
       { name: 'blobs', periodMs: BLOBS_PERIOD_MS, run: async (signal) => void (await rooms.blobs.sweep({}, signal)) },
       core,

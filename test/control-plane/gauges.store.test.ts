@@ -57,7 +57,10 @@ describe('the gauges', () => {
       body: { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] },
     };
     // Nobody listens there.
-    for (const count of [1, 2]) {
+    for (const count of [1, 2, 3, 4, 5]) {
+      expect(await scraped('svc_inference_upstream_out')).toEqual(
+        count === 1 ? [] : ['{upstream="http://127.0.0.1:9/v1",upstream_model="upstream/secret-name"} 0'],
+      );
       await expect(world.rooms.gateway.completeChat(call)).rejects.toMatchObject({ code: 'upstream_unavailable' });
       expect(await scraped('svc_inference_requests_total')).toEqual([
         `{model="acme/small-chat",ending="upstream_failed"} ${count}`,
@@ -66,6 +69,9 @@ describe('the gauges', () => {
         `{upstream="http://127.0.0.1:9/v1"} ${count}`,
       ]);
     }
+    expect(await scraped('svc_inference_upstream_out')).toEqual([
+      '{upstream="http://127.0.0.1:9/v1",upstream_model="upstream/secret-name"} 1',
+    ]);
     expect(await scraped('svc_inference_open_requests')).toEqual(['0']);
   });
   test('tell how long work has waited, and forget a status that nobody is in', async () => {

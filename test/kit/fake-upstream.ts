@@ -31,6 +31,9 @@ export interface FakeUpstream {
   /** Of the next requests, one each; after them it is `usual` again. */
   next(...answers: FakeAnswer[]): void;
   usual: (asked: Asked) => FakeAnswer;
+  /** What a look at it finds: not among `asked`. */
+  health: FakeAnswer;
+  looks: number;
   /** Resolves once so many requests have come in all. */
   came(count: number): Promise<void>;
   /** Resolves once so many in all were left by the one who asked before their answer was whole. */
@@ -65,6 +68,10 @@ export async function openFakeUpstream(): Promise<FakeUpstream> {
   const responses: ServerResponse[] = [];
   const server = createServer((request, response) => {
     void (async () => {
+      if (request.url === '/health') {
+        upstream.looks += 1;
+        return speak(response, upstream.health, cut);
+      }
       const asked = await read(request);
       upstream.asked.push(asked);
       response.once('close', () => {
@@ -89,6 +96,8 @@ export async function openFakeUpstream(): Promise<FakeUpstream> {
     asked: [],
     next: (...answers) => void planned.push(...answers),
     usual: () => ({}),
+    health: { body: {} },
+    looks: 0,
     came: (count) => counts.reached('came', count),
     wereLeft: (count) => counts.reached('left', count),
     left: () => counts.of('left'),

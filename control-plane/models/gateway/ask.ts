@@ -1,12 +1,13 @@
 // Asking the servers of a model, one after another where one refuses, until the first of them answers: nothing was sent to the caller yet.
 import type { Clock } from '../../../shared/clock.ts';
-import { fail, ServiceError } from '../../../shared/errors.ts';
+import { ERRORS, fail, ServiceError } from '../../../shared/errors.ts';
 import { UPSTREAM_ATTEMPTS_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Exchange, Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
+import { headersFor } from './server-request.ts';
 import { refusalOf } from './upstream-refusals.ts';
 import type { Upstreams } from './upstreams.ts';
 
@@ -21,6 +22,8 @@ export interface Question {
   /** From then on, over all attempts. */
   answerMs(upstream: Upstream): number;
   idleMs(upstream: Upstream): number;
+  /** Those of an equal one are asked of the same server, while that has not too much to do. */
+  affinity?: string | undefined;
   signal: AbortSignal;
 }
 
@@ -28,6 +31,10 @@ export interface Question {
 export interface Answering {
   upstream: Upstream;
   exchange: Exchange;
+  /** Its answer has begun as it should. */
+  answered(): void;
+  /** Its answer cannot be used. It is no failure where nobody waits for the answer any more. */
+  failed(): void;
   /** The server may have its next request; what it still says is not read. */
   end(): void;
 }
@@ -41,19 +48,23 @@ export interface AskDeps {
 
 /** @throws ServiceError `upstream_unavailable`, `upstream_timeout`, `upstream_error`, `context_length_exceeded`, `invalid_request` */
 export async function ask(question: Question, deps: AskDeps): Promise<Answering> {
-  let retryAfterSeconds = 1;
-  const candidates = deps.upstreams.inOrder(question.callable.upstreams).slice(0, UPSTREAM_ATTEMPTS_MAX);
-  for (const upstream of candidates) {
+  const { callable, affinity, signal } = question;
+  const { upstreams, log } = deps;
+  const asked: Upstream[] = [];
+  let retryAfterSeconds: number | undefined;
+  while (asked.length < UPSTREAM_ATTEMPTS_MAX) {
+    const upstream = upstreams.next(callable.upstreams, { affinity, asked });
+    if (upstream === undefined) break;
+    asked.push(upstream);
     const attempt = await askOne(question, upstream, deps);
     if ('answering' in attempt) return attempt.answering;
-    assertWaitedFor(question.signal);
-    deps.upstreams.failed(upstream);
-    deps.log.warn({ upstream: upstream.base_url, reason: attempt.passedOver }, 'a model server is passed over');
+    assertWaitedFor(signal);
+    log.warn({ upstream: upstream.base_url, reason: attempt.passedOver }, 'a model server is passed over');
     retryAfterSeconds = attempt.retryAfterSeconds;
   }
   return fail('upstream_unavailable', {
-    detail: `No server for ${question.callable.model.id} takes the request right now. Send it again after a short while.`,
-    retryAfterSeconds,
+    detail: `No server for ${callable.model.id} takes the request right now. Send it again after a short while.`,
+    retryAfterSeconds: retryAfterSeconds ?? upstreams.backInMs(callable.upstreams) / 1000,
   });
 }
 
@@ -79,13 +90,17 @@ type Attempt = { answering: Answering } | { passedOver: string; retryAfterSecond
 
 /** Nothing of the request was done where it is one of these. */
 const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
-const REFUSING: readonly number[] = [429, 502, 503];
+const BUSY = 429;
+const REFUSING: readonly number[] = [BUSY, 502, 503];
 
 async function askOne(question: Question, upstream: Upstream, deps: AskDeps): Promise<Attempt> {
   const { signal } = question;
   const leftMs = question.startedMs + question.answerMs(upstream) - deps.clock.monotonicMs();
   if (leftMs <= 0) throw timedOut(undefined);
-  const letGo = deps.upstreams.begin(upstream);
+  const turn = deps.upstreams.begin(upstream);
+  const failed = (): void => {
+    if (!signal.aborted) turn.failed();
+  };
   try {
     const exchange = await deps.exchanges.open({
       method: 'POST',
@@ -99,32 +114,27 @@ async function askOne(question: Question, upstream: Upstream, deps: AskDeps): Pr
     });
     const end = (): void => {
       exchange.end();
-      letGo();
+      turn.over();
     };
-    if (exchange.status === 200) return { answering: { upstream, exchange, end } };
+    if (exchange.status === 200) return { answering: { upstream, exchange, answered: turn.answered, failed, end } };
     if (REFUSING.includes(exchange.status)) {
+      if (exchange.status === BUSY) turn.busy();
+      else failed();
       end();
       return { passedOver: `it answers ${exchange.status}`, retryAfterSeconds: retryAfterOf(exchange) };
     }
     throw await refusalOf(exchange, { upstream, model: question.callable.model, log: deps.log });
   } catch (error) {
-    letGo();
-    if (error instanceof ServiceError) throw error;
-    if (error instanceof OutboundError && UNSENT.includes(error.code))
+    turn.over();
+    if (error instanceof OutboundError && UNSENT.includes(error.code)) {
+      failed();
       return { passedOver: error.message, retryAfterSeconds: 1 };
-    // Not where it is the caller who has left.
-    const broken = brokenAnswer(error, signal);
-    deps.upstreams.failed(upstream);
+    }
+    const broken = error instanceof ServiceError ? error : brokenAnswer(error, signal);
+    if (ERRORS[broken.code].status < 500) turn.answered();
+    else failed();
     throw broken;
   }
-}
-
-function headersFor({ apiKey }: Upstream): Record<string, string> {
-  return {
-    'content-type': 'application/json',
-    'user-agent': 'svc-control-plane',
-    ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
-  };
 }
 
 /** A server's word, within what official clients heed. */

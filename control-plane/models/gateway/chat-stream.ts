@@ -6,7 +6,7 @@ import { EVENT_STREAM_HEADERS } from '../../base/http/event-stream.ts';
 import { envelopeOf } from '../../base/http/refusals.ts';
 import type { Reply } from '../../base/http/route.ts';
 import { type Answering, ask, brokenAnswer } from './ask.ts';
-import { type ChatCall, completionFacts } from './chat.ts';
+import { chatAffinity, type ChatCall, completionFacts } from './chat.ts';
 import { type PlannedChat, planChat } from './chat-plan.ts';
 import { readChunk, streamMembers, upstreamBody } from './chat-wire.ts';
 import { type EventWriter, openEventWriter } from './event-writer.ts';
@@ -24,13 +24,15 @@ export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply>
   const planned = planOrRefusal(call.body, deps);
   if (planned instanceof ServiceError) return refusedStream(planned, call, deps);
   return deps.requests.serve({ ...call, ...planned }, async (open) => {
-    const answering = await askForStream(call.body, { planned, open }, deps);
+    const answering = await askForStream(call, { planned, open }, deps);
     const chat: Chat = { call, planned, open, answering, said: '', usage: undefined, finished: false, state: 'going' };
     const pieces = eventData(answering.exchange.body);
     const first = await firstPiece(pieces, chat).catch((error: unknown) => {
+      answering.failed();
       answering.end();
       throw error;
     });
+    answering.answered();
     const writer = openEventWriter(deps);
     void passOn({ chat, first, pieces, writer }, deps);
     return { status: 200, headers: { ...EVENT_STREAM_HEADERS, ...receiptHeader(open) }, stream: writer.stream };
@@ -78,7 +80,7 @@ async function refusedStream(refusal: ServiceError, call: ChatCall, deps: CallDe
 }
 
 function askForStream(
-  body: ChatRequest,
+  call: ChatCall,
   { planned, open }: { planned: PlannedChat; open: OpenRequest },
   deps: CallDeps,
 ): Promise<Answering> {
@@ -86,10 +88,11 @@ function askForStream(
     {
       callable: planned.callable,
       path: '/chat/completions',
-      body: (upstream) => ({ ...upstreamBody(body, planned.maxTokens), ...streamMembers(upstream) }),
+      body: (upstream) => ({ ...upstreamBody(call.body, planned.maxTokens), ...streamMembers(upstream) }),
       startedMs: deps.clock.monotonicMs(),
       answerMs: (upstream) => upstream.first_byte_ms,
       idleMs: (upstream) => upstream.idle_ms,
+      affinity: chatAffinity(call, planned),
       signal: open.signal,
     },
     deps,
@@ -132,6 +135,7 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
     if (!chat.finished && !signal.aborted) failure = brokenStream(error, signal);
   } finally {
     cancel();
+    if (failure !== undefined) chat.answering.failed();
     if (chat.state !== 'whole') chat.answering.end();
   }
   const { reason }: { reason: unknown } = chat.open.signal;

@@ -2,12 +2,13 @@
 import type { ChatRequest } from '../../../shared/api/chat.ts';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
+import { affinityOf } from './affinity.ts';
 import { type PlannedChat, planChat } from './chat-plan.ts';
 import { completionView, readCompletion, upstreamBody } from './chat-wire.ts';
 import { usedOutcome } from './outcome.ts';
 import { chatUcents, estimatedUsage } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
-import { askWhole, type CallDeps, failUnusable } from './whole-answer.ts';
+import { askWhole, type CallDeps } from './whole-answer.ts';
 
 export type ChatCall = Pick<Call<undefined, undefined, ChatRequest>, 'caller' | 'requestId' | 'gone' | 'body'>;
 
@@ -21,10 +22,11 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
       path: '/chat/completions',
       body: () => upstreamBody(body, planned.maxTokens),
       startedMs: deps.clock.monotonicMs(),
+      affinity: chatAffinity(call, planned),
       signal: open.signal,
     };
-    const { text, upstream } = await askWhole(question, CHAT_ANSWER_BYTES_MAX, deps);
-    const completion = readCompletion(text) ?? failUnusable();
+    const reading = { bytesMax: CHAT_ANSWER_BYTES_MAX, read: readCompletion };
+    const { answer: completion, upstream } = await askWhole(question, reading, deps);
     const usage = completion.usage ?? estimatedUsage(body.messages, completion.content);
     const countedBy = completion.usage === undefined ? 'estimate' : 'upstream';
     const ucents = chatUcents(usage, planned.callable.pricing);
@@ -32,6 +34,11 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
     const facts = { ...completionFacts(open, planned, deps), usage };
     return { status: 200, headers: receiptHeader(open), body: completionView(completion, facts) };
   });
+}
+
+/** Conversations that begin alike are asked of the same server. */
+export function chatAffinity({ caller, body }: ChatCall, { callable }: PlannedChat): string | undefined {
+  return affinityOf(caller.orgId, callable.model.id, body.messages);
 }
 
 /** What every answer says of itself. */

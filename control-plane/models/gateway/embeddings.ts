@@ -93,9 +93,9 @@ async function askForVectors(question: VectorsQuestion, deps: CallDeps): Promise
     const some = inputs.slice(i, i + atOnce);
     const body = (): object => bodyOf(some, question.dimensions);
     const asked = { callable, path: '/embeddings', body, startedMs, signal };
-    const { text, upstream } = await askWhole(asked, bytesLeft, deps);
-    bytesLeft -= Buffer.byteLength(text);
-    const read = readVectors(text, some.length) ?? failUnusable();
+    const reading = { bytesMax: bytesLeft, read: (text: string) => readVectors(text, some.length) };
+    const { answer: read, bytes, upstream } = await askWhole(asked, reading, deps);
+    bytesLeft -= bytes;
     all.vectors.push(...read.vectors);
     all.tokens = all.tokens === undefined || read.tokens === undefined ? undefined : all.tokens + read.tokens;
     all.upstream = upstream;

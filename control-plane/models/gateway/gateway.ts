@@ -8,9 +8,10 @@ import { type ChatCall, completeChat } from './chat.ts';
 import { streamChat } from './chat-stream.ts';
 import { type Counts, openCounts } from './counts.ts';
 import { embed, type EmbeddingsCall } from './embeddings.ts';
+import { isAlive } from './health.ts';
 import { type ImagesCall, makeImages } from './images.ts';
 import { openRequests, type RequestsDeps } from './requests.ts';
-import { openUpstreams } from './upstreams.ts';
+import { openUpstreams, type Upstreams } from './upstreams.ts';
 import type { CallDeps } from './whole-answer.ts';
 
 export interface Gateway {
@@ -19,8 +20,11 @@ export interface Gateway {
   makeImages(call: ImagesCall): Promise<Reply>;
   /** Gives back what requests hold that no process answers any more; returns how many those were. */
   sweep(signal: AbortSignal): Promise<number>;
+  /** Looks at servers that were out for long enough, whether they are back. */
+  lookAtServers(signal: AbortSignal): Promise<void>;
   /** For operators. */
   readonly counts: Pick<Counts, 'endings' | 'failures'>;
+  servers: Upstreams['states'];
   openRequests(): number;
   /** Lets what is open end within `graceMs`, gives up the rest, and waits until that is settled. */
   drain(graceMs: number): Promise<void>;
@@ -32,13 +36,16 @@ export function openGateway(deps: Omit<RequestsDeps, 'counts'> & { catalog: Cata
   const exchanges = openExchanges(policyOf(deps.catalog.models), deps);
   const counts = openCounts();
   const requests = openRequests({ ...deps, counts });
-  const calls: CallDeps = { ...deps, exchanges, requests, upstreams: openUpstreams({ ...deps, counts }) };
+  const upstreams = openUpstreams({ ...deps, counts });
+  const calls: CallDeps = { ...deps, exchanges, requests, upstreams };
   return {
     completeChat: (call) => (call.body.stream === true ? streamChat(call, calls) : completeChat(call, calls)),
     embed: (call) => embed(call, calls),
     makeImages: (call) => makeImages(call, calls),
     sweep: requests.sweep,
+    lookAtServers: (signal) => upstreams.look((upstream) => isAlive(upstream, exchanges, signal)),
     counts,
+    servers: upstreams.states,
     openRequests: requests.open,
     drain: requests.close,
     close: async () => {

@@ -11,7 +11,7 @@ import { imagesUcents } from './price.ts';
 import { jsonOf } from './read-answer.ts';
 import { receiptHeader } from './requests.ts';
 import { failUnsupported } from './supported.ts';
-import { askWhole, type CallDeps, failUnusable } from './whole-answer.ts';
+import { askWhole, type CallDeps } from './whole-answer.ts';
 
 export type ImagesCall = Pick<Call<undefined, undefined, ImagesRequest>, 'caller' | 'requestId' | 'gone' | 'body'>;
 
@@ -28,8 +28,8 @@ export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Repl
       startedMs: deps.clock.monotonicMs(),
       signal: open.signal,
     };
-    const { text, upstream } = await askWhole(question, IMAGES_ANSWER_BYTES_MAX, deps);
-    const data = readImages(text, n) ?? failUnusable();
+    const reading = { bytesMax: IMAGES_ANSWER_BYTES_MAX, read: (text: string) => readImages(text, n) };
+    const { answer: data, upstream } = await askWhole(question, reading, deps);
     await open.close(usedOutcome('completed', { ucents, images: n, countedBy: 'upstream', upstream }));
     const created = Math.floor(deps.clock.now() / 1000);
     const body: ImagesResponse = { created, data, usage: { image_count: n } };

@@ -1,57 +1,94 @@
-// Which server is asked first: the one with the least to do for its weight; one that has just failed only after all others.
+// Which server is asked: the one with the least to do for its weight, or that knows the conversation, among those that do not fail.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Upstream } from '../catalog/models.ts';
+import { byAffinity } from './affinity.ts';
+import { type Breaker, openBreaker } from './breaker.ts';
 import type { Counts } from './counts.ts';
 
 export interface Upstreams {
-  /** Those that take one more request, best first. */
-  inOrder(all: readonly Upstream[]): Upstream[];
-  /** Counts a request until the returned function is called. */
-  begin(upstream: Upstream): () => void;
-  /** It has just refused or failed. */
-  failed(upstream: Upstream): void;
+  /** Of `all` the one to ask now, none of `asked`; undefined where none takes a request. */
+  next(
+    all: readonly Upstream[],
+    how: { affinity: string | undefined; asked: readonly Upstream[] },
+  ): Upstream | undefined;
+  /** A request is sent to it. */
+  begin(upstream: Upstream): Turn;
+  /** Until the first of them that is out may be back, in milliseconds. */
+  backInMs(all: readonly Upstream[]): number;
+  /** Looks at those that have been out for long enough. */
+  look(isAlive: (upstream: Upstream) => Promise<boolean>): Promise<void>;
+  /** Of each that was asked yet. */
+  states(): { upstream: string; model: string; isOut: boolean }[];
 }
 
-/** So long a server that has failed is asked last. */
-const REST_MS = 5_000;
+/** One request to one server. */
+export interface Turn {
+  /** It has begun to answer as it should, or refuses the request for a reason of the caller's. */
+  answered(): void;
+  /** It has refused for a reason of its own, or its answer cannot be used. */
+  failed(): void;
+  /** It takes no more requests for now, which is no failure of it. */
+  busy(): void;
+  /** It has nothing more to do for this. */
+  over(): void;
+}
 
-interface Load {
+interface Server {
+  upstream: Upstream;
   openRequests: number;
-  restsUntilMs: number;
+  breaker: Breaker;
 }
 
 export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts }): Upstreams {
-  const loads = new Map<Upstream, Load>();
-  const loadOf = (upstream: Upstream): Load => {
-    const load = loads.get(upstream) ?? { openRequests: 0, restsUntilMs: 0 };
-    loads.set(upstream, load);
-    return load;
+  const servers = new Map<string, Server>();
+  const serverOf = (upstream: Upstream): Server => {
+    // What several models or tiers name is one server.
+    const key = `${upstream.base_url} ${upstream.model}`;
+    const server = servers.get(key) ?? { upstream, openRequests: 0, breaker: openBreaker(clock) };
+    servers.set(key, server);
+    return server;
   };
   return {
-    inOrder: (all) => {
-      const nowMs = clock.monotonicMs();
-      const rank = (upstream: Upstream): [number, number] => {
-        const { openRequests, restsUntilMs } = loadOf(upstream);
-        return [restsUntilMs > nowMs ? 1 : 0, (openRequests + 1) / upstream.weight];
-      };
-      return all
-        .filter((upstream) => loadOf(upstream).openRequests < upstream.max_open_requests)
-        .map((upstream) => ({ upstream, rank: rank(upstream) }))
-        .toSorted((a, b) => a.rank[0] - b.rank[0] || a.rank[1] - b.rank[1])
-        .map(({ upstream }) => upstream);
+    next: (all, { affinity, asked }) => {
+      const able = all
+        .filter((upstream) => !asked.includes(upstream))
+        .map((upstream) => ({ ...serverOf(upstream), upstream }))
+        .filter(({ upstream, openRequests, breaker }) => openRequests < upstream.max_open_requests && breaker.takes());
+      return affinity === undefined ? leastLoaded(able) : byAffinity(able, affinity);
     },
     begin: (upstream) => {
-      const load = loadOf(upstream);
-      load.openRequests += 1;
+      const server = serverOf(upstream);
+      server.openRequests += 1;
+      const sent = server.breaker.send();
       let isOver = false;
-      return () => {
-        if (!isOver) load.openRequests -= 1;
-        isOver = true;
+      return {
+        answered: sent.answered,
+        failed: () => {
+          sent.failed();
+          counts.failed(upstream.base_url);
+        },
+        busy: () => counts.failed(upstream.base_url),
+        over: () => {
+          if (!isOver) server.openRequests -= 1;
+          isOver = true;
+        },
       };
     },
-    failed: (upstream) => {
-      loadOf(upstream).restsUntilMs = clock.monotonicMs() + REST_MS;
-      counts.failed(upstream.base_url);
+    backInMs: (all) => Math.min(...all.map((upstream) => serverOf(upstream).breaker.backInMs())),
+    look: async (isAlive) => {
+      const due = [...servers.values()].filter(({ breaker }) => breaker.isOut() && breaker.backInMs() === 0);
+      await Promise.all(due.map(async ({ upstream, breaker }) => breaker.found(await isAlive(upstream))));
     },
+    states: () =>
+      [...servers.values()].map(({ upstream, breaker }) => ({
+        upstream: upstream.base_url,
+        model: upstream.model,
+        isOut: breaker.isOut(),
+      })),
   };
+}
+
+function leastLoaded(servers: readonly Server[]): Upstream | undefined {
+  const loadOf = ({ upstream, openRequests }: Server): number => (openRequests + 1) / upstream.weight;
+  return servers.toSorted((a, b) => loadOf(a) - loadOf(b))[0]?.upstream;
 }

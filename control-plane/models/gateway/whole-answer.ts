@@ -1,6 +1,6 @@
 // Asking for an answer that is read whole, up to a bound of its bytes.
 import type { Clock } from '../../../shared/clock.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import { ask, type AskDeps, brokenAnswer, type Question } from './ask.ts';
 import { readText } from './read-answer.ts';
@@ -13,26 +13,47 @@ export interface CallDeps extends AskDeps {
   requests: Requests;
 }
 
-/** @throws ServiceError those of `ask` and of a broken answer; `upstream_response_too_large` */
-export async function askWhole(
+/** How an answer is read. */
+interface Reading<T> {
+  bytesMax: number;
+  /** Undefined for what is not the answer that was asked for. */
+  read(text: string): T | undefined;
+}
+
+export interface WholeAnswer<T> {
+  answer: T;
+  bytes: number;
+  /** The server's address. */
+  upstream: string;
+}
+
+/** @throws ServiceError those of `ask` and of a broken answer; `upstream_response_too_large`, and `upstream_error` for one that cannot be used */
+export async function askWhole<T>(
   question: Omit<Question, 'answerMs' | 'idleMs'>,
-  bytesMax: number,
+  { bytesMax, read }: Reading<T>,
   deps: AskDeps,
-): Promise<{ text: string; upstream: string }> {
+): Promise<WholeAnswer<T>> {
   const times: Pick<Question, 'answerMs' | 'idleMs'> = {
     answerMs: (upstream) => upstream.answer_ms,
     idleMs: (upstream) => upstream.idle_ms,
   };
-  const { exchange, upstream, end } = await ask({ ...question, ...times }, deps);
+  const { exchange, upstream, answered, failed, end } = await ask({ ...question, ...times }, deps);
   try {
     const text = await readText(exchange.body, bytesMax + 1);
-    if (Buffer.byteLength(text) <= bytesMax) return { text, upstream: upstream.base_url };
+    const bytes = Buffer.byteLength(text);
+    if (bytes > bytesMax)
+      fail('upstream_response_too_large', 'The answer has more bytes than are read. Ask for less at once.');
+    const answer = read(text) ?? failUnusable();
+    answered();
+    return { answer, bytes, upstream: upstream.base_url };
   } catch (error) {
-    throw brokenAnswer(error, question.signal);
+    const broken = error instanceof ServiceError ? error : brokenAnswer(error, question.signal);
+    if (broken.code === 'upstream_response_too_large') answered();
+    else failed();
+    throw broken;
   } finally {
     end();
   }
-  return fail('upstream_response_too_large', `The answer has more bytes than are read. Ask for less at once.`);
 }
 
 /** @throws ServiceError `upstream_error` for an answer that is not what was asked for */

@@ -173,6 +173,11 @@ export const INFERENCE_ROWS: RowsBySection = {
       'two more at most, and then it is 503 with what the last said about coming back',
     ],
     [
+      'upstream_unavailable is returned promptly',
+      'control-plane/models/servers-out.test.ts',
+      'that %s keeps requests from it after the fifth',
+    ],
+    [
       '504: the upstream exceeded the deadline',
       'control-plane/models/failover.test.ts',
       'where it is silent: 504 at its time and no sooner, not to be sent again, and the server is left',

@@ -63,18 +63,6 @@ describe('another server is asked', () => {
     servers[0]?.next({ status: 429, body: 'no', headers: { 'retry-after': said } });
     expect((await ask()).headers['retry-after']).toBe(told);
   });
-
-  test('first for five seconds after one has failed', async () => {
-    await serve({}, {});
-    servers[0]?.next({ status: 503, body: 'no' });
-    await ask();
-    await api.world.clock.advance(4_999);
-    await ask();
-    expect(askedOf().slice(0, 2)).toEqual([1, 2]);
-    await api.world.clock.advance(1);
-    await ask();
-    expect(askedOf().slice(0, 2)).toEqual([2, 2]);
-  });
 });
 
 test('a caller who leaves is no failure of the server: it is asked first again', async () => {

@@ -1,0 +1,50 @@
+// Sends conversations that begin alike to the same server, whose cache knows their beginning: consistent hashing with a bounded load.
+import { hash } from 'node:crypto';
+import type { ChatMessage } from '../../../shared/api/chat.ts';
+import type { Upstream } from '../catalog/models.ts';
+
+/** A shorter conversation is read anew in less time than a busy server would cost it. */
+const PREFIX_CHARS = 1_024;
+/** A server gets at most so many times its share of what is open. */
+const LOAD_BOUND = 1.25;
+const HASH_HEX_DIGITS = 12;
+
+export interface Loaded {
+  upstream: Upstream;
+  openRequests: number;
+}
+
+/** What the beginning of a conversation is known by, one organisation's apart from all others'; undefined where it is too short to matter. */
+export function affinityOf(orgId: string, modelId: string, messages: readonly ChatMessage[]): string | undefined {
+  let prefix = '';
+  for (const { role, content } of messages) {
+    prefix += `${role}\n${content.slice(0, PREFIX_CHARS)}\n`;
+    if (prefix.length > PREFIX_CHARS) return hash('sha256', `${orgId}\n${modelId}\n${prefix.slice(0, PREFIX_CHARS)}`);
+  }
+  return undefined;
+}
+
+/**
+ * The first in the order that the key gives them (rendezvous hashing, by their weights) that has not more than its share; the order of
+ * the others stays where one comes or goes. Keeps nothing. Undefined for none.
+ */
+export function byAffinity(servers: readonly Loaded[], key: string): Upstream | undefined {
+  const weights = sum(servers.map(({ upstream }) => upstream.weight));
+  const open = sum(servers.map(({ openRequests }) => openRequests)) + 1;
+  const mayHave = ({ weight }: Upstream): number => Math.ceil((LOAD_BOUND * open * weight) / weights);
+  return servers
+    .map((server) => ({ ...server, score: score(key, server.upstream) }))
+    .toSorted((a, b) => b.score - a.score)
+    .find(({ upstream, openRequests }) => openRequests < mayHave(upstream))?.upstream;
+}
+
+/** Twice the weight is the highest score for twice as many keys. */
+function score(key: string, { base_url: url, model, weight }: Upstream): number {
+  const digits = hash('sha256', `${key} ${url} ${model}`).slice(0, HASH_HEX_DIGITS);
+  const uniform = (Number.parseInt(digits, 16) + 0.5) / 16 ** HASH_HEX_DIGITS;
+  return -weight / Math.log(uniform);
+}
+
+function sum(numbers: readonly number[]): number {
+  return numbers.reduce((total, each) => total + each, 0);
+}

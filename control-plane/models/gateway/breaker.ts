@@ -1,0 +1,76 @@
+// Keeps requests from a server that fails again and again; a look at it, and then a single request, bring it back.
+import type { Clock } from '../../../shared/clock.ts';
+
+export interface Breaker {
+  /** Whether it may be sent a request now. */
+  takes(): boolean;
+  /** It is sent one; the returned functions say what came of that, `answered` perhaps before `failed`. */
+  send(): { answered(): void; failed(): void };
+  isOut(): boolean;
+  /** Until it may be back, in milliseconds; 0 where it is not out, or a look at it is due. */
+  backInMs(): number;
+  /** What a look at it has found. A look is due while it is out and `backInMs` is 0. */
+  found(isAlive: boolean): void;
+}
+
+/**
+ * A server is out after so many failures within the time, where no more requests than that were answered between them: what makes
+ * it fail may be one caller's requests, and must not shut it to all others.
+ */
+const FAILURES = 5;
+const WINDOW_MS = 10_000;
+/** So long it is left alone then, and again after a look or a request that fails. */
+const REST_MS = 5_000;
+
+interface Failure {
+  atMs: number;
+  /** Requests that were answered before. */
+  answers: number;
+}
+
+interface Out {
+  untilMs: number;
+  isAlive: boolean;
+}
+
+export function openBreaker(clock: Clock): Breaker {
+  let failures: Failure[] = [];
+  let answers = 0;
+  let out: Out | undefined;
+  const rest = (): void => void (out = { untilMs: clock.monotonicMs() + REST_MS, isAlive: false });
+  const noteFailure = (): void => {
+    const nowMs = clock.monotonicMs();
+    failures = [...failures, { atMs: nowMs, answers }].slice(-FAILURES);
+    const [first] = failures;
+    if (first === undefined || failures.length < FAILURES) return;
+    if (nowMs - first.atMs < WINDOW_MS && answers - first.answers <= FAILURES) rest();
+  };
+  return {
+    takes: () => out === undefined || out.isAlive,
+    isOut: () => out !== undefined,
+    backInMs: () => Math.max(0, (out?.untilMs ?? 0) - clock.monotonicMs()),
+    found: (isAlive) => {
+      if (out === undefined) return;
+      rest();
+      out.isAlive = isAlive;
+    },
+    send: () => {
+      // Where nothing comes of it within the rest, the next look lets another one through.
+      const isTrial = out !== undefined;
+      if (isTrial) rest();
+      return {
+        answered: () => {
+          answers += 1;
+          // Requests that were sent before it was out say nothing of how it does now.
+          if (!isTrial) return;
+          out = undefined;
+          failures = [];
+        },
+        failed: () => {
+          if (out === undefined) noteFailure();
+          else if (isTrial) rest();
+        },
+      };
+    },
+  };
+}

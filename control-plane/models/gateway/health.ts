@@ -1,0 +1,29 @@
+// A look at a server that is out, so that no caller's request has to find out whether it is back.
+import { type Exchanges } from '../../base/outbound/exchange.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import type { Upstream } from '../catalog/models.ts';
+import { besideV1, headersFor } from './server-request.ts';
+
+/** One that takes longer than this to connect, or then to answer, is not well. */
+const LOOK_MS = 2_000;
+
+/** By `GET /health`, which vLLM, SGLang, llama.cpp and TEI have; from others a 404 is a sign of life too. */
+export async function isAlive(upstream: Upstream, exchanges: Exchanges, signal: AbortSignal): Promise<boolean> {
+  try {
+    const exchange = await exchanges.open({
+      method: 'GET',
+      url: besideV1(upstream, '/health'),
+      headers: headersFor(upstream),
+      body: '',
+      connectMs: Math.min(upstream.connect_ms, LOOK_MS),
+      statusMs: LOOK_MS,
+      idleMs: LOOK_MS,
+      signal,
+    });
+    exchange.end();
+    return exchange.status < 500;
+  } catch (error) {
+    if (error instanceof OutboundError) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,15 @@
+// What every request to a model server has: whom it comes from, and the address of what stands beside its /v1.
+import type { Upstream } from '../catalog/models.ts';
+
+export function headersFor({ apiKey }: Upstream): Record<string, string> {
+  return {
+    'content-type': 'application/json',
+    'user-agent': 'svc-control-plane',
+    ...(apiKey === undefined ? {} : { authorization: `Bearer ${apiKey}` }),
+  };
+}
+
+/** `/health` of http://10.0.0.5:8000/v1 is http://10.0.0.5:8000/health. */
+export function besideV1({ base_url: url }: Upstream, path: string): string {
+  return `${url.replace(/\/v1$/, '')}${path}`;
+}

@@ -1,0 +1,193 @@
+// Servers that fail again and again, as callers and operators see them: not asked, looked at, tried with one request, back.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Reply } from '../../../control-plane/base/http/route.ts';
+import { type Answer, type Api, openApi } from '../../contract/api.ts';
+import { expectRefused } from '../../contract/refusals.ts';
+import { type FakeAnswer, type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
+import { someModels } from '../../kit/models.ts';
+import { BEGIN, say } from '../../kit/stream-chunks.ts';
+
+const PATH = '/v1/chat/completions';
+const forever = new AbortController().signal;
+
+let first: FakeUpstream;
+let second: FakeUpstream;
+let api: Api;
+let key: string;
+beforeEach(async () => {
+  [first, second] = [await openFakeUpstream(), await openFakeUpstream()];
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+  await first.close();
+  await second.close();
+});
+
+async function serve(...upstreams: object[]): Promise<void> {
+  api = await openApi({ settings: { models: someModels(undefined, { upstreams }) } });
+  ({ key } = await api.account());
+}
+const at = ({ baseUrl }: FakeUpstream, more: object = {}): object => ({ base_url: baseUrl, model: 'm', ...more });
+const ask = (more: object = {}): Promise<Answer> =>
+  api.call('POST', PATH, { key, body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], ...more } });
+const askTimes = async (count: number, more?: object): Promise<void> => {
+  for (let i = 0; i < count; i += 1) await ask(more);
+};
+/** Of somebody who may leave. */
+async function begin(more: object, gone: AbortSignal): Promise<Reply> {
+  const { orgId } = await api.world.customer(100);
+  const body = { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }], ...more };
+  const caller = { orgId, apiKeyId: 'apk_x', scopes: [] };
+  return api.world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
+}
+const look = (): Promise<void> => api.world.rooms.gateway.lookAtServers(forever);
+const out = (): boolean[] => api.world.rooms.gateway.servers().map(({ isOut }) => isOut);
+const askedOf = (): number[] => [first, second].map(({ asked }) => asked.length);
+
+describe('a failure of a server', () => {
+  test.each<[string, FakeAnswer, object?]>([
+    ['answers 500', { status: 500, body: 'no' }],
+    ['answers 503', { status: 503, body: 'no' }],
+    ['does not take our key', { status: 401, body: 'no' }],
+    ['cuts its answer off', { body: '', ending: 'cut' }],
+    ['answers with no JSON', { body: 'hello' }],
+    ['begins a stream with what is no chunk', { events: ['data: {"broken\n\n'] }, { stream: true }],
+    ['cuts a stream off', { events: [BEGIN, say('Hel')], ending: 'cut' }, { stream: true }],
+  ])('that %s keeps requests from it after the fifth', async (_what, answer, more) => {
+    await serve(at(first));
+    first.usual = () => answer;
+    await askTimes(5, more);
+    expect([first.asked.length, out()]).toEqual([5, [true]]);
+    const refused = await ask(more);
+    expectRefused(PATH, refused, 'upstream_unavailable');
+    expect(refused.headers['retry-after']).toBe('5');
+    expect(first.asked).toHaveLength(5);
+    await api.world.clock.advance(4_001);
+    expect((await ask(more)).headers['retry-after']).toBe('1');
+  });
+
+  test('that cannot be connected to, too', async () => {
+    await serve({ base_url: 'http://127.0.0.1:1/v1', model: 'm' });
+    await askTimes(5);
+    expect(out()).toEqual([true]);
+    expect((await ask()).headers['retry-after']).toBe('5');
+  });
+
+  test.each<[string, FakeAnswer]>([
+    ['takes no more for now', { status: 429, body: 'no' }],
+    ['refuses the request', { status: 400, body: 'no' }],
+    ['answers more than is read', { body: 'x'.repeat(17 * 1024 * 1024) }],
+  ])('is it none where it %s', async (_what, answer) => {
+    await serve(at(first));
+    first.usual = () => answer;
+    await askTimes(6);
+    expect([first.asked.length, out()]).toEqual([6, [false]]);
+  });
+
+  test.each([false, true])('is it none where the caller leaves, as a stream %s', async (stream) => {
+    await serve(at(first));
+    first.usual = () => ({ ...(stream ? { events: [] } : {}), ending: 'stall' });
+    for (let i = 1; i <= 6; i += 1) {
+      const leave = new AbortController();
+      const left = begin({ stream }, leave.signal);
+      await first.came(i);
+      // Until the status line is here, too.
+      for (let turn = 0; turn < 50; turn += 1) await api.world.clock.nextTurn();
+      leave.abort();
+      await left.catch(() => undefined);
+    }
+    expect([out(), api.world.rooms.gateway.counts.failures()]).toEqual([[false], []]);
+  });
+});
+
+test('others answer while one is out, which is not even asked', async () => {
+  await serve(at(first, { weight: 1_000 }), at(second));
+  first.usual = () => ({ status: 503, body: 'no' });
+  await askTimes(7);
+  expect(askedOf()).toEqual([5, 7]);
+  const { counts, servers } = api.world.rooms.gateway;
+  expect(counts.failures()).toEqual([{ upstream: first.baseUrl, count: 5 }]);
+  expect(servers()).toEqual([
+    { upstream: first.baseUrl, model: 'm', isOut: true },
+    { upstream: second.baseUrl, model: 'm', isOut: false },
+  ]);
+});
+
+test('both tiers of a model find the same server out', async () => {
+  await serve(at(first));
+  const models = someModels(first.baseUrl);
+  await api.close();
+  api = await openApi({ settings: { models } });
+  ({ key } = await api.account());
+  first.usual = () => ({ status: 503, body: 'no' });
+  await askTimes(5);
+  expectRefused(PATH, await ask({ model: 'small:economy' }), 'upstream_unavailable');
+  expect(first.asked).toHaveLength(5);
+});
+
+describe('a server that is out', () => {
+  beforeEach(async () => {
+    await serve(at(first));
+    first.usual = () => ({ status: 503, body: 'no' });
+    await askTimes(5);
+  });
+
+  test('is looked at after five seconds, and not before; then one request tries it, and its answer brings it back', async () => {
+    await api.world.clock.advance(4_999);
+    await look();
+    expect(first.looks).toBe(0);
+    await api.world.clock.advance(1);
+    expectRefused(PATH, await ask(), 'upstream_unavailable');
+    await look();
+    expect(first.looks).toBe(1);
+    const gate = Promise.withResolvers<void>();
+    first.usual = () => ({ after: gate.promise });
+    const trial = ask();
+    await first.came(6);
+    expectRefused(PATH, await ask(), 'upstream_unavailable');
+    gate.resolve();
+    expect((await trial).status).toBe(200);
+    expect(out()).toEqual([false]);
+    expect((await Promise.all([ask(), ask(), ask()])).map(({ status }) => status)).toEqual([200, 200, 200]);
+  });
+
+  test('is brought back by a stream as soon as that begins', async () => {
+    await api.world.clock.advance(5_000);
+    await look();
+    first.usual = () => ({ events: [BEGIN], ending: 'stall' });
+    await begin({ stream: true }, forever);
+    expect(out()).toEqual([false]);
+  });
+
+  test.each<[string, FakeAnswer]>([
+    ['says that it is not well', { status: 503, body: 'loading' }],
+    ['has failed', { status: 500, body: 'no' }],
+  ])('stays out where a look finds that it %s', async (_what, health) => {
+    first.health = health;
+    await api.world.clock.advance(5_000);
+    await look();
+    expectRefused(PATH, await ask(), 'upstream_unavailable');
+    expect(first.asked).toHaveLength(5);
+    await look();
+    expect(first.looks).toBe(1);
+  });
+
+  test('stays out where it says nothing for two seconds', async () => {
+    first.health = { ending: 'stall' };
+    await api.world.clock.advance(5_000);
+    const looking = look();
+    while (first.looks === 0) await api.world.clock.nextTurn();
+    await api.world.clock.advance(2_000);
+    await looking;
+    expect((await ask()).headers['retry-after']).toBe('5');
+  });
+
+  test('that has no word on its health is alive where it answers at all', async () => {
+    first.health = { status: 404, body: 'no' };
+    await api.world.clock.advance(5_000);
+    await look();
+    await ask();
+    expect(first.asked).toHaveLength(6);
+  });
+});
