@@ -69,6 +69,8 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const listing = createListing(deps.engine, deps);
   /** What was at work when the engine last answered, or has begun since: the answer may not show what it did. */
   let unseen: ReadonlySet<string> = new Set();
+  /** Since the last nudge of the loop that makes the next network. */
+  let hasLaunched = false;
 
   const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts => {
     const statuses = doors.statuses();
@@ -96,14 +98,17 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     await desired.keep();
     await records.keep();
     await listing.refresh();
-    await recordReachable(doors, records, work);
+    if (await recordReachable(doors, records, work)) hasLaunched = true;
     const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
     await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
     for (const step of plan(now)) work.begin(step);
     unseen = new Set([...busyBefore, ...work.busy]);
     onChange();
+    if (!hasLaunched || work.busy.size > 0) return;
+    hasLaunched = false;
+    spare.nudge();
   };
-  /** Between launches: an engine that makes a network is slow at everything else. */
+  /** Between launches, as soon as one is over: an engine that makes a network is slow at everything else. */
   const keepSpare = async (): Promise<void> => {
     if (work.busy.size === 0 && listing.current() !== null) await deps.engine.keepSpareNetwork();
   };
@@ -126,14 +131,18 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   };
 }
 
-/** Whose guest has answered once runs: that it does not later is the tenant's own doing. */
-async function recordReachable(doors: Doors, records: Records, work: Work): Promise<void> {
+/** Whose guest has answered once runs: that it does not later is the tenant's own doing. True where one has for the first time. */
+async function recordReachable(doors: Doors, records: Records, work: Work): Promise<boolean> {
+  let isNew = false;
   for (const [id, status] of doors.statuses()) {
     if (!status.guest) continue;
     work.forget(id);
     const record = records.all().get(id);
-    if (record !== undefined && !record.ever_running && !record.gone) await records.change(id, { ever_running: true });
+    if (record === undefined || record.ever_running || record.gone) continue;
+    await records.change(id, { ever_running: true });
+    isNew = true;
   }
+  return isNew;
 }
 
 interface Work {
@@ -158,8 +167,9 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
 
   const perform = async (step: Step, key: string): Promise<void> => {
     const attempt = attempts.count(key) + 1;
+    const starts = step.kind === 'create' || step.kind === 'start';
     // Even a start that succeeds counts, until the workload is reachable: the container may end at once.
-    if (step.kind === 'start') attempts.delay(key);
+    if (starts) attempts.delay(key);
     try {
       await steps.perform(step, attempt);
     } catch (error) {
@@ -169,7 +179,7 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
         { workload_id: step.workload_id, step: step.kind, attempt, detail },
         'a step failed; it is tried again',
       );
-      if (step.kind !== 'start') attempts.delay(key);
+      if (!starts) attempts.delay(key);
     }
   };
 

@@ -36,7 +36,11 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
   const executors: Executors = {
     pull: async ({ workload }) => pulls.begin(workload),
 
-    create: ({ workload }, attempt) => orGiveUp(deps, workload.workload_id, attempt, () => create(deps, workload)),
+    create: ({ workload }, attempt) =>
+      orGiveUp(deps, workload.workload_id, attempt, async () => {
+        const [containerId] = await bothDone([create(deps, workload), assertFenced()]);
+        if (containerId !== undefined) await engine.start(containerId);
+      }),
 
     start: async ({ workload_id, container_id }, attempt) => {
       const record = records.all().get(workload_id);
@@ -92,22 +96,34 @@ function startFailure({ code, reason }: LastExit, attempt: number): WorkloadReco
   return { code: 'start_failed', detail: `the container does not stay up: ${reason}` };
 }
 
+/** Its id; undefined where there is none to start, which the records and the pulls say by then. */
 async function create(
   { engine, doors, records, pulls, log, machine }: StepsDeps,
   workload: DesiredWorkload,
-): Promise<void> {
+): Promise<string | undefined> {
   const { workload_id, image: ref } = workload;
   const image = await engine.inspectImage(ref);
-  if (image === undefined) return pulls.forget(workload);
+  if (image === undefined) {
+    pulls.forget(workload);
+    return undefined;
+  }
   const launch = launchOf(workload, image);
   if (launch.argv.length === 0) {
     const detail = 'neither the image nor the request says what to run: set an entrypoint or a command';
-    return records.change(workload_id, { failure: { code: 'no_command', detail } });
+    await records.change(workload_id, { failure: { code: 'no_command', detail } });
+    return undefined;
   }
   const entry = await doors.prepare(workload_id, launch, uidOf(image.user));
   const containerId = await engine.create(shapeOf(workload, image, entry, machine()));
   await records.change(workload_id, { container_id: containerId, image_digest: image.digest });
   log.info({ workload_id, container_id: containerId, image: ref }, 'a container was created');
+  return containerId;
+}
+
+/** As `Promise.all`, but nothing is at work any more when it rejects: the step is over then, and the next one begins. */
+async function bothDone<A, B>(work: [Promise<A>, Promise<B>]): Promise<[A, B]> {
+  await Promise.allSettled(work);
+  return Promise.all(work);
 }
 
 /** The last try's error becomes the workload's failure, unless it has run before: then we go on trying. */

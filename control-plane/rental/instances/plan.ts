@@ -8,6 +8,8 @@ import type { InstanceState } from '../../../shared/states.ts';
 const ACKNOWLEDGE_MS_MAX = 60_000;
 /** Between two tries of the public SSH path while an instance starts. */
 const PROBE_AGAIN_MS = 1_000;
+/** A way in that was tried this lately still counts when the container runs. */
+const REACHED_MS_MAX = 10_000;
 
 export interface Facts {
   status: InstanceState;
@@ -15,6 +17,8 @@ export interface Facts {
   enteredMs: number;
   /** When its present host was given the workload; null before there is one. */
   placedMs: number | null;
+  /** When the public SSH path was last seen whole; null before the first time. */
+  reachedMs: number | null;
   /** The customer named the image, and may read about it. */
   ownImage: boolean;
   triedMachines: number;
@@ -32,6 +36,9 @@ export type Step =
   | { do: 'fail'; code: ErrorCode; detail: string }
   | { do: 'start' }
   | { do: 'probe'; againMs: number }
+  /** Try the way in while the container is still starting. */
+  | { do: 'probe-early'; progress: string; untilMs: number }
+  | { do: 'run' }
   /** The container of a running rental has failed. */
   | { do: 'lose'; reason: string }
   /** The host has ended a rental that should run: a stop from the supplier's side (specification 6.1). */
@@ -97,9 +104,21 @@ function planStarting(facts: Facts, nowMs: number): Step {
   if (gone !== undefined) return elsewhere(facts, gone);
   if (facts.gpuGrace !== undefined) return elsewhere(facts, `the host found a GPU broken: ${facts.gpuGrace.fault}`);
   if (nowMs >= deadlineMs) return elsewhere(facts, 'the instance did not start in time');
-  if (observed?.phase === 'running') return { do: 'probe', againMs: PROBE_AGAIN_MS };
-  if (observed !== null) return { do: 'note', progress: progressOf(observed), untilMs: deadlineMs };
-  return { do: 'wait', untilMs: deadlineMs };
+  const isReached = wasReached(facts, nowMs);
+  if (observed?.phase === 'running') return isReached ? { do: 'run' } : { do: 'probe', againMs: PROBE_AGAIN_MS };
+  if (observed === null) return { do: 'wait', untilMs: deadlineMs };
+  const note = { progress: progressOf(observed), untilMs: deadlineMs };
+  return hasDoor(observed) && !isReached ? { do: 'probe-early', ...note } : { do: 'note', ...note };
+}
+
+/** On the present host, and not long ago. */
+function wasReached({ reachedMs, placedMs }: Facts, nowMs: number): boolean {
+  return reachedMs !== null && reachedMs > (placedMs ?? 0) && nowMs - reachedMs <= REACHED_MS_MAX;
+}
+
+/** The host's side of the way in answers before the container does; a pull may take too long for that to mean anything at its end. */
+function hasDoor({ phase, host_key }: ObservedWorkload): boolean {
+  return host_key !== null && (phase === 'creating' || phase === 'starting');
 }
 
 function planRunning(facts: Facts, nowMs: number): Step {

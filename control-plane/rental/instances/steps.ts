@@ -47,12 +47,14 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
       return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'terminated', nowMs: now }, deps));
     case 'probe':
       return tryDoor(instance, step.againMs, deps);
+    case 'probe-early':
+      if ((await deps.probe(instance.id)).ok)
+        await deps.db.tx('instances.reached', (tx) => store.setReachable(tx, instance.id, deps.clock.now()));
+      return note(instance, step, deps);
+    case 'run':
+      return run(instance, deps);
     case 'note':
-      await deps.db.tx('instances.note', async (tx) => {
-        if (!(await store.patchInstance(tx, instance, { due_ms: step.untilMs }))) return;
-        await deps.operations.setProgress(tx, instance.create_operation_id, step.progress);
-      });
-      return [];
+      return note(instance, step, deps);
     case 'wait':
       await deps.db.tx('instances.wait', (tx) => store.patchInstance(tx, instance, { due_ms: step.untilMs }));
       return [];
@@ -125,16 +127,28 @@ function failLaunch(
 async function tryDoor(instance: store.InstanceRow, againMs: number, deps: StepDeps): Promise<string[]> {
   const result = await deps.probe(instance.id);
   const nowMs = deps.clock.now();
-  if (!result.ok) {
-    await deps.db.tx('instances.probed', async (tx) => {
-      if (!(await store.patchInstance(tx, instance, { due_ms: nowMs + againMs }))) return;
-      await deps.operations.setProgress(tx, instance.create_operation_id, `checking SSH: ${result.detail}`);
-    });
-    return [];
-  }
+  if (result.ok) return run({ ...instance, last_reachable_ms: nowMs }, deps);
+  return note(instance, { progress: `checking SSH: ${result.detail}`, untilMs: nowMs + againMs }, deps);
+}
+
+async function note(
+  instance: store.InstanceRow,
+  { progress, untilMs }: { progress: string; untilMs: number },
+  deps: StepDeps,
+): Promise<string[]> {
+  await deps.db.tx('instances.note', async (tx) => {
+    if (!(await store.patchInstance(tx, instance, { due_ms: untilMs }))) return;
+    await deps.operations.setProgress(tx, instance.create_operation_id, progress);
+  });
+  return [];
+}
+
+async function run(instance: store.InstanceRow, deps: StepDeps): Promise<string[]> {
+  const nowMs = deps.clock.now();
   const endsAtMs = endOf(instance, nowMs);
-  const patch = { ready_ms: nowMs, last_reachable_ms: nowMs, due_ms: endsAtMs, auto_terminate_ms: endsAtMs };
-  await deps.db.tx('instances.probed', async (tx) => {
+  const { last_reachable_ms } = instance;
+  const patch = { ready_ms: nowMs, last_reachable_ms, due_ms: endsAtMs, auto_terminate_ms: endsAtMs };
+  await deps.db.tx('instances.run', async (tx) => {
     if (!(await move(tx, instance, { to: 'running', nowMs, patch }, deps))) return;
     if (endsAtMs !== null && instance.workload_id !== null)
       await deps.workloads.setEnd(tx, instance.workload_id, endsAtMs);

@@ -229,6 +229,6 @@ export async function setGpuFault(
 
 export async function setReachable(tx: Tx, id: string, nowMs: number): Promise<void> {
   await tx.run(
-    sql`update instances set last_reachable_ms = ${nowMs} where id = ${id} and status in ('running', 'unreachable')`,
+    sql`update instances set last_reachable_ms = ${nowMs} where id = ${id} and status in ('starting', 'running', 'unreachable')`,
   );
 }

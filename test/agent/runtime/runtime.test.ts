@@ -24,11 +24,17 @@ let phases: string[];
 /** How a container that was started ends at once; undefined: it stays. */
 let lastExit = { code: 0, reason: '' };
 let staysUp = true;
+/** Why nothing may start on this host; undefined: it may. */
+let fenceFault: Error | undefined;
+/** Calls that change what is on the engine, as they begin. */
+let calls: string[];
 
 beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'runtime-'));
   phases = [];
+  calls = [];
   staysUp = true;
+  fenceFault = undefined;
   const say = (): void => {
     const phase = runtime.observed().workloads.find((workload) => workload.workload_id === ID)?.phase;
     if (phase !== undefined && phase !== phases.at(-1)) phases.push(phase);
@@ -43,7 +49,9 @@ beforeEach(async () => {
       records: await openRecords(dir, { files: DISK, log, now: clock.now }),
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
       gpus: () => ({ gpuUuids: new Set(), gpuFaults: new Map() }),
-      assertFenced: async () => undefined,
+      assertFenced: async () => {
+        if (fenceFault !== undefined) throw fenceFault;
+      },
       quarantineMs: 0,
       pullLogin: async () => null,
     },
@@ -78,15 +86,19 @@ function slowEngine(): Engine {
       return then;
     },
     bridges: async () => [],
-    keepSpareNetwork: async () => undefined,
+    keepSpareNetwork: async () => void calls.push('spare'),
     removeUnusedNetworks: async () => undefined,
     inspectImage: async () => image,
     pull: async () => undefined,
     create: async () => {
+      calls.push('create');
       put(false);
       return 'c';
     },
-    start: async () => put(staysUp),
+    start: async () => {
+      calls.push('start');
+      put(staysUp);
+    },
     stopAndCut: async () => put(false),
     remove: async () => {
       containers = [];
@@ -111,7 +123,28 @@ test('a container that the engine has not listed yet is never called missing', a
   const workloads = [desiredWorkload(ID, 'image')];
   await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
   await eventually('running workload', 5_000, async () => (phases.at(-1) === 'running' ? true : undefined));
-  expect(phases).toEqual(['pulling', 'creating', 'starting', 'running']);
+  expect(phases).toEqual(['pulling', 'creating', 'running']);
+});
+
+test('a container is made, and not started before the network fence stands', async () => {
+  fenceFault = new Error('no fence');
+  const workloads = [desiredWorkload(ID, 'image')];
+  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  await eventually('failed start', 5_000, async () => (phases.at(-1) === 'starting' ? true : undefined));
+  expect(runtime.observed().workloads[0]).toMatchObject({ detail: 'no fence' });
+  expect(calls.filter((call) => call !== 'spare')).toEqual(['create']);
+  fenceFault = undefined;
+  await eventually('running workload', 10_000, async () => (phases.at(-1) === 'running' ? true : undefined));
+  expect(calls.filter((call) => call !== 'spare')).toEqual(['create', 'start']);
+});
+
+test('the next network is made as soon as a launch is over', async () => {
+  const workloads = [desiredWorkload(ID, 'image')];
+  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  // Sooner than the period of the loop, which is five seconds.
+  const sinceStart = (): string[] => calls.slice(calls.indexOf('create'));
+  await eventually('next network', 3_000, async () => (sinceStart().includes('spare') ? true : undefined));
+  expect(sinceStart()).toEqual(['create', 'start', 'spare']);
 });
 
 test('a disk that takes nothing any more does not keep a workload from being removed', async () => {

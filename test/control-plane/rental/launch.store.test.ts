@@ -86,6 +86,36 @@ describe('a launch', () => {
     ]);
   });
 
+  test('has its way in tried while the container starts, and runs on its word without another try', async () => {
+    await world.machine();
+    const id = await world.launch(await world.customer(10_000));
+    await world.clock.advance(1000);
+    await world.observe(id, { phase: 'creating', host_key: 'ssh-ed25519 AAAA' });
+    await world.drive();
+    const triedMs = world.clock.now();
+    expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'starting', last_reachable_ms: triedMs });
+    world.probeAnswers.set(id, { ok: false, leg: 'auth', detail: 'not again' });
+    await world.clock.advance(1000);
+    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await world.drive();
+    const ready = { status: 'running', ready_ms: triedMs + 1000, last_reachable_ms: triedMs };
+    expect(await findInstance(world.db.read, id)).toMatchObject(ready);
+  });
+
+  test('whose way in is not there yet while the container starts is tried when that runs', async () => {
+    await world.machine();
+    const id = await world.launch(await world.customer(10_000));
+    await world.clock.advance(1000);
+    world.probeAnswers.set(id, { ok: false, leg: 'auth', detail: 'not yet' });
+    await world.observe(id, { phase: 'creating', host_key: 'ssh-ed25519 AAAA' });
+    await world.drive();
+    expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'starting', last_reachable_ms: null });
+    world.probeAnswers.delete(id);
+    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await world.drive();
+    expect(await status(id)).toBe('running');
+  });
+
   test('without any capacity is accepted, then fails with the count that each condition left', async () => {
     await world.machine({ gpus: 1 });
     const who = await world.customer(10_000);

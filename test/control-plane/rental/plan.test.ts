@@ -2,7 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Facts, plan } from '../../../control-plane/rental/instances/plan.ts';
-import { WORKLOAD_PHASES } from '../../../shared/protocol/workload.ts';
+import { type ObservedWorkload, WORKLOAD_PHASES } from '../../../shared/protocol/workload.ts';
 import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../shared/states.ts';
 
 const STATES = Object.keys(INSTANCE_STATES) as InstanceState[];
@@ -11,7 +11,7 @@ const observed = fc.record({
   phase: fc.constantFrom(...WORKLOAD_PHASES),
   pull: fc.constant(null),
   image_digest: fc.constant(null),
-  host_key: fc.constant(null),
+  host_key: fc.constantFrom(null, 'ssh-ed25519 AAAA'),
   main_exit: fc.constant(null),
   failure_code: fc.constantFrom(null, 'image_pull_failed' as const, 'no_command' as const, 'start_failed' as const),
   detail: fc.constantFrom(null, 'because'),
@@ -29,6 +29,7 @@ const facts: fc.Arbitrary<Facts> = fc.record({
   status: fc.constantFrom(...STATES),
   enteredMs: fc.integer({ min: 0, max: 10_000_000 }),
   placedMs: fc.option(fc.integer({ min: 0, max: 10_000_000 })),
+  reachedMs: fc.option(fc.integer({ min: 0, max: 10_000_000 })),
   ownImage: fc.boolean(),
   triedMachines: fc.integer({ min: 0, max: 5 }),
   autoTerminateMs: fc.option(fc.integer({ min: 0, max: 20_000_000 })),
@@ -40,6 +41,7 @@ const LEADS_TO: Partial<Record<ReturnType<typeof plan>['do'], InstanceState>> = 
   fail: 'error',
   start: 'starting',
   probe: 'running',
+  run: 'running',
   lose: 'error',
   stop: 'stopped',
   expire: 'terminated',
@@ -50,6 +52,7 @@ const RUNNING: Facts = {
   status: 'running',
   enteredMs: 0,
   placedMs: 0,
+  reachedMs: null,
   ownImage: true,
   triedMachines: 1,
   autoTerminateMs: null,
@@ -73,6 +76,38 @@ describe('a launch', () => {
       expect(plan(starting, 1)).toMatchObject({ do: 'place', because: expect.stringContaining('the host') });
     },
   );
+});
+
+describe('the way in', () => {
+  const starting: Facts = { ...RUNNING, status: 'starting', enteredMs: 1_000, placedMs: 1_000 };
+  const at = (phase: ObservedWorkload['phase'], host_key: string | null): Pick<Facts, 'observed'> => ({
+    observed: { ...NOTHING, phase, host_key },
+  });
+
+  test.each(['creating', 'starting'] as const)(
+    'is tried while the host is %s the container, where it has a door, and once',
+    (phase) => {
+      expect(plan({ ...starting, ...at(phase, 'key') }, 2_000)).toMatchObject({ do: 'probe-early' });
+      expect(plan({ ...starting, ...at(phase, null) }, 2_000)).toMatchObject({ do: 'note' });
+      expect(plan({ ...starting, ...at(phase, 'key'), reachedMs: 1_001 }, 2_000)).toMatchObject({ do: 'note' });
+    },
+  );
+
+  test('is not tried while an image is pulled, which may take any time', () => {
+    expect(plan({ ...starting, ...at('pulling', 'key') }, 2_000)).toMatchObject({ do: 'note' });
+  });
+
+  test('is not tried again when the container runs within ten seconds', () => {
+    const running = { ...starting, ...at('running', 'key'), reachedMs: 2_000 };
+    expect(plan(running, 12_000)).toEqual({ do: 'run' });
+    expect(plan(running, 12_001)).toMatchObject({ do: 'probe' });
+  });
+
+  test('into an earlier host says nothing about this one', () => {
+    const running = { ...starting, ...at('running', 'key') };
+    expect(plan({ ...running, reachedMs: 1_000 }, 2_000)).toMatchObject({ do: 'probe' });
+    expect(plan({ ...running, reachedMs: 1_001 }, 2_000)).toEqual({ do: 'run' });
+  });
 });
 
 describe('a runtime limit', () => {
@@ -144,7 +179,7 @@ describe('for any facts', () => {
     fc.assert(
       fc.property(facts, passing, fc.integer({ min: 0, max: 20_000_000 }), (given, status, nowMs) => {
         const step = plan({ ...given, status }, nowMs);
-        const untilMs = step.do === 'wait' || step.do === 'note' ? step.untilMs : Infinity;
+        const untilMs = 'untilMs' in step ? step.untilMs : Infinity;
         expect(untilMs).toBeGreaterThan(nowMs);
       }),
     );
