@@ -13,7 +13,7 @@ import type { Mount } from '../runtime/engine.ts';
 export interface Kit {
   /** Mounted read-only at `KIT_TARGET`. */
   folder: string;
-  /** The holder in one file: it starts in a third of the time that its sources take, and a restarted one is the same one. */
+  /** Starts the holder, which is in one file: that takes a third of the time that its sources take, and a restarted one is the same one. */
   holderProgram: string;
   /** Node inside a container, where the kit is mounted at `KIT_TARGET`; its arguments follow. */
   node: string[];
@@ -24,8 +24,12 @@ export interface Kit {
 export const KIT_TARGET = '/.svc';
 export const DOOR_TARGET = `${KIT_TARGET}/door`;
 
-/** Its last argument is the workload's folder; the page lies beside it. */
-const HOLDER_START = "void program.runHolder(process.argv.at(-1) ?? '', `${__dirname}/page`);";
+/** The last argument is the workload's folder; the page lies beside it. */
+const HOLDER_RUN = "void program.runHolder(process.argv.at(-1) ?? '', `${__dirname}/page`);";
+/** What one holder has compiled it leaves for the next ones: a customer waits for each start. */
+const HOLDER_START = Buffer.from(
+  "require('node:module').enableCompileCache(`${__dirname}/compiled`);\nrequire('./holder-program.cjs');\n",
+);
 const PAGE = join(import.meta.dirname, 'page');
 const LDD_MS_MAX = 20_000;
 /** The guest carries bytes and keeps none: this is room enough, and a leak ends the guest before it starves the tenant. */
@@ -38,7 +42,7 @@ const GUEST_HEAP_MIB = 128;
 export async function prepareKit(stateDir: string): Promise<Kit> {
   const [guest, holder, page] = await Promise.all([
     bundle('guest/main.ts'),
-    bundle('holder.ts', HOLDER_START),
+    bundle('holder.ts', HOLDER_RUN),
     bundlePage(),
   ]);
   const node = await realpath(process.execPath);
@@ -58,7 +62,8 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
     { source: libraries.loader, target: join(folder, loader), mode: 0o755 },
     ...libraries.files.map((file) => ({ source: file, target: join(folder, 'lib', basename(file)), mode: 0o644 })),
     { source: guest, target: join(folder, 'guest.cjs'), mode: 0o644 },
-    { source: holder, target: join(whole, 'holder.cjs'), mode: 0o600 },
+    { source: holder, target: join(whole, 'holder-program.cjs'), mode: 0o600 },
+    { source: HOLDER_START, target: join(whole, 'holder.cjs'), mode: 0o600 },
     ...page.map((file) => ({ source: file.contents, target: join(whole, 'page', file.name), mode: 0o644 })),
   ]);
   return { folder, holderProgram: join(whole, 'holder.cjs'), node: nodeOf(loader), entrypoint: entrypointOf(loader) };

@@ -69,8 +69,6 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const listing = createListing(deps.engine, deps);
   /** What was at work when the engine last answered, or has begun since: the answer may not show what it did. */
   let unseen: ReadonlySet<string> = new Set();
-  /** Since the last nudge of the loop that makes the next network. */
-  let hasLaunched = false;
 
   const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts => {
     const statuses = doors.statuses();
@@ -98,15 +96,13 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     await desired.keep();
     await records.keep();
     await listing.refresh();
-    if (await recordReachable(doors, records, work)) hasLaunched = true;
+    await recordReachable(doors, records, work);
     const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
     await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
     for (const step of plan(now)) work.begin(step);
     unseen = new Set([...busyBefore, ...work.busy]);
     onChange();
-    if (!hasLaunched || work.busy.size > 0) return;
-    hasLaunched = false;
-    spare.nudge();
+    if (work.launchIsOver()) spare.nudge();
   };
   /** Between launches, as soon as one is over: an engine that makes a network is slow at everything else. */
   const keepSpare = async (): Promise<void> => {
@@ -131,18 +127,16 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   };
 }
 
-/** Whose guest has answered once runs: that it does not later is the tenant's own doing. True where one has for the first time. */
-async function recordReachable(doors: Doors, records: Records, work: Work): Promise<boolean> {
-  let isNew = false;
+/** Whose guest has answered once runs: that it does not later is the tenant's own doing. */
+async function recordReachable(doors: Doors, records: Records, work: Work): Promise<void> {
   for (const [id, status] of doors.statuses()) {
     if (!status.guest) continue;
     work.forget(id);
     const record = records.all().get(id);
     if (record === undefined || record.ever_running || record.gone) continue;
     await records.change(id, { ever_running: true });
-    isNew = true;
+    work.noteLaunched();
   }
-  return isNew;
 }
 
 interface Work {
@@ -154,6 +148,10 @@ interface Work {
   begin(step: Step): void;
   /** It works: the next failure is a first one again. */
   forget(workloadId: string): void;
+  /** A container has become reachable for the first time. */
+  noteLaunched(): void;
+  /** True once after that, as soon as nothing is at work any more. */
+  launchIsOver(): boolean;
   settled(): Promise<void>;
 }
 
@@ -164,6 +162,7 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
   const errors = new Map<string, string>();
   const attempts = createAttempts(deps.clock, changed);
   const steps = createSteps(deps);
+  let hasLaunched = false;
 
   const perform = async (step: Step, key: string): Promise<void> => {
     const attempt = attempts.count(key) + 1;
@@ -201,6 +200,12 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
       attempts.forget(id);
       attempts.forget(doorKey(id));
       errors.delete(id);
+    },
+    noteLaunched: () => void (hasLaunched = true),
+    launchIsOver: () => {
+      const isOver = hasLaunched && busy.size === 0;
+      if (isOver) hasLaunched = false;
+      return isOver;
     },
     settled: async () => {
       await Promise.all(atWork);
