@@ -136,6 +136,8 @@ export const CHAT_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
 /** Specification 8: texts of one embeddings request, and what servers answer with for all of them. */
 export const EMBEDDINGS_INPUTS_MAX = 2_048;
 export const EMBEDDINGS_ANSWER_BYTES_MAX = 64 * 1024 * 1024;
+/** What a tokenizer answers for the longest request, some bytes for each token of it. */
+export const TOKENIZER_ANSWER_BYTES_MAX = 32 * 1024 * 1024;
 /** Images of one request: a caller waits for all of them. */
 export const IMAGES_MAX = 10;
 /** What a server answers with for all of them. */

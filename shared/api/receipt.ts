@@ -21,9 +21,9 @@ export const Receipt = z
     completion_tokens: tokens.describe('The same'),
     images: z.int().nullable().describe('Null where no images were charged'),
     counted_by: z
-      .enum(['upstream', 'running', 'estimate'])
+      .enum(['upstream', 'running', 'tokenizer', 'estimate'])
       .nullable()
-      .describe('By the server at the end, by the server on the way, or by us from the text'),
+      .describe('By the server at the end, on the way, or by its tokenizer afterwards, or by us from the text'),
     cost: z.string().describe('Exactly, in dollars'),
     held: z.string().describe('The most that it could have cost, in dollars: set aside while it was open'),
     created_at: z.iso.datetime().describe('When it was let in'),

@@ -32,8 +32,8 @@ const Upstream = z.strictObject({
   first_byte_ms: Milliseconds.default(60_000),
   /** Of a stream: between two pieces of it. */
   idle_ms: Milliseconds.default(60_000),
-  /** vllm, sglang and llama_cpp count tokens while they stream, each asked for it in its own way. */
-  engine: z.enum(['vllm', 'sglang', 'llama_cpp', 'other']).default('other'),
+  /** vllm, sglang and llama_cpp count tokens while they stream; vllm, llama_cpp and tei have a tokenizer; each is asked in its own way. */
+  engine: z.enum(['vllm', 'sglang', 'llama_cpp', 'tei', 'other']).default('other'),
 });
 
 /** Above what anybody asks for a million tokens, and with the longest context still far from what the books can hold. */

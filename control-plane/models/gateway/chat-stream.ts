@@ -11,10 +11,11 @@ import { type PlannedChat, planChat } from './chat-plan.ts';
 import { readChunk, streamMembers, upstreamBody } from './chat-wire.ts';
 import { type EventWriter, openEventWriter } from './event-writer.ts';
 import { freeOutcome, type Used, usedOutcome } from './outcome.ts';
-import { chatUcents, estimatedUsage } from './price.ts';
+import { type CountedChat, countChat } from './count-chat.ts';
+import { chatUcents } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
 import { BadEvents, eventData } from './sse.ts';
-import type { Outcome } from './states.ts';
+import type { Ending } from './store.ts';
 import type { CallDeps } from './whole-answer.ts';
 
 const DONE = '[DONE]';
@@ -154,15 +155,20 @@ interface Finish {
 }
 
 async function finish({ chat, failure, isTooLong, writer }: Finish, deps: CallDeps): Promise<void> {
-  const { open, call, planned } = chat;
-  const used = usedOf(chat);
+  const { open, call, planned, answering } = chat;
   const last: (object | string)[] = [];
   try {
-    await open.close(outcomeOf({ chat, failure, isTooLong }, used));
-    if (failure !== undefined) last.push(envelopeOf(failure, call.requestId));
-    else if (isTooLong && !chat.finished) last.push(envelopeOf(cutOff(), call.requestId));
-    else if (call.body.stream_options?.include_usage === true) {
-      last.push({ ...completionFacts(open, planned, deps), object: CHUNK, choices: [], usage: used.usage });
+    if (failure !== undefined) {
+      const ending = failure.code === 'unavailable' ? 'process_ended' : 'upstream_failed';
+      await open.close(freeOutcome(ending, answering.upstream.base_url));
+      last.push(envelopeOf(failure, call.requestId));
+    } else {
+      const used = await usedOf(chat, deps);
+      await open.close(usedOutcome(endingOf(chat, isTooLong), used));
+      if (isTooLong && !chat.finished) last.push(envelopeOf(cutOff(), call.requestId));
+      else if (call.body.stream_options?.include_usage === true) {
+        last.push({ ...completionFacts(open, planned, deps), object: CHUNK, choices: [], usage: used.usage });
+      }
     }
   } catch (error) {
     deps.log.error({ receipt: open.id, err: error }, 'a stream could not be settled');
@@ -177,22 +183,22 @@ async function finish({ chat, failure, isTooLong, writer }: Finish, deps: CallDe
   writer.end();
 }
 
-/** The table of the room's README. */
-function outcomeOf({ chat, failure, isTooLong }: Omit<Finish, 'writer'>, used: Used): Outcome {
-  if (failure?.code === 'unavailable') return freeOutcome('process_ended', used.upstream);
-  if (failure !== undefined) return freeOutcome('upstream_failed', used.upstream);
-  if (chat.finished) return usedOutcome('completed', used);
-  return usedOutcome(isTooLong ? 'too_long' : 'client_left', used);
+/** The table of the room's README, where something is charged. */
+function endingOf({ finished }: Chat, isTooLong: boolean): Ending {
+  if (finished) return 'completed';
+  return isTooLong ? 'too_long' : 'client_left';
 }
 
-function usedOf({ call, planned, answering, said, usage, finished }: Chat): Used & { usage: TokenUsage } {
-  const counted = usage ?? estimatedUsage(call.body.messages, said);
-  return {
-    usage: counted,
-    ucents: chatUcents(counted, planned.callable.pricing),
-    countedBy: usage === undefined ? 'estimate' : finished ? 'upstream' : 'running',
-    upstream: answering.upstream.base_url,
-  };
+async function usedOf(
+  { call, planned, answering, said, usage, finished }: Chat,
+  deps: CallDeps,
+): Promise<Used & { usage: TokenUsage }> {
+  const { upstream } = answering;
+  const counted: CountedChat =
+    usage === undefined
+      ? await countChat(upstream, { messages: call.body.messages, answer: said }, deps)
+      : { usage, countedBy: finished ? 'upstream' : 'running' };
+  return { ...counted, ucents: chatUcents(counted.usage, planned.callable.pricing), upstream: upstream.base_url };
 }
 
 const CHUNK = 'chat.completion.chunk';

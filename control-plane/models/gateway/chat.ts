@@ -4,9 +4,10 @@ import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import { affinityOf } from './affinity.ts';
 import { type PlannedChat, planChat } from './chat-plan.ts';
+import { countChat } from './count-chat.ts';
 import { completionView, readCompletion, upstreamBody } from './chat-wire.ts';
 import { usedOutcome } from './outcome.ts';
-import { chatUcents, estimatedUsage } from './price.ts';
+import { chatUcents } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
 import { askWhole, type CallDeps } from './whole-answer.ts';
 
@@ -27,10 +28,12 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
     };
     const reading = { bytesMax: CHAT_ANSWER_BYTES_MAX, read: readCompletion };
     const { answer: completion, upstream } = await askWhole(question, reading, deps);
-    const usage = completion.usage ?? estimatedUsage(body.messages, completion.content);
-    const countedBy = completion.usage === undefined ? 'estimate' : 'upstream';
+    const { usage, countedBy } =
+      completion.usage === undefined
+        ? await countChat(upstream, { messages: body.messages, answer: completion.content }, deps)
+        : ({ usage: completion.usage, countedBy: 'upstream' } as const);
     const ucents = chatUcents(usage, planned.callable.pricing);
-    await open.close(usedOutcome('completed', { ucents, usage, countedBy, upstream }));
+    await open.close(usedOutcome('completed', { ucents, usage, countedBy, upstream: upstream.base_url }));
     const facts = { ...completionFacts(open, planned, deps), usage };
     return { status: 200, headers: receiptHeader(open), body: completionView(completion, facts) };
   });

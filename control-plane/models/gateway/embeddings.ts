@@ -5,11 +5,13 @@ import { fail } from '../../../shared/errors.ts';
 import { EMBEDDINGS_ANSWER_BYTES_MAX, EMBEDDINGS_INPUTS_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
+import type { Upstream } from '../catalog/models.ts';
 import { usedOutcome } from './outcome.ts';
 import { embeddingsBound, embeddingsUcents, estimatedTokens } from './price.ts';
 import { jsonOf } from './read-answer.ts';
 import { receiptHeader } from './requests.ts';
 import { assertSupported } from './supported.ts';
+import { tokenizedTexts } from './tokenize.ts';
 import { askWhole, type CallDeps, failUnusable } from './whole-answer.ts';
 
 export type EmbeddingsCall = Pick<
@@ -23,16 +25,15 @@ export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply
   const { model, pricing } = callable;
   const boundUcents = embeddingsUcents(embeddingsBound(inputs), pricing);
   return deps.requests.serve({ ...call, callable, boundUcents }, async (open) => {
-    const { vectors, tokens, upstream } = await askForVectors(
+    const { vectors, tokens, countedBy, upstream } = await askForVectors(
       { callable, inputs, dimensions: call.body.dimensions, signal: open.signal },
       deps,
     );
-    const counted = tokens ?? estimatedTokens(inputs);
     await open.close(
       usedOutcome('completed', {
-        ucents: embeddingsUcents(counted, pricing),
-        usage: { prompt_tokens: counted, completion_tokens: 0 },
-        countedBy: tokens === undefined ? 'estimate' : 'upstream',
+        ucents: embeddingsUcents(tokens, pricing),
+        usage: { prompt_tokens: tokens, completion_tokens: 0 },
+        countedBy,
         upstream,
       }),
     );
@@ -40,7 +41,7 @@ export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply
       object: 'list',
       data: vectors.map((embedding, index) => ({ object: 'embedding', embedding, index })),
       model: model.id,
-      usage: { prompt_tokens: counted, total_tokens: counted },
+      usage: { prompt_tokens: tokens, total_tokens: tokens },
     };
     return { status: 200, headers: receiptHeader(open), body };
   });
@@ -74,11 +75,14 @@ interface VectorsQuestion {
   signal: AbortSignal;
 }
 
+type CountedBy = 'upstream' | 'tokenizer' | 'estimate';
+
 interface Vectors {
   vectors: number[][];
-  /** Undefined where a server did not count. */
-  tokens: number | undefined;
-  /** The last that was asked. */
+  tokens: number;
+  /** The worst of what was done for each batch. */
+  countedBy: CountedBy;
+  /** Address of the last that was asked. */
   upstream: string;
 }
 
@@ -87,7 +91,7 @@ async function askForVectors(question: VectorsQuestion, deps: CallDeps): Promise
   const startedMs = deps.clock.monotonicMs();
   // Whichever of them answers takes that many.
   const atOnce = Math.min(...callable.upstreams.map((upstream) => upstream.max_inputs));
-  const all: Vectors = { vectors: [], tokens: 0, upstream: '' };
+  const all: Vectors = { vectors: [], tokens: 0, countedBy: 'upstream', upstream: '' };
   let bytesLeft = EMBEDDINGS_ANSWER_BYTES_MAX;
   for (let i = 0; i < inputs.length; i += atOnce) {
     const some = inputs.slice(i, i + atOnce);
@@ -97,12 +101,23 @@ async function askForVectors(question: VectorsQuestion, deps: CallDeps): Promise
     const { answer: read, bytes, upstream } = await askWhole(asked, reading, deps);
     bytesLeft -= bytes;
     all.vectors.push(...read.vectors);
-    all.tokens = all.tokens === undefined || read.tokens === undefined ? undefined : all.tokens + read.tokens;
-    all.upstream = upstream;
+    all.upstream = upstream.base_url;
+    all.tokens += read.tokens ?? (await countTexts(some, { all, upstream }, deps));
   }
   const lengths = new Set(all.vectors.map(({ length }) => length));
   if (lengths.size !== 1 || (question.dimensions !== undefined && !lengths.has(question.dimensions))) failUnusable();
   return all;
+}
+
+async function countTexts(
+  inputs: readonly string[],
+  { all, upstream }: { all: Vectors; upstream: Upstream },
+  deps: CallDeps,
+): Promise<number> {
+  // One that has not counted a batch in time would make all others wait as long.
+  const tokens = all.countedBy === 'estimate' ? undefined : await tokenizedTexts(upstream, inputs, deps);
+  all.countedBy = tokens === undefined ? 'estimate' : 'tokenizer';
+  return tokens ?? estimatedTokens(inputs);
 }
 
 function bodyOf(inputs: readonly string[], dimensions: number | undefined): object {

@@ -30,7 +30,9 @@ export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Repl
     };
     const reading = { bytesMax: IMAGES_ANSWER_BYTES_MAX, read: (text: string) => readImages(text, n) };
     const { answer: data, upstream } = await askWhole(question, reading, deps);
-    await open.close(usedOutcome('completed', { ucents, images: n, countedBy: 'upstream', upstream }));
+    await open.close(
+      usedOutcome('completed', { ucents, images: n, countedBy: 'upstream', upstream: upstream.base_url }),
+    );
     const created = Math.floor(deps.clock.now() / 1000);
     const body: ImagesResponse = { created, data, usage: { image_count: n } };
     return { status: 200, headers: receiptHeader(open), body };

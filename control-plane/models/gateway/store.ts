@@ -23,8 +23,8 @@ const ReceiptRow = z.object({
   prompt_tokens: int.nullable(),
   completion_tokens: int.nullable(),
   images: int.nullable(),
-  /** How the tokens were counted: by the server at the end, by the server on the way, or by us from the text. */
-  counted_by: z.enum(['upstream', 'running', 'estimate']).nullable(),
+  /** How the tokens were counted: by the server at the end, on the way, or by its tokenizer afterwards, or by us from the text. */
+  counted_by: z.enum(['upstream', 'running', 'tokenizer', 'estimate']).nullable(),
   /** Address of the server that answered. */
   upstream: text.nullable(),
   opened_ms: int,

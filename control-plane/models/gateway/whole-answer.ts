@@ -2,6 +2,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Catalog } from '../catalog/catalog.ts';
+import type { Upstream } from '../catalog/models.ts';
 import { ask, type AskDeps, brokenAnswer, type Question } from './ask.ts';
 import { readText } from './read-answer.ts';
 import type { Requests } from './requests.ts';
@@ -23,8 +24,7 @@ interface Reading<T> {
 export interface WholeAnswer<T> {
   answer: T;
   bytes: number;
-  /** The server's address. */
-  upstream: string;
+  upstream: Upstream;
 }
 
 /** @throws ServiceError those of `ask` and of a broken answer; `upstream_response_too_large`, and `upstream_error` for one that cannot be used */
@@ -45,7 +45,7 @@ export async function askWhole<T>(
       fail('upstream_response_too_large', 'The answer has more bytes than are read. Ask for less at once.');
     const answer = read(text) ?? failUnusable();
     answered();
-    return { answer, bytes, upstream: upstream.base_url };
+    return { answer, bytes, upstream };
   } catch (error) {
     const broken = error instanceof ServiceError ? error : brokenAnswer(error, question.signal);
     if (broken.code === 'upstream_response_too_large') answered();

@@ -44,6 +44,11 @@ export const INFERENCE_ROWS: RowsBySection = {
     ],
     ['Billing is per token', 'contract/chat.store.test.ts', 'costs its tokens exactly, and leaves a receipt'],
     [
+      'Billing is per token, also where the server has not counted',
+      'control-plane/models/tokenizer.test.ts',
+      'that %s has not counted is counted by its tokenizer, and the receipt says so',
+    ],
+    [
       'The bare model id is serverless, :economy the economy tier at its own price',
       'contract/chat.store.test.ts',
       'of the model named %s is by its canonical id, at the price of its tier',

@@ -1,0 +1,114 @@
+// Counts tokens where a server has not told them: by its own tokenizer, soon or not at all.
+import { z } from 'zod';
+import type { ChatMessage, TokenUsage } from '../../../shared/api/chat.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { TOKENIZER_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Exchanges } from '../../base/outbound/exchange.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import type { Upstream } from '../catalog/models.ts';
+import { jsonOf, readText } from './read-answer.ts';
+import { besideV1, headersFor } from './server-request.ts';
+
+export interface TokenizerDeps {
+  exchanges: Exchanges;
+  clock: Clock;
+  log: Log;
+}
+
+/** For all that is asked of it about one answer: a caller may wait for the end of its stream. */
+const TOKENIZER_MS = 2_000;
+
+/** Undefined where the engine has no tokenizer that we know, or it does not answer as it should and in time. */
+export function tokenizedChat(
+  upstream: Upstream,
+  { messages, answer }: { messages: readonly ChatMessage[]; answer: string },
+  deps: TokenizerDeps,
+): Promise<TokenUsage | undefined> {
+  const engine = CHAT_ENGINES[upstream.engine];
+  if (engine === undefined) return Promise.resolve(undefined);
+  return askTokenizer(upstream, deps, async (ask) => {
+    const [prompt, completion] = [await engine.prompt(ask, messages), await engine.text(ask, answer)];
+    return { prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+  });
+}
+
+/** The same of texts that were embedded, all of them together. */
+export function tokenizedTexts(
+  upstream: Upstream,
+  inputs: readonly string[],
+  deps: TokenizerDeps,
+): Promise<number | undefined> {
+  if (upstream.engine !== 'tei') return Promise.resolve(undefined);
+  return askTokenizer(upstream, deps, async (ask) => {
+    const texts = await ask('/tokenize', { inputs }, z.array(z.array(z.unknown())).length(inputs.length));
+    return texts.reduce((sum, tokens) => sum + tokens.length, 0);
+  });
+}
+
+type Ask = <T>(path: string, body: object, answer: z.ZodType<T>) => Promise<T>;
+
+interface ChatEngine {
+  /** With what the template of the model adds. */
+  prompt(ask: Ask, messages: readonly ChatMessage[]): Promise<number>;
+  text(ask: Ask, text: string): Promise<number>;
+}
+
+const VllmCount = z.object({ count: z.int().min(0) });
+const LlamaTokens = z.object({ tokens: z.array(z.unknown()) });
+
+const CHAT_ENGINES: Partial<Record<Upstream['engine'], ChatEngine>> = {
+  vllm: {
+    prompt: async (ask, messages) => (await ask('/tokenize', { messages }, VllmCount)).count,
+    text: async (ask, text) => (await ask('/tokenize', { prompt: text, add_special_tokens: false }, VllmCount)).count,
+  },
+  llama_cpp: {
+    prompt: async (ask, messages) => {
+      const { prompt } = await ask('/apply-template', { messages }, z.object({ prompt: z.string() }));
+      return (await ask('/tokenize', { content: prompt, add_special: true, parse_special: true }, LlamaTokens)).tokens
+        .length;
+    },
+    text: async (ask, text) =>
+      (await ask('/tokenize', { content: text, add_special: false }, LlamaTokens)).tokens.length,
+  },
+};
+
+/** What is asked for is not there. */
+class NoCount extends Error {}
+
+async function askTokenizer<T>(
+  upstream: Upstream,
+  { exchanges, clock, log }: TokenizerDeps,
+  count: (ask: Ask) => Promise<T>,
+): Promise<T | undefined> {
+  const spent = new AbortController();
+  const cancel = clock.after(TOKENIZER_MS, () => spent.abort());
+  const ask: Ask = async (path, body, answer) => {
+    const exchange = await exchanges.open({
+      method: 'POST',
+      url: besideV1(upstream, path),
+      headers: headersFor(upstream),
+      body: JSON.stringify({ ...body, model: upstream.model }),
+      connectMs: TOKENIZER_MS,
+      statusMs: TOKENIZER_MS,
+      idleMs: TOKENIZER_MS,
+      signal: spent.signal,
+    });
+    const text = await readText(exchange.body, TOKENIZER_ANSWER_BYTES_MAX);
+    const read = answer.safeParse(jsonOf(text));
+    if (exchange.status !== 200 || !read.success) throw new NoCount(`${path} answers ${exchange.status} with no count`);
+    return read.data;
+  };
+  try {
+    return await count(ask);
+  } catch (error) {
+    if (!(error instanceof OutboundError) && !(error instanceof NoCount)) throw error;
+    log.warn(
+      { upstream: upstream.base_url, reason: error.message },
+      'a tokenizer does not count; tokens are estimated',
+    );
+    return undefined;
+  } finally {
+    cancel();
+  }
+}
