@@ -166,6 +166,8 @@ const ConfigFields = z.strictObject({
       operations_days: z.int().min(2).max(DAYS_MAX).default(90),
       /** After the last trace of a container is gone from its host. */
       workloads_days: z.int().min(1).max(DAYS_MAX).default(30),
+      /** After a request to a model is over. A month at least: whoever reads a bill looks at them. What was charged stays in the books. */
+      receipts_days: z.int().min(31).max(DAYS_MAX).default(90),
     })
     .prefault({}),
   /** Proxies (addresses or networks) whose X-Forwarded-For is believed. */

@@ -4,6 +4,7 @@ import { forgetEvents } from './base/events/forget.ts';
 import { forgetOperations } from './base/operations/forget.ts';
 import type { Config } from './config.ts';
 import { forgetWorkloads } from './fleet/workloads/forget.ts';
+import { forgetReceipts } from './models/gateway/forget.ts';
 import type { Core, Rooms } from './rooms.ts';
 
 const DAY_MS = 86_400_000;
@@ -20,7 +21,12 @@ interface RetentionDeps {
 /** One run. Each kind in pieces, so no writer waits long, and a run that is cut off has done no harm. */
 export async function forgetOld(stopping: AbortSignal, deps: RetentionDeps): Promise<void> {
   const { db, clock, log } = deps.core;
-  const { events_days: events, operations_days: operations, workloads_days: workloads } = deps.keep;
+  const {
+    events_days: events,
+    operations_days: operations,
+    workloads_days: workloads,
+    receipts_days: receipts,
+  } = deps.keep;
   const spent = new AbortController();
   const cancel = clock.after(RUN_MS_BUDGET, () => spent.abort());
   const signal = AbortSignal.any([stopping, spent.signal]);
@@ -32,6 +38,7 @@ export async function forgetOld(stopping: AbortSignal, deps: RetentionDeps): Pro
       events: await inPieces(before(events), (piece) => forgetEvents(db, piece), signal),
       operations: await inPieces(before(operations), (piece) => forgetOperations(db, piece), signal),
       workloads: await inPieces(before(workloads), (piece) => forgetWorkloads(db, piece), signal),
+      receipts: await inPieces(before(receipts), (piece) => forgetReceipts(db, piece), signal),
     };
     log.debug(forgotten, 'what is old is forgotten');
   } finally {

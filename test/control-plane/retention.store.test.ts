@@ -10,7 +10,7 @@ import { createLog } from '../../shared/log.ts';
 import { openWorld, type World } from '../kit/world.ts';
 
 const DAY_MS = 86_400_000;
-const KEEP = { events_days: 30, operations_days: 2, workloads_days: 1 };
+const KEEP = { events_days: 30, operations_days: 2, workloads_days: 1, receipts_days: 31 };
 const Count = z.object({ count: int });
 
 let world: World;

@@ -63,7 +63,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'rental/webhooks', tables: ['webhook_endpoints', 'webhook_deliveries', 'webhook_attempts'] },
       { path: 'models/catalog', tables: [] },
       { path: 'models/replicas', tables: ['model_replicas'] },
-      { path: 'models/gateway', tables: ['request_receipts'] },
+      { path: 'models/gateway', tables: ['request_receipts', 'forgotten_receipts'] },
       { path: 'models/videos', tables: ['video_jobs'] },
       { path: 'models/files', tables: ['files'] },
       { path: 'models/finetuning', tables: ['finetuning_jobs', 'finetuning_events'] },

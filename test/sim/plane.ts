@@ -18,7 +18,7 @@ export interface Plane {
   restart(db?: Db): Promise<void>;
 }
 
-const KEEP = { events_days: 400, operations_days: 90, workloads_days: 30 };
+const KEEP = { events_days: 400, operations_days: 90, workloads_days: 30, receipts_days: 90 };
 
 interface Outside {
   /** How doors are looked at. */

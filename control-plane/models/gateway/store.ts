@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import type { Piece } from '../../base/db/pieces.ts';
 import type { Position } from '../../base/http/cursors.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
 
@@ -115,4 +116,34 @@ const HeldRow = z.object({ id: text, held_ucents: ucents });
 
 export function holdsOfOpen(query: Query): Promise<z.infer<typeof HeldRow>[]> {
   return query.all(HeldRow, sql`select id, held_ucents from request_receipts where state = 'open'`);
+}
+
+/** Those that were closed first, and what each was charged. */
+export function removeClosed(tx: Tx, { untilMs, limit }: Piece): Promise<z.infer<typeof ChargeRow>[]> {
+  return tx.all(
+    ChargeRow,
+    sql`delete from request_receipts where id in (
+          select id from request_receipts where closed_ms <= ${untilMs} order by closed_ms limit ${limit})
+        returning id, charged_ucents`,
+  );
+}
+
+export async function rememberForgotten(
+  tx: Tx,
+  { receipts, ucents: charged }: { receipts: number; ucents: bigint },
+): Promise<void> {
+  await tx.run(
+    sql`insert into forgotten_receipts (id, receipts, charged_ucents) values (1, ${receipts}, ${charged})
+        on conflict (id) do update set receipts = forgotten_receipts.receipts + excluded.receipts,
+          charged_ucents = forgotten_receipts.charged_ucents + excluded.charged_ucents`,
+  );
+}
+
+/** What all receipts that are forgotten were charged. */
+export async function forgottenUcents(query: Query): Promise<bigint> {
+  const row = await query.one(
+    z.object({ charged_ucents: ucents }),
+    sql`select charged_ucents from forgotten_receipts where id = 1`,
+  );
+  return row?.charged_ucents ?? 0n;
 }

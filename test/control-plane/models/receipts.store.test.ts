@@ -1,0 +1,142 @@
+// Receipts as proof: they and the ledger tell the same, what does not is found, and what is forgotten still adds up.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Reply } from '../../../control-plane/base/http/route.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { forgetReceipts } from '../../../control-plane/models/gateway/forget.ts';
+import { findReceipt } from '../../../control-plane/models/gateway/store.ts';
+import { receiptFaults } from '../../../control-plane/models/gateway/verify.ts';
+import { forgetOld } from '../../../control-plane/retention.ts';
+import { createLog } from '../../../shared/log.ts';
+import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
+import { someModels } from '../../kit/models.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+const DAY_MS = 86_400_000;
+const KEEP = { events_days: 400, operations_days: 90, workloads_days: 30, receipts_days: 31 };
+/** 6 tokens of prompt and 3 of answer. */
+const CHARGE = 270n;
+
+let upstream: FakeUpstream;
+let world: World;
+let orgId: string;
+beforeEach(async () => {
+  upstream = await openFakeUpstream();
+  world = await openWorld(1, { settings: { models: someModels(upstream.baseUrl) } });
+  ({ orgId } = await world.customer(100));
+});
+afterEach(async () => {
+  await world.close();
+  await upstream.close();
+});
+
+function ask(gone = new AbortController().signal): Promise<Reply> {
+  const caller = { orgId, apiKeyId: 'apk_x', scopes: [] };
+  const body = { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] };
+  return world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
+}
+const idOf = (reply: Reply): string => reply.headers?.['x-receipt-id'] ?? '';
+const isThere = async (id: string): Promise<boolean> => (await findReceipt(world.db.read, id)) !== undefined;
+const faults = (): Promise<string[]> => world.db.tx('test.faults', (tx) => receiptFaults(tx));
+const tamper = (query: ReturnType<typeof sql>): Promise<number> => world.db.tx('test.tamper', (tx) => tx.run(query));
+function forget(): Promise<void> {
+  const { db, clock, rooms } = world;
+  const core = { db, clock, log: createLog('test', 'silent') };
+  const signal = new AbortController().signal;
+  return forgetOld(signal, { core, webhooks: rooms.webhooks, purgeIdempotencyKeys: async () => 0, keep: KEEP });
+}
+
+describe('a receipt', () => {
+  test('is forgotten 31 days after it was closed, and not a millisecond before; the books stay whole', async () => {
+    const charged = idOf(await ask());
+    upstream.next({ status: 400, body: 'no' });
+    await ask().catch(() => undefined);
+    await world.clock.advance(31 * DAY_MS - 1);
+    const later = idOf(await ask());
+    await forget();
+    expect(await isThere(charged)).toBe(true);
+    await world.clock.advance(1);
+    await forget();
+    expect([await isThere(charged), await isThere(later)]).toEqual([false, true]);
+    await world.verify();
+    await world.clock.advance(31 * DAY_MS);
+    await forget();
+    expect(await isThere(later)).toBe(false);
+    await world.verify();
+  });
+
+  test('that is open stays, however old it is, and is forgotten like others once it was closed', async () => {
+    const gate = Promise.withResolvers<void>();
+    upstream.next({ after: gate.promise });
+    const asking = ask();
+    await upstream.came(1);
+    const farMs = world.clock.now() + 1_000 * DAY_MS;
+    expect(await forgetReceipts(world.db, { untilMs: farMs, limit: 10 })).toBe(0);
+    gate.resolve();
+    const id = idOf(await asking);
+    expect(await forgetReceipts(world.db, { untilMs: world.clock.now() - 1, limit: 10 })).toBe(0);
+    expect(await forgetReceipts(world.db, { untilMs: world.clock.now(), limit: 10 })).toBe(1);
+    expect(await isThere(id)).toBe(false);
+    await world.verify();
+  });
+
+  test('goes before those that were closed after it, no more than a piece at once', async () => {
+    const ids: string[] = [];
+    for (let i = 0; i < 3; i += 1) {
+      ids.push(idOf(await ask()));
+      await world.clock.advance(1);
+    }
+    expect(await forgetReceipts(world.db, { untilMs: world.clock.now(), limit: 2 })).toBe(2);
+    expect(await Promise.all(ids.map(isThere))).toEqual([false, false, true]);
+    await world.verify();
+  });
+});
+
+describe('the proof finds', () => {
+  test('nothing where all agree', async () => {
+    await ask();
+    expect(await faults()).toEqual([]);
+  });
+
+  test('a receipt that says more, or less, than was charged', async () => {
+    const id = idOf(await ask());
+    await tamper(sql`update request_receipts set charged_ucents = charged_ucents + 1`);
+    expect(await faults()).toEqual([`${id}: charged ${CHARGE + 1n}, the ledger says ${CHARGE}`]);
+  });
+
+  test('a receipt that says that something was charged where nothing was', async () => {
+    upstream.next({ status: 400, body: 'no' });
+    await ask().catch(() => undefined);
+    await tamper(sql`update request_receipts set charged_ucents = 1`);
+    expect(await faults()).toEqual([expect.stringMatching(/^rcp_\w+: charged 1, the ledger says 0$/)]);
+  });
+
+  test('a charge whose receipt says that it was free, and one whose receipt is gone', async () => {
+    const [id, gone] = [idOf(await ask()), idOf(await ask())];
+    await tamper(sql`update request_receipts set charged_ucents = 0 where id = ${id}`);
+    const without = (ucents: bigint, ids: string): string =>
+      `the ledger has charged ${ucents} for requests without a receipt, those that are forgotten were charged 0; among them ${ids}`;
+    expect(await faults()).toEqual([without(CHARGE, id)]);
+    await tamper(sql`delete from request_receipts where id = ${gone}`);
+    expect(await faults()).toEqual([without(2n * CHARGE, [id, gone].toSorted().join(', '))]);
+  });
+
+  test('a charge that goes missing among those that are forgotten', async () => {
+    await ask();
+    await forgetReceipts(world.db, { untilMs: world.clock.now(), limit: 10 });
+    expect(await faults()).toEqual([]);
+    await tamper(sql`update forgotten_receipts set charged_ucents = charged_ucents - 1`);
+    expect(await faults()).toEqual([expect.stringContaining(`were charged ${CHARGE - 1n}`)]);
+  });
+
+  test('an open receipt for which not what it says is held', async () => {
+    upstream.next({ ending: 'stall' });
+    const leave = new AbortController();
+    const asking = ask(leave.signal).catch(() => undefined);
+    await upstream.came(1);
+    expect(await faults()).toEqual([]);
+    await tamper(sql`update request_receipts set held_ucents = held_ucents + 1`);
+    expect(await faults()).toEqual([expect.stringMatching(/^rcp_\w+: should hold 65551, the ledger holds 65550$/)]);
+    leave.abort();
+    await asking;
+  });
+});
