@@ -4,6 +4,7 @@ import { installMissing } from '../kit/setup.ts';
 import { openStack, type Stack } from '../kit/stack.ts';
 import { runInContainer } from './elsewhere.ts';
 import { findGpus } from './gpus.ts';
+import { openScriptedModel } from './model.ts';
 import { playLines } from './play.ts';
 import { openShow, StepFailed } from './show.ts';
 import { walk } from './walk.ts';
@@ -45,13 +46,14 @@ async function demo(): Promise<number> {
     show.endSteps();
     show.say(`${signal}: stopping everything`);
   });
+  const model = await openScriptedModel();
   let opening: Promise<Stack> | undefined;
   let isWalked = false;
   // Ctrl-C is the ordinary end of playing, but not of the walk.
   const cutShort = interrupted.then(() => (isWalked ? 0 : EXIT_INTERRUPTED));
   const tour = async (): Promise<number> => {
     const stack = await show.step('Service', async () => {
-      opening = openStack({ gpus });
+      opening = openStack({ gpus, settings: (_host, dir) => ({ models_file: model.writeFile(dir) }) });
       const value = await opening;
       const { Version: version } = (await value.engine.docker.version()) as { Version: string };
       const result = `control plane at ${value.controlPlane.baseUrl} on SQLite, Docker Engine ${version}, image registry, ${gpus.told}`;
@@ -70,6 +72,7 @@ async function demo(): Promise<number> {
     return 1;
   });
   const left = (await (await opened())?.stop()) ?? [];
+  await model.close();
   if (result === EXIT_INTERRUPTED) {
     // A step that was cut short may hold a temporary folder; its own programs are among those that were ended.
     await Promise.race([touring.catch(() => undefined), new Promise((resolve) => setTimeout(resolve, SETTLE_MS_MAX))]);

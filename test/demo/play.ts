@@ -2,7 +2,10 @@
 import { relative } from 'node:path';
 import type { Stack } from '../kit/stack.ts';
 import { CONTAINER_VARIABLE, COPY } from './elsewhere.ts';
+import { MODEL } from './model.ts';
 import type { Rented } from './walk.ts';
+
+const CHAT = { model: MODEL, stream: true, messages: [{ role: 'user', content: 'What is this?' }] };
 
 /** Every line can be pasted into a second terminal, in the project's folder. */
 export function playLines({ controlPlane, dir }: Stack, { customer, image, offering }: Rented): string[] {
@@ -24,6 +27,10 @@ export function playLines({ controlPlane, dir }: Stack, { customer, image, offer
     `  curl -s ${api}/openapi.json`,
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/balance`,
     `  curl -s -H "Authorization: Bearer $KEY" ${api}/usage`,
+    '',
+    '  # a chat with the scripted stand-in for a model, and what it cost',
+    `  curl -sN -H "Authorization: Bearer $KEY" -H 'Content-Type: application/json' -d '${JSON.stringify(CHAT)}' ${api}/chat/completions`,
+    `  curl -s -H "Authorization: Bearer $KEY" ${api}/receipts`,
     '',
     '  # launch a second instance with a small web page, follow its operation, read it, log in, open the page',
     `  curl -s -H "Authorization: Bearer $KEY" -H "Idempotency-Key: $(date +%s)" -H 'Content-Type: application/json' \\`,

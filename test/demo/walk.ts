@@ -24,6 +24,7 @@ import {
   type Customer,
   type Stack,
 } from '../kit/stack.ts';
+import { chat } from './chat.ts';
 import type { DemoGpus } from './gpus.ts';
 import type { Show } from './show.ts';
 
@@ -59,6 +60,9 @@ export async function walk(show: Show, stack: Stack, gpus: DemoGpus): Promise<Re
   });
   const instance = await rent(show, customer, { image, offering });
   await use(show, customer, instance);
+  // While the rental costs enough to be seen.
+  await chat(show, stack.controlPlane.baseUrl, customer);
+  await watchUsage(show, customer, instance);
   await pay(show, stack, { customer, supplier, instance });
   return { image, customer, offering };
 }
@@ -134,6 +138,9 @@ async function use(show: Show, customer: Customer, instance: Instance): Promise<
     if (name !== instance.id) throw new Error(`the host is called ${name}, not ${instance.id}`);
     return { value: undefined, result: name };
   });
+}
+
+async function watchUsage(show: Show, customer: Customer, instance: Instance): Promise<void> {
   await show.step('Usage and balance', async (note) => {
     const usage = await eventually('usage worth showing', 30_000, async () => {
       const row = await usageOf(customer, instance);

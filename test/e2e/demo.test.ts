@@ -50,6 +50,9 @@ test('with --once it walks through every step, exits 0, and nothing is left', as
     'Instance running',
     'nvidia-smi over ssh',
     'hostname over ssh',
+    'GET /v1/models',
+    'Chat, streamed',
+    'Receipt',
     'Usage and balance',
     'Instance deleted',
     'Final bill',
@@ -57,6 +60,10 @@ test('with --once it walks through every step, exits 0, and nothing is left', as
     'ledger verify',
   ]);
   expect(output).toMatch(/pulling the image: \d+\.\d of \d+\.\d MiB/);
+  expect(output).toContain('a scripted stand-in answers for it');
+  expect(output).toMatch(
+    /rcp_\w+: completed, 9 \+ \d+ tokens counted by upstream, \$0\.\d+ of \$0\.\d+ that were held/,
+  );
   expectNothingLeft(dir, output);
 });
 
@@ -64,7 +71,7 @@ test('without it, it stays up to play with until Ctrl-C, which ends what still r
   const { program, dir } = startDemo();
   const [, key] = await program.waitForOutput(/export KEY=(\S+)/, DEMO_MS_MAX);
   const [, baseUrl = ''] = await program.waitForOutput(/curl -s (http\S+\/v1)\/pricing/);
-  const [, request = ''] = await program.waitForOutput(/-d '(\{.*\})'/);
+  const [, request = ''] = await program.waitForOutput(/-d '(\{"gpu_type.*\})'/);
   await program.waitForOutput(/logs and data/);
   const api = openApiClient(baseUrl, key);
   const { id } = await launch(api, JSON.parse(request));

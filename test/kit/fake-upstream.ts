@@ -2,6 +2,7 @@
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
+import { setTimeout as sleep } from 'node:timers/promises';
 
 export interface FakeAnswer {
   status?: number;
@@ -10,6 +11,8 @@ export interface FakeAnswer {
   body?: object | string;
   /** Server-sent events instead of a body; a string as it is. */
   events?: (object | string)[];
+  /** Between two events, in real time: for those who watch. */
+  pauseMs?: number;
   /** The same as bytes, each piece in a packet of its own. */
   pieces?: Uint8Array[];
   /** After what it says: the end, silence, or a cut connection. */
@@ -126,6 +129,7 @@ async function speak(response: ServerResponse, answer: FakeAnswer, cut: WeakSet<
   }
   for (const event of events ?? []) {
     const text = typeof event === 'string' ? event : `data: ${JSON.stringify(event)}\n\n`;
+    if (answer.pauseMs !== undefined) await sleep(answer.pauseMs);
     if (gone.signal.aborted) return;
     if (!response.write(text)) await once(response, 'drain', { signal: gone.signal }).catch(() => undefined);
   }

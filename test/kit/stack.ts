@@ -52,8 +52,8 @@ export interface StackOptions {
   postgresUrl?: string | undefined;
   /** Issues the API's certificate; left out, it speaks plain HTTP. */
   authority?: Authority;
-  /** Further keys of the control plane's configuration, by the host of the registry. */
-  settings?: (registryHost: string) => object;
+  /** Further keys of the control plane's configuration, by the host of the registry and the folder of the run. */
+  settings?: (registryHost: string, dir: string) => object;
   /** The beginning of the control plane's command line; left out, it is the one of this checkout. */
   controlPlaneProgram?: readonly string[];
 }
@@ -62,6 +62,7 @@ const SUPPLIER_SCOPES = 'supply:read,supply:write';
 const CUSTOMER_SCOPES = [
   'ssh_keys:read,ssh_keys:write,instances:read,instances:write,billing:read',
   'registry_credentials:read,registry_credentials:write,webhooks:read,webhooks:write',
+  'serverless:read,serverless:write',
 ].join(',');
 
 /** Engine, registry and control plane; no machine yet. What has been started when one of them fails is ended again. */
@@ -94,7 +95,7 @@ export async function openStack(options: StackOptions = {}): Promise<Stack> {
       postgresUrl,
       authority,
       registries: [registry.host, guarded.host],
-      settings: settings(registry.host),
+      settings: settings(registry.host, dir),
       program: options.controlPlaneProgram,
     });
     undo.push(() => controlPlane.daemon.stop());
