@@ -23,6 +23,7 @@ import { ledgerFaults } from './money/ledger/verify.ts';
 import { meteringFaults } from './money/metering/verify.ts';
 import { payoutView } from './money/payouts/routes.ts';
 import { receiptFaults } from './models/gateway/verify.ts';
+import { videoFaults } from './models/videos/verify.ts';
 import { payoutFaults } from './money/payouts/verify.ts';
 import { payoutEntries, type PayoutEntry } from './money/ledger/suppliers.ts';
 import type { Standing } from './money/payouts/payouts.ts';
@@ -60,6 +61,7 @@ export function adminDeps(
           ...(await meteringFaults(tx)),
           ...(await payoutFaults(tx)),
           ...(await receiptFaults(tx)),
+          ...(await videoFaults(tx)),
         ]);
         process.noteLedger(faults.length);
         return faults;

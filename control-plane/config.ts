@@ -16,6 +16,9 @@ const SOCKET_PATH_CHARS_MAX = 107;
 /** Above what one process can answer: no limit at all. */
 const RATE_MAX = 1_000_000;
 
+/** A terabyte. */
+const FILE_MIB_MAX = 1_048_576;
+
 /** A century. */
 const DAYS_MAX = 36_500;
 
@@ -130,6 +133,14 @@ const ConfigFields = z.strictObject({
   models_file: AbsolutePath.optional(),
   /** Of one API key, streams included, that may be open at once; above them callers are told 429. */
   open_inference_requests_per_key: z.int().min(1).max(RATE_MAX).default(64),
+  videos: z
+    .strictObject({
+      /** Jobs of one organisation that may be on their way at once; above them callers are told 429. */
+      open_per_org: z.int().min(1).max(RATE_MAX).default(20),
+      /** Of one file, in MiB; a job with a larger one fails. */
+      file_mib_max: z.int().min(1).max(FILE_MIB_MAX).default(1_024),
+    })
+    .prefault({}),
   /** Base of the model hub's API: how large models are is asked there. May be private, and speak plain HTTP. */
   model_hub_url: z
     .url({ protocol: /^https?$/, error: 'must be a URL like https://hub.example.com/api' })

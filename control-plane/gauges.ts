@@ -6,6 +6,7 @@ import { countMachines } from './rental/edge/store.ts';
 import { failsTogether } from './rental/edge/verdict.ts';
 import { countByStatus, dueForMs } from './rental/instances/counts.ts';
 import { countDeliveries } from './rental/webhooks/counts.ts';
+import { countByStatus as countVideos } from './models/videos/store.ts';
 import type { Core, Rooms } from './rooms.ts';
 
 const DEAD_LETTERS_MS = 3_600_000;
@@ -14,6 +15,7 @@ interface GaugesDeps {
   core: Pick<Core, 'db' | 'clock'>;
   link: Pick<Rooms['link'], 'count'>;
   gateway: Pick<Rooms['gateway'], 'counts' | 'openRequests' | 'servers'>;
+  videos: Pick<Rooms['videos'], 'counts'>;
   loops(): LoopStatus[];
 }
 
@@ -51,6 +53,13 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
           labels: { upstream, upstream_model: model },
           value: isOut ? 1 : 0,
         })),
+    },
+    {
+      name: 'svc_videos',
+      help: 'Video jobs that are not over, by status',
+      labels: ['status'],
+      read: async () =>
+        (await countVideos(deps.core.db.read)).map(({ status, count }) => ({ labels: { status }, value: count })),
     },
     {
       name: 'svc_ledger_faults',
@@ -155,7 +164,7 @@ function loopMeasures({ loops }: GaugesDeps): Measure[] {
   ];
 }
 
-function inferenceCounts({ gateway: { counts } }: GaugesDeps): Measure[] {
+function inferenceCounts({ gateway: { counts }, videos }: GaugesDeps): Measure[] {
   return [
     {
       name: 'svc_inference_requests_total',
@@ -167,7 +176,18 @@ function inferenceCounts({ gateway: { counts } }: GaugesDeps): Measure[] {
       name: 'svc_inference_upstream_failures_total',
       help: 'Requests that a model server did not take or answer',
       labels: ['upstream'],
-      read: () => counts.failures().map(({ upstream, count }) => ({ labels: { upstream }, value: count })),
+      read: () =>
+        [...counts.failures(), ...videos.counts.failures()].map(({ upstream, count }) => ({
+          labels: { upstream },
+          value: count,
+        })),
+    },
+    {
+      name: 'svc_videos_total',
+      help: 'Video jobs by how they ended',
+      labels: ['model', 'status'],
+      read: () =>
+        videos.counts.endings().map(({ model, status, count }) => ({ labels: { model, status }, value: count })),
     },
   ];
 }

@@ -70,7 +70,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const storage = openStorage(config, secret, core);
   const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub, storage });
   const loops = (): LoopStatus[] => statusesOf(running);
-  const gauges = addGauges(metrics.registry, { core, link: rooms.link, gateway: rooms.gateway, loops });
+  const gauges = addGauges(metrics.registry, { core, ...rooms, loops });
   const web: HttpDeps = {
     ...core,
     metrics,
@@ -111,7 +111,7 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
       await Promise.all(running?.loops.map((loop) => loop.stop()) ?? []);
       await rooms.webhooks.courier.stop();
       await running?.engine.stop();
-      await listeners.publicPorts.close();
+      await Promise.all([rooms.videos.close(), listeners.publicPorts.close()]);
       await images.close();
       await modelHub.close();
       await foundation.close();
@@ -174,6 +174,8 @@ function settingsOf(config: Config): Settings {
     webhookMaxAttempts: config.webhooks.max_attempts,
     models: readModels(config.models_file),
     openInferenceRequestsPerKey: config.open_inference_requests_per_key,
+    openVideosPerOrg: config.videos.open_per_org,
+    videoBytesMax: config.videos.file_mib_max * 1024 ** 2,
   };
 }
 

@@ -38,7 +38,7 @@ export interface Running {
 }
 
 export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Config['retention']): Running {
-  const engine = startEngine([rooms.instances.driver, rooms.reservations.driver], core);
+  const engine = startEngine([rooms.instances.driver, rooms.reservations.driver, rooms.videos.driver], core);
   const loops = [
     startLoop(
       {
@@ -74,7 +74,11 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Co
     ),
     startLoop({ name: 'model-servers', periodMs: MODEL_SERVERS_PERIOD_MS, run: rooms.gateway.lookAtServers }, core),
     startLoop(
-      { name: 'blobs', periodMs: BLOBS_PERIOD_MS, run: async (signal) => void (await rooms.blobs.sweep({}, signal)) },
+      {
+        name: 'blobs',
+        periodMs: BLOBS_PERIOD_MS,
+        run: async (signal) => void (await rooms.blobs.sweep({ videos: rooms.videos.namedBlobs }, signal)),
+      },
       core,
     ),
     startLoop(

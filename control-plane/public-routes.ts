@@ -15,6 +15,7 @@ import { supplierOfOrg } from './fleet/supply/store.ts';
 import { modelRoutes } from './models/catalog/routes.ts';
 import { receiptRoutes } from './models/gateway/receipt-routes.ts';
 import { gatewayRoutes } from './models/gateway/routes.ts';
+import { videoRoutes } from './models/videos/routes.ts';
 import { billingRoutes } from './money/metering/routes.ts';
 import { payoutRoutes } from './money/payouts/routes.ts';
 import { edgeRoutes } from './rental/edge/routes.ts';
@@ -41,6 +42,7 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...webhookRoutes(deps),
     ...modelRoutes(deps),
     ...gatewayRoutes(deps),
+    ...videoRoutes(deps),
     ...billingRoutes(deps),
     ...receiptRoutes(deps),
     ...supplyRoutes(deps),

@@ -40,6 +40,7 @@ import type { ProbeResult } from './rental/instances/steps.ts';
 import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
 import type { CatalogModel } from './models/catalog/models.ts';
 import { type Gateway, openGateway } from './models/gateway/gateway.ts';
+import { openVideos, type Videos } from './models/videos/videos.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
 
 /** What every room may be given. */
@@ -72,6 +73,10 @@ export interface Settings {
   models: readonly CatalogModel[];
   /** Inference requests of one API key that may be open at once. */
   openInferenceRequestsPerKey: number;
+  /** Of one organisation. */
+  openVideosPerOrg: number;
+  /** Of the file of a video. */
+  videoBytesMax: number;
 }
 
 /** What rooms ask of the processes around them, after a commit. */
@@ -116,6 +121,7 @@ export interface Rooms {
   webhooks: Webhooks;
   catalog: Catalog;
   gateway: Gateway;
+  videos: Videos;
 }
 
 export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
@@ -185,7 +191,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     logs: openLogs({ ...core, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
     heartbeat: openHeartbeat({ ...core, ...money }),
     webhooks,
-    ...openModels(core, settings, money),
+    ...openModels(core, settings, { ...money, ...outside.storage, nudges: outside.nudges }),
   };
 }
 
@@ -195,10 +201,22 @@ function openMoney(core: Core, settings: Settings): Pick<Rooms, 'ledger' | 'mete
   return { ledger, metering, payouts: openPayouts({ ...core, ledger }) };
 }
 
-function openModels(core: Core, settings: Settings, money: Pick<Rooms, 'ledger'>): Pick<Rooms, 'catalog' | 'gateway'> {
+function openModels(
+  core: Core,
+  settings: Settings,
+  below: Pick<Rooms, 'ledger' | 'blobs'> & { nudges: Nudges },
+): Pick<Rooms, 'catalog' | 'gateway' | 'videos'> {
   const catalog = openCatalog(settings.models);
-  const gateway = openGateway({ ...core, ...money, catalog, openPerKeyMax: settings.openInferenceRequestsPerKey });
-  return { catalog, gateway };
+  const gateway = openGateway({ ...core, ...below, catalog, openPerKeyMax: settings.openInferenceRequestsPerKey });
+  const videos = openVideos({
+    ...core,
+    ...below,
+    catalog,
+    openPerOrgMax: settings.openVideosPerOrg,
+    bytesMax: settings.videoBytesMax,
+    nudge: () => below.nudges.engine(),
+  });
+  return { catalog, gateway, videos };
 }
 
 /** What the fleet asks of the rooms above it. */

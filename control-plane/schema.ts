@@ -19,6 +19,7 @@ const ROOMS = [
   'rental/edge',
   'rental/webhooks',
   'models/gateway',
+  'models/videos',
   'admin',
 ];
 

@@ -32,6 +32,7 @@ export const ERRORS = {
   price_changed: { status: 409, title: 'The price has changed' },
   logs_unavailable: { status: 409, title: 'There is no log to read' },
   conflict: { status: 409, title: 'The resource is in a state that does not allow this' },
+  expired: { status: 410, title: 'The file has expired' },
   body_too_large: { status: 413, title: 'The body is too large' },
   unsupported_media_type: { status: 415, title: 'A body of this media type is not taken' },
   validation_failed: { status: 422, title: 'The request is not valid' },

@@ -19,7 +19,8 @@ export type IdPrefix =
   | 'aud'
   | 'rcp'
   | 'net'
-  | 'blob';
+  | 'blob'
+  | 'vid';
 
 export interface Ids {
   /** Time-ordered UUID version 7: operations, suppliers, machines, ledger entries. */

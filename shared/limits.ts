@@ -151,5 +151,11 @@ export const STREAM_PING_MS = 15_000;
 /** Servers that one request may be sent to, before any of them has begun to answer it. */
 export const UPSTREAM_ATTEMPTS_MAX = 3;
 
+/** Specification 8: a job that no server has begun with by then expires, and a finished video is kept so long. */
+export const VIDEO_QUEUE_MS_MAX = 2 * 3_600_000;
+export const VIDEO_KEEP_MS = 24 * 3_600_000;
+/** From the moment at which a server says that a video is finished until the whole of it is here. */
+export const VIDEO_FETCH_MS_MAX = 15 * 60_000;
+
 /** Removal is two-phase: the container is stopped at once, its disk is kept this long in case we were wrong. */
 export const QUARANTINE_MS = 15 * 60_000;

@@ -103,6 +103,18 @@ export const RECEIPT_STATES: StateTable<ReceiptState> = {
   released: [],
 };
 
+export type VideoState = 'queued' | 'in_progress' | 'completed' | 'failed' | 'cancelled' | 'expired';
+
+/** Specification 3.3. A job that never started expires unbilled; of one that is completed it is the file that expires. */
+export const VIDEO_STATES: StateTable<VideoState> = {
+  queued: ['in_progress', 'failed', 'cancelled', 'expired'],
+  in_progress: ['completed', 'failed', 'cancelled'],
+  completed: ['expired'],
+  failed: [],
+  cancelled: [],
+  expired: [],
+};
+
 /** True where the table allows the move. */
 export function mayMove<S extends string>(table: StateTable<S>, from: S, to: S): boolean {
   return table[from].includes(to);

@@ -79,7 +79,7 @@ describe('wrong organisation', () => {
       const body = bodyFor(operationId);
       const foreign = await api.call(route.method, urlOf(route.path, id), { key: stranger.key, ...body });
       const absent = await api.call(route.method, urlOf(route.path, nothing), { key: stranger.key, ...body });
-      expect(foreign).toMatchObject({ status: 404, json: { code: 'not_found' } });
+      expectRefused(route.path, foreign, 'not_found');
       expect(withoutId(foreign.body, id)).toEqual(withoutId(absent.body, nothing));
       const own = await api.call(route.method, urlOf(route.path, id), { key: owner.key, ...body });
       expect(own.status).toBeLessThan(300);

@@ -66,6 +66,7 @@ export const PAGED_LISTS: Record<string, Open> = {
       return undefined;
     },
   }),
+  listVideos: ofResource('/v1/videos'),
   listWebhookEndpoints: ofResource('/v1/webhook-endpoints'),
   listWebhookDeliveries: async (api, owner) => {
     const id = await makerFor('/v1/webhook-endpoints/{id}')?.(api, owner);

@@ -1,6 +1,9 @@
 // One resource behind each path that names one, made by its owner through the API: what a stranger must not find.
+import { Readable } from 'node:stream';
 import { insertReceipt } from '../../control-plane/models/gateway/store.ts';
+import { insertJob, setStatus } from '../../control-plane/models/videos/store.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
+import { mp4 } from '../kit/video-server.ts';
 import { LAUNCH } from '../kit/world.ts';
 import type { Answer, Api, ApiAccount } from './api.ts';
 
@@ -40,6 +43,19 @@ const RESOURCES: Record<string, Make> = {
     const named = { id, org_id: orgId, api_key_id: apiKeyId, request_id: 'req_x', model_id: 'a/b' };
     const receipt = { ...named, tier: 'serverless', held_ucents: 0n, opened_ms: world.clock.now() } as const;
     await world.db.tx('test.receipt', (tx) => insertReceipt(tx, receipt));
+    return id;
+  },
+  '/v1/videos/{id}': async ({ world, ids }, { orgId, apiKeyId }) => {
+    const { blobs } = world.rooms;
+    const [id, key, nowMs] = [ids.prefixed('vid'), blobs.newKey('videos'), world.clock.now()];
+    await blobs.write(key, Readable.from([mp4()]), { bytesMax: 64, signal: new AbortController().signal });
+    const named = { id, org_id: orgId, api_key_id: apiKeyId, request_id: 'req_x', model_id: 'a/b' };
+    const request = { prompt: 'x', parameters: {} };
+    const job = { ...named, seconds: 4, held_ucents: 0n, request, created_ms: nowMs };
+    await world.db.tx('test.video', async (tx) => {
+      await insertJob(tx, job);
+      await setStatus(tx, id, { from: 'queued', to: 'completed' }, { blob_key: key, due_ms: null });
+    });
     return id;
   },
   '/v1/community/machines/{id}': async (api, owner) => {

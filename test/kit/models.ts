@@ -80,3 +80,32 @@ export function modelsFile(baseUrl: string, changes: object = {}): string {
   const images = [ARTIST, MURALIST, MINIATURIST].map((model) => ({ ...model, upstreams }));
   return JSON.stringify({ models: [{ ...CHAT, upstreams, economy, ...changes }, embedder, ...images, ...SOON] });
 }
+
+/** Two to twelve seconds, four unless it is told; 0.999999 cents each. */
+const DIRECTOR = {
+  id: 'acme/director',
+  modality: 'video',
+  owned_by: 'acme',
+  aliases: ['director'],
+  pricing: { per_video_second_microcents: 999_999 },
+  parameters: [
+    { name: 'seconds', type: 'int', default: 4, min: 2, max: 12 },
+    { name: 'size', type: 'enum', default: '832x480', enum: ['832x480', '1280x720'] },
+    { name: 'seed', type: 'int', min: 0, max: 100 },
+    { name: 'generate_sound', type: 'bool' },
+    { name: 'negative_prompt', type: 'string' },
+  ],
+};
+
+/** A video model at these servers, each like `{ base_url, engine }`, and one that costs 25 cents a clip. */
+export function videoModels(servers: readonly object[]): CatalogModel[] {
+  return parseModels(videoModelsFile(servers), 'models.yaml');
+}
+
+/** The same as the text of a file. */
+function videoModelsFile(servers: readonly object[]): string {
+  const upstreams = servers.map((server) => ({ model: 'upstream/secret-name', ...server }));
+  const director = { ...DIRECTOR, upstreams };
+  const clips = { pricing: { per_video_microcents: 25_000_000 }, parameters: DIRECTOR.parameters.slice(0, 1) };
+  return JSON.stringify({ models: [director, { ...director, ...clips, id: 'acme/clips', aliases: [] }] });
+}

@@ -17,6 +17,7 @@ import { ledgerFaults } from '../../control-plane/money/ledger/verify.ts';
 import { meteringFaults } from '../../control-plane/money/metering/verify.ts';
 import { payoutFaults } from '../../control-plane/money/payouts/verify.ts';
 import { receiptFaults } from '../../control-plane/models/gateway/verify.ts';
+import { videoFaults } from '../../control-plane/models/videos/verify.ts';
 import type { CreateInstance } from '../../shared/api/instance.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog, type Log } from '../../shared/log.ts';
@@ -78,6 +79,8 @@ const SETTINGS: Settings = {
   webhookMaxAttempts: 5,
   models: [],
   openInferenceRequestsPerKey: 64,
+  openVideosPerOrg: 20,
+  videoBytesMax: 1024 ** 2,
 };
 
 const GRANTS = openGrants(new Uint8Array(32).fill(7), 'https://api.example.com/v1');
@@ -191,11 +194,12 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
         ...(await meteringFaults(tx)),
         ...(await payoutFaults(tx)),
         ...(await receiptFaults(tx)),
+        ...(await videoFaults(tx)),
       ]);
       if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
     },
     close: async () => {
-      await rooms.gateway.close();
+      await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
       await db.close();
       rmSync(blobsDirectory, { recursive: true, force: true });
     },
@@ -263,7 +267,7 @@ async function addCustomer(
 }
 
 async function driveUntilIdle(rooms: Rooms, clock: VirtualClock): Promise<void> {
-  const drivers = [rooms.instances.driver, rooms.reservations.driver];
+  const drivers = [rooms.instances.driver, rooms.reservations.driver, rooms.videos.driver];
   const signal = new AbortController().signal;
   for (let round = 0; round < 50; round += 1) {
     let found = 0;

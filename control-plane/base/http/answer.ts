@@ -24,6 +24,7 @@ export interface ReceivedRequest {
   requestId: string;
   clientIp: string;
   gone: AbortSignal;
+  isForm: boolean;
 }
 
 export interface AnswerDeps {
@@ -34,14 +35,14 @@ export interface AnswerDeps {
 
 /** @throws ServiceError for what the checks or the handler refuse */
 export async function answer(route: Route, request: ReceivedRequest, deps: AnswerDeps): Promise<WireReply> {
-  const { caller, path, requestId, clientIp, gone } = request;
+  const { caller, path, requestId, clientIp, gone, isForm } = request;
   const key = readIdempotencyKey(route, request.raw);
   const parts = parseRequest(route, request);
   const handle = async (settle: (tx: Tx, reply: Reply) => Promise<void>): Promise<Reply> => {
     // Routes without an API key are typed to have no `caller`, so nobody reads the missing one.
     const actor = actorOf(request.raw);
     const { range } = request.raw.headers;
-    const call = { ...parts, caller, requestId, clientIp, gone, range, actor, settle } as Call<
+    const call = { ...parts, caller, requestId, clientIp, gone, isForm, range, actor, settle } as Call<
       unknown,
       unknown,
       unknown

@@ -101,7 +101,7 @@ function idempotencyParameter({ idempotency }: Route): Json[] {
   ];
 }
 
-function requestBody({ body, upload }: Route, schemas: Json): Json {
+function requestBody({ body, takesForm, upload }: Route, schemas: Json): Json {
   if (upload !== undefined) {
     const types = Object.entries(upload.mediaTypes ?? {});
     const content = types.map(([type, schema]) => [type, { schema: hoist(schemas, schema, 'input') }]);
@@ -109,7 +109,9 @@ function requestBody({ body, upload }: Route, schemas: Json): Json {
   }
   if (body === undefined) return {};
   const required = !body.safeParse(undefined).success;
-  return { requestBody: { required, content: { 'application/json': { schema: hoist(schemas, body, 'input') } } } };
+  const media = { schema: hoist(schemas, body, 'input') };
+  const content = { 'application/json': media, ...(takesForm === true ? { 'multipart/form-data': media } : {}) };
+  return { requestBody: { required, content } };
 }
 
 function successes(each: Route, schemas: Json): Json {

@@ -20,9 +20,7 @@ export function knownError(error: unknown, bodyBytesMax: number): ServiceError |
       return new ServiceError('body_too_large', { detail: `The body may have at most ${bodyBytesMax} bytes.` });
     case 'FST_ERR_CTP_INVALID_MEDIA_TYPE':
     case 'FST_ERR_CTP_EMPTY_TYPE':
-      return new ServiceError('unsupported_media_type', {
-        detail: 'Send the body as JSON with Content-Type: application/json.',
-      });
+      return unsupportedMediaType();
     case 'FST_ERR_CTP_INVALID_CONTENT_LENGTH':
       return new ServiceError('invalid_request', {
         detail: 'The body is not as long as the Content-Length header says.',
@@ -34,6 +32,12 @@ export function knownError(error: unknown, bodyBytesMax: number): ServiceError |
     default:
       return undefined;
   }
+}
+
+export function unsupportedMediaType(): ServiceError {
+  return new ServiceError('unsupported_media_type', {
+    detail: 'Send the body as JSON with Content-Type: application/json.',
+  });
 }
 
 /** Nobody reads this answer; it is here so that a caller who hangs up is not taken for a bug of ours. */

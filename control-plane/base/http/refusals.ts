@@ -17,6 +17,7 @@ export function refusalReply(error: ServiceError, context: RefusalContext): Wire
 /** Official clients send a request again by its status alone: for these that would change nothing, or cost twice. */
 const FINAL_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'insufficient_balance',
+  'conflict',
   'upstream_response_too_large',
   'upstream_timeout',
 ]);

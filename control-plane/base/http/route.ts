@@ -42,6 +42,8 @@ export interface OpenCall<P, Q, B> {
   gone: AbortSignal;
   /** On the operator's socket: who the command says it is (header `Svc-Operator`). */
   actor: string;
+  /** The body came as a form: its members are texts. */
+  isForm: boolean;
 }
 
 export interface Call<P, Q, B> extends OpenCall<P, Q, B> {
@@ -107,6 +109,8 @@ export interface RouteFacts {
   bodyBytesMax?: number;
   /** The handler gets the body as it comes (`uploadRoute`). */
   upload?: UploadSpec;
+  /** The body may come as multipart/form-data too, without files. */
+  takesForm?: boolean;
   /** The path ends with `{id}`, and that may hold slashes, as they are or as %2F. */
   idHasSlashes?: boolean;
   callback?: CallbackSpec;

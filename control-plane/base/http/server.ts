@@ -13,6 +13,7 @@ import type { Db } from '../db/db.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
 import { answer, type AnswerDeps } from './answer.ts';
 import { authorize } from './checks.ts';
+import { isForm, takeForms } from './forms.ts';
 import { openIdempotency } from './idempotency.ts';
 import type { Metrics } from './metrics.ts';
 import { openapiDocument } from './openapi.ts';
@@ -193,6 +194,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) =>
     done(null, parseJson(String(body))),
   );
+  takeForms(app);
   app.decorateRequest('caller', undefined);
   app.addHook('onRequest', async (request, reply) => {
     const { isUpload = false } = request.routeOptions.config;
@@ -249,7 +251,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
     method: each.method,
     url: urlPattern(each),
     bodyLimit: bodyBytesMaxOf(each),
-    config: { isUpload: each.upload !== undefined },
+    config: { isUpload: each.upload !== undefined, takesForm: each.takesForm === true },
     // Before the body is read: strangers do not get to send one.
     onRequest: async (request, reply) => {
       limits?.takeForIp(request.ip);
@@ -276,6 +278,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
           requestId: request.id,
           clientIp: request.ip,
           gone: goneSignal(reply.raw),
+          isForm: isForm(request),
         },
         answerDeps,
       );

@@ -6,7 +6,7 @@ import { openPolicy, type OutboundPolicy, type Target } from './policy.ts';
 import { joined, outboundError } from './wire.ts';
 
 export interface ExchangeRequest {
-  method: 'GET' | 'POST';
+  method: 'GET' | 'POST' | 'DELETE';
   url: string;
   headers: Record<string, string>;
   body: string;

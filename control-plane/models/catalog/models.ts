@@ -4,11 +4,12 @@ import { z } from 'zod';
 import { Modality, ModelParameter, ModelStatus } from '../../../shared/api/model.ts';
 import { EMBEDDINGS_INPUTS_MAX } from '../../../shared/limits.ts';
 import { wrongImageParameters } from './image-sizes.ts';
+import { wrongVideoParameters } from './video-parameters.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 
 const Milliseconds = z.int().min(1).max(3_600_000);
 
-/** A model server that speaks the chat-completion wire format: vLLM, SGLang, llama.cpp, TEI. */
+/** A model server that speaks the chat-completion wire format, or makes videos: vLLM, vLLM-Omni, SGLang, llama.cpp, TEI. */
 const Upstream = z.strictObject({
   /** With its `/v1`. May be private, and speak plain HTTP. */
   base_url: z
@@ -32,8 +33,13 @@ const Upstream = z.strictObject({
   first_byte_ms: Milliseconds.default(60_000),
   /** Of a stream: between two pieces of it. */
   idle_ms: Milliseconds.default(60_000),
-  /** vllm, sglang and llama_cpp count tokens while they stream; vllm, llama_cpp and tei have a tokenizer; each is asked in its own way. */
-  engine: z.enum(['vllm', 'sglang', 'llama_cpp', 'tei', 'other']).default('other'),
+  /** Of video models: from the start of a job until its video is finished. */
+  video_ms: Milliseconds.default(1_800_000),
+  /**
+   * vllm, sglang and llama_cpp count tokens while they stream; vllm, llama_cpp and tei have a tokenizer; each is asked in its own way.
+   * vllm_omni and sglang make videos.
+   */
+  engine: z.enum(['vllm', 'vllm_omni', 'sglang', 'llama_cpp', 'tei', 'other']).default('other'),
 });
 
 /** Above what anybody asks for a million tokens, and with the longest context still far from what the books can hold. */
@@ -78,7 +84,7 @@ const ModelEntry = z
     max_output_tokens: TokenCount.optional(),
     /** What requests may set beyond what all models of its modality take. */
     supported_parameters: z.array(z.string()).default([]),
-    /** Of image models: `size`, with all sizes that there are. */
+    /** Of image models: `size`, with all sizes that there are. Of video models: `seconds`, and what else requests may set. */
     parameters: z.array(ModelParameter).default([]),
     upstreams: z.array(Upstream).default([]),
     /** Of chat models: what `<id>:economy` costs, and who answers for it. */
@@ -137,8 +143,8 @@ const PRICED_BY: Record<Modality, (keyof Pricing)[][]> = {
   video: [['per_video_second_microcents'], ['per_video_microcents']],
 };
 
-/** Those that this service answers for. */
-const SERVED: readonly Modality[] = ['chat', 'embedding', 'image'];
+/** Which servers make videos. */
+const VIDEO_ENGINES: readonly Upstream['engine'][] = ['vllm_omni', 'sglang'];
 
 const SUPPORTED: Record<Modality, readonly string[]> = {
   chat: ['top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'],
@@ -148,15 +154,12 @@ const SUPPORTED: Record<Modality, readonly string[]> = {
 };
 
 function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
-  const refuse = (path: (string | number)[], message: string): void =>
-    context.addIssue({ code: 'custom', path, message });
+  const refuse: Refuse = (path, message) => context.addIssue({ code: 'custom', path, message });
   const { modality, status, economy, context_length: contextLength } = model;
   const priced = wrongPrices(modality, model.pricing);
   if (priced !== undefined) refuse(['pricing'], priced);
-  if (status !== 'coming_soon') {
-    if (!SERVED.includes(modality)) refuse(['status'], `must be coming_soon: ${modality} models cannot be called yet`);
-    if (model.upstreams.length === 0) refuse(['upstreams'], `must have at least 1 entry, as the model is ${status}`);
-  }
+  if (status !== 'coming_soon' && model.upstreams.length === 0)
+    refuse(['upstreams'], `must have at least 1 entry, as the model is ${status}`);
   if (modality === 'chat') {
     if (contextLength === undefined)
       refuse(['context_length'], 'is required for chat models: it bounds what a call can cost');
@@ -177,8 +180,34 @@ function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
     const wrong = wrongImageParameters(model.parameters, model.pricing.per_mpxl_microcents !== undefined);
     if (wrong !== undefined) refuse(['parameters'], wrong);
   }
+  if (modality === 'video') refuseVideo(model, refuse);
+  else refuseVideoServers(model, refuse);
   const economyPriced = economy && wrongPrices(modality, economy.pricing);
   if (economyPriced !== undefined) refuse(['economy', 'pricing'], economyPriced);
+}
+
+type Refuse = (path: (string | number)[], message: string) => void;
+
+function refuseVideo({ parameters, status, upstreams }: ModelEntry, refuse: Refuse): void {
+  // What is coming soon may still be without them.
+  const wrong = status === 'coming_soon' && parameters.length === 0 ? undefined : wrongVideoParameters(parameters);
+  if (wrong !== undefined) refuse(['parameters'], wrong);
+  upstreams.forEach(({ engine, base_url: url }, i) => {
+    if (!VIDEO_ENGINES.includes(engine))
+      refuse(['upstreams', i, 'engine'], `must be ${VIDEO_ENGINES.join(' or ')} for video models`);
+    if (upstreams.findIndex((other) => other.base_url === url) < i)
+      refuse(['upstreams', i, 'base_url'], 'must be another for each server: a job remembers its server by it');
+  });
+}
+
+function refuseVideoServers({ upstreams, economy }: ModelEntry, refuse: Refuse): void {
+  const ofTier = (path: string[], all: ModelEntry['upstreams']): void =>
+    all.forEach(({ engine }, i) => {
+      if (engine === 'vllm_omni')
+        refuse([...path, 'upstreams', i, 'engine'], 'must be another: vllm_omni makes videos');
+    });
+  ofTier([], upstreams);
+  ofTier(['economy'], economy?.upstreams ?? []);
 }
 
 function wrongPrices(modality: Modality, pricing: Pricing): string | undefined {

@@ -1,9 +1,8 @@
 // The gateway: models are called here. Opens the connections to their servers, and gives back what dead processes left held.
 import type { Reply } from '../../base/http/route.ts';
 import { openExchanges } from '../../base/outbound/exchange.ts';
-import type { OutboundPolicy } from '../../base/outbound/policy.ts';
 import type { Catalog } from '../catalog/catalog.ts';
-import type { CatalogModel } from '../catalog/models.ts';
+import { policyOf } from '../catalog/model-servers.ts';
 import { type ChatCall, completeChat } from './chat.ts';
 import { streamChat } from './chat-stream.ts';
 import { type Counts, openCounts } from './counts.ts';
@@ -53,15 +52,4 @@ export function openGateway(deps: Omit<RequestsDeps, 'counts'> & { catalog: Cata
       await exchanges.close();
     },
   };
-}
-
-/** The operator's own choice: they may be private and speak plain HTTP. Nobody else is called. */
-function policyOf(models: readonly CatalogModel[]): OutboundPolicy {
-  const urls = models.flatMap(({ upstreams, economy }) => [...upstreams, ...(economy?.upstreams ?? [])]);
-  const namedHosts = urls.map(({ base_url: url }) => {
-    const { hostname, port, protocol } = new URL(url);
-    const plainHttp = protocol === 'http:';
-    return { host: `${hostname}:${port === '' ? (plainHttp ? 80 : 443) : port}`, plainHttp };
-  });
-  return { ports: 'any', privateNetworks: [], namedHosts };
 }

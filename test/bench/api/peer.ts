@@ -77,6 +77,8 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       menu: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
       webhookMaxAttempts: 5,
       models: [],
+      openVideosPerOrg: 1,
+      videoBytesMax: 1,
       openInferenceRequestsPerKey: 64,
     },
     {

@@ -60,6 +60,26 @@ export const INFERENCE_ROWS: RowsBySection = {
       'contract/chat.store.test.ts',
       'with max_tokens as the caller has said, up to what the model allows',
     ],
+    [
+      'seconds has its bounds and default from the model',
+      'contract/videos.store.test.ts',
+      'for the %s %j, and %j is taken',
+    ],
+    [
+      'GET /v1/videos is a page of video jobs',
+      'contract/video-files.store.test.ts',
+      'pages by after and by cursor alike, from new to old or from old to new',
+    ],
+    [
+      'GET /v1/videos/{id}/content is the mp4 file',
+      'contract/video-files.store.test.ts',
+      'is video/mp4 with its length, whatever a client accepts, and in parts for a Range',
+    ],
+    [
+      'POST /v1/videos takes an Idempotency-Key',
+      'contract/videos.store.test.ts',
+      'makes one job and one hold of equal requests, answered alike',
+    ],
     ['temperature and max_tokens may be null', 'contract/chat.store.test.ts', 'without what means nothing'],
     ['GET /v1/models takes modality', 'contract/models.test.ts', 'of the modality %s'],
     [
@@ -76,6 +96,55 @@ export const INFERENCE_ROWS: RowsBySection = {
       'have the members of the specification, and nothing of the server',
     ],
   ],
+  '2.13': [
+    [
+      'A video job has the members of the specification; id is vid_<id>, object video, times are Unix seconds',
+      'contract/videos.store.test.ts',
+      'has the members of the specification, is answered at once with 202, and its server gets what was asked',
+    ],
+    [
+      'cost_cents is the final charge and stays after the artifact expires',
+      'contract/videos.store.test.ts',
+      'stays with the job after its file has expired',
+    ],
+  ],
+  '3.3': [
+    [
+      'POST /v1/videos is accepted as queued with 202; queued to in_progress to completed, retained 24 hours',
+      'contract/videos.store.test.ts',
+      'goes from queued by in_progress to completed, and shows nothing of its server',
+    ],
+    [
+      'queued or in_progress to failed: never billed',
+      'contract/videos.store.test.ts',
+      'that fails says why in our words, and costs nothing',
+    ],
+    [
+      'queued or in_progress to cancelled where the output is not committed: never billed',
+      'contract/video-files.store.test.ts',
+      'ends a job that is queued or in progress, gives its money back, and ends the work of its server',
+    ],
+    [
+      'A cancel of a terminal job leaves it unchanged',
+      'contract/video-files.store.test.ts',
+      'leaves a job as it is that is over',
+    ],
+    [
+      'A cancel once the output is committed leaves the job unchanged',
+      'contract/video-files.store.test.ts',
+      'leaves a job as it is whose video is finished and still on its way here',
+    ],
+    [
+      'completed to expired after 24 hours: cost_cents stays, /content is 410',
+      'contract/video-files.store.test.ts',
+      'is 410 expired from 24 hours on, and no sooner',
+    ],
+    [
+      'A never-started job expires about 2 hours after submission, unbilled',
+      'control-plane/models/video-engine.store.test.ts',
+      'expires unbilled two hours after it was submitted, and its server is told',
+    ],
+  ],
   '2.14': [
     [
       'EmbeddingsResponse has object, data, model and usage; total_tokens equals prompt_tokens',
@@ -84,6 +153,11 @@ export const INFERENCE_ROWS: RowsBySection = {
     ],
   ],
   '8': [
+    [
+      'Video retention: 24 hours after completion; a never-started job expires about 2 hours after submission',
+      'control-plane/models/video-plan.test.ts',
+      '%s',
+    ],
     [
       'Embeddings input: at most 2048 strings',
       'contract/embeddings.store.test.ts',
@@ -186,6 +260,16 @@ export const INFERENCE_ROWS: RowsBySection = {
       '504: the upstream exceeded the deadline',
       'control-plane/models/failover.test.ts',
       'where it is silent: 504 at its time and no sooner, not to be sent again, and the server is left',
+    ],
+    [
+      'An undeclared video parameter is 400 invalid_request_error',
+      'contract/videos.store.test.ts',
+      'for %s, which the model does not declare: 400 invalid_request_error, by its name',
+    ],
+    [
+      'expired is 410: the video artifact has expired',
+      'contract/video-files.store.test.ts',
+      'is 410 expired from 24 hours on, and no sooner',
     ],
     ['response_format url is 400 invalid_request_error', 'contract/model-images.store.test.ts', 'for a url'],
     [

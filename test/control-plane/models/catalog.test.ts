@@ -89,7 +89,11 @@ describe('the file', () => {
       ['model: m', 'model: m, max_inputs: 2049'],
       'max_inputs: must be at most 2048',
     ],
-    ['a video model that is active', ['modality: chat', 'modality: video'], 'must be coming_soon: video models'],
+    [
+      'a chat model at a server of videos',
+      ['model: m', 'model: m, engine: vllm_omni'],
+      'engine: must be another: vllm_omni makes videos',
+    ],
   ] as [string, [string, string], string][])('with %s is refused', (_what, change, expected) => {
     expect(complaint(chat(change))).toContain(expected);
   });
@@ -140,6 +144,64 @@ describe('an image model', () => {
     ['per_image_microcents', size('type: enum, default: 2x2, enum: [1x1]'), 'must have one of its sizes as default'],
   ])('priced %s with the parameters %s: %s', (pricing, parameters, expected) => {
     expect(image(pricing, parameters)).toContain(expected);
+  });
+});
+
+describe('a video model', () => {
+  const SECONDS = '{ name: seconds, type: int, default: 4, min: 1, max: 12 }';
+  const video = (
+    parameters: string,
+    servers = "{ base_url: 'http://10.0.0.5:8000/v1', model: m, engine: sglang }",
+  ): string =>
+    complaint(`models:
+  - id: acme/v
+    modality: video
+    owned_by: acme
+    pricing: { per_video_second_microcents: 5 }
+    parameters: [${parameters}]
+    upstreams: [${servers}]
+`);
+  const seconds = (more: string): string => `{ name: seconds, ${more} }`;
+  const WRONG_SECONDS =
+    'must have seconds of the type int, with a default, a min of at least 1 and a max of at most 3600';
+
+  test.each([
+    [SECONDS, 'none'],
+    [seconds('type: int, default: 3600, min: 1, max: 3600'), 'none'],
+    [`${SECONDS}, { name: size, type: enum, enum: [1x1] }, { name: loud, type: bool, default: false }`, 'none'],
+    ['', 'must have seconds for video models'],
+    [seconds('type: int, default: 4, min: 1, max: 3601'), WRONG_SECONDS],
+    [seconds('type: int, default: 4, min: 0, max: 12'), WRONG_SECONDS],
+    [seconds('type: int, default: 4, max: 12'), WRONG_SECONDS],
+    [seconds('type: int, default: 4, min: 1'), WRONG_SECONDS],
+    [seconds('type: int, min: 1, max: 12'), WRONG_SECONDS],
+    [seconds("type: string, default: '4'"), WRONG_SECONDS],
+    [
+      seconds('type: int, default: 13, min: 1, max: 12'),
+      'has a default of seconds that breaks its own rule: it must be at most 12',
+    ],
+    [`${SECONDS}, ${SECONDS}`, 'must name each parameter once'],
+    [`${SECONDS}, { name: Size, type: string }`, 'must have names of small letters, digits and underscores'],
+    [`${SECONDS}, { name: prompt, type: string }`, 'must not have prompt, which every request has'],
+    [`${SECONDS}, { name: size, type: enum }`, 'must have an enum for size exactly where that is its type'],
+    [
+      `${SECONDS}, { name: size, type: string, enum: [a] }`,
+      'must have an enum for size exactly where that is its type',
+    ],
+    [`${SECONDS}, { name: size, type: string, max: 5 }`, 'must have min and max for size only as an int'],
+    [`${SECONDS}, { name: size, type: enum, enum: [a], default: b }`, 'has a default of size that breaks its own rule'],
+  ])('with the parameters %s: %s', (parameters, expected) => {
+    expect(video(parameters)).toContain(expected);
+  });
+
+  test('is made by vLLM-Omni or SGLang, each server with an address of its own', () => {
+    const server = (port: number, engine: string): string =>
+      `{ base_url: 'http://10.0.0.5:${port}/v1', model: m, engine: ${engine} }`;
+    expect(video(SECONDS, `${server(1, 'vllm_omni')}, ${server(2, 'sglang')}`)).toBe('none');
+    expect(video(SECONDS, server(1, 'vllm'))).toContain('engine: must be vllm_omni or sglang for video models');
+    expect(video(SECONDS, `${server(1, 'sglang')}, ${server(1, 'sglang')}`)).toContain(
+      'upstreams[1].base_url: must be another',
+    );
   });
 });
 

@@ -1,0 +1,59 @@
+// What the owner of a job may end: the work on it, and what is kept of it.
+import { fail } from '../../../shared/errors.ts';
+import type { Tx } from '../../base/db/db.ts';
+import type { StepDeps } from './deps.ts';
+import { isOpen, move } from './states.ts';
+import { findJob, type Job, patchJob } from './store.ts';
+
+interface Named {
+  orgId: string;
+  id: string;
+}
+
+/** The server is told by the engine. @throws ServiceError `not_found` */
+export async function cancelJob(
+  named: Named,
+  settle: (tx: Tx, job: Job) => Promise<void>,
+  deps: StepDeps,
+): Promise<Job> {
+  const nowMs = deps.clock.now();
+  const { job, isCancelled } = await deps.db.tx('videos.cancel', async (tx) => {
+    const found = await ownJob(tx, named);
+    // The work is done and only its file still on its way.
+    const mayEnd = isOpen(found) && found.committed_ms === null;
+    const isEnded = mayEnd && (await move(tx, found, { to: 'cancelled' }, { ...deps, nowMs }));
+    const after = isEnded ? await ownJob(tx, named) : found;
+    await settle(tx, after);
+    return { job: after, isCancelled: isEnded };
+  });
+  if (isCancelled) {
+    deps.counts.ended(job.model_id, 'cancelled');
+    deps.nudge();
+  }
+  return job;
+}
+
+/** @throws ServiceError `not_found`, `conflict` for a job that is not over */
+export async function deleteJob(named: Named, deps: StepDeps): Promise<void> {
+  const nowMs = deps.clock.now();
+  const blobKey = await deps.db.tx('videos.delete', async (tx) => {
+    const job = await ownJob(tx, named);
+    if (isOpen(job)) {
+      return fail(
+        'conflict',
+        `The video ${job.id} is ${job.status}. Cancel it first with POST /v1/videos/${job.id}/cancel.`,
+      );
+    }
+    const patch = { deleted_ms: nowMs, blob_key: null };
+    if (job.status === 'completed') await move(tx, job, { to: 'expired', patch }, { ...deps, nowMs });
+    else await patchJob(tx, job, patch);
+    return job.blob_key;
+  });
+  if (blobKey !== null) await deps.blobs.remove(blobKey);
+}
+
+async function ownJob(tx: Tx, { orgId, id }: Named): Promise<Job> {
+  const job = await findJob(tx, id);
+  if (job?.org_id !== orgId || job.deleted_ms !== null) return fail('not_found', `There is no video ${id}.`);
+  return job;
+}

@@ -1,0 +1,62 @@
+// Pure: what to do next about a video job, from its row alone.
+import { VIDEO_FETCH_MS_MAX, VIDEO_QUEUE_MS_MAX } from '../../../shared/limits.ts';
+import type { ErrorCode } from '../../../shared/errors.ts';
+import { isOpen } from './states.ts';
+import type { Job } from './store.ts';
+
+/** Submissions that may get lost: a request that breaks three servers is the fault of the request. */
+const SUBMISSIONS_LOST_MAX = 3;
+/** Until a server is left with a job that is not wanted any more. */
+const RELEASE_FAILURES_MAX = 5;
+
+/** What only the catalog knows: how long its server may take. Undefined where that server is not in the catalog any more. */
+export type ServerFacts = { videoMs: number } | undefined;
+
+export type Step =
+  | { do: 'submit' }
+  | { do: 'poll' }
+  | { do: 'fetch' }
+  | { do: 'expire' }
+  | { do: 'fail'; code: ErrorCode; message: string }
+  /** The server has work or a copy that nobody wants, or here is a file of a job that has none. */
+  | { do: 'release' }
+  | { do: 'wait'; untilMs: number | null };
+
+export function planJob(job: Job, server: ServerFacts, nowMs: number): Step {
+  if (isOpen(job)) return planOpen(job, server, nowMs);
+  if (job.upstream_open && job.failures < RELEASE_FAILURES_MAX) return { do: 'release' };
+  if (job.status === 'completed') {
+    const { expires_ms: untilMs } = job;
+    return untilMs !== null && nowMs >= untilMs ? { do: 'expire' } : { do: 'wait', untilMs };
+  }
+  return { do: 'wait', untilMs: null };
+}
+
+/** When to look again at what goes on for `ageMs` already: often at first, and never more than every 15 seconds. */
+export function againMs(ageMs: number): number {
+  return Math.min(Math.max(1_000, Math.round(ageMs / 20)), 15_000);
+}
+
+function planOpen(job: Job, server: ServerFacts, nowMs: number): Step {
+  const { status, upstream_job_id: upstreamJobId, started_ms: startedMs, committed_ms: committedMs } = job;
+  if (status === 'queued' && nowMs >= job.created_ms + VIDEO_QUEUE_MS_MAX) return { do: 'expire' };
+  if (upstreamJobId === null) {
+    // A crash has come between asking a server and its answer, which is counted when the job is sent again.
+    const lost = job.submissions_lost + (job.upstream === null ? 0 : 1);
+    if (lost >= SUBMISSIONS_LOST_MAX)
+      return failed('upstream_error', 'No server could be made to begin with this video.');
+    return { do: 'submit' };
+  }
+  if (server === undefined) return failed('upstream_error', 'The server that made this video is gone.');
+  if (committedMs !== null) {
+    if (nowMs < committedMs + VIDEO_FETCH_MS_MAX) return { do: 'fetch' };
+    return failed('upstream_error', 'The finished video could not be fetched from its server.');
+  }
+  if (startedMs !== null && nowMs >= startedMs + server.videoMs)
+    return failed('upstream_timeout', 'The model did not finish the video in time.');
+  return { do: 'poll' };
+}
+
+function failed(code: ErrorCode, message: string): Step {
+  return { do: 'fail', code, message: `${message} Nothing was charged. Send the request again.` };
+}

@@ -1,0 +1,101 @@
+// The servers that make videos: asked to take a job, how it stands, for its file, and to let go of it. Every answer is bounded.
+import { messageOf } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Exchange, ExchangeRequest, Exchanges } from '../../base/outbound/exchange.ts';
+import { OutboundError } from '../../base/outbound/outbound-error.ts';
+import type { Upstream } from '../catalog/models.ts';
+import { jsonOf, readText } from '../gateway/read-answer.ts';
+import { headersFor } from '../gateway/server-request.ts';
+import { acceptedId, type Standing, standingOf, submissionFor } from './dialects.ts';
+import type { Wanted } from './store.ts';
+
+/** Until a server says whether it takes a job, or how one stands: it does nothing for it meanwhile. */
+const STATUS_MS = 30_000;
+const ANSWER_BYTES_MAX = 256 * 1024;
+const LOGGED_CHARS = 500;
+
+/** Nothing of the request was done where it is one of these. */
+const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
+const BUSY: readonly number[] = [429, 502, 503];
+const REFUSING: readonly number[] = [400, 413, 422];
+const GONE: readonly number[] = [404, 410];
+
+export type Answer =
+  | { is: 'accepted'; upstreamJobId: string }
+  /** It did nothing, and another may. */
+  | { is: 'busy'; reason: string }
+  /** No server takes such a request. */
+  | { is: 'refused'; reason: string }
+  /** It may have taken it, or not. */
+  | { is: 'lost'; reason: string };
+
+export type Look = Standing | { status: 'gone' } | { status: 'silent'; reason: string };
+
+export interface Servers {
+  submit(upstream: Upstream, wanted: Wanted, signal: AbortSignal): Promise<Answer>;
+  look(upstream: Upstream, upstreamJobId: string, signal: AbortSignal): Promise<Look>;
+  /** The file as it comes. @throws OutboundError, also for an answer that is not 200 */
+  file(upstream: Upstream, upstreamJobId: string, signal: AbortSignal): Promise<Exchange>;
+  /** False where it is to be tried again. */
+  release(upstream: Upstream, upstreamJobId: string, signal: AbortSignal): Promise<boolean>;
+}
+
+export function openServers({ exchanges, ids }: { exchanges: Exchanges; ids: Ids }): Servers {
+  type Asking = Pick<ExchangeRequest, 'method' | 'signal'> & { path: string; contentType?: string; body?: string };
+  const ask = (upstream: Upstream, { path, contentType, ...asking }: Asking): Promise<Exchange> =>
+    exchanges.open({
+      body: '',
+      ...asking,
+      url: `${upstream.base_url}${path}`,
+      headers: { ...headersFor(upstream), ...(contentType === undefined ? {} : { 'content-type': contentType }) },
+      connectMs: upstream.connect_ms,
+      statusMs: STATUS_MS,
+      idleMs: upstream.idle_ms,
+    });
+  const read = async (upstream: Upstream, asking: Asking): Promise<{ status: number; text: string }> => {
+    const exchange = await ask(upstream, asking);
+    return { status: exchange.status, text: await readText(exchange.body, ANSWER_BYTES_MAX) };
+  };
+
+  return {
+    submit: async (upstream, wanted, signal) => {
+      const submission = submissionFor(upstream, wanted, ids.secret(24));
+      return read(upstream, { method: 'POST', path: '/videos', ...submission, signal }).then(answerOf, broken);
+    },
+    look: (upstream, id, signal) =>
+      read(upstream, { method: 'GET', path: `/videos/${id}`, signal }).then(lookOf, (error: unknown) => ({
+        status: 'silent',
+        reason: messageOf(error),
+      })),
+    file: async (upstream, id, signal) => {
+      const exchange = await ask(upstream, { method: 'GET', path: `/videos/${id}/content`, signal });
+      if (exchange.status === 200) return exchange;
+      exchange.end();
+      throw new OutboundError('protocol', `it answers ${exchange.status} in place of the file`);
+    },
+    release: (upstream, id, signal) =>
+      read(upstream, { method: 'DELETE', path: `/videos/${id}`, signal }).then(
+        ({ status }) => status < 300 || GONE.includes(status),
+        () => false,
+      ),
+  };
+}
+
+function answerOf({ status, text }: { status: number; text: string }): Answer {
+  const upstreamJobId = status < 300 ? acceptedId(jsonOf(text)) : undefined;
+  if (upstreamJobId !== undefined) return { is: 'accepted', upstreamJobId };
+  const reason = `it answers ${status}: ${text.slice(0, LOGGED_CHARS)}`;
+  if (BUSY.includes(status)) return { is: 'busy', reason };
+  return { is: REFUSING.includes(status) ? 'refused' : 'lost', reason };
+}
+
+function broken(error: unknown): Answer {
+  const isUnsent = error instanceof OutboundError && UNSENT.includes(error.code);
+  return { is: isUnsent ? 'busy' : 'lost', reason: messageOf(error) };
+}
+
+function lookOf({ status, text }: { status: number; text: string }): Look {
+  if (GONE.includes(status)) return { status: 'gone' };
+  const standing = status === 200 ? standingOf(jsonOf(text)) : undefined;
+  return standing ?? { status: 'silent', reason: `it answers ${status}: ${text.slice(0, LOGGED_CHARS)}` };
+}

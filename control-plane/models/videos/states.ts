@@ -1,0 +1,48 @@
+// The one `move` of a video job: its status, its hold and its charge change together or not at all.
+import { mayMove, VIDEO_STATES, type VideoState } from '../../../shared/states.ts';
+import type { Tx } from '../../base/db/db.ts';
+import { revenue, wallet } from '../../money/ledger/accounts.ts';
+import type { Ledger } from '../../money/ledger/ledger.ts';
+import { type Job, type Patch, setStatus } from './store.ts';
+
+/** The ledger's name of what is set aside for a job. */
+export function holdId(jobId: string): string {
+  return `video:${jobId}`;
+}
+
+export function isOpen({ status }: Pick<Job, 'status'>): boolean {
+  return status === 'queued' || status === 'in_progress';
+}
+
+/**
+ * `completed` charges what was held, each other end gives it back. False where the table forbids the move, or the job is not in the
+ * status that it was read in any more. What is left to do, at once.
+ */
+export async function move(
+  tx: Tx,
+  job: Job,
+  { to, patch = {} }: { to: VideoState; patch?: Patch },
+  { ledger, nowMs }: { ledger: Ledger; nowMs: number },
+): Promise<boolean> {
+  const from = job.status;
+  if (!mayMove(VIDEO_STATES, from, to)) return false;
+  const common = { failures: 0, due_ms: nowMs, ...patch };
+  if (!isOpen(job) || isOpen({ status: to })) return setStatus(tx, job.id, { from, to }, common);
+  const charged = to === 'completed' ? job.held_ucents : 0n;
+  const ended = { ...common, charged_ucents: charged, ended_ms: nowMs, request: null };
+  if (!(await setStatus(tx, job.id, { from, to }, ended))) return false;
+  const customer = wallet(job.org_id);
+  await ledger.setHold(tx, holdId(job.id), customer, 0n);
+  if (charged === 0n) return true;
+  const transfer = {
+    id: `${holdId(job.id)}:charge`,
+    debit: customer,
+    credit: revenue,
+    amountUcents: charged,
+    kind: 'video.charge',
+    subjectId: job.id,
+    effectiveMs: nowMs,
+  };
+  await ledger.post(tx, holdId(job.id), [transfer]);
+  return true;
+}

@@ -1,0 +1,125 @@
+// One executor for each step of the plan: asks a server, then applies what that means where the job still is as it was read.
+import { messageOf, ServiceError } from '../../../shared/errors.ts';
+import { VIDEO_KEEP_MS } from '../../../shared/limits.ts';
+import type { Upstream } from '../catalog/models.ts';
+import type { StepDeps } from './deps.ts';
+import { takesDelete } from './dialects.ts';
+import { endJob, failJob, type Failure, note, noteSilence } from './outcome.ts';
+import { againMs, type Step } from './plan.ts';
+import type { Standing } from './dialects.ts';
+import { move } from './states.ts';
+import type { Job } from './store.ts';
+import { submitJob } from './submissions.ts';
+import { checkedVideo, NoVideo } from './video-file.ts';
+
+export async function perform(job: Job, step: Step, deps: StepDeps, signal: AbortSignal): Promise<void> {
+  switch (step.do) {
+    case 'submit':
+      return submitJob(job, deps, signal);
+    case 'poll':
+      return poll(job, deps, signal);
+    case 'fetch':
+      return fetchVideo(job, deps, signal);
+    case 'release':
+      return release(job, deps, signal);
+    case 'expire':
+      return expire(job, deps);
+    case 'fail':
+      return failJob(job, step, deps);
+    case 'wait':
+      return note(job, { due_ms: step.untilMs }, deps);
+  }
+}
+
+/** The server that has the job; undefined where it is not in the catalog any more. */
+export function serverOf(job: Job, { upstreamsOf }: Pick<StepDeps, 'upstreamsOf'>): Upstream | undefined {
+  return upstreamsOf(job).find(({ base_url: url }) => url === job.upstream);
+}
+
+async function poll(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
+  const { upstream, upstreamJobId } = placeOf(job, deps);
+  const look = await deps.servers.look(upstream, upstreamJobId, signal);
+  switch (look.status) {
+    case 'silent':
+      return signal.aborted ? undefined : noteSilence(job, look.reason, deps);
+    case 'gone':
+      return failJob(job, { code: 'upstream_error', message: 'The server that made this video has lost it.' }, deps);
+    case 'failed':
+      return failJob(job, { code: 'upstream_error', message: 'The model could not make this video.' }, deps);
+    case 'queued': {
+      const nowMs = deps.clock.now();
+      return note(job, { failures: 0, due_ms: nowMs + againMs(nowMs - job.created_ms) }, deps);
+    }
+    case 'in_progress':
+    case 'completed':
+      return advance(job, look, deps);
+  }
+}
+
+/** Its server is at it, or has finished: from then on it cannot be cancelled. */
+async function advance(job: Job, { status, progress }: Standing, deps: StepDeps): Promise<void> {
+  const nowMs = deps.clock.now();
+  const startedMs = job.started_ms ?? nowMs;
+  const isFinished = status === 'completed';
+  const patch = {
+    failures: 0,
+    // 100 is for those whose file is here.
+    progress: Math.max(job.progress, Math.min(progress, 99)),
+    started_ms: startedMs,
+    due_ms: isFinished ? nowMs : nowMs + againMs(nowMs - startedMs),
+    ...(isFinished ? { committed_ms: nowMs } : {}),
+  };
+  if (job.status === 'in_progress') return note(job, patch, deps);
+  await deps.db.tx('videos.start', (tx) => move(tx, job, { to: 'in_progress', patch }, { ...deps, nowMs }));
+}
+
+/** The file is whole on the disk before the job is completed and charged. Where we die in between, the sweep of blobs finds it. */
+async function fetchVideo(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
+  const { upstream, upstreamJobId } = placeOf(job, deps);
+  const key = deps.blobs.newKey('videos');
+  try {
+    const { body } = await deps.servers.file(upstream, upstreamJobId, signal);
+    await deps.blobs.write(key, checkedVideo(body), { bytesMax: deps.bytesMax, signal });
+  } catch (error) {
+    if (signal.aborted) return;
+    const failure = finalFailure(error);
+    return failure === undefined ? noteSilence(job, messageOf(error), deps) : failJob(job, failure, deps);
+  }
+  const kept = { blob_key: key, progress: 100, expires_ms: deps.clock.now() + VIDEO_KEEP_MS };
+  if (!(await endJob(job, 'completed', kept, deps))) await deps.blobs.remove(key);
+}
+
+/** What trying again would not mend. */
+function finalFailure(error: unknown): Failure | undefined {
+  if (error instanceof NoVideo) return { code: 'upstream_error', message: 'The model gave no video that can be used.' };
+  if (!(error instanceof ServiceError)) return undefined;
+  switch (error.code) {
+    case 'storage_full':
+      return { code: error.code, message: 'There was no room to keep the video. Try again later.' };
+    case 'body_too_large':
+      return { code: 'upstream_response_too_large', message: 'The video is larger than what is kept. Ask for less.' };
+    default:
+      return undefined;
+  }
+}
+
+async function release(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
+  const { servers } = deps;
+  const [upstream, id] = [serverOf(job, deps), job.upstream_job_id];
+  const isAsked = upstream !== undefined && id !== null && takesDelete(upstream);
+  if (!isAsked || (await servers.release(upstream, id, signal)))
+    return note(job, { upstream_open: false, failures: 0 }, deps);
+  if (!signal.aborted) await noteSilence(job, 'it does not let go of a job', deps);
+}
+
+async function expire(job: Job, deps: StepDeps): Promise<void> {
+  const isExpired = await endJob(job, 'expired', { blob_key: null }, deps);
+  if (isExpired && job.blob_key !== null) await deps.blobs.remove(job.blob_key);
+}
+
+/** The plan asks about no job that is at no server. */
+function placeOf(job: Job, deps: StepDeps): { upstream: Upstream; upstreamJobId: string } {
+  const upstream = serverOf(job, deps);
+  if (upstream === undefined || job.upstream_job_id === null) throw new Error(`${job.id} is at no server`);
+  return { upstream, upstreamJobId: job.upstream_job_id };
+}

@@ -1,0 +1,201 @@
+// The SQL of video jobs.
+import { z } from 'zod';
+import type { ErrorCode } from '../../../shared/errors.ts';
+import type { VideoState } from '../../../shared/states.ts';
+import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
+import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.ts';
+import type { Position } from '../../base/http/cursors.ts';
+
+/** What its server is asked for. */
+const Wanted = z.object({
+  prompt: z.string(),
+  parameters: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
+});
+export type Wanted = z.infer<typeof Wanted>;
+
+const JobRow = z.object({
+  id: text,
+  org_id: text,
+  api_key_id: text,
+  model_id: text,
+  status: z.enum(['queued', 'in_progress', 'completed', 'failed', 'cancelled', 'expired']),
+  progress: int,
+  seconds: int,
+  /** Forgotten once the job is over: what people ask for is theirs. */
+  request: json(Wanted).nullable(),
+  held_ucents: ucents,
+  charged_ucents: ucents,
+  /** Its file, while that is kept. */
+  blob_key: text.nullable(),
+  /** Base URL of the server that it was sent to. */
+  upstream: text.nullable(),
+  /** Null until that server has said that it takes it. */
+  upstream_job_id: text.nullable(),
+  /** The server may still work on it, or keep a copy. */
+  upstream_open: flag,
+  /** Times that it was sent to a server of which nobody knows what it made of it. */
+  submissions_lost: int,
+  /** In a row, of what is tried again. */
+  failures: int,
+  error_code: text.transform((code) => code as ErrorCode).nullable(),
+  error_message: text.nullable(),
+  created_ms: int,
+  /** When its server began. */
+  started_ms: int.nullable(),
+  /** When its server had finished the video; it cannot be cancelled from then on. */
+  committed_ms: int.nullable(),
+  ended_ms: int.nullable(),
+  expires_ms: int.nullable(),
+  deleted_ms: int.nullable(),
+});
+export type Job = z.infer<typeof JobRow>;
+
+const COLUMNS = sql`id, org_id, api_key_id, model_id, status, progress, seconds, request, held_ucents, charged_ucents, blob_key,
+  upstream, upstream_job_id, upstream_open, submissions_lost, failures, error_code, error_message, created_ms, started_ms, committed_ms,
+  ended_ms, expires_ms, deleted_ms`;
+
+const OPEN = sql`status in ('queued', 'in_progress')`;
+
+export type NewJob = Pick<
+  Job,
+  'id' | 'org_id' | 'api_key_id' | 'model_id' | 'seconds' | 'held_ucents' | 'created_ms'
+> & {
+  request_id: string;
+  request: Wanted;
+};
+
+/** In `queued`, due at once. */
+export async function insertJob(tx: Tx, job: NewJob): Promise<void> {
+  await tx.run(
+    sql`insert into video_jobs (id, org_id, api_key_id, request_id, model_id, status, seconds, request, held_ucents, created_ms, due_ms)
+        values (${job.id}, ${job.org_id}, ${job.api_key_id}, ${job.request_id}, ${job.model_id}, 'queued', ${job.seconds},
+                ${JSON.stringify(job.request)}, ${job.held_ucents}, ${job.created_ms}, ${job.created_ms})`,
+  );
+}
+
+/** Also one that its owner has deleted. */
+export function findJob(query: Query, id: string): Promise<Job | undefined> {
+  return query.one(JobRow, sql`select ${COLUMNS} from video_jobs where id = ${id}`);
+}
+
+export interface ListFrom {
+  /** The last one of the page before. */
+  from: Position | undefined;
+  order: 'asc' | 'desc';
+  count: number;
+}
+
+/** Without those that were deleted. */
+export function pageOfJobs(query: Query, orgId: string, { from, order, count }: ListFrom): Promise<Job[]> {
+  const [direction, beyond] = order === 'desc' ? [sql`desc`, sql`<`] : [sql`asc`, sql`>`];
+  const after = from === undefined ? sql`1 = 1` : sql`(created_ms, id) ${beyond} (${from.createdMs}, ${from.id})`;
+  return query.all(
+    JobRow,
+    sql`select ${COLUMNS} from video_jobs where org_id = ${orgId} and deleted_ms is null and ${after}
+        order by created_ms ${direction}, id ${direction} limit ${count}`,
+  );
+}
+
+export function countOpen(query: Query, orgId: string): Promise<number> {
+  return count(query, sql`org_id = ${orgId} and ${OPEN}`);
+}
+
+/** Those that a server is asked to take, or has taken. */
+export function countAt(query: Query, upstream: string): Promise<number> {
+  return count(query, sql`upstream = ${upstream} and ${OPEN}`);
+}
+
+async function count(query: Query, where: Sql): Promise<number> {
+  const row = await query.one(countRow, sql`select count(*) as count from video_jobs where ${where}`);
+  return row?.count ?? 0;
+}
+
+export async function dueJobs(query: Query, nowMs: number, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    z.object({ id: text }),
+    sql`select id from video_jobs where due_ms <= ${nowMs} order by due_ms, created_ms limit ${limit}`,
+  );
+  return rows.map(({ id }) => id);
+}
+
+/** Its columns that change beside its status. */
+export type Patch = Partial<
+  Pick<
+    Job,
+    | 'progress'
+    | 'charged_ucents'
+    | 'blob_key'
+    | 'upstream'
+    | 'upstream_job_id'
+    | 'upstream_open'
+    | 'submissions_lost'
+    | 'failures'
+    | 'error_code'
+    | 'error_message'
+    | 'started_ms'
+    | 'committed_ms'
+    | 'ended_ms'
+    | 'expires_ms'
+    | 'deleted_ms'
+  > & { request: null; due_ms: number | null }
+>;
+
+/** For states.ts alone. False where it is not in `from` any more. */
+export async function setStatus(
+  tx: Tx,
+  id: string,
+  { from, to }: { from: VideoState; to: VideoState },
+  patch: Patch,
+): Promise<boolean> {
+  return (await update(tx, { ...patch, status: to }, sql`id = ${id} and status = ${from}`)) === 1;
+}
+
+/** False where it is not in this status any more. */
+export async function patchJob(tx: Tx, { id, status }: Pick<Job, 'id' | 'status'>, patch: Patch): Promise<boolean> {
+  return (await update(tx, patch, sql`id = ${id} and status = ${status}`)) === 1;
+}
+
+/** Whatever has become of the job: its server has it. */
+export async function noteAccepted(tx: Tx, id: string, upstreamJobId: string, nowMs: number): Promise<void> {
+  const accepted = { upstream_job_id: upstreamJobId, upstream_open: true, failures: 0, due_ms: nowMs };
+  await update(tx, accepted, sql`id = ${id}`);
+}
+
+export async function postpone(tx: Tx, id: string, dueMs: number): Promise<void> {
+  await update(tx, { due_ms: dueMs }, sql`id = ${id} and due_ms is not null`);
+}
+
+/** The names are ours: the keys of `Patch`, and the status. */
+function update(tx: Tx, patch: Patch & { status?: VideoState }, where: Sql): Promise<number> {
+  const set = Object.entries(patch).map(([column, value]) => sql`${raw(column)} = ${value}`);
+  return tx.run(sql`update video_jobs set ${join(set)} where ${where}`);
+}
+
+/** Of these keys of files, those that a job has. */
+export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
+  const rows = await query.all(
+    z.object({ blob_key: text }),
+    sql`select blob_key from video_jobs where blob_key in (${join([...keys])})`,
+  );
+  return rows.map(({ blob_key: key }) => key);
+}
+
+const StatusCountRow = z.object({ status: text, count: int });
+
+/** Of those that are not over. */
+export function countByStatus(query: Query): Promise<z.infer<typeof StatusCountRow>[]> {
+  return query.all(StatusCountRow, sql`select status, count(*) as count from video_jobs where ${OPEN} group by status`);
+}
+
+const ChargeRow = z.object({ id: text, charged_ucents: ucents });
+
+/** For the proof of the books. */
+export function charges(query: Query): Promise<z.infer<typeof ChargeRow>[]> {
+  return query.all(ChargeRow, sql`select id, charged_ucents from video_jobs where charged_ucents > 0`);
+}
+
+const HeldRow = z.object({ id: text, held_ucents: ucents });
+
+export function holdsOfOpen(query: Query): Promise<z.infer<typeof HeldRow>[]> {
+  return query.all(HeldRow, sql`select id, held_ucents from video_jobs where ${OPEN}`);
+}

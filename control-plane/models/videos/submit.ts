@@ -1,0 +1,68 @@
+// A new video job: checked by what its model declares, paid for before it is queued.
+import type { VideoRequest } from '../../../shared/api/videos.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Tx } from '../../base/db/db.ts';
+import type { Call, Reply } from '../../base/http/route.ts';
+import { wallet } from '../../money/ledger/accounts.ts';
+import type { CatalogModel, Pricing } from '../catalog/models.ts';
+import { readParameters } from './parameters.ts';
+import { holdId } from './states.ts';
+import * as store from './store.ts';
+import type { VideosDeps } from './deps.ts';
+import { videoView } from './view.ts';
+
+export type SubmitCall = Pick<
+  Call<undefined, undefined, VideoRequest>,
+  'caller' | 'requestId' | 'body' | 'isForm' | 'settle'
+>;
+
+/** @throws ServiceError `model_not_found`, `invalid_request`, `validation_failed`, `rate_limit_exceeded`, `insufficient_balance` */
+export async function submit(call: SubmitCall, deps: VideosDeps): Promise<Reply> {
+  const { caller, isForm, requestId } = call;
+  const { model: name, prompt, ...members } = call.body;
+  const { model, pricing } = deps.catalog.callable(name, 'video');
+  const parameters = readParameters({ members, isForm }, model);
+  const nowMs = deps.clock.now();
+  const job: store.NewJob = {
+    id: deps.ids.prefixed('vid'),
+    org_id: caller.orgId,
+    api_key_id: caller.apiKeyId,
+    request_id: requestId,
+    model_id: model.id,
+    seconds: secondsOf(parameters, model),
+    held_ucents: videoUcents(secondsOf(parameters, model), pricing),
+    request: { prompt, parameters },
+    created_ms: nowMs,
+  };
+  const reply = await deps.db.tx('videos.submit', async (tx) => {
+    await refuseTooMany(tx, caller.orgId, deps);
+    await deps.ledger.setHold(tx, holdId(job.id), wallet(caller.orgId), job.held_ucents);
+    await store.insertJob(tx, job);
+    const row = await store.findJob(tx, job.id);
+    if (row === undefined) throw new Error(`the video job ${job.id} is not there`);
+    const made: Reply = { status: 202, body: videoView(row) };
+    await call.settle(tx, made);
+    return made;
+  });
+  deps.nudge();
+  return reply;
+}
+
+/** What the clip costs: known before it is made, to the microcent. */
+function videoUcents(seconds: number, pricing: Pricing): bigint {
+  const { per_video_second_microcents: perSecond, per_video_microcents: perVideo = 0 } = pricing;
+  return perSecond === undefined ? BigInt(perVideo) : BigInt(seconds) * BigInt(perSecond);
+}
+
+function secondsOf({ seconds }: store.Wanted['parameters'], { id }: CatalogModel): number {
+  if (typeof seconds !== 'number') throw new Error(`the catalog has let ${id} in without seconds`);
+  return seconds;
+}
+
+async function refuseTooMany(tx: Tx, orgId: string, { openPerOrgMax }: VideosDeps): Promise<void> {
+  if ((await store.countOpen(tx, orgId)) < openPerOrgMax) return;
+  fail('rate_limit_exceeded', {
+    detail: `This organisation may have ${openPerOrgMax} videos on their way at once. Try again when one of them is over.`,
+    retryAfterSeconds: 10,
+  });
+}

@@ -1,0 +1,106 @@
+// Video jobs: submitted and paid for, driven by the engine from server to server until their file is here, kept for a day.
+import { fail, failField } from '../../../shared/errors.ts';
+import type { Tx } from '../../base/db/db.ts';
+import type { Position } from '../../base/http/cursors.ts';
+import type { Reply } from '../../base/http/route.ts';
+import type { Driver } from '../../base/operations/engine.ts';
+import { openExchanges } from '../../base/outbound/exchange.ts';
+import { policyOf } from '../catalog/model-servers.ts';
+import { cancelJob, deleteJob } from './cancel.ts';
+import { type Counts, openCounts } from './counts.ts';
+import type { StepDeps, VideosDeps } from './deps.ts';
+import { planJob } from './plan.ts';
+import { openServers } from './servers.ts';
+import { perform, serverOf } from './steps.ts';
+import * as store from './store.ts';
+import { submit, type SubmitCall } from './submit.ts';
+
+/** Jobs that are driven at once: files come slowly, and the engine has other rooms to serve. */
+const DRIVEN_MAX = 24;
+const POSTPONED_MS = 30_000;
+
+export interface Videos {
+  submit(call: SubmitCall): Promise<Reply>;
+  /** @throws ServiceError `not_found` also for a job of another organisation, and for one that was deleted */
+  get(orgId: string, id: string): Promise<store.Job>;
+  list(orgId: string, from: store.ListFrom): Promise<store.Job[]>;
+  /** Where the page after a job begins, also after one that was deleted meanwhile. @throws ServiceError `validation_failed` */
+  positionOf(orgId: string, id: string): Promise<Position>;
+  /** `settle` is told of the job as it is then: one that is over, or whose video is finished, stays as it was. @throws ServiceError `not_found` */
+  cancel(orgId: string, id: string, settle: (tx: Tx, job: store.Job) => Promise<void>): Promise<store.Job>;
+  /** Forgets a job that is over, and its file. @throws ServiceError `not_found`, `conflict` */
+  remove(orgId: string, id: string): Promise<void>;
+  driver: Driver;
+  /** Of these keys of blobs, those that a job names. */
+  namedBlobs(keys: readonly string[]): Promise<readonly string[]>;
+  /** For operators. */
+  readonly counts: Pick<Counts, 'endings' | 'failures'>;
+  close(): Promise<void>;
+}
+
+export function openVideos(deps: VideosDeps): Videos {
+  const { db, catalog } = deps;
+  const models = catalog.models.filter(({ modality }) => modality === 'video');
+  const exchanges = openExchanges(policyOf(models), deps);
+  const counts = openCounts();
+  const stepDeps: StepDeps = {
+    ...deps,
+    counts,
+    servers: openServers({ ...deps, exchanges }),
+    upstreamsOf: ({ model_id: id }) => models.find((model) => model.id === id)?.upstreams ?? [],
+  };
+  return {
+    submit: (call) => submit(call, deps),
+    get: async (orgId, id) => {
+      const job = await store.findJob(db.read, id);
+      return job?.org_id === orgId && job.deleted_ms === null ? job : notFound(id);
+    },
+    list: (orgId, from) => store.pageOfJobs(db.read, orgId, from),
+    positionOf: async (orgId, id) => {
+      const job = await store.findJob(db.read, id);
+      if (job?.org_id !== orgId) return failField('after', 'must be the id of a video of this list');
+      return { createdMs: job.created_ms, id };
+    },
+    cancel: (orgId, id, settle) => cancelJob({ orgId, id }, settle, stepDeps),
+    remove: (orgId, id) => deleteJob({ orgId, id }, stepDeps),
+    driver: openDriver(stepDeps),
+    namedBlobs: (keys) => store.namedBlobs(db.read, keys),
+    counts,
+    close: () => exchanges.close(),
+  };
+}
+
+function openDriver(deps: StepDeps): Driver {
+  const { clock, db } = deps;
+  const driven = new Set<string>();
+  return {
+    name: 'videos',
+    due: async (nowMs, limit) => {
+      const ids = await store.dueJobs(db.read, nowMs, limit);
+      return ids.filter((id) => !driven.has(id)).slice(0, DRIVEN_MAX - driven.size);
+    },
+    drive: async (id, signal) => {
+      driven.add(id);
+      try {
+        await driveOne(id, deps, signal);
+      } catch (error) {
+        // Behind the others that are due: jobs that cannot be driven must not keep them waiting.
+        await db.tx('videos.postpone', (tx) => store.postpone(tx, id, clock.now() + POSTPONED_MS));
+        throw error;
+      } finally {
+        driven.delete(id);
+      }
+    },
+  };
+}
+
+async function driveOne(id: string, deps: StepDeps, signal: AbortSignal): Promise<void> {
+  const job = await store.findJob(deps.db.read, id);
+  if (job === undefined) return;
+  const server = serverOf(job, deps);
+  await perform(job, planJob(job, server && { videoMs: server.video_ms }, deps.clock.now()), deps, signal);
+}
+
+function notFound(id: string): never {
+  return fail('not_found', `There is no video ${id}.`);
+}

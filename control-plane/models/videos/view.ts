@@ -1,0 +1,28 @@
+// A video job as customers are shown it (specification 2.13). Which server makes it is the operator's business.
+import { inferenceCode } from '../../../shared/api/inference.ts';
+import type { VideoJob } from '../../../shared/api/videos.ts';
+import { centsFloor, dollarText } from '../../../shared/money.ts';
+import type { Job } from './store.ts';
+
+export function videoView(job: Job): VideoJob {
+  const { id, status, progress, seconds, error_code: code, error_message: message } = job;
+  const completedMs = job.expires_ms === null ? null : job.ended_ms;
+  return {
+    id,
+    object: 'video',
+    model: job.model_id,
+    status,
+    progress,
+    seconds,
+    cost_cents: Number(centsFloor(job.charged_ucents)),
+    cost: dollarText(job.charged_ucents),
+    created_at: unixSeconds(job.created_ms),
+    completed_at: completedMs === null ? null : unixSeconds(completedMs),
+    expires_at: job.expires_ms === null ? null : unixSeconds(job.expires_ms),
+    error: code === null ? null : { code: inferenceCode(code), message: message ?? '' },
+  };
+}
+
+function unixSeconds(ms: number): number {
+  return Math.floor(ms / 1000);
+}
