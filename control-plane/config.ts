@@ -141,6 +141,14 @@ const ConfigFields = z.strictObject({
       file_mib_max: z.int().min(1).max(FILE_MIB_MAX).default(1_024),
     })
     .prefault({}),
+  files: z
+    .strictObject({
+      /** Of one uploaded file, in MiB. */
+      file_mib_max: z.int().min(1).max(FILE_MIB_MAX).default(512),
+      /** Of all uploaded files of one organisation. */
+      mib_per_org: z.int().min(1).max(FILE_MIB_MAX).default(10_240),
+    })
+    .prefault({}),
   /** Base of the model hub's API: how large models are is asked there. May be private, and speak plain HTTP. */
   model_hub_url: z
     .url({ protocol: /^https?$/, error: 'must be a URL like https://hub.example.com/api' })

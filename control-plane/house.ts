@@ -32,6 +32,7 @@ import { type Core, type Nudges, openRooms, type Rooms, type Settings } from './
 
 /** Where probes find the SSH ports when they listen on every address. */
 const LOOPBACK = '127.0.0.1';
+const MIB = 1024 ** 2;
 /** Agents come back after a restart spread over this time. */
 const RECONNECT_AFTER_MS = 1_000;
 /** Answers of models that are on their way get so long; the sockets close a few seconds later, so that callers are still told. */
@@ -175,7 +176,9 @@ function settingsOf(config: Config): Settings {
     models: readModels(config.models_file),
     openInferenceRequestsPerKey: config.open_inference_requests_per_key,
     openVideosPerOrg: config.videos.open_per_org,
-    videoBytesMax: config.videos.file_mib_max * 1024 ** 2,
+    videoBytesMax: config.videos.file_mib_max * MIB,
+    fileBytesMax: config.files.file_mib_max * MIB,
+    fileBytesPerOrg: config.files.mib_per_org * MIB,
   };
 }
 

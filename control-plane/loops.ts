@@ -73,14 +73,7 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Co
       core,
     ),
     startLoop({ name: 'model-servers', periodMs: MODEL_SERVERS_PERIOD_MS, run: rooms.gateway.lookAtServers }, core),
-    startLoop(
-      {
-        name: 'blobs',
-        periodMs: BLOBS_PERIOD_MS,
-        run: async (signal) => void (await rooms.blobs.sweep({ videos: rooms.videos.namedBlobs }, signal)),
-      },
-      core,
-    ),
+    startLoop({ name: 'blobs', periodMs: BLOBS_PERIOD_MS, run: (signal) => sweepBlobs(rooms, signal) }, core),
     startLoop(
       {
         name: 'purge',
@@ -91,6 +84,11 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Co
     ),
   ];
   return { engine, loops };
+}
+
+/** A blob that none of these names is removed. */
+async function sweepBlobs({ blobs, files, videos }: Rooms, signal: AbortSignal): Promise<void> {
+  await blobs.sweep({ files: files.namedBlobs, videos: videos.namedBlobs }, signal);
 }
 
 /** Tells the service manager that we are alive, while no loop hangs and the database commits. */

@@ -13,6 +13,7 @@ import { machineRoutes } from './fleet/supply/machine-routes.ts';
 import { supplyRoutes } from './fleet/supply/routes.ts';
 import { supplierOfOrg } from './fleet/supply/store.ts';
 import { modelRoutes } from './models/catalog/routes.ts';
+import { fileRoutes } from './models/files/routes.ts';
 import { receiptRoutes } from './models/gateway/receipt-routes.ts';
 import { gatewayRoutes } from './models/gateway/routes.ts';
 import { videoRoutes } from './models/videos/routes.ts';
@@ -43,6 +44,7 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...modelRoutes(deps),
     ...gatewayRoutes(deps),
     ...videoRoutes(deps),
+    ...fileRoutes(deps),
     ...billingRoutes(deps),
     ...receiptRoutes(deps),
     ...supplyRoutes(deps),

@@ -39,6 +39,7 @@ import { confirmOutage, endOutage, giveUp, noteReachable } from './rental/instan
 import type { ProbeResult } from './rental/instances/steps.ts';
 import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
 import type { CatalogModel } from './models/catalog/models.ts';
+import { type Files, openFiles } from './models/files/files.ts';
 import { type Gateway, openGateway } from './models/gateway/gateway.ts';
 import { openVideos, type Videos } from './models/videos/videos.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
@@ -77,6 +78,9 @@ export interface Settings {
   openVideosPerOrg: number;
   /** Of the file of a video. */
   videoBytesMax: number;
+  /** Of one uploaded file, and of all of one organisation. */
+  fileBytesMax: number;
+  fileBytesPerOrg: number;
 }
 
 /** What rooms ask of the processes around them, after a commit. */
@@ -122,6 +126,7 @@ export interface Rooms {
   catalog: Catalog;
   gateway: Gateway;
   videos: Videos;
+  files: Files;
 }
 
 export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
@@ -205,7 +210,7 @@ function openModels(
   core: Core,
   settings: Settings,
   below: Pick<Rooms, 'ledger' | 'blobs'> & { nudges: Nudges },
-): Pick<Rooms, 'catalog' | 'gateway' | 'videos'> {
+): Pick<Rooms, 'catalog' | 'gateway' | 'videos' | 'files'> {
   const catalog = openCatalog(settings.models);
   const gateway = openGateway({ ...core, ...below, catalog, openPerKeyMax: settings.openInferenceRequestsPerKey });
   const videos = openVideos({
@@ -216,7 +221,8 @@ function openModels(
     bytesMax: settings.videoBytesMax,
     nudge: () => below.nudges.engine(),
   });
-  return { catalog, gateway, videos };
+  const { fileBytesMax: bytesMax, fileBytesPerOrg: bytesPerOrgMax } = settings;
+  return { catalog, gateway, videos, files: openFiles({ ...core, ...below, bytesMax, bytesPerOrgMax }) };
 }
 
 /** What the fleet asks of the rooms above it. */

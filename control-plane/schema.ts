@@ -20,6 +20,7 @@ const ROOMS = [
   'rental/webhooks',
   'models/gateway',
   'models/videos',
+  'models/files',
   'admin',
 ];
 

@@ -20,7 +20,8 @@ export type IdPrefix =
   | 'rcp'
   | 'net'
   | 'blob'
-  | 'vid';
+  | 'vid'
+  | 'file';
 
 export interface Ids {
   /** Time-ordered UUID version 7: operations, suppliers, machines, ledger entries. */

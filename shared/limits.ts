@@ -157,5 +157,26 @@ export const VIDEO_KEEP_MS = 24 * 3_600_000;
 /** From the moment at which a server says that a video is finished until the whole of it is here. */
 export const VIDEO_FETCH_MS_MAX = 15 * 60_000;
 
+/** Of a form: no field that we know is longer than a name, and no form has more of them. */
+export const FORM_FIELD_BYTES_MAX = 4 * 1024;
+export const FORM_PARTS_MAX = 32;
+/** What a form around a file adds to its length: delimiters, headers, and the fields. */
+export const FORM_BYTES_AROUND_MAX = 256 * 1024;
+
+/** Uploaded files of one organisation: far more than anybody trains with, and a list that a person can still search. */
+export const FILES_PER_ORG_MAX = 1_000;
+/** Uploads of one organisation at the same time: each may fill the disk up to the limit of a file before it is refused. */
+export const UPLOADS_PER_ORG_MAX = 4;
+/** The longest name that file systems take. */
+export const FILENAME_CHARS_MAX = 255;
+/** Official clients ask for as many files on a page. */
+export const FILES_PAGE_MAX = 10_000;
+/** Of a training file: one that is longer is a mistake, or would not fit into the context of any model. */
+export const TRAINING_LINE_BYTES_MAX = 1024 * 1024;
+/** With fewer a model learns nothing but these. */
+export const TRAINING_EXAMPLES_MIN = 10;
+/** Problems of a training file that its report lists; all are counted. */
+export const TRAINING_PROBLEMS_MAX = 20;
+
 /** Removal is two-phase: the container is stopped at once, its disk is kept this long in case we were wrong. */
 export const QUARANTINE_MS = 15 * 60_000;

@@ -25,7 +25,7 @@ export const InferenceError = z
   .meta({ id: 'InferenceError' });
 export type InferenceError = z.infer<typeof InferenceError>;
 
-const INFERENCE_PATHS = /^\/v1\/(models|chat|embeddings|images|videos|audio)(\/|$)/;
+const INFERENCE_PATHS = /^\/v1\/(models|chat|embeddings|images|videos|audio|files)(\/|$)/;
 
 /** Refusals on these paths are an envelope, on all others a problem document. */
 export function isInferencePath(path: string): boolean {

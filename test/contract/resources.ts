@@ -6,6 +6,7 @@ import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
 import { mp4 } from '../kit/video-server.ts';
 import { LAUNCH } from '../kit/world.ts';
 import type { Answer, Api, ApiAccount } from './api.ts';
+import { postForm, trainingLines, uploadForm } from './forms.ts';
 
 type Make = (api: Api, owner: ApiAccount) => Promise<string>;
 
@@ -37,6 +38,10 @@ const RESOURCES: Record<string, Make> = {
     await launch(api, owner);
     const { json } = await api.call('GET', `/v1/webhook-endpoints/${id}/deliveries`, { key: owner.key });
     return `${id}/deliveries/${String(json.data?.[0]?.['id'])}`;
+  },
+  '/v1/files/{id}': async (api, owner) => {
+    const answer = await postForm(api, owner, uploadForm(trainingLines(10)));
+    return idOf(answer, 'id');
   },
   '/v1/receipts/{id}': async ({ world, ids }, { orgId, apiKeyId }) => {
     const id = ids.prefixed('rcp');

@@ -96,6 +96,11 @@ export const DOORS: readonly Door[] = [
     why: 'logic that knows its web framework cannot be called by another room',
   },
   {
+    packages: ['@fastify/busboy'],
+    doors: ['control-plane/base/http/'],
+    why: 'the bounds of a form are set in one place',
+  },
+  {
     packages: ['undici', 'ipaddr.js'],
     doors: ['control-plane/base/outbound/'],
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',

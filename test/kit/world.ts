@@ -81,6 +81,8 @@ const SETTINGS: Settings = {
   openInferenceRequestsPerKey: 64,
   openVideosPerOrg: 20,
   videoBytesMax: 1024 ** 2,
+  fileBytesMax: 1_000_000,
+  fileBytesPerOrg: 3_000_000,
 };
 
 const GRANTS = openGrants(new Uint8Array(32).fill(7), 'https://api.example.com/v1');

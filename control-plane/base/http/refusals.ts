@@ -18,6 +18,7 @@ export function refusalReply(error: ServiceError, context: RefusalContext): Wire
 const FINAL_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'insufficient_balance',
   'conflict',
+  'storage_full',
   'upstream_response_too_large',
   'upstream_timeout',
 ]);

@@ -24,7 +24,7 @@ import { type Caller, isInference, type Route } from './route.ts';
 import { undeclared } from './route-errors.ts';
 import type { Sealing } from './sealing.ts';
 import type { Tls } from './tls.ts';
-import { leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX, uploadOf } from './uploads.ts';
+import { assertMediaType, leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX, uploadOf } from './uploads.ts';
 import { systemRoutes } from './system-routes.ts';
 import { listenOn, type ListenAddress } from './listen.ts';
 import { answerUnusual, refuseUnread } from './unread-requests.ts';
@@ -260,6 +260,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
       if (isInference(each)) limits?.takeForInference(caller.apiKeyId, (headers) => void reply.headers(headers));
       else limits?.takeForKey(caller.apiKeyId);
       request.setDecorator('caller', caller);
+      assertMediaType(each, request.raw);
     },
     errorHandler: (error, request, reply) => {
       const known = answerDeps.strictResponses ? knownError(error, bodyBytesMaxOf(each)) : undefined;
@@ -272,7 +273,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
           raw: request.raw,
           params: paramsOf(each, request.params),
           query: request.query,
-          body: each.upload === undefined ? request.body : uploadOf(each, request.raw),
+          body: each.upload === undefined ? request.body : uploadOf(request.raw),
           path: pathOf(request),
           caller: request.getDecorator<Caller | undefined>('caller'),
           requestId: request.id,

@@ -19,13 +19,15 @@ export function leaveUnread(scope: FastifyInstance): void {
 }
 
 /** @throws ServiceError `unsupported_media_type` */
-export function uploadOf({ upload }: Route, request: IncomingMessage): Upload {
+export function assertMediaType({ upload }: Route, { headers }: IncomingMessage): void {
+  if (upload?.mediaTypes === undefined) return;
+  const taken = Object.keys(upload.mediaTypes);
+  const given = headers['content-type']?.split(';', 1)[0]?.trim().toLowerCase() ?? '';
+  if (!taken.includes(given)) fail('unsupported_media_type', `Send the body with Content-Type: ${taken.join(' or ')}.`);
+}
+
+export function uploadOf(request: IncomingMessage): Upload {
   const { 'content-type': contentType = '', 'content-length': length } = request.headers;
-  const taken = upload?.mediaTypes === undefined ? undefined : Object.keys(upload.mediaTypes);
-  const given = contentType.split(';', 1)[0]?.trim().toLowerCase() ?? '';
-  if (taken?.includes(given) === false) {
-    fail('unsupported_media_type', `Send the body with Content-Type: ${taken.join(' or ')}.`);
-  }
   return { contentType, bytes: length === undefined ? undefined : Number(length), stream: request };
 }
 

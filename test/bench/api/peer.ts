@@ -80,6 +80,8 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       openVideosPerOrg: 1,
       videoBytesMax: 1,
       openInferenceRequestsPerKey: 64,
+      fileBytesMax: 0,
+      fileBytesPerOrg: 0,
     },
     {
       nudges: { engine: none, edge: none, webhooks: none },

@@ -89,6 +89,14 @@ export const INFERENCE_ROWS: RowsBySection = {
     ],
     ['The suffix :economy selects the economy tier', 'control-plane/models/catalog.test.ts', '%s for %s: %s'],
   ],
+  '2.15': [
+    [
+      'FileObject has id, object, bytes, created_at in Unix seconds, filename and purpose; the storage location is not exposed',
+      'contract/files.store.test.ts',
+      'is a file with the members of the specification, and nothing of where it is stored',
+    ],
+    ['The purpose of a file is fine-tune', 'contract/files.store.test.ts', '%s: 422 names it'],
+  ],
   '2.12': [
     [
       'An image response is {created, data: [{b64_json}], usage: {image_count}}; image_count is the metered unit',

@@ -1,0 +1,76 @@
+// Reads multipart/form-data as it comes (RFC 7578): fields as texts, files as streams, none of them in memory whole.
+import type { Readable } from 'node:stream';
+import { Busboy, type BusboyInstance } from '@fastify/busboy';
+import { messageOf, ServiceError } from '../../../shared/errors.ts';
+import { FORM_FIELD_BYTES_MAX, FORM_PARTS_MAX } from '../../../shared/limits.ts';
+import type { Upload } from './route.ts';
+
+export interface FormFile {
+  /** Of the field. */
+  name: string;
+  /** As the sender calls it, without a path; empty where it has no name. */
+  filename: string;
+  stream: Readable;
+}
+
+/** What is done with the parts, in the order in which they come. Both may throw; then nothing more is read. */
+interface FormReader {
+  field(name: string, value: string): void;
+  /** Reads the stream to its end, or throws. */
+  file(file: FormFile): Promise<void>;
+}
+
+/**
+ * Resolves when every part was read, throws when every reader has come to its end. Leaves the rest of a body that is given up unread.
+ * @throws ServiceError `invalid_request` for what is no form; what the reader throws
+ */
+export async function readForm(body: Upload, reader: FormReader): Promise<void> {
+  const parser = openParser(body.contentType);
+  const over = Promise.withResolvers<void>();
+  const files: { stream: Readable; work: Promise<void> }[] = [];
+  parser.on('field', (name: string | undefined, value, _nameCut, valueCut) => {
+    try {
+      if (valueCut) throw formError(`the field ${name} is longer than ${FORM_FIELD_BYTES_MAX} bytes`);
+      reader.field(name ?? '', value);
+    } catch (error) {
+      over.reject(error);
+    }
+  });
+  parser.on('file', (name: string | undefined, stream: Readable, filename: string | undefined) => {
+    // A body that ends within the file, said before its reader hears of it. A reader that stops has destroyed the stream.
+    stream.on('error', (error) => void (stream.destroyed || over.reject(formError(messageOf(error)))));
+    const work = reader.file({ name: name ?? '', filename: filename ?? '', stream });
+    work.catch(over.reject);
+    files.push({ stream, work });
+  });
+  parser.once('partsLimit', () => over.reject(formError(`it has more than ${FORM_PARTS_MAX} parts`)));
+  parser.once('error', (error) => over.reject(formError(messageOf(error))));
+  parser.once('finish', over.resolve);
+  body.stream.once('error', over.reject);
+  body.stream.pipe(parser);
+  try {
+    await over.promise;
+    await Promise.all(files.map(({ work }) => work));
+  } catch (error) {
+    body.stream.unpipe(parser);
+    for (const { stream } of files) stream.destroy(error instanceof Error ? error : undefined);
+    await Promise.allSettled(files.map(({ work }) => work));
+    throw error;
+  }
+}
+
+/** @throws ServiceError `invalid_request` where the header names no boundary */
+function openParser(contentType: string): BusboyInstance {
+  const limits = { fieldSize: FORM_FIELD_BYTES_MAX, parts: FORM_PARTS_MAX, headerPairs: 16, headerSize: 8 * 1024 };
+  try {
+    return new Busboy({ headers: { 'content-type': contentType }, limits });
+  } catch (error) {
+    throw formError(messageOf(error));
+  }
+}
+
+function formError(why: string): ServiceError {
+  return new ServiceError('invalid_request', {
+    detail: `The body is no multipart/form-data that can be read: ${why}.`,
+  });
+}

@@ -1,0 +1,87 @@
+// Uploaded files: stored, listed, read and deleted, each for its own organisation only.
+import type { FileList, FileObject, FilesQuery } from '../../../shared/api/file.ts';
+import type { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
+import { fail, failField } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Blobs, OpenBlob } from '../../base/blobs/blobs.ts';
+import type { Db } from '../../base/db/db.ts';
+import { deleteFile, type FileRow, findFile, namedBlobs, pageOfFiles } from './store.ts';
+import { upload, type UploadCall } from './upload.ts';
+
+export interface FilesDeps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  blobs: Blobs;
+  /** Of one file. */
+  bytesMax: number;
+  /** Of all files of one organisation. */
+  bytesPerOrgMax: number;
+}
+
+export interface Files {
+  upload(call: UploadCall): Promise<FileRow>;
+  page(orgId: string, query: FilesQuery): Promise<z.infer<typeof FileList>>;
+  /** @throws ServiceError `not_found` */
+  get(orgId: string, id: string): Promise<FileRow>;
+  /** @throws ServiceError `not_found` */
+  content(orgId: string, id: string): Promise<{ file: FileRow; blob: OpenBlob }>;
+  /** @throws ServiceError `not_found` */
+  remove(orgId: string, id: string): Promise<void>;
+  /** For the sweep of blobs: those of `keys` that are files. */
+  namedBlobs(keys: readonly string[]): Promise<string[]>;
+}
+
+export function openFiles(deps: FilesDeps): Files {
+  const { db, blobs } = deps;
+  const openUploads = new Map<string, number>();
+  const get: Files['get'] = async (orgId, id) => (await findFile(db.read, orgId, id)) ?? failMissing(id);
+  return {
+    upload: (call) => upload(call, openUploads, deps),
+    page: async (orgId, query) => {
+      if (query.after?.startsWith('file_') === false) failField('after', 'must be the last_id of a page');
+      const rows = await pageOfFiles(db.read, orgId, query, query.limit + 1);
+      const data = rows.slice(0, query.limit).map(fileView);
+      return {
+        object: 'list',
+        data,
+        first_id: data[0]?.id ?? null,
+        last_id: data.at(-1)?.id ?? null,
+        has_more: rows.length > query.limit,
+      };
+    },
+    get,
+    content: async (orgId, id) => {
+      const file = await get(orgId, id);
+      // A delete may have come in between, or a restored database is older than the disk.
+      return { file, blob: (await blobs.open(file.blob_key)) ?? failMissing(id) };
+    },
+    remove: async (orgId, id) => {
+      const gone = await db.tx('files.remove', (tx) => deleteFile(tx, orgId, id));
+      await blobs.remove((gone ?? failMissing(id)).blob_key);
+    },
+    namedBlobs: (keys) => namedBlobs(db.read, keys),
+  };
+}
+
+/** Where it is stored is nobody's business (specification 2.15). */
+export function fileView({ id, bytes, created_ms, filename, purpose, report }: FileRow): FileObject {
+  const [problem] = report.problems;
+  return {
+    id,
+    object: 'file',
+    bytes,
+    created_at: Math.floor(created_ms / 1000),
+    filename,
+    purpose,
+    status: report.valid ? 'processed' : 'error',
+    ...(problem === undefined
+      ? {}
+      : { status_details: problem.line === null ? problem.message : `Line ${problem.line}: ${problem.message}` }),
+  };
+}
+
+function failMissing(id: string): never {
+  return fail('not_found', `There is no file ${id}.`);
+}

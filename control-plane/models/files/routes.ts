@@ -1,0 +1,129 @@
+// POST and GET /v1/files, and what is below one of them (specification 2.15 and 4.9).
+import { z } from 'zod';
+import { DeletedFile, FILE_PURPOSE, FileList, FileObject, FileReport, FilesQuery } from '../../../shared/api/file.ts';
+import { blobReply } from '../../base/blobs/content.ts';
+import { type Route, route, uploadRoute } from '../../base/http/route.ts';
+import { type Files, fileView } from './files.ts';
+
+const tag = 'Files';
+const params = z.strictObject({ id: z.string().describe('The id of the file') });
+
+/** Only described here: the handler reads the parts as they come. */
+const UploadForm = z.strictObject({
+  file: z.file().describe('The file with its name'),
+  purpose: z.literal(FILE_PURPOSE).describe('What it is for'),
+});
+
+export function fileRoutes({ files }: { files: Files }): Route[] {
+  return [uploadFile(files), ...readRoutes(files), deleteRoute(files)];
+}
+
+function uploadFile(files: Files): Route {
+  return uploadRoute({
+    method: 'POST',
+    path: '/v1/files',
+    operationId: 'uploadFile',
+    tag,
+    summary: 'Upload a file',
+    description: UPLOAD_TEXT,
+    scope: 'files:write',
+    idempotency: 'none',
+    upload: { mediaTypes: { 'multipart/form-data': UploadForm } },
+    responses: { 200: { description: 'The file', schema: FileObject } },
+    errors: ['conflict', 'storage_full', 'unsupported_parameter'],
+    handler: async (call) => ({ status: 200, body: fileView(await files.upload(call)) }),
+  });
+}
+
+function readRoutes(files: Files): Route[] {
+  const common = { method: 'GET', tag, scope: 'files:read', idempotency: 'none' } as const;
+  return [
+    route({
+      ...common,
+      path: '/v1/files',
+      operationId: 'listFiles',
+      summary: 'List the files of the organisation',
+      query: FilesQuery,
+      responses: { 200: { description: 'A page of files', schema: FileList } },
+      errors: [],
+      handler: async ({ caller, query }) => ({ status: 200, body: await files.page(caller.orgId, query) }),
+    }),
+    route({
+      ...common,
+      path: '/v1/files/{id}',
+      operationId: 'getFile',
+      summary: 'Read what is known of a file',
+      params,
+      responses: { 200: { description: 'The file', schema: FileObject } },
+      errors: ['not_found'],
+      handler: async ({ caller, params: { id } }) => ({
+        status: 200,
+        body: fileView(await files.get(caller.orgId, id)),
+      }),
+    }),
+    route({
+      ...common,
+      path: '/v1/files/{id}/report',
+      operationId: 'getFileReport',
+      summary: 'Read how the check of a training file has ended',
+      params,
+      responses: { 200: { description: 'The report', schema: FileReport } },
+      errors: ['not_found'],
+      handler: async ({ caller, params: { id } }) => {
+        const { report } = await files.get(caller.orgId, id);
+        return { status: 200, body: { object: 'file.report', file_id: id, ...report } };
+      },
+    }),
+    route({
+      ...common,
+      path: '/v1/files/{id}/content',
+      operationId: 'getFileContent',
+      summary: 'Download a file',
+      description: 'As it was uploaded, byte by byte. Takes a `Range` of bytes.',
+      params,
+      responses: {
+        200: { description: 'The content', mediaType: 'application/octet-stream' },
+        206: { description: 'The range of bytes that was asked for', mediaType: 'application/octet-stream' },
+      },
+      errors: ['not_found', 'range_not_satisfiable'],
+      handler: async ({ caller, params: { id }, range }) => {
+        const { file, blob } = await files.content(caller.orgId, id);
+        return blobReply(blob, range, {
+          'content-type': 'application/octet-stream',
+          'content-disposition': `attachment; filename*=UTF-8''${encodeRfc8187(file.filename)}`,
+        });
+      },
+    }),
+  ];
+}
+
+function deleteRoute(files: Files): Route {
+  return route({
+    method: 'DELETE',
+    path: '/v1/files/{id}',
+    operationId: 'deleteFile',
+    tag,
+    summary: 'Delete a file',
+    scope: 'files:write',
+    idempotency: 'none',
+    params,
+    responses: { 200: { description: 'It is gone', schema: DeletedFile } },
+    errors: ['not_found'],
+    handler: async ({ caller, params: { id } }) => {
+      await files.remove(caller.orgId, id);
+      return { status: 200, body: { id, object: 'file', deleted: true } };
+    },
+  });
+}
+
+/** `encodeURIComponent` leaves some characters that a header's parameter may not have. */
+function encodeRfc8187(text: string): string {
+  return encodeURIComponent(text).replaceAll(/['()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
+}
+
+const UPLOAD_TEXT = `A form with the parts \`file\` and \`purpose\`, in any order. The only purpose is \`fine-tune\`: JSON lines, each an object with the
+one member \`messages\`, a list of \`{"role", "content"}\` whose roles are system, user and assistant, and whose last is of the assistant
+(\`weight\` 0 or 1 and \`name\` are allowed, too). At least 10 lines, none longer than 1 MiB.
+
+The file is checked while it comes. One that cannot be trained with is stored all the same: its \`status\` is \`error\`, \`status_details\` is the
+first problem, and \`GET /v1/files/{id}/report\` lists the first 20 with their lines.`;

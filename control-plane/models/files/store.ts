@@ -1,0 +1,73 @@
+// The SQL of uploaded files.
+import { z } from 'zod';
+import { FILE_PURPOSE, type FilesQuery, TrainingReport } from '../../../shared/api/file.ts';
+import { int, json, text } from '../../base/db/columns.ts';
+import { join, type Query, sql, type Tx } from '../../base/db/db.ts';
+
+const FileRow = z.object({
+  id: text,
+  org_id: text,
+  blob_key: text,
+  filename: text,
+  purpose: z.literal(FILE_PURPOSE),
+  bytes: int,
+  sha256: text,
+  report: json(TrainingReport),
+  created_ms: int,
+});
+export type FileRow = z.infer<typeof FileRow>;
+
+const COLUMNS = sql`id, org_id, blob_key, filename, purpose, bytes, sha256, report, created_ms`;
+
+export async function insertFile(tx: Tx, file: FileRow): Promise<void> {
+  await tx.run(
+    sql`insert into files (${COLUMNS})
+        values (${file.id}, ${file.org_id}, ${file.blob_key}, ${file.filename}, ${file.purpose}, ${file.bytes}, ${file.sha256},
+                ${JSON.stringify(file.report)}, ${file.created_ms})`,
+  );
+}
+
+/** Undefined where the organisation has no such file. */
+export function findFile(query: Query, orgId: string, id: string): Promise<FileRow | undefined> {
+  return query.one(FileRow, sql`select ${COLUMNS} from files where id = ${id} and org_id = ${orgId}`);
+}
+
+/** At most `count`, in the order of their ids, which is that of their upload. */
+export function pageOfFiles(query: Query, orgId: string, page: FilesQuery, count: number): Promise<FileRow[]> {
+  const { after, order, purpose } = page;
+  const isAfter = after === undefined ? sql`1 = 1` : order === 'asc' ? sql`id > ${after}` : sql`id < ${after}`;
+  const isFor = purpose === undefined ? sql`1 = 1` : sql`purpose = ${purpose}`;
+  return query.all(
+    FileRow,
+    sql`select ${COLUMNS} from files where org_id = ${orgId} and ${isAfter} and ${isFor}
+        order by id ${order === 'asc' ? sql`asc` : sql`desc`} limit ${count}`,
+  );
+}
+
+/** What there was; undefined where the organisation has no such file. */
+export function deleteFile(tx: Tx, orgId: string, id: string): Promise<{ blob_key: string } | undefined> {
+  return tx.one(
+    z.object({ blob_key: text }),
+    sql`delete from files where id = ${id} and org_id = ${orgId} returning blob_key`,
+  );
+}
+
+const Stored = z.object({ count: int, bytes: int });
+
+/** How many files the organisation has, and their length together. */
+export async function storedOf(query: Query, orgId: string): Promise<z.infer<typeof Stored>> {
+  const row = await query.one(
+    Stored,
+    sql`select count(*) as count, cast(coalesce(sum(bytes), 0) as bigint) as bytes from files where org_id = ${orgId}`,
+  );
+  return row ?? { count: 0, bytes: 0 };
+}
+
+/** Of the blobs, those that a file is made of. */
+export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
+  const rows = await query.all(
+    z.object({ blob_key: text }),
+    sql`select blob_key from files where blob_key in (${join([...keys])})`,
+  );
+  return rows.map(({ blob_key: key }) => key);
+}

@@ -1,0 +1,166 @@
+// POST /v1/files: stores what comes while it comes, checks it on the way, and makes the file known once it is whole.
+import { FILE_PURPOSE, type TrainingReport } from '../../../shared/api/file.ts';
+import { fail, failField, ServiceError } from '../../../shared/errors.ts';
+import {
+  FILENAME_CHARS_MAX,
+  FILES_PER_ORG_MAX,
+  FORM_BYTES_AROUND_MAX,
+  UPLOADS_PER_ORG_MAX,
+} from '../../../shared/limits.ts';
+import type { StoredBlob } from '../../base/blobs/blobs.ts';
+import { type FormFile, readForm } from '../../base/http/multipart.ts';
+import type { Call, Upload } from '../../base/http/route.ts';
+import { openCheck } from './check.ts';
+import type { FilesDeps } from './files.ts';
+import { type FileRow, insertFile, storedOf } from './store.ts';
+
+export type UploadCall = Pick<Call<undefined, undefined, Upload>, 'caller' | 'body' | 'gone'>;
+
+/**
+ * Takes the parts of the form in any order. Whatever it throws, nothing stays.
+ * @throws ServiceError `body_too_large`, `conflict` where the organisation has no room, `validation_failed`, `unsupported_parameter`,
+ * `invalid_request`, `storage_full`, `rate_limit_exceeded`
+ */
+export async function upload(call: UploadCall, openUploads: Map<string, number>, deps: FilesDeps): Promise<FileRow> {
+  const { orgId } = call.caller;
+  const open = openUploads.get(orgId) ?? 0;
+  if (open >= UPLOADS_PER_ORG_MAX) {
+    const detail = `${UPLOADS_PER_ORG_MAX} uploads of the organisation are under way. Wait until one of them is over.`;
+    fail('rate_limit_exceeded', { detail, retryAfterSeconds: RETRY_S });
+  }
+  openUploads.set(orgId, open + 1);
+  try {
+    return await uploadOne(call, deps);
+  } finally {
+    const left = (openUploads.get(orgId) ?? 1) - 1;
+    if (left === 0) openUploads.delete(orgId);
+    else openUploads.set(orgId, left);
+  }
+}
+
+const RETRY_S = 5;
+
+async function uploadOne({ caller, body, gone }: UploadCall, deps: FilesDeps): Promise<FileRow> {
+  const { orgId } = caller;
+  const { bytesMax, bytesPerOrgMax, db, blobs } = deps;
+  if (body.bytes !== undefined && body.bytes > bytesMax + FORM_BYTES_AROUND_MAX) failTooLarge(bytesMax);
+  const stored = await storedOf(db.read, orgId);
+  const room = bytesPerOrgMax - stored.bytes;
+  if (stored.count >= FILES_PER_ORG_MAX || room <= 0) failNoRoom(deps);
+  const key = blobs.newKey('files');
+  const spool = async ({ stream }: FormFile): Promise<Spooled> => {
+    const check = openCheck();
+    const limits = { bytesMax: Math.min(bytesMax, room), signal: gone };
+    const blob = await blobs.write(key, watched(stream, check.take), limits).catch((error: unknown) => {
+      if (!(error instanceof ServiceError) || error.code !== 'body_too_large') throw error;
+      return room < bytesMax ? failNoRoom(deps) : failTooLarge(bytesMax);
+    });
+    return { blob, report: check.report() };
+  };
+  const form = await readUploadForm(body, spool).catch(async (error: unknown) => {
+    await blobs.remove(key);
+    throw error;
+  });
+  return keepFile(orgId, form, deps).catch(async (error: unknown) => {
+    // Of any other error nobody knows whether the row is there: the sweep finds out.
+    if (error instanceof ServiceError) await blobs.remove(key);
+    throw error;
+  });
+}
+
+interface Spooled {
+  blob: StoredBlob;
+  report: TrainingReport;
+}
+
+/** The fields of the form, and what `spool` has made of its file. Official clients send the file before its purpose. */
+async function readUploadForm(
+  body: Upload,
+  spool: (file: FormFile) => Promise<Spooled>,
+): Promise<Spooled & { filename: string }> {
+  let file: (Spooled & { filename: string }) | undefined;
+  let purpose: string | undefined;
+  let hasFile = false;
+  await readForm(body, {
+    field: (name, value) => {
+      if (name === 'file') failField('file', 'must be sent as a file, with a file name');
+      if (name !== 'purpose') failUnsupported(name);
+      if (value !== FILE_PURPOSE) failField('purpose', `must be ${FILE_PURPOSE}`);
+      purpose = value;
+    },
+    file: async (part) => {
+      if (part.name !== 'file') failUnsupported(part.name);
+      if (hasFile) failField('file', 'must be sent once');
+      hasFile = true;
+      const filename = readFilename(part.filename);
+      file = { ...(await spool(part)), filename };
+    },
+  });
+  if (file === undefined) return failField('file', 'is required');
+  if (purpose === undefined) failField('purpose', 'is required');
+  if (file.blob.bytes === 0) failField('file', 'must not be empty');
+  return file;
+}
+
+function readFilename(name: string): string {
+  if (name === '') failField('file', 'must be sent with a file name');
+  if (name.length > FILENAME_CHARS_MAX)
+    failField('file', `must have a name of at most ${FILENAME_CHARS_MAX} characters`);
+  if (/\p{Cc}/u.test(name)) failField('file', 'must have a name without control characters');
+  return name;
+}
+
+async function* watched(
+  source: AsyncIterable<Uint8Array>,
+  see: (piece: Uint8Array) => void,
+): AsyncGenerator<Uint8Array> {
+  for await (const piece of source) {
+    see(piece);
+    yield piece;
+  }
+}
+
+function keepFile(
+  orgId: string,
+  { blob, report, filename }: Spooled & { filename: string },
+  deps: FilesDeps,
+): Promise<FileRow> {
+  const { db, ids, clock, bytesPerOrgMax } = deps;
+  return db.tx('files.upload', async (tx) => {
+    const file: FileRow = {
+      id: ids.prefixed('file'),
+      org_id: orgId,
+      blob_key: blob.key,
+      filename,
+      purpose: FILE_PURPOSE,
+      bytes: blob.bytes,
+      sha256: blob.sha256,
+      report,
+      created_ms: clock.now(),
+    };
+    await insertFile(tx, file);
+    // Others of the organisation may have come in since this one began.
+    const { count, bytes } = await storedOf(tx, orgId);
+    if (count > FILES_PER_ORG_MAX || bytes > bytesPerOrgMax) failNoRoom(deps);
+    return file;
+  });
+}
+
+function failTooLarge(bytesMax: number): never {
+  return fail('body_too_large', `A file may have at most ${bytesMax} bytes. Split it into several.`);
+}
+
+function failNoRoom({ bytesPerOrgMax }: FilesDeps): never {
+  return fail(
+    'conflict',
+    `An organisation may have ${FILES_PER_ORG_MAX} files with ${bytesPerOrgMax} bytes together, and this one is beyond that. Delete some first.`,
+  );
+}
+
+function failUnsupported(name: string): never {
+  const field = name.slice(0, FILENAME_CHARS_MAX);
+  return fail('unsupported_parameter', {
+    detail: `${field} is not supported in v1.1 of the inference API. Leave it out.`,
+    errors: [{ field, rule: 'is not supported' }],
+  });
+}

@@ -1,0 +1,55 @@
+// Forms as clients send them, and training files to put into them.
+import type { Answer, Api, ApiAccount, JsonObject } from './api.ts';
+
+const BOUNDARY = 'a-line-between';
+
+export interface FormPart {
+  name: string;
+  value: string;
+  /** Makes it a file. */
+  filename?: string;
+}
+
+/** Sends exactly these parts in this order. */
+export async function postForm(
+  api: Api,
+  { key }: Pick<ApiAccount, 'key'>,
+  parts: readonly FormPart[],
+  contentType = `multipart/form-data; boundary=${BOUNDARY}`,
+): Promise<Answer> {
+  const reply = await api.http.inject({
+    method: 'POST',
+    url: '/v1/files',
+    headers: { authorization: `Bearer ${key}`, 'content-type': contentType },
+    payload: formText(parts),
+  });
+  return { ...reply, json: JSON.parse(reply.body) as JsonObject };
+}
+
+function formText(parts: readonly FormPart[]): string {
+  const texts = parts.map(({ name, value, filename }) => {
+    const file = filename === undefined ? '' : `; filename="${filename}"\r\nContent-Type: application/octet-stream`;
+    return `--${BOUNDARY}\r\nContent-Disposition: form-data; name="${name}"${file}\r\n\r\n${value}\r\n`;
+  });
+  return `${texts.join('')}--${BOUNDARY}--\r\n`;
+}
+
+/** As official clients send it: the file comes before what it is for. */
+export function uploadForm(content: string, filename = 'train.jsonl'): FormPart[] {
+  return [
+    { name: 'file', value: content, filename },
+    { name: 'purpose', value: 'fine-tune' },
+  ];
+}
+
+/** So many examples, each different. */
+export function trainingLines(count: number): string {
+  const lines = Array.from({ length: count }, (_, i) => {
+    const messages = [
+      { role: 'user', content: `What is ${i}?` },
+      { role: 'assistant', content: `A number: ${i}.` },
+    ];
+    return `${JSON.stringify({ messages })}\n`;
+  });
+  return lines.join('');
+}
