@@ -8,15 +8,17 @@ import { sql } from '../../control-plane/base/db/db.ts';
 import { type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
 import { addGauges } from '../../control-plane/gauges.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
-import { someModels } from '../kit/models.ts';
+import { someModels, videoModels } from '../kit/models.ts';
 import { openWorld, type World } from '../kit/world.ts';
+import { submitVideo } from './models/video-world.ts';
 
 let world: World;
 let metrics: Metrics;
 let loops: LoopStatus[];
 let noteLedger: (faults: number) => void;
 beforeEach(async () => {
-  world = await openWorld(1, { settings: { models: someModels() } });
+  const videos = videoModels([{ base_url: 'http://127.0.0.1:1/v1', engine: 'sglang' }]);
+  world = await openWorld(1, { settings: { models: [...someModels(), ...videos] } });
   metrics = openMetrics();
   loops = [];
   const { db, clock, rooms } = world;
@@ -73,6 +75,16 @@ describe('the gauges', () => {
       '{upstream="http://127.0.0.1:9/v1",upstream_model="upstream/secret-name"} 1',
     ]);
     expect(await scraped('svc_inference_open_requests')).toEqual(['0']);
+  });
+  test('count video jobs by status, how they end, and what their servers do not take', async () => {
+    const who = await world.customer(100);
+    const [first] = [await submitVideo(world, who), await submitVideo(world, who)];
+    expect(await scraped('svc_videos')).toEqual(['{status="queued"} 2']);
+    await world.drive();
+    expect(await scraped('svc_inference_upstream_failures_total')).toEqual(['{upstream="http://127.0.0.1:1/v1"} 2']);
+    await world.rooms.videos.cancel(who.orgId, first, async () => undefined);
+    expect(await scraped('svc_videos')).toEqual(['{status="queued"} 1']);
+    expect(await scraped('svc_videos_total')).toEqual(['{model="acme/director",status="cancelled"} 1']);
   });
   test('tell how long work has waited, and forget a status that nobody is in', async () => {
     await world.machine();

@@ -103,7 +103,7 @@ export function videoModels(servers: readonly object[]): CatalogModel[] {
 }
 
 /** The same as the text of a file. */
-function videoModelsFile(servers: readonly object[]): string {
+export function videoModelsFile(servers: readonly object[]): string {
   const upstreams = servers.map((server) => ({ model: 'upstream/secret-name', ...server }));
   const director = { ...DIRECTOR, upstreams };
   const clips = { pricing: { per_video_microcents: 25_000_000 }, parameters: DIRECTOR.parameters.slice(0, 1) };

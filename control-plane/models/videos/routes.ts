@@ -11,6 +11,8 @@ import type { Videos } from './videos.ts';
 import { videoView } from './view.ts';
 
 const tag = 'Inference';
+/** Specification 5: `serverless:read` is for models alone. */
+const scope = 'serverless:write';
 const params = z.strictObject({ id: z.string().describe('The id of the video') });
 
 interface RoutesDeps {
@@ -29,7 +31,7 @@ export function videoRoutes(deps: RoutesDeps): Route[] {
       tag,
       summary: 'Make a video',
       description: CREATE_TEXT,
-      scope: 'serverless:write',
+      scope,
       idempotency: 'optional',
       takesForm: true,
       body: VideoRequest,
@@ -44,7 +46,7 @@ export function videoRoutes(deps: RoutesDeps): Route[] {
       operationId: 'getVideo',
       tag,
       summary: 'Follow a video',
-      scope: 'serverless:read',
+      scope,
       idempotency: 'none',
       params,
       responses: { 200: { description: 'The job', schema: VideoJob } },
@@ -63,7 +65,7 @@ export function videoRoutes(deps: RoutesDeps): Route[] {
       tag,
       summary: 'Delete a video',
       description: 'A job that is over, and its file. What it has cost stays charged.',
-      scope: 'serverless:write',
+      scope,
       idempotency: 'none',
       params,
       responses: { 200: { description: 'It is deleted', schema: VideoDeleted } },
@@ -84,7 +86,7 @@ function listRoute({ videos, cursors }: RoutesDeps): Route {
     tag,
     summary: 'List the videos',
     description: 'Page with `after`, the `last_id` of the page before, or with `cursor`, its `next_cursor`.',
-    scope: 'serverless:read',
+    scope,
     idempotency: 'none',
     query: VideosQuery,
     responses: { 200: { description: 'A page of jobs', schema: VideoPage } },
@@ -121,7 +123,7 @@ function cancelRoute({ videos }: RoutesDeps): Route {
     summary: 'Cancel a video',
     description:
       'It costs nothing then. A job that is over, or whose video is finished and on its way here, is answered as it is.',
-    scope: 'serverless:write',
+    scope,
     idempotency: 'optional',
     params,
     responses: { 200: { description: 'The job', schema: VideoJob } },
@@ -141,7 +143,7 @@ function contentRoute({ videos, blobs }: RoutesDeps): Route {
     tag,
     summary: 'Download a video',
     description: 'The MP4 file of a completed job, for 24 hours. A `Range` header asks for a part of it.',
-    scope: 'serverless:read',
+    scope,
     idempotency: 'none',
     params,
     query: z.strictObject({
