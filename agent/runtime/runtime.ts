@@ -96,12 +96,13 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     await desired.keep();
     await records.keep();
     await listing.refresh();
-    await recordReachable(doors, records, work);
     const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
     await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
     for (const step of plan(now)) work.begin(step);
     unseen = new Set([...busyBefore, ...work.busy]);
     onChange();
+    // After it was told: a customer waits for that.
+    await recordReachable(doors, records, work);
     if (work.launchIsOver()) spare.nudge();
   };
   /** Between launches, as soon as one is over: an engine that makes a network is slow at everything else. */
