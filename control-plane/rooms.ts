@@ -33,6 +33,7 @@ import { newProbeKey, probeDoor } from './rental/edge/probe.ts';
 import { type Heartbeat, openHeartbeat } from './rental/edge/heartbeat.ts';
 import { type Logs, openLogs } from './rental/edge/logs.ts';
 import { startSeries } from './rental/edge/store.ts';
+import { downSince } from './rental/edge/down-since.ts';
 import { openWatch, type Watch } from './rental/edge/watch.ts';
 import { type Instances, type InstancesDeps, openInstances } from './rental/instances/instances.ts';
 import { confirmOutage, endOutage, giveUp, noteReachable } from './rental/instances/outages.ts';
@@ -162,6 +163,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     openLaunchesMax: settings.openLaunchesPerOrg,
     appSite: settings.appSite,
     onRunning: startSeries,
+    downSince,
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
     runnable: launch.runnable,
     imagePullLogin: launch.pullLogin,

@@ -20,7 +20,7 @@ export interface Stay {
   endMs: number;
   /** It was said to run. */
   running: Span[];
-  /** Confirmed outages, each from the first failed look on. */
+  /** Confirmed outages, each from the first failed look on; and one that would have been, had the rental not ended. */
   dead: Span[];
   /** It was given up after an outage. */
   givenUp: boolean;
@@ -74,6 +74,7 @@ function pastOf(journal: readonly z.infer<typeof RowOfEvent>[], looks: readonly 
     if (runsSinceMs !== undefined) past.running.push([runsSinceMs, atMs]);
     if (deadSinceMs !== undefined) past.dead.push([deadSinceMs, atMs]);
     if (OVER.has(type)) {
+      if (runsSinceMs !== undefined) past.dead.push(...unsaidOutage(looks, atMs));
       past.endMs = atMs;
       past.givenUp = type === 'instance.failed' && deadSinceMs !== undefined;
     }
@@ -84,6 +85,13 @@ function pastOf(journal: readonly z.infer<typeof RowOfEvent>[], looks: readonly 
   if (runsSinceMs !== undefined) past.running.push([runsSinceMs, Infinity]);
   if (deadSinceMs !== undefined) past.dead.push([deadSinceMs, Infinity]);
   return past;
+}
+
+/** Three failed looks over twenty seconds are an outage, whatever keeps it from being said. */
+function unsaidOutage(looks: readonly Look[], atMs: number): Span[] {
+  const sinceMs = firstFailureMs(looks, atMs);
+  const failures = looks.filter((look) => look.startMs >= sinceMs && look.endMs <= atMs).length;
+  return failures >= 3 && atMs - sinceMs >= 20_000 ? [[sinceMs, atMs]] : [];
 }
 
 /** The beginning of the first look of those that failed one after another until then. */

@@ -24,6 +24,10 @@ export function dueProbes(query: Query, nowMs: number, limit: number): Promise<P
   );
 }
 
+export function findProbe(query: Query, instanceId: string): Promise<ProbeRow | undefined> {
+  return query.one(ProbeRow, sql`select ${COLUMNS} from probes where instance_id = ${instanceId}`);
+}
+
 const MachinesRow = z.object({ machines: int, failing: int });
 
 /** Machines that carry rentals, and those of them with a rental that fails now or is known to be unreachable. */

@@ -48,11 +48,15 @@ export function verdict(series: Series, unreachableSinceMs: number | null, fleet
     if (series.successes >= SUCCESSES_MIN) return 'recover';
     return series.failures > 0 && nowMs - unreachableSinceMs >= GRACE_MS ? 'give up' : 'as it is';
   }
-  if (series.firstFailureMs === null || series.failures < FAILURES_MIN) return 'as it is';
-  if (nowMs - series.firstFailureMs < FAILURES_SPAN_MS_MIN) return 'as it is';
+  if (!isDown(series, nowMs)) return 'as it is';
   if (nowMs - fleet.startedMs < QUIET_AFTER_START_MS) return 'as it is';
   const held = fleet.togetherSinceMs !== null && nowMs - fleet.togetherSinceMs < TOGETHER_HOLD_MS_MAX;
   return held ? 'as it is' : 'confirm';
+}
+
+/** Looks have failed for long enough. What may still keep that from being confirmed is whose fault it is. */
+export function isDown({ firstFailureMs, failures }: Series, nowMs: number): boolean {
+  return firstFailureMs !== null && failures >= FAILURES_MIN && nowMs - firstFailureMs >= FAILURES_SPAN_MS_MIN;
 }
 
 /** True where so many machines fail at once that our own network is the likelier cause. */

@@ -7,6 +7,7 @@ import type { Rng } from '../../../shared/rng.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { ProbeResult } from '../instances/steps.ts';
+import { evidenceOf, seriesOf } from './down-since.ts';
 import * as store from './store.ts';
 import {
   afterLook,
@@ -15,7 +16,6 @@ import {
   type FleetView,
   PROBE_PERIOD_MS,
   REPROBE_MS,
-  type Series,
   verdict,
 } from './verdict.ts';
 
@@ -120,13 +120,4 @@ async function look(rental: InstanceRow, before: store.ProbeRow, fleet: FleetVie
   const told = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: row.last_detail };
   deps.log.warn(told, 'the verdict on an SSH path changed');
   deps.onDoorsChanged();
-}
-
-function seriesOf(row: store.ProbeRow): Series {
-  return { firstFailureMs: row.first_failure_ms, failures: row.failures, successes: row.successes };
-}
-
-function evidenceOf(row: store.ProbeRow): string {
-  const since = row.first_failure_ms === null ? '' : ` since ${new Date(row.first_failure_ms).toISOString()}`;
-  return `${row.failures} failed SSH probes${since}; last: ${row.last_detail}`;
 }

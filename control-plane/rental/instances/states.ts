@@ -18,6 +18,14 @@ export interface MoveDeps {
   platformFeeBps: number;
   /** A rental runs for the first time: a room above begins to watch it. In the same transaction. */
   onRunning(tx: Tx, rental: { instanceId: string; machineId: string; nowMs: number }): Promise<void>;
+  /** Whether a rental that counts as running has been out of reach for so long that only the verdict is missing. */
+  downSince(tx: Tx, instanceId: string, nowMs: number): Promise<Down | undefined>;
+}
+
+/** An outage, and what shows it. */
+export interface Down {
+  sinceMs: number;
+  evidence: string;
 }
 
 export interface Move {
@@ -56,6 +64,8 @@ export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps
   const { status: from } = instance;
   const { to, nowMs } = step;
   if (!mayMove(INSTANCE_STATES, from, to)) throw new Error(`instance ${instance.id} cannot go from ${from} to ${to}`);
+  const down = from === 'running' ? await deps.downSince(tx, instance.id, nowMs) : undefined;
+  const reason = step.reason ?? (down && `The SSH path was down: ${down.evidence}. That time is not charged.`);
   const moved = await store.setStatus(tx, instance.id, {
     from,
     to,
@@ -63,30 +73,37 @@ export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps
     patch: {
       due_ms: TERMINAL.has(to) ? null : nowMs,
       unreachable_since_ms: null,
-      ...(step.reason === undefined ? {} : { status_reason: step.reason }),
+      ...(reason === undefined ? {} : { status_reason: reason }),
       ...(to === 'terminated' || to === 'stopped' ? { terminated_ms: nowMs } : {}),
       ...step.patch,
     },
   });
   if (!moved) return false;
-  await bill(tx, instance, step, deps);
+  await bill(tx, instance, { ...step, down }, deps);
   if (TERMINAL.has(to)) await letGo(tx, instance, deps);
   if (to === 'running' && from === 'starting') {
     await deps.onRunning(tx, { instanceId: instance.id, machineId: instance.machine_id ?? '', nowMs });
   }
   await finishOperations(tx, instance, step, deps);
-  await tellMove(tx, instance, step, deps);
+  await tellMove(tx, instance, { ...step, ...(reason === undefined ? {} : { reason }) }, deps);
   return true;
 }
 
-async function bill(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<void> {
+async function bill(
+  tx: Tx,
+  instance: store.InstanceRow,
+  step: Move & { down: Down | undefined },
+  deps: MoveDeps,
+): Promise<void> {
   const { metering } = deps;
   if (step.to === 'running') {
     // As it is now: `instance` may be from before a probe.
     const isWhole = (await store.findInstance(tx, instance.id))?.gpu_fault === null;
     if (isWhole) await chargeFrom(tx, instance, step.nowMs, deps);
   } else if (instance.status === 'running') {
-    await metering.closeSegment(tx, instance.id, step.billedUntilMs ?? step.nowMs, step.evidence);
+    // Whoever ends a rental that is out of reach does not pay for the time until we would have been sure of it.
+    const billedUntilMs = Math.min(step.billedUntilMs ?? step.nowMs, step.down?.sinceMs ?? step.nowMs);
+    await metering.closeSegment(tx, instance.id, billedUntilMs, step.evidence ?? step.down?.evidence);
   }
   // A rental that can still come back keeps its hold; closeSegment has released it, so it is the tick's to take again.
   if (TERMINAL.has(step.to)) await metering.releaseHold(tx, instance.id, instance.org_id);

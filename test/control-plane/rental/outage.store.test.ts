@@ -122,7 +122,12 @@ describe('an outage', () => {
     const { machineId } = await world.machine({ dollars: 3.6 });
     const id = await running(await world.customer(10_000));
     const nowMs = world.clock.now();
-    const deps = { ...world.rooms, platformFeeBps: 2000, onRunning: async () => undefined };
+    const deps = {
+      ...world.rooms,
+      platformFeeBps: 2000,
+      onRunning: async () => undefined,
+      downSince: async () => undefined,
+    };
     const stop = world.rooms.instances.stopUnpaid(id);
     const outage = world.db.tx('test.outage', async (tx) => {
       const rental = await findInstance(tx, id);
@@ -158,6 +163,45 @@ describe('an outage', () => {
     expect(await instance(id)).toMatchObject({ status: 'terminated' });
     await world.clock.advance(HOUR_MS);
     expect(await spent(who.orgId, 10_000_000_000n)).toBe(before);
+  });
+});
+
+describe('a rental that is ended while looks at it fail', () => {
+  test('pays until the first of them where only the verdict is missing', async () => {
+    const { supplierId } = await world.machine({ dollars: 3.6 });
+    const who = await world.customer(10_000);
+    const id = await running(who);
+    const startedMs = (await instance(id))?.ready_ms ?? 0;
+    await watch(30_000);
+    world.probeAnswers.set(id, DEAD);
+    // The verdict is held: the control plane has just started.
+    await watch(60_000);
+    expect(await instance(id)).toMatchObject({ status: 'running' });
+    await world.rooms.instances.remove(who, id, async () => undefined);
+    const ended = await instance(id);
+    expect(ended?.status_reason).toMatch(
+      /^The SSH path was down: \d+ failed SSH probes since .*That time is not charged\.$/,
+    );
+    const sinceMs = Date.parse(/since (\S+);/.exec(ended?.status_reason ?? '')?.[1] ?? '');
+    expect(sinceMs).toBeGreaterThan(startedMs);
+    expect(sinceMs).toBeLessThan(world.clock.now() - 20_000);
+    const cost = (360_000_000n * BigInt(sinceMs - startedMs)) / BigInt(HOUR_MS);
+    expect(await spent(who.orgId, 10_000_000_000n)).toBe(cost);
+    const earned = await world.rooms.ledger.balance(world.db.read, payable(supplierId));
+    expect(earned.postedUcents).toBe((cost * 8000n) / 10_000n);
+  });
+
+  test('pays to its end where they have not failed for twenty seconds', async () => {
+    await world.machine({ dollars: 3.6 });
+    const who = await world.customer(10_000);
+    const id = await running(who);
+    const startedMs = (await instance(id))?.ready_ms ?? 0;
+    world.probeAnswers.set(id, DEAD);
+    await watch(19_000);
+    await world.rooms.instances.remove(who, id, async () => undefined);
+    expect(await instance(id)).toMatchObject({ status: 'stopping', status_reason: null });
+    const cost = (360_000_000n * BigInt(world.clock.now() - startedMs)) / BigInt(HOUR_MS);
+    expect(await spent(who.orgId, 10_000_000_000n)).toBe(cost);
   });
 });
 
