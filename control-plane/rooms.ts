@@ -240,11 +240,16 @@ function openFleet(
 ): Pick<Rooms, 'supply' | 'workloads' | 'link' | 'absence'> {
   const { nudges, events, noteObserved: onChange, noteGpus: onGpus, pullLogin } = above;
   const supply = openSupply({ ...core, events, onGpus, diskPriceUcentsPerGbHour: settings.diskPriceUcentsPerGbHour });
-  const workloads = openWorkloads({ ...core, supply, onChange });
+  const workloads = openWorkloads({
+    ...core,
+    supply,
+    onChange,
+    isContested: (machineId) => link.isContested(machineId),
+  });
   const notes = openLinkNotes(core);
   const machineKey = async (machineId: string): Promise<string | undefined> =>
     (await findMachine(core.db.read, machineId))?.public_key ?? undefined;
-  const link = openLink({
+  const link: Link = openLink({
     ...core,
     machineKey,
     ratchets: openRatchets({ ...core, machineKey }),

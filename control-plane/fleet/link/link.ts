@@ -44,6 +44,8 @@ export interface Link {
   /** Sends the machine its desired state now, if it is connected. */
   push(machineId: string): void;
   isUp(machineId: string): boolean;
+  /** True for a while after a link took the place of one that was up: the two may be of a host and a copy of it. */
+  isContested(machineId: string): boolean;
   /** Of links that are up. */
   count(): number;
   /** A byte stream into a workload. @throws StreamError saying which leg failed */
@@ -56,6 +58,8 @@ export interface Link {
   drain(reconnectAfterMs: number): Promise<void>;
 }
 
+/** A host that lost its link to a copy is back by then, and shows a ratchet that tells the two apart. */
+const CONTESTED_MS = 35_000;
 /** A machine pulls for as many workloads as it has GPUs; more questions than this are not answered. */
 const PULL_LOGINS_PER_MACHINE_MAX = 16;
 
@@ -66,9 +70,11 @@ type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'
 
 export function openLink(deps: LinkDeps): Link {
   const sessions = new Map<string, Session>();
+  /** Until when, by the monotonic clock. */
+  const contestedMs = new Map<string, number>();
   const streams = openStreams(deps);
   const server = new WebSocketServer({ noServer: true, maxPayload: LINK_MESSAGE_BYTES_MAX, perMessageDeflate: false });
-  const events = sessionEvents(sessions, streams, deps);
+  const events = sessionEvents({ sessions, contestedMs, streams }, deps);
   const accept: Link['accept'] = (socket, clientIp, proven) =>
     runSession(socket, clientIp, {
       ...deps,
@@ -86,6 +92,7 @@ export function openLink(deps: LinkDeps): Link {
       if (session !== undefined) pushDesired(session, deps);
     },
     isUp: (machineId) => sessions.has(machineId),
+    isContested: (machineId) => (contestedMs.get(machineId) ?? 0) > deps.clock.monotonicMs(),
     count: () => sessions.size,
     openStream: async (machineId, workloadId, target) => {
       const session = sessions.get(machineId);
@@ -114,13 +121,21 @@ export function openLink(deps: LinkDeps): Link {
   };
 }
 
+interface Ground {
+  sessions: Map<string, Session>;
+  contestedMs: Map<string, number>;
+  streams: Streams;
+}
+
 /** What a session's life does to the room: the newest link of a machine is the only one that counts. */
-function sessionEvents(sessions: Map<string, Session>, streams: Streams, deps: LinkDeps) {
+function sessionEvents({ sessions, contestedMs, streams }: Ground, deps: LinkDeps) {
   const { handlers, log, ratchets } = deps;
   const pullLogins = openPullLogins(deps);
   return {
     onOpen: async (session: Session, hello: HelloMessage, clientIp: string): Promise<void> => {
-      sessions.get(session.machineId)?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
+      const before = sessions.get(session.machineId);
+      if (before !== undefined) contestedMs.set(session.machineId, deps.clock.monotonicMs() + CONTESTED_MS);
+      before?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
       sessions.set(session.machineId, session);
       if (!(await ratchets.show(session.machineId, hello.ratchet))) await handlers.onCopy(session.machineId);
       await handlers.onUp(session.machineId, hello, clientIp);

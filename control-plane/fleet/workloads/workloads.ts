@@ -51,6 +51,8 @@ interface WorkloadsDeps {
   log: Log;
   sealing: Sealing;
   supply: Supply;
+  /** The machine's link is young, and took the place of one that was up: another host may have its identity. */
+  isContested(machineId: string): boolean;
   /** A room above wants to look again at the owner of the workload. */
   onChange(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
 }
@@ -187,14 +189,16 @@ async function observeOne(
 
 /**
  * Of two hosts with one identity one has the container, and the other says that it is not there: what ran counts as running, and keeps its
- * GPUs, until one host is left. Meanwhile the looks at its door find out whether it does.
+ * GPUs, until one host is left. Meanwhile the looks at its door find out whether it does. Where it is not yet known whether there are two,
+ * the host says it again soon.
  */
 async function isDoubtful(
   tx: Tx,
   row: store.WorkloadRow,
   observed: ObservedWorkload,
-  { supply }: WorkloadsDeps,
+  { supply, isContested }: WorkloadsDeps,
 ): Promise<boolean> {
   const ran = row.observed?.phase === 'running';
-  return ran && observed.phase !== 'running' && (await supply.isCopied(tx, row.machine_id));
+  if (!ran || observed.phase === 'running') return false;
+  return isContested(row.machine_id) || (await supply.isCopied(tx, row.machine_id));
 }
