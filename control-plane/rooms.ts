@@ -130,6 +130,9 @@ export interface Rooms {
   files: Files;
 }
 
+/** What a rental and the looks at its SSH path have to do with each other. */
+const SSH_LOOKS = { onRunning: startSeries, downSince };
+
 export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
   const sshKeys = openSshKeys(core);
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
@@ -162,8 +165,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     platformFeeBps: settings.platformFeeBps,
     openLaunchesMax: settings.openLaunchesPerOrg,
     appSite: settings.appSite,
-    onRunning: startSeries,
-    downSince,
+    ...SSH_LOOKS,
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
     runnable: launch.runnable,
     imagePullLogin: launch.pullLogin,
