@@ -157,11 +157,10 @@ export const VIDEO_KEEP_MS = 24 * 3_600_000;
 /** From the moment at which a server says that a video is finished until the whole of it is here. */
 export const VIDEO_FETCH_MS_MAX = 15 * 60_000;
 
-/** Of a form: no field that we know is longer than a name, and no form has more of them. */
-export const FORM_FIELD_BYTES_MAX = 4 * 1024;
+/** No form that we know has as many fields. A field may be as long as a body. */
 export const FORM_PARTS_MAX = 32;
 /** What a form around a file adds to its length: delimiters, headers, and the fields. */
-export const FORM_BYTES_AROUND_MAX = 256 * 1024;
+export const FORM_BYTES_AROUND_MAX = 512 * 1024;
 
 /** Uploaded files of one organisation: far more than anybody trains with, and a list that a person can still search. */
 export const FILES_PER_ORG_MAX = 1_000;

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import { readdirSync, existsSync } from 'node:fs';
 import { describe, expect, test } from 'vitest';
 import { FileList, FileObject, type FileReport } from '../../shared/api/file.ts';
-import { FILES_PER_ORG_MAX, FORM_FIELD_BYTES_MAX, FORM_PARTS_MAX } from '../../shared/limits.ts';
+import { BODY_BYTES_MAX, FILES_PER_ORG_MAX, FORM_PARTS_MAX } from '../../shared/limits.ts';
 import { deleteFile, findFile, insertFile } from '../../control-plane/models/files/store.ts';
 import type { z } from 'zod';
 import type { Answer } from './api.ts';
@@ -143,7 +143,7 @@ describe('an upload is refused, and leaves nothing', () => {
     const bad = [
       await send(uploadForm(GOOD), 'multipart/form-data'),
       await send(uploadForm(GOOD), 'multipart/form-data; boundary=another'),
-      await send([...uploadForm(GOOD), { name: 'purpose', value: 'x'.repeat(FORM_FIELD_BYTES_MAX + 1) }]),
+      await send([...uploadForm(GOOD), { name: 'purpose', value: 'x'.repeat(BODY_BYTES_MAX + 1) }]),
       await send(Array.from({ length: FORM_PARTS_MAX + 1 }, () => purpose)),
     ];
     for (const answer of bad) expectRefused(PATH, answer, 'invalid_request');

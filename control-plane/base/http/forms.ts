@@ -1,6 +1,9 @@
 // Forms: multipart/form-data bodies of texts, for routes whose clients send one in place of JSON.
+import { Readable } from 'node:stream';
+import { finished } from 'node:stream/promises';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
-import { fail, failField } from '../../../shared/errors.ts';
+import { failField } from '../../../shared/errors.ts';
+import { readForm } from './multipart.ts';
 import { unsupportedMediaType } from './problems.ts';
 
 declare module 'fastify' {
@@ -19,7 +22,7 @@ const FILE = null;
 export function takeForms(app: FastifyInstance): void {
   app.addContentTypeParser(FORM, { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
     if (request.routeOptions.config.takesForm !== true) throw unsupportedMediaType();
-    return readForm(request.headers['content-type'] ?? '', body);
+    return readFields(request.headers['content-type'] ?? '', body);
   });
 }
 
@@ -28,18 +31,22 @@ export function isForm({ headers }: FastifyRequest): boolean {
   return headers['content-type']?.toLowerCase().startsWith(FORM) === true;
 }
 
-async function readForm(contentType: string, body: Buffer): Promise<Fields> {
-  const answer = new Response(new Uint8Array(body), { headers: { 'content-type': contentType } });
-  const form = await answer.formData().catch((cause: unknown) =>
-    fail('invalid_request', {
-      detail: 'The body is not the form that its Content-Type says. Send multipart/form-data with its boundary.',
-      cause,
-    }),
-  );
+async function readFields(contentType: string, body: Buffer): Promise<Fields> {
   const fields = new Map<string, string | null>();
-  for (const [name, value] of form) {
+  const add = (name: string, value: string | null): void => {
     if (fields.has(name)) failField(name, 'must be sent once');
-    fields.set(name, typeof value === 'string' ? value : FILE);
-  }
+    fields.set(name, value);
+  };
+  const stream = Readable.from([body], { objectMode: false });
+  await readForm(
+    { contentType, bytes: body.length, stream },
+    {
+      field: add,
+      file: async ({ name, stream: file }) => {
+        add(name, FILE);
+        await finished(file.resume());
+      },
+    },
+  );
   return Object.fromEntries(fields);
 }

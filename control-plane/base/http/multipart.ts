@@ -2,7 +2,7 @@
 import type { Readable } from 'node:stream';
 import { Busboy, type BusboyInstance } from '@fastify/busboy';
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
-import { FORM_FIELD_BYTES_MAX, FORM_PARTS_MAX } from '../../../shared/limits.ts';
+import { BODY_BYTES_MAX, FORM_PARTS_MAX } from '../../../shared/limits.ts';
 import type { Upload } from './route.ts';
 
 export interface FormFile {
@@ -30,7 +30,7 @@ export async function readForm(body: Upload, reader: FormReader): Promise<void> 
   const files: { stream: Readable; work: Promise<void> }[] = [];
   parser.on('field', (name: string | undefined, value, _nameCut, valueCut) => {
     try {
-      if (valueCut) throw formError(`the field ${name} is longer than ${FORM_FIELD_BYTES_MAX} bytes`);
+      if (valueCut) throw formError(`the field ${name} is longer than ${BODY_BYTES_MAX} bytes`);
       reader.field(name ?? '', value);
     } catch (error) {
       over.reject(error);
@@ -61,7 +61,7 @@ export async function readForm(body: Upload, reader: FormReader): Promise<void> 
 
 /** @throws ServiceError `invalid_request` where the header names no boundary */
 function openParser(contentType: string): BusboyInstance {
-  const limits = { fieldSize: FORM_FIELD_BYTES_MAX, parts: FORM_PARTS_MAX, headerPairs: 16, headerSize: 8 * 1024 };
+  const limits = { fieldSize: BODY_BYTES_MAX, parts: FORM_PARTS_MAX, headerPairs: 16, headerSize: 8 * 1024 };
   try {
     return new Busboy({ headers: { 'content-type': contentType }, limits });
   } catch (error) {
