@@ -58,5 +58,5 @@ function planOpen(job: Job, server: ServerFacts, nowMs: number): Step {
 }
 
 function failed(code: ErrorCode, message: string): Step {
-  return { do: 'fail', code, message: `${message} Nothing was charged. Send the request again.` };
+  return { do: 'fail', code, message: `${message} Send the request again.` };
 }

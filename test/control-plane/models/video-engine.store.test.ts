@@ -189,7 +189,11 @@ describe('a job in progress', () => {
     await world.drive();
     expect(await jobOf(world, id)).toMatchObject({ status: 'in_progress' });
     await driveFor(world, 16);
-    expect(await jobOf(world, id)).toMatchObject({ status: 'failed', error_code: 'upstream_timeout' });
+    expect(await jobOf(world, id)).toMatchObject({
+      status: 'failed',
+      error_code: 'upstream_timeout',
+      error_message: 'The model did not finish the video in time. Send the request again. Nothing was charged.',
+    });
     expect(first().jobs).toEqual([]);
     expect(await paid(world, who)).toBe(false);
   });
