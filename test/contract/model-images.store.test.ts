@@ -95,6 +95,8 @@ describe('an answer that is not what was asked for is 502 upstream_error, and co
     ['too many images', [image(), image(), image()]],
     ['an address in place of an image', [image(), { url: 'http://10.0.0.5/secret.png' }]],
     ['what is no base64', [image(), { b64_json: 'not base64!' }]],
+    ['base64 with a space', [image(), { b64_json: 'AAAA AAAA' }]],
+    ['base64 with too much at its end', [image(), { b64_json: 'A===' }]],
     ['an empty image', [image(), { b64_json: '' }]],
   ])('%s', async (_what, data) => {
     upstream.next({ body: { data } });

@@ -26,6 +26,7 @@ describe('the list of models', () => {
         .toSorted(),
     );
     expect(ids(json)).toHaveLength(8);
+    for (const { modality, category } of json.data ?? []) expect(category).toBe(modality);
     expect(body).not.toMatch(/secret-name|127\.0\.0\.1|upstream/);
   });
 

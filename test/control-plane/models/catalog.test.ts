@@ -103,6 +103,38 @@ describe('the file', () => {
     expect(complaint(text)).toBe('models.yaml:13: models[1].aliases[0]: the name acme/chat is used twice');
   });
 
+  test('with an economy tier of an embedding model, or one priced by the image, is refused', () => {
+    const economy = (pricing: string): [string, string] => [
+      '    upstreams:',
+      `    economy: { pricing: ${pricing}, upstreams: [{ base_url: 'http://10.0.0.5:8000/v1', model: m }] }\n    upstreams:`,
+    ];
+    const tokens = '{ input_per_1m_tokens_cents: 1, output_per_1m_tokens_cents: 1 }';
+    expect(complaint(chat(economy(tokens)))).toBe('none');
+    expect(complaint(chat(economy('{ per_image_microcents: 1 }')))).toContain(
+      'models[0].economy.pricing: must have input_per_1m_tokens_cents and output_per_1m_tokens_cents',
+    );
+    const embedding = chat(
+      economy(tokens),
+      ['modality: chat', 'modality: embedding'],
+      [', output_per_1m_tokens_cents: 60', ''],
+    );
+    expect(complaint(embedding)).toContain('models[0].economy: is only for chat models');
+  });
+
+  test('may tell parameters of a video model, and of no embedding model', () => {
+    const model = (modality: string, pricing: string): string =>
+      complaint(`models:
+  - id: acme/model
+    modality: ${modality}
+    status: coming_soon
+    owned_by: acme
+    pricing: { ${pricing}: 1 }
+    parameters: [{ name: fps, type: int }]
+`);
+    expect(model('video', 'per_video_microcents')).toBe('none');
+    expect(model('embedding', 'input_per_1m_tokens_cents')).toContain('parameters: is only for image and video models');
+  });
+
   test('at its bounds is taken', () => {
     expect(complaint(chat(['15,', '100000000,'], ['8192', '8192\n    max_output_tokens: 8192']))).toBe('none');
     expect(complaint(chat(['15,', '0,'], ['model: m', 'model: m, weight: 1000']))).toBe('none');
@@ -140,6 +172,12 @@ describe('an image model', () => {
     ['per_image_microcents', '[{ name: steps, type: int }]', 'may only have size'],
     ['per_image_microcents', size('type: string'), 'must have an enum of sizes'],
     ['per_image_microcents', size('type: enum, default: 1x1, enum: [1x1, large]'), 'must have an enum of sizes'],
+    ['per_image_microcents', size('type: enum, default: 1x1, enum: []'), 'must have an enum of sizes'],
+    [
+      'per_image_microcents',
+      '[{ name: size, type: enum, default: 1x1, enum: [1x1] }, { name: steps, type: int }]',
+      'may only have size',
+    ],
     ['per_image_microcents', size('type: enum, enum: [1x1]'), 'must have one of its sizes as default'],
     ['per_image_microcents', size('type: enum, default: 2x2, enum: [1x1]'), 'must have one of its sizes as default'],
   ])('priced %s with the parameters %s: %s', (pricing, parameters, expected) => {

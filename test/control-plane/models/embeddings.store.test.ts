@@ -1,0 +1,87 @@
+// What embeddings hold and cost, and how they are split, where it depends on the model and on the bytes of the texts.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { Reply } from '../../../control-plane/base/http/route.ts';
+import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import { parseModels } from '../../../control-plane/models/catalog/models.ts';
+import { findReceipt } from '../../../control-plane/models/gateway/store.ts';
+import { type Asked, type FakeAnswer, type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+/** A token costs a quarter of a cent. */
+const CENTS_PER_1M = 250_000;
+
+let upstream: FakeUpstream;
+let world: World;
+let orgId: string;
+beforeEach(async () => {
+  upstream = await openFakeUpstream();
+  const server = { base_url: upstream.baseUrl, model: 'm' };
+  const model = {
+    id: 'acme/embedder',
+    modality: 'embedding',
+    owned_by: 'acme',
+    pricing: { input_per_1m_tokens_cents: CENTS_PER_1M },
+    upstreams: [
+      { ...server, max_inputs: 3 },
+      { ...server, model: 'n', max_inputs: 2 },
+    ],
+  };
+  world = await openWorld(1, { settings: { models: parseModels(JSON.stringify({ models: [model] }), 'models.yaml') } });
+  ({ orgId } = await world.customer(100));
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+  await upstream.close();
+});
+
+const inputsOf = ({ body }: Asked): string[] => body['input'] as string[];
+const uncounted = (asked: Asked): FakeAnswer => ({
+  body: { data: inputsOf(asked).map((_, index) => ({ index, embedding: [1] })) },
+});
+function embed(input: string | string[], more: object = {}): Promise<Reply> {
+  const caller = { orgId, apiKeyId: 'apk_x', scopes: [] };
+  const body = { model: 'acme/embedder', input, encoding_format: 'float' as const, ...more };
+  return world.rooms.gateway.embed({ caller, requestId: 'req_test', gone: new AbortController().signal, body });
+}
+const held = async (): Promise<bigint> => (await world.rooms.ledger.balance(world.db.read, wallet(orgId))).heldUcents;
+
+test('texts are split as the server takes them that takes the fewest at once, as any of them may be asked', async () => {
+  upstream.usual = uncounted;
+  await embed(['a', 'b', 'c', 'd', 'e']);
+  expect(upstream.asked.map(inputsOf)).toEqual([['a', 'b'], ['c', 'd'], ['e']]);
+});
+
+test('a model whose vectors have one length refuses another, by name', async () => {
+  await expect(embed('a', { dimensions: 3 })).rejects.toMatchObject({
+    code: 'unsupported_parameter',
+    details: { errors: [{ field: 'dimensions' }] },
+  });
+  expect(upstream.asked).toEqual([]);
+});
+
+test('the most that texts can cost is held, a token for each byte and 16 around each text, in whole cents', async () => {
+  upstream.usual = (asked) => ({ ...uncounted(asked), after: gate.promise });
+  const gate = Promise.withResolvers<void>();
+  const asking = embed(['\u00e9\u00e9', 'a']);
+  await upstream.came(1);
+  // 4 + 16 and 1 + 16 tokens: 9.25 cents.
+  expect(await held()).toBe(10_000_000n);
+  gate.resolve();
+  await asking;
+  expect(await held()).toBe(0n);
+});
+
+test('texts that nobody counts are estimated by their bytes, and their receipt tells a completed request', async () => {
+  upstream.usual = uncounted;
+  const reply = await embed('\u00e9'.repeat(10));
+  expect(await findReceipt(world.db.read, reply.headers?.['x-receipt-id'] ?? '')).toMatchObject({
+    ending: 'completed',
+    state: 'settled',
+    prompt_tokens: 5,
+    completion_tokens: 0,
+    counted_by: 'estimate',
+    charged_ucents: 2_000_000n,
+    upstream: upstream.baseUrl,
+  });
+});
