@@ -26,7 +26,7 @@ test('a request that is being answered has a receipt that is open: what it may c
     closed_at: null,
     prompt_tokens: null,
     counted_by: null,
-    cost: '0',
+    cost: '0.00',
     held: '0.0006555',
   });
   gate.resolve();
