@@ -1,4 +1,6 @@
 // Video jobs that were made (specification 3.3, 4.8, 7.3): their list, cancelling and deleting them, and the file.
+import { readdirSync, rmSync } from 'node:fs';
+import { join } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { VideoPage } from '../../shared/api/videos.ts';
 import { mp4 } from '../kit/video-server.ts';
@@ -25,6 +27,12 @@ const get = (path: string, headers: Record<string, string> = {}): Promise<Answer
   api.call('GET', `${VIDEOS}${path}`, { key: owner.key, headers });
 const cancel = (id: string): Promise<Answer> => api.call('POST', `${VIDEOS}/${id}/cancel`, { key: owner.key });
 const remove = (id: string): Promise<Answer> => api.call('DELETE', `${VIDEOS}/${id}`, { key: owner.key });
+
+/** Those of the blob store. */
+const files = (): string[] =>
+  readdirSync(api.world.blobsDirectory, { recursive: true, withFileTypes: true })
+    .filter((each) => each.isFile())
+    .map(({ parentPath, name }) => join(parentPath, name));
 
 describe('the list', () => {
   const list = async (query: string): Promise<VideoPage> => VideoPage.parse((await get(`?${query}`)).json);
@@ -158,6 +166,13 @@ describe('the file', () => {
     await api.world.clock.advance(1);
     await api.world.drive();
     expectRefused(VIDEOS, await get(`/${id}/content`), 'expired');
+    expect(files()).toEqual([]);
+  });
+
+  test('that is not on the disk any more, as after the restore of a backup, is 410', async () => {
+    const { id } = await completed();
+    for (const path of files()) rmSync(path);
+    expectRefused(VIDEOS, await get(`/${id}/content`), 'expired');
   });
 
   test('has no variant but video', async () => {
@@ -176,6 +191,7 @@ describe('delete', () => {
     expectRefused(VIDEOS, await get(`/${id}/content`), 'not_found');
     expectRefused(VIDEOS, await remove(id), 'not_found');
     expect((await get('')).json.data).toEqual([]);
+    expect(files()).toEqual([]);
     expect(await money()).toEqual({ posted: ALL - FOUR_SECONDS, held: 0n });
   });
 

@@ -12,28 +12,29 @@ import * as store from './store.ts';
 /** Asks one server after another until one takes the job; where none has room, it stays in the queue. */
 export async function submitJob(read: store.Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
   const job = read.upstream === null ? read : await noteLost(read, deps);
-  const candidates = await inOrder(deps.upstreamsOf(job), deps);
-  for (const upstream of candidates.slice(0, UPSTREAM_ATTEMPTS_MAX)) {
+  let asked = 0;
+  for (const upstream of await inOrder(deps.upstreamsOf(job), deps)) {
     if (signal.aborted) return;
+    if (asked === UPSTREAM_ATTEMPTS_MAX) break;
     if (!(await claim(job, upstream, deps))) continue;
+    asked += 1;
     if ((await ask(job, upstream, deps, signal)) === 'over') return;
   }
   const nowMs = deps.clock.now();
   await note(job, { due_ms: nowMs + againMs(nowMs - job.created_ms) }, deps);
 }
 
-/** Those with room, the one with the least to do for its weight first. */
+/** The one with the least to do for its weight first. */
 async function inOrder(all: readonly Upstream[], { db }: StepDeps): Promise<Upstream[]> {
   const loads = await Promise.all(
     all.map(async (upstream) => ({ upstream, count: await store.countAt(db.read, upstream.base_url) })),
   );
   return loads
-    .filter(({ upstream, count }) => count < upstream.max_open_requests)
     .toSorted((a, b) => (a.count + 1) / a.upstream.weight - (b.count + 1) / b.upstream.weight)
     .map(({ upstream }) => upstream);
 }
 
-/** False where the job is not in the queue any more, or the server has got enough to do meanwhile. */
+/** False where the job is not in the queue any more, or the server has enough to do. */
 function claim(job: store.Job, upstream: Upstream, { db }: StepDeps): Promise<boolean> {
   return db.tx('videos.claim', async (tx) => {
     if ((await store.countAt(tx, upstream.base_url)) >= upstream.max_open_requests) return false;

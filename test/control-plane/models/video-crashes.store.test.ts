@@ -174,3 +174,15 @@ test('a submission whose answer was lost with its process is sent again, and cos
   expect(await paid(world, who)).toBe(true);
   await first.rooms.videos.close();
 });
+
+test('where the reply of a submission or a cancel cannot be stored with it, neither has happened', async () => {
+  world = await openVideoWorld([server]);
+  who = await world.customer(CENTS);
+  const taken = async (): Promise<never> => Promise.reject(new Error('the claim is gone'));
+  await expect(submitVideo(world, who, {}, taken)).rejects.toThrow('the claim is gone');
+  expect(await world.rooms.videos.list(who.orgId, { from: undefined, order: 'desc', count: 9 })).toEqual([]);
+  expect(await paid(world, who)).toBe(false);
+  const id = await submitVideo(world, who);
+  await expect(world.rooms.videos.cancel(who.orgId, id, taken)).rejects.toThrow('the claim is gone');
+  expect(await jobOf(world, id)).toMatchObject({ status: 'queued' });
+});

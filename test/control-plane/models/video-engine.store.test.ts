@@ -1,5 +1,6 @@
 // How video jobs are driven: which server gets one, what is tried again, what fails it, and that the server is left alone afterwards.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { sql } from '../../../control-plane/base/db/db.ts';
 import { fail } from '../../../shared/errors.ts';
 import { mp4, openVideoServer, type Scripted, type VideoServer } from '../../kit/video-server.ts';
 import type { World } from '../../kit/world.ts';
@@ -88,14 +89,29 @@ describe('another server is asked', () => {
     expect(world.rooms.videos.counts.failures()).toHaveLength(1);
   });
 
-  test('where the first has as much to do as it takes; with twice the weight it gets twice the jobs', async () => {
-    await open({ weight: 2, max_open_requests: 4 }, { max_open_requests: 2 });
-    for (let i = 0; i < 7; i += 1) await submit();
-    await world.drive();
-    expect(servers.map(({ jobs }) => jobs.length)).toEqual([4, 2]);
+  test('where the first has as much to do as it takes, and again once it has room', async () => {
+    await open({ max_open_requests: 3 }, { max_open_requests: 2 });
+    for (let i = 0; i < 6; i += 1) await submit();
+    await driveFor(world, 2);
+    expect(servers.map(({ jobs }) => jobs.length)).toEqual([3, 2]);
     first().jobs.forEach((job) => (job.status = 'completed'));
     await driveFor(world, 5);
-    expect(servers.map(({ asked }) => asked.filter((what) => what === 'POST /videos').length)).toEqual([5, 2]);
+    expect(servers.map(({ asked }) => asked.filter((what) => what === 'POST /videos').length)).toEqual([4, 2]);
+  });
+
+  test('by its weight: one with twice as much gets twice the jobs', async () => {
+    await open({ weight: 2 }, { weight: 1 });
+    for (let i = 0; i < 6; i += 1) await submit();
+    await world.drive();
+    expect(servers.map(({ jobs }) => jobs.length)).toEqual([4, 2]);
+  });
+
+  test('with no more than it takes, however many jobs come at once', async () => {
+    await open({ max_open_requests: 1 });
+    const ids = [await submit(), await submit(), await submit()];
+    const { driver } = world.rooms.videos;
+    await Promise.all(ids.map((id) => driver.drive(id, new AbortController().signal)));
+    expect(first().jobs).toHaveLength(1);
   });
 });
 
@@ -237,6 +253,36 @@ describe('a job in progress', () => {
     expect(await paid(world, who)).toBe(false);
   });
 
+  test.each([
+    ['queued', 'in_progress'],
+    ['queued', 'completed'],
+    ['queued', 'failed'],
+    ['in_progress', 'in_progress'],
+    ['in_progress', 'completed'],
+  ] as const)(
+    'that is %s and cancelled while its server is asked stays as it was cancelled where that says %s',
+    async (before, status) => {
+      await open({});
+      first().usual = { status: before, progress: 10 };
+      const id = await submit();
+      await world.drive();
+      const gate = Promise.withResolvers<void>();
+      script(first(), 'GET', { takes: true, after: gate.promise }, 1);
+      stand({ status, progress: 80 });
+      await world.clock.advance(1_000);
+      const [already, driving] = [first().asked.length, world.drive()];
+      await first().came(already + 1);
+      const { progress } = await world.rooms.videos.cancel(who.orgId, id, async () => undefined);
+      gate.resolve();
+      await driving;
+      await driveFor(world, 2);
+      const job = await jobOf(world, id);
+      expect(job).toMatchObject({ status: 'cancelled', progress, error_code: null, committed_ms: null });
+      expect(job.upstream_open).toBe(false);
+      expect(await paid(world, who)).toBe(false);
+    },
+  );
+
   test('that is over is not held on to where its server does not let go of it: five tries', async () => {
     await open({});
     const id = await submit();
@@ -307,4 +353,37 @@ test('how jobs end is counted, a file that expires not again', async () => {
   await world.clock.advance(24 * 60 * MINUTE);
   await world.drive();
   expect(world.rooms.videos.counts.endings()).toEqual([{ model: 'acme/director', status: 'completed', count: 1 }]);
+});
+
+describe('the engine', () => {
+  test('is given 24 jobs at most at once, so that files that come slowly leave room for all else', async () => {
+    await open({});
+    const other = await world.customer(CENTS);
+    for (let i = 0; i < 20; i += 1) await submitVideo(world, who, { seconds: 2 });
+    for (let i = 0; i < 20; i += 1) await submitVideo(world, other, { seconds: 2 });
+    const gate = Promise.withResolvers<void>();
+    script(first(), 'POST', { takes: true, after: gate.promise });
+    const { driver } = world.rooms.videos;
+    const due = await driver.due(world.clock.now(), 64);
+    expect(due).toHaveLength(24);
+    const driving = due.slice(0, 20).map((id) => driver.drive(id, new AbortController().signal));
+    const more = await driver.due(world.clock.now(), 64);
+    expect(more).toHaveLength(4);
+    expect(more.filter((id) => due.slice(0, 20).includes(id))).toEqual([]);
+    gate.resolve();
+    await Promise.all(driving);
+  });
+
+  test('goes on with others where a job cannot be driven, and comes back to that one later', async () => {
+    await open({});
+    const [broken, whole] = [await submit(), await submit()];
+    await world.db.tx('test.break', (tx) => tx.run(sql`update video_jobs set request = '{}' where id = ${broken}`));
+    const { driver } = world.rooms.videos;
+    await expect(driver.drive(broken, new AbortController().signal)).rejects.toThrow(/prompt/);
+    expect(await driver.due(world.clock.now() + 29_999, 9)).toEqual([whole]);
+    expect(await driver.due(world.clock.now() + 30_000, 9)).toEqual([whole, broken]);
+    await world.db.tx('test.mend', (tx) =>
+      tx.run(sql`update video_jobs set request = '{"prompt":"x","parameters":{}}' where id = ${broken}`),
+    );
+  });
 });

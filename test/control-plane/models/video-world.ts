@@ -23,13 +23,18 @@ export function openVideoWorld(
   return openWorld(1, { ...outside, settings: { models: videoModels(upstreams), ...outside.settings } });
 }
 
-export async function submitVideo(world: World, who: Who, body: Partial<VideoRequest> = {}): Promise<string> {
+export async function submitVideo(
+  world: World,
+  who: Who,
+  body: Partial<VideoRequest> = {},
+  settle: () => Promise<void> = async () => undefined,
+): Promise<string> {
   const reply: Reply = await world.rooms.videos.submit({
     caller: { ...who, scopes: [] },
     requestId: 'req_test',
     body: { model: 'director', prompt: 'a cat', ...body },
     isForm: false,
-    settle: async () => undefined,
+    settle,
   });
   return (reply.body as { id: string }).id;
 }
