@@ -68,8 +68,7 @@ export function boundsOf(stay: Stay, seen: Seen): Bounds {
   const least = without(alive, perhaps);
   return {
     chargedMs: [lengthMs(least), lengthMs(most)],
-    // Whether its limit was reached meanwhile is found out after an absence: the supplier is paid for the whole of it.
-    ownAbsenceMs: [lengthMs(overlap(alive, sure)), lengthMs(overlap(stay.running, perhaps))],
+    ownAbsenceMs: [lengthMs(overlap(alive, sure)), lengthMs(overlap(running, perhaps))],
     broken: [
       ...brokenStart(stay, seen),
       ...brokenEnd(stay, seen),

@@ -1,6 +1,6 @@
 // Time in which we were away ourselves: customers are not charged for it, suppliers are paid for it all the same.
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
-import type { Tx } from '../../base/db/db.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
 import { payable, revenue } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Metering } from './metering.ts';
@@ -11,6 +11,8 @@ export interface Absence {
   untilMs: number;
   /** Kept on the transfers. */
   evidence: string;
+  /** When a rental ends by its runtime limit, which its host keeps without us: it is paid until then. Null without one. */
+  limitOf(query: Query, subjectId: string): Promise<number | null>;
 }
 
 /**
@@ -25,8 +27,10 @@ export async function excuse(
 ): Promise<void> {
   const { untilMs, evidence } = absence;
   const fromMs = Math.max(absence.fromMs, segment.started_ms);
+  const limitMs = (await absence.limitOf(tx, segment.subject_id)) ?? untilMs;
+  const paidUntilMs = Math.max(fromMs, Math.min(untilMs, limitMs));
   await deps.metering.closeSegment(tx, segment.subject_id, fromMs, evidence);
-  const lostUcents = accruedUcents(segment.rate_ucents_per_hour, untilMs - fromMs);
+  const lostUcents = accruedUcents(segment.rate_ucents_per_hour, paidUntilMs - fromMs);
   const amountUcents = supplierPartUcents(lostUcents, segment.supplier_bps);
   const id = `${segment.id}:absence:${fromMs}`;
   const what = { id, debit: revenue, credit: payable(segment.supplier_id), amountUcents, kind: 'absence.supplier' };

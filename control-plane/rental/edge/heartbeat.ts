@@ -3,8 +3,9 @@ import { z } from 'zod';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { int } from '../../base/db/columns.ts';
-import { type Db, type Tx, sql } from '../../base/db/db.ts';
+import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Metering } from '../../money/metering/metering.ts';
+import { findInstance } from '../instances/store.ts';
 
 export const HEARTBEAT_PERIOD_MS = 10_000;
 /** A restart takes less; above it, nobody could have reached an instance or ended it. */
@@ -36,13 +37,17 @@ export function openHeartbeat(deps: {
       if (wasAway) {
         const [from, until] = [isoTime(last.beat_ms), isoTime(untilMs)];
         const evidence = `the control plane was away from ${from} to ${until}`;
-        const rentals = await metering.excuseAll({ fromMs: last.beat_ms, untilMs, evidence });
+        const rentals = await metering.excuseAll({ fromMs: last.beat_ms, untilMs, evidence, limitOf });
         log.error({ from, until, rentals }, 'we were away: this time is credited to customers and paid to suppliers');
       }
       await db.tx('edge.heartbeat', (tx) => write(tx, clock.now()));
       return wasAway;
     },
   };
+}
+
+async function limitOf(query: Query, instanceId: string): Promise<number | null> {
+  return (await findInstance(query, instanceId))?.auto_terminate_ms ?? null;
 }
 
 async function write(tx: Tx, nowMs: number): Promise<void> {

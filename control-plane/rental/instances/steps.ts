@@ -144,18 +144,19 @@ async function note(
 }
 
 async function run(instance: store.InstanceRow, deps: StepDeps): Promise<string[]> {
-  const nowMs = deps.clock.now();
-  const endsAtMs = endOf(instance, nowMs);
-  const { last_reachable_ms } = instance;
-  const patch = { ready_ms: nowMs, last_reachable_ms, due_ms: endsAtMs, auto_terminate_ms: endsAtMs };
-  await deps.db.tx('instances.run', async (tx) => {
-    if (!(await move(tx, instance, { to: 'running', nowMs, patch }, deps))) return;
-    if (endsAtMs !== null && instance.workload_id !== null)
-      await deps.workloads.setEnd(tx, instance.workload_id, endsAtMs);
+  const { id, machine_id, workload_id, last_reachable_ms, created_ms: createdMs } = instance;
+  const ran = await deps.db.tx('instances.run', async (tx) => {
+    // Not earlier: a commit may be waited for, and what is charged begins when the customer is told.
+    const nowMs = deps.clock.now();
+    const endsAtMs = endOf(instance, nowMs);
+    const patch = { ready_ms: nowMs, last_reachable_ms, due_ms: endsAtMs, auto_terminate_ms: endsAtMs };
+    if (!(await move(tx, instance, { to: 'running', nowMs, patch }, deps))) return undefined;
+    if (endsAtMs !== null && workload_id !== null) await deps.workloads.setEnd(tx, workload_id, endsAtMs);
+    return { nowMs, endsAtMs };
   });
-  const { id, machine_id, created_ms: createdMs } = instance;
-  deps.log.info({ instance_id: id, machine_id, after_ms: nowMs - createdMs }, 'instance running');
-  return endsAtMs === null || machine_id === null ? [] : [machine_id];
+  if (ran === undefined) return [];
+  deps.log.info({ instance_id: id, machine_id, after_ms: ran.nowMs - createdMs }, 'instance running');
+  return ran.endsAtMs === null || machine_id === null ? [] : [machine_id];
 }
 
 /** The countdown of the runtime limit begins when the instance runs. */

@@ -2,6 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { ABSENCE_MS_MIN } from '../../../control-plane/rental/edge/heartbeat.ts';
+import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
@@ -25,8 +26,8 @@ const balance = async (account: Parameters<World['rooms']['ledger']['balance']>[
   (await world.rooms.ledger.balance(world.db.read, account)).postedUcents;
 const spent = async (): Promise<bigint> => 10_000_000_000n - (await balance(wallet(who.orgId)));
 
-async function run(): Promise<string> {
-  const id = await world.launch(who);
+async function run(request: Partial<CreateInstance> = {}): Promise<string> {
+  const id = await world.launch(who, request);
   await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
   await world.drive();
   return id;
@@ -75,6 +76,16 @@ test('the supplier is paid by us, every rental is excused, and their usage leave
   expect(await balance(revenue)).toBe(BigInt((4 * HOUR_MS * 2) / 10 - (4 * HOUR_MS * 8) / 10));
 });
 
+test('a rental whose runtime limit is reached meanwhile ends there, for its customer and for its supplier', async () => {
+  const id = await run({ auto_terminate_hours: 2 });
+  await world.clock.advance(HOUR_MS);
+  await away(10 * HOUR_MS);
+  await world.drive();
+  expect((await world.rooms.instances.get(who.orgId, id)).instance.status).toBe('stopping');
+  expect(await spent()).toBe(BigInt(HOUR_MS));
+  expect(await balance(payable(supplierId))).toBe(BigInt((2 * HOUR_MS * 8) / 10));
+});
+
 test('what was posted into the absence is taken back', async () => {
   const id = await run();
   await world.rooms.heartbeat.beat();
@@ -94,7 +105,12 @@ test('one that dies while it excuses begins again and excuses nobody twice', asy
   const fromMs = world.clock.now();
   await world.clock.advance(HOUR_MS);
   // As far as it came: the row was not written.
-  await world.rooms.metering.excuseAll({ fromMs, untilMs: world.clock.now(), evidence: 'away' });
+  await world.rooms.metering.excuseAll({
+    fromMs,
+    untilMs: world.clock.now(),
+    evidence: 'away',
+    limitOf: async () => null,
+  });
   await world.clock.advance(90_000);
   await world.rooms.heartbeat.beat();
   for (const id of ids) await end(id);
