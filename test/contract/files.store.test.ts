@@ -195,11 +195,27 @@ describe('limits', () => {
     expect(over.headers['x-should-retry']).toBe('false');
     await uploaded(ofBytes(10_000));
     expect(blobsOnDisk()).toHaveLength(3);
-    expectRefused(PATH, await send(uploadForm(GOOD)), 'conflict');
+    // Before the form is read.
+    expectRefused(PATH, await send([]), 'conflict');
     const other = await api.account();
     expect((await postForm(api, other, uploadForm(GOOD))).status).toBe(200);
     await api.call('DELETE', `${PATH}/${first.id}`, { key: owner.key });
     await uploaded(ofBytes(20_000));
+  });
+
+  test('a file is stored no further than there is room for its organisation', async () => {
+    await uploaded(ofBytes(20_000));
+    await uploaded(ofBytes(15_000));
+    const { blobs } = api.world.rooms;
+    const { write } = blobs;
+    const bounds: number[] = [];
+    blobs.write = (key, source, options) => {
+      bounds.push(options.bytesMax);
+      return write(key, source, options);
+    };
+    expectRefused(PATH, await send(uploadForm(ofBytes(15_001))), 'conflict');
+    await uploaded(ofBytes(10_000));
+    expect(bounds).toEqual([15_000, 15_000]);
   });
 
   test('of uploads at the same time, as many as fit are taken', async () => {
@@ -210,11 +226,22 @@ describe('limits', () => {
   });
 
   test('an organisation has up to four uploads under way; the fifth is told to wait, and another organisation is not', async () => {
-    const other = await api.account();
-    const answers = await Promise.all([1, 2, 3, 4, 5].map(() => send(uploadForm(GOOD))));
+    const { blobs } = api.world.rooms;
+    const { write } = blobs;
+    const gate = Promise.withResolvers<void>();
+    blobs.write = async (...written) => {
+      await gate.promise;
+      return write(...written);
+    };
+    const sending = [1, 2, 3, 4, 5].map(() => send(uploadForm(GOOD)));
+    const fifth = await Promise.race(sending);
+    expectRefused(PATH, fifth, 'rate_limit_exceeded');
+    expect(fifth.headers['retry-after']).toBe('5');
+    blobs.write = write;
+    expect((await postForm(api, await api.account(), uploadForm(GOOD))).status).toBe(200);
+    gate.resolve();
+    const answers = await Promise.all(sending);
     expect(answers.map(({ status }) => status).toSorted(upwards)).toEqual([200, 200, 200, 200, 429]);
-    expect(answers.find(({ status }) => status === 429)?.headers['retry-after']).toBe('5');
-    expect((await postForm(api, other, uploadForm(GOOD))).status).toBe(200);
     expect((await send(uploadForm(GOOD))).status).toBe(200);
   });
 
@@ -226,9 +253,12 @@ describe('limits', () => {
         if (row !== undefined) await insertFile(tx, { ...row, id, blob_key: `files-blob_${i}`, bytes: 1 });
       }
     });
-    await uploaded();
-    expectRefused(PATH, await send(uploadForm(GOOD)), 'conflict');
+    // There is room for one more.
+    const both = await Promise.all([1, 2].map(() => send(uploadForm(GOOD))));
+    expect(both.map(({ status }) => status).toSorted(upwards)).toEqual([200, 409]);
     expect((await listed('?limit=10000')).data).toHaveLength(FILES_PER_ORG_MAX);
+    // Before the form is read.
+    expectRefused(PATH, await send([]), 'conflict');
   });
 });
 

@@ -37,8 +37,8 @@ export async function readForm(body: Upload, reader: FormReader): Promise<void> 
     }
   });
   parser.on('file', (name: string | undefined, stream: Readable, filename: string | undefined) => {
-    // A body that ends within the file, said before its reader hears of it. A reader that stops has destroyed the stream.
-    stream.on('error', (error) => void (stream.destroyed || over.reject(formError(messageOf(error)))));
+    // A body that ends within the file is an error of the parser first, and whoever reads the file throws it too.
+    stream.on('error', () => undefined);
     const work = reader.file({ name: name ?? '', filename: filename ?? '', stream });
     work.catch(over.reject);
     files.push({ stream, work });

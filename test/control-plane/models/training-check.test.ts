@@ -163,6 +163,14 @@ test('whatever comes is no error of ours', () => {
   );
 });
 
+test('examples that are equal to an earlier one are counted among the first hundred thousand', () => {
+  const lines = trainingLines(100_000).split('\n').slice(0, -1);
+  const [first = '', last = ''] = [lines[0], lines.pop()];
+  const most = `${lines.join('\n')}\n`;
+  expect(checked(most, `${first}\n`)).toMatchObject({ examples: 100_000, repeated_examples: 1 });
+  expect(checked(most, `${last}\n${first}\n`)).toMatchObject({ examples: 100_001, repeated_examples: 0 });
+});
+
 test('after ten thousand problems nothing more is looked at', () => {
   expect(checked('{}\n'.repeat(9_999), GOOD)).toMatchObject({ examples: 10, problems_found: 9_999 });
   const hopeless = checked('{}\n'.repeat(10_000), GOOD);
