@@ -119,6 +119,26 @@ describe('what a job costs', () => {
     expect((await api.call('GET', VIDEOS, { key: poor.key })).json.data).toHaveLength(1);
   });
 
+  test('is never more than there is, however many jobs are submitted at once', async () => {
+    const poor = await api.world.customer(13);
+    const { key } = await api.world.rooms.accounts.createKey({
+      orgId: poor.orgId,
+      name: 'x',
+      scopes: ['serverless:write'],
+      expiresMs: null,
+    });
+    const account = { ...poor, key };
+    const statuses = (await Promise.all(Array.from({ length: 5 }, () => submit({}, account)))).map(
+      ({ status }) => status,
+    );
+    // 13 cents are three videos of 3.999996 cents.
+    expect(statuses.toSorted((a, b) => a - b)).toEqual([202, 202, 202, 402, 402]);
+    expect(await money(account)).toEqual({ posted: 13_000_000n, held: 3n * FOUR_SECONDS });
+    server.usual = { status: 'completed', progress: 100 };
+    await driveFor(1);
+    expect(await money(account)).toEqual({ posted: 13_000_000n - 3n * FOUR_SECONDS, held: 0n });
+  });
+
   test('stays with the job after its file has expired', async () => {
     const { id } = await completed();
     await api.world.clock.advance(24 * 3_600_000);
