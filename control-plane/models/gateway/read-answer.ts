@@ -7,7 +7,7 @@ export async function readText(body: AsyncIterable<Buffer>, bytesMax: number): P
   for await (const piece of body) {
     pieces.push(piece);
     bytes += piece.length;
-    if (bytes > bytesMax) break;
+    if (bytes >= bytesMax) break;
   }
   return Buffer.concat(pieces).subarray(0, bytesMax).toString();
 }

@@ -129,6 +129,11 @@ describe('no other server is asked', () => {
       { error: { message: "This model's maximum context length is 8192 tokens. However, you requested 9000" } },
       '8192 tokens of acme/small-chat',
     ],
+    [
+      'a server that says it by its code',
+      { error: { message: 'too long', code: 'context_length_exceeded' } },
+      '8192 tokens of acme/small-chat',
+    ],
   ])('where the prompt is too long for %s: context_length_exceeded', async (_engine, body, told) => {
     await serve({}, {});
     servers[0]?.next({ status: 400, body });
@@ -151,6 +156,13 @@ describe('no other server is asked', () => {
     const answer = await ask();
     expectRefused(PATH, answer, 'upstream_response_too_large');
     expect(answer.headers['x-should-retry']).toBe('false');
+  });
+
+  test('where its answer is too large and has no end: no more of it is waited for, and the server is left', async () => {
+    await serve({}, {});
+    servers[0]?.next({ pieces: [Buffer.alloc(CHAT_ANSWER_BYTES_MAX + 1, ' ')], ending: 'stall' });
+    expectRefused(PATH, await ask(), 'upstream_response_too_large');
+    await servers[0]?.wereLeft(1);
   });
 
   test('where it is silent: 504 at its time and no sooner, not to be sent again, and the server is left', async () => {

@@ -197,6 +197,18 @@ test('one key has so many requests open at once and no more, another has its own
   expect(await codeOf(complete(world, poor))).toBe('insufficient_balance');
 });
 
+test('what is over of one key makes no room for another', async () => {
+  const [who, other] = [await world.customer(10_000), await world.customer(10_000)];
+  const gate = Promise.withResolvers<void>();
+  upstream.next(...Array.from({ length: 30 }, () => ({ after: gate.promise })));
+  const asking = Array.from({ length: 30 }, () => codeOf(complete(world, who)));
+  await upstream.came(30);
+  expect(await codeOf(complete(world, other))).toBe('answered');
+  expect(await codeOf(complete(world, who))).toBe('stream_limit_exceeded');
+  gate.resolve();
+  await Promise.all(asking);
+});
+
 test('a gateway that closes gives up what is open, and waits until it is given back', async () => {
   const who = await world.customer(100);
   upstream.next({ ending: 'stall' });

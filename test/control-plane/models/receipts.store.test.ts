@@ -3,7 +3,8 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { forgetReceipts } from '../../../control-plane/models/gateway/forget.ts';
-import { findReceipt } from '../../../control-plane/models/gateway/store.ts';
+import { freeOutcome } from '../../../control-plane/models/gateway/outcome.ts';
+import { findReceipt, pageOfReceipts, setClosed } from '../../../control-plane/models/gateway/store.ts';
 import { receiptFaults } from '../../../control-plane/models/gateway/verify.ts';
 import { forgetOld } from '../../../control-plane/retention.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -89,6 +90,37 @@ describe('a receipt', () => {
     expect(await Promise.all(ids.map(isThere))).toEqual([false, false, true]);
     await world.verify();
   });
+});
+
+test.each([
+  [400, 'refused'],
+  [500, 'upstream_failed'],
+  [503, 'upstream_failed'],
+])('a request that its server answers with %d has ended as %s', async (status, ending) => {
+  upstream.next({ status, body: 'no' });
+  await ask().catch(() => undefined);
+  const [receipt] = await pageOfReceipts(world.db.read, orgId, undefined, 1);
+  expect(receipt).toMatchObject({ state: 'released', ending, charged_ucents: 0n });
+});
+
+test.each(['client_left', 'process_ended'])('a request that waits for its answer ends as %s', async (ending) => {
+  upstream.next({ ending: 'stall' });
+  const leave = new AbortController();
+  const asking = ask(leave.signal).catch(() => undefined);
+  await upstream.came(1);
+  if (ending === 'client_left') leave.abort();
+  else await world.rooms.gateway.drain(0);
+  await asking;
+  expect(await pageOfReceipts(world.db.read, orgId, undefined, 1)).toMatchObject([{ ending, charged_ucents: 0n }]);
+});
+
+test('a receipt that is closed is not closed again, whatever is known of it by then', async () => {
+  const id = idOf(await ask());
+  const before = await findReceipt(world.db.read, id);
+  const again = { ...freeOutcome('client_left'), closed_ms: 1 };
+  const close = { from: 'open', to: 'released' } as const;
+  expect(await world.db.tx('test.close', (tx) => setClosed(tx, id, close, again))).toBe(false);
+  expect(await findReceipt(world.db.read, id)).toEqual(before);
 });
 
 describe('the proof finds', () => {
