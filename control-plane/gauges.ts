@@ -16,6 +16,7 @@ interface GaugesDeps {
   link: Pick<Rooms['link'], 'count'>;
   gateway: Pick<Rooms['gateway'], 'counts' | 'openRequests' | 'servers'>;
   videos: Pick<Rooms['videos'], 'counts'>;
+  blobs: Pick<Rooms['blobs'], 'disk'>;
   loops(): LoopStatus[];
 }
 
@@ -39,6 +40,7 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
     ...fleetMeasures(deps),
     ...rentalMeasures(deps),
     ...loopMeasures(deps),
+    ...diskMeasures(deps),
     {
       name: 'svc_inference_open_requests',
       help: 'Requests to models that are being answered',
@@ -75,6 +77,19 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
   for (const measure of measures) add(Gauge, registry, measure);
   for (const measure of inferenceCounts(deps)) add(Counter, registry, measure);
   return { noteLedger: (faults) => (ledger = { faults, atMs: clock.now() }) };
+}
+
+/** 0 before the first blob. */
+function diskMeasures({ blobs }: GaugesDeps): Measure[] {
+  const measure = (name: string, help: string, of: 'bytes' | 'freeBytes'): Measure => ({
+    name,
+    help,
+    read: async () => one((await blobs.disk())?.[of] ?? 0),
+  });
+  return [
+    measure('svc_blobs_disk_bytes', 'Size of the disk under `blobs_dir`', 'bytes'),
+    measure('svc_blobs_disk_free_bytes', 'What is free of it', 'freeBytes'),
+  ];
 }
 
 function fleetMeasures({ core: { db }, link }: GaugesDeps): Measure[] {

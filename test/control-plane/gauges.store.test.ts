@@ -1,6 +1,7 @@
 // What /metrics says of a small world, and the alerts that are written on it.
-import { readFileSync } from 'node:fs';
+import { readFileSync, statfsSync } from 'node:fs';
 import { resolve } from 'node:path';
+import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { parse } from 'yaml';
 import { z } from 'zod';
@@ -48,6 +49,17 @@ describe('the gauges', () => {
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['1']);
     expect(await scraped('svc_agent_links')).toEqual(['0']);
     expect(await scraped('svc_verdicts_held')).toEqual(['0']);
+  });
+  test('tell how full the disk of the blobs is, once there is one', async () => {
+    expect(await scraped('svc_blobs_disk_bytes')).toEqual(['0']);
+    const { blobs } = world.rooms;
+    const limits = { bytesMax: 1, signal: new AbortController().signal };
+    await blobs.write(blobs.newKey('files'), Readable.from([Buffer.from('x')]), limits);
+    const { blocks, bsize } = statfsSync(world.blobsDirectory);
+    expect(await scraped('svc_blobs_disk_bytes')).toEqual([String(blocks * bsize)]);
+    const [free = ''] = await scraped('svc_blobs_disk_free_bytes');
+    expect(Number(free)).toBeGreaterThan(0);
+    expect(Number(free)).toBeLessThan(blocks * bsize);
   });
   test('count how requests to models end, and what their servers do not take', async () => {
     expect(await scraped('svc_inference_requests_total')).toEqual([]);

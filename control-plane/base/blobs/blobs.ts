@@ -7,7 +7,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
-import { isCode, syncDirectory } from './disk.ts';
+import { isCode, measureDisk, syncDirectory } from './disk.ts';
 import { type Claims, sweepBlobs } from './sweep.ts';
 
 /** Rooms that keep blobs. Each says in the sweep which of its blobs it still names. */
@@ -48,6 +48,8 @@ export interface Blobs {
   open(key: string): Promise<OpenBlob | undefined>;
   /** Nothing where there is no such blob. */
   remove(key: string): Promise<void>;
+  /** Of the disk that blobs are on; undefined where there is none yet. */
+  disk(): Promise<{ bytes: number; freeBytes: number } | undefined>;
   /** Removes what processes that died have left: halves, and blobs older than an hour that no row names. Returns how many. */
   sweep(claims: Claims, signal: AbortSignal): Promise<number>;
 }
@@ -94,6 +96,7 @@ export function openBlobs(directory: string, deps: BlobsDeps): Blobs {
     write,
     open: (key) => openBlob(pathOf(key)),
     remove: (key) => rm(pathOf(key), { force: true }),
+    disk: () => measureDisk(directory),
     sweep: (claims, signal) => sweepBlobs({ ...deps, halves, whole, writing, pathOf }, claims, signal),
   };
 }

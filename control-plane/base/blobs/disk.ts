@@ -1,5 +1,5 @@
 // What the blob store needs of the disk beyond reading and writing files.
-import { open } from 'node:fs/promises';
+import { open, statfs } from 'node:fs/promises';
 
 /** What has been put into it, or taken out, is durable once this resolves. */
 export async function syncDirectory(path: string): Promise<void> {
@@ -8,6 +8,17 @@ export async function syncDirectory(path: string): Promise<void> {
     await directory.sync();
   } finally {
     await directory.close();
+  }
+}
+
+/** `freeBytes` are what this user may fill. Undefined where there is no such path. */
+export async function measureDisk(path: string): Promise<{ bytes: number; freeBytes: number } | undefined> {
+  try {
+    const { blocks, bavail, bsize } = await statfs(path);
+    return { bytes: blocks * bsize, freeBytes: bavail * bsize };
+  } catch (error) {
+    if (isCode(error, 'ENOENT')) return undefined;
+    throw error;
   }
 }
 
