@@ -1,5 +1,6 @@
 // `npm run bench [name ...]`: prints ratios against a named peer measured in the same run. Never part of CI.
 import { benchApi } from './api.ts';
+import { benchGateway } from './gateway.ts';
 import { benchLaunch } from './launch.ts';
 import { benchLedger } from './ledger.ts';
 import { benchPlacement } from './placement.ts';
@@ -13,6 +14,7 @@ const BENCHES: Record<string, () => Promise<void>> = {
   launch: benchLaunch,
   webhooks: benchWebhooks,
   api: benchApi,
+  gateway: benchGateway,
 };
 
 const wanted = process.argv.slice(2);

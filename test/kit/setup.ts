@@ -19,6 +19,7 @@ const PACKAGES = {
   'mkfs.btrfs': 'btrfs-progs',
   chromium: 'chromium',
   shellcheck: 'shellcheck',
+  nginx: 'nginx',
 } as const;
 
 export type ProgramName = keyof typeof PACKAGES;
