@@ -1,7 +1,7 @@
 // The HTTP server: turns requests into handler calls, and what handlers return or throw into responses.
 import type { IncomingMessage, ServerOptions, ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
-import type { Duplex } from 'node:stream';
+import { type Duplex, Readable } from 'node:stream';
 import type { Server as TlsServer } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
@@ -327,7 +327,12 @@ function sendError(error: unknown, request: FastifyRequest, reply: FastifyReply,
 
 function send(reply: FastifyReply, wire: WireReply): FastifyReply {
   reply.code(wire.status).headers(wire.headers).header('x-request-id', reply.request.id);
-  if (wire.stream !== undefined) return reply.send(wire.stream);
+  if (wire.stream !== undefined) {
+    if (reply.request.method !== 'HEAD') return reply.send(wire.stream);
+    // fastify would read all of it, for nobody.
+    wire.stream.destroy();
+    return reply.send(Readable.from([]));
+  }
   if (wire.body === '') return reply.send();
   // A text goes out in one write with its headers. fastify would add a charset where there is none, and that goes as bytes.
   const hasCharset = wire.headers['content-type']?.includes('charset=') === true;

@@ -1,7 +1,9 @@
 // Presigned URLs: what they allow, for how long, and that nothing of one can be changed. Over the wire, as callers use them.
 import { once } from 'node:events';
 import { connect } from 'node:net';
+import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { OpenBlob } from '../../../../control-plane/base/blobs/blobs.ts';
 import { type Grant, type Grants, openGrants } from '../../../../control-plane/base/blobs/grants.ts';
 import { blobRoutes } from '../../../../control-plane/base/blobs/routes.ts';
 import { type Bench, openBench } from '../http/fixture.ts';
@@ -89,6 +91,23 @@ describe('a URL to read', () => {
 
   test.each(['bytes=10-', 'bytes=10-12', 'bytes=-0'])('with the range %s is 416', async (range) => {
     expect(await refusal(await fetch(readable(), { headers: { range } }))).toEqual([416, 'range_not_satisfiable']);
+  });
+
+  test('is asked for its headers alone without being read', async () => {
+    const { open } = blobs;
+    const streams: Readable[] = [];
+    blobs.open = async (asked) => {
+      const blob = await open(asked);
+      const stream: OpenBlob['stream'] = (range) => {
+        const made = blob?.stream(range) ?? new Readable();
+        streams.push(made);
+        return made;
+      };
+      return blob === undefined ? undefined : { ...blob, stream };
+    };
+    const response = await fetch(readable(), { method: 'HEAD' });
+    expect([response.status, response.headers.get('content-length'), await response.text()]).toEqual([200, '10', '']);
+    expect(streams.map((stream) => [stream.destroyed, stream.readableDidRead])).toEqual([[true, false]]);
   });
 
   test('of a blob of nothing answers it, and no range of it', async () => {
