@@ -129,7 +129,7 @@ describe('the file', () => {
     status: coming_soon
     owned_by: acme
     pricing: { ${pricing}: 1 }
-    parameters: [{ name: fps, type: int }]
+    parameters: [{ name: seconds, type: int, default: 4, min: 1, max: 8 }]
 `);
     expect(model('video', 'per_video_microcents')).toBe('none');
     expect(model('embedding', 'input_per_1m_tokens_cents')).toContain('parameters: is only for image and video models');
