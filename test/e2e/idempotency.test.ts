@@ -1,6 +1,8 @@
 // Idempotency-Key against a control plane of its own process: fifty callers at once, and kill -9 while it answers.
 import Database from 'better-sqlite3';
 import { randomUUID } from 'node:crypto';
+import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { z } from 'zod';
@@ -9,6 +11,7 @@ import { Balance, UsageRow } from '../../shared/api/billing.ts';
 import { CommunityMachineRegistration } from '../../shared/api/community.ts';
 import { Instance } from '../../shared/api/instance.ts';
 import { pageSchema } from '../../shared/api/page.ts';
+import { VideoJob } from '../../shared/api/videos.ts';
 import { NewWebhookEndpoint, WebhookDelivery } from '../../shared/api/webhook.ts';
 import { type ApiClient, followOperation, openApiClient, terminate } from '../kit/api-client.ts';
 import {
@@ -18,6 +21,7 @@ import {
   sendKeyed,
   type WireAnswer,
 } from '../kit/dying-reply.ts';
+import { videoModelsFile } from '../kit/models.ts';
 import { eventually } from '../kit/processes.ts';
 import { ONE_GPU, openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 import { makeIdentity } from '../kit/ssh-client.ts';
@@ -40,14 +44,17 @@ const DEATHS: readonly Moment[] = [
 /** How often the gap between the effect and its reply may be missed. */
 const TRIES = 20;
 
+const dir = mkdtempSync(join(tmpdir(), 'idempotency-'));
 let stack: RentalStack;
 let apiKey: string;
 let api: ApiClient;
 
 beforeAll(async () => {
-  // Nobody answers there, so that a delivery can be tried again.
-  const settings = () => ({ webhooks: { allowed_networks: ['127.0.0.0/8'], allowed_ports: [8443] } });
-  stack = await openRentalStack({ settings });
+  const models_file = join(dir, 'models.yaml');
+  writeFileSync(models_file, videoModelsFile([{ base_url: 'http://127.0.0.1:9/v1', engine: 'sglang' }]));
+  // Nobody answers there, so that a delivery can be tried again and a video waits.
+  const webhooks = { allowed_networks: ['127.0.0.0/8'], allowed_ports: [8443] };
+  stack = await openRentalStack({ settings: () => ({ models_file, webhooks }) });
   const argv = ['admin', 'key', 'create', '--org', stack.customer.orgId, '--name', 'all', '--scopes', 'all'];
   apiKey = NewApiKey.parse(await stack.controlPlane.operator(...argv)).key;
   api = openApiClient(stack.controlPlane.baseUrl, apiKey);
@@ -59,6 +66,7 @@ afterEach(async () => {
 
 afterAll(async () => {
   expect(await stack.end()).toEqual([]);
+  rmSync(dir, { recursive: true });
 });
 
 type Asked = Pick<KeyedRequest, 'method' | 'path' | 'body'>;
@@ -103,9 +111,12 @@ const REQUESTS: Record<string, () => Promise<Asked>> = {
   },
   delistMachine: async () => ({ method: 'DELETE', path: `/community/machines/${await machine()}` }),
   relistMachine: async () => post(`/community/machines/${await machine()}/list`),
+  createVideo: async () => post('/videos', VIDEO),
+  cancelVideo: async () => post(`/videos/${(await api.post('/videos', VIDEO, VideoJob)).id}/cancel`),
 };
 
 const ENDPOINT = { url: 'https://127.0.0.1:8443/hook', event_types: ['instance.creating'] };
+const VIDEO = { model: 'acme/director', prompt: 'a cat', seconds: 4 };
 const MACHINE = { region: 'eu-west', price_per_hour: 1 };
 
 function post(path: string, body?: object): Asked {
