@@ -1,11 +1,10 @@
-// What Node has compiled once in a run of tests it keeps for the programs that these tests start by the hundred.
-import { mkdtempSync, rmSync } from 'node:fs';
-import { tmpdir } from 'node:os';
+// What Node has compiled once it keeps for the programs that tests start by the hundred, also for those of the next run.
 import { join } from 'node:path';
 
+/** Not among the temporary files of a run: programs that end after it write here too. */
+const FOLDER = join(import.meta.dirname, '../../node_modules/.cache/compiled');
+
 /** Before the workers start, which pass their environment on. */
-export function setup(): () => void {
-  const dir = mkdtempSync(join(tmpdir(), 'compiled-'));
-  process.env['NODE_COMPILE_CACHE'] = dir;
-  return () => rmSync(dir, { recursive: true, force: true });
+export function setup(): void {
+  process.env['NODE_COMPILE_CACHE'] = FOLDER;
 }
