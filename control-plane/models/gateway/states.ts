@@ -7,6 +7,9 @@ import * as store from './store.ts';
 
 export type Outcome = Omit<store.Closing, 'closed_ms' | 'ending'> & { ending: store.Ending };
 
+/** Of the transfers that charge. */
+export const CHARGE_KIND = 'inference.charge';
+
 /** The ledger's name of what is set aside for a request. */
 export function holdId(receiptId: string): string {
   return `inference:${receiptId}`;
@@ -37,7 +40,7 @@ export async function closeReceipt(
     debit: customer,
     credit: revenue,
     amountUcents: charged,
-    kind: 'inference.charge',
+    kind: CHARGE_KIND,
     subjectId: id,
     effectiveMs: nowMs,
   };

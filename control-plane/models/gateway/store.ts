@@ -4,6 +4,7 @@ import { int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import type { Position } from '../../base/http/cursors.ts';
+import { Charge } from '../../money/ledger/charges.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
 
 /** How a request came to its end. Who pays what then is in the room's README. */
@@ -105,11 +106,12 @@ export async function setClosed(
   return changed === 1;
 }
 
-const ChargeRow = z.object({ id: text, charged_ucents: ucents });
-
 /** What every receipt that was charged says, for the proof of the books. */
-export function charges(query: Query): Promise<z.infer<typeof ChargeRow>[]> {
-  return query.all(ChargeRow, sql`select id, charged_ucents from request_receipts where charged_ucents > 0`);
+export function charges(query: Query, afterId: string, limit: number): Promise<Charge[]> {
+  return query.all(
+    Charge,
+    sql`select id, charged_ucents from request_receipts where charged_ucents > 0 and id > ${afterId} order by id limit ${limit}`,
+  );
 }
 
 const HeldRow = z.object({ id: text, held_ucents: ucents });
@@ -119,9 +121,9 @@ export function holdsOfOpen(query: Query): Promise<z.infer<typeof HeldRow>[]> {
 }
 
 /** Those that were closed first, and what each was charged. */
-export function removeClosed(tx: Tx, { untilMs, limit }: Piece): Promise<z.infer<typeof ChargeRow>[]> {
+export function removeClosed(tx: Tx, { untilMs, limit }: Piece): Promise<Charge[]> {
   return tx.all(
-    ChargeRow,
+    Charge,
     sql`delete from request_receipts where id in (
           select id from request_receipts where closed_ms <= ${untilMs} order by closed_ms limit ${limit})
         returning id, charged_ucents`,

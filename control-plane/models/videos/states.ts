@@ -5,6 +5,9 @@ import { revenue, wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import { type Job, type Patch, setStatus } from './store.ts';
 
+/** Of the transfers that charge. */
+export const CHARGE_KIND = 'video.charge';
+
 /** The ledger's name of what is set aside for a job. */
 export function holdId(jobId: string): string {
   return `video:${jobId}`;
@@ -39,7 +42,7 @@ export async function move(
     debit: customer,
     credit: revenue,
     amountUcents: charged,
-    kind: 'video.charge',
+    kind: CHARGE_KIND,
     subjectId: job.id,
     effectiveMs: nowMs,
   };

@@ -5,6 +5,7 @@ import type { VideoState } from '../../../shared/states.ts';
 import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.ts';
 import type { Position } from '../../base/http/cursors.ts';
+import { Charge } from '../../money/ledger/charges.ts';
 
 /** What its server is asked for. */
 const Wanted = z.object({
@@ -187,11 +188,12 @@ export function countByStatus(query: Query): Promise<z.infer<typeof StatusCountR
   return query.all(StatusCountRow, sql`select status, count(*) as count from video_jobs where ${OPEN} group by status`);
 }
 
-const ChargeRow = z.object({ id: text, charged_ucents: ucents });
-
 /** For the proof of the books. */
-export function charges(query: Query): Promise<z.infer<typeof ChargeRow>[]> {
-  return query.all(ChargeRow, sql`select id, charged_ucents from video_jobs where charged_ucents > 0`);
+export function charges(query: Query, afterId: string, limit: number): Promise<Charge[]> {
+  return query.all(
+    Charge,
+    sql`select id, charged_ucents from video_jobs where charged_ucents > 0 and id > ${afterId} order by id limit ${limit}`,
+  );
 }
 
 const HeldRow = z.object({ id: text, held_ucents: ucents });
