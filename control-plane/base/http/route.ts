@@ -172,7 +172,7 @@ export function uploadRoute<
   return spec as unknown as Route;
 }
 
-/** A request to a model: what limits the rate of those is told in the headers of the answer. */
-export function isInference({ scope }: Pick<RouteFacts, 'scope'>): boolean {
-  return scope === 'serverless:write';
+/** A request to a model: what limits the rate of those is told in the headers of the answer. Whoever follows a job asks no model. */
+export function isInference({ scope, method }: Pick<RouteFacts, 'scope' | 'method'>): boolean {
+  return scope === 'serverless:write' && method === 'POST';
 }

@@ -45,7 +45,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const clock = options.clock ?? systemClock();
   const db = options.db ?? (await openEffectsDb(clock));
   const http = openServer(db, options, clock);
-  http.register(options.routes?.(db) ?? [...thingRoutes(db), inferenceRoute]);
+  http.register(options.routes?.(db) ?? [...thingRoutes(db), inferenceRoute, followRoute]);
   return {
     db,
     http,
@@ -97,6 +97,18 @@ const inferenceRoute = route({
   scope: 'serverless:write',
   idempotency: 'none',
   responses: { 200: { description: 'Its answer' } },
+  errors: [],
+  handler: async () => ({ status: 200, body: {} }),
+});
+
+const followRoute = route({
+  ...common,
+  method: 'GET',
+  path: '/v1/chat/thing',
+  operationId: 'followThing',
+  scope: 'serverless:write',
+  idempotency: 'none',
+  responses: { 200: { description: 'How it stands' } },
   errors: [],
   handler: async () => ({ status: 200, body: {} }),
 });

@@ -154,6 +154,14 @@ describe('the rate of inference', () => {
     expect((await ask('other', '192.0.2.4')).status).toBe(200);
   });
 
+  test('leaves alone who follows what was asked for', async () => {
+    const { get, ask } = await openLimited(SLOW);
+    expect((await ask('all')).status).toBe(200);
+    const followed = await get('/v1/chat/thing', 'all');
+    expect(toldOf(followed)).toEqual([200, undefined, undefined, undefined, undefined]);
+    expect((await ask('all')).status).toBe(429);
+  });
+
   test.each([
     [1_000, 1, '1ms'],
     [1_000, 999, '999ms'],
