@@ -106,11 +106,7 @@ function openPublicHttp(
   });
   http.register(publicRoutes({ ...core, ...rooms, cursors: openCursors(secret) }));
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
-  http.onUpgrade(STREAMS_PATH, (request, socket, head, proven) => {
-    rooms.link.onStreamUpgrade(request, socket, head);
-    // Its token was right: a host has as many as its instances have connections.
-    if (!socket.writableEnded) proven();
-  });
+  http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
   return http;
 }
 

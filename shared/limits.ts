@@ -11,6 +11,12 @@ export const IDEMPOTENCY_WAIT_MS = 2_000;
 export const IDEMPOTENCY_KEEP_MS = 24 * 3_600_000;
 /** The largest legal body is a create request with 32 arguments and an environment; 256 KiB leaves room and starves nobody. */
 export const BODY_BYTES_MAX = 256 * 1024;
+/** Names and values of one JSON text: the longest conversation has 21,000. The worst text with as many is read in less than 20 ms. */
+export const JSON_VALUES_MAX = 24_000;
+/** The same of what a registry answers: the longest manifests have some hundred. */
+export const REGISTRY_JSON_VALUES_MAX = 8_000;
+/** The longest manifests and image configurations have some 100 KiB. */
+export const REGISTRY_JSON_BYTES_MAX = 1024 * 1024;
 /** Command and variables of a launch as JSON: what the largest body can name. Templates, which may repeat a value, get no more. */
 export const LAUNCH_BYTES_MAX = 256 * 1024;
 /** Path, query and headers together. Node's own default, named so that the refusal can say it. */
@@ -75,6 +81,16 @@ export const GRACE_MS = 30 * 60_000;
 
 /** Link: a larger message from a host closes it. Its report on 256 workloads is smaller. */
 export const LINK_MESSAGE_BYTES_MAX = 1024 * 1024;
+/** The same, as names and values: twice those of its report on 256 workloads. */
+export const LINK_MESSAGE_VALUES_MAX = 20_000;
+/** The first message, before anyone knows who sends it: the largest inventory takes a tenth. */
+export const LINK_HELLO_BYTES_MAX = 64 * 1024;
+/** Bytes of first messages from one address without a proof in them: at once, and in each second after that. */
+export const LINK_UNPROVEN_BYTES_BURST = 32 * LINK_HELLO_BYTES_MAX;
+export const LINK_UNPROVEN_BYTES_PER_SECOND = 2 * LINK_HELLO_BYTES_MAX;
+/** Bytes of messages of one host that are read: at once, and in each second after that. An honest one sends some KiB in a minute. */
+export const LINK_READ_BYTES_BURST = 16 * LINK_MESSAGE_BYTES_MAX;
+export const LINK_READ_BYTES_PER_SECOND = 1024 * 1024;
 /** The same for what a host is sent: the largest launch that there is on each of its GPUs, and as much again as above for the rest. */
 export const LINK_DESIRED_BYTES_MAX = LINK_MESSAGE_BYTES_MAX + GPUS_PER_MACHINE_MAX * LAUNCH_BYTES_MAX;
 export const LINK_PING_MS = 10_000;
@@ -127,8 +143,8 @@ export const LOG_FOLLOWERS_PER_ORG_MAX = 20;
 /** Connections to the ports of one instance, browsers' and others' together. */
 export const TCP_CONNECTIONS_MAX = 512;
 
-/** Of a request to a model: four times the tokens of the longest context that is served. */
-export const INFERENCE_BODY_BYTES_MAX = 8 * 1024 * 1024;
+/** Of a request to a model: a million tokens of English. To read more would hold up everyone else for more than 20 ms. */
+export const INFERENCE_BODY_BYTES_MAX = 4 * 1024 * 1024;
 /** Messages of one conversation; each costs the template some tokens beside its text. */
 export const CHAT_MESSAGES_MAX = 2_048;
 /** The answer of a model server to one request, whole: the longest text is far below it. */

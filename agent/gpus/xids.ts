@@ -76,7 +76,7 @@ function readXid(busId: string, xid: number, rest: string): DriverNews | undefin
 
 /** `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`. One that is to be drained first still works. */
 function readRecoveryAction(busId: string, rest: string): DriverNews | undefined {
-  const action = / to 0x[0-9a-f]+ \(([^)]+)\)/i.exec(rest)?.[1];
+  const action = / to 0x[0-9a-f]+ \(([^()]+)\)/i.exec(rest)?.[1];
   if (action === undefined) return undefined;
   if (/^none$/i.test(action)) return { kind: 'mended', bus_id: busId };
   const severity = /^drain/i.test(action) ? 'unfit' : 'broken';

@@ -177,7 +177,8 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & { pullLo
     silence.heard();
     const decoded = isBinary
       ? { ok: false as const, reason: 'binary message' }
-      : decodeMessage(ServerMessage, data.toString());
+      : // The socket bounds its bytes, and an agent obeys its control plane anyway.
+        decodeMessage(ServerMessage, data.toString(), Number.POSITIVE_INFINITY);
     if (!decoded.ok) return close(LINK_CLOSE.malformed, `malformed message: ${decoded.reason}`);
     if (reason === undefined) act(decoded.message);
   });

@@ -62,6 +62,7 @@ export const TrainingProblem = z.strictObject({
       'invalid_weight',
       'example_missing_assistant_message',
       'last_message_not_assistant',
+      'too_many_values',
       'too_few_examples',
     ])
     .describe('Stable identifier of the rule that is broken'),

@@ -4,6 +4,7 @@
 // `drain` from the server and `ratchet_kept`, `observed`, `inventory`, `pull_login`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
 // A message that does not decode closes the link with a reason and nothing else.
 import { z } from 'zod';
+import { parseJson, TooManyValues } from '../json.ts';
 import { LOG_LINES_MAX, WORKLOADS_PER_MACHINE_MAX } from '../limits.ts';
 import { Inventory } from './inventory.ts';
 import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
@@ -143,6 +144,7 @@ export const LINK_CLOSE = {
   version: 4406,
   superseded: 4409,
   silent: 4408,
+  busy: 4429,
 } as const;
 
 /** The bytes an agent signs to prove that it is this machine. */
@@ -156,23 +158,31 @@ export type Decoded<T> = { ok: true; message: T } | { ok: false; reason: string 
 const REASON_CHARS_MAX = 100;
 
 /**
- * Decodes one text frame, whose size the socket bounds. Never throws; the reason names the first broken field. U+0000 becomes U+FFFD:
- * an engine passes on whatever a registry says, and PostgreSQL stores no such character.
+ * Decodes one text frame, whose size the socket bounds, with at most `valuesMax` names and values. Never throws; the reason names the first broken field. U+0000 becomes U+FFFD:
+ * an engine passes on whatever a registry says, and PostgreSQL stores no such character. That is done after the schema has bounded the
+ * message: a reviver would visit each value of a hostile one, which takes a hundred times as long as parsing it.
  */
-export function decodeMessage<T>(schema: z.ZodType<T>, frame: string): Decoded<T> {
+export function decodeMessage<T>(schema: z.ZodType<T>, frame: string, valuesMax: number): Decoded<T> {
   let json: unknown;
   try {
-    json = JSON.parse(frame, frame.includes(String.raw`\u0000`) ? withoutNul : undefined);
-  } catch {
-    return { ok: false, reason: 'not JSON' };
+    json = parseJson(frame, valuesMax);
+  } catch (error) {
+    return { ok: false, reason: error instanceof TooManyValues ? error.message : 'not JSON' };
   }
   const parsed = schema.safeParse(json);
-  if (parsed.success) return { ok: true, message: parsed.data };
+  if (parsed.success) {
+    return { ok: true, message: frame.includes(String.raw`\u0000`) ? withoutNul(parsed.data) : parsed.data };
+  }
   const issue = parsed.error.issues[0];
   const reason = `${issue?.path.join('.') ?? ''}: ${issue?.message ?? 'invalid'}`;
-  return { ok: false, reason: reason.replace(/[^\x20-\x7e]/g, '?').slice(0, REASON_CHARS_MAX) };
+  return { ok: false, reason: reason.slice(0, REASON_CHARS_MAX).replace(/[^\x20-\x7e]/g, '?') };
 }
 
-function withoutNul(_name: string, value: unknown): unknown {
-  return typeof value === 'string' ? value.replaceAll('\u0000', '\ufffd') : value;
+/** The same value with each U+0000 in its strings replaced. */
+function withoutNul<T>(value: T): T;
+function withoutNul(value: unknown): unknown {
+  if (typeof value === 'string') return value.replaceAll('\u0000', '\ufffd');
+  if (Array.isArray(value)) return value.map((each) => withoutNul<unknown>(each));
+  if (typeof value !== 'object' || value === null) return value;
+  return Object.fromEntries(Object.entries(value).map(([name, each]) => [name, withoutNul<unknown>(each)]));
 }

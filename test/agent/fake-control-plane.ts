@@ -5,6 +5,7 @@ import { createServer, type AddressInfo, type Server, type Socket } from 'node:n
 import { once } from 'node:events';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
+import { LINK_MESSAGE_VALUES_MAX } from '../../shared/limits.ts';
 import { EnrollRequest, type Inventory } from '../../shared/protocol/inventory.ts';
 import {
   AgentMessage,
@@ -200,7 +201,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
       const nonce = randomBytes(24).toString('base64url');
       client.send(JSON.stringify({ type: 'challenge', nonce, protocol: { min: 1, max: 1 } }));
       client.on('message', (data: Buffer) => {
-        const decoded = decodeMessage(AgentMessage, data.toString());
+        const decoded = decodeMessage(AgentMessage, data.toString(), LINK_MESSAGE_VALUES_MAX);
         if (!decoded.ok) throw new Error(`the agent sent nonsense: ${decoded.reason}`);
         const message = decoded.message;
         if (message.type === 'hello') greet(client, nonce, message);

@@ -2,6 +2,7 @@
 import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
+import { EPSILON_MS, openBuckets, type Taken } from './buckets.ts';
 
 export interface RateLimitOptions {
   perKeyPerSecond: number;
@@ -19,6 +20,8 @@ export interface RateLimits {
   takeForInference(apiKeyId: string, tell: (headers: Record<string, string>) => void): void;
   /** Neighbours in one IPv6 /64 count as one. @throws ServiceError `rate_limit_exceeded` */
   takeForIp(ip: string): void;
+  /** Takes back one `takeForIp`: the caller has shown who it is. */
+  giveBackForIp(ip: string): void;
 }
 
 /** What the answer of an inference request tells of its key's rate, as clients of the chat-completion wire format know it. */
@@ -27,11 +30,6 @@ export const RATE_HEADERS = {
   'X-Ratelimit-Remaining-Requests': 'How many of them it may still send now',
   'X-Ratelimit-Reset-Requests': 'How long until it may send all of them again, like `12ms` or `1m30.5s`',
 };
-
-/** A bucket that is full again needs no memory; with this many, it is looked for those. */
-const BUCKETS_MAX = 20_000;
-/** Sums of fractions of a millisecond must not cost a token. */
-const EPSILON_MS = 1e-6;
 
 export function openRateLimits(options: RateLimitOptions, clock: Clock): RateLimits {
   const { perKeyPerSecond, perIpPerSecond, burst, inference } = options;
@@ -57,6 +55,7 @@ export function openRateLimits(options: RateLimitOptions, clock: Clock): RateLim
         addresses.take(networkOf(ip)),
         `Your address may send ${perIpPerSecond} requests a second, and ${burst} at once`,
       ),
+    giveBackForIp: (ip) => addresses.giveBack(networkOf(ip), 1),
   };
 }
 
@@ -83,47 +82,4 @@ function durationText(ms: number): string {
   if (whole < 1000) return `${whole}ms`;
   const minutes = Math.floor(whole / 60_000);
   return `${minutes === 0 ? '' : `${minutes}m`}${(whole % 60_000) / 1000}s`;
-}
-
-interface Taken {
-  /** 0 where a token was taken; else until there is one. */
-  waitMs: number;
-  /** Whole tokens. */
-  left: number;
-  fullInMs: number;
-}
-
-interface Buckets {
-  take(name: string): Taken;
-}
-
-function openBuckets({ perSecond, burst }: { perSecond: number; burst: number }, clock: Clock): Buckets {
-  const tokenMs = 1000 / perSecond;
-  /** A bucket is the moment at which it is full again; one that is not here is full. */
-  const fullAtMs = new Map<string, number>();
-  return {
-    take: (name) => {
-      const nowMs = clock.monotonicMs();
-      const beforeMs = Math.max(fullAtMs.get(name) ?? 0, nowMs);
-      const waitMs = beforeMs + tokenMs - nowMs - burst * tokenMs;
-      const refused = waitMs > EPSILON_MS;
-      const afterMs = refused ? beforeMs : beforeMs + tokenMs;
-      // Set anew at the end: the map stays in the order of use, so whoever keeps asking is not forgotten.
-      fullAtMs.delete(name);
-      fullAtMs.set(name, afterMs);
-      if (fullAtMs.size > BUCKETS_MAX) shrink(fullAtMs, nowMs);
-      const fullInMs = afterMs - nowMs;
-      const left = Math.floor(burst - (fullInMs - EPSILON_MS) / tokenMs);
-      return { waitMs: refused ? waitMs : 0, left, fullInMs };
-    },
-  };
-}
-
-/** Forgets full buckets; where strangers have filled it with others, those that were not used for longest. */
-function shrink(fullAtMs: Map<string, number>, nowMs: number): void {
-  for (const [name, ms] of fullAtMs) if (ms <= nowMs) fullAtMs.delete(name);
-  for (const name of fullAtMs.keys()) {
-    if (fullAtMs.size <= BUCKETS_MAX / 2) return;
-    fullAtMs.delete(name);
-  }
 }

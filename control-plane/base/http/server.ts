@@ -5,9 +5,10 @@ import { type Duplex, Readable } from 'node:stream';
 import type { Server as TlsServer } from 'node:tls';
 import { fastify, type FastifyInstance, type FastifyReply, type FastifyRequest } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, type ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { BODY_BYTES_MAX, HEADER_BYTES_MAX } from '../../../shared/limits.ts';
+import { parseJson, TooManyValues } from '../../../shared/json.ts';
+import { BODY_BYTES_MAX, HEADER_BYTES_MAX, JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db } from '../db/db.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
@@ -27,7 +28,8 @@ import type { Tls } from './tls.ts';
 import { assertMediaType, leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX, uploadOf } from './uploads.ts';
 import { systemRoutes } from './system-routes.ts';
 import { listenOn, type ListenAddress } from './listen.ts';
-import { answerUnusual, refuseUnread } from './unread-requests.ts';
+import { answerUnusual, endWith, refuseUnread } from './unread-requests.ts';
+import { openUpgrades, type UpgradeListener, type Upgrades } from './upgrades.ts';
 import type { WireReply } from './wire-reply.ts';
 
 /** Requests that are under way when the server closes get this long. */
@@ -76,9 +78,6 @@ export interface InjectedRequest {
   payload?: object | string;
 }
 
-/** `proven`: to be called once the caller has shown who it is; its connection does not count against its address from then on. */
-type UpgradeListener = (request: IncomingMessage, socket: Duplex, head: Buffer, proven: () => void) => void;
-
 export interface Http {
   /** Before the first `listen` or `inject`. */
   register(routes: Route[]): void;
@@ -99,14 +98,15 @@ export interface Http {
 export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   const { clock } = deps;
   const routes: Route[] = [];
-  const upgrades = new Map<string, UpgradeListener>();
-  const upgraded = new Set<Duplex>();
-  const app = createServer(deps, options, (path) => upgradeListener(upgrades, path) !== undefined);
+  const app = createServer(deps, options, (path) => upgrades.takes(path));
   const idempotency = openIdempotency({ ...deps, epoch: options.epoch });
   const { sealing, strictResponses = false } = options;
   const answerDeps: AnswerDeps = { idempotency, sealing, strictResponses };
   const limits = options.rateLimits === undefined ? undefined : openRateLimits(options.rateLimits, clock);
   const connections = limitConnections(app, options, deps.log);
+  const { trustProxy } = options;
+  const refuse = (refusal: ServiceError, socket: Duplex): void => endWith(refusal, socket, deps);
+  const upgrades: Upgrades = openUpgrades({ trustProxy, limits, connections, refuse });
   let document: object | undefined;
   const openapi = (): object => (document ??= openapiDocument(routes, options.baseUrl));
 
@@ -121,16 +121,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     }
   };
 
-  app.server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
-    upgraded.add(socket);
-    socket.once('close', () => upgraded.delete(socket));
-    // Node listens no more by now, and an error that nobody hears would end the process: a caller need only reset its connection.
-    socket.on('error', () => socket.destroy());
-    const proven = (): void => connections?.letGo(request.socket);
-    upgradeListener(upgrades, request.url ?? '')?.(request, socket, head, proven);
-    // A caller who was refused need not agree to the end of it.
-    if (socket.writableEnded) socket.once('finish', () => socket.destroy());
-  });
+  upgrades.serve(app.server);
   app.setNotFoundHandler((request, reply) => {
     limits?.takeForIp(request.ip);
     return refuseUnknown(routes, request, reply);
@@ -141,7 +132,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
   return {
     register,
     openapi,
-    onUpgrade: (pathPrefix, listener) => void upgrades.set(pathPrefix, listener),
+    onUpgrade: upgrades.add,
     purgeIdempotencyKeys: idempotency.purge,
     listen: async (address) => {
       await listenOn(app, address);
@@ -156,7 +147,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     close: async () => {
       const cancel = clock.after(CLOSE_MS_MAX, () => {
         app.server.closeAllConnections();
-        for (const socket of upgraded) socket.destroy();
+        upgrades.cut();
       });
       await app.close();
       cancel();
@@ -192,7 +183,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   options.tls?.serve(app.server as unknown as TlsServer);
   app.removeAllContentTypeParsers();
   app.addContentTypeParser('application/json', { parseAs: 'string' }, (_request, body, done) =>
-    done(null, parseJson(String(body))),
+    done(null, bodyOf(String(body))),
   );
   takeForms(app);
   app.decorateRequest('caller', undefined);
@@ -367,16 +358,14 @@ function bodyBytesMaxOf({ bodyBytesMax = BODY_BYTES_MAX }: Route): number {
   return bodyBytesMax;
 }
 
-function upgradeListener(upgrades: Map<string, UpgradeListener>, path: string): UpgradeListener | undefined {
-  return [...upgrades].find(([prefix]) => path.startsWith(prefix))?.[1];
-}
-
-function parseJson(text: string): unknown {
+function bodyOf(text: string): unknown {
   // Clients that always send the content type send it with an empty body too.
   if (text === '') return undefined;
   try {
-    return JSON.parse(text);
+    return parseJson(text, JSON_VALUES_MAX);
   } catch (error) {
+    if (error instanceof TooManyValues)
+      return fail('malformed_json', `The body has ${error.message}; send fewer in one request.`);
     return fail('malformed_json', {
       detail: `The body is not valid JSON: ${error instanceof Error ? error.message : ''}.`,
       cause: error,

@@ -36,7 +36,8 @@ export function answerUnusual(server: Server, deps: Deps): void {
   });
 }
 
-function endWith(refusal: ServiceError, socket: Duplex, { clock, ids }: Deps): void {
+/** Answers a connection that has left HTTP behind, or never was HTTP, and ends it. */
+export function endWith(refusal: ServiceError, socket: Duplex, { clock, ids }: Deps): void {
   const requestId = ids.prefixed('req');
   const { status, headers, body } = problemReply(refusal, { requestId, path: '/' });
   const lines = Object.entries({

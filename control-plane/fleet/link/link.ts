@@ -1,8 +1,7 @@
 // The links of all machines: one live session each, desired state pushed when it moved, streams asked for.
-import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { LINK_MESSAGE_BYTES_MAX, RATCHET_MS } from '../../../shared/limits.ts';
+import { LINK_HELLO_BYTES_MAX, LINK_MESSAGE_BYTES_MAX, RATCHET_MS } from '../../../shared/limits.ts';
 import { spreadMs } from '../../../shared/backoff.ts';
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import {
@@ -17,7 +16,9 @@ import {
 } from '../../../shared/protocol/link.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
+import type { Upgrade } from '../../base/http/upgrades.ts';
 import type { Ratchets } from './ratchets.ts';
+import { openReadBudget } from './read-budget.ts';
 import { runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
 
@@ -52,8 +53,8 @@ export interface Link {
   openStream(machineId: string, workloadId: string, target: OpenMessage['target']): Promise<Duplex>;
   /** Whoever is at the other end wants to be a machine. `proven` is called once it has shown that the link is its own. */
   accept(socket: LinkSocket, clientIp: string, proven: () => void): void;
-  onLinkUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer, proven: () => void): void;
-  onStreamUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  onLinkUpgrade(upgrade: Upgrade): void;
+  onStreamUpgrade(upgrade: Upgrade): void;
   /** Says goodbye to every agent, asking them to come back after `reconnectAfterMs`. */
   drain(reconnectAfterMs: number): Promise<void>;
 }
@@ -73,11 +74,13 @@ export function openLink(deps: LinkDeps): Link {
   /** Until when, by the monotonic clock. */
   const contestedMs = new Map<string, number>();
   const streams = openStreams(deps);
+  const budget = openReadBudget(deps.clock);
   const server = new WebSocketServer({ noServer: true, maxPayload: LINK_MESSAGE_BYTES_MAX, perMessageDeflate: false });
   const events = sessionEvents({ sessions, contestedMs, streams }, deps);
   const accept: Link['accept'] = (socket, clientIp, proven) =>
     runSession(socket, clientIp, {
       ...deps,
+      budget,
       onOpen: (session, hello) => {
         proven();
         return events.onOpen(session, hello, clientIp);
@@ -103,12 +106,17 @@ export function openLink(deps: LinkDeps): Link {
       return pending.dialled;
     },
     accept,
-    onLinkUpgrade: (request, socket, head, proven) => {
-      const clientIp = request.socket.remoteAddress ?? '';
+    onLinkUpgrade: ({ request, socket, head, clientIp, proven }) => {
       request.socket.setNoDelay(true);
-      server.handleUpgrade(request, socket, head, (webSocket: WebSocket) => accept(webSocket, clientIp, proven));
+      const unproven = boundUnproven(socket);
+      server.handleUpgrade(request, socket, head, (webSocket: WebSocket) =>
+        accept(webSocket, clientIp, () => {
+          unproven.lift();
+          proven();
+        }),
+      );
     },
-    onStreamUpgrade: (request, socket, head) => streams.onUpgrade(request, socket, head),
+    onStreamUpgrade: streams.onUpgrade,
     drain: async (reconnectAfterMs) => {
       for (const session of sessions.values()) {
         session.send({ type: 'drain', reconnect_after_ms: reconnectAfterMs });
@@ -119,6 +127,20 @@ export function openLink(deps: LinkDeps): Link {
       server.close();
     },
   };
+}
+
+/** What comes before a proof is one message and some control frames. `ws` itself would collect a whole message of any machine's size. */
+const UNPROVEN_BYTES_MAX = 2 * LINK_HELLO_BYTES_MAX;
+
+/** Ends a connection that sends more than that, until the bound is lifted. */
+function boundUnproven(socket: Duplex): { lift(): void } {
+  let bytes = 0;
+  const count = (chunk: Buffer): void => {
+    bytes += chunk.length;
+    if (bytes > UNPROVEN_BYTES_MAX) socket.destroy();
+  };
+  socket.on('data', count);
+  return { lift: () => void socket.off('data', count) };
 }
 
 interface Ground {

@@ -3,7 +3,13 @@ import { createPublicKey, verify } from 'node:crypto';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { LINK_HELLO_MS_MAX, LINK_PING_MS, LINK_SILENCE_MS_MAX } from '../../../shared/limits.ts';
+import {
+  LINK_HELLO_BYTES_MAX,
+  LINK_HELLO_MS_MAX,
+  LINK_MESSAGE_VALUES_MAX,
+  LINK_PING_MS,
+  LINK_SILENCE_MS_MAX,
+} from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import {
   AgentMessage,
@@ -16,6 +22,7 @@ import {
 import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../../shared/protocol/version.ts';
 import type { Rng } from '../../../shared/rng.ts';
+import type { ReadBudget } from './read-budget.ts';
 
 export interface Session {
   readonly machineId: string;
@@ -28,6 +35,7 @@ export interface SessionDeps {
   ids: Ids;
   rng: Rng;
   log: Log;
+  budget: ReadBudget;
   /** The enrolled key (base64url of 32 bytes), undefined for an unknown machine. */
   machineKey(machineId: string): Promise<string | undefined>;
   /** Proven: the link is this machine's. Resolves before the first message is handled. */
@@ -51,7 +59,7 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     close(code, reason);
   };
 
-  const onHello = async (hello: HelloMessage): Promise<void> => {
+  const onHello = async (hello: HelloMessage, bytes: number): Promise<void> => {
     const version = negotiateVersion(hello.protocol);
     if (version === undefined)
       return refuse(LINK_CLOSE.version, `this control plane speaks protocol ${PROTOCOL_MIN} to ${PROTOCOL_MAX}`);
@@ -59,17 +67,30 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     if (key === undefined || !isProof(key, hello, nonce))
       return refuse(LINK_CLOSE.unauthorized, 'unknown machine or wrong key');
     cancelHello();
+    deps.budget.giveBack(clientIp, bytes);
     session = { machineId: hello.machine_id, send, close };
     send({ type: 'welcome', protocol: version, now_ms: clock.now() });
     await deps.onOpen(session, hello);
   };
 
+  /** Anyone can send a first message, and to read it costs us time in which nobody else is served. */
+  const whyUnread = (bytes: number): { code: number; reason: string } | undefined => {
+    if (bytes > LINK_HELLO_BYTES_MAX)
+      return { code: LINK_CLOSE.malformed, reason: `a first message has at most ${LINK_HELLO_BYTES_MAX} bytes` };
+    if (deps.budget.takeUnproven(clientIp, bytes)) return undefined;
+    return { code: LINK_CLOSE.busy, reason: 'too many first messages from your address; try again later' };
+  };
+
   const onFrame = async (frame: string): Promise<void> => {
     if (socket.readyState !== socket.OPEN) return;
-    const decoded = decodeMessage(AgentMessage, frame);
+    const refusal = session === undefined ? whyUnread(frame.length) : undefined;
+    if (refusal !== undefined) return refuse(refusal.code, refusal.reason);
+    const waitMs = session === undefined ? 0 : deps.budget.waitMs(session.machineId, frame.length);
+    if (waitMs > 0) await clock.sleep(waitMs);
+    const decoded = decodeMessage(AgentMessage, frame, LINK_MESSAGE_VALUES_MAX);
     if (!decoded.ok) return refuse(LINK_CLOSE.malformed, `malformed message: ${decoded.reason}`);
     const { message } = decoded;
-    if (session === undefined && message.type === 'hello') return onHello(message);
+    if (session === undefined && message.type === 'hello') return onHello(message, frame.length);
     if (session === undefined || message.type === 'hello')
       return refuse(LINK_CLOSE.malformed, `${message.type} out of order`);
     return deps.onMessage(session, message);

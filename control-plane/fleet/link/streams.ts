@@ -1,11 +1,11 @@
 // Data streams: asked for over a link, dialled by the host with a one-time token, handed out as a Duplex.
-import type { IncomingMessage } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { STREAM_DIAL_MS_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import { STREAMS_PATH } from '../../../shared/protocol/link.ts';
 import { acceptStream } from '../../../shared/protocol/stream.ts';
+import type { Upgrade } from '../../base/http/upgrades.ts';
 
 /** Why a stream did not come about; `leg` says how far it got. */
 export class StreamError extends Error {
@@ -29,7 +29,7 @@ export interface Streams {
   expect(machineId: string): PendingStream;
   /** The host said that it will not dial. */
   refuse(machineId: string, streamId: string, detail: string): void;
-  onUpgrade(request: IncomingMessage, socket: Duplex, head: Buffer): void;
+  onUpgrade(upgrade: Upgrade): void;
   close(): void;
 }
 
@@ -72,7 +72,7 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
           entry.reject(new StreamError('refused', detail));
       }
     },
-    onUpgrade: (request, socket, head) => {
+    onUpgrade: ({ request, socket, head, proven }) => {
       const token = new URL(request.url ?? '', 'http://stream').pathname.slice(STREAMS_PATH.length);
       const entry = waiting.get(token);
       if (entry === undefined) return refuse(socket, '404 Not Found');
@@ -81,6 +81,8 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
       request.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
       const stream = acceptStream(request, request.socket, head);
       if (stream === undefined) return refuse(socket, '400 Bad Request');
+      // Its token was right: a host has as many streams as its instances have connections.
+      proven();
       entry.resolve(stream);
     },
     close: () => {

@@ -2,7 +2,13 @@
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { TrainingProblem, TrainingReport } from '../../../shared/api/file.ts';
-import { TRAINING_EXAMPLES_MIN, TRAINING_LINE_BYTES_MAX, TRAINING_PROBLEMS_MAX } from '../../../shared/limits.ts';
+import { parseJson, TooManyValues } from '../../../shared/json.ts';
+import {
+  JSON_VALUES_MAX,
+  TRAINING_EXAMPLES_MIN,
+  TRAINING_LINE_BYTES_MAX,
+  TRAINING_PROBLEMS_MAX,
+} from '../../../shared/limits.ts';
 import { estimatedTokens } from '../gateway/price.ts';
 
 /** So many hashes are a few megabytes for each upload under way. */
@@ -145,8 +151,9 @@ interface Example {
 function readExample(text: string): Example | Fault {
   let value: unknown;
   try {
-    value = JSON.parse(text);
+    value = parseJson(text, JSON_VALUES_MAX);
   } catch (error) {
+    if (error instanceof TooManyValues) return { rule: 'too_many_values', message: `The line has ${error.message}.` };
     return { rule: 'not_json', message: `The line is not JSON: ${error instanceof Error ? error.message : ''}.` };
   }
   if (!isObject(value)) return { rule: 'not_an_object', message: 'The line must be a JSON object.' };

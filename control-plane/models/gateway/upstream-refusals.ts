@@ -16,6 +16,12 @@ const Refusal = z.object({
     .partial(),
 });
 
+const TOO_LONG_WORDS = [
+  /\bmax(imum)? (model |context )?len(gth)?\b/i,
+  /context (length|size|window)/i,
+  /must have less than \d{1,9} tokens/i,
+];
+
 /** Reads the rest of the answer. */
 export async function refusalOf(
   exchange: Exchange,
@@ -56,8 +62,6 @@ function tooLong(text: string): number | 'unknown' | undefined {
   const isSaid =
     error.type === 'exceed_context_size_error' ||
     error.code === 'context_length_exceeded' ||
-    /\b(maximum|max) (model |context )?len(gth)?\b|context (length|size|window)|must have less than \d+ tokens/i.test(
-      text,
-    );
+    TOO_LONG_WORDS.some((words) => words.test(text));
   return isSaid ? (error.n_prompt_tokens ?? 'unknown') : undefined;
 }

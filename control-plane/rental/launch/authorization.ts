@@ -1,5 +1,7 @@
 // How a registry asks for authorization, and what is sent to it: pure readings of its challenge and of its token server's answer.
 import { z } from 'zod';
+import { parseJson } from '../../../shared/json.ts';
+import { REGISTRY_JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 
 export interface RegistryLogin {
@@ -9,19 +11,52 @@ export interface RegistryLogin {
 
 export type Challenge = { scheme: 'bearer'; realm: string; service: string | undefined } | { scheme: 'basic' };
 
-/** From a WWW-Authenticate header; undefined where it asks for neither Bearer nor Basic. */
+/** Registries write some hundred characters. */
+const CHALLENGE_CHARS_MAX = 2_048;
+/** Each pattern is tried at one place only, so that the whole header is read in one pass. */
+const SEPARATORS = /[\s,]*/y;
+const TOKEN = /[^\s,="]+/y;
+const VALUE = /=(?:"([^"]*)"|([^\s,"]*))/y;
+
+/** From a WWW-Authenticate header; undefined if it is too long, or asks for neither Bearer nor Basic. */
 export function readChallenge(header: string | undefined): Challenge | undefined {
-  const bearer = /(?:^|,)\s*bearer\s+(.*)$/i.exec(header ?? '')?.[1];
+  if (header === undefined || header.length > CHALLENGE_CHARS_MAX) return undefined;
+  const challenges = readChallenges(header);
+  const bearer = challenges.find(({ scheme, parameters }) => scheme === 'bearer' && parameters.has('realm'));
   if (bearer !== undefined) {
-    const parameters = [...bearer.matchAll(/(\w+)=(?:"([^"]*)"|([^\s,"]+))/g)];
-    const named = (name: string): string | undefined => {
-      const found = parameters.find(([, key]) => key?.toLowerCase() === name);
-      return found?.[2] ?? found?.[3];
-    };
-    const realm = named('realm');
-    if (realm !== undefined) return { scheme: 'bearer', realm, service: named('service') };
+    const { parameters } = bearer;
+    return { scheme: 'bearer', realm: parameters.get('realm') ?? '', service: parameters.get('service') };
   }
-  return /(?:^|,)\s*basic(\s|$)/i.test(header ?? '') ? { scheme: 'basic' } : undefined;
+  return challenges.some(({ scheme }) => scheme === 'basic') ? { scheme: 'basic' } : undefined;
+}
+
+interface NamedChallenge {
+  scheme: string;
+  /** The first value of each name counts. */
+  parameters: Map<string, string>;
+}
+
+/** A word is a scheme, or the name of a parameter of the last scheme if "=" and a value follow (RFC 9110, section 11.6.1). */
+function readChallenges(header: string): NamedChallenge[] {
+  const challenges: NamedChallenge[] = [];
+  let at = 0;
+  const take = (pattern: RegExp): RegExpExecArray | null => {
+    pattern.lastIndex = at;
+    const found = pattern.exec(header);
+    if (found !== null) at = pattern.lastIndex;
+    return found;
+  };
+  while (at < header.length) {
+    take(SEPARATORS);
+    const word = take(TOKEN)?.[0].toLowerCase();
+    const value = take(VALUE);
+    if (word === undefined && value === null) at += 1;
+    if (word === undefined) continue;
+    const parameters = challenges.at(-1)?.parameters;
+    if (value === null) challenges.push({ scheme: word, parameters: new Map() });
+    else if (parameters?.has(word) === false) parameters.set(word, value[1] ?? value[2] ?? '');
+  }
+  return challenges;
 }
 
 /** Where a token that may pull this one repository is had; undefined where the realm is no URL. */
@@ -55,10 +90,10 @@ export function basicHeader({ username, password }: RegistryLogin): string {
   return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
 }
 
-/** Undefined for what is no JSON. */
-export function jsonOf(body: Buffer): unknown {
+/** Undefined for what is no JSON, or too much of it. */
+export function jsonOf(body: Buffer, valuesMax = REGISTRY_JSON_VALUES_MAX): unknown {
   try {
-    return JSON.parse(body.toString('utf8'));
+    return parseJson(body.toString('utf8'), valuesMax);
   } catch {
     return undefined;
   }

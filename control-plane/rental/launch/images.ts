@@ -1,6 +1,7 @@
 // Asking registries about images: does it exist, may it be pulled, what does it run on linux/amd64. Kept for a while, and in turn.
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../../shared/clock.ts';
+import { REGISTRY_JSON_BYTES_MAX } from '../../../shared/limits.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { OutboundResponse } from '../../base/outbound/outbound.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
@@ -44,8 +45,6 @@ const CHECKS_PER_REGISTRY_MAX = 8;
 const ANSWER_MS = 60_000;
 const REFUSAL_MS = 10_000;
 const ENTRIES_MAX = 4_096;
-const MANIFEST_BYTES_MAX = 4 * 1024 ** 2;
-const CONFIG_BYTES_MAX = 8 * 1024 ** 2;
 const DIGEST = /^sha256:[0-9a-f]{64}$/;
 
 /** `resolve` and `ca` take the place of DNS and of the system's certificates, for tests. */
@@ -119,7 +118,7 @@ async function resolve(reference: ImageReference, session: Session): Promise<str
   const head = await session.ask('HEAD', path, { accept: MANIFEST_TYPES, bytesMax: 0 });
   const said = reference.digest ?? head.headers['docker-content-digest'];
   if (said !== undefined && DIGEST.test(said)) return said;
-  const whole = await session.ask('GET', path, { accept: MANIFEST_TYPES, bytesMax: MANIFEST_BYTES_MAX });
+  const whole = await session.ask('GET', path, { accept: MANIFEST_TYPES, bytesMax: REGISTRY_JSON_BYTES_MAX });
   return digestOf(whole.body);
 }
 
@@ -136,14 +135,14 @@ async function readImage(reference: ImageReference & { digest: string }, session
   if (manifest.kind === 'index') throw unavailable(reference, 'is an index of indexes, which engines do not pull');
   if (manifest.kind === 'unusable') throw unavailable(reference, manifest.why);
   const { configDigest, layersBytes } = manifest;
-  const blob = await session.ask('GET', `blobs/${configDigest}`, { accept: '*/*', bytesMax: CONFIG_BYTES_MAX });
+  const blob = await session.ask('GET', `blobs/${configDigest}`, { accept: '*/*', bytesMax: REGISTRY_JSON_BYTES_MAX });
   const config = readConfig(verified(reference, configDigest, blob));
   if (config.kind === 'unusable') throw unavailable(reference, config.why);
   return { ...config.command, digest, layersBytes };
 }
 
 async function fetchManifest(reference: ImageReference, digest: string, session: Session): Promise<Buffer> {
-  const want = { accept: MANIFEST_TYPES, bytesMax: MANIFEST_BYTES_MAX };
+  const want = { accept: MANIFEST_TYPES, bytesMax: REGISTRY_JSON_BYTES_MAX };
   return verified(reference, digest, await session.ask('GET', `manifests/${digest}`, want));
 }
 

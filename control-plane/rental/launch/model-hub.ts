@@ -1,5 +1,6 @@
 // Asking the model hub how large a model's weights are. Never in the way: whatever goes wrong is an answer with a reason.
 import { z } from 'zod';
+import { JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { openOutbound, type OutboundResponse } from '../../base/outbound/outbound.ts';
@@ -99,7 +100,7 @@ function readWeights({ status, body, truncated }: OutboundResponse): Weights {
     return { unknown: 'does not exist on the model hub, or is private: HF_TOKEN must be able to read it' };
   }
   if (status !== 200 || truncated) return { unknown: 'could not be looked up on the model hub' };
-  const info = ModelInfo.safeParse(jsonOf(body));
+  const info = ModelInfo.safeParse(jsonOf(body, JSON_VALUES_MAX));
   if (!info.success) return { unknown: 'could not be looked up on the model hub' };
   const { gated, siblings } = info.data;
   if (gated !== undefined && gated !== null && gated !== false) {

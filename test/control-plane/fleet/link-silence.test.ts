@@ -2,6 +2,7 @@
 import { EventEmitter } from 'node:events';
 import type { WebSocket } from 'ws';
 import { expect, test } from 'vitest';
+import { openReadBudget } from '../../../control-plane/fleet/link/read-budget.ts';
 import { runSession, type SessionDeps } from '../../../control-plane/fleet/link/session.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { LINK_HELLO_MS_MAX } from '../../../shared/limits.ts';
@@ -29,6 +30,7 @@ test('a host that does not say hello is cut off after ten seconds', () => {
     rng,
     ids: createIds(clock, rng),
     log: createLog('test', 'silent'),
+    budget: openReadBudget(clock),
     machineKey: unexpected,
     onOpen: unexpected,
     onMessage: unexpected,

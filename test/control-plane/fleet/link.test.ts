@@ -23,6 +23,7 @@ import {
   ServerMessage,
 } from '../../../shared/protocol/link.ts';
 import { hasKeepAlive } from '../../kit/tcp-timers.ts';
+import { LINK_MESSAGE_VALUES_MAX } from '../../../shared/limits.ts';
 import { systemRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
 import { inventoryOf } from '../../kit/world.ts';
@@ -87,7 +88,9 @@ beforeEach(async () => {
   server = createServer();
   server.on('upgrade', (request, socket, head) => {
     const toStream = request.url?.startsWith(STREAMS_PATH) ?? false;
-    (toStream ? link.onStreamUpgrade : link.onLinkUpgrade)(request, socket, head, () => (proven += 1));
+    const clientIp = request.socket.remoteAddress ?? '';
+    const upgrade = { request, socket, head, clientIp, proven: () => void (proven += 1) };
+    (toStream ? link.onStreamUpgrade : link.onLinkUpgrade)(upgrade);
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');
@@ -161,7 +164,7 @@ async function up(): Promise<Agent> {
 
 test('a text with U+0000, which PostgreSQL does not store, is taken without it', () => {
   const refused = { type: 'stream_refused', stream_id: 's', detail: 'no\u0000pe \\u0000' };
-  expect(decodeMessage(AgentMessage, JSON.stringify(refused))).toEqual({
+  expect(decodeMessage(AgentMessage, JSON.stringify(refused), LINK_MESSAGE_VALUES_MAX)).toEqual({
     ok: true,
     message: { ...refused, detail: 'no\ufffdpe \\u0000' },
   });
@@ -348,7 +351,7 @@ describe('a hostile host', () => {
       handled += 1;
       await slow.promise;
     };
-    const REPORTS = 64;
+    const REPORTS = 32;
     const unknown = Array.from({ length: 256 }, () => 'x'.repeat(64));
     const padding = ' '.repeat(512 * 1024);
     const report = JSON.stringify({ type: 'observed', held: null, workloads: [], unknown_workload_ids: unknown });

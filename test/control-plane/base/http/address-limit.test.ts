@@ -112,7 +112,7 @@ describe('the API', () => {
 
   test('does not count an upgrade any more that has proven itself, and ends one that it refuses', async () => {
     const refusing: (() => void)[] = [];
-    own.http.onUpgrade('/agent/', (_request, socket, _head, proven) => {
+    own.http.onUpgrade('/agent/', ({ socket, proven }) => {
       if (refusing.length > 0) return void socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
       proven();
       socket.resume().once('end', () => socket.end());

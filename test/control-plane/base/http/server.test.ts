@@ -311,7 +311,7 @@ describe('on a real socket', () => {
   test('upgrades go to the listener of their path; an offer nobody wants is a plain request', async () => {
     const own = await openBench();
     const seen: string[] = [];
-    own.http.onUpgrade('/agent/', (request, socket) => {
+    own.http.onUpgrade('/agent/', ({ request, socket }) => {
       seen.push(request.url ?? '');
       socket.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\nhello');
     });

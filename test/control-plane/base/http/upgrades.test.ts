@@ -1,6 +1,6 @@
 // Connections that leave HTTP behind: Node watches over them no more, so we must.
 import { connect } from 'node:net';
-import { expect, test } from 'vitest';
+import { describe, expect, test } from 'vitest';
 import { openBench } from './fixture.ts';
 
 test('a caller who resets its connection while an upgrade is refused ends nothing but that', async () => {
@@ -9,7 +9,7 @@ test('a caller who resets its connection while an upgrade is refused ends nothin
   process.on('uncaughtExceptionMonitor', note);
   const own = await openBench();
   const answered = Promise.withResolvers<void>();
-  own.http.onUpgrade('/agent/', (_request, socket) => {
+  own.http.onUpgrade('/agent/', ({ socket }) => {
     socket.once('close', answered.resolve);
     socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
   });
@@ -24,3 +24,64 @@ test('a caller who resets its connection while an upgrade is refused ends nothin
   expect(uncaught).toEqual([]);
   await own.close();
 });
+
+describe('upgrades count against the rate of their address', () => {
+  const rateLimits = { perKeyPerSecond: 1, perIpPerSecond: 1, burst: 2, inference: { perKeyPerSecond: 1, burst: 1 } };
+  const upgrade = (forwarded?: string): string =>
+    `GET /agent/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n${
+      forwarded === undefined ? '' : `X-Forwarded-For: ${forwarded}\r\n`
+    }\r\n`;
+
+  test('a caller who proves nothing is refused after the burst, with the time to wait', async () => {
+    const own = await openBench({ http: { rateLimits } });
+    let served = 0;
+    own.http.onUpgrade('/agent/', ({ socket }) => {
+      served += 1;
+      socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
+    });
+    const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+    for (let i = 0; i < 2; i += 1) expect(await exchange(port, upgrade())).toContain('404');
+    const refused = await exchange(port, upgrade());
+    expect(refused).toContain('HTTP/1.1 429');
+    expect(refused.toLowerCase()).toContain('retry-after: 1');
+    expect(refused).toContain('rate_limit_exceeded');
+    expect(served).toBe(2);
+    await own.close();
+  });
+
+  test('a caller who has proven itself costs its address nothing', async () => {
+    const own = await openBench({ http: { rateLimits } });
+    own.http.onUpgrade('/agent/', ({ socket, proven }) => {
+      proven();
+      socket.end('HTTP/1.1 101 Switching Protocols\r\n\r\n');
+    });
+    const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+    for (let i = 0; i < 10; i += 1) expect(await exchange(port, upgrade())).toContain('101');
+    await own.close();
+  });
+
+  test('behind a trusted proxy each client has a rate of its own, and a stranger cannot name another', async () => {
+    const own = await openBench({ http: { rateLimits, trustProxy: ['127.0.0.1'] } });
+    const seen: string[] = [];
+    own.http.onUpgrade('/agent/', ({ socket, clientIp }) => {
+      seen.push(clientIp);
+      socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
+    });
+    const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+    // What the client itself wrote stands before what the proxy has added.
+    for (const forged of ['192.0.2.1', '192.0.2.2', '192.0.2.3'])
+      await exchange(port, upgrade(`${forged}, 198.51.100.7`));
+    expect(seen).toEqual(['198.51.100.7', '198.51.100.7']);
+    expect(await exchange(port, upgrade('198.51.100.8'))).toContain('404');
+    await own.close();
+  });
+});
+
+/** Sends a request and reads until the server closes. */
+async function exchange(port: number, request: string): Promise<string> {
+  const socket = connect(port, '127.0.0.1');
+  socket.write(request);
+  const pieces: Buffer[] = [];
+  for await (const piece of socket) pieces.push(piece as Buffer);
+  return Buffer.concat(pieces).toString();
+}

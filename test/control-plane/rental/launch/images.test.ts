@@ -115,7 +115,7 @@ describe('an image', () => {
       `/v2/app/manifests/${digest}`,
       ({ method }, response) => void response.end(method === 'HEAD' ? '' : Buffer.alloc(5 * 1024 ** 2)),
     );
-    await expect(verify(`app@${digest}`)).rejects.toThrow('has a manifest or configuration of more than 4194304 bytes');
+    await expect(verify(`app@${digest}`)).rejects.toThrow('has a manifest or configuration of more than 1048576 bytes');
   });
 });
 

@@ -1,0 +1,68 @@
+// Token buckets by name: what each caller may take at once after a pause, and how fast it gets more.
+import type { Clock } from '../../../shared/clock.ts';
+
+export interface Taken {
+  /** 0 if the tokens were taken; else the time until they can be. */
+  waitMs: number;
+  /** Whole tokens. */
+  left: number;
+  fullInMs: number;
+}
+
+export interface Buckets {
+  /** `tokens` is 1 if left out. More than the burst can never be taken. */
+  take(name: string, tokens?: number): Taken;
+  /** Takes the tokens in any case. Returns how long the caller must wait for those that were not there yet, 0 if they all were. */
+  owe(name: string, tokens: number): number;
+  giveBack(name: string, tokens: number): void;
+}
+
+/** A full bucket needs no memory; above this number full ones are forgotten. */
+const BUCKETS_MAX = 20_000;
+/** Sums of fractions of a millisecond must not cost a token. */
+export const EPSILON_MS = 1e-6;
+
+export function openBuckets({ perSecond, burst }: { perSecond: number; burst: number }, clock: Clock): Buckets {
+  const tokenMs = 1000 / perSecond;
+  /** A bucket is the moment at which it is full again; one that is not here is full. */
+  const fullAtMs = new Map<string, number>();
+  const set = (name: string, ms: number, nowMs: number): void => {
+    // Set anew at the end: the map stays in the order of use, so whoever keeps asking is not forgotten.
+    fullAtMs.delete(name);
+    fullAtMs.set(name, ms);
+    if (fullAtMs.size > BUCKETS_MAX) shrink(fullAtMs, nowMs);
+  };
+  return {
+    take: (name, tokens = 1) => {
+      const nowMs = clock.monotonicMs();
+      const beforeMs = Math.max(fullAtMs.get(name) ?? 0, nowMs);
+      const costMs = tokens * tokenMs;
+      const waitMs = beforeMs + costMs - nowMs - burst * tokenMs;
+      const refused = waitMs > EPSILON_MS;
+      const afterMs = refused ? beforeMs : beforeMs + costMs;
+      set(name, afterMs, nowMs);
+      const fullInMs = afterMs - nowMs;
+      const left = Math.floor(burst - (fullInMs - EPSILON_MS) / tokenMs);
+      return { waitMs: refused ? waitMs : 0, left, fullInMs };
+    },
+    owe: (name, tokens) => {
+      const nowMs = clock.monotonicMs();
+      const afterMs = Math.max(fullAtMs.get(name) ?? 0, nowMs) + tokens * tokenMs;
+      set(name, afterMs, nowMs);
+      return Math.max(0, afterMs - nowMs - burst * tokenMs);
+    },
+    giveBack: (name, tokens) => {
+      const beforeMs = fullAtMs.get(name);
+      if (beforeMs !== undefined) fullAtMs.set(name, beforeMs - tokens * tokenMs);
+    },
+  };
+}
+
+/** Forgets full buckets; if strangers have filled the map with others, those that were not used for longest. */
+function shrink(fullAtMs: Map<string, number>, nowMs: number): void {
+  for (const [name, ms] of fullAtMs) if (ms <= nowMs) fullAtMs.delete(name);
+  for (const name of fullAtMs.keys()) {
+    if (fullAtMs.size <= BUCKETS_MAX / 2) return;
+    fullAtMs.delete(name);
+  }
+}

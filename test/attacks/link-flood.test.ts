@@ -1,0 +1,217 @@
+// Strangers at the door of the control link: what they send before a proof is bounded, and so is what a host sends after it.
+import { generateKeyPairSync, sign } from 'node:crypto';
+import { EventEmitter, once } from 'node:events';
+import { createServer } from 'node:http';
+import { type AddressInfo, connect } from 'node:net';
+import { expect, test } from 'vitest';
+import { openLink } from '../../control-plane/fleet/link/link.ts';
+import { openReadBudget, type ReadBudget } from '../../control-plane/fleet/link/read-budget.ts';
+import { runSession, type SessionDeps } from '../../control-plane/fleet/link/session.ts';
+import { systemClock } from '../../shared/clock.ts';
+import { createIds } from '../../shared/ids.ts';
+import {
+  LINK_HELLO_BYTES_MAX,
+  LINK_MESSAGE_BYTES_MAX,
+  LINK_READ_BYTES_BURST,
+  LINK_READ_BYTES_PER_SECOND,
+  LINK_UNPROVEN_BYTES_BURST,
+} from '../../shared/limits.ts';
+import { createLog } from '../../shared/log.ts';
+import { LINK_CLOSE, linkProof, ServerMessage } from '../../shared/protocol/link.ts';
+import { seededRng } from '../../shared/rng.ts';
+import { type ManualClock, manualClock } from '../agent/manual-clock.ts';
+import { inventoryOf } from '../kit/world.ts';
+
+const MACHINE = 'm-1';
+
+interface Dialled {
+  send(frame: string): Promise<void>;
+  /** Codes of the closes, in order. */
+  closed: number[];
+  /** Sends the proof of the machine. */
+  prove(): Promise<void>;
+}
+
+interface Stage {
+  clock: ManualClock;
+  budget: ReadBudget;
+  handled: string[];
+  dial(clientIp?: string): Dialled;
+}
+
+function openStage(): Stage {
+  const clock = manualClock();
+  const rng = seededRng(1);
+  const pair = generateKeyPairSync('ed25519');
+  const handled: string[] = [];
+  const budget = openReadBudget(clock);
+  const deps: SessionDeps = {
+    clock,
+    rng,
+    ids: createIds(clock, rng),
+    log: createLog('test', 'silent'),
+    budget,
+    machineKey: async () => pair.publicKey.export({ format: 'jwk' }).x ?? '',
+    onOpen: async () => void handled.push('open'),
+    onMessage: async (_session, message) => void handled.push(message.type),
+    onClose: () => undefined,
+  };
+  const dial = (clientIp = '192.0.2.1'): Dialled => {
+    const closed: number[] = [];
+    let nonce = '';
+    const hear = (text: string): void => {
+      const message = ServerMessage.parse(JSON.parse(text));
+      if (message.type === 'challenge') nonce = message.nonce;
+    };
+    const socket = Object.assign(new EventEmitter(), {
+      OPEN: 1,
+      readyState: 1,
+      send: hear,
+      ping: () => undefined,
+      terminate: () => undefined,
+      pause: () => undefined,
+      resume: () => undefined,
+      close: (code: number) => closed.push(code),
+    });
+    runSession(socket, clientIp, deps);
+    const send = async (frame: string): Promise<void> => {
+      socket.emit('message', Buffer.from(frame), false);
+      await settled();
+    };
+    return {
+      send,
+      closed,
+      prove: () =>
+        send(
+          JSON.stringify({
+            type: 'hello',
+            machine_id: MACHINE,
+            proof: sign(null, linkProof(MACHINE, nonce), pair.privateKey).toString('base64url'),
+            protocol: { min: 1, max: 1 },
+            held: null,
+            boot_id: 'b',
+            inventory: inventoryOf(8, () => 'GPU-1'),
+            ratchet: null,
+          }),
+        ),
+    };
+  };
+  return { clock, budget, handled, dial };
+}
+
+/** All promises that need no clock. */
+async function settled(): Promise<void> {
+  for (let i = 0; i < 20; i += 1) await Promise.resolve();
+}
+
+/** JSON of this length that is no message. */
+const nonsense = (bytes: number): string => `"${'a'.repeat(bytes - 2)}"`;
+
+test('a first message of 64 KiB is read, and one of a byte more is not', async () => {
+  const { dial, budget } = openStage();
+  const [longest, longer] = [dial(), dial()];
+  await longest.send(nonsense(LINK_HELLO_BYTES_MAX));
+  expect(longest.closed).toEqual([LINK_CLOSE.malformed]);
+  await longer.send(nonsense(LINK_HELLO_BYTES_MAX + 1));
+  expect(longer.closed).toEqual([LINK_CLOSE.malformed]);
+  // Only the first one has cost its address something.
+  expect(budget.takeUnproven('192.0.2.1', LINK_UNPROVEN_BYTES_BURST - LINK_HELLO_BYTES_MAX + 1)).toBe(false);
+  expect(budget.takeUnproven('192.0.2.1', LINK_UNPROVEN_BYTES_BURST - LINK_HELLO_BYTES_MAX)).toBe(true);
+});
+
+test('an address that sends first messages without a proof is soon not read any more, and others are', async () => {
+  const { dial, clock } = openStage();
+  const count = LINK_UNPROVEN_BYTES_BURST / LINK_HELLO_BYTES_MAX;
+  for (let i = 0; i < count; i += 1) {
+    const caller = dial();
+    await caller.send(nonsense(LINK_HELLO_BYTES_MAX));
+    expect(caller.closed).toEqual([LINK_CLOSE.malformed]);
+  }
+  const refused = dial();
+  await refused.send(nonsense(LINK_HELLO_BYTES_MAX));
+  expect(refused.closed).toEqual([LINK_CLOSE.busy]);
+  const neighbour = dial('192.0.2.2');
+  await neighbour.send(nonsense(LINK_HELLO_BYTES_MAX));
+  expect(neighbour.closed).toEqual([LINK_CLOSE.malformed]);
+  clock.advance(1_000);
+  const later = dial();
+  await later.send(nonsense(LINK_HELLO_BYTES_MAX));
+  expect(later.closed).toEqual([LINK_CLOSE.malformed]);
+});
+
+test('a thousand machines behind one address come up one after another: a proof costs the address nothing', async () => {
+  const { dial, handled } = openStage();
+  for (let i = 0; i < 1_000; i += 1) await dial().prove();
+  expect(handled).toHaveLength(1_000);
+});
+
+test('a host that sends more than it may is read later, message by message, and nothing of it is lost', async () => {
+  const { dial, handled, clock } = openStage();
+  const host = dial();
+  await host.prove();
+  const detail = 'a'.repeat(512);
+  const message = JSON.stringify({ type: 'stream_refused', stream_id: 's', detail });
+  // Spaces are free in JSON, and cost as much to read as anything else.
+  const long = message + ' '.repeat(LINK_MESSAGE_BYTES_MAX - message.length);
+  const atOnce = LINK_READ_BYTES_BURST / LINK_MESSAGE_BYTES_MAX;
+  for (let i = 0; i < atOnce + 2; i += 1) await host.send(long);
+  expect(handled).toHaveLength(1 + atOnce);
+  const waitMs = (LINK_MESSAGE_BYTES_MAX / LINK_READ_BYTES_PER_SECOND) * 1000;
+  clock.advance(waitMs / 2);
+  await settled();
+  expect(handled).toHaveLength(1 + atOnce);
+  clock.advance(waitMs);
+  await settled();
+  expect(handled).toHaveLength(2 + atOnce);
+  clock.advance(2 * waitMs);
+  await settled();
+  expect(handled).toHaveLength(3 + atOnce);
+  expect(host.closed).toEqual([]);
+});
+
+test('a caller who has proven nothing is cut off in the middle of a long message', async () => {
+  const clock = systemClock();
+  const rng = seededRng(1);
+  const unexpected = async (): Promise<never> => {
+    throw new Error('nobody is known yet');
+  };
+  const link = openLink({
+    clock,
+    rng,
+    ids: createIds(clock, rng),
+    log: createLog('test', 'silent'),
+    machineKey: unexpected,
+    ratchets: { show: unexpected, next: unexpected, kept: unexpected },
+    handlers: {
+      onUp: unexpected,
+      onCopy: unexpected,
+      onDown: unexpected,
+      onObserved: unexpected,
+      onInventory: unexpected,
+      pullLogin: unexpected,
+      desired: unexpected,
+    },
+  });
+  const server = createServer();
+  server.on('upgrade', (request, socket, head) => {
+    socket.on('error', () => undefined);
+    link.onLinkUpgrade({ request, socket, head, clientIp: '127.0.0.1', proven: () => undefined });
+  });
+  server.listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  const caller = connect((server.address() as AddressInfo).port, '127.0.0.1');
+  const headers = ['Connection: Upgrade', 'Upgrade: websocket', 'Sec-WebSocket-Version: 13'];
+  const key = Buffer.alloc(16).toString('base64');
+  caller.write(
+    `GET /agent/v1/link HTTP/1.1\r\nHost: x\r\n${headers.join('\r\n')}\r\nSec-WebSocket-Key: ${key}\r\n\r\n`,
+  );
+  await once(caller, 'data');
+  const closed = new Promise((resolve) => caller.once('close', resolve));
+  caller.on('error', () => undefined);
+  // The head of a masked text frame of 1 MiB, and a quarter of it: `ws` would wait for the rest.
+  caller.write(Buffer.from([0x81, 0xff, 0, 0, 0, 0, 0, 0x10, 0, 0, 0, 0, 0, 0]));
+  caller.write(Buffer.alloc(256 * 1024, 0x20));
+  await closed;
+  await link.drain(0);
+  server.close();
+});
