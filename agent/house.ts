@@ -8,7 +8,7 @@ import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
 import { dialStream } from './access/dial.ts';
 import { HOLDER_FLAGS } from './access/holder-flags.ts';
-import { openDoors } from './access/doors.ts';
+import { type AccessDoors, openDoors } from './access/doors.ts';
 import { bareNode, type Kit, prepareKit } from './access/kit.ts';
 import { readCa, type AgentConfig } from './config.ts';
 import { readBootId, readHostFacts, readLimits } from './host/facts.ts';
@@ -19,7 +19,7 @@ import { DISK } from './host/state.ts';
 import type { AgentStatus } from './host/status-socket.ts';
 import { proveIdentity, readIdentity, type Identity } from './link/identity.ts';
 import { dialLink } from './link/dial.ts';
-import { openLink, type Link } from './link/link.ts';
+import { openLink, type Link, type LinkPeer } from './link/link.ts';
 import { openRatchet } from './link/ratchet.ts';
 import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
@@ -29,7 +29,7 @@ import { openFence, openNoFence, type Fence } from './runtime/fence.ts';
 import { logLines } from './runtime/logs.ts';
 import type { GpuStanding } from './runtime/plan.ts';
 import { openRecords } from './runtime/records.ts';
-import { openRuntime } from './runtime/runtime.ts';
+import { openRuntime, type Runtime } from './runtime/runtime.ts';
 import { openStock, type Stock } from './stock.ts';
 
 export interface Enrolment {
@@ -60,10 +60,20 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   const { inventory } = stock;
   const changed = (): void => link?.observedChanged();
 
-  const doors = openDoors({ clock, log, stateDir: config.state_dir, kit, startHolder: holderStarter(kit) }, () => {
-    changed();
-    runtime.nudge();
-  });
+  const doors = openDoors(
+    {
+      clock,
+      log,
+      stateDir: config.state_dir,
+      kit,
+      startHolder: holderStarter(kit),
+      tell: (seen) => link?.sendHolder(seen),
+    },
+    () => {
+      changed();
+      runtime.nudge();
+    },
+  );
   const runtime = openRuntime(
     {
       clock,
@@ -89,30 +99,20 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       prove: (nonce) => proveIdentity(identity, machineId, nonce),
       observed: runtime.observed,
       onDesired: runtime.take,
-      onOpen: async ({ workload_id, stream_id, token, target }) => {
-        const url = wire(STREAMS_PATH + encodeURIComponent(token));
-        if (target.kind !== 'logs') return doors.open({ workload_id, stream_id, target, ca, url });
-        await sendLog(await engine.logs(workload_id, target), { url, ca: ca ?? null });
-      },
+      onOpen: streamOpener({ engine, doors, ca }, (token) => wire(STREAMS_PATH + encodeURIComponent(token))),
+      onRepair: (workloadId) => void doors.replace(workloadId, 'it does not answer the control plane'),
       ratchet: await openRatchet(config.state_dir, { files: DISK, log }),
     },
     { clock, rng: systemRng(), log, dial: (to) => dialLink(to, ca) },
   );
-  const { sendInventory } = link;
-  stock.start(runtime.containerIds, sendInventory);
+  stock.start(runtime.containerIds, link.sendInventory);
   log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
-    status: () => ({
-      version: VERSION,
-      link: link.status(),
-      loops: [...runtime.status(), ...fence.status(), ...stock.loops()],
-      ...toldOf(inventory()),
-      ...fence.finding(),
-    }),
+    status: () => statusOf({ link, runtime, fence, stock, doors }),
     stop: async () => {
       await Promise.all([link.stop(), stock.stop(), fence.stop(), runtime.stop()]);
-      doors.leave();
+      await doors.leave();
     },
   };
 }
@@ -154,6 +154,34 @@ function toldOf(inventory: Inventory): Pick<AgentStatus, 'gpus' | 'gpu_error' | 
 function holderStarter({ holderProgram }: Kit): (folder: string, logFile: string) => Promise<number> {
   return (folder, logFile) =>
     startDetached([process.execPath, ...HOLDER_FLAGS, holderProgram, 'holder', '--dir', folder], logFile);
+}
+
+function statusOf(rooms: {
+  link: Link;
+  runtime: Runtime;
+  fence: Fence;
+  stock: Stock;
+  doors: AccessDoors;
+}): AgentStatus {
+  const { link, runtime, fence, stock, doors } = rooms;
+  return {
+    version: VERSION,
+    link: link.status(),
+    loops: [...runtime.status(), ...fence.status(), ...stock.loops(), doors.status()],
+    ...toldOf(stock.inventory()),
+    ...fence.finding(),
+  };
+}
+
+function streamOpener(
+  { engine, doors, ca }: { engine: Engine; doors: AccessDoors; ca: string | undefined },
+  urlOf: (token: string) => string,
+): LinkPeer['onOpen'] {
+  return async ({ workload_id, stream_id, token, target }) => {
+    const url = urlOf(token);
+    if (target.kind !== 'logs') return doors.open({ workload_id, stream_id, target, ca, url });
+    await sendLog(await engine.logs(workload_id, target), { url, ca: ca ?? null });
+  };
 }
 
 /** Resolves once it is on its way. The stream ends with the log; a reader that goes away ends the reading. */

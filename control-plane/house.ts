@@ -151,6 +151,7 @@ function nudgesOf(running: () => Running | undefined): Nudges {
   return {
     engine: () => running()?.engine.nudge(),
     edge: () => nudgeLoop('edge'),
+    watch: () => nudgeLoop('watch'),
     webhooks: () => nudgeLoop('webhooks'),
   };
 }

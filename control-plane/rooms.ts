@@ -29,7 +29,8 @@ import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
 import type { Menu } from './rental/launch/runnable.ts';
-import { newProbeKey, probeDoor } from './rental/edge/probe.ts';
+import { newProbeKey, openProbes } from './rental/edge/probe.ts';
+import type { Probes } from './rental/instances/steps.ts';
 import { type Heartbeat, openHeartbeat } from './rental/edge/heartbeat.ts';
 import { type Logs, openLogs } from './rental/edge/logs.ts';
 import { startSeries } from './rental/edge/store.ts';
@@ -37,7 +38,6 @@ import { downSince } from './rental/edge/down-since.ts';
 import { openWatch, type Watch } from './rental/edge/watch.ts';
 import { type Instances, type InstancesDeps, openInstances } from './rental/instances/instances.ts';
 import { confirmOutage, endOutage, giveUp, noteReachable } from './rental/instances/outages.ts';
-import type { ProbeResult } from './rental/instances/steps.ts';
 import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
 import type { CatalogModel } from './models/catalog/models.ts';
 import { type Files, openFiles } from './models/files/files.ts';
@@ -88,17 +88,18 @@ export interface Settings {
 export interface Nudges {
   engine(): void;
   edge(): void;
+  watch(): void;
   webhooks(): void;
 }
 
-/** What lies outside of the rooms; `probe` and `openStream` replace the network where there is none. */
+/** What lies outside of the rooms; `probes` and `openStream` replace the network if there is none. */
 interface Outside {
   nudges: Nudges;
   webhookOutbound: Outbound;
   images: Pick<Images, 'verify' | 'pullLogin'>;
   modelHub: Pick<ModelHub, 'weigh'>;
   storage: Pick<Rooms, 'blobs' | 'grants'>;
-  probe?: (instanceId: string) => Promise<ProbeResult>;
+  probes?: Probes;
   openStream?: Link['openStream'];
 }
 
@@ -130,30 +131,30 @@ export interface Rooms {
   files: Files;
 }
 
-/** What a rental and the looks at its SSH path have to do with each other. */
-const SSH_LOOKS = { onRunning: startSeries, downSince };
-
 export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
   const sshKeys = openSshKeys(core);
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations(core);
   const money = openMoney(core, settings);
+  const nudges = nudgesAfterChange(outside.nudges);
   const fleet = openFleet(core, settings, {
     events,
     nudges: outside.nudges,
     noteObserved: (tx, instanceId, observed) => instances.noteObserved(tx, instanceId, observed),
     noteGpus: (tx, workloadId, fault) => instances.noteGpus(tx, workloadId, fault),
     pullLogin: (machineId, workloadId) => instances.pullLogin(machineId, workloadId),
+    watch: () => watch,
   });
   const launch = openLaunch({ ...core, ...outside, menu: settings.menu });
   const doors = openDoors({ ...core, newProbeKey, hostnameOf: settings.hostnameOf, ports: settings.sshPorts });
-  const probe = outside.probe ?? ((instanceId) => probePublicDoor(instanceId, { ...core, doors }, settings.sshHost));
+  const probes = outside.probes ?? openProbes({ ...core, doors, link: fleet.link, sshHost: settings.sshHost });
   const reservations = openReservations({
     ...core,
     events,
     supply: fleet.supply,
     describeInstances: (query, ids) => instances.ofReservations(query, ids),
   });
+  const answers = (machineId: string): boolean => fleet.link.lifeOf(machineId, '').isAnswering;
   const rental: InstancesDeps = {
     ...core,
     events,
@@ -165,20 +166,17 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     platformFeeBps: settings.platformFeeBps,
     openLaunchesMax: settings.openLaunchesPerOrg,
     appSite: settings.appSite,
-    ...SSH_LOOKS,
+    onRunning: startSeries,
+    downSince: (tx, instanceId, nowMs) => downSince(tx, instanceId, { isAnswering: answers, nowMs }),
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
     runnable: launch.runnable,
     imagePullLogin: launch.pullLogin,
-    probe,
+    probes,
     push: (machineId) => fleet.link.push(machineId),
-    onDoorsChanged: () => outside.nudges.edge(),
-    nudge: () => {
-      outside.nudges.engine();
-      outside.nudges.webhooks();
-    },
+    ...nudges,
   };
   const instances: Instances = openInstances(rental);
-  const watch = openWatch({ ...core, probe, onDoorsChanged: () => outside.nudges.edge(), outages: outagesOf(rental) });
+  const watch: Watch = openWatch({ ...core, ...fleet, ...nudges, probes, outages: outagesOf(rental) });
   const webhooks: Webhooks = openWebhooks({
     ...core,
     outbound: outside.webhookOutbound,
@@ -201,6 +199,17 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     heartbeat: openHeartbeat({ ...core, ...money }),
     webhooks,
     ...openModels(core, settings, { ...money, ...outside.storage, nudges: outside.nudges }),
+  };
+}
+
+function nudgesAfterChange(nudges: Nudges): Pick<InstancesDeps, 'onDoorsChanged' | 'nudge'> & { onLooksDue(): void } {
+  return {
+    onLooksDue: () => nudges.watch(),
+    onDoorsChanged: () => nudges.edge(),
+    nudge: () => {
+      nudges.engine();
+      nudges.webhooks();
+    },
   };
 }
 
@@ -231,6 +240,7 @@ function openModels(
 
 /** What the fleet asks of the rooms above it. */
 interface AboveFleet extends Pick<Instances, 'noteObserved' | 'noteGpus' | 'pullLogin'> {
+  watch(): Pick<Watch, 'onLife' | 'onHolder'>;
   events: Events;
   nudges: Nudges;
 }
@@ -277,20 +287,12 @@ function openFleet(
         nudges.engine();
       },
       pullLogin,
+      onLife: (machineId) => above.watch().onLife(machineId),
+      onHolder: (machineId, message) => above.watch().onHolder(machineId, message),
       desired: (machineId) => workloads.desired(machineId),
     },
   });
   return { supply, workloads, link, absence: openAbsence({ ...core, supply, link }) };
-}
-
-async function probePublicDoor(
-  instanceId: string,
-  { db, clock, doors }: Core & { doors: Doors },
-  host: string,
-): Promise<ProbeResult> {
-  const door = await doors.find(db.read, instanceId);
-  if (door === undefined || !door.open) return { ok: false, leg: 'door', detail: 'the SSH port is not open' };
-  return probeDoor(door, host, clock);
 }
 
 function outagesOf(rental: InstancesDeps): Parameters<typeof openWatch>[0]['outages'] {
@@ -299,7 +301,7 @@ function outagesOf(rental: InstancesDeps): Parameters<typeof openWatch>[0]['outa
     seen: noteReachable,
     confirm: (tx, instance, sinceMs, evidence) =>
       confirmOutage(tx, instance, { sinceMs, nowMs: clock.now(), evidence }, rental),
-    recover: (tx, instance, nowMs) => endOutage(tx, instance, nowMs, rental),
+    recover: (tx, instance, sinceMs) => endOutage(tx, instance, { sinceMs, nowMs: clock.now() }, rental),
     giveUp: (tx, instance, reason) => giveUp(tx, instance, { nowMs: clock.now(), reason }, rental),
   };
 }

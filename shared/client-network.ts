@@ -1,4 +1,4 @@
-// Who counts as one client where limits are per address.
+// Who counts as one client if limits are per address, and who goes if there are too many.
 import { isIPv6 } from 'node:net';
 
 /** A home or a server gets a whole /64, so single IPv6 addresses cost nothing. An IPv4 address is itself, mapped or not. */
@@ -12,4 +12,12 @@ export function networkOf(ip: string): string {
     .slice(0, 4)
     .map((group) => Number.parseInt(group, 16).toString(16))
     .join(':');
+}
+
+/** Of callers in the order in which they came: the first one of the network that has the most. */
+export function firstOfLargestNetwork<T extends { network: string }>(callers: readonly T[]): T | undefined {
+  let most: readonly T[] = [];
+  for (const each of Map.groupBy(callers, ({ network }) => network).values())
+    if (each.length > most.length) most = each;
+  return most[0];
 }

@@ -94,7 +94,9 @@ export const LINK_READ_BYTES_PER_SECOND = 1024 * 1024;
 /** The same for what a host is sent: the largest launch that there is on each of its GPUs, and as much again as above for the rest. */
 export const LINK_DESIRED_BYTES_MAX = LINK_MESSAGE_BYTES_MAX + GPUS_PER_MACHINE_MAX * LAUNCH_BYTES_MAX;
 export const LINK_PING_MS = 10_000;
-/** Three missed pings: the peer is gone even where TCP has not noticed. */
+/** A ping that is not answered by then is missed: what runs on the host is looked at. */
+export const LINK_PONG_MS_MAX = 4_000;
+/** Three missed pings: the peer is gone even if TCP has not noticed. */
 export const LINK_SILENCE_MS_MAX = 35_000;
 /** A copy of a host's disk that is older than that is told from the host when it links. */
 export const RATCHET_MS = 60_000;
@@ -114,6 +116,14 @@ export const TCP_KEEP_ALIVE_MS = 60_000;
 /** SSH door guards (research: a public SSH server without these can be emptied of memory or sockets). */
 export const SSH_LOGIN_GRACE_MS = 20_000;
 export const SSH_UNAUTHENTICATED_MAX = 10;
+/** A caller for whom there is no place yet waits so long. */
+export const SSH_QUEUE_MS_MAX = 10_000;
+/** An honest client on a slow line has logged in by then; after it, whoever waits may take its place. */
+export const SSH_LOGIN_FAIR_MS = 5_000;
+/** A connection that is older than this has logged in: the holder has ended all others. */
+export const SSH_LOGIN_MS_MAX = SSH_QUEUE_MS_MAX + SSH_LOGIN_GRACE_MS + 5_000;
+/** Logins of the control plane at the same time: one, and one that is being replaced. */
+export const SSH_PROBES_MAX = 2;
 export const SSH_AUTH_TRIES_MAX = 3;
 /** Offers of keys without a signature: an ssh-agent with many keys offers them all before the right one, and each costs us a comparison. */
 export const SSH_KEY_OFFERS_MAX = 30;

@@ -6,6 +6,8 @@ import { isMissing } from '../host/state.ts';
 export interface DoorPaths {
   /** The supervisor talks to the holder here; never seen by the container. */
   holderSocket: string;
+  /** The process that serves, so that one that does not answer can be ended. */
+  holderPid: string;
   hostKey: string;
   log: string;
   door: string;
@@ -18,6 +20,7 @@ export function doorPaths(folder: string): DoorPaths {
   const door = join(folder, 'door');
   return {
     holderSocket: join(folder, 'holder.sock'),
+    holderPid: join(folder, 'holder.pid'),
     hostKey: join(folder, 'host_key'),
     log: join(folder, 'holder.log'),
     door,

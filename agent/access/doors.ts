@@ -3,6 +3,8 @@ import { connect, type Socket } from 'node:net';
 import { chmod, chown, mkdir } from 'node:fs/promises';
 import type { Clock } from '../../shared/clock.ts';
 import type { Log } from '../../shared/log.ts';
+import { type LoopStatus, startLoop } from '../../shared/loop.ts';
+import { endProcess } from '../host/run.ts';
 import { writeFileSafely } from '../host/state.ts';
 import type { DoorStatus } from '../runtime/observe.ts';
 import { workloadFolder } from '../runtime/records.ts';
@@ -19,17 +21,27 @@ export interface DoorsDeps {
   kit: Kit;
   /** Starts `svc-agent holder --dir <folder>` in a session of its own. */
   startHolder: (folder: string, logFile: string) => Promise<number>;
+  /** Tells the control plane what we have seen of a holder. */
+  tell(seen: { workload_id: string; state: 'silent' | 'replaced'; detail: string }): void;
 }
 
 export interface AccessDoors extends Doors {
   /** Has the holder dial the stream. Rejects with a reason where it cannot. */
   open(stream: StreamOpen): Promise<void>;
+  /** Ends the holder of a workload, whatever state it is in, and starts another. What runs in the container goes on. Never rejects. */
+  replace(workloadId: string, reason: string): Promise<void>;
+  status(): LoopStatus;
   /** Lets go of all holders; they go on by themselves. */
-  leave(): void;
+  leave(): Promise<void>;
 }
 
 const START_MS_MAX = 10_000;
 const CONNECT_RETRY_MS = 25;
+/** A holder that was replaced gets so long before it is replaced again. */
+const REPLACED_MS_MIN = 5_000;
+/** Between two questions to each holder whether it answers. */
+const CHECK_MS = 10_000;
+const SILENT = 'the holder did not answer the agent';
 
 /** `onChange` is called whenever `statuses()` may have changed. */
 export function openDoors(deps: DoorsDeps, onChange: () => void): AccessDoors {
@@ -64,14 +76,20 @@ export function openDoors(deps: DoorsDeps, onChange: () => void): AccessDoors {
     throw new Error(`the holder did not answer within ${START_MS_MAX / 1000} s; its log is ${log}`);
   };
 
+  const ensure = (id: string): Promise<void> => {
+    if (holders.has(id)) return Promise.resolve();
+    const work = ensuring.get(id) ?? start(id).finally(() => ensuring.delete(id));
+    ensuring.set(id, work);
+    return work;
+  };
+
+  const replace = replacer({ holders, ensure, isKnown: (id) => lastStatus.has(id) }, deps);
+  const checks = startLoop({ name: 'holders', periodMs: CHECK_MS, run: () => check(holders, replace, deps) }, deps);
+
   return {
     prepare: (id, launch, ownerUid) => prepare(deps, id, launch, ownerUid),
-    ensure: (id) => {
-      if (holders.has(id)) return Promise.resolve();
-      const work = ensuring.get(id) ?? start(id).finally(() => ensuring.delete(id));
-      ensuring.set(id, work);
-      return work;
-    },
+    ensure,
+    replace,
     open: async (stream) => {
       const holder = holders.get(stream.workload_id);
       if (holder === undefined) throw new Error('this workload has no door here');
@@ -84,10 +102,56 @@ export function openDoors(deps: DoorsDeps, onChange: () => void): AccessDoors {
       if (held === undefined) await endDoor(deps.stateDir, id);
       else endHolder(held);
     },
-    leave: () => {
+    status: checks.status,
+    leave: async () => {
       left = true;
+      await checks.stop();
       for (const holder of holders.values()) holder.socket.destroy();
     },
+  };
+}
+
+/** Asks every holder whether it answers, and replaces those that do not. */
+async function check(
+  holders: ReadonlyMap<string, Holder>,
+  replace: AccessDoors['replace'],
+  { tell }: DoorsDeps,
+): Promise<void> {
+  await Promise.all(
+    [...holders].map(async ([id, holder]) => {
+      if ((await holder.answers()) || holders.get(id) !== holder) return;
+      tell({ workload_id: id, state: 'silent', detail: SILENT });
+      await replace(id, SILENT);
+    }),
+  );
+}
+
+interface Replaced {
+  holders: Map<string, Holder>;
+  ensure(id: string): Promise<void>;
+  isKnown(id: string): boolean;
+}
+
+function replacer({ holders, ensure, isKnown }: Replaced, deps: DoorsDeps): AccessDoors['replace'] {
+  const { clock, log, stateDir, tell } = deps;
+  /** By workload: when it was replaced last. Those that are long over are forgotten. */
+  const replacedMs = new Map<string, number>();
+  return async (id, reason) => {
+    for (const [other, ms] of replacedMs) if (clock.monotonicMs() - ms >= REPLACED_MS_MIN) replacedMs.delete(other);
+    if (!isKnown(id) || replacedMs.has(id)) return;
+    replacedMs.set(id, clock.monotonicMs());
+    log.warn({ workload_id: id, reason }, 'a holder is replaced');
+    const folder = workloadFolder(stateDir, id);
+    try {
+      while (!(await endProcess(doorPaths(folder).holderPid, folder))) await clock.sleep(CONNECT_RETRY_MS);
+      holders.get(id)?.socket.destroy();
+      holders.delete(id);
+      await ensure(id);
+      tell({ workload_id: id, state: 'replaced', detail: `the holder was replaced: ${reason}`.slice(0, 512) });
+    } catch (error) {
+      // The runtime starts one at its next look.
+      log.error({ workload_id: id, err: error }, 'a holder could not be replaced');
+    }
   };
 }
 

@@ -21,7 +21,12 @@ export interface Holder {
   status(): DoorStatus;
   /** Resolves once the stream is dialled; rejects with the holder's reason. */
   open(stream: StreamOpen): Promise<void>;
+  /** Whether it answers within PONG_MS_MAX. */
+  answers(): Promise<boolean>;
 }
+
+/** A holder that is busy with its own tenant still answers within this. */
+const PONG_MS_MAX = 5_000;
 
 interface HolderDeps {
   clock: Clock;
@@ -36,6 +41,7 @@ export function serveHolder(
   onChange: (status: DoorStatus | undefined) => void,
 ): Holder {
   const opening = new Map<string, { resolve: () => void; reject: (error: Error) => void }>();
+  let pong = Promise.withResolvers<boolean>();
   let status: DoorStatus = { up: false, guest: false, host_key: null, main_exit: null };
 
   const hear = (news: HolderNews): void => {
@@ -43,6 +49,8 @@ export function serveHolder(
       case 'status':
         status = { up: true, guest: news.guest, host_key: news.host_key, main_exit: news.main_exit };
         return onChange(status);
+      case 'pong':
+        return pong.resolve(true);
       case 'opened':
         return opening.get(news.stream_id)?.resolve();
       case 'refused':
@@ -59,6 +67,7 @@ export function serveHolder(
     }
     socket.destroy();
     for (const one of opening.values()) one.reject(new Error('the holder went away'));
+    pong.resolve(false);
     onChange(undefined);
   };
   void listen();
@@ -66,6 +75,12 @@ export function serveHolder(
   return {
     socket,
     status: () => status,
+    answers: () => {
+      pong = Promise.withResolvers<boolean>();
+      sendJson(socket, { kind: 'ping' } satisfies SupervisorWord);
+      const cancel = deps.clock.after(PONG_MS_MAX, () => pong.resolve(false));
+      return pong.promise.finally(cancel);
+    },
     open: async ({ stream_id, url, ca, target }) => {
       const answer = Promise.withResolvers<void>();
       opening.set(stream_id, answer);

@@ -1,10 +1,10 @@
 // What supervisor and holder say to each other, as JSON frames over `holder.sock`. Both check it: after an upgrade they differ in version.
 import { z } from 'zod';
 import { LINK_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
-import { SshTarget, TcpTarget, TerminalTarget } from '../../shared/protocol/link.ts';
+import { ProbeTarget, SshTarget, TcpTarget, TerminalTarget } from '../../shared/protocol/link.ts';
 
 /** What a holder serves itself. */
-const DoorTarget = z.discriminatedUnion('kind', [SshTarget, TcpTarget, TerminalTarget]);
+const DoorTarget = z.discriminatedUnion('kind', [SshTarget, ProbeTarget, TcpTarget, TerminalTarget]);
 export type DoorTarget = z.infer<typeof DoorTarget>;
 
 /** Supervisor -> holder. */
@@ -17,6 +17,8 @@ export const SupervisorWord = z.discriminatedUnion('kind', [
     ca: z.string().nullable(),
     target: DoorTarget,
   }),
+  /** Answered with `pong` by a holder that serves. */
+  z.object({ kind: z.literal('ping') }),
   /** The workload is over. */
   z.object({ kind: z.literal('exit') }),
 ]);
@@ -30,6 +32,7 @@ export const HolderNews = z.discriminatedUnion('kind', [
     guest: z.boolean(),
     main_exit: z.object({ code: z.int().nullable(), signal: z.string().max(32).nullable() }).nullable(),
   }),
+  z.object({ kind: z.literal('pong') }),
   z.object({ kind: z.literal('opened'), stream_id: z.string() }),
   z.object({ kind: z.literal('refused'), stream_id: z.string(), detail: z.string() }),
 ]);

@@ -1,7 +1,7 @@
 // The holder: one process per workload on the host. It ends SSH for that workload and dials its own data streams, so a restart of the
 // supervisor drops no session and a tenant can only hurt the own door.
 import { createServer, connect, type Socket } from 'node:net';
-import { stat } from 'node:fs/promises';
+import { stat, writeFile } from 'node:fs/promises';
 import { systemClock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
@@ -38,6 +38,7 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   const hostKey = await loadHostKey(paths.hostKey);
   await removePath(paths.holderSocket);
   await removePath(paths.guestSocket);
+  await writeFile(paths.holderPid, String(process.pid));
 
   const supervisors = new Set<Socket>();
   const status = (): HolderNews => ({
@@ -73,6 +74,7 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
       if (type !== FRAME.json) return;
       const word = SupervisorWord.parse(JSON.parse(payload.toString()));
       if (word.kind === 'exit') return leave('the workload is over');
+      if (word.kind === 'ping') return sendJson(socket, { kind: 'pong' } satisfies HolderNews);
       void openStream(word, doors, (news) => sendJson(socket, news));
     }).catch((error: unknown) => {
       log.warn({ detail: messageOf(error) }, 'a supervisor spoke nonsense');
@@ -111,6 +113,7 @@ async function serveStream(word: OpenWord, doors: HolderDoors): Promise<void> {
   const stream = await dialStream(word);
   try {
     if (target.kind === 'ssh') doors.ssh.serve(stream, target);
+    else if (target.kind === 'probe') doors.ssh.serveProbe(stream, target);
     else doors.terminal.serve(stream);
   } catch (error) {
     stream.destroy();

@@ -2,30 +2,21 @@
 import ssh2, { type AuthContext, type ParsedKey, type PublicKeyAuthContext } from 'ssh2';
 import { SSH_AUTH_TRIES_MAX, SSH_KEY_OFFERS_MAX } from '../../shared/limits.ts';
 
-/** May authenticate with the probe key and do nothing else. */
-export const PROBE_USER = 'svc-probe';
-
-export interface LoginKeys {
-  authorized_keys: readonly string[];
-  probe_key: string;
-}
-
 export type Verdict = 'accept' | 'reject' | 'disconnect';
 
 /**
  * Judges one connection's attempts in order. A signature that does not hold counts as a try; an offer without one is only a
  * question. RSA keys must sign with SHA-2.
  */
-export function createLoginJudge(keys: LoginKeys): (attempt: AuthContext) => Verdict {
-  const users = parseLines(keys.authorized_keys);
-  const probes = parseLines([keys.probe_key]);
+export function createLoginJudge(lines: readonly string[]): (attempt: AuthContext) => Verdict {
+  const keys = parseLines(lines);
   let tries = 0;
   let offers = 0;
   return (attempt) => {
     offers += 1;
     if (offers > SSH_KEY_OFFERS_MAX) return 'disconnect';
     if (attempt.method !== 'publickey') return 'reject';
-    const key = findKey(attempt.username === PROBE_USER ? probes : users, attempt);
+    const key = findKey(keys, attempt);
     if (key !== undefined && isSound(attempt, key)) return 'accept';
     if (attempt.signature !== undefined) tries += 1;
     return tries >= SSH_AUTH_TRIES_MAX ? 'disconnect' : 'reject';

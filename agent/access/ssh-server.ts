@@ -3,26 +3,23 @@ import ssh2, { type Algorithms, type Connection } from 'ssh2';
 import type { Duplex } from 'node:stream';
 import { networkOf } from '../../shared/client-network.ts';
 import type { Clock } from '../../shared/clock.ts';
-import {
-  SSH_CHANNELS_MAX,
-  SSH_CONNECTIONS_MAX,
-  SSH_LOGIN_GRACE_MS,
-  SSH_UNAUTHENTICATED_MAX,
-  SSH_UNAUTHENTICATED_PER_ADDRESS_MAX,
-  SSH_UNSENT_BYTES_HIGH,
-} from '../../shared/limits.ts';
+import { SSH_CHANNELS_MAX, SSH_LOGIN_GRACE_MS, SSH_PROBES_MAX, SSH_UNSENT_BYTES_HIGH } from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
+import type { ProbeTarget, SshTarget } from '../../shared/protocol/link.ts';
 import type { Guests } from './guests.ts';
-import { createLoginJudge, PROBE_USER, type LoginKeys } from './ssh-auth.ts';
+import { openAdmission } from './ssh-admission.ts';
+import { createLoginJudge } from './ssh-auth.ts';
 import type { SessionHost } from './ssh-channel.ts';
 import { serveForward } from './ssh-forward.ts';
-import { createPace, type Pace } from './ssh-pace.ts';
+import { createPace } from './ssh-pace.ts';
 import { serveReverse } from './ssh-reverse.ts';
 import { serveSession } from './ssh-session.ts';
 
 export interface SshDoor {
-  /** Serves one client on a byte stream of its own. Throws where there are too many already. */
-  serve(stream: Duplex, keys: LoginKeys & { client_ip: string }): void;
+  /** Serves one client on a byte stream of its own. Throws if there are too many already. */
+  serve(stream: Duplex, target: Pick<SshTarget, 'authorized_keys' | 'client_ip'>): void;
+  /** Lets the control plane log in, and do nothing else, on a place that no customer and no stranger can take. */
+  serveProbe(stream: Duplex, target: Pick<ProbeTarget, 'probe_key'>): void;
   close(): void;
 }
 
@@ -42,121 +39,92 @@ const IDENT_MS_MAX = 1_000;
 const GCM = ['aes128-gcm@openssh.com', 'aes256-gcm@openssh.com'] as const;
 const CTR = ['aes128-ctr', 'aes192-ctr', 'aes256-ctr'] as const;
 
-interface Caller {
-  stream: Duplex;
-  keys: LoginKeys & { client_ip: string };
-}
-
 export function openSshDoor(deps: SshDoorDeps): SshDoor {
-  const { clock } = deps;
-  const open = new Set<Duplex>();
-  /** With the network that each comes from. */
-  const loggingIn = new Map<Duplex, string>();
-  /** A burst of honest clients waits here, unread, instead of being refused. */
-  let queue: Caller[] = [];
-
-  const admit = (): void => {
-    while (loggingIn.size < SSH_UNAUTHENTICATED_MAX) {
-      const next = queue.findIndex(
-        (caller) => countOf(loggingIn, networkOfCaller(caller)) < SSH_UNAUTHENTICATED_PER_ADDRESS_MAX,
-      );
-      const [caller] = next < 0 ? [] : queue.splice(next, 1);
-      if (caller === undefined) return;
-      logIn(caller);
-    }
-  };
-  const logIn = (caller: Caller): void => {
-    const { stream } = caller;
-    loggingIn.set(stream, networkOfCaller(caller));
-    const graceOver = clock.after(SSH_LOGIN_GRACE_MS, () => stream.destroy());
-    const over = (): void => {
-      graceOver();
-      if (loggingIn.delete(stream)) admit();
-    };
-    stream.once('close', over);
-    void readIdent(stream, clock).then((ident) => {
-      if (!stream.destroyed) greet(caller, ident, deps, over);
-    });
-  };
+  const { clock, log } = deps;
+  const admission = openAdmission(clock);
+  let probes: Duplex[] = [];
 
   return {
-    serve: (stream, keys) => {
-      if (open.size >= SSH_CONNECTIONS_MAX) throw new Error('too many SSH connections to this workload');
-      open.add(stream);
+    serve: (stream, { authorized_keys: keys, client_ip: clientIp }) =>
+      admission.enter(stream, networkOf(clientIp), () => {
+        void readIdent(stream, clock).then((ident) => {
+          if (stream.destroyed) return;
+          speakSsh({ stream, ident, keys, hostKey: deps.hostKey }, (client) => {
+            client.once('ready', () => {
+              admission.loggedIn(stream);
+              log.info({ client_ip: clientIp }, 'an SSH client logged in');
+            });
+            serveChannels(client, stream, deps);
+          });
+        });
+      }),
+    serveProbe: (stream, { probe_key: key }) => {
       stream.on('error', () => stream.destroy());
-      stream.once('close', () => {
-        open.delete(stream);
-        queue = queue.filter((caller) => caller.stream !== stream);
-      });
-      queue.push({ stream, keys });
-      admit();
+      probes = [...probes.filter((each) => !each.destroyed), stream];
+      while (probes.length > SSH_PROBES_MAX) probes.shift()?.destroy();
+      stream.once(
+        'close',
+        clock.after(SSH_LOGIN_GRACE_MS, () => stream.destroy()),
+      );
+      // ssh2 refuses every channel that nobody serves: a probe gets no further than its login.
+      speakSsh({ stream, ident: '', keys: [key], hostKey: deps.hostKey }, () => undefined);
     },
     close: () => {
-      for (const stream of open) stream.destroy();
+      admission.close();
+      for (const stream of probes) stream.destroy();
     },
   };
 }
 
-function networkOfCaller({ keys }: Caller): string {
-  return networkOf(keys.client_ip);
+interface Talk {
+  stream: Duplex;
+  /** What the client says it is; empty if it waits for us. */
+  ident: string;
+  /** OpenSSH public key lines that may log in. */
+  keys: readonly string[];
+  hostKey: string;
 }
 
-function countOf(loggingIn: ReadonlyMap<Duplex, string>, network: string): number {
-  return [...loggingIn.values()].filter((each) => each === network).length;
-}
-
-/** Begins the protocol; `loggedIn` is called once the client has authenticated. */
-function greet({ stream, keys }: Caller, ident: string, deps: SshDoorDeps, loggedIn: () => void): void {
+/** Begins the protocol on a stream, and authenticates. `onClient` is called before the client has authenticated. */
+function speakSsh({ stream, ident, keys, hostKey }: Talk, onClient: (client: Connection) => void): void {
   const server = new ssh2.Server({
-    hostKeys: [deps.hostKey],
+    hostKeys: [hostKey],
     ident: IDENT,
     algorithms: algorithmsFor(ident),
     keepaliveInterval: KEEPALIVE_MS,
     keepaliveCountMax: KEEPALIVE_MISSES_MAX,
   });
+  const judge = createLoginJudge(keys);
   server.once('connection', (client) => {
-    client.once('ready', () => {
-      loggedIn();
-      deps.log.info({ client_ip: keys.client_ip }, 'an SSH client logged in');
+    client.on('authentication', (attempt) => {
+      const verdict = judge(attempt);
+      if (verdict === 'accept') return attempt.accept();
+      attempt.reject(['publickey']);
+      if (verdict === 'disconnect') client.end();
     });
-    serveClient({ client, stream, keys, guests: deps.guests, clock: deps.clock, pace: createPace(stream) });
+    // Malformed packets and lost peers: the connection ends by itself, nobody else is concerned.
+    client.on('error', () => {});
+    client.on('end', () => stream.end());
+    onClient(client);
+  });
+  stream.on('data', () => {
+    // Answers to a client that does not read them would pile up: then we do not read it either.
+    if (stream.writableLength > SSH_UNSENT_BYTES_HIGH && !stream.isPaused()) {
+      stream.pause();
+      stream.once('drain', () => stream.resume());
+    }
   });
   // ssh2 takes any Duplex; its types say Socket.
   (server.injectSocket as (socket: Duplex) => void).call(server, stream);
 }
 
-interface Served {
-  client: Connection;
-  stream: Duplex;
-  keys: LoginKeys;
-  guests: Guests;
-  clock: Clock;
-  pace: Pace;
-}
-
-function serveClient({ client, stream, keys, guests, clock, pace }: Served): void {
-  const judge = createLoginJudge(keys);
-  let user = '';
-  client.on('authentication', (attempt) => {
-    const verdict = judge(attempt);
-    if (verdict === 'accept') {
-      user = attempt.username;
-      attempt.accept();
-    } else {
-      attempt.reject(['publickey']);
-      if (verdict === 'disconnect') client.end();
-    }
-  });
-  // Malformed packets and lost peers: the connection ends by itself, nobody else is concerned.
-  client.on('error', () => {});
-  client.on('end', () => stream.end());
+function serveChannels(client: Connection, stream: Duplex, { guests, clock }: SshDoorDeps): void {
   const gone = new AbortController();
+  const pace = createPace(stream);
   const host: SessionHost = { client, guests, clock, pace, channels: new Set(), sessions: 0, gone: gone.signal };
-  // In front of ssh2's own end of the channels, by which they would all have ended well.
+  // Registered before ssh2's own close handler, which would report a clean EOF on every channel.
   client.once('close', () => gone.abort());
   client.once('ready', () => {
-    // Without these listeners ssh2 refuses every channel: that is all a probe gets.
-    if (user === PROBE_USER) return;
     client.on('session', (accept, reject) => {
       if (host.sessions >= SSH_CHANNELS_MAX) return reject();
       serveSession(accept(), host);
@@ -170,11 +138,6 @@ function serveClient({ client, stream, keys, guests, clock, pace }: Served): voi
   stream.on('data', () => {
     // ssh2 lets a client write past its window for ever; an honest one never does.
     for (const channel of host.channels) if (channel.incoming.window < 0) stream.destroy();
-    // Answers to a client that does not read them would pile up: then we do not read it either.
-    if (stream.writableLength > SSH_UNSENT_BYTES_HIGH && !stream.isPaused()) {
-      stream.pause();
-      stream.once('drain', () => stream.resume());
-    }
   });
 }
 
@@ -187,7 +150,8 @@ export function algorithmsFor(ident: string): Algorithms {
     ? [...GCM]
     : [...GCM, ...CTR, 'chacha20-poly1305@openssh.com' as const];
   return {
-    kex: ['curve25519-sha256', 'curve25519-sha256@libssh.org', 'ecdh-sha2-nistp256'],
+    // Clients that guess the method (dropbear) guess the one that is first here, and ssh2 drops those that guess right in another order.
+    kex: ['curve25519-sha256@libssh.org', 'curve25519-sha256', 'ecdh-sha2-nistp256'],
     serverHostKey: ['ssh-ed25519'],
     cipher,
     hmac: ['hmac-sha2-256-etm@openssh.com', 'hmac-sha2-512-etm@openssh.com', 'hmac-sha2-256', 'hmac-sha2-512'],

@@ -1,6 +1,7 @@
 // Starts other programs: argument arrays only, with a time limit and an output limit, or detached for good.
 import { spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
+import { readFile } from 'node:fs/promises';
 
 export interface RunResult {
   code: number | null;
@@ -77,4 +78,21 @@ function killGroup(pid: number): void {
   } catch {
     // It has ended meanwhile.
   }
+}
+
+/**
+ * Kills the process whose id stands in `pidFile`, if it is still the one that was started for `folder`. True once it is gone: until then
+ * it has to be called again.
+ */
+export async function endProcess(pidFile: string, folder: string): Promise<boolean> {
+  const pid = Number(await readFile(pidFile, 'utf8').catch(() => ''));
+  const commandLine = pid > 1 ? await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '') : '';
+  // The number may have gone to another program since.
+  if (!commandLine.split('\0').includes(folder)) return true;
+  try {
+    process.kill(pid, 'SIGKILL');
+  } catch {
+    // It has ended meanwhile.
+  }
+  return false;
 }

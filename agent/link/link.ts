@@ -8,6 +8,7 @@ import type { Log } from '../../shared/log.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import {
   decodeMessage,
+  type HolderMessage,
   LINK_CLOSE,
   ServerMessage,
   type AgentMessage,
@@ -33,6 +34,8 @@ export interface LinkPeer {
   /** Called one at a time, in the order of arrival. */
   onDesired(message: DesiredMessage): Promise<void>;
   onOpen(message: OpenMessage): Promise<void>;
+  /** The holder of a workload does not answer the control plane: replace it. */
+  onRepair(workloadId: string): void;
   ratchet: Ratchet;
 }
 
@@ -46,6 +49,8 @@ export interface Link {
   /** Something observable changed: it is sent within a tenth of a second, several changes together. */
   observedChanged(): void;
   sendInventory(inventory: Inventory): void;
+  /** What we have seen of a holder. Lost if there is no link: it is evidence, and nobody waits for it. */
+  sendHolder(seen: Omit<HolderMessage, 'type'>): void;
   /** What the registry of the workload's private image wants; null: nothing. @throws Error where no answer comes */
   pullLogin(workloadId: string): Promise<PullAnswer | null>;
   status(): LinkStatus;
@@ -121,6 +126,7 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
       cancelReport = clock.after(Math.max(OBSERVED_SOON_MS, OBSERVED_COALESCE_MS - sinceMs), report);
     },
     sendInventory: (inventory) => current?.send({ type: 'inventory', inventory }),
+    sendHolder: (seen) => current?.send({ type: 'holder', ...seen }),
     pullLogin: pullLogins.ask,
     status: () => ({ ...status }),
     stop: async () => {
@@ -256,6 +262,8 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
         return;
       case 'open':
         return void open(message);
+      case 'repair':
+        return peer.onRepair(message.workload_id);
       case 'pull_login':
         return deps.takePullLogin(message);
       case 'drain':

@@ -9,7 +9,13 @@ export const InstanceEvent = z
     type: z.string().describe('`instance.creating`, `instance.starting`, `instance.running` and so on'),
     created_at: z.iso.datetime().describe('When it happened'),
     status: z.string().describe('The status that it led to'),
-    reason: z.string().nullable().describe('Why, where that needs an explanation'),
+    reason: z.string().nullable().describe('Why, if that needs an explanation'),
+    since: z.iso
+      .datetime()
+      .nullable()
+      .describe(
+        'From when on it counts for billing, if that is not `created_at`: the last proof of life before an outage, or the first one after it',
+      ),
   })
   .meta({ id: 'InstanceEvent' });
 export type InstanceEvent = z.infer<typeof InstanceEvent>;

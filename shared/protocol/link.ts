@@ -1,7 +1,7 @@
 // The control link: one WebSocket per machine, dialled by the agent, JSON text messages. This file is the specification of that wire.
 //
 // Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome` -> then, in any order, `ratchet`, `desired`, `open`, `pull_login`,
-// `drain` from the server and `ratchet_kept`, `observed`, `inventory`, `pull_login`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
+// `repair`, `drain` from the server and `ratchet_kept`, `observed`, `inventory`, `pull_login`, `holder`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
 // A message that does not decode closes the link with a reason and nothing else.
 import { z } from 'zod';
 import { parseJson, TooManyValues } from '../json.ts';
@@ -18,11 +18,17 @@ export const SshTarget = z.strictObject({
   kind: z.literal('ssh'),
   /** OpenSSH public key lines that may log in, resolved for this very connection. */
   authorized_keys: z.array(z.string().max(16_384)).max(1024),
-  /** OpenSSH public key line that may only authenticate (user `svc-probe`), never open a channel. */
-  probe_key: z.string().max(1024),
   client_ip: z.string().max(64),
 });
 export type SshTarget = z.infer<typeof SshTarget>;
+
+/** The same SSH server for a login of the control plane alone: on a place of its own, never in a queue, without channels. */
+export const ProbeTarget = z.strictObject({
+  kind: z.literal('probe'),
+  /** OpenSSH public key line that may authenticate. */
+  probe_key: z.string().max(1024),
+});
+export type ProbeTarget = z.infer<typeof ProbeTarget>;
 
 /** A port of the application, on the container's own loopback. */
 export const TcpTarget = z.strictObject({ kind: z.literal('tcp'), port: z.int().min(1).max(65_535) });
@@ -45,7 +51,7 @@ export type LogsTarget = z.infer<typeof LogsTarget>;
 export const TerminalTarget = z.strictObject({ kind: z.literal('terminal') });
 
 /** What a data stream leads to. */
-const OpenTarget = z.discriminatedUnion('kind', [SshTarget, TcpTarget, TerminalTarget, LogsTarget]);
+const OpenTarget = z.discriminatedUnion('kind', [SshTarget, ProbeTarget, TcpTarget, TerminalTarget, LogsTarget]);
 
 /** What a registry takes from whoever pulls one image: a token for that repository, or a login where it knows no tokens. */
 export const PullLogin = z.discriminatedUnion('kind', [
@@ -93,9 +99,12 @@ export const ServerMessage = z.discriminatedUnion('type', [
   }),
   /** The answer to `pull_login`, good for a few minutes; null: pull without one. Kept in memory only. */
   z.strictObject({ type: z.literal('pull_login'), workload_id: WorkloadId, login: PullAnswer.nullable() }),
+  /** The SSH server of a workload does not answer us: its holder is to be replaced. What runs in the container goes on. */
+  z.strictObject({ type: z.literal('repair'), workload_id: WorkloadId }),
   z.strictObject({ type: z.literal('drain'), reconnect_after_ms: z.int().min(0).max(600_000) }),
 ]);
 export type ServerMessage = z.infer<typeof ServerMessage>;
+export type HolderMessage = Extract<AgentMessage, { type: 'holder' }>;
 export type OpenMessage = Extract<ServerMessage, { type: 'open' }>;
 export type PullLoginMessage = Extract<ServerMessage, { type: 'pull_login' }>;
 export type DesiredMessage = Extract<ServerMessage, { type: 'desired' }>;
@@ -127,6 +136,13 @@ export const AgentMessage = z.discriminatedUnion('type', [
   z.strictObject({ type: z.literal('inventory'), inventory: Inventory }),
   /** Asks for the login of a workload's private image. No answer: the registry is away for now, ask again. */
   z.strictObject({ type: z.literal('pull_login'), workload_id: WorkloadId }),
+  /** What the host has seen of a holder by itself: one that did not answer, or that was replaced. Evidence, and a reason to look; never a verdict. */
+  z.strictObject({
+    type: z.literal('holder'),
+    workload_id: WorkloadId,
+    state: z.enum(['silent', 'replaced']),
+    detail: z.string().max(512),
+  }),
   z.strictObject({ type: z.literal('stream_refused'), stream_id: z.string().max(64), detail: z.string().max(512) }),
 ]);
 export type AgentMessage = z.infer<typeof AgentMessage>;

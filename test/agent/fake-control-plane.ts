@@ -16,16 +16,15 @@ import {
   STREAMS_PATH,
   type HelloMessage,
   type ObservedMessage,
+  type OpenMessage,
   type ServerMessage,
 } from '../../shared/protocol/link.ts';
 import { acceptStream } from '../../shared/protocol/stream.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { eventually } from '../kit/processes.ts';
 
-export interface SshKeys {
-  authorized_keys: string[];
-  probe_key: string;
-}
+/** Who may log in: customers, or the probe on the way of its own. */
+export type SshKeys = { authorized_keys: string[] } | { probe_key: string };
 
 export interface FakeControlPlane {
   url: string;
@@ -243,7 +242,8 @@ function createStreams(link: LinkEnd): Streams {
         waiting.delete(token);
         stream = duplex;
       });
-      const target = { kind: 'ssh' as const, ...keys, client_ip: '127.0.0.1' };
+      const target: OpenMessage['target'] =
+        'probe_key' in keys ? { kind: 'probe', ...keys } : { kind: 'ssh', ...keys, client_ip: '127.0.0.1' };
       link.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
       const answer = await eventually('stream', 15_000, () =>
         Promise.resolve(stream ?? link.refused.find((one) => one.streamId === streamId)),

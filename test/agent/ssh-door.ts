@@ -18,7 +18,7 @@ const closing: (() => void)[] = [];
 
 export const user = makeKeyPair();
 export const stranger = makeKeyPair();
-export const keys = { authorized_keys: [user.public], probe_key: stranger.public, client_ip: '127.0.0.1' };
+export const keys = { authorized_keys: [user.public], client_ip: '127.0.0.1' };
 
 /** Closes all that this file has opened. */
 export function closeSshDoors(): void {
@@ -28,6 +28,8 @@ export function closeSshDoors(): void {
 export interface World {
   door: SshDoor;
   port: number;
+  /** Leads to the place of the probe, whose key is the stranger's. */
+  probePort: number;
   /** Server ends of the connections. */
   streams: Socket[];
   /** Sessions that were opened, each with its two ends: the holder's, and the played guest's. */
@@ -52,20 +54,24 @@ export async function startWorld(clock: Clock = systemClock()): Promise<World> {
   };
   const door = openSshDoor({ clock, log, guests, hostKey });
   const streams: Socket[] = [];
-  const server = createServer({ allowHalfOpen: true, noDelay: true }, (socket) => {
+  const port = await listen((socket) => {
     streams.push(socket);
     try {
       door.serve(socket, keys);
     } catch {
       socket.destroy();
     }
-  }).listen(0, '127.0.0.1');
-  await once(server, 'listening');
-  closing.push(() => {
-    door.close();
-    server.close();
   });
-  return Object.assign(world, { door, port: (server.address() as AddressInfo).port, streams });
+  const probePort = await listen((socket) => door.serveProbe(socket, { probe_key: stranger.public }));
+  closing.push(door.close);
+  return Object.assign(world, { door, port, probePort, streams });
+}
+
+async function listen(serve: (socket: Socket) => void): Promise<number> {
+  const server = createServer({ allowHalfOpen: true, noDelay: true }, serve).listen(0, '127.0.0.1');
+  await once(server, 'listening');
+  closing.push(() => void server.close());
+  return (server.address() as AddressInfo).port;
 }
 
 /** As between holder and guest: a unix socket. */

@@ -54,6 +54,7 @@ function openStage(): Stage {
     machineKey: async () => pair.publicKey.export({ format: 'jwk' }).x ?? '',
     onOpen: async () => void handled.push('open'),
     onMessage: async (_session, message) => void handled.push(message.type),
+    onLife: () => undefined,
     onClose: () => undefined,
   };
   const dial = (clientIp = '192.0.2.1'): Dialled => {
@@ -186,6 +187,8 @@ test('a caller who has proven nothing is cut off in the middle of a long message
       onUp: unexpected,
       onCopy: unexpected,
       onDown: unexpected,
+      onLife: () => undefined,
+      onHolder: unexpected,
       onObserved: unexpected,
       onInventory: unexpected,
       pullLogin: unexpected,

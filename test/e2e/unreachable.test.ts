@@ -9,6 +9,8 @@ import { terminate } from '../kit/api-client.ts';
 import { eventually } from '../kit/processes.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 import { verifyLedger } from '../kit/stack.ts';
+import { floodIdle } from '../attacks/idle-flood.ts';
+import { LINK_PING_MS } from '../../shared/limits.ts';
 
 let stack: RentalStack;
 let startedMs: number;
@@ -22,6 +24,54 @@ afterAll(async () => {
 });
 
 const MINUTE_MS = 60_000;
+
+/** Two good looks from now on. */
+async function looksAreGood(read: () => Promise<Instance>): Promise<void> {
+  let last = (await read()).last_reachable_at;
+  for (let good = 0; good < 2; good += 1) {
+    last = await eventually('a good look', 2 * MINUTE_MS, async () => {
+      const instance = await read();
+      expect(instance.status).toBe('running');
+      return instance.last_reachable_at === last ? undefined : instance.last_reachable_at;
+    });
+  }
+}
+
+test('idle connections of strangers neither end billing nor keep the customer out', async () => {
+  const { api } = stack.customer;
+  const instance = await stack.rent();
+  const flood = floodIdle(instance.connection?.port ?? 0);
+  try {
+    await eventually('a flood', MINUTE_MS, async () => (flood.opened() >= 24 ? true : undefined));
+    expect((await stack.ssh(instance).run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
+    await looksAreGood(() => api.get(`/instances/${instance.id}`, Instance));
+  } finally {
+    flood.stop();
+  }
+  await terminate(api, instance.id);
+});
+
+test('a holder that hangs is replaced: the program inside goes on, and nothing is credited', async () => {
+  const { api } = stack.customer;
+  const instance = await stack.rent({ cmd: ['sh', '-c', 'echo $$ > /tmp/pid; exec sleep 3600'] });
+  const before = await stack.ssh(instance).run('cat /tmp/pid');
+  const [hung] = stack.host.holders();
+  if (hung === undefined) throw new Error('there is no holder');
+  process.kill(hung, 'SIGSTOP');
+  await eventually('another holder', MINUTE_MS, async () => {
+    const now = stack.host.holders();
+    return now.length === 1 && now[0] !== hung ? true : undefined;
+  });
+  const pid = await eventually('a login', MINUTE_MS, async () => {
+    const { code, stdout } = await stack.ssh(instance).run('kill -0 $(cat /tmp/pid) && cat /tmp/pid');
+    return code === 0 ? stdout.toString() : undefined;
+  });
+  expect(pid).toBe(before.stdout.toString());
+  await looksAreGood(() => api.get(`/instances/${instance.id}`, Instance));
+  await terminate(api, instance.id);
+  const { data: events } = await api.get(`/instances/${instance.id}/events`, pageSchema(InstanceEvent));
+  expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');
+});
 
 test('a host that dies is found out, its dead time is not charged, and the rental goes on when it is back', async () => {
   const { api } = stack.customer;
@@ -42,7 +92,9 @@ test('a host that dies is found out, its dead time is not charged, and the renta
   for (const pid of stack.host.holders()) process.kill(pid, 'SIGKILL');
   const dead = await becomes('unreachable', 2 * MINUTE_MS);
   const sinceMs = Date.parse(dead.unreachable_since ?? '');
-  expect(sinceMs).toBeGreaterThanOrEqual(diedMs);
+  // The last ping that it answered: no dead time is charged, and no more than one ping of life is credited.
+  expect(sinceMs).toBeLessThanOrEqual(diedMs);
+  expect(sinceMs).toBeGreaterThan(diedMs - 1.2 * LINK_PING_MS - 1_000);
   expect(dead.status_reason).toMatch(/not charged/);
 
   await stack.host.daemon.start();
@@ -62,9 +114,9 @@ test('a host that dies is found out, its dead time is not charged, and the renta
     'instance.stopping',
     'instance.terminated',
   ]);
-  // Charged from ready to the first failed look, and from the recovery on: never what lies between.
+  // Charged from ready to the last proof of life, and from the first one after the outage on: never what lies between.
   const { data: usage } = await api.get('/usage?bucket=day', pageSchema(UsageRow));
-  const charged = usage.reduce((sum, row) => sum + row.gpu_seconds, 0);
+  const charged = usage.filter((row) => row.instance_id === id).reduce((sum, row) => sum + row.gpu_seconds, 0);
   const lived = (sinceMs - Date.parse(back.ready_at ?? '') + Date.now() - backMs) / 1000;
   expect(charged).toBeGreaterThan(lived - 60);
   expect(charged).toBeLessThan(lived + 10);

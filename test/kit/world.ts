@@ -57,6 +57,8 @@ export interface World {
   observe(instanceId: string, patch: Partial<ObservedWorkload> & Pick<ObservedWorkload, 'phase'>): Promise<void>;
   /** Drives every due row until nothing is due now. */
   drive(): Promise<void>;
+  /** From when on the last event of this type counts for billing, if not from its own time. */
+  sinceMs(subjectId: string, type: string): Promise<number | undefined>;
   /** Types of all events of an instance or machine, oldest first. */
   journal(subjectId: string): Promise<string[]>;
   /** Throws where the books do not agree. */
@@ -83,6 +85,13 @@ const SETTINGS: Settings = {
   videoBytesMax: 1024 ** 2,
   fileBytesMax: 1_000_000,
   fileBytesPerOrg: 3_000_000,
+};
+
+const NO_NUDGES: Nudges = {
+  engine: () => undefined,
+  edge: () => undefined,
+  watch: () => undefined,
+  webhooks: () => undefined,
 };
 
 const GRANTS = openGrants(new Uint8Array(32).fill(7), 'https://api.example.com/v1');
@@ -115,6 +124,7 @@ export interface WorldOutside {
   log?: Log;
   settings?: Partial<Settings>;
   nudges?: Nudges;
+  /** A login at the holder of an instance. */
   probe?: (instanceId: string) => Promise<ProbeResult>;
   /** What one process sees of what outlasts it; called for the first, and at each restart. */
   processOn?: (ground: Pick<Core, 'db' | 'clock'>) => Pick<Core, 'db' | 'clock'>;
@@ -145,12 +155,15 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     core,
     { ...SETTINGS, ...outside.settings },
     {
-      nudges: outside.nudges ?? { engine: () => undefined, edge: () => undefined, webhooks: () => undefined },
+      nudges: outside.nudges ?? NO_NUDGES,
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,
       storage: { blobs: openBlobs(blobsDirectory, core), grants: GRANTS },
-      probe: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
+      probes: {
+        holder: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
+        listener: async () => ({ ok: true }),
+      },
       openStream: emptyLog,
     },
   );
@@ -186,26 +199,33 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       return after.find(({ instance }) => !before.has(instance.id))?.instance.id ?? '';
     },
     drive: () => driveUntilIdle(rooms, clock),
+    sinceMs: async (subjectId, type) => {
+      const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
+      const sinceMs = rows.find((event) => event.type === type)?.data['since_ms'];
+      return typeof sinceMs === 'number' ? sinceMs : undefined;
+    },
     journal: async (subjectId) => {
       const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
       return rows.map((event) => event.type).toReversed();
     },
-    verify: async () => {
-      const faults = await db.tx('verify', async (tx) => [
-        ...(await ledgerFaults(tx)),
-        ...(await meteringFaults(tx)),
-        ...(await payoutFaults(tx)),
-        ...(await receiptFaults(tx)),
-        ...(await videoFaults(tx)),
-      ]);
-      if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
-    },
+    verify: () => verifyBooks(db),
     close: async () => {
       await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
       await db.close();
       rmSync(blobsDirectory, { recursive: true, force: true });
     },
   };
+}
+
+async function verifyBooks(db: Db): Promise<void> {
+  const faults = await db.tx('verify', async (tx) => [
+    ...(await ledgerFaults(tx)),
+    ...(await meteringFaults(tx)),
+    ...(await payoutFaults(tx)),
+    ...(await receiptFaults(tx)),
+    ...(await videoFaults(tx)),
+  ]);
+  if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
 }
 
 /** What one process has of its own. */

@@ -19,7 +19,7 @@ const UNCOVERED_MS_MAX = 2 * 30_000 + 60_000;
 /** A sentence for each microcent that is not where it belongs. All rentals must be over. */
 export async function audit(fleet: Fleet): Promise<string[]> {
   const world = fleet.plane.world();
-  const stays = await readStays(world, fleet.witness);
+  const stays = await readStays(world);
   const entries = await readEntries(world);
   const usage = await readUsage(world, new Set(stays.map(({ orgId }) => orgId)));
   return [

@@ -29,9 +29,11 @@ export interface Seen {
 const ROUND_MS = 2_000;
 /** Every 30 s +- 20 %. */
 const LOOK_EVERY_MS = 36_000 + ROUND_MS;
-const LOOK_MS_MAX = 10_000;
-/** Three failures, 5 s between two of them, each as slow as can be. */
-const CONFIRM_MS = 3 * (LOOK_MS_MAX + 5_000 + ROUND_MS);
+const LOOK_MS_MAX = 5_000;
+/** Between two looks while a rental fails. */
+const AGAIN_MS = 2_000;
+/** Twenty seconds of failures, the last look of which may be as slow as can be, and a repair before them. */
+const CONFIRM_MS = 20_000 + 10_000 + 2 * (LOOK_MS_MAX + AGAIN_MS + ROUND_MS);
 const QUIET_AFTER_START_MS = 120_000;
 /** The verdict is held for so long where so many machines fail at once. */
 const TOGETHER_MACHINES = 5;
@@ -44,7 +46,7 @@ const START_MS = 5_000;
 /** A link is there again so long after nothing is in its way: silence, a try that has begun before, and the wait for the next. */
 const LINK_BACK_MS = 35_000 + 10_000 + 15_000;
 /** Two good looks end an outage. */
-const RECOVER_MS = LINK_BACK_MS + 2 * (LOOK_MS_MAX + 5_000 + ROUND_MS);
+const RECOVER_MS = LINK_BACK_MS + 2 * (LOOK_MS_MAX + AGAIN_MS + ROUND_MS);
 /** A container that is gone is reported every 30 s +- 20 %, and at once where the engine can be asked; engines are away for 200 s at most. */
 const CONTAINER_GONE_MS = 200_000 + 36_000 + LINK_BACK_MS;
 const GRACE_MS = 30 * 60_000;
@@ -98,7 +100,7 @@ function brokenEnd(stay: Stay, { askedToEndMs, goodDoor, planeUp }: Seen): strin
   return broken;
 }
 
-/** An outage that lasts long enough to be found is charged up to the first look that could fail, and no further. */
+/** An outage that lasts long enough to be found is charged up to the last answer of its host before the first look that could fail. */
 function chargedWhileDead(stay: Stay, seen: Seen, charged: readonly Span[]): string[] {
   const outages = without([[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]], seen.door).flatMap((outage): string[] => {
     const [fromMs, untilMs] = outage;
@@ -123,7 +125,8 @@ function chargedWhileDead(stay: Stay, seen: Seen, charged: readonly Span[]): str
 function deadWhileAlive(stay: Stay, seen: Seen): string[] {
   const worked = overlap(seen.goodDoor, seen.planeUp);
   return stay.dead.flatMap(([fromMs]) => {
-    const isExplained = without([[fromMs - LINK_BACK_MS, fromMs + LOOK_MS_MAX]], worked).length > 0;
+    // The last proof of life is as old as a good look can be.
+    const isExplained = without([[fromMs - LINK_BACK_MS, fromMs + LOOK_EVERY_MS + LOOK_MS_MAX]], worked).length > 0;
     return isExplained ? [] : [`${stay.id} was unreachable from ${at(fromMs)} on, and its door worked`];
   });
 }

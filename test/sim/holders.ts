@@ -5,7 +5,12 @@ import type { Clock } from '../../shared/clock.ts';
 import type { SimEngine } from './engine.ts';
 
 export interface Holders {
-  isUp(workloadId: string): boolean;
+  /** Whoever asks at its door is let in. */
+  answers(workloadId: string): boolean;
+  /** It is there, and answers nobody. */
+  hang(workloadId: string): void;
+  /** The agent ends it, whatever state it is in; its runtime starts another. */
+  replace(workloadId: string): void;
   /** It dies, or its memory ran out. */
   kill(workloadId: string): void;
   endAll(): void;
@@ -18,14 +23,24 @@ const START_MS = 300;
 
 export function openHolders(engine: SimEngine, clock: Clock, onChange: () => void): Holders {
   const up = new Set<string>();
+  const hung = new Set<string>();
   const kill = (id: string): void => {
+    hung.delete(id);
     if (up.delete(id)) onChange();
   };
   return {
-    isUp: (id) => up.has(id),
+    answers: (id) => up.has(id) && !hung.has(id),
+    hang: (id) => {
+      hung.add(id);
+      onChange();
+    },
+    replace: kill,
     ids: () => [...up],
     kill,
-    endAll: () => up.clear(),
+    endAll: () => {
+      up.clear();
+      hung.clear();
+    },
     doorsOfAnAgent: () => {
       const known = new Set<string>();
       const statusOf = (id: string): DoorStatus => ({

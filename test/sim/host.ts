@@ -101,7 +101,7 @@ export function openHost(deps: HostDeps, disk = openDisk(deps.clock)): SimHost {
     crimes: orders.crimes,
     setClockAhead: (ms) => void (aheadMs = ms),
     setSlowness: (factor) => void (slowness = factor),
-    answersFor: (id) => path.isOpen() && agent !== undefined && holders.isUp(id),
+    answersFor: (id) => path.isOpen() && agent !== undefined && holders.answers(id),
     copyTo: (other) => openHost(deps, other),
     setCopied: (to) => {
       isCopied = to;
@@ -189,6 +189,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
         await runtime.take(message);
       },
       onOpen: async () => undefined,
+      onRepair: (id) => deps.holders.replace(id),
       ratchet,
     },
     { clock, rng: deps.rng, log, dial: deps.dial },

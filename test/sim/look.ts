@@ -1,7 +1,7 @@
-// One login through the public port: over the link to the holder, as far as it gets.
+// One login of the probe: over the link to the holder, as far as it gets.
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
-import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
+import { PROBE_MS_MAX } from '../../control-plane/rental/edge/probe.ts';
 import type { SimHost } from './host.ts';
 import type { Life } from './life.ts';
 import type { Plane } from './plane.ts';
@@ -18,6 +18,6 @@ export async function lookFromOutside(
   await life.clock.sleep(2 * host.path.delayMs());
   if (host.answersFor(instance.workload_id) && (!host.isCopied() || host.isLinked())) return { ok: true };
   if (host.path.isOpen()) return { ok: false, leg: 'refused', detail: 'this workload has no door here' };
-  await life.clock.sleep(STREAM_DIAL_MS_MAX);
-  return { ok: false, leg: 'dial', detail: 'the host did not open the stream in time' };
+  await life.clock.sleep(PROBE_MS_MAX);
+  return { ok: false, leg: 'stream', detail: 'stream: no answer within 5 s' };
 }

@@ -40,7 +40,12 @@ export async function openPlane(seed: number, { probe, onChange }: Outside): Pro
       life = openLife(clock);
       return { clock: life.clock, db: life.withinDb(db) };
     },
-    nudges: { engine: () => running?.engine.nudge(), edge: nudge('edge'), webhooks: nudge('webhooks') },
+    nudges: {
+      engine: () => running?.engine.nudge(),
+      edge: nudge('edge'),
+      watch: nudge('watch'),
+      webhooks: nudge('webhooks'),
+    },
     probe: (instanceId) => probe(instanceId, plane, alive()),
   });
   const run = (): void => {

@@ -1,10 +1,9 @@
-// What became of each rental, from the journal that customers read and the looks that came from outside.
+// What became of each rental, from the journal that customers read.
 import { z } from 'zod';
-import { int, text, ucents } from '../../control-plane/base/db/columns.ts';
+import { int, json, text, ucents } from '../../control-plane/base/db/columns.ts';
 import { sql } from '../../control-plane/base/db/db.ts';
 import type { World } from '../kit/world.ts';
 import type { Span } from './spans.ts';
-import type { Look, Witness } from './witness.ts';
 
 export interface Stay {
   id: string;
@@ -20,7 +19,7 @@ export interface Stay {
   endMs: number;
   /** It was said to run. */
   running: Span[];
-  /** Confirmed outages, each from the first failed look on; and one that would have been, had the rental not ended. */
+  /** Outages, each from the last proof of life before it to the first one after it, as the journal says. */
   dead: Span[];
   /** It was given up after an outage. */
   givenUp: boolean;
@@ -34,10 +33,11 @@ const RowOfInstance = z.object({
   workload_id: text,
   price_ucents_per_hour: ucents,
 });
-const RowOfEvent = z.object({ type: text, subject_id: text, created_ms: int });
+const Data = z.object({ since_ms: z.int().nullable().optional() });
+const RowOfEvent = z.object({ type: text, subject_id: text, created_ms: int, data: json(Data) });
 
 /** All rentals that have ever run. */
-export async function readStays({ db }: World, witness: Witness): Promise<Stay[]> {
+export async function readStays({ db }: World): Promise<Stay[]> {
   const rows = await db.read.all(
     RowOfInstance,
     sql`select id, org_id, machine_id, supplier_id, workload_id, price_ucents_per_hour from instances where ready_ms is not null
@@ -45,10 +45,9 @@ export async function readStays({ db }: World, witness: Witness): Promise<Stay[]
   );
   const events = await db.read.all(
     RowOfEvent,
-    sql`select type, subject_id, created_ms from events where type like 'instance.%' order by created_ms, id`,
+    sql`select type, subject_id, created_ms, data from events where type like 'instance.%' order by created_ms, id`,
   );
   const journals = Map.groupBy(events, (event) => event.subject_id);
-  const looks = Map.groupBy(witness.looks, (look) => look.instanceId);
   return rows.map((row) => ({
     id: row.id,
     orgId: row.org_id,
@@ -56,7 +55,7 @@ export async function readStays({ db }: World, witness: Witness): Promise<Stay[]
     supplierId: row.supplier_id,
     workloadId: row.workload_id,
     ucentsPerHour: row.price_ucents_per_hour,
-    ...pastOf(journals.get(row.id) ?? [], looks.get(row.id) ?? []),
+    ...pastOf(journals.get(row.id) ?? []),
   }));
 }
 
@@ -64,42 +63,27 @@ const OVER = new Set(['instance.stopping', 'instance.terminated', 'instance.fail
 
 type Past = Pick<Stay, 'readyMs' | 'endMs' | 'running' | 'dead' | 'givenUp'>;
 
-function pastOf(journal: readonly z.infer<typeof RowOfEvent>[], looks: readonly Look[]): Past {
+function pastOf(journal: readonly z.infer<typeof RowOfEvent>[]): Past {
   const past: Past = { readyMs: Infinity, endMs: Infinity, running: [], dead: [], givenUp: false };
   let [runsSinceMs, deadSinceMs]: (number | undefined)[] = [undefined, undefined];
-  for (const { type, created_ms: atMs } of journal) {
+  for (const { type, created_ms: atMs, data } of journal) {
     if (past.endMs < Infinity) break;
     const isUp = type === 'instance.running' || type === 'instance.recovered';
     if (!isUp && type !== 'instance.unreachable' && !OVER.has(type)) continue;
+    const sinceMs = data.since_ms ?? atMs;
     if (runsSinceMs !== undefined) past.running.push([runsSinceMs, atMs]);
-    if (deadSinceMs !== undefined) past.dead.push([deadSinceMs, atMs]);
+    if (deadSinceMs !== undefined) past.dead.push([deadSinceMs, isUp ? sinceMs : atMs]);
     if (OVER.has(type)) {
-      if (runsSinceMs !== undefined) past.dead.push(...unsaidOutage(looks, atMs));
+      // An outage that was not confirmed yet.
+      if (runsSinceMs !== undefined && sinceMs < atMs) past.dead.push([sinceMs, atMs]);
       past.endMs = atMs;
       past.givenUp = type === 'instance.failed' && deadSinceMs !== undefined;
     }
-    runsSinceMs = isUp ? atMs : undefined;
-    deadSinceMs = type === 'instance.unreachable' ? firstFailureMs(looks, atMs) : undefined;
+    runsSinceMs = isUp ? sinceMs : undefined;
+    deadSinceMs = type === 'instance.unreachable' ? sinceMs : undefined;
     past.readyMs = Math.min(past.readyMs, isUp ? atMs : Infinity);
   }
   if (runsSinceMs !== undefined) past.running.push([runsSinceMs, Infinity]);
   if (deadSinceMs !== undefined) past.dead.push([deadSinceMs, Infinity]);
   return past;
-}
-
-/** Three failed looks over twenty seconds are an outage, whatever keeps it from being said. */
-function unsaidOutage(looks: readonly Look[], atMs: number): Span[] {
-  const sinceMs = firstFailureMs(looks, atMs);
-  const failures = looks.filter((look) => look.startMs >= sinceMs && look.endMs <= atMs).length;
-  return failures >= 3 && atMs - sinceMs >= 20_000 ? [[sinceMs, atMs]] : [];
-}
-
-/** The beginning of the first look of those that failed one after another until then. */
-function firstFailureMs(looks: readonly Look[], atMs: number): number {
-  let firstMs = atMs;
-  for (const look of looks.filter(({ endMs }) => endMs <= atMs).toReversed()) {
-    if (look.ok) break;
-    firstMs = look.startMs;
-  }
-  return firstMs;
 }

@@ -20,6 +20,7 @@ export interface Trouble {
     | 'told twice'
     | 'copied disk'
     | 'holder death'
+    | 'holder hangs'
     | 'plane crash'
     | 'plane absence'
     | 'restored backup'
@@ -177,6 +178,16 @@ export const TROUBLES: readonly Trouble[] = [
       const host = hosts[Math.floor(rng.float() * hosts.length)];
       const id = host?.holders.ids()[0];
       if (id !== undefined) host?.holders.kill(id);
+      return id;
+    },
+  },
+  {
+    // Only its agent can end it, when the control plane asks.
+    name: 'holder hangs',
+    begin: ({ hosts, rng }) => {
+      const host = hosts[Math.floor(rng.float() * hosts.length)];
+      const id = host?.holders.ids().at(-1);
+      if (id !== undefined) host?.holders.hang(id);
       return id;
     },
   },

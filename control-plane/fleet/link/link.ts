@@ -3,11 +3,13 @@ import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { LINK_HELLO_BYTES_MAX, LINK_MESSAGE_BYTES_MAX, RATCHET_MS } from '../../../shared/limits.ts';
 import { spreadMs } from '../../../shared/backoff.ts';
+import type { Clock } from '../../../shared/clock.ts';
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import {
   type AgentMessage,
   type DesiredMessage,
   type HelloMessage,
+  type HolderMessage,
   LINK_CLOSE,
   type ObservedMessage,
   type OpenMessage,
@@ -30,6 +32,10 @@ export interface LinkHandlers {
   onCopy(machineId: string): Promise<void>;
   /** The newest link of the machine is down. */
   onDown(machineId: string): Promise<void>;
+  /** A ping was missed, or is answered again, or the link came or went: what runs there is to be looked at. */
+  onLife(machineId: string): void;
+  /** What the host has seen of a holder by itself. */
+  onHolder(machineId: string, message: HolderMessage): Promise<void>;
   onObserved(machineId: string, message: ObservedMessage): Promise<void>;
   onInventory(machineId: string, inventory: Inventory): Promise<void>;
   /**
@@ -47,6 +53,10 @@ export interface Link {
   isUp(machineId: string): boolean;
   /** True for a while after a link took the place of one that was up: the two may be of a host and a copy of it. */
   isContested(machineId: string): boolean;
+  /** What shows that a workload of the machine is alive, as far as this process knows. */
+  lifeOf(machineId: string, workloadId: string): WorkloadLife;
+  /** Has the host replace the holder of a workload; false if it is not connected. */
+  repair(machineId: string, workloadId: string): boolean;
   /** Of links that are up. */
   count(): number;
   /** A byte stream into a workload. @throws StreamError saying which leg failed */
@@ -57,6 +67,13 @@ export interface Link {
   onStreamUpgrade(upgrade: Upgrade): void;
   /** Says goodbye to every agent, asking them to come back after `reconnectAfterMs`. */
   drain(reconnectAfterMs: number): Promise<void>;
+}
+
+export interface WorkloadLife {
+  /** The link is up, and the host has answered the last ping. */
+  isAnswering: boolean;
+  /** When the host last answered a ping, or sent bytes on a stream of a customer; null if this process has seen neither. */
+  lastMs: number | null;
 }
 
 /** A host that lost its link to a copy is back by then, and shows a ratchet that tells the two apart. */
@@ -75,8 +92,9 @@ export function openLink(deps: LinkDeps): Link {
   const contestedMs = new Map<string, number>();
   const streams = openStreams(deps);
   const budget = openReadBudget(deps.clock);
+  const lives = openLives(sessions, deps.clock);
   const server = new WebSocketServer({ noServer: true, maxPayload: LINK_MESSAGE_BYTES_MAX, perMessageDeflate: false });
-  const events = sessionEvents({ sessions, contestedMs, streams }, deps);
+  const events = sessionEvents({ sessions, contestedMs, streams, lives }, deps);
   const accept: Link['accept'] = (socket, clientIp, proven) =>
     runSession(socket, clientIp, {
       ...deps,
@@ -86,6 +104,7 @@ export function openLink(deps: LinkDeps): Link {
         return events.onOpen(session, hello, clientIp);
       },
       onMessage: events.onMessage,
+      onLife: ({ machineId }) => deps.handlers.onLife(machineId),
       onClose: events.onClose,
     });
 
@@ -96,11 +115,17 @@ export function openLink(deps: LinkDeps): Link {
     },
     isUp: (machineId) => sessions.has(machineId),
     isContested: (machineId) => (contestedMs.get(machineId) ?? 0) > deps.clock.monotonicMs(),
+    lifeOf: lives.of,
+    repair: (machineId, workloadId) => {
+      sessions.get(machineId)?.send({ type: 'repair', workload_id: workloadId });
+      return sessions.has(machineId);
+    },
     count: () => sessions.size,
     openStream: async (machineId, workloadId, target) => {
       const session = sessions.get(machineId);
       if (session === undefined) throw new StreamError('link', 'the host is not connected');
-      const pending = streams.expect(machineId);
+      const isCustomers = target.kind !== 'probe';
+      const pending = streams.expect(machineId, isCustomers ? () => lives.noteBytes(workloadId) : undefined);
       const { streamId, token } = pending;
       session.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
       return pending.dialled;
@@ -143,14 +168,48 @@ function boundUnproven(socket: Duplex): { lift(): void } {
   return { lift: () => void socket.off('data', count) };
 }
 
+interface Lives {
+  of(machineId: string, workloadId: string): WorkloadLife;
+  /** The host has sent bytes of a customer's own stream. */
+  noteBytes(workloadId: string): void;
+  /** The link is gone; its last answer still counts. */
+  keep(session: Session): void;
+}
+
+/** Machines and workloads whose last sign of life is remembered. Whoever is forgotten is known by its last good probe. */
+const LIVES_MAX = 50_000;
+
+function openLives(sessions: ReadonlyMap<string, Session>, clock: Clock): Lives {
+  const answeredMs = new Map<string, number>();
+  const bytesMs = new Map<string, number>();
+  const note = (map: Map<string, number>, id: string, ms: number): void => {
+    map.delete(id);
+    map.set(id, ms);
+    const oldest = map.size > LIVES_MAX ? map.keys().next().value : undefined;
+    if (oldest !== undefined) map.delete(oldest);
+  };
+  return {
+    of: (machineId, workloadId) => {
+      const life = sessions.get(machineId)?.life();
+      const known = [life?.lastMs ?? answeredMs.get(machineId), bytesMs.get(workloadId)].filter(
+        (ms) => ms !== undefined,
+      );
+      return { isAnswering: life?.isAnswering === true, lastMs: known.length === 0 ? null : Math.max(...known) };
+    },
+    noteBytes: (workloadId) => note(bytesMs, workloadId, clock.now()),
+    keep: (session) => note(answeredMs, session.machineId, session.life().lastMs),
+  };
+}
+
 interface Ground {
+  lives: Lives;
   sessions: Map<string, Session>;
   contestedMs: Map<string, number>;
   streams: Streams;
 }
 
 /** What a session's life does to the room: the newest link of a machine is the only one that counts. */
-function sessionEvents({ sessions, contestedMs, streams }: Ground, deps: LinkDeps) {
+function sessionEvents({ sessions, contestedMs, streams, lives }: Ground, deps: LinkDeps) {
   const { handlers, log, ratchets } = deps;
   const pullLogins = openPullLogins(deps);
   return {
@@ -162,6 +221,7 @@ function sessionEvents({ sessions, contestedMs, streams }: Ground, deps: LinkDep
       if (!(await ratchets.show(session.machineId, hello.ratchet))) await handlers.onCopy(session.machineId);
       await handlers.onUp(session.machineId, hello, clientIp);
       log.info({ machine_id: session.machineId, client_ip: clientIp }, 'agent link up');
+      handlers.onLife(session.machineId);
       pushDesired(session, deps);
       turnRatchet(session, () => sessions.get(session.machineId) === session, deps);
     },
@@ -172,6 +232,8 @@ function sessionEvents({ sessions, contestedMs, streams }: Ground, deps: LinkDep
           return handlers.onObserved(session.machineId, message);
         case 'inventory':
           return handlers.onInventory(session.machineId, message.inventory);
+        case 'holder':
+          return handlers.onHolder(session.machineId, message);
         case 'ratchet_kept':
           return ratchets.kept(session.machineId, message.value);
         case 'pull_login':
@@ -185,6 +247,8 @@ function sessionEvents({ sessions, contestedMs, streams }: Ground, deps: LinkDep
     onClose: (session: Session): void => {
       if (sessions.get(session.machineId) !== session) return;
       sessions.delete(session.machineId);
+      lives.keep(session);
+      handlers.onLife(session.machineId);
       log.info({ machine_id: session.machineId }, 'agent link down');
       handlers.onDown(session.machineId).catch((error: unknown) => {
         log.error({ machine_id: session.machineId, reason: messageOf(error) }, 'a lost link could not be noted');

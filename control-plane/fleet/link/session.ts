@@ -8,6 +8,7 @@ import {
   LINK_HELLO_MS_MAX,
   LINK_MESSAGE_VALUES_MAX,
   LINK_PING_MS,
+  LINK_PONG_MS_MAX,
   LINK_SILENCE_MS_MAX,
 } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -26,8 +27,16 @@ import type { ReadBudget } from './read-budget.ts';
 
 export interface Session {
   readonly machineId: string;
+  /** The last ping was answered, and since when that is known by our clock. */
+  life(): Life;
   send(message: ServerMessage): void;
   close(code: number, reason: string): void;
+}
+
+export interface Life {
+  isAnswering: boolean;
+  /** When the host answered last. */
+  lastMs: number;
 }
 
 export interface SessionDeps {
@@ -42,6 +51,8 @@ export interface SessionDeps {
   onOpen(session: Session, hello: HelloMessage): Promise<void>;
   /** One at a time, in order. */
   onMessage(session: Session, message: AgentMessage): Promise<void>;
+  /** A ping was missed, or a host that had missed one answers again. */
+  onLife(session: Session): void;
   onClose(session: Session): void;
 }
 
@@ -52,11 +63,10 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
   let session: Session | undefined;
 
   const send = (message: ServerMessage): void => socket.send(JSON.stringify(message));
-  const close = (code: number, reason: string): void => socket.close(code, reason);
   const refuse = (code: number, reason: string): void => {
     if (socket.readyState !== socket.OPEN) return;
     log.warn({ client_ip: clientIp, machine_id: session?.machineId, reason }, 'an agent link was refused');
-    close(code, reason);
+    socket.close(code, reason);
   };
 
   const onHello = async (hello: HelloMessage, bytes: number): Promise<void> => {
@@ -68,7 +78,8 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
       return refuse(LINK_CLOSE.unauthorized, 'unknown machine or wrong key');
     cancelHello();
     deps.budget.giveBack(clientIp, bytes);
-    session = { machineId: hello.machine_id, send, close };
+    const close = socket.close.bind(socket);
+    session = { machineId: hello.machine_id, life: pulse.life, send, close };
     send({ type: 'welcome', protocol: version, now_ms: clock.now() });
     await deps.onOpen(session, hello);
   };
@@ -104,13 +115,13 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
       socket.close(1011, 'internal error');
     }),
   );
-  const stopPings = keepPinging(socket, silentMs, deps);
+  const pulse = keepPinging(socket, silentMs, deps, () => session !== undefined && deps.onLife(session));
   socket.on('error', (error) =>
     log.info({ client_ip: clientIp, machine_id: session?.machineId, err: error }, 'a link broke'),
   );
   socket.on('close', () => {
     cancelHello();
-    stopPings();
+    pulse.stop();
     if (session !== undefined) deps.onClose(session);
   });
   send({ type: 'challenge', nonce, protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX } });
@@ -141,18 +152,41 @@ function readOneByOne(socket: LinkSocket, clock: Clock, handle: (frame: string) 
   return () => (waiting > 0 ? 0 : clock.monotonicMs() - heardMs);
 }
 
-/** Pings until stopped; a peer that has been silent for too long is cut. */
-function keepPinging(socket: LinkSocket, silentMs: () => number, { clock, rng }: SessionDeps): () => void {
-  let cancel = (): void => undefined;
-  const pingLater = (): void => {
-    cancel = clock.after(spreadMs(LINK_PING_MS, rng), () => {
-      if (silentMs() > LINK_SILENCE_MS_MAX) return socket.terminate();
-      socket.ping();
-      pingLater();
-    });
+interface Pulse {
+  life(): Life;
+  stop(): void;
+}
+
+/**
+ * Pings until stopped. A ping that is missed is told at once, and so is the next answer; a peer that has been silent for too long is cut.
+ */
+function keepPinging(socket: LinkSocket, silentMs: () => number, deps: SessionDeps, onLife: () => unknown): Pulse {
+  const { clock, rng } = deps;
+  let lastMs = clock.now();
+  let isAnswering = true;
+  let cancels: (() => void)[] = [];
+  const ping = (): void => {
+    if (silentMs() > LINK_SILENCE_MS_MAX) return socket.terminate();
+    const sentMs = clock.monotonicMs();
+    const missed = (): void => {
+      if (!isAnswering || answeredMs >= sentMs || silentMs() === 0) return;
+      isAnswering = false;
+      onLife();
+    };
+    socket.ping();
+    cancels = [clock.after(LINK_PONG_MS_MAX, missed), clock.after(spreadMs(LINK_PING_MS, rng), ping)];
   };
-  pingLater();
-  return () => cancel();
+  let answeredMs = clock.monotonicMs();
+  socket.on('pong', () => {
+    const wasAnswering = isAnswering;
+    [answeredMs, lastMs, isAnswering] = [clock.monotonicMs(), clock.now(), true];
+    if (!wasAnswering) onLife();
+  });
+  cancels = [clock.after(spreadMs(LINK_PING_MS, rng), ping)];
+  return {
+    life: () => ({ isAnswering, lastMs }),
+    stop: () => cancels.forEach((cancel) => cancel()),
+  };
 }
 
 function isProof(key: string, hello: HelloMessage, nonce: string): boolean {

@@ -26,7 +26,8 @@ export interface PendingStream {
 }
 
 export interface Streams {
-  expect(machineId: string): PendingStream;
+  /** `onBytes` is called whenever the host sends something on it. */
+  expect(machineId: string, onBytes?: () => void): PendingStream;
   /** The host said that it will not dial. */
   refuse(machineId: string, streamId: string, detail: string): void;
   onUpgrade(upgrade: Upgrade): void;
@@ -36,6 +37,7 @@ export interface Streams {
 interface Waiting {
   machineId: string;
   streamId: string;
+  onBytes: (() => void) | undefined;
   resolve(stream: Duplex): void;
   reject(error: StreamError): void;
 }
@@ -45,7 +47,7 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
   const waiting = new Map<string, Waiting>();
 
   return {
-    expect: (machineId) => {
+    expect: (machineId, onBytes) => {
       const token = ids.secret(32);
       const streamId = ids.prefixed('str');
       const dialled = new Promise<Duplex>((resolve, reject) => {
@@ -60,6 +62,7 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
         waiting.set(token, {
           machineId,
           streamId,
+          onBytes,
           resolve: (stream) => (settle(), resolve(stream)),
           reject: (error) => (settle(), reject(error)),
         });
@@ -83,6 +86,7 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
       if (stream === undefined) return refuse(socket, '400 Bad Request');
       // Its token was right: a host has as many streams as its instances have connections.
       proven();
+      if (entry.onBytes !== undefined) request.socket.on('data', entry.onBytes);
       entry.resolve(stream);
     },
     close: () => {

@@ -7,14 +7,10 @@ import type { Doors } from '../doors/doors.ts';
 import type { AppLogin } from './app-login.ts';
 
 export interface DoorAccess {
-  /** Only probes are let in while an instance starts. */
-  isOpenToCustomers: boolean;
   machineId: string;
   workloadId: string;
-  /** OpenSSH lines; empty while only probes are let in. */
+  /** OpenSSH lines. */
   authorizedKeys: string[];
-  /** OpenSSH line. */
-  probeKey: string;
 }
 
 export interface AppAccess {
@@ -51,16 +47,8 @@ export async function doorAccess(
   const { db, doors } = deps;
   const instance = await findInstance(db.read, instanceId);
   const door = await doors.find(db.read, instanceId);
-  if (instance === undefined || door === undefined || !door.open) return undefined;
+  if (instance === undefined || !CONNECTABLE.has(instance.status) || door === undefined || !door.open) return undefined;
   if (instance.machine_id === null || instance.workload_id === null) return undefined;
-  const authorizedKeys = CONNECTABLE.has(instance.status)
-    ? await deps.keysOfOrg(db.read, instance.org_id, instance.request.ssh_key_ids ?? null)
-    : [];
-  return {
-    isOpenToCustomers: CONNECTABLE.has(instance.status),
-    machineId: instance.machine_id,
-    workloadId: instance.workload_id,
-    authorizedKeys,
-    probeKey: door.probe_public_key,
-  };
+  const authorizedKeys = await deps.keysOfOrg(db.read, instance.org_id, instance.request.ssh_key_ids ?? null);
+  return { machineId: instance.machine_id, workloadId: instance.workload_id, authorizedKeys };
 }

@@ -4,18 +4,38 @@ import type { Down } from '../instances/states.ts';
 import { findProbe, type ProbeRow } from './store.ts';
 import { isDown, type Series } from './verdict.ts';
 
-/** Since when the SSH path of a rental is down, also where the verdict on it is held; undefined where it is not, or not for long enough. */
-export async function downSince(query: Query, instanceId: string, nowMs: number): Promise<Down | undefined> {
+/**
+ * Since when a rental is down, even while the verdict on it is held; undefined if it is not, or not for long enough. `isAnswering`: the
+ * link of its machine is up and answers.
+ */
+export async function downSince(
+  query: Query,
+  instanceId: string,
+  { isAnswering, nowMs }: { isAnswering(machineId: string): boolean; nowMs: number },
+): Promise<Down | undefined> {
   const row = await findProbe(query, instanceId);
-  if (row === undefined || row.first_failure_ms === null || !isDown(seriesOf(row), nowMs)) return undefined;
-  return { sinceMs: row.first_failure_ms, evidence: evidenceOf(row) };
+  if (row === undefined || !isDown(seriesOf(row), { isAnswering: isAnswering(row.machine_id), nowMs }))
+    return undefined;
+  return { sinceMs: row.life_ms ?? row.first_failure_ms ?? nowMs, evidence: evidenceOf(row) };
 }
 
 export function seriesOf(row: ProbeRow): Series {
-  return { firstFailureMs: row.first_failure_ms, failures: row.failures, successes: row.successes };
+  return {
+    firstFailureMs: row.first_failure_ms,
+    failures: row.failures,
+    lifeMs: row.life_ms,
+    repairMs: row.repair_ms,
+    firstSuccessMs: row.first_success_ms,
+    successes: row.successes,
+  };
 }
 
+/** Both vantages: ours, and what the host itself has seen. */
 export function evidenceOf(row: ProbeRow): string {
-  const since = row.first_failure_ms === null ? '' : ` since ${new Date(row.first_failure_ms).toISOString()}`;
-  return `${row.failures} failed SSH probes${since}; last: ${row.last_detail}`;
+  const at = (ms: number): string => new Date(ms).toISOString();
+  const since = row.first_failure_ms === null ? '' : ` since ${at(row.first_failure_ms)}`;
+  const life = row.life_ms === null ? '' : `; last proof of life ${at(row.life_ms)}`;
+  const repair = row.repair_ms === null ? '' : `; its holder was to be replaced at ${at(row.repair_ms)}`;
+  const host = row.host_detail === null ? '' : `; the host said: ${row.host_detail}`;
+  return `${row.failures} failed SSH probes${since}; last: ${row.last_detail}${life}${repair}${host}`;
 }

@@ -3,7 +3,14 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { pipeline } from 'node:stream';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
-import { PORT_CONNECTIONS_PER_ADDRESS_MAX, SSH_CONNECTIONS_MAX, TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
+import { firstOfLargestNetwork, networkOf } from '../../../shared/client-network.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import {
+  PORT_CONNECTIONS_PER_ADDRESS_MAX,
+  SSH_CONNECTIONS_MAX,
+  SSH_LOGIN_MS_MAX,
+  TCP_KEEP_ALIVE_MS,
+} from '../../../shared/limits.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { openAddressLimit } from '../../base/http/address-limit.ts';
 import type { Db } from '../../base/db/db.ts';
@@ -26,11 +33,19 @@ interface PublicPort {
 
 interface Listener {
   server: Server;
-  sockets: Set<Socket>;
+  /** In the order in which they came. */
+  connections: Set<Connection>;
+}
+
+interface Connection {
+  socket: Socket;
+  network: string;
+  openedMs: number;
 }
 
 interface PublicPortsDeps {
   db: Pick<Db, 'read'>;
+  clock: Pick<Clock, 'monotonicMs'>;
   log: Log;
   link: Pick<Link, 'openStream'>;
   doors: Pick<Doors, 'openDoors'>;
@@ -47,38 +62,48 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
   const listeners = new Map<string, Listener>();
 
   const listen = async (name: string, port: PublicPort): Promise<void> => {
-    const sockets = new Set<Socket>();
+    const connections: Listener['connections'] = new Set();
     const limit = openAddressLimit({ max: PORT_CONNECTIONS_PER_ADDRESS_MAX, trusted: deps.trustProxy }, log);
     const alive = { keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
     const server = createServer({ allowHalfOpen: true, noDelay: true, ...alive }, (socket) => {
-      sockets.add(socket);
-      socket.on('close', () => sockets.delete(socket));
       // A client that resets its connection is no event of ours.
       socket.on('error', () => undefined);
       if (!limit.admit(socket)) return;
+      const openedMs = deps.clock.monotonicMs();
+      if (connections.size >= SSH_CONNECTIONS_MAX) {
+        const stranger = port.appPort === null ? strangerOf(connections, openedMs) : undefined;
+        if (stranger === undefined) return void socket.destroy();
+        connections.delete(stranger);
+        stranger.socket.destroy();
+      }
+      const connection = { socket, network: networkOf(socket.remoteAddress ?? ''), openedMs };
+      connections.add(connection);
+      socket.on('close', () => connections.delete(connection));
       relay(port, socket, deps).catch((error: unknown) => {
         log.info({ instance_id: port.instanceId, reason: messageOf(error) }, 'a connection could not be relayed');
         socket.destroy();
       });
     });
-    server.maxConnections = SSH_CONNECTIONS_MAX;
     await new Promise<void>((resolve, reject) => {
       server.once('error', reject);
       server.listen(port.publicPort, deps.host, resolve);
     });
-    listeners.set(name, { server, sockets });
+    listeners.set(name, { server, connections });
   };
 
   const shut = async (name: string, listener: Listener): Promise<void> => {
     listeners.delete(name);
-    for (const socket of listener.sockets) socket.destroy();
+    for (const { socket } of listener.connections) socket.destroy();
     await new Promise<void>((resolve) => listener.server.close(() => resolve()));
   };
 
   return {
     sync: async () => {
       const open = new Map((await deps.doors.openDoors(db.read)).flatMap(portsOf).map((port) => [nameOf(port), port]));
-      for (const [name, listener] of listeners) if (!open.has(name)) await shut(name, listener);
+      // A listener of which the system has taken its socket is opened anew.
+      for (const [name, listener] of listeners) {
+        if (!open.has(name) || !listener.server.listening) await shut(name, listener);
+      }
       for (const [name, port] of open) {
         if (listeners.has(name)) continue;
         await listen(name, port).catch((error: unknown) => {
@@ -95,6 +120,14 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
   };
 }
 
+/**
+ * Who goes if one more comes: one that may not have logged in. What is said inside is sealed, so its age tells: a holder ends whoever
+ * has not logged in by then.
+ */
+function strangerOf(connections: Listener['connections'], nowMs: number): Connection | undefined {
+  return firstOfLargestNetwork([...connections].filter(({ openedMs }) => nowMs - openedMs < SSH_LOGIN_MS_MAX));
+}
+
 function portsOf({ instance_id: instanceId, ssh_port: sshPort, tcp_ports: tcpPorts }: DoorPorts): PublicPort[] {
   const app = tcpPorts.map(({ port, public_port: publicPort }) => ({ publicPort, instanceId, appPort: port }));
   return [{ publicPort: sshPort, instanceId, appPort: null }, ...app];
@@ -108,11 +141,9 @@ function nameOf({ publicPort, instanceId, appPort }: PublicPort): string {
 async function relay({ instanceId, appPort }: PublicPort, socket: Socket, deps: PublicPortsDeps): Promise<void> {
   const access = await deps.access(instanceId);
   if (access === undefined || socket.destroyed) return void socket.destroy();
-  if (appPort !== null && !access.isOpenToCustomers) return void socket.destroy();
   const ssh = {
     kind: 'ssh' as const,
     authorized_keys: access.authorizedKeys,
-    probe_key: access.probeKey,
     client_ip: socket.remoteAddress ?? '',
   };
   const target: OpenMessage['target'] = appPort === null ? ssh : { kind: 'tcp', port: appPort };

@@ -90,12 +90,13 @@ async function* logEvents(lines: AsyncIterable<LogLine>): AsyncGenerator<ServerS
 }
 
 function eventView(row: EventRow): InstanceEvent {
-  const { status, reason } = row.data;
+  const { status, reason, since_ms: sinceMs } = row.data;
   return {
     id: row.id,
     type: row.type,
     created_at: isoTime(row.created_ms),
     status: typeof status === 'string' ? status : '',
     reason: typeof reason === 'string' ? reason : null,
+    since: typeof sinceMs === 'number' ? isoTime(sinceMs) : null,
   };
 }

@@ -12,10 +12,18 @@ const ProbeRow = z.object({
   successes: int,
   last_leg: text.nullable(),
   last_detail: text.nullable(),
+  /** Of the series of looks that is under way, as in verdict.ts. */
+  life_ms: int.nullable(),
+  first_success_ms: int.nullable(),
+  repair_ms: int.nullable(),
+  /** When the host itself said that its holder does not answer, and what it said last. Null once a look was good. */
+  host_failed_ms: int.nullable(),
+  host_detail: text.nullable(),
 });
 export type ProbeRow = z.infer<typeof ProbeRow>;
 
-const COLUMNS = sql`instance_id, machine_id, next_ms, first_failure_ms, failures, successes, last_leg, last_detail`;
+const COLUMNS = sql`instance_id, machine_id, next_ms, first_failure_ms, failures, successes, last_leg, last_detail,
+  life_ms, first_success_ms, repair_ms, host_failed_ms, host_detail`;
 
 export function dueProbes(query: Query, nowMs: number, limit: number): Promise<ProbeRow[]> {
   return query.all(
@@ -51,15 +59,23 @@ export function startSeries(tx: Tx, rental: { instanceId: string; machineId: str
     successes: 0,
     last_leg: null,
     last_detail: null,
+    life_ms: null,
+    first_success_ms: null,
+    repair_ms: null,
+    host_failed_ms: null,
+    host_detail: null,
   });
 }
 
 export async function writeProbe(tx: Tx, row: ProbeRow): Promise<void> {
   await tx.run(
     sql`insert into probes (${COLUMNS})
-        values (${row.instance_id}, ${row.machine_id}, ${row.next_ms}, ${row.first_failure_ms}, ${row.failures}, ${row.successes}, ${row.last_leg}, ${row.last_detail})
+        values (${row.instance_id}, ${row.machine_id}, ${row.next_ms}, ${row.first_failure_ms}, ${row.failures}, ${row.successes}, ${row.last_leg}, ${row.last_detail},
+          ${row.life_ms}, ${row.first_success_ms}, ${row.repair_ms}, ${row.host_failed_ms}, ${row.host_detail})
         on conflict (instance_id) do update set next_ms = excluded.next_ms, first_failure_ms = excluded.first_failure_ms,
-          failures = excluded.failures, successes = excluded.successes, last_leg = excluded.last_leg, last_detail = excluded.last_detail`,
+          failures = excluded.failures, successes = excluded.successes, last_leg = excluded.last_leg, last_detail = excluded.last_detail,
+          life_ms = excluded.life_ms, first_success_ms = excluded.first_success_ms, repair_ms = excluded.repair_ms,
+          host_failed_ms = excluded.host_failed_ms, host_detail = excluded.host_detail`,
   );
 }
 
@@ -69,6 +85,22 @@ export async function hastenOthers(tx: Tx, machineId: string, nowMs: number, lim
     sql`update probes set next_ms = ${nowMs} where instance_id in (
           select instance_id from probes
           where machine_id <> ${machineId} and failures = 0 and next_ms > ${nowMs} order by next_ms, instance_id limit ${limit})`,
+  );
+}
+
+/** Makes the looks at one machine due now. */
+export async function hastenMachine(tx: Tx, machineId: string, nowMs: number): Promise<void> {
+  await tx.run(sql`update probes set next_ms = ${nowMs} where machine_id = ${machineId} and next_ms > ${nowMs}`);
+}
+
+/** What the host itself has seen; only of an instance that runs there. The look is due now. */
+export async function noteHost(
+  tx: Tx,
+  seen: { instanceId: string; machineId: string; failedMs: number | null; detail: string; nowMs: number },
+): Promise<void> {
+  await tx.run(
+    sql`update probes set host_failed_ms = coalesce(host_failed_ms, ${seen.failedMs}), host_detail = ${seen.detail}, next_ms = ${seen.nowMs}
+        where instance_id = ${seen.instanceId} and machine_id = ${seen.machineId}`,
   );
 }
 

@@ -3,10 +3,13 @@ import { messageOf } from '../../../shared/errors.ts';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
+import type { HolderMessage } from '../../../shared/protocol/link.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
+import type { Link } from '../../fleet/link/link.ts';
+import { findWorkload } from '../../fleet/workloads/store.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
-import type { ProbeResult } from '../instances/steps.ts';
+import type { Probes } from '../instances/steps.ts';
 import { evidenceOf, seriesOf } from './down-since.ts';
 import * as store from './store.ts';
 import {
@@ -28,13 +31,18 @@ const LOOKS_PER_RUN_MAX = 1000;
 export interface Outages {
   seen(tx: Tx, instance: InstanceRow, nowMs: number): Promise<void>;
   confirm(tx: Tx, instance: InstanceRow, sinceMs: number, evidence: string): Promise<boolean>;
-  recover(tx: Tx, instance: InstanceRow, nowMs: number): Promise<boolean>;
+  /** It runs again, and is charged from `sinceMs`, when it first answered. */
+  recover(tx: Tx, instance: InstanceRow, sinceMs: number): Promise<boolean>;
   giveUp(tx: Tx, instance: InstanceRow, reason: string): Promise<boolean>;
 }
 
 export interface Watch {
   /** Looks at every rental that is due. */
   run(signal: AbortSignal): Promise<void>;
+  /** The link of a machine came or went, or a ping was missed or is answered again: what runs there is looked at now. */
+  onLife(machineId: string): void;
+  /** A host has seen something about the holder of a workload. */
+  onHolder(machineId: string, message: HolderMessage): Promise<void>;
 }
 
 interface WatchDeps {
@@ -42,8 +50,10 @@ interface WatchDeps {
   clock: Clock;
   log: Log;
   rng: Rng;
-  probe(instanceId: string): Promise<ProbeResult>;
+  probes: Probes;
+  link: Pick<Link, 'lifeOf' | 'repair'>;
   outages: Outages;
+  onLooksDue(): void;
   onDoorsChanged(): void;
 }
 
@@ -73,6 +83,25 @@ export function openWatch(deps: WatchDeps): Watch {
       };
       await Promise.all(Array.from({ length: LOOKS_AT_ONCE_MAX }, looker));
     },
+    onLife: (machineId) => {
+      db.tx('edge.hasten', (tx) => store.hastenMachine(tx, machineId, clock.now())).then(
+        deps.onLooksDue,
+        (error: unknown) => {
+          // Its looks come by themselves, only later.
+          log.error({ machine_id: machineId, reason: messageOf(error) }, 'looks at a machine could not be hastened');
+        },
+      );
+    },
+    onHolder: async (machineId, { workload_id: workloadId, state, detail }) => {
+      await db.tx('edge.holder', async (tx) => {
+        const workload = await findWorkload(tx, workloadId);
+        if (workload === undefined) return;
+        const nowMs = clock.now();
+        const failedMs = state === 'silent' ? nowMs : null;
+        await store.noteHost(tx, { instanceId: workload.instance_id, machineId, failedMs, detail, nowMs });
+      });
+      deps.onLooksDue();
+    },
   };
 }
 
@@ -89,35 +118,47 @@ async function lookOrLog(before: store.ProbeRow, fleet: FleetView, deps: WatchDe
 }
 
 async function look(rental: InstanceRow, before: store.ProbeRow, fleet: FleetView, deps: WatchDeps): Promise<void> {
-  const { clock, outages } = deps;
+  const { clock, outages, link } = deps;
+  const workloadId = rental.workload_id ?? '';
   const startMs = clock.now();
-  const result = await deps.probe(rental.id);
-  const nowMs = clock.now();
-  const series = afterLook(seriesOf(before), result.ok, startMs);
-  const decided = verdict(series, rental.unreachable_since_ms, fleet, nowMs);
+  const result = await deps.probes.holder(rental.id);
+  const endMs = clock.now();
+  const life = link.lifeOf(before.machine_id, workloadId);
+  const lifeMs = Math.max(life.lastMs ?? 0, rental.last_reachable_ms ?? 0);
+  const facts = { ok: result.ok, startMs, endMs, lifeMs, hostFailedMs: before.host_failed_ms };
+  const series = afterLook(seriesOf(before), facts);
+  const standing = { isAnswering: life.isAnswering, unreachableSinceMs: rental.unreachable_since_ms, nowMs: endMs };
+  const decided = verdict(series, standing, fleet);
+  const isRepaired = decided === 'repair' && link.repair(before.machine_id, workloadId);
   const settling = !result.ok || (rental.unreachable_since_ms !== null && decided === 'as it is');
   const row: store.ProbeRow = {
     instance_id: rental.id,
     machine_id: before.machine_id,
-    next_ms: nowMs + (settling ? REPROBE_MS : spreadMs(PROBE_PERIOD_MS, deps.rng)),
+    next_ms: endMs + (settling ? REPROBE_MS : spreadMs(PROBE_PERIOD_MS, deps.rng)),
     first_failure_ms: series.firstFailureMs,
     failures: series.failures,
     successes: series.successes,
     last_leg: result.ok ? null : result.leg,
     last_detail: result.ok ? null : result.detail,
+    life_ms: series.lifeMs,
+    first_success_ms: series.firstSuccessMs,
+    repair_ms: isRepaired ? endMs : series.repairMs,
+    host_failed_ms: result.ok ? null : before.host_failed_ms,
+    host_detail: result.ok ? null : before.host_detail,
   };
   await deps.db.tx('edge.looked', async (tx) => {
     await store.writeProbe(tx, row);
-    if (series.failures === 1) await store.hastenOthers(tx, row.machine_id, nowMs, ALARMED_MAX);
-    if (result.ok) await outages.seen(tx, rental, nowMs);
-    if (decided === 'confirm') await outages.confirm(tx, rental, series.firstFailureMs ?? startMs, evidenceOf(row));
-    if (decided === 'recover') await outages.recover(tx, rental, nowMs);
+    if (series.failures === 1) await store.hastenOthers(tx, row.machine_id, endMs, ALARMED_MAX);
+    if (result.ok) await outages.seen(tx, rental, endMs);
+    if (decided === 'confirm') await outages.confirm(tx, rental, series.lifeMs ?? startMs, evidenceOf(row));
+    if (decided === 'recover') await outages.recover(tx, rental, series.firstSuccessMs ?? endMs);
     if (decided === 'give up') {
       await outages.giveUp(tx, rental, `The host could not be reached for too long (${row.last_detail}).`);
     }
   });
-  if (decided === 'as it is') return;
   const told = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: row.last_detail };
+  if (isRepaired) deps.log.warn(told, 'the SSH server of a workload does not answer: its host replaces the holder');
+  if (decided === 'as it is' || decided === 'repair') return;
   deps.log.warn(told, 'the verdict on an SSH path changed');
   deps.onDoorsChanged();
 }

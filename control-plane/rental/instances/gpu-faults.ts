@@ -33,7 +33,7 @@ export async function noteGpus(
     else await deps.metering.closeSegment(tx, instance.id, nowMs, `the host found a GPU broken: ${fault}`);
   }
   const type = fault === null ? 'instance.gpu_mended' : 'instance.gpu_broken';
-  await tell(tx, instance, { type, status: instance.status, reason: fault }, deps);
+  await tell(tx, instance, { type, status: instance.status, reason: fault, sinceMs: null }, deps);
 }
 
 /** When a rental whose GPUs do not come back is given up, and with what words; undefined while they are whole. */

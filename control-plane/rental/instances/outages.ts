@@ -10,7 +10,7 @@ export async function noteReachable(tx: Tx, instance: store.InstanceRow, nowMs: 
   await store.setReachable(tx, instance.id, nowMs);
 }
 
-/** Billing ends at the first failed probe; what was posted past it is reversed, with the probes named on the transfers. */
+/** Billing ends at the last proof of life; what was posted past it is reversed, with the probes named on the transfers. */
 export function confirmOutage(
   tx: Tx,
   instance: store.InstanceRow,
@@ -32,14 +32,22 @@ export function confirmOutage(
   );
 }
 
-/** Running and, unless a GPU of it is broken, billed again from now; `ready_at` stays, and no second `instance.running` is told. */
-export async function endOutage(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: MoveDeps): Promise<boolean> {
+/**
+ * Running and, unless a GPU of it is broken, billed again from `sinceMs`, when it first answered. `ready_at` stays, and no second
+ * `instance.running` is sent.
+ */
+export async function endOutage(
+  tx: Tx,
+  instance: store.InstanceRow,
+  { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
+  deps: MoveDeps,
+): Promise<boolean> {
   const workload = await findWorkload(tx, instance.workload_id ?? '');
   // As it is now: `instance` is from before the look.
   const gpuFault = (await store.findInstance(tx, instance.id))?.gpu_fault ?? null;
   const reason = runningReason({ gpuFault, observed: workload?.observed ?? null });
   const patch = { last_reachable_ms: nowMs, status_reason: reason };
-  return move(tx, instance, { to: 'running', nowMs, patch }, deps);
+  return move(tx, instance, { to: 'running', nowMs, billedFromMs: sinceMs, patch }, deps);
 }
 
 /** The grace is over. The workload keeps its tombstone, so the GPUs stay held until the host itself lets go. */

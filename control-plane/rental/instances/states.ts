@@ -35,8 +35,10 @@ export interface Move {
   reason?: string;
   /** For a launch that fails: becomes the operation's error. */
   error?: { code: ErrorCode; detail: string };
-  /** When billing stops, where that is not now: the first failed probe of a dead host. */
+  /** When billing stops, if that is not now: the last proof of life of a dead host. */
   billedUntilMs?: number;
+  /** When billing begins again, if that is not now: the first proof of life after an outage. */
+  billedFromMs?: number;
   /** Kept on the transfers that a stop before `posted through` reverses. */
   evidence?: string;
   patch?: store.InstancePatch;
@@ -85,8 +87,14 @@ export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps
     await deps.onRunning(tx, { instanceId: instance.id, machineId: instance.machine_id ?? '', nowMs });
   }
   await finishOperations(tx, instance, step, deps);
-  await tellMove(tx, instance, { ...step, ...(reason === undefined ? {} : { reason }) }, deps);
+  const sinceMs = step.billedFromMs ?? earliest(step.billedUntilMs, down?.sinceMs) ?? null;
+  await tellMove(tx, instance, { ...step, ...(reason === undefined ? {} : { reason }), sinceMs }, deps);
   return true;
+}
+
+function earliest(...times: (number | undefined)[]): number | undefined {
+  const known = times.filter((ms) => ms !== undefined);
+  return known.length === 0 ? undefined : Math.min(...known);
 }
 
 async function bill(
@@ -99,10 +107,10 @@ async function bill(
   if (step.to === 'running') {
     // As it is now: `instance` may be from before a probe.
     const isWhole = (await store.findInstance(tx, instance.id))?.gpu_fault === null;
-    if (isWhole) await chargeFrom(tx, instance, step.nowMs, deps);
+    if (isWhole) await chargeFrom(tx, instance, step.billedFromMs ?? step.nowMs, deps);
   } else if (instance.status === 'running') {
     // Whoever ends a rental that is out of reach does not pay for the time until we would have been sure of it.
-    const billedUntilMs = Math.min(step.billedUntilMs ?? step.nowMs, step.down?.sinceMs ?? step.nowMs);
+    const billedUntilMs = earliest(step.billedUntilMs, step.down?.sinceMs) ?? step.nowMs;
     await metering.closeSegment(tx, instance.id, billedUntilMs, step.evidence ?? step.down?.evidence);
   }
   // A rental that can still come back keeps its hold; closeSegment has released it, so it is the tick's to take again.
@@ -148,22 +156,28 @@ async function finishOperations(tx: Tx, instance: store.InstanceRow, step: Move,
   }
 }
 
-async function tellMove(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<void> {
+async function tellMove(
+  tx: Tx,
+  instance: store.InstanceRow,
+  step: Move & { sinceMs: number | null },
+  deps: MoveDeps,
+): Promise<void> {
   const ended = instance.status === 'error' || instance.status === 'stopped';
   if (ended) return;
   const recovered = step.to === 'running' && instance.status === 'unreachable';
   const type = recovered ? 'instance.recovered' : EVENT_OF[step.to];
-  await tell(tx, instance, { type, status: step.to, reason: step.reason ?? null }, deps);
+  await tell(tx, instance, { type, status: step.to, reason: step.reason ?? null, sinceMs: step.sinceMs }, deps);
 }
 
-/** Writes down what has happened to an instance. */
+/** Writes down what has happened to an instance. `sinceMs`: from when on it counts for billing, if that is not now. */
 export async function tell(
   tx: Tx,
   instance: store.InstanceRow,
-  { type, status, reason }: { type: EventType; status: InstanceState; reason: string | null },
+  told: { type: EventType; status: InstanceState; reason: string | null; sinceMs: number | null },
   { events }: Pick<MoveDeps, 'events'>,
 ): Promise<void> {
   const { gpu_type, gpu_count, region, machine_id } = instance;
-  const data = { status, gpu_type, gpu_count, region, machine_id, reason };
-  await events.append(tx, { type, subjectId: instance.id, orgId: instance.org_id, data });
+  const { status, reason, sinceMs: since_ms } = told;
+  const data = { status, gpu_type, gpu_count, region, machine_id, reason, since_ms };
+  await events.append(tx, { type: told.type, subjectId: instance.id, orgId: instance.org_id, data });
 }

@@ -12,14 +12,21 @@ const HOUR_MS = 3_600_000;
 /** What `place` throws about the launch itself. */
 const REFUSALS_AT_PLACE = new Set<ErrorCode>(['insufficient_balance', 'price_changed']);
 
-/** What one login through the public port showed. */
+/** What one look showed. */
 export type ProbeResult = { ok: true } | { ok: false; leg: string; detail: string };
 
 export interface StepDeps extends CreateDeps, MoveDeps {
   db: Db;
   log: Log;
-  /** Logs in over the public SSH port with the probe key. Never throws. */
-  probe(instanceId: string): Promise<ProbeResult>;
+  probes: Probes;
+}
+
+/** Looks at the way into an instance. None of them throws. */
+export interface Probes {
+  /** Logs in at the SSH server of its holder, on a way that neither strangers nor the tenant share. */
+  holder(instanceId: string): Promise<ProbeResult>;
+  /** Whether our own public SSH port takes connections. */
+  listener(instanceId: string): Promise<ProbeResult>;
 }
 
 /** Performs one step; the ids of machines whose desired state changed. */
@@ -48,7 +55,7 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
     case 'probe':
       return tryDoor(instance, step.againMs, deps);
     case 'probe-early':
-      if ((await deps.probe(instance.id)).ok)
+      if ((await probeBoth(instance.id, deps)).ok)
         await deps.db.tx('instances.reached', (tx) => store.setReachable(tx, instance.id, deps.clock.now()));
       return note(instance, step, deps);
     case 'run':
@@ -124,8 +131,14 @@ function failLaunch(
   return move(tx, instance, { to: 'error', nowMs, reason: detail, error: { code, detail } }, deps);
 }
 
+/** A rental runs once its holder lets us in and customers find an open port. */
+async function probeBoth(instanceId: string, { probes }: StepDeps): Promise<ProbeResult> {
+  const holder = await probes.holder(instanceId);
+  return holder.ok ? probes.listener(instanceId) : holder;
+}
+
 async function tryDoor(instance: store.InstanceRow, againMs: number, deps: StepDeps): Promise<string[]> {
-  const result = await deps.probe(instance.id);
+  const result = await probeBoth(instance.id, deps);
   const nowMs = deps.clock.now();
   if (result.ok) return run({ ...instance, last_reachable_ms: nowMs }, deps);
   return note(instance, { progress: `checking SSH: ${result.detail}`, untilMs: nowMs + againMs }, deps);

@@ -18,7 +18,7 @@ beforeAll(async () => {
   dir = join(world.dir, 'files');
   mkdirSync(dir);
   const key = world.key('user');
-  const keys = { authorized_keys: [key.publicLine], probe_key: world.key('probe').publicLine };
+  const keys = { authorized_keys: [key.publicLine] };
   const own = await scratchImage(world.registry, { config: { User: '1000' } });
   world.plane.desire([
     world.workload('wl_busybox', (await busyboxImage(world.registry)).pinnedRef),

@@ -9,7 +9,7 @@ import { createLoginJudge } from '../../../agent/access/ssh-auth.ts';
 import { algorithmsFor } from '../../../agent/access/ssh-server.ts';
 import { eventually } from '../../kit/processes.ts';
 import { manualClock } from '../manual-clock.ts';
-import { client, closeSshDoors, exec, keys, startWorld, stranger, user } from '../ssh-door.ts';
+import { client, closeSshDoors, exec, keys, startWorld, stranger, user, type World } from '../ssh-door.ts';
 
 const { utils } = ssh2;
 afterEach(closeSshDoors);
@@ -28,7 +28,8 @@ describe('logging in', () => {
     const key = { algo: parsed.type, data: parsed.getPublicSSH() };
     return { method: 'publickey', username: 'root', key, ...patch } as unknown as AuthContext;
   };
-  const judge = (patch: Partial<Record<string, unknown>>): string => createLoginJudge(keys)(attempt(patch));
+  const judge = (patch: Partial<Record<string, unknown>>): string =>
+    createLoginJudge(keys.authorized_keys)(attempt(patch));
 
   test('a question about a known key is answered, a signature must hold', () => {
     expect(judge({})).toBe('accept');
@@ -55,7 +56,7 @@ describe('logging in', () => {
     if (parsed instanceof Error) throw parsed;
     expect(publicKey.asymmetricKeyType).toBe('rsa');
     const line = `ssh-rsa ${parsed.getPublicSSH().toString('base64')}`;
-    const rsaJudge = createLoginJudge({ ...keys, authorized_keys: [line] });
+    const rsaJudge = createLoginJudge([line]);
     const blob = Buffer.from('session');
     const key = { algo: 'ssh-rsa', data: parsed.getPublicSSH() };
     expect(rsaJudge(attempt({ key, blob, signature: parsed.sign(blob, 'sha1') }))).toBe('reject');
@@ -64,10 +65,10 @@ describe('logging in', () => {
   });
 
   test('the third bad signature ends the connection; many offered keys alone do not, up to a bound', () => {
-    const counting = createLoginJudge(keys);
+    const counting = createLoginJudge(keys.authorized_keys);
     const bad = attempt({ blob: Buffer.from('x'), signature: Buffer.alloc(64) });
     expect([counting(bad), counting(bad), counting(bad)]).toEqual(['reject', 'reject', 'disconnect']);
-    const offering = createLoginJudge({ ...keys, authorized_keys: [stranger.public] });
+    const offering = createLoginJudge([stranger.public]);
     const verdicts = Array.from({ length: 31 }, () => offering(attempt({})));
     expect(verdicts.slice(0, 30)).toEqual(Array.from({ length: 30 }, () => 'reject'));
     expect(verdicts[30]).toBe('disconnect');
@@ -83,9 +84,9 @@ describe('logging in', () => {
     expect(errors).toEqual(Array.from({ length: 2 }, () => 'All configured authentication methods failed'));
   });
 
-  test('the probe user gets no channel of any kind', async () => {
+  test('a probe gets no channel of any kind', async () => {
     const world = await startWorld();
-    const probe = client(world, { username: 'svc-probe', privateKey: stranger.private });
+    const probe = client(world, { port: world.probePort, privateKey: stranger.private });
     await once(probe, 'ready');
     await expect(exec(probe)).rejects.toThrow('Channel open failure');
     await expect(
@@ -187,36 +188,69 @@ describe('limits', () => {
     expect(stream.destroyed).toBe(true);
   });
 
-  test('only ten log in at a time: the eleventh waits for a place', async () => {
+  /** Lets closes be noticed. */
+  const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
+  const serveFrom = (world: World, address: string, count = 1): Duplex[] => {
+    const streams = Array.from({ length: count }, silent);
+    for (const stream of streams) world.door.serve(stream, { ...keys, client_ip: address });
+    return streams;
+  };
+  const alive = (streams: readonly Duplex[]): number => streams.filter((stream) => !stream.destroyed).length;
+
+  test('a caller waits for a place for ten seconds, and no longer', async () => {
     const clock = manualClock();
     const world = await startWorld(clock);
-    const first = Array.from({ length: 10 }, silent);
-    for (const [i, stream] of first.entries()) world.door.serve(stream, { ...keys, client_ip: `192.0.2.${i}` });
-    const eleventh = silent();
-    world.door.serve(eleventh, keys);
-    clock.advance(15_000);
-    first[0]?.destroy();
-    await once(first[0] ?? eleventh, 'close');
-    clock.advance(10_000);
-    expect(first.every((stream) => stream.destroyed)).toBe(true);
-    expect(eleventh.destroyed).toBe(false);
-    clock.advance(10_000);
-    expect(eleventh.destroyed).toBe(true);
+    const first = serveFrom(world, '192.0.2.1', 5);
+    const [sixth] = serveFrom(world, '192.0.2.1');
+    const begun = sixth?.listenerCount('readable');
+    expect(begun).toBe(0);
+    // Nobody may be replaced before these have had five seconds.
+    clock.advance(4_999);
+    expect(alive(first)).toBe(5);
+    clock.advance(1);
+    await settled();
+    expect(alive(first)).toBe(4);
+    expect(alive(sixth === undefined ? [] : [sixth])).toBe(1);
+    const queue = serveFrom(world, '192.0.2.1', 40);
+    clock.advance(9_999);
+    await settled();
+    expect(alive(queue.slice(20))).toBe(20);
+    clock.advance(1);
+    expect(alive(queue.slice(20))).toBe(0);
   });
 
-  test('five of one address log in at a time: the sixth waits, and nobody else for them', async () => {
+  test('idle connections of two addresses hold ten places, and a third address gets one at once', async () => {
     const clock = manualClock();
     const world = await startWorld(clock);
-    const [first, sixth, other] = [Array.from({ length: 5 }, silent), silent(), silent()];
-    for (const stream of [...first, sixth]) world.door.serve(stream, keys);
-    world.door.serve(other, { ...keys, client_ip: '192.0.2.1' });
-    clock.advance(20_000);
-    expect(first.every((stream) => stream.destroyed)).toBe(true);
-    expect(other.destroyed).toBe(true);
-    expect(sixth.destroyed).toBe(false);
-    await once(first[0] ?? sixth, 'close');
-    clock.advance(20_000);
-    expect(sixth.destroyed).toBe(true);
+    const flood = [...serveFrom(world, '192.0.2.1', 12), ...serveFrom(world, '192.0.2.2', 12)];
+    expect(alive(flood)).toBe(24);
+    const [customer] = serveFrom(world, '198.51.100.1');
+    await settled();
+    expect(alive(flood)).toBe(23);
+    expect(customer?.listenerCount('readable')).toBe(1);
+  });
+
+  test('ten idle connections of ten addresses give way after five seconds', async () => {
+    const clock = manualClock();
+    const world = await startWorld(clock);
+    const flood = Array.from({ length: 10 }, (_, i) => serveFrom(world, `192.0.2.${i}`)).flat();
+    const [customer] = serveFrom(world, '198.51.100.1');
+    clock.advance(4_999);
+    await settled();
+    expect(customer?.listenerCount('readable')).toBe(0);
+    clock.advance(1);
+    await settled();
+    expect(alive(flood)).toBe(9);
+    expect(customer?.listenerCount('readable')).toBe(1);
+  });
+
+  test('the probe has a place of its own, whoever holds all others', async () => {
+    const world = await startWorld();
+    serveFrom(world, '192.0.2.1', 64);
+    serveFrom(world, '192.0.2.2', 64);
+    const probe = client(world, { port: world.probePort, privateKey: stranger.private });
+    await once(probe, 'ready');
+    probe.end();
   });
 
   test('a burst of honest clients is served', async () => {
@@ -225,10 +259,20 @@ describe('limits', () => {
     await Promise.all(clients.map((one) => once(one, 'ready')));
   });
 
-  test('the hundred-and-twenty-ninth connection is refused', async () => {
+  test('the hundred-and-twenty-ninth connection takes the place of the oldest that is not in', async () => {
     const world = await startWorld();
-    for (let i = 0; i < 128; i += 1) world.door.serve(silent(), keys);
-    expect(() => world.door.serve(silent(), keys)).toThrow('too many SSH connections to this workload');
+    const flood = [...serveFrom(world, '192.0.2.1', 100), ...serveFrom(world, '192.0.2.2', 28)];
+    serveFrom(world, '198.51.100.1');
+    await settled();
+    expect(flood[0]?.destroyed).toBe(true);
+    expect(alive(flood)).toBeGreaterThanOrEqual(126);
+  });
+
+  test('a connection is refused if a hundred and twenty-eight are logged in', async () => {
+    const world = await startWorld();
+    const clients = Array.from({ length: 128 }, () => client(world));
+    await Promise.all(clients.map((one) => once(one, 'ready')));
+    expect(() => serveFrom(world, '198.51.100.1')).toThrow('too many SSH connections to this workload');
   });
 
   test('the sixty-fifth channel of a connection is refused', async () => {

@@ -6,7 +6,6 @@ import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { spawn as spawnPty } from '@lydell/node-pty';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import type { SshKeys } from '../fake-control-plane.ts';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
 import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
 import { freePort } from '../../kit/ports.ts';
@@ -15,7 +14,7 @@ import { busyboxImage, scratchImage, type TestImage } from '../../kit/images.ts'
 
 let world: AgentWorld;
 let target: SshTarget;
-let keys: SshKeys;
+let keys: { authorized_keys: string[] };
 let busybox: TestImage;
 
 beforeAll(async () => {
@@ -30,7 +29,7 @@ beforeAll(async () => {
     }),
   ]);
   await world.plane.phase('wl_busybox', 'running');
-  keys = { authorized_keys: [key.publicLine], probe_key: world.key('probe').publicLine };
+  keys = { authorized_keys: [key.publicLine] };
   target = { port: await world.plane.sshPort('wl_busybox', () => keys), keyFile: key.file };
 });
 
@@ -119,12 +118,13 @@ test('keys count from the next connection on', async () => {
 });
 
 test('the probe authenticates and gets no channel', async () => {
-  const probe = { ...target, keyFile: `${world.dir}/probe` };
-  const asProbe = await ssh({ ...probe, user: 'svc-probe' }, 'true', { options: ['-o', 'LogLevel=INFO'] });
+  const key = world.key('probe');
+  const port = await world.plane.sshPort('wl_busybox', () => ({ probe_key: key.publicLine }));
+  const asProbe = await ssh({ port, keyFile: key.file }, 'true', { options: ['-o', 'LogLevel=INFO'] });
   expect(asProbe.code).toBe(255);
   expect(asProbe.stderr).toMatch(/open failed|administratively prohibited/);
-  expect((await ssh(probe, 'true')).stderr).toContain('Permission denied');
-  expect((await ssh({ ...target, user: 'svc-probe' }, 'true')).stderr).toContain('Permission denied');
+  expect((await ssh({ ...target, keyFile: key.file }, 'true')).stderr).toContain('Permission denied');
+  expect((await ssh({ port, keyFile: target.keyFile }, 'true')).stderr).toContain('Permission denied');
 });
 
 test('a forwarded port reaches what listens inside, and nothing where nothing listens', async () => {

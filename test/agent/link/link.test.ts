@@ -102,18 +102,22 @@ describe('link', () => {
   let link: Link | undefined;
   let desired: DesiredMessage[];
   let opened: OpenMessage[];
+  let repaired: string[];
 
   const open = async (patch: Partial<LinkPeer> = {}): Promise<void> => {
     await enrolHost();
     const identity = await loadIdentity(stateDir);
     desired = [];
     opened = [];
+    repaired = [];
     const peer: LinkPeer = {
       hello: () => ({ held: null, boot_id: 'boot', inventory }),
       prove: (nonce) => proveIdentity(identity, MACHINE_ID, nonce),
       observed: () => ({ type: 'observed', held: null, workloads: [], unknown_workload_ids: [] }),
       onDesired: async (message) => void desired.push(message),
       onOpen: async (message) => void opened.push(message),
+
+      onRepair: (id) => void repaired.push(id),
       ratchet: await openRatchet(stateDir, { files: DISK, log: createLog('test', 'silent') }),
       ...patch,
     };
@@ -186,6 +190,8 @@ describe('link', () => {
         observed: () => ({ type: 'observed', held: null, workloads: [], unknown_workload_ids: [] }),
         onDesired: () => Promise.resolve(),
         onOpen: () => Promise.resolve(),
+
+        onRepair: (id) => void repaired.push(id),
         ratchet: await openRatchet(stateDir, { files: DISK, log: createLog('test', 'silent') }),
       },
       { clock: systemClock(), rng: seededRng(1), log: createLog('test', 'silent'), dial },
@@ -214,7 +220,7 @@ describe('link', () => {
 
   test('a stream that cannot be opened is refused with a reason', async () => {
     await open({ onOpen: () => Promise.reject(new Error('no door')) });
-    await expect(plane.stream('wl_a', { authorized_keys: [], probe_key: '' })).rejects.toThrow('no door');
+    await expect(plane.stream('wl_a', { authorized_keys: [] })).rejects.toThrow('no door');
   });
 
   test('a lost link comes back, and one that is drained comes back later', async () => {

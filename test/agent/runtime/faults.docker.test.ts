@@ -23,7 +23,7 @@ beforeAll(async () => {
   const key = world.key('user');
   world.plane.desire([world.workload(ID, image.pinnedRef)]);
   await world.plane.phase(ID, 'running');
-  const keys = { authorized_keys: [key.publicLine], probe_key: world.key('probe').publicLine };
+  const keys = { authorized_keys: [key.publicLine] };
   target = { port: await world.plane.sshPort(ID, () => keys), keyFile: key.file };
 });
 

@@ -84,7 +84,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       fileBytesPerOrg: 0,
     },
     {
-      nudges: { engine: none, edge: none, webhooks: none },
+      nudges: { engine: none, edge: none, watch: none, webhooks: none },
       webhookOutbound: openOutbound({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock }),
       images: fakeImages(),
       modelHub: fakeModelHub(),

@@ -28,10 +28,13 @@ async function open(order: Order): Promise<Answer> {
   const server: Server = tls
     ? createHttpsServer({ cert: readFileSync(cert), key: readFileSync(key) })
     : createHttpServer();
-  server.on('upgrade', streams.onUpgrade);
+  server.on('upgrade', (request, socket, head) =>
+    streams.onUpgrade({ request, socket, head, clientIp: '127.0.0.1', proven: () => undefined }),
+  );
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
   const doors = openPublicPorts({
+    clock,
     log: createLog('bench', 'warn'),
     host: '127.0.0.1',
     // The load is many clients, all at one address.
@@ -41,9 +44,7 @@ async function open(order: Order): Promise<Answer> {
     access: async () => ({
       machineId: MACHINE,
       workloadId: 'w',
-      isOpenToCustomers: true,
       authorizedKeys: [],
-      probeKey: '',
     }),
     link: {
       openStream: async (machineId) => {

@@ -232,7 +232,7 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
     [
       'The confirmed dead window is credited back by itself',
       'control-plane/rental/outage.store.test.ts',
-      'is confirmed after three failures over twenty seconds and credited from the first one',
+      'of a silent host is confirmed after twenty seconds without life, and credited from the last proof of life',
     ],
     [
       'unreachable is a degraded reading of a running instance: it recovers by itself, with the same ready_at and no second instance.running',

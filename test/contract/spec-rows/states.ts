@@ -71,7 +71,7 @@ export const STATES_ROWS: RowsBySection = {
     [
       'A confirmed outage goes to unreachable, unreachable_since set, the dead window credited',
       'control-plane/rental/outage.store.test.ts',
-      'is confirmed after three failures over twenty seconds and credited from the first one',
+      'of a silent host is confirmed after twenty seconds without life, and credited from the last proof of life',
     ],
     [
       'A dead window that is credited is in no usage row',

@@ -34,6 +34,7 @@ test('a host that does not say hello is cut off after ten seconds', () => {
     machineKey: unexpected,
     onOpen: unexpected,
     onMessage: unexpected,
+    onLife: () => undefined,
     onClose: () => undefined,
   };
   runSession(socket as unknown as WebSocket, '192.0.2.1', deps);

@@ -29,7 +29,7 @@ import { eventually } from '../../kit/processes.ts';
 import { inventoryOf } from '../../kit/world.ts';
 
 const MACHINE = 'm-1';
-const TARGET: OpenMessage['target'] = { kind: 'ssh', authorized_keys: [], probe_key: 'p', client_ip: '127.0.0.1' };
+const TARGET: OpenMessage['target'] = { kind: 'ssh', authorized_keys: [], client_ip: '127.0.0.1' };
 const clock = systemClock();
 const rng = systemRng();
 
@@ -79,6 +79,8 @@ beforeEach(async () => {
       onCopy: async (id) => void told.push(`copy ${id}`),
       onUp: async (id) => void told.push(`up ${id}`),
       onDown: async (id) => void told.push(`down ${id}`),
+      onLife: () => undefined,
+      onHolder: async () => undefined,
       onObserved: (machineId, message) => onObserved(machineId, message),
       onInventory: async () => void told.push('inventory'),
       pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId),
@@ -88,9 +90,8 @@ beforeEach(async () => {
   server = createServer();
   server.on('upgrade', (request, socket, head) => {
     const toStream = request.url?.startsWith(STREAMS_PATH) ?? false;
-    const clientIp = request.socket.remoteAddress ?? '';
-    const upgrade = { request, socket, head, clientIp, proven: () => void (proven += 1) };
-    (toStream ? link.onStreamUpgrade : link.onLinkUpgrade)(upgrade);
+    const serve = toStream ? link.onStreamUpgrade : link.onLinkUpgrade;
+    serve({ request, socket, head, clientIp: '127.0.0.1', proven: () => void (proven += 1) });
   });
   server.listen(0, '127.0.0.1');
   await once(server, 'listening');

@@ -170,11 +170,13 @@ describe('a running rental whose GPU breaks', () => {
       status_reason: expect.stringContaining(OFF_THE_BUS),
     });
     await tick();
-    expect(await spent()).toBe(costOf(before));
+    const alive = ((await world.sinceMs(id, 'instance.unreachable')) ?? 0) - ((await instance(id)).ready_ms ?? 0);
+    expect(alive).toBeLessThan(before);
+    expect(await spent()).toBe(costOf(alive));
     await report({});
     await world.clock.advance(60_000);
     await world.rooms.instances.remove(who, id, async () => undefined);
-    expect(await spent()).toBe(costOf(before + 60_000));
+    expect(await spent()).toBe(costOf(alive + 60_000));
   });
 
   test('that is mended while it cannot be reached is charged from its recovery on', async () => {
@@ -185,13 +187,17 @@ describe('a running rental whose GPU breaks', () => {
     world.probeAnswers.set(id, { ok: false, leg: 'banner', detail: 'banner: closed' });
     await watch(60_000);
     await report({});
-    expect(await spent()).toBe(costOf(before));
+    const alive = ((await instance(id)).unreachable_since_ms ?? 0) - ((await instance(id)).ready_ms ?? 0);
+    expect(alive).toBeLessThan(before);
+    expect(await spent()).toBe(costOf(alive));
     world.probeAnswers.delete(id);
     await watch(12_000);
     const back = await instance(id);
     expect(back).toMatchObject({ status: 'running', status_reason: null });
     await world.rooms.instances.remove(who, id, async () => undefined);
-    expect(await spent()).toBe(costOf(before + world.clock.now() - back.entered_ms));
+    const answeredMs = (await world.sinceMs(id, 'instance.recovered')) ?? 0;
+    expect(answeredMs).toBeLessThan(back.entered_ms);
+    expect(await spent()).toBe(costOf(alive + world.clock.now() - answeredMs));
   });
 
   test('says so also when its main process ends; that is told when the GPU is mended', async () => {

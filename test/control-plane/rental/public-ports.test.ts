@@ -3,12 +3,15 @@ import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterEach, expect, test } from 'vitest';
 import { openPublicPorts, type PublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
-import { PORT_CONNECTIONS_PER_ADDRESS_MAX, SSH_CONNECTIONS_MAX } from '../../../shared/limits.ts';
+import { PORT_CONNECTIONS_PER_ADDRESS_MAX, SSH_CONNECTIONS_MAX, SSH_LOGIN_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import { freePort } from '../../kit/ports.ts';
 
 let ports: PublicPorts;
 const sockets: Socket[] = [];
+/** By how much the clock of the ports is ahead. */
+let aheadMs = 0;
+const clock = { monotonicMs: () => performance.now() + aheadMs };
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
   await ports.close();
@@ -18,6 +21,7 @@ afterEach(async () => {
 async function open(trustProxy: string[]): Promise<number> {
   const port = await freePort();
   ports = openPublicPorts({
+    clock,
     log: createLog('test', 'silent'),
     host: '127.0.0.1',
     trustProxy,
@@ -48,16 +52,33 @@ test('one address gets half of the connections, another one still gets in', asyn
   const more = await dial(port, 3);
   await expect.poll(() => more.closed).toBe(3);
   const other = await dial(port, PORT_CONNECTIONS_PER_ADDRESS_MAX, '127.0.0.2');
-  const last = await dial(port, 1, '127.0.0.2');
-  await expect.poll(() => last.closed).toBe(1);
   // What is refused is closed in order: all others are there to stay.
   expect([first.closed, other.closed]).toEqual([0, 0]);
+});
+
+test('a full port lets go of the oldest caller that may not have logged in, and a third address gets in', async () => {
+  const port = await open([]);
+  const first = await dial(port, PORT_CONNECTIONS_PER_ADDRESS_MAX);
+  const second = await dial(port, PORT_CONNECTIONS_PER_ADDRESS_MAX, '127.0.0.2');
+  const customer = await dial(port, 1, '127.0.0.3');
+  await expect.poll(() => first.closed).toBe(1);
+  expect([second.closed, customer.closed]).toEqual([0, 0]);
+});
+
+test('a port that is full of callers who have logged in refuses one more', async () => {
+  const port = await open([]);
+  const first = await dial(port, PORT_CONNECTIONS_PER_ADDRESS_MAX);
+  await dial(port, PORT_CONNECTIONS_PER_ADDRESS_MAX, '127.0.0.2');
+  aheadMs += SSH_LOGIN_MS_MAX;
+  const customer = await dial(port, 1, '127.0.0.3');
+  await expect.poll(() => customer.closed).toBe(1);
+  expect(first.closed).toBe(0);
 });
 
 test('a proxy that is named gets more', async () => {
   const port = await open(['127.0.0.1/32']);
   const proxy = await dial(port, SSH_CONNECTIONS_MAX);
-  const last = await dial(port, 1);
-  await expect.poll(() => last.closed).toBe(1);
   expect(proxy.closed).toBe(0);
+  await dial(port, 1);
+  await expect.poll(() => proxy.closed).toBe(1);
 });

@@ -1,0 +1,122 @@
+// Who may log in next at a public SSH server that strangers can reach.
+//
+// A caller first waits, then logs in, then is in. Strangers hold places only as long as nobody else wants them:
+// - So many log in at the same time, and so many of one network. Others wait, unread, for a bounded time.
+// - Whoever waits takes the place of the oldest one that has had time enough for an honest login. It need not wait for that if the other
+//   one's network has two places more than its own.
+// - If there are too many connections, the oldest caller that is not in goes.
+// Example: 24 idle connections from two networks hold ten places. A customer from a third network gets one of theirs at once.
+import type { Duplex } from 'node:stream';
+import { firstOfLargestNetwork } from '../../shared/client-network.ts';
+import type { Clock } from '../../shared/clock.ts';
+import {
+  SSH_CONNECTIONS_MAX,
+  SSH_LOGIN_FAIR_MS,
+  SSH_LOGIN_GRACE_MS,
+  SSH_QUEUE_MS_MAX,
+  SSH_UNAUTHENTICATED_MAX,
+  SSH_UNAUTHENTICATED_PER_ADDRESS_MAX,
+} from '../../shared/limits.ts';
+
+export interface Admission {
+  /** `begin` is called when the caller may log in. Throws if there is no place for one more connection. */
+  enter(stream: Duplex, network: string, begin: () => void): void;
+  /** The caller has said who it is: its place is free. */
+  loggedIn(stream: Duplex): void;
+  close(): void;
+}
+
+interface Caller {
+  stream: Duplex;
+  network: string;
+  begin(): void;
+  /** Null while it waits. */
+  begunMs: number | null;
+  cancel(): void;
+}
+
+export function openAdmission(clock: Clock): Admission {
+  const open = new Set<Duplex>();
+  /** Those that are not in yet, oldest first. */
+  const callers = new Map<Duplex, Caller>();
+  const waiting = (): Caller[] => [...callers.values()].filter(({ begunMs }) => begunMs === null);
+  const loggingIn = (): Caller[] => [...callers.values()].filter(({ begunMs }) => begunMs !== null);
+
+  const begin = (caller: Caller): void => {
+    caller.cancel();
+    caller.begunMs = clock.monotonicMs();
+    const cancels = [
+      clock.after(SSH_LOGIN_GRACE_MS, () => caller.stream.destroy()),
+      clock.after(SSH_LOGIN_FAIR_MS, makePlace),
+    ];
+    caller.cancel = () => cancels.forEach((cancel) => cancel());
+    caller.begin();
+  };
+  const leave = (stream: Duplex): void => {
+    callers.get(stream)?.cancel();
+    if (callers.delete(stream)) admit();
+  };
+  const admit = (): void => {
+    for (;;) {
+      const begun = loggingIn();
+      const next = fairest(waiting(), begun);
+      if (next === undefined || !hasPlace(begun, next)) return;
+      begin(next);
+    }
+  };
+  const makePlace = (): void => {
+    const begun = loggingIn();
+    const next = fairest(waiting(), begun);
+    if (next === undefined || hasPlace(begun, next)) return;
+    const isFull = begun.length >= SSH_UNAUTHENTICATED_MAX;
+    const oldest = isFull ? firstOfLargestNetwork(begun) : begun.find(({ network }) => network === next.network);
+    if (oldest === undefined) return;
+    const hadTime = clock.monotonicMs() - (oldest.begunMs ?? 0) >= SSH_LOGIN_FAIR_MS;
+    const isCrowd = countOf(begun, oldest.network) > countOf(begun, next.network) + 1;
+    if (hadTime || isCrowd) oldest.stream.destroy();
+  };
+
+  return {
+    enter: (stream, network, begun) => {
+      if (open.size >= SSH_CONNECTIONS_MAX) {
+        const oldest = firstOfLargestNetwork([...callers.values()]);
+        if (oldest === undefined) throw new Error('too many SSH connections to this workload');
+        open.delete(oldest.stream);
+        oldest.stream.destroy();
+        leave(oldest.stream);
+      }
+      open.add(stream);
+      stream.on('error', () => stream.destroy());
+      const cancel = clock.after(SSH_QUEUE_MS_MAX, () => stream.destroy());
+      callers.set(stream, { stream, network, begin: begun, begunMs: null, cancel });
+      stream.once('close', () => {
+        open.delete(stream);
+        leave(stream);
+      });
+      makePlace();
+      admit();
+    },
+    loggedIn: leave,
+    close: () => {
+      for (const stream of open) stream.destroy();
+    },
+  };
+}
+
+function hasPlace(begun: readonly Caller[], { network }: Caller): boolean {
+  return begun.length < SSH_UNAUTHENTICATED_MAX && countOf(begun, network) < SSH_UNAUTHENTICATED_PER_ADDRESS_MAX;
+}
+
+function countOf(callers: readonly Caller[], network: string): number {
+  return callers.filter((each) => each.network === network).length;
+}
+
+/** The one that has waited longest of the network with the fewest places. */
+function fairest(waiting: readonly Caller[], begun: readonly Caller[]): Caller | undefined {
+  let best: { caller: Caller; places: number } | undefined;
+  for (const caller of waiting) {
+    const places = countOf(begun, caller.network);
+    if (best === undefined || places < best.places) best = { caller, places };
+  }
+  return best?.caller;
+}

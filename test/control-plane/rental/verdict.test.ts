@@ -1,0 +1,116 @@
+// What a series of looks means, rule by rule and at both edges.
+import { expect, test } from 'vitest';
+import {
+  afterLook,
+  type FleetView,
+  isDown,
+  type Look,
+  QUIET_AFTER_START_MS,
+  type Series,
+  verdict,
+} from '../../../control-plane/rental/edge/verdict.ts';
+import { GRACE_MS } from '../../../shared/limits.ts';
+
+const START_MS = 1_000_000_000;
+const fleet: FleetView = { startedMs: START_MS - QUIET_AFTER_START_MS, togetherSinceMs: null };
+const FRESH: Series = {
+  firstFailureMs: null,
+  failures: 0,
+  lifeMs: null,
+  repairMs: null,
+  firstSuccessMs: null,
+  successes: 0,
+};
+
+/** A look that began then and took half a second; the last proof of life was five seconds before the first. */
+function look(atMs: number, patch: Partial<Look> = {}): Look {
+  return {
+    ok: false,
+    startMs: START_MS + atMs,
+    endMs: START_MS + atMs + 500,
+    lifeMs: START_MS - 5_000,
+    hostFailedMs: null,
+    ...patch,
+  };
+}
+
+const after = (...looks: Look[]): Series => looks.reduce(afterLook, FRESH);
+const standing = (atMs: number, isAnswering: boolean, unreachableSinceMs: number | null = null) => ({
+  isAnswering,
+  unreachableSinceMs,
+  nowMs: START_MS + atMs,
+});
+
+test('a silent host is down after two failures, twenty seconds after its last proof of life', () => {
+  const series = after(look(0), look(10_000));
+  expect(verdict(series, standing(14_999, false), fleet)).toBe('as it is');
+  expect(verdict(series, standing(15_000, false), fleet)).toBe('confirm');
+  expect(verdict(after(look(0)), standing(60_000, false), fleet)).toBe('as it is');
+  expect(series.lifeMs).toBe(START_MS - 5_000);
+});
+
+test('a host that answers replaces the holder first, and only what fails after that is an outage', () => {
+  const one = after(look(0));
+  expect(verdict(one, standing(500, true), fleet)).toBe('repair');
+  const repaired = { ...after(look(0), look(2_500), look(12_000)), repairMs: START_MS + 11_000 };
+  expect(verdict(repaired, standing(20_999, true), fleet)).toBe('as it is');
+  expect(verdict(repaired, standing(21_000, true), fleet)).toBe('confirm');
+  const never = { ...repaired, repairMs: null };
+  expect(verdict(never, standing(600_000, true), fleet)).toBe('repair');
+  const two = { ...after(look(0), look(2_500)), repairMs: START_MS };
+  expect(verdict(two, standing(600_000, true), fleet)).toBe('as it is');
+});
+
+test('a repair is asked for once in a series of failures, and again in the next', () => {
+  const repaired = { ...after(look(0)), repairMs: START_MS + 500 };
+  expect(verdict(afterLook(repaired, look(2_500)), standing(3_000, true), fleet)).toBe('as it is');
+  const well = afterLook(repaired, look(5_000, { ok: true }));
+  expect(verdict(afterLook(well, look(30_000)), standing(30_500, true), fleet)).toBe('repair');
+});
+
+test('an outage begins with the last proof of life, however it was shown, and never after the first failure', () => {
+  expect(after(look(0, { lifeMs: START_MS - 300 })).lifeMs).toBe(START_MS - 300);
+  expect(after(look(0, { lifeMs: START_MS + 400 })).lifeMs).toBe(START_MS);
+  // What was alive during the failures does not make them later.
+  expect(after(look(0), look(2_500, { lifeMs: START_MS + 2_000 })).lifeMs).toBe(START_MS - 5_000);
+  expect(after(look(0, { lifeMs: null })).lifeMs).toBe(START_MS);
+});
+
+test('a proof of life that is old because nobody has looked credits one minute at most', () => {
+  expect(after(look(0, { lifeMs: START_MS - 60_000 })).lifeMs).toBe(START_MS - 60_000);
+  expect(after(look(0, { lifeMs: START_MS - 60_001 })).lifeMs).toBe(START_MS - 60_000);
+});
+
+test('what the host itself said counts as the first failure, once a look fails too', () => {
+  const said = after(look(0, { hostFailedMs: START_MS - 2_000 }));
+  expect(said).toMatchObject({ firstFailureMs: START_MS - 2_000, failures: 2 });
+  const good = after(look(0, { ok: true, hostFailedMs: START_MS - 2_000 }));
+  expect(good).toMatchObject({ firstFailureMs: null, failures: 0 });
+});
+
+test('two good looks end an outage, which then has lasted until the first of them', () => {
+  const down = after(look(0), look(10_000));
+  const once = afterLook(down, look(60_000, { ok: true }));
+  expect(verdict(once, standing(60_500, true, START_MS), fleet)).toBe('as it is');
+  const twice = afterLook(once, look(62_500, { ok: true }));
+  expect(verdict(twice, standing(63_000, true, START_MS), fleet)).toBe('recover');
+  expect(twice.firstSuccessMs).toBe(START_MS + 60_500);
+  const relapsed = afterLook(afterLook(once, look(62_500)), look(65_000, { ok: true }));
+  expect(relapsed).toMatchObject({ successes: 1, firstSuccessMs: START_MS + 65_500 });
+});
+
+test('a rental is given up at the end of its grace, and not before', () => {
+  const down = after(look(0), look(10_000));
+  expect(verdict(down, standing(GRACE_MS - 1, false, START_MS), fleet)).toBe('as it is');
+  expect(verdict(down, standing(GRACE_MS, false, START_MS), fleet)).toBe('give up');
+});
+
+test('an outage is held while the control plane has just started, and while many machines fail together', () => {
+  const down = after(look(0), look(10_000));
+  const fresh = { ...fleet, startedMs: START_MS + 20_000 - QUIET_AFTER_START_MS + 1 };
+  expect(verdict(down, standing(20_000, false), fresh)).toBe('as it is');
+  expect(isDown(down, standing(20_000, false))).toBe(true);
+  const together = { ...fleet, togetherSinceMs: START_MS };
+  expect(verdict(down, standing(599_999, false), together)).toBe('as it is');
+  expect(verdict(down, standing(600_000, false), together)).toBe('confirm');
+});
