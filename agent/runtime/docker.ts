@@ -110,18 +110,20 @@ async function create(docker: Docker, networks: Networks, shape: ContainerShape,
     [LABEL_MACHINE]: machineId,
   };
   const container = await networks.forContainer((network) =>
-    createContainer(docker, createOptions(shape, labels, network), shape),
+    createContainer(docker, createOptions(shape, labels, network)),
   );
   return container.id;
 }
 
-/** A disk that is held to its size holds what the image wants on volumes too: those would lie beside it. */
+/**
+ * No volume that the image declares is made. One would lie beside the disk and outside its size, and one over our files (also through a
+ * link of the image) would put the image's own files in their place.
+ */
 async function createContainer(
   docker: Docker,
-  options: Docker.ContainerCreateOptions,
-  shape: ContainerShape,
+  options: Docker.ContainerCreateOptions & { Image: string },
 ): Promise<Docker.Container> {
-  const image = shape.disk_gb === null ? undefined : withoutVolumes(await docker.getImage(shape.image).inspect());
+  const image = withoutVolumes(await docker.getImage(options.Image).inspect());
   if (image === undefined) return docker.createContainer(options);
   await loadOnce(docker, image);
   const container = await docker.createContainer({ ...options, Image: image.tag });
@@ -285,7 +287,7 @@ function createOptions(
   shape: ContainerShape,
   labels: Record<string, string>,
   network: string,
-): Docker.ContainerCreateOptions {
+): Docker.ContainerCreateOptions & { Image: string } {
   const gpus = { Driver: 'nvidia', DeviceIDs: shape.gpu_uuids, Capabilities: [['gpu']] };
   return {
     name: `svc-${shape.workload_id}`,

@@ -108,7 +108,7 @@ test.each([
   await engine.remove('wl_disk');
 });
 
-test('an image with volumes is used again, and where sizes are not promised it keeps them', async () => {
+test('an image without its volumes is made once, and used whether or not sizes are promised', async () => {
   const engine = engineOf(holding);
   await importEmptyImage(holding.docker, ['VOLUME /data']);
   const shape = (id: string, disk_gb: number | null): ReturnType<typeof containerShape> =>
@@ -119,6 +119,6 @@ test('an image with volumes is used again, and where sizes are not promised it k
   await engine.create(shape('wl_two', 1));
   expect(await images()).toBe(count);
   const plainId = await engine.create(shape('wl_three', null));
-  expect((await holding.docker.getContainer(plainId).inspect()).Mounts).toMatchObject([{ Destination: '/data' }]);
+  expect((await holding.docker.getContainer(plainId).inspect()).Mounts).toEqual([]);
   for (const id of ['wl_one', 'wl_two', 'wl_three']) await engine.remove(id);
 });
