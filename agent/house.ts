@@ -62,7 +62,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
 
   const doors = openDoors({ clock, log, stateDir: config.state_dir, kit, startHolder: holderStarter(kit) }, () => {
     changed();
-    runtime.nudge();
+    runtime.doorsChanged();
   });
   const runtime = openRuntime(
     {

@@ -66,6 +66,12 @@ export const STARTING_MS_MAX = 25 * 60_000;
 export const STOPPING_MS_MAX = 5 * 60_000;
 
 /**
+ * Our helper inside a container has this long after the container's start until it speaks: it needs a second, and what keeps it silent is
+ * the image.
+ */
+export const GUEST_SILENT_MS_MAX = 2 * 60_000;
+
+/**
  * The control plane ends a rental at its runtime limit; a host that is cut off does so by itself this much later, so that the two
  * never race over small differences of their clocks.
  */

@@ -9,9 +9,10 @@ import type { Desired } from './desired.ts';
 import type { Engine, LocalContainer } from './engine.ts';
 import { observe, type DoorStatus, type ObservedFacts } from './observe.ts';
 import { doorKey, type GpuStanding, plan, type Step } from './plan.ts';
-import { openPulls } from './pulls.ts';
+import { openPulls, type Pulls } from './pulls.ts';
 import type { Records } from './records.ts';
 import type { GuestEntry, Launch, Machine } from './shape.ts';
+import { createSilence, type Silence } from './silence.ts';
 import { createSteps, type StepsDeps } from './steps.ts';
 
 /** The way into a workload, kept by another room. */
@@ -48,7 +49,8 @@ export interface Runtime {
   observed(): ObservedMessage;
   /** Ids of our containers, running or not, as last seen. */
   containerIds(): string[];
-  nudge(): void;
+  /** `doors.statuses()` have changed. */
+  doorsChanged(): void;
   status(): LoopStatus[];
   /** Leaves everything as it is; waits for the steps at work. */
   stop(): Promise<void>;
@@ -59,36 +61,19 @@ const PERIOD_MS = 5_000;
 /** Starts the loop. `onChange` is called whenever `observed()` may have changed. */
 export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const { clock, log, doors, desired, records } = deps;
-  const nudge = (): void => loop.nudge();
   const changed = (): void => {
     onChange();
-    nudge();
+    loop.nudge();
   };
   const pulls = openPulls(deps.engine, changed, deps);
   const work = createWork({ ...deps, pulls }, changed);
   const listing = createListing(deps.engine, deps);
+  const silence = createSilence(clock, doors);
   /** What was at work when the engine last answered, or has begun since: the answer may not show what it did. */
   let unseen: ReadonlySet<string> = new Set();
 
-  const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts => {
-    const statuses = doors.statuses();
-    return {
-      desired: desired.held()?.workloads ?? [],
-      records: records.all(),
-      containers,
-      engineAwayMs: listing.awayMs(),
-      doorsUp: new Set([...statuses].filter(([, status]) => status.up).map(([id]) => id)),
-      doors: statuses,
-      busy,
-      pulls: pulls.status,
-      ...deps.gpus(),
-      retryAtMs: work.attempts.retryAtMs,
-      startErrors: work.errors,
-      nowMs: clock.now(),
-      serverNowMs: desired.serverNowMs(),
-      quarantineMs: deps.quarantineMs,
-    };
-  };
+  const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts =>
+    gatherFacts({ ...deps, pulls, work, listing, silence }, containers, busy);
 
   const look = async (): Promise<void> => {
     // Whatever was at work while the engine was asked may have changed since it answered.
@@ -96,13 +81,14 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     await desired.keep();
     await records.keep();
     await listing.refresh();
+    silence.note(listing.current());
     const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
     await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
     for (const step of plan(now)) work.begin(step);
     unseen = new Set([...busyBefore, ...work.busy]);
     onChange();
     // After it was told: a customer waits for that.
-    await recordReachable(doors, records, work);
+    await recordReachable(doors, silence.spoken, { records, work });
     if (work.launchIsOver()) spare.nudge();
   };
   /** Between launches, as soon as one is over: an engine that makes a network is slow at everything else. */
@@ -114,12 +100,15 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
 
   return {
     take: async (message) => {
-      if (await desired.take(message)) nudge();
+      if (await desired.take(message)) loop.nudge();
     },
     held: () => positionOf(desired),
     observed: () => ({ type: 'observed', held: positionOf(desired), ...observe(facts(listing.known(), unseen)) }),
     containerIds: () => (listing.known() ?? []).map((container) => container.id),
-    nudge,
+    doorsChanged: () => {
+      silence.listen();
+      loop.nudge();
+    },
     status: () => [loop.status(), spare.status()],
     stop: async () => {
       await Promise.all([loop.stop(), spare.stop()]);
@@ -128,11 +117,47 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   };
 }
 
+interface Sources extends RuntimeDeps {
+  pulls: Pulls;
+  work: Work;
+  listing: Listing;
+  silence: Silence;
+}
+
+function gatherFacts(
+  { clock, doors, desired, records, gpus, quarantineMs, pulls, work, listing, silence }: Sources,
+  containers: LocalContainer[] | null,
+  busy: ReadonlySet<string>,
+): ObservedFacts {
+  const statuses = doors.statuses();
+  return {
+    desired: desired.held()?.workloads ?? [],
+    records: records.all(),
+    containers,
+    engineAwayMs: listing.awayMs(),
+    doorsUp: new Set([...statuses].filter(([, status]) => status.up).map(([id]) => id)),
+    doors: statuses,
+    silentMs: silence.ms,
+    busy,
+    pulls: pulls.status,
+    ...gpus(),
+    retryAtMs: work.attempts.retryAtMs,
+    startErrors: work.errors,
+    nowMs: clock.now(),
+    serverNowMs: desired.serverNowMs(),
+    quarantineMs,
+  };
+}
+
 /** Whose guest has answered once runs: that it does not later is the tenant's own doing. */
-async function recordReachable(doors: Doors, records: Records, work: Work): Promise<void> {
-  for (const [id, status] of doors.statuses()) {
-    if (!status.guest) continue;
-    work.forget(id);
+async function recordReachable(
+  doors: Doors,
+  spoken: ReadonlySet<string>,
+  { records, work }: { records: Records; work: Work },
+): Promise<void> {
+  const statuses = doors.statuses();
+  for (const id of spoken) {
+    if (statuses.get(id)?.guest === true) work.forget(id);
     const record = records.all().get(id);
     if (record === undefined || record.ever_running || record.gone) continue;
     await records.change(id, { ever_running: true });

@@ -55,9 +55,11 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
 
     door: ({ workload_id }) => doors.ensure(workload_id),
 
-    fail: ({ workload_id, workload, code, detail }) => {
+    fail: async ({ workload_id, workload, code, detail }) => {
       pulls.forget(workload);
-      return records.change(workload_id, { failure: { code, detail } });
+      // What has failed does not go on, whether or not anybody can tell us to end it.
+      if (code === 'guest_silent') await engine.stopAndCut(workload_id);
+      await records.change(workload_id, { failure: { code, detail } });
     },
 
     stop: async ({ workload_id }) => {

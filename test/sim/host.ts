@@ -195,7 +195,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
   );
   return () => {
     changed();
-    runtime.nudge();
+    runtime.doorsChanged();
   };
 }
 

@@ -37,6 +37,7 @@ function facts(patch: Partial<Facts> = {}): Facts {
     containers: [],
     engineAwayMs: 0,
     doorsUp: new Set(IDS),
+    silentMs: new Map(),
     busy: new Set(),
     pulls: () => ({ state: 'none' }),
     gpuUuids: new Set([GPU]),
@@ -201,6 +202,27 @@ describe('a workload on its way', () => {
     ],
   ])('%s', (_name, patch, kind) => {
     expect(plan(facts({ ...wanted, ...patch })).map((step) => step.kind)).toEqual(kind === undefined ? [] : [kind]);
+  });
+});
+
+describe('a container in which nothing has spoken', () => {
+  const silent = (ms: number, patch: Partial<WorkloadRecord> = {}): Step[] =>
+    plan(
+      facts({
+        desired: [workload('wl_a')],
+        records: new Map([['wl_a', record('wl_a', { container_id: 'c1', ...patch })]]),
+        containers: [{ id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [] }],
+        silentMs: new Map([['wl_a', ms]]),
+      }),
+    );
+
+  test('has failed after two minutes, by the fault of its image', () => {
+    expect(silent(119_999)).toEqual([]);
+    expect(silent(120_000)).toMatchObject([{ kind: 'fail', workload_id: 'wl_a', code: 'guest_silent' }]);
+  });
+
+  test('goes on if it has spoken before: then the tenant may have ended what speaks', () => {
+    expect(silent(120_000, { ever_running: true })).toEqual([]);
   });
 });
 
