@@ -130,6 +130,14 @@ export const LOG_READ_MS_MAX = 30_000;
 /** Logs that one organisation follows at the same time: each holds a connection here and one on the host. */
 export const LOG_FOLLOWERS_PER_ORG_MAX = 20;
 
+/**
+ * Frames that a holder takes from all that runs in its container, per second: a small one costs it some ten microseconds, and honest ones
+ * carry kilobytes. Words, which are checked one by one, count as ten.
+ */
+export const GUEST_FRAMES_PER_SECOND_MAX = 20_000;
+/** Bytes of the same: more than any network of a rental carries. */
+export const GUEST_BYTES_PER_SECOND_MAX = 1024 ** 3;
+
 /** Connections to the ports of one instance, browsers' and others' together. */
 export const TCP_CONNECTIONS_MAX = 512;
 

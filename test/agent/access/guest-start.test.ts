@@ -33,6 +33,7 @@ test('nothing of the tenant runs before the guest has spoken to its host', async
   const words: unknown[] = [];
   void eachFrame(socket, 1024, ({ payload }) => void words.push(JSON.parse(payload.toString())));
   await eventually('the main process', 10_000, async () => ran() || undefined);
+  await eventually('its first word', 10_000, async () => words.length > 0 || undefined);
   expect(words[0]).toEqual({ kind: 'control' });
   socket.destroy();
   server.close();
