@@ -65,6 +65,10 @@ export const ENROLLMENT_TOKEN_MS = 24 * 3_600_000;
 export const STARTING_MS_MAX = 25 * 60_000;
 export const STOPPING_MS_MAX = 5 * 60_000;
 
+/** A pull that brings less in each minute, or is not whole by the end of the time, ends: its registry would keep GPUs from others, unpaid. */
+export const PULL_BYTES_PER_SECOND_MIN = 1024 ** 2;
+export const PULL_MS_MAX = 20 * 60_000;
+
 /**
  * Our helper inside a container has this long after the container's start until it speaks: it needs a second, and what keeps it silent is
  * the image.

@@ -17,7 +17,7 @@ export type Step =
       kind: 'fail';
       workload_id: string;
       workload: DesiredWorkload;
-      code: 'gpu_unavailable' | 'image_pull_failed' | 'engine_unavailable' | 'guest_silent';
+      code: 'gpu_unavailable' | 'image_pull_failed' | 'engine_unavailable' | 'guest_silent' | 'start_failed';
       detail: string;
     }
   | { kind: 'stop'; workload_id: string }
@@ -53,6 +53,8 @@ export interface Facts extends GpuStanding {
   quarantineMs: number;
 }
 
+/** What an image could not be had for: another host may have room for it, but no other registry. */
+const PULL_FAULT = { image: 'image_pull_failed', host: 'start_failed' } as const;
 const ENGINE_AWAY_MS_MAX = 2 * 60_000;
 const SILENT = `nothing inside the container has answered within ${GUEST_SILENT_MS_MAX / 60_000} minutes of its start: the image keeps it from starting`;
 
@@ -126,7 +128,7 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
     case 'pulling':
       return [];
     case 'failed':
-      return [{ kind: 'fail', workload_id: id, workload, code: 'image_pull_failed', detail: pull.detail }];
+      return [{ kind: 'fail', workload_id: id, workload, code: PULL_FAULT[pull.fault], detail: pull.detail }];
     case 'ready':
       return [{ kind: 'create', workload_id: id, workload }];
   }

@@ -4,12 +4,14 @@ import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import { startLoop, type LoopStatus } from '../../shared/loop.ts';
 import type { DesiredMessage, ObservedMessage, Position, PullAnswer } from '../../shared/protocol/link.ts';
+import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { createAttempts, type Attempts } from './attempts.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalContainer } from './engine.ts';
 import { observe, type DoorStatus, type ObservedFacts } from './observe.ts';
 import { doorKey, type GpuStanding, plan, type Step } from './plan.ts';
 import { openPulls, type Pulls } from './pulls.ts';
+import type { Images } from './images.ts';
 import type { Records } from './records.ts';
 import type { GuestEntry, Launch, Machine } from './shape.ts';
 import { createSilence, type Silence } from './silence.ts';
@@ -33,6 +35,7 @@ export interface RuntimeDeps {
   doors: Doors;
   desired: Desired;
   records: Records;
+  images: Images;
   machine: () => Machine;
   gpus: () => GpuStanding;
   /** Rejects with the reason where customer code must not start on this host. */
@@ -57,6 +60,7 @@ export interface Runtime {
 }
 
 const PERIOD_MS = 5_000;
+const IMAGES_PERIOD_MS = 60_000;
 
 /** Starts the loop. `onChange` is called whenever `observed()` may have changed. */
 export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
@@ -65,7 +69,9 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     onChange();
     loop.nudge();
   };
-  const pulls = openPulls(deps.engine, changed, deps);
+  const wantedImages = (): Set<string> => new Set(wantedOf(desired).map((workload) => workload.image));
+  const hasRoom = (bytes: number): Promise<boolean> => deps.images.makeRoom(bytes, wantedImages());
+  const pulls = openPulls(deps.engine, changed, { ...deps, hasRoom });
   const work = createWork({ ...deps, pulls }, changed);
   const listing = createListing(deps.engine, deps);
   const silence = createSilence(clock, doors);
@@ -84,6 +90,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     silence.note(listing.current());
     const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
     await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
+    pulls.keepOnly(wantedOf(desired));
     for (const step of plan(now)) work.begin(step);
     unseen = new Set([...busyBefore, ...work.busy]);
     onChange();
@@ -97,6 +104,8 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   };
   const loop = startLoop({ name: 'runtime', periodMs: PERIOD_MS, run: look }, { clock, log });
   const spare = startLoop({ name: 'spare-network', periodMs: PERIOD_MS, run: keepSpare }, { clock, log });
+  const sweep = (): Promise<void> => deps.images.sweep(wantedImages());
+  const images = startLoop({ name: 'images', periodMs: IMAGES_PERIOD_MS, run: sweep }, { clock, log });
 
   return {
     take: async (message) => {
@@ -109,12 +118,17 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
       silence.listen();
       loop.nudge();
     },
-    status: () => [loop.status(), spare.status()],
+    status: () => [loop.status(), spare.status(), images.status()],
     stop: async () => {
-      await Promise.all([loop.stop(), spare.stop()]);
+      await Promise.all([loop.stop(), spare.stop(), images.stop()]);
       await work.settled();
     },
   };
+}
+
+/** What should run here. */
+function wantedOf(desired: Desired): DesiredWorkload[] {
+  return (desired.held()?.workloads ?? []).filter((workload) => workload.desired === 'running');
 }
 
 interface Sources extends RuntimeDeps {

@@ -60,6 +60,11 @@ async function open(): Promise<Runtime> {
       doors: openDoors(),
       desired: await openDesired(dir, { files: DISK, log, clock, bootId: 'boot' }),
       records: await openRecords(dir, { files: DISK, log, now: clock.now }),
+      images: {
+        use: async () => undefined,
+        sweep: async () => undefined,
+        makeRoom: async () => true,
+      },
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
       gpus: () => ({ gpuUuids: new Set(), gpuFaults: new Map() }),
       assertFenced: async () => {
@@ -99,6 +104,8 @@ function slowEngine(): Engine {
     removeUnusedNetworks: async () => undefined,
     inspectImage: async () => image,
     pull: async () => undefined,
+    disk: async () => undefined,
+    removeImage: async () => undefined,
     create: async () => {
       calls.push('create');
       put(false);
