@@ -22,6 +22,11 @@ const AgentConfig = z.strictObject({
   log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   /** PEM file with the authority that signed the control plane's certificate, where it is a private one. */
   tls_ca_file: z.string().min(1).optional(),
+  /** Above `high` percent of the engine's disk, images that nothing needs are removed until `low`. */
+  image_disk_percent: z
+    .strictObject({ high: z.number().min(1).max(99), low: z.number().min(0).max(99) })
+    .refine(({ high, low }) => low <= high, 'low must not be above high')
+    .default({ high: 80, low: 70 }),
   /** How long a stopped workload's disk is kept. */
   quarantine_minutes: z
     .number()

@@ -26,6 +26,7 @@ import { openDocker } from './runtime/docker.ts';
 import type { Engine } from './runtime/engine.ts';
 import { attackFence } from './runtime/fence-check.ts';
 import { openFence, openNoFence, type Fence } from './runtime/fence.ts';
+import { type Images, openImages } from './runtime/images.ts';
 import { logLines } from './runtime/logs.ts';
 import type { GpuStanding } from './runtime/plan.ts';
 import { openRecords } from './runtime/records.ts';
@@ -71,7 +72,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
     },
     () => {
       changed();
-      runtime.nudge();
+      runtime.doorsChanged();
     },
   );
   const runtime = openRuntime(
@@ -82,6 +83,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       doors,
       desired: await openDesired(config.state_dir, { files: DISK, log, clock, bootId }),
       records: await openRecords(config.state_dir, { files: DISK, log, now: clock.now }),
+      images: await openImagesOf(config, { engine, clock, log }),
       machine: () => ({ ...facts, gpu_count: inventory().gpus.length, limits }),
       assertFenced: fence.assertStands,
       gpus: () => standingOf(inventory()),
@@ -91,15 +93,14 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
     changed,
   );
 
-  const wire = (path: string): string => new URL(path, url).href.replace(/^http/, 'ws');
   link = openLink(
-    { url: wire(linkPath), machineId },
+    { url: wireUrl(url, linkPath), machineId },
     {
       hello: () => ({ held: runtime.held(), boot_id: bootId, inventory: inventory() }),
       prove: (nonce) => proveIdentity(identity, machineId, nonce),
       observed: runtime.observed,
       onDesired: runtime.take,
-      onOpen: streamOpener({ engine, doors, ca }, (token) => wire(STREAMS_PATH + encodeURIComponent(token))),
+      onOpen: streamOpener({ engine, doors, ca }, (token) => wireUrl(url, STREAMS_PATH + encodeURIComponent(token))),
       onRepair: (workloadId) => void doors.replace(workloadId, 'it does not answer the control plane'),
       ratchet: await openRatchet(config.state_dir, { files: DISK, log }),
     },
@@ -137,6 +138,20 @@ function openFenceOf(
   const nftables = openNftables();
   const attack = (): Promise<void> => attackFence({ engine, node: bareNode(kit), nftables });
   return openFence({ clock, log, engine, nftables, resolvers: readResolvers, attack }, onChange);
+}
+
+/** `url` is the control plane's, http or https. */
+function wireUrl(url: string, path: string): string {
+  return new URL(path, url).href.replace(/^http/, 'ws');
+}
+
+function openImagesOf(
+  config: AgentConfig,
+  { engine, clock, log }: { engine: Engine; clock: Clock; log: Log },
+): Promise<Images> {
+  const { high, low } = config.image_disk_percent;
+  const bounds = { high: high / 100, low: low / 100 };
+  return openImages({ engine, files: DISK, stateDir: config.state_dir, log, now: clock.now, bounds });
 }
 
 function standingOf({ gpus, gpu_faults }: Inventory): GpuStanding {

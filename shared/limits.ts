@@ -71,6 +71,16 @@ export const ENROLLMENT_TOKEN_MS = 24 * 3_600_000;
 export const STARTING_MS_MAX = 25 * 60_000;
 export const STOPPING_MS_MAX = 5 * 60_000;
 
+/** A pull that brings less in each minute, or is not whole by the end of the time, ends: its registry would keep GPUs from others, unpaid. */
+export const PULL_BYTES_PER_SECOND_MIN = 1024 ** 2;
+export const PULL_MS_MAX = 20 * 60_000;
+
+/**
+ * Our helper inside a container has this long after the container's start until it speaks: it needs a second, and what keeps it silent is
+ * the image.
+ */
+export const GUEST_SILENT_MS_MAX = 2 * 60_000;
+
 /**
  * The control plane ends a rental at its runtime limit; a host that is cut off does so by itself this much later, so that the two
  * never race over small differences of their clocks.
@@ -149,6 +159,14 @@ export const LOG_LINES_MAX = 1_000;
 export const LOG_READ_MS_MAX = 30_000;
 /** Logs that one organisation follows at the same time: each holds a connection here and one on the host. */
 export const LOG_FOLLOWERS_PER_ORG_MAX = 20;
+
+/**
+ * Frames that a holder takes from all that runs in its container, per second: a small one costs it some ten microseconds, and honest ones
+ * carry kilobytes. Words, which are checked one by one, count as ten.
+ */
+export const GUEST_FRAMES_PER_SECOND_MAX = 20_000;
+/** Bytes of the same: more than any network of a rental carries. */
+export const GUEST_BYTES_PER_SECOND_MAX = 1024 ** 3;
 
 /** Connections to the ports of one instance, browsers' and others' together. */
 export const TCP_CONNECTIONS_MAX = 512;

@@ -3,6 +3,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
+import { createGuestPace, type Rest } from './guest-pace.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, FrameError, sendJson, type Frame } from './guest/frames.ts';
 import type { Exit, HolderWord, SessionRequest } from './guest/words.ts';
 
@@ -84,6 +85,7 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
   const pending = new Map<string, Pending>();
   const strangers = new Set<Socket>();
   const sockets = new Set<Socket>();
+  const pace = createGuestPace(clock);
   let control: Socket | undefined;
   let mainExit: Exit | null = null;
 
@@ -124,7 +126,7 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
     sockets.add(socket);
     socket.once('close', () => sockets.delete(socket));
     if (strangers.size >= STRANGERS_MAX) return void socket.destroy();
-    void serveStranger(socket, strangers, clock, (hello) =>
+    void serveStranger(socket, strangers, { clock, rest: pace() }, (hello) =>
       hello.kind === 'control' ? takeControl(socket) : takeSession(socket, hello.token),
     );
   });
@@ -177,7 +179,7 @@ interface Hearer {
 async function serveStranger(
   socket: Socket,
   strangers: Set<Socket>,
-  clock: Clock,
+  { clock, rest }: { clock: Clock; rest: Rest },
   know: (hello: z.infer<typeof Hello>) => Hearer,
 ): Promise<void> {
   strangers.add(socket);
@@ -189,12 +191,17 @@ async function serveStranger(
   };
   socket.once('close', known);
   let hearer: Hearer | undefined;
-  await eachFrame(socket, FRAME_BYTES_MAX, (frame) => {
+  const hear = (frame: Frame): Promise<void> | undefined | void => {
     if (hearer !== undefined) return hearer.hear(frame);
     const hello = parse(Hello, frame);
     known();
     hearer = know(hello);
     return undefined;
+  };
+  await eachFrame(socket, FRAME_BYTES_MAX, (frame) => {
+    const taken = hear(frame);
+    const rested = rest(frame);
+    return taken === undefined ? rested : taken.then(() => rested);
   }).catch(() => {});
   socket.destroy();
   hearer?.over();
@@ -203,6 +210,7 @@ async function serveStranger(
 function serveSession(session: GuestSession, { events, started, failed }: Pending, cut: () => void): Hearer {
   const { socket } = session;
   let running = false;
+  let saidAll = false;
   let exit: Exit | undefined;
   const hearWord = (frame: Frame): void => {
     const word = parse(SessionWord, frame);
@@ -217,17 +225,23 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
     // Nothing follows an end: the close tells the owner.
     else socket.destroy();
   };
+  const hearData = (type: 'stdout' | 'stderr', bytes: Buffer): Promise<void> | undefined => {
+    if (!running || saidAll || bytes.length === 0) throw new FrameError('no honest guest sends this');
+    return events.onData(type, bytes);
+  };
   const hear = (frame: Frame): Promise<void> | undefined => {
     switch (frame.type) {
       case FRAME.json:
         hearWord(frame);
         return undefined;
       case FRAME.data:
-        return running ? events.onData('stdout', frame.payload) : undefined;
+        return hearData('stdout', frame.payload);
       case FRAME.stderr:
-        return running ? events.onData('stderr', frame.payload) : undefined;
+        return hearData('stderr', frame.payload);
       case FRAME.eof:
-        if (running) events.onEof();
+        if (!running || saidAll) throw new FrameError('no honest guest sends this');
+        saidAll = true;
+        events.onEof();
         return undefined;
     }
   };

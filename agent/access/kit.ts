@@ -7,6 +7,7 @@ import { createRequire } from 'node:module';
 import { basename, dirname, join } from 'node:path';
 import { copyFileSafely, haveSameContent, isMissing, removePath, syncFolder, writeFileSafely } from '../host/state.ts';
 import { run } from '../host/run.ts';
+import { sealedLoader } from './loader.ts';
 import type { Mount } from '../runtime/engine.ts';
 
 /** Below a folder that is named by its content, so an upgrade makes a new one beside the one that is in use. */
@@ -30,6 +31,9 @@ const HOLDER_RUN = "void program.runHolder(process.argv.at(-1) ?? '', `${__dirna
 const HOLDER_START = Buffer.from(
   "require('node:module').enableCompileCache(`${__dirname}/compiled`);\nrequire('./holder-program.cjs');\n",
 );
+/** Node's OpenSSL loads the modules that this file names. Without ours it would read the image's. */
+const OPENSSL_CONFIG = 'openssl.cnf';
+const NO_CONFIG = Buffer.from('# Nothing: the image chooses no module of our program.\n');
 const PAGE = join(import.meta.dirname, 'page');
 const LDD_MS_MAX = 20_000;
 /** The guest carries bytes and keeps none: this is room enough, and a leak ends the guest before it starves the tenant. */
@@ -50,8 +54,9 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
     `@lydell/node-pty-${process.platform}-${process.arch}/pty.node`,
   );
   const libraries = await librariesOf([node, ptyModule]);
-  const programs = [guest, holder, ...page.map((file) => file.contents)];
-  const name = await contentName(programs, [node, ptyModule, libraries.loader, ...libraries.files]);
+  const sealed = sealedLoader(await readFile(libraries.loader));
+  const programs = [guest, holder, sealed, ...page.map((file) => file.contents)];
+  const name = await contentName(programs, [node, ptyModule, ...libraries.files]);
   const whole = join(stateDir, 'kits', name);
   const folder = join(whole, 'guest');
   const loader = basename(libraries.loader);
@@ -59,7 +64,8 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
   await placeAll([
     { source: node, target: join(folder, 'node'), mode: 0o755 },
     { source: ptyModule, target: join(folder, 'pty.node'), mode: 0o644 },
-    { source: libraries.loader, target: join(folder, loader), mode: 0o755 },
+    { source: sealed, target: join(folder, loader), mode: 0o755 },
+    { source: NO_CONFIG, target: join(folder, OPENSSL_CONFIG), mode: 0o644 },
     ...libraries.files.map((file) => ({ source: file, target: join(folder, 'lib', basename(file)), mode: 0o644 })),
     { source: guest, target: join(folder, 'guest.cjs'), mode: 0o644 },
     { source: holder, target: join(whole, 'holder-program.cjs'), mode: 0o600 },
@@ -99,7 +105,15 @@ export function parseLdd(text: string): { loader: string | undefined; files: str
 }
 
 function nodeOf(loader: string): string[] {
-  return [`${KIT_TARGET}/${loader}`, '--library-path', `${KIT_TARGET}/lib`, `${KIT_TARGET}/node`];
+  return [
+    `${KIT_TARGET}/${loader}`,
+    // The image's cache could lead to libraries of the image.
+    '--inhibit-cache',
+    '--library-path',
+    `${KIT_TARGET}/lib`,
+    `${KIT_TARGET}/node`,
+    `--openssl-config=${KIT_TARGET}/${OPENSSL_CONFIG}`,
+  ];
 }
 
 function entrypointOf(loader: string): string[] {

@@ -1,5 +1,6 @@
 // Docker Engine behind our own words (engine.ts): the only file that knows its API.
 import Docker from 'dockerode';
+import { statfs } from 'node:fs/promises';
 import { Readable } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { systemClock } from '../../shared/clock.ts';
@@ -10,7 +11,7 @@ import { systemRng } from '../../shared/rng.ts';
 import { absentAsUndefined, ignoring } from './docker-answers.ts';
 import { makeNetwork, openNetworks, type Networks } from './docker-networks.ts';
 import { countBytes, type PullEvent } from './pull-progress.ts';
-import { type Volumeless, withoutVolumes } from './volumeless.ts';
+import { tagWithoutVolumes, type Volumeless, withoutVolumes } from './volumeless.ts';
 import type {
   BareRun,
   ContainerShape,
@@ -19,7 +20,7 @@ import type {
   LastExit,
   LocalContainer,
   Mount,
-  PullProgress,
+  PullNews,
 } from './engine.ts';
 
 export interface DockerOptions {
@@ -79,7 +80,11 @@ export function openDocker(options: DockerOptions): Engine {
           .then((facts) => imageFacts(image, facts)),
       ),
 
-    pull: (image, login, onProgress) => pullImage(docker, image, { login, onProgress }),
+    pull: (image, login, onNews, signal) => pullImage(docker, image, { login, onNews, signal }),
+
+    disk: () => diskOf(asked),
+
+    removeImage: (image) => removeImage(docker, image),
 
     create: (shape) => create(docker, networks, shape, options.machineId),
 
@@ -110,18 +115,20 @@ async function create(docker: Docker, networks: Networks, shape: ContainerShape,
     [LABEL_MACHINE]: machineId,
   };
   const container = await networks.forContainer((network) =>
-    createContainer(docker, createOptions(shape, labels, network), shape),
+    createContainer(docker, createOptions(shape, labels, network)),
   );
   return container.id;
 }
 
-/** A disk that is held to its size holds what the image wants on volumes too: those would lie beside it. */
+/**
+ * No volume that the image declares is made. One would lie beside the disk and outside its size, and one over our files (also through a
+ * link of the image) would put the image's own files in their place.
+ */
 async function createContainer(
   docker: Docker,
-  options: Docker.ContainerCreateOptions,
-  shape: ContainerShape,
+  options: Docker.ContainerCreateOptions & { Image: string },
 ): Promise<Docker.Container> {
-  const image = shape.disk_gb === null ? undefined : withoutVolumes(await docker.getImage(shape.image).inspect());
+  const image = withoutVolumes(await docker.getImage(options.Image).inspect());
   if (image === undefined) return docker.createContainer(options);
   await loadOnce(docker, image);
   const container = await docker.createContainer({ ...options, Image: image.tag });
@@ -185,6 +192,8 @@ function inItsOwnWords(engine: Engine): Engine {
     removeUnusedNetworks: plain(engine.removeUnusedNetworks),
     inspectImage: plain(engine.inspectImage),
     pull: plain(engine.pull),
+    disk: plain(engine.disk),
+    removeImage: plain(engine.removeImage),
     create: plain(engine.create),
     start: plain(engine.start),
     stopAndCut: plain(engine.stopAndCut),
@@ -198,9 +207,10 @@ function inItsOwnWords(engine: Engine): Engine {
 async function pullImage(
   docker: Docker,
   image: string,
-  { login, onProgress }: { login: PullLogin | null; onProgress: (progress: PullProgress) => void },
+  { login, onNews, signal }: { login: PullLogin | null; onNews: (news: PullNews) => void; signal: AbortSignal },
 ): Promise<void> {
-  const stream = await docker.pull(image, login === null ? {} : { authconfig: registryAuth(login) });
+  const authconfig = login === null ? {} : { authconfig: registryAuth(login) };
+  const stream = await docker.pull(image, { ...authconfig, abortSignal: signal });
   await new Promise<void>((resolve, reject) => {
     // A layer that fails is only a line of the stream, which then ends like a good one.
     const finished = (error: Error | null, lines: PullEvent[]): void => {
@@ -209,11 +219,25 @@ async function pullImage(
       else if (failed !== undefined) reject(new Error(failed.error));
       else resolve();
     };
-    docker.modem.followProgress(stream, finished, countBytes(onProgress));
+    docker.modem.followProgress(stream, finished, countBytes(onNews));
   });
   if ((await absentAsUndefined(docker.getImage(image).inspect())) === undefined) {
     throw new Error('the engine stopped pulling before the image was whole');
   }
+}
+
+async function diskOf(docker: Docker): Promise<{ free_bytes: number; total_bytes: number } | undefined> {
+  const { DockerRootDir: folder } = (await docker.info()) as { DockerRootDir: string };
+  const found = await statfs(folder).catch(() => undefined);
+  return found && { free_bytes: found.bavail * found.bsize, total_bytes: found.blocks * found.bsize };
+}
+
+/** With the one that was made of it: that one holds the same layers. */
+async function removeImage(docker: Docker, image: string): Promise<void> {
+  const found = await absentAsUndefined(docker.getImage(image).inspect());
+  if (found === undefined) return;
+  await ignoring([404], docker.getImage(tagWithoutVolumes(found.Id)).remove());
+  await ignoring([404], docker.getImage(image).remove());
 }
 
 /** The engine's X-Registry-Auth: a token is passed through as it is, a login is used as the registry asks for it. */
@@ -285,7 +309,7 @@ function createOptions(
   shape: ContainerShape,
   labels: Record<string, string>,
   network: string,
-): Docker.ContainerCreateOptions {
+): Docker.ContainerCreateOptions & { Image: string } {
   const gpus = { Driver: 'nvidia', DeviceIDs: shape.gpu_uuids, Capabilities: [['gpu']] };
   return {
     name: `svc-${shape.workload_id}`,

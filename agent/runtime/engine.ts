@@ -30,6 +30,12 @@ export interface PullProgress {
   total_bytes: number;
 }
 
+/** What is known in the middle of a pull. */
+export interface PullNews extends PullProgress {
+  /** Bytes are expected from the registry now; false while they are only unpacked, or other pulls come first. */
+  downloading: boolean;
+}
+
 /** A folder of the host, seen read-only inside. */
 export interface Mount {
   source: string;
@@ -90,8 +96,12 @@ export interface Engine {
   removeUnusedNetworks(): Promise<void>;
   /** Undefined where the image is not on this machine. */
   inspectImage(image: string): Promise<ImageFacts | undefined>;
-  /** `login` is what the registry wants; null: nothing. */
-  pull(image: string, login: PullLogin | null, onProgress: (progress: PullProgress) => void): Promise<void>;
+  /** `login` is what the registry wants; null: nothing. Aborting it ends the download. */
+  pull(image: string, login: PullLogin | null, onNews: (news: PullNews) => void, signal: AbortSignal): Promise<void>;
+  /** The disk that holds images and containers; undefined if it is not one of this host. */
+  disk(): Promise<{ free_bytes: number; total_bytes: number } | undefined>;
+  /** Removes an image that was pulled, if it is there. Rejects while a container has it. */
+  removeImage(image: string): Promise<void>;
   /** Makes the workload's container, in a network of its own; resolves with the container's id. */
   create(shape: ContainerShape): Promise<string>;
   start(containerId: string): Promise<void>;

@@ -2,7 +2,7 @@
 //
 // Silence is not death: a workload that no list names any more is left alone, and only `desired: removed` ends one. An engine that
 // does not answer (`containers: null`) is not an empty engine: nothing is concluded from it.
-import { AUTO_TERMINATE_GRACE_MS } from '../../shared/limits.ts';
+import { AUTO_TERMINATE_GRACE_MS, GUEST_SILENT_MS_MAX } from '../../shared/limits.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { LocalContainer } from './engine.ts';
 import type { PullStatus, Wanted } from './pulls.ts';
@@ -17,7 +17,7 @@ export type Step =
       kind: 'fail';
       workload_id: string;
       workload: DesiredWorkload;
-      code: 'gpu_unavailable' | 'image_pull_failed' | 'engine_unavailable';
+      code: 'gpu_unavailable' | 'image_pull_failed' | 'engine_unavailable' | 'guest_silent' | 'start_failed';
       detail: string;
     }
   | { kind: 'stop'; workload_id: string }
@@ -40,6 +40,8 @@ export interface Facts extends GpuStanding {
   engineAwayMs: number;
   /** Workloads whose door (the holder process) answers. */
   doorsUp: ReadonlySet<string>;
+  /** For how long a container has run, its door open, and nobody inside has spoken yet: by workload. */
+  silentMs: ReadonlyMap<string, number>;
   /** Workloads (and `door <id>`) that a step is at work on: facts about them are already old. */
   busy: ReadonlySet<string>;
   pulls: (wanted: Wanted) => PullStatus;
@@ -51,7 +53,10 @@ export interface Facts extends GpuStanding {
   quarantineMs: number;
 }
 
+/** What an image could not be had for: another host may have room for it, but no other registry. */
+const PULL_FAULT = { image: 'image_pull_failed', host: 'start_failed' } as const;
 const ENGINE_AWAY_MS_MAX = 2 * 60_000;
+const SILENT = `nothing inside the container has answered within ${GUEST_SILENT_MS_MAX / 60_000} minutes of its start: the image keeps it from starting`;
 
 /** The steps that are due, at most one per workload and one for its door; order between workloads means nothing. */
 export function plan(facts: Facts): Step[] {
@@ -108,7 +113,10 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   if (!isDue(id, facts)) return [];
   const container = facts.containers.find((one) => one.workload_id === id);
   if (container !== undefined) {
-    return container.running ? [] : [{ kind: 'start', workload_id: id, container_id: container.id }];
+    if (!container.running) return [{ kind: 'start', workload_id: id, container_id: container.id }];
+    return isSilent(id, facts)
+      ? [{ kind: 'fail', workload_id: id, workload, code: 'guest_silent', detail: SILENT }]
+      : [];
   }
   const lacking = gpuLack(workload, facts);
   if (lacking !== undefined)
@@ -120,10 +128,15 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
     case 'pulling':
       return [];
     case 'failed':
-      return [{ kind: 'fail', workload_id: id, workload, code: 'image_pull_failed', detail: pull.detail }];
+      return [{ kind: 'fail', workload_id: id, workload, code: PULL_FAULT[pull.fault], detail: pull.detail }];
     case 'ready':
       return [{ kind: 'create', workload_id: id, workload }];
   }
+}
+
+/** Never true once the guest has spoken: what the tenant does to it later is the tenant's own doing. */
+function isSilent(id: string, { silentMs, records }: Facts): boolean {
+  return records.get(id)?.ever_running !== true && (silentMs.get(id) ?? 0) >= GUEST_SILENT_MS_MAX;
 }
 
 function gpuLack({ gpu_uuids }: DesiredWorkload, { gpuUuids, gpuFaults }: GpuStanding): string | undefined {

@@ -2,15 +2,16 @@
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
-import type { PullAnswer } from '../../shared/protocol/link.ts';
+import type { PullAnswer, PullLogin } from '../../shared/protocol/link.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
-import type { Engine, PullProgress } from './engine.ts';
+import type { Engine, PullNews, PullProgress } from './engine.ts';
+import { createPullWatch, PullEnded, type PullWatch } from './pull-watch.ts';
 
 export type PullStatus =
   | { state: 'none' }
   | { state: 'pulling'; progress: PullProgress | null }
   | { state: 'ready' }
-  | { state: 'failed'; detail: string };
+  | { state: 'failed'; detail: string; fault: 'image' | 'host' };
 
 /** An image, and whom it is pulled for. */
 export type Wanted = Pick<DesiredWorkload, 'workload_id' | 'image' | 'pull_login'>;
@@ -21,8 +22,8 @@ export interface Pulls {
   begin(wanted: Wanted): void;
   /** Forgets what is known about an image: it turned out to be gone, or nobody wants it any more. */
   forget(wanted: Wanted): void;
-  /** The workload is gone: its own pull means nothing any more. */
-  forgetWorkload(workloadId: string): void;
+  /** Ends and forgets what none of these wants any more. */
+  keepOnly(wanted: readonly Wanted[]): void;
 }
 
 const TRIES = 3;
@@ -32,75 +33,109 @@ const TOO_SLOW = "the registry's token did not last until the image was whole";
 /** An engine tells of every chunk; people and the control plane need far fewer. */
 const PROGRESS_MS = 250;
 
+interface PullsDeps {
+  clock: Clock;
+  log: Log;
+  pullLogin(workloadId: string): Promise<PullAnswer | null>;
+  /** Makes room on the engine's disk if it can; false if so many bytes do not fit. */
+  hasRoom(bytes: number): Promise<boolean>;
+}
+
 /**
  * `onChange` is called after every change of a status; progress is one, a few times a second. A public image is pulled once for
  * all. For a private one the control plane is asked for each workload, also where the image is on this machine by now: an engine
  * that has a digest gives it to everybody without asking the registry.
  */
-export function openPulls(
-  engine: Engine,
-  onChange: () => void,
-  deps: { clock: Clock; log: Log; pullLogin(workloadId: string): Promise<PullAnswer | null> },
-): Pulls {
-  const statuses = new Map<string, PullStatus>();
-  const set = (key: string, status: PullStatus): void => {
-    statuses.set(key, status);
-    onChange();
+export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps): Pulls {
+  const entries = new Map<string, Entry>();
+  const set = (entry: Entry, status: PullStatus): void => {
+    entry.status = status;
+    if (entries.get(entry.key) === entry) onChange();
   };
-  /** What nobody wants any more stays forgotten. */
-  const update = (key: string, status: PullStatus): void => {
-    if (statuses.has(key)) set(key, status);
-  };
+  const isWanted = (entry: Entry): boolean => entries.get(entry.key) === entry;
 
   /** Asks until there is an answer: that a control plane or a registry is away is no fault of the image. */
-  const askLogin = async ({ workload_id, image }: Wanted): Promise<PullAnswer | null> => {
+  const askLogin = async (entry: Entry, { workload_id, image }: Wanted): Promise<PullAnswer | null> => {
     for (;;) {
       try {
         return await deps.pullLogin(workload_id);
       } catch (error) {
-        if (!statuses.has(privateKey(workload_id))) throw error;
+        if (!isWanted(entry)) throw error;
         deps.log.warn({ workload_id, image, detail: messageOf(error) }, 'a login for a pull is asked for again');
         await deps.clock.sleep(RETRY_MS);
       }
     }
   };
 
-  const pull = async (wanted: Wanted): Promise<void> => {
+  const pull = async (entry: Entry, wanted: Wanted): Promise<void> => {
     const { image, workload_id, pull_login: isPrivate } = wanted;
-    const key = keyOf(wanted);
-    const tell = slowly(deps.clock, (progress) => update(key, { state: 'pulling', progress }));
-    for (let attempt = 1; ;) {
+    for (let tries = 1; ;) {
       try {
-        const login = isPrivate ? await askLogin(wanted) : null;
-        if (login?.kind === 'refused') return update(key, { state: 'failed', detail: login.detail });
-        if ((await engine.inspectImage(image)) === undefined) await engine.pull(image, login, tell);
-        return update(key, { state: 'ready' });
+        const login = isPrivate ? await askLogin(entry, wanted) : null;
+        if (login?.kind === 'refused') return set(entry, { state: 'failed', detail: login.detail, fault: 'image' });
+        const tell = slowly(deps.clock, (progress) => set(entry, { state: 'pulling', progress }));
+        if ((await engine.inspectImage(image)) === undefined) await pullWatched(engine, image, { login, entry, tell });
+        return set(entry, { state: 'ready' });
       } catch (error) {
         const detail = messageOf(error).slice(0, 1024);
-        deps.log.warn({ workload_id, image, attempt, detail }, 'an image could not be pulled');
-        const wasAway = await waitForEngine(engine, deps.clock, () => statuses.has(key));
-        if (!statuses.has(key)) return;
-        if (wasAway) continue;
-        const failure = failureOf(detail, { isPrivate, isLast: attempt === TRIES });
-        if (failure !== undefined) return update(key, { state: 'failed', detail: failure });
-        await deps.clock.sleep(RETRY_MS * attempt);
-        attempt += 1;
+        deps.log.warn({ workload_id, image, attempt: tries, detail }, 'an image could not be pulled');
+        if (error instanceof PullEnded) return set(entry, { state: 'failed', detail, fault: error.fault });
+        const wasAway = await waitForEngine(engine, deps.clock, () => isWanted(entry));
+        if (!isWanted(entry)) return;
+        if (wasAway) {
+          entry.watch.forgive();
+          continue;
+        }
+        const failure = failureOf(detail, { isPrivate, isLast: tries === TRIES });
+        if (failure !== undefined) return set(entry, { state: 'failed', detail: failure, fault: 'image' });
+        await deps.clock.sleep(RETRY_MS * tries);
+        tries += 1;
       }
     }
   };
 
   return {
-    status: (wanted) => statuses.get(keyOf(wanted)) ?? { state: 'none' },
+    status: (wanted) => entries.get(keyOf(wanted))?.status ?? { state: 'none' },
     begin: (wanted) => {
-      if (statuses.has(keyOf(wanted))) return;
-      set(keyOf(wanted), { state: 'pulling', progress: null });
-      void pull(wanted);
+      const key = keyOf(wanted);
+      if (entries.has(key)) return;
+      const entry: Entry = { key, status: { state: 'pulling', progress: null }, watch: createPullWatch(deps) };
+      entries.set(key, entry);
+      onChange();
+      void pull(entry, wanted);
     },
     forget: (wanted) => {
-      if (statuses.get(keyOf(wanted))?.state !== 'pulling') statuses.delete(keyOf(wanted));
+      if (entries.get(keyOf(wanted))?.status.state !== 'pulling') entries.delete(keyOf(wanted));
     },
-    forgetWorkload: (workloadId) => void statuses.delete(privateKey(workloadId)),
+    keepOnly: (wanted) => {
+      const keys = new Set(wanted.map(keyOf));
+      for (const entry of [...entries.values()].filter(({ key }) => !keys.has(key))) {
+        entries.delete(entry.key);
+        entry.watch.end();
+      }
+    },
   };
+}
+
+/** One that is in the table no more is of interest to nobody. */
+interface Entry {
+  key: string;
+  status: PullStatus;
+  watch: PullWatch;
+}
+
+function pullWatched(
+  engine: Engine,
+  image: string,
+  how: { login: PullLogin | null; entry: Entry; tell: (progress: PullProgress) => void },
+): Promise<void> {
+  return how.entry.watch.during((onNews, signal) => {
+    const hear = (news: PullNews): void => {
+      onNews(news);
+      how.tell({ done_bytes: news.done_bytes, total_bytes: news.total_bytes });
+    };
+    return engine.pull(image, how.login, hear, signal);
+  });
 }
 
 /** What an engine that ends leaves half done is no failure: resolves once it answers. False where it has answered all along. */

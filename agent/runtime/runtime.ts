@@ -4,14 +4,17 @@ import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import { startLoop, type LoopStatus } from '../../shared/loop.ts';
 import type { DesiredMessage, ObservedMessage, Position, PullAnswer } from '../../shared/protocol/link.ts';
+import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { createAttempts, type Attempts } from './attempts.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalContainer } from './engine.ts';
 import { observe, type DoorStatus, type ObservedFacts } from './observe.ts';
 import { doorKey, type GpuStanding, plan, type Step } from './plan.ts';
-import { openPulls } from './pulls.ts';
+import { openPulls, type Pulls } from './pulls.ts';
+import type { Images } from './images.ts';
 import type { Records } from './records.ts';
 import type { GuestEntry, Launch, Machine } from './shape.ts';
+import { createSilence, type Silence } from './silence.ts';
 import { createSteps, type StepsDeps } from './steps.ts';
 
 /** The way into a workload, kept by another room. */
@@ -32,6 +35,7 @@ export interface RuntimeDeps {
   doors: Doors;
   desired: Desired;
   records: Records;
+  images: Images;
   machine: () => Machine;
   gpus: () => GpuStanding;
   /** Rejects with the reason where customer code must not start on this host. */
@@ -48,47 +52,34 @@ export interface Runtime {
   observed(): ObservedMessage;
   /** Ids of our containers, running or not, as last seen. */
   containerIds(): string[];
-  nudge(): void;
+  /** `doors.statuses()` have changed. */
+  doorsChanged(): void;
   status(): LoopStatus[];
   /** Leaves everything as it is; waits for the steps at work. */
   stop(): Promise<void>;
 }
 
 const PERIOD_MS = 5_000;
+const IMAGES_PERIOD_MS = 60_000;
 
 /** Starts the loop. `onChange` is called whenever `observed()` may have changed. */
 export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const { clock, log, doors, desired, records } = deps;
-  const nudge = (): void => loop.nudge();
   const changed = (): void => {
     onChange();
-    nudge();
+    loop.nudge();
   };
-  const pulls = openPulls(deps.engine, changed, deps);
+  const wantedImages = (): Set<string> => new Set(wantedOf(desired).map((workload) => workload.image));
+  const hasRoom = (bytes: number): Promise<boolean> => deps.images.makeRoom(bytes, wantedImages());
+  const pulls = openPulls(deps.engine, changed, { ...deps, hasRoom });
   const work = createWork({ ...deps, pulls }, changed);
   const listing = createListing(deps.engine, deps);
+  const silence = createSilence(clock, doors);
   /** What was at work when the engine last answered, or has begun since: the answer may not show what it did. */
   let unseen: ReadonlySet<string> = new Set();
 
-  const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts => {
-    const statuses = doors.statuses();
-    return {
-      desired: desired.held()?.workloads ?? [],
-      records: records.all(),
-      containers,
-      engineAwayMs: listing.awayMs(),
-      doorsUp: new Set([...statuses].filter(([, status]) => status.up).map(([id]) => id)),
-      doors: statuses,
-      busy,
-      pulls: pulls.status,
-      ...deps.gpus(),
-      retryAtMs: work.attempts.retryAtMs,
-      startErrors: work.errors,
-      nowMs: clock.now(),
-      serverNowMs: desired.serverNowMs(),
-      quarantineMs: deps.quarantineMs,
-    };
-  };
+  const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts =>
+    gatherFacts({ ...deps, pulls, work, listing, silence }, containers, busy);
 
   const look = async (): Promise<void> => {
     // Whatever was at work while the engine was asked may have changed since it answered.
@@ -96,13 +87,15 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     await desired.keep();
     await records.keep();
     await listing.refresh();
+    silence.note(listing.current());
     const now = facts(listing.current(), new Set([...busyBefore, ...work.busy]));
     await records.forgetOld(new Set(now.desired.map((workload) => workload.workload_id)));
+    pulls.keepOnly(wantedOf(desired));
     for (const step of plan(now)) work.begin(step);
     unseen = new Set([...busyBefore, ...work.busy]);
     onChange();
     // After it was told: a customer waits for that.
-    await recordReachable(doors, records, work);
+    await recordReachable(doors, silence.spoken, { records, work });
     if (work.launchIsOver()) spare.nudge();
   };
   /** Between launches, as soon as one is over: an engine that makes a network is slow at everything else. */
@@ -111,28 +104,74 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   };
   const loop = startLoop({ name: 'runtime', periodMs: PERIOD_MS, run: look }, { clock, log });
   const spare = startLoop({ name: 'spare-network', periodMs: PERIOD_MS, run: keepSpare }, { clock, log });
+  const sweep = (): Promise<void> => deps.images.sweep(wantedImages());
+  const images = startLoop({ name: 'images', periodMs: IMAGES_PERIOD_MS, run: sweep }, { clock, log });
 
   return {
     take: async (message) => {
-      if (await desired.take(message)) nudge();
+      if (await desired.take(message)) loop.nudge();
     },
     held: () => positionOf(desired),
     observed: () => ({ type: 'observed', held: positionOf(desired), ...observe(facts(listing.known(), unseen)) }),
     containerIds: () => (listing.known() ?? []).map((container) => container.id),
-    nudge,
-    status: () => [loop.status(), spare.status()],
+    doorsChanged: () => {
+      silence.listen();
+      loop.nudge();
+    },
+    status: () => [loop.status(), spare.status(), images.status()],
     stop: async () => {
-      await Promise.all([loop.stop(), spare.stop()]);
+      await Promise.all([loop.stop(), spare.stop(), images.stop()]);
       await work.settled();
     },
   };
 }
 
+/** What should run here. */
+function wantedOf(desired: Desired): DesiredWorkload[] {
+  return (desired.held()?.workloads ?? []).filter((workload) => workload.desired === 'running');
+}
+
+interface Sources extends RuntimeDeps {
+  pulls: Pulls;
+  work: Work;
+  listing: Listing;
+  silence: Silence;
+}
+
+function gatherFacts(
+  { clock, doors, desired, records, gpus, quarantineMs, pulls, work, listing, silence }: Sources,
+  containers: LocalContainer[] | null,
+  busy: ReadonlySet<string>,
+): ObservedFacts {
+  const statuses = doors.statuses();
+  return {
+    desired: desired.held()?.workloads ?? [],
+    records: records.all(),
+    containers,
+    engineAwayMs: listing.awayMs(),
+    doorsUp: new Set([...statuses].filter(([, status]) => status.up).map(([id]) => id)),
+    doors: statuses,
+    silentMs: silence.ms,
+    busy,
+    pulls: pulls.status,
+    ...gpus(),
+    retryAtMs: work.attempts.retryAtMs,
+    startErrors: work.errors,
+    nowMs: clock.now(),
+    serverNowMs: desired.serverNowMs(),
+    quarantineMs,
+  };
+}
+
 /** Whose guest has answered once runs: that it does not later is the tenant's own doing. */
-async function recordReachable(doors: Doors, records: Records, work: Work): Promise<void> {
-  for (const [id, status] of doors.statuses()) {
-    if (!status.guest) continue;
-    work.forget(id);
+async function recordReachable(
+  doors: Doors,
+  spoken: ReadonlySet<string>,
+  { records, work }: { records: Records; work: Work },
+): Promise<void> {
+  const statuses = doors.statuses();
+  for (const id of spoken) {
+    if (statuses.get(id)?.guest === true) work.forget(id);
     const record = records.all().get(id);
     if (record === undefined || record.ever_running || record.gone) continue;
     await records.change(id, { ever_running: true });

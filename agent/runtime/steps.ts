@@ -5,6 +5,7 @@ import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { GPUS_DIFFER_CODE } from '../gpus/visible.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LastExit } from './engine.ts';
+import type { Images } from './images.ts';
 import type { Step } from './plan.ts';
 import type { Pulls } from './pulls.ts';
 import type { Records, WorkloadRecord } from './records.ts';
@@ -18,6 +19,7 @@ export interface StepsDeps {
   doors: Doors;
   records: Records;
   pulls: Pulls;
+  images: Images;
   machine: () => Machine;
   /** Rejects with the reason where customer code must not start on this host. */
   assertFenced(): Promise<void>;
@@ -31,10 +33,13 @@ type Executors = { [K in Step['kind']]: (step: StepOf<K>, attempt: number) => Pr
 
 /** `attempt` counts from 1 since the workload was last reachable. */
 export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: number): Promise<void> } {
-  const { desired, log, engine, doors, records, pulls, assertFenced } = deps;
+  const { desired, log, engine, doors, records, pulls, images, assertFenced } = deps;
 
   const executors: Executors = {
-    pull: async ({ workload }) => pulls.begin(workload),
+    pull: async ({ workload }) => {
+      await images.use(workload.image);
+      pulls.begin(workload);
+    },
 
     create: ({ workload }, attempt) =>
       orGiveUp(deps, workload.workload_id, attempt, async () => {
@@ -55,9 +60,11 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
 
     door: ({ workload_id }) => doors.ensure(workload_id),
 
-    fail: ({ workload_id, workload, code, detail }) => {
+    fail: async ({ workload_id, workload, code, detail }) => {
       pulls.forget(workload);
-      return records.change(workload_id, { failure: { code, detail } });
+      // What has failed does not go on, whether or not anybody can tell us to end it.
+      if (code === 'guest_silent') await engine.stopAndCut(workload_id);
+      await records.change(workload_id, { failure: { code, detail } });
     },
 
     stop: async ({ workload_id }) => {
@@ -73,7 +80,6 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
     remove: async ({ workload_id }) => {
       await engine.remove(workload_id);
       await doors.end(workload_id);
-      pulls.forgetWorkload(workload_id);
       await records.bury(workload_id);
       log.info({ workload_id }, 'a workload was removed');
     },

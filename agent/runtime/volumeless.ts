@@ -20,6 +20,11 @@ export interface Volumeless {
   folders: { path: string; archive: Buffer }[];
 }
 
+/** `imageId` is the engine's for the image with its volumes. */
+export function tagWithoutVolumes(imageId: string): string {
+  return `svc-without-volumes:${imageId.replace('sha256:', '')}`;
+}
+
 /** Undefined where the image declares no volume. */
 export function withoutVolumes({ Id, Architecture, Os, Config, RootFS }: LayeredImage): Volumeless | undefined {
   const { Volumes, ...config } = Config;
@@ -32,7 +37,7 @@ export function withoutVolumes({ Id, Architecture, Os, Config, RootFS }: Layered
     config,
     rootfs: { type: 'layers', diff_ids: layers },
   };
-  const tag = `svc-without-volumes:${Id.replace('sha256:', '')}`;
+  const tag = tagWithoutVolumes(Id);
   const manifest = [{ Config: 'config.json', RepoTags: [tag], Layers: layers.map((_, i) => `${i}.tar`) }];
   const archive = tarOf([
     { name: 'manifest.json', content: JSON.stringify(manifest) },

@@ -22,6 +22,7 @@ test('without a file, and with an empty one, every setting has its default', asy
     nvidia_smi: 'nvidia-smi',
     network_fence: 'nftables',
     log_level: 'info',
+    image_disk_percent: { high: 80, low: 70 },
     quarantine_minutes: 15,
   });
   expect(await read('')).toEqual(defaults);
@@ -33,6 +34,7 @@ test('mistakes name their line', async () => {
   );
   expect(await read('log_level: loud\n')).toContain('agent.yaml:1: log_level: ');
   expect(await read('# comment\nquarantine_minutes: soon\n')).toContain('agent.yaml:2: quarantine_minutes: ');
+  expect(await read('image_disk_percent: { high: 50, low: 60 }\n')).toContain('low must not be above high');
   expect(await read('state_dir: relative\n')).toBe('Error: agent.yaml:1: state_dir: must be an absolute path');
   expect(await read(`state_dir: /${'x'.repeat(60)}\n`)).toContain('at most 55 characters');
   expect(await read('a: [\n')).toContain('agent.yaml:');

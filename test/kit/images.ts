@@ -32,6 +32,7 @@ export interface ImageConfig {
   Env?: string[];
   User?: string;
   WorkingDir?: string;
+  Volumes?: Record<string, object>;
 }
 
 export interface ImageOptions {
@@ -42,6 +43,8 @@ export interface ImageOptions {
   architecture?: string;
   /** Path in the image -> content; scripts and programs become executable. */
   files?: Record<string, string | Buffer>;
+  /** Path in the image -> what the symbolic link there says. */
+  links?: Record<string, string>;
 }
 
 /** busybox with all its applets, a shell, `root` and `user` (uid 1000). Runs `sleep` unless told otherwise. */
@@ -102,7 +105,7 @@ async function pushImage(
 ): Promise<TestImage> {
   const { name, tag = 'latest' } = options;
   const repository = `http://${registry.host}/v2/${name}`;
-  const tar = await layerTar(options.files ?? {}, fill);
+  const tar = await layerTar(options, fill);
   const layer = gzipSync(tar, { level: 1 });
   const config = Buffer.from(
     JSON.stringify({
@@ -134,7 +137,7 @@ function testImage({ host }: Registry, name: string, { tag, digest }: { tag: str
 }
 
 async function layerTar(
-  files: Record<string, string | Buffer>,
+  { files = {}, links = {} }: ImageOptions,
   fill: (root: string) => Promise<void>,
 ): Promise<Buffer> {
   const dir = mkdtempSync(join(tmpdir(), 'image-'));
@@ -147,6 +150,7 @@ async function layerTar(
       mkdirSync(dirname(target), { recursive: true });
       writeFileSync(target, content, { mode: isExecutable(content) ? 0o755 : 0o644 });
     }
+    for (const [path, target] of Object.entries(links)) symlinkSync(target, join(root, path));
     const tarPath = join(dir, 'layer.tar');
     // The same content gives the same digest: order, owners and times are fixed.
     const fixed = ['--sort=name', '--owner=0', '--group=0', '--numeric-owner', '--mtime=@0'];

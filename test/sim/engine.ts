@@ -99,6 +99,8 @@ function engineOn({ containers, images, call, onEnd, onChange }: Yard): Engine {
     removeUnusedNetworks: async () => undefined,
     inspectImage: (image) => call('inspectImage', () => (images.has(image) ? IMAGE : undefined)),
     pull: (image) => call('pull', () => void images.add(image)),
+    disk: async () => ({ free_bytes: 2 ** 40, total_bytes: 2 ** 41 }),
+    removeImage: async (image) => void images.delete(image),
     create: ({ workload_id, instance_id, gpu_uuids }) =>
       call('create', () => {
         if (containers.has(workload_id)) throw new Error(`the container name ${workload_id} is already in use`);

@@ -4,6 +4,7 @@ import { proveIdentity, type Identity } from '../../agent/link/identity.ts';
 import { openLink } from '../../agent/link/link.ts';
 import { openRatchet } from '../../agent/link/ratchet.ts';
 import { openDesired } from '../../agent/runtime/desired.ts';
+import { openImages } from '../../agent/runtime/images.ts';
 import { openRecords } from '../../agent/runtime/records.ts';
 import { openRuntime } from '../../agent/runtime/runtime.ts';
 import type { Clock } from '../../shared/clock.ts';
@@ -170,6 +171,14 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
       doors: life.within(deps.holders.doorsOfAnAgent()),
       desired,
       records,
+      images: await openImages({
+        engine: deps.engine.engine,
+        files,
+        stateDir: 'state',
+        log,
+        now: clock.now,
+        bounds: { high: 0.8, low: 0.7 },
+      }),
       machine: () => ({ ...inventory, gpu_count: inventory.gpus.length, limits: { memlock_bytes: -1, nofile: 1024 } }),
       gpus: () => ({ gpuUuids: new Set(inventory.gpus.map(({ uuid }) => uuid)), gpuFaults: new Map() }),
       assertFenced: async () => undefined,
@@ -196,7 +205,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
   );
   return () => {
     changed();
-    runtime.nudge();
+    runtime.doorsChanged();
   };
 }
 

@@ -65,30 +65,31 @@ export async function eachFrame(
 /** A peer that does not speak frames. */
 export class FrameError extends Error {}
 
-/** Takes chunks as they come and gives the frames that are complete. Throws FrameError on nonsense. */
-export function createFrameDecoder(bytesMax: number): (chunk: Buffer) => Frame[] {
+/**
+ * Takes chunks as they come and gives the frames that are complete, each when it is asked for: a chunk may hold thousands. Each chunk's
+ * frames are to be taken before the next chunk. Throws FrameError on nonsense.
+ */
+export function createFrameDecoder(bytesMax: number): (chunk: Buffer) => Generator<Frame> {
   let pending: Buffer[] = [];
   let pendingBytes = 0;
   let neededBytes = HEADER_BYTES;
-  return (chunk) => {
+  return function* decode(chunk) {
     pending.push(chunk);
     pendingBytes += chunk.length;
-    if (pendingBytes < neededBytes) return [];
+    if (pendingBytes < neededBytes) return;
     let rest = pending.length === 1 ? chunk : Buffer.concat(pending);
-    const frames: Frame[] = [];
     neededBytes = HEADER_BYTES;
     while (rest.length >= HEADER_BYTES) {
       const length = rest.readUInt32BE(1);
       if (length > bytesMax) throw new FrameError('a frame is too large');
       neededBytes = HEADER_BYTES + length;
       if (rest.length < neededBytes) break;
-      frames.push({ type: frameType(rest.readUInt8(0)), payload: rest.subarray(HEADER_BYTES, neededBytes) });
+      yield { type: frameType(rest.readUInt8(0)), payload: rest.subarray(HEADER_BYTES, neededBytes) };
       rest = rest.subarray(neededBytes);
       neededBytes = HEADER_BYTES;
     }
     pending = rest.length === 0 ? [] : [rest];
     pendingBytes = rest.length;
-    return frames;
   };
 }
 

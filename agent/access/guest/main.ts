@@ -1,4 +1,5 @@
-// The guest: our program inside a container. Starts the main process, then serves sessions for the holder for as long as the container lives.
+// The guest: our program inside a container. Introduces itself to the holder, starts the main process, and serves sessions for the holder
+// for as long as the container lives.
 import { connect, type Socket } from 'node:net';
 import { systemClock } from '../../../shared/clock.ts';
 import { GPUS_DIFFER_CODE, gpusDiffer } from '../../gpus/visible.ts';
@@ -6,7 +7,7 @@ import { readAccount } from './account.ts';
 import { readGuestConfig, type GuestConfig } from './config.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from './frames.ts';
 import { createListeners } from './listeners.ts';
-import { startMainProcess } from './main-process.ts';
+import { type MainProcess, startMainProcess } from './main-process.ts';
 import { startSession, type GuestSession } from './sessions.ts';
 import type { Exit, GuestHello, GuestNews, HolderWord } from './words.ts';
 
@@ -15,19 +16,13 @@ const clock = systemClock();
 const listeners = createListeners(clock);
 
 /** Keeps a control connection to the holder, which may be restarted at any time. Never resolves. */
-async function serve(
-  config: GuestConfig,
-  mainExit: () => Exit | null,
-  onConnection: (control: Socket) => void,
-): Promise<never> {
+async function serve(config: GuestConfig, onConnection: (control: Socket) => void): Promise<never> {
   for (;;) {
     const control = connect(config.doorSocket);
     control.on('error', () => control.destroy());
     control.once('connect', () => {
       introduce(control, { kind: 'control' });
       onConnection(control);
-      const exit = mainExit();
-      if (exit !== null) tellExit(control, exit);
     });
     const sessions = new Map<string, GuestSession>();
     await eachFrame(control, FRAME_BYTES_MAX, ({ type, payload }) => {
@@ -77,14 +72,18 @@ function main(): void {
     return;
   }
   let control: Socket | undefined;
+  let mainProcess: MainProcess | undefined;
   const { home } = readAccount(process.getuid?.() ?? 0);
-  const mainProcess = startMainProcess(config, home, (exit) => {
-    if (control !== undefined) tellExit(control, exit);
-  });
   // A tenant's odd request must not take the way in with it.
   process.on('uncaughtException', (error) => process.stderr.write(`svc guest: ${error.message}\n`));
-  void serve(config, mainProcess.exit, (connected) => {
+  void serve(config, (connected) => {
     control = connected;
+    // Not before: what ends our program or this container from now on, the host knows for the tenant's own doing.
+    mainProcess ??= startMainProcess(config, home, (exit) => {
+      if (control !== undefined) tellExit(control, exit);
+    });
+    const exit = mainProcess.exit();
+    if (exit !== null) tellExit(connected, exit);
   });
 }
 

@@ -17,13 +17,15 @@ const WorkloadRow = z.object({
   state: z.enum(['wanted', 'removing', 'gone']),
   spec: json(WorkloadSpec),
   observed: json(ObservedWorkload).nullable(),
+  /** When its host first said that its container starts. */
+  starting_ms: int.nullable(),
   created_ms: int,
   changed_ms: int,
 });
 export type WorkloadRow = z.infer<typeof WorkloadRow>;
 
 const PositionRow = z.object({ epoch: int, revision: int });
-const COLUMNS = sql`id, machine_id, instance_id, state, spec, observed, created_ms, changed_ms`;
+const COLUMNS = sql`id, machine_id, instance_id, state, spec, observed, starting_ms, created_ms, changed_ms`;
 
 export async function insertWorkload(tx: Tx, machineId: string, spec: WorkloadSpec, nowMs: number): Promise<void> {
   await tx.run(
@@ -71,7 +73,8 @@ export async function move(
 
 export async function setObserved(tx: Tx, id: string, observed: ObservedWorkload, nowMs: number): Promise<void> {
   await tx.run(
-    sql`update workloads set observed = ${JSON.stringify(observed)}, changed_ms = ${nowMs} where id = ${id}`,
+    sql`update workloads set observed = ${JSON.stringify(observed)}, changed_ms = ${nowMs},
+        starting_ms = coalesce(starting_ms, ${observed.phase === 'starting' ? nowMs : null}) where id = ${id}`,
   );
 }
 

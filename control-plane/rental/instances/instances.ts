@@ -194,6 +194,7 @@ async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
       status: instance.status,
       enteredMs: instance.entered_ms,
       placedMs: workload?.created_ms ?? null,
+      startingMs: workload?.starting_ms ?? null,
       reachedMs: instance.last_reachable_ms,
       ownImage: instance.launch.own_image,
       triedMachines: instance.tried_machine_ids.length,

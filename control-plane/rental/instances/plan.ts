@@ -1,11 +1,13 @@
 // Pure: what to do next about an instance, from the facts alone.
-import { STARTING_MS_MAX, STOPPING_MS_MAX } from '../../../shared/limits.ts';
+import { GUEST_SILENT_MS_MAX, STARTING_MS_MAX, STOPPING_MS_MAX } from '../../../shared/limits.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 
 /** A host that was given a workload has this long to say that it works on it; then another is tried. */
 const ACKNOWLEDGE_MS_MAX = 60_000;
+/** A host judges by itself whether its container stays silent. One that has not done so a little later is given up. */
+const CONTAINER_STARTS_MS_MAX = GUEST_SILENT_MS_MAX + 30_000;
 /** Between two tries of the public SSH path while an instance starts. */
 const PROBE_AGAIN_MS = 1_000;
 /** A way in that was tried this lately still counts when the container runs. */
@@ -17,6 +19,8 @@ export interface Facts {
   enteredMs: number;
   /** When its present host was given the workload; null before there is one. */
   placedMs: number | null;
+  /** When its present host first said that the container starts; null before that. */
+  startingMs: number | null;
   /** When the public SSH path was last seen whole; null before the first time. */
   reachedMs: number | null;
   /** The customer named the image, and may read about it. */
@@ -53,11 +57,13 @@ export type Step =
 const CUSTOMERS_FAULT: Partial<Record<NonNullable<ObservedWorkload['failure_code']>, ErrorCode>> = {
   image_pull_failed: 'image_unavailable',
   no_command: 'image_unavailable',
+  guest_silent: 'image_unavailable',
 };
 /** How failures with an image of the operator's are told: the host's own words could name it (specification 2.2). */
 const OPERATORS_FAULT: Record<NonNullable<ObservedWorkload['failure_code']>, string> = {
   image_pull_failed: 'its image could not be pulled',
   no_command: 'its image has nothing to run',
+  guest_silent: 'the container did not answer',
   start_failed: 'the container could not be started',
   gpu_unavailable: 'a GPU was not there',
   engine_unavailable: 'the container engine of the host did not answer',
@@ -93,7 +99,6 @@ function planAllocating(facts: Facts, nowMs: number): Step {
 
 function planStarting(facts: Facts, nowMs: number): Step {
   const { observed } = facts;
-  const deadlineMs = facts.enteredMs + STARTING_MS_MAX;
   if (observed?.phase === 'failed') {
     if (!facts.ownImage) return elsewhere(facts, OPERATORS_FAULT[observed.failure_code ?? 'start_failed']);
     const code = observed.failure_code === null ? undefined : CUSTOMERS_FAULT[observed.failure_code];
@@ -103,12 +108,20 @@ function planStarting(facts: Facts, nowMs: number): Step {
   const gone = goneReason(observed);
   if (gone !== undefined) return elsewhere(facts, gone);
   if (facts.gpuGrace !== undefined) return elsewhere(facts, `the host found a GPU broken: ${facts.gpuGrace.fault}`);
+  const deadlineMs = startDeadline(facts);
   if (nowMs >= deadlineMs) return elsewhere(facts, 'the instance did not start in time');
   const isReached = wasReached(facts, nowMs);
   if (observed?.phase === 'running') return isReached ? { do: 'run' } : { do: 'probe', againMs: PROBE_AGAIN_MS };
   if (observed === null) return { do: 'wait', untilMs: deadlineMs };
   const note = { progress: progressOf(observed), untilMs: deadlineMs };
   return hasDoor(observed) && !isReached ? { do: 'probe-early', ...note } : { do: 'note', ...note };
+}
+
+/** A pull may take long; a container that is made takes seconds. */
+function startDeadline({ enteredMs, startingMs, observed }: Facts): number {
+  const deadlineMs = enteredMs + STARTING_MS_MAX;
+  if (observed?.phase !== 'starting' || startingMs === null) return deadlineMs;
+  return Math.min(deadlineMs, startingMs + CONTAINER_STARTS_MS_MAX);
 }
 
 /** On the present host, and not long ago. */

@@ -49,7 +49,7 @@ async function ask({ events, peer }: World['sessions'][number]): Promise<string>
   const decode = createFrameDecoder(FRAME_BYTES_MAX);
   await events.onData('stdout', Buffer.from('request'));
   const [answer]: Buffer[] = await once(peer, 'data');
-  return Buffer.concat(decode(answer ?? Buffer.alloc(0)).map((frame) => frame.payload)).toString();
+  return Buffer.concat([...decode(answer ?? Buffer.alloc(0))].map((frame) => frame.payload)).toString();
 }
 
 describe('the door', () => {
@@ -104,11 +104,11 @@ describe('the guest', () => {
     const listeners = createListeners(manualClock());
     listeners.listenAgent(session);
     const [started] = await once(holder, 'data');
-    const { path } = JSON.parse(createFrameDecoder(FRAME_BYTES_MAX)(started)[0]?.payload.toString() ?? '');
+    const { path } = JSON.parse(createFrameDecoder(FRAME_BYTES_MAX)(started).next().value?.payload.toString() ?? '');
     expect(statSync(dirname(path)).mode & 0o777).toBe(0o700);
     const program = connect(path);
     const [accepted] = await once(holder, 'data');
-    const news = JSON.parse(createFrameDecoder(FRAME_BYTES_MAX)(accepted)[0]?.payload.toString() ?? '');
+    const news = JSON.parse(createFrameDecoder(FRAME_BYTES_MAX)(accepted).next().value?.payload.toString() ?? '');
     expect(news).toEqual({ kind: 'accepted', connection: 1, host: '', port: 0 });
     listeners.take(1)?.end('hello');
     expect(String((await once(program, 'data'))[0])).toBe('hello');

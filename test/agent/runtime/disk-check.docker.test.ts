@@ -1,5 +1,5 @@
 // The disk of a container, on an engine that can hold it to a size (btrfs) and on one that cannot (overlay2 on an ordinary file system).
-import { mkdirSync, mkdtempSync, rmSync } from 'node:fs';
+import { mkdirSync, mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -108,7 +108,7 @@ test.each([
   await engine.remove('wl_disk');
 });
 
-test('an image with volumes is used again, and where sizes are not promised it keeps them', async () => {
+test('an image without its volumes is made once, and used whether or not sizes are promised', async () => {
   const engine = engineOf(holding);
   await importEmptyImage(holding.docker, ['VOLUME /data']);
   const shape = (id: string, disk_gb: number | null): ReturnType<typeof containerShape> =>
@@ -119,6 +119,29 @@ test('an image with volumes is used again, and where sizes are not promised it k
   await engine.create(shape('wl_two', 1));
   expect(await images()).toBe(count);
   const plainId = await engine.create(shape('wl_three', null));
-  expect((await holding.docker.getContainer(plainId).inspect()).Mounts).toMatchObject([{ Destination: '/data' }]);
+  expect((await holding.docker.getContainer(plainId).inspect()).Mounts).toEqual([]);
   for (const id of ['wl_one', 'wl_two', 'wl_three']) await engine.remove(id);
+});
+
+test('an image goes with the one that was made of it, and not while a container has it', async () => {
+  const engine = engineOf(holding);
+  await importEmptyImage(holding.docker, ['VOLUME /data', 'ENV ANOTHER=1']);
+  await engine.create(containerShape('wl_last', { entrypoint: ['/none'], mounts: [] }));
+  await expect(engine.removeImage('empty:1')).rejects.toThrow(/container/);
+  await engine.remove('wl_last');
+  await engine.removeImage('empty:1');
+  await engine.removeImage('empty:1');
+  const names = (await holding.docker.listImages()).flatMap(({ RepoTags }) => RepoTags ?? []);
+  expect(names.filter((name) => name === 'empty:1')).toEqual([]);
+});
+
+test('the disk that images lie on is the one that holds the data of the engine', async () => {
+  const { free_bytes: free, total_bytes: total } = (await engineOf(holding).disk()) ?? {
+    free_bytes: 0,
+    total_bytes: 0,
+  };
+  const { blocks, bsize } = statfsSync(btrfs.dir);
+  expect(total).toBe(blocks * bsize);
+  expect(free).toBeGreaterThan(0);
+  expect(free).toBeLessThan(total);
 });

@@ -13,6 +13,7 @@ let engine: Engine;
 let docker: AgentEngine;
 let registry: Server;
 let host: string;
+let slowEnded = false;
 
 const CONFIG = JSON.stringify({
   architecture: 'amd64',
@@ -20,6 +21,7 @@ const CONFIG = JSON.stringify({
   config: {},
   rootfs: { type: 'layers', diff_ids: ['sha256:0'] },
 });
+const NEVER = new AbortController().signal;
 const digestOf = (text: string): string => `sha256:${createHash('sha256').update(text).digest('hex')}`;
 const MANIFEST_TYPE = 'application/vnd.docker.distribution.manifest.v2+json';
 const MANIFEST = JSON.stringify({
@@ -46,6 +48,12 @@ beforeAll(async () => {
       response.setHeader('content-length', MANIFEST.length);
       return void response.end(request.method === 'HEAD' ? undefined : MANIFEST);
     }
+    // A layer that is on its way for ever.
+    if (path.startsWith('/v2/slow/blobs/sha256:1')) {
+      response.setHeader('content-length', 1000);
+      response.write('some');
+      return void request.socket.once('close', () => (slowEnded = true));
+    }
     if (path.endsWith(digestOf(CONFIG))) return void response.end(CONFIG);
     response.statusCode = 404;
     response.end('{"errors":[{"code":"BLOB_UNKNOWN","message":"the layer is lost"}]}');
@@ -66,14 +74,21 @@ afterAll(async () => {
 });
 
 test('a layer that cannot be had fails the pull', async () => {
-  await expect(docker.pull(`${host}/half:1`, null, () => undefined)).rejects.toThrow(
+  await expect(docker.pull(`${host}/half:1`, null, () => undefined, NEVER)).rejects.toThrow(
     /unknown blob|lost|404|not found/i,
   );
   expect(await docker.inspectImage(`${host}/half:1`)).toBeUndefined();
 });
 
+test('a pull that is aborted is ended at the registry too', async () => {
+  const abort = new AbortController();
+  const pulled = docker.pull(`${host}/slow:1`, null, () => abort.abort(new Error('too slow')), abort.signal);
+  await expect(pulled).rejects.toThrow(/abort|too slow/);
+  await expect.poll(() => slowEnded, { timeout: 10_000 }).toBe(true);
+});
+
 test("a refusal is the engine's own sentence", async () => {
-  const refusal = docker.pull('127.0.0.1:1/nothing:1', null, () => undefined);
+  const refusal = docker.pull('127.0.0.1:1/nothing:1', null, () => undefined, NEVER);
   await expect(refusal).rejects.toThrow(/^Get .*connection refused$/);
 });
 

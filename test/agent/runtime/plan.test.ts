@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { plan, type Facts, type Step } from '../../../agent/runtime/plan.ts';
+import type { PullStatus } from '../../../agent/runtime/pulls.ts';
 import { AUTO_TERMINATE_GRACE_MS } from '../../../shared/limits.ts';
 import type { WorkloadRecord } from '../../../agent/runtime/records.ts';
 import { observe } from '../../../agent/runtime/observe.ts';
@@ -37,6 +38,7 @@ function facts(patch: Partial<Facts> = {}): Facts {
     containers: [],
     engineAwayMs: 0,
     doorsUp: new Set(IDS),
+    silentMs: new Map(),
     busy: new Set(),
     pulls: () => ({ state: 'none' }),
     gpuUuids: new Set([GPU]),
@@ -75,7 +77,7 @@ const anyFacts = fc
         null,
       busy: new Set(drawn.busy),
       doorsUp: new Set(drawn.doorsUp),
-      pulls: () => ({ state: drawn.pull, detail: 'no', progress: null }),
+      pulls: () => ({ state: drawn.pull, detail: 'no', fault: 'image', progress: null }),
     }),
   );
 
@@ -170,6 +172,15 @@ describe('over all facts', () => {
   });
 });
 
+const failedBy = (fault: 'image' | 'host'): PullStatus => ({ state: 'failed', detail: 'no', fault });
+
+test('an image that does not fit on this host is tried on another one, and one that its registry does not give is not', () => {
+  const codes = (['image', 'host'] as const).map((fault) =>
+    plan(facts({ desired: [workload('wl_a')], pulls: () => failedBy(fault) })),
+  );
+  expect(codes).toMatchObject([[{ code: 'image_pull_failed' }], [{ code: 'start_failed' }]]);
+});
+
 describe('a workload on its way', () => {
   const wanted = { desired: [workload('wl_a')] };
   const running = { id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [] };
@@ -177,7 +188,7 @@ describe('a workload on its way', () => {
   test.each([
     ['nothing there', {}, 'pull'],
     ['image there', { pulls: () => ({ state: 'ready' as const }) }, 'create'],
-    ['image cannot be had', { pulls: () => ({ state: 'failed' as const, detail: 'no' }) }, 'fail'],
+    ['image cannot be had', { pulls: () => failedBy('image') }, 'fail'],
     ['GPU not there', { gpuUuids: new Set<string>() }, 'fail'],
     ['GPU not fit', { gpuFaults: new Map([[GPU, 'Xid 79: it has fallen off the bus']]) }, 'fail'],
     ['GPU of others not fit', { gpuFaults: new Map([['GPU-1', 'lost']]) }, 'pull'],
@@ -201,6 +212,27 @@ describe('a workload on its way', () => {
     ],
   ])('%s', (_name, patch, kind) => {
     expect(plan(facts({ ...wanted, ...patch })).map((step) => step.kind)).toEqual(kind === undefined ? [] : [kind]);
+  });
+});
+
+describe('a container in which nothing has spoken', () => {
+  const silent = (ms: number, patch: Partial<WorkloadRecord> = {}): Step[] =>
+    plan(
+      facts({
+        desired: [workload('wl_a')],
+        records: new Map([['wl_a', record('wl_a', { container_id: 'c1', ...patch })]]),
+        containers: [{ id: 'c1', workload_id: 'wl_a', running: true, mount_sources: [] }],
+        silentMs: new Map([['wl_a', ms]]),
+      }),
+    );
+
+  test('has failed after two minutes, by the fault of its image', () => {
+    expect(silent(119_999)).toEqual([]);
+    expect(silent(120_000)).toMatchObject([{ kind: 'fail', workload_id: 'wl_a', code: 'guest_silent' }]);
+  });
+
+  test('goes on if it has spoken before: then the tenant may have ended what speaks', () => {
+    expect(silent(120_000, { ever_running: true })).toEqual([]);
   });
 });
 

@@ -35,7 +35,7 @@ afterAll(async () => {
 });
 
 const pull = (image: string, login: Parameters<AgentEngine['pull']>[1]): Promise<void> =>
-  docker.pull(image, login, () => undefined);
+  docker.pull(image, login, () => undefined, new AbortController().signal);
 
 test.each([
   ['a token', () => byToken, 'bearer'],

@@ -1,8 +1,9 @@
 // Pulls with an engine that is played here: once for a public image, once for each workload of a private one, and with which login.
 import { beforeEach, describe, expect, test } from 'vitest';
-import type { Engine } from '../../../agent/runtime/engine.ts';
+import type { Engine, PullNews } from '../../../agent/runtime/engine.ts';
 import { openPulls, type Pulls } from '../../../agent/runtime/pulls.ts';
 import { createLog } from '../../../shared/log.ts';
+import { PULL_BYTES_PER_SECOND_MIN, PULL_MS_MAX } from '../../../shared/limits.ts';
 import type { PullAnswer } from '../../../shared/protocol/link.ts';
 import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
 import { desiredWorkload } from '../desired-workload.ts';
@@ -23,12 +24,18 @@ let absences: number;
 let awayUntilMs: number;
 let asked: string[];
 let failures: string[];
+/** What a registry sends, and how fast; undefined: all at once. */
+let registry: ((onNews: (news: PullNews) => void, signal: AbortSignal) => Promise<void>) | undefined;
+/** Bytes for images on the disk. */
+let roomBytes: number;
 
 beforeEach(() => {
   clock = virtualClock();
   logins = [];
   asked = [];
   failures = [];
+  registry = undefined;
+  roomBytes = Infinity;
   isHere = false;
   refusal = undefined;
   absences = 0;
@@ -45,9 +52,10 @@ beforeEach(() => {
       assertUp();
       return isHere ? FACTS : undefined;
     },
-    pull: async (_image, login) => {
+    pull: async (_image, login, onNews, signal) => {
       assertUp();
       logins.push(login);
+      await registry?.(onNews, signal);
       const failure = failures.shift();
       if (failure !== undefined) throw new Error(failure);
     },
@@ -60,7 +68,13 @@ beforeEach(() => {
     }
     return refusal ?? { kind: 'bearer', token: `token ${asked.length}` };
   };
-  pulls = openPulls(engine as Engine, () => undefined, { clock, log: createLog('test', 'silent'), pullLogin });
+  const hasRoom = async (bytes: number): Promise<boolean> => bytes <= roomBytes;
+  pulls = openPulls(engine as Engine, () => undefined, {
+    clock,
+    log: createLog('test', 'silent'),
+    pullLogin,
+    hasRoom,
+  });
 });
 
 const pull = async (...wanted: ReturnType<typeof open>[]): Promise<void> => {
@@ -90,7 +104,7 @@ test('a pull that fails with an engine that answers is given up after three trie
   failures = Array.from({ length: 4 }, () => 'no more');
   await pull(open('wl_a'));
   expect(logins).toHaveLength(3);
-  expect(pulls.status(open('wl_a'))).toEqual({ state: 'failed', detail: 'no more' });
+  expect(pulls.status(open('wl_a'))).toEqual({ state: 'failed', detail: 'no more', fault: 'image' });
 });
 
 describe('a private image', () => {
@@ -112,7 +126,7 @@ describe('a private image', () => {
     refusal = { kind: 'refused', detail: 'its login is wrong' };
     await pull(guarded('wl_b'));
     expect(asked).toEqual(['wl_a', 'wl_b']);
-    expect(pulls.status(guarded('wl_b'))).toEqual({ state: 'failed', detail: 'its login is wrong' });
+    expect(pulls.status(guarded('wl_b'))).toEqual({ state: 'failed', detail: 'its login is wrong', fault: 'image' });
     expect(logins).toEqual([]);
   });
 
@@ -129,6 +143,7 @@ describe('a private image', () => {
     expect(pulls.status(guarded('wl_a'))).toEqual({
       state: 'failed',
       detail: "the registry's token did not last until the image was whole: unauthorized: token expired",
+      fault: 'image',
     });
   });
 
@@ -139,7 +154,7 @@ describe('a private image', () => {
     absences = Infinity;
     await pull(guarded('wl_b'));
     expect(pulls.status(guarded('wl_b'))).toEqual({ state: 'pulling', progress: null });
-    pulls.forgetWorkload('wl_b');
+    pulls.keepOnly([]);
     const before = asked.length;
     await pull();
     expect(asked.length - before).toBeLessThanOrEqual(1);
@@ -149,8 +164,107 @@ describe('a private image', () => {
   test('that is gone is not tried again', async () => {
     failures = ['manifest unknown'];
     await pull(guarded('wl_a'));
-    expect(pulls.status(guarded('wl_a'))).toEqual({ state: 'failed', detail: 'manifest unknown' });
-    pulls.forgetWorkload('wl_a');
+    expect(pulls.status(guarded('wl_a'))).toEqual({ state: 'failed', detail: 'manifest unknown', fault: 'image' });
+    pulls.keepOnly([open('wl_a')]);
     expect(pulls.status(guarded('wl_a'))).toEqual({ state: 'none' });
+  });
+});
+
+describe('a pull', () => {
+  const GIB = 1024 ** 3;
+  /** So many bytes in each second, until `total` or the abort. */
+  const sends =
+    (bytesPerSecond: number, total: number, more: Partial<PullNews> = {}): typeof registry =>
+    async (onNews, signal) => {
+      for (let done = 0; done < total && !signal.aborted; done = Math.min(total, done + bytesPerSecond)) {
+        onNews({ done_bytes: done, total_bytes: total, downloading: true, ...more });
+        await clock.sleep(1000, signal);
+      }
+      ended = signal.aborted;
+    };
+  let ended: boolean;
+  const status = (): ReturnType<Pulls['status']> => pulls.status(open('wl_a'));
+  beforeEach(() => (ended = false));
+
+  test('from a registry that trickles ends after a minute, by the fault of the image, and is not tried again', async () => {
+    registry = sends(PULL_BYTES_PER_SECOND_MIN - 1, 10 * GIB);
+    pulls.begin(open('wl_a'));
+    await clock.advance(59_999);
+    expect(status()).toMatchObject({ state: 'pulling' });
+    await clock.advance(1);
+    expect(status()).toMatchObject({ state: 'failed', fault: 'image', detail: expect.stringContaining('in a minute') });
+    expect(ended).toBe(true);
+    await clock.advance(600_000);
+    expect(logins).toHaveLength(1);
+  });
+
+  test('from a registry that says nothing at all ends after a minute', async () => {
+    registry = (_, signal) => clock.sleep(1e9, signal);
+    pulls.begin(open('wl_a'));
+    await clock.advance(60_000);
+    expect(status()).toMatchObject({ state: 'failed', fault: 'image' });
+  });
+
+  test('that is quick at first and trickles then ends too', async () => {
+    registry = async (onNews, signal) => {
+      await sends(100 * PULL_BYTES_PER_SECOND_MIN, 6000 * PULL_BYTES_PER_SECOND_MIN)?.(onNews, signal);
+      await clock.sleep(1e9, signal);
+    };
+    pulls.begin(open('wl_a'));
+    await clock.advance(119_999);
+    expect(status()).toMatchObject({ state: 'pulling' });
+    await clock.advance(60_000);
+    expect(status()).toMatchObject({ state: 'failed', fault: 'image' });
+  });
+
+  test('that is only unpacked, or stands behind others, is not slow', async () => {
+    registry = sends(1, 800, { downloading: false });
+    pulls.begin(open('wl_a'));
+    await clock.advance(900_000);
+    expect(status()).toMatchObject({ state: 'ready' });
+  });
+
+  test('with the least speed that goes on has its time, in all tries together', async () => {
+    failures = ['reset', 'reset'];
+    registry = sends(2 * PULL_BYTES_PER_SECOND_MIN, 2 * PULL_BYTES_PER_SECOND_MIN * 500);
+    pulls.begin(open('wl_a'));
+    await clock.advance(PULL_MS_MAX);
+    expect(status()).toMatchObject({ state: 'pulling' });
+    await clock.advance(20_000);
+    expect(status()).toMatchObject({ state: 'failed', fault: 'image', detail: expect.stringContaining('20 minutes') });
+    expect(logins).toHaveLength(3);
+  });
+
+  test('of what the disk has no room for ends at once, by the fault of the host', async () => {
+    roomBytes = 19 * GIB;
+    registry = sends(100 * PULL_BYTES_PER_SECOND_MIN, 10 * GIB);
+    pulls.begin(open('wl_a'));
+    await clock.advance(1_000);
+    expect(status()).toMatchObject({ state: 'failed', fault: 'host', detail: expect.stringContaining('10.0 GiB') });
+    expect(ended).toBe(true);
+  });
+
+  test('that nobody wants any more ends, and one that comes after it is its own', async () => {
+    registry = sends(2 * PULL_BYTES_PER_SECOND_MIN, GIB);
+    pulls.begin(open('wl_a'));
+    await clock.advance(1_000);
+    pulls.keepOnly([]);
+    expect(status()).toEqual({ state: 'none' });
+    pulls.begin(open('wl_a'));
+    await clock.advance(1_000);
+    expect(ended).toBe(true);
+    expect(status()).toMatchObject({ state: 'pulling' });
+    await clock.advance(520_000);
+    expect(status()).toEqual({ state: 'ready' });
+  });
+
+  test('tells how far it is, and no more than that', async () => {
+    registry = sends(2 * PULL_BYTES_PER_SECOND_MIN, GIB);
+    pulls.begin(open('wl_a'));
+    await clock.advance(1_500);
+    expect(status()).toEqual({
+      state: 'pulling',
+      progress: { done_bytes: 2 * PULL_BYTES_PER_SECOND_MIN, total_bytes: GIB },
+    });
   });
 });

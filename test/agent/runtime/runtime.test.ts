@@ -10,13 +10,14 @@ import { openDesired } from '../../../agent/runtime/desired.ts';
 import type { Engine, LocalContainer } from '../../../agent/runtime/engine.ts';
 import { openRecords } from '../../../agent/runtime/records.ts';
 import { openRuntime, type Doors, type Runtime } from '../../../agent/runtime/runtime.ts';
-import { systemClock } from '../../../shared/clock.ts';
+import { type Clock, systemClock } from '../../../shared/clock.ts';
 import { createLog } from '../../../shared/log.ts';
 import { eventually } from '../../kit/processes.ts';
 import { desiredWorkload } from '../desired-workload.ts';
+import { manualClock } from '../manual-clock.ts';
 
 const ID = 'wl_a';
-const clock = systemClock();
+let clock: Clock = systemClock();
 const log = createLog('test', 'silent');
 let dir: string;
 let runtime: Runtime;
@@ -24,6 +25,8 @@ let phases: string[];
 /** How a container that was started ends at once; undefined: it stays. */
 let lastExit = { code: 0, reason: '' };
 let staysUp = true;
+/** Our program inside has answered, or does. */
+let guest: () => boolean;
 /** Why nothing may start on this host; undefined: it may. */
 let fenceFault: Error | undefined;
 /** Calls that change what is on the engine, as they begin. */
@@ -34,12 +37,22 @@ beforeEach(async () => {
   phases = [];
   calls = [];
   staysUp = true;
+  guest = () => staysUp;
+  clock = systemClock();
   fenceFault = undefined;
+  runtime = await open();
+});
+afterEach(async () => {
+  await runtime.stop();
+  rmSync(dir, { recursive: true });
+});
+
+async function open(): Promise<Runtime> {
   const say = (): void => {
     const phase = runtime.observed().workloads.find((workload) => workload.workload_id === ID)?.phase;
     if (phase !== undefined && phase !== phases.at(-1)) phases.push(phase);
   };
-  runtime = openRuntime(
+  return openRuntime(
     {
       clock,
       log,
@@ -47,6 +60,11 @@ beforeEach(async () => {
       doors: openDoors(),
       desired: await openDesired(dir, { files: DISK, log, clock, bootId: 'boot' }),
       records: await openRecords(dir, { files: DISK, log, now: clock.now }),
+      images: {
+        use: async () => undefined,
+        sweep: async () => undefined,
+        makeRoom: async () => true,
+      },
       machine: () => ({ cpu_cores: 2, ram_bytes: 2 ** 33, gpu_count: 1, limits: { memlock_bytes: -1, nofile: 1024 } }),
       gpus: () => ({ gpuUuids: new Set(), gpuFaults: new Map() }),
       assertFenced: async () => {
@@ -57,11 +75,7 @@ beforeEach(async () => {
     },
     say,
   );
-});
-afterEach(async () => {
-  await runtime.stop();
-  rmSync(dir, { recursive: true });
-});
+}
 
 /** It lists what was there when it was asked, and answers turns later. */
 function slowEngine(): Engine {
@@ -90,6 +104,8 @@ function slowEngine(): Engine {
     removeUnusedNetworks: async () => undefined,
     inspectImage: async () => image,
     pull: async () => undefined,
+    disk: async () => undefined,
+    removeImage: async () => undefined,
     create: async () => {
       calls.push('create');
       put(false);
@@ -99,7 +115,10 @@ function slowEngine(): Engine {
       calls.push('start');
       put(staysUp);
     },
-    stopAndCut: async () => put(false),
+    stopAndCut: async () => {
+      calls.push('stop');
+      put(false);
+    },
     remove: async () => {
       containers = [];
     },
@@ -114,7 +133,7 @@ function openDoors(): Doors {
   return {
     prepare: async () => ({ entrypoint: [], mounts: [] }),
     ensure: async (id) => void up.add(id),
-    statuses: () => new Map([...up].map((id) => [id, { up: true, guest: staysUp, host_key: null, main_exit: null }])),
+    statuses: () => new Map([...up].map((id) => [id, { up: true, guest: guest(), host_key: null, main_exit: null }])),
     end: async (id) => void up.delete(id),
   };
 }
@@ -169,6 +188,44 @@ test('a container that does not see its GPUs fails at its second start, and says
     failure_code: 'gpu_unavailable',
     detail: expect.stringContaining('the container does not see exactly the GPUs'),
   });
+});
+
+test('a container whose guest has answered never blames its GPUs: what ends it is the tenant', async () => {
+  staysUp = false;
+  lastExit = { code: GPUS_DIFFER_CODE, reason: '' };
+  const workloads = [desiredWorkload(ID, 'image')];
+  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  await eventually('first start', 5_000, async () => calls.includes('start') || undefined);
+  guest = () => true;
+  runtime.doorsChanged();
+  guest = () => false;
+  // The host that believes the exit code fails the workload instead.
+  await eventually(
+    'second start',
+    10_000,
+    async () => calls.filter((call) => call === 'start').length > 1 || undefined,
+  );
+  expect(runtime.observed().workloads[0]).toMatchObject({ phase: 'starting', failure_code: null });
+});
+
+test('a container in which nothing speaks is stopped after two minutes, by the fault of its image', async () => {
+  await runtime.stop();
+  guest = () => false;
+  const virtual = manualClock();
+  clock = virtual;
+  runtime = await open();
+  const workloads = [desiredWorkload(ID, 'image')];
+  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  const passSeconds = async (): Promise<boolean | undefined> => {
+    virtual.advance(5_000);
+    return phases.at(-1) === 'failed' || undefined;
+  };
+  await eventually('container', 5_000, async () => phases.at(-1) === 'starting' || undefined);
+  const startedMs = virtual.now();
+  await eventually('failure', 20_000, passSeconds);
+  expect(virtual.now() - startedMs).toBeGreaterThanOrEqual(120_000);
+  expect(runtime.observed().workloads[0]).toMatchObject({ failure_code: 'guest_silent' });
+  expect(calls).toContain('stop');
 });
 
 test('what has been stopped is stamped with the time of the control plane', async () => {

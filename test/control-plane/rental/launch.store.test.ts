@@ -189,6 +189,38 @@ describe('a host that fails', () => {
     expect(machines.filter((machine) => machine !== first)).toEqual([next?.machine_id]);
   });
 
+  test('whose container starts, and who then says nothing more, is left after two and a half minutes', async () => {
+    const machines = [await world.machine(), await world.machine()].map((machine) => machine.machineId);
+    const id = await world.launch(await world.customer(100_000));
+    const first = (await findInstance(world.db.read, id))?.machine_id;
+    await world.observe(id, { phase: 'pulling' });
+    await world.drive();
+    await world.clock.advance(20 * 60_000);
+    await world.observe(id, { phase: 'starting' });
+    await world.drive();
+    await world.clock.advance(149_999);
+    // Another word about the same start does not begin it anew.
+    await world.observe(id, { phase: 'starting', detail: 'still' });
+    await world.drive();
+    expect((await findInstance(world.db.read, id))?.machine_id).toBe(first);
+    await world.clock.advance(1);
+    await world.drive();
+    const next = await findInstance(world.db.read, id);
+    expect(machines.filter((machine) => machine !== first)).toEqual([next?.machine_id]);
+  });
+
+  test('in whose container nothing speaks ends the launch: the image is tried nowhere else, and nothing is charged', async () => {
+    await world.machine();
+    await world.machine();
+    const who = await world.customer(100_000);
+    const id = await world.launch(who);
+    await world.observe(id, { phase: 'failed', failure_code: 'guest_silent', detail: 'nothing inside has answered' });
+    await world.drive();
+    expect(await status(id)).toBe('error');
+    expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'failed', error_code: 'image_unavailable' });
+    expect(await available(who.orgId)).toBe(100_000_000_000n);
+  });
+
   test('keeps its GPU held after the rental has ended, until it says that the container stopped', async () => {
     const { machineId } = await world.machine();
     const who = await world.customer(100_000);

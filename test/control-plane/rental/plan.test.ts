@@ -13,7 +13,13 @@ const observed = fc.record({
   image_digest: fc.constant(null),
   host_key: fc.constantFrom(null, 'ssh-ed25519 AAAA'),
   main_exit: fc.constant(null),
-  failure_code: fc.constantFrom(null, 'image_pull_failed' as const, 'no_command' as const, 'start_failed' as const),
+  failure_code: fc.constantFrom(
+    null,
+    'image_pull_failed' as const,
+    'no_command' as const,
+    'guest_silent' as const,
+    'start_failed' as const,
+  ),
   detail: fc.constantFrom(null, 'because'),
 });
 const NOTHING = {
@@ -29,6 +35,7 @@ const facts: fc.Arbitrary<Facts> = fc.record({
   status: fc.constantFrom(...STATES),
   enteredMs: fc.integer({ min: 0, max: 10_000_000 }),
   placedMs: fc.option(fc.integer({ min: 0, max: 10_000_000 })),
+  startingMs: fc.option(fc.integer({ min: 0, max: 10_000_000 })),
   reachedMs: fc.option(fc.integer({ min: 0, max: 10_000_000 })),
   ownImage: fc.boolean(),
   triedMachines: fc.integer({ min: 0, max: 5 }),
@@ -52,6 +59,7 @@ const RUNNING: Facts = {
   status: 'running',
   enteredMs: 0,
   placedMs: 0,
+  startingMs: null,
   reachedMs: null,
   ownImage: true,
   triedMachines: 1,
@@ -76,6 +84,34 @@ describe('a launch', () => {
       expect(plan(starting, 1)).toMatchObject({ do: 'place', because: expect.stringContaining('the host') });
     },
   );
+});
+
+describe('a container that starts', () => {
+  const starting: Facts = { ...RUNNING, status: 'starting', observed: { ...NOTHING, phase: 'starting' } };
+  const moves = { do: 'place', because: 'the instance did not start in time' };
+
+  test('is given up half a minute after its host should have judged it, however long the pull has taken', () => {
+    const since: Facts = { ...starting, startingMs: 1_000_000 };
+    expect(plan(since, 1_149_999)).toMatchObject({ do: 'note', untilMs: 1_150_000 });
+    expect(plan(since, 1_150_000)).toEqual(moves);
+    expect(plan({ ...since, observed: { ...NOTHING, phase: 'pulling' } }, 1_150_000)).toMatchObject({ do: 'note' });
+  });
+
+  test('has no more time than any start', () => {
+    expect(plan({ ...starting, startingMs: 1_499_000 }, 1_500_000)).toEqual(moves);
+  });
+
+  test('and in which nothing spoke failed by its image: the own image of a customer is tried nowhere else', () => {
+    const silent = {
+      ...NOTHING,
+      phase: 'failed',
+      failure_code: 'guest_silent',
+      detail: 'nothing inside spoke',
+    } as const;
+    const facts: Facts = { ...starting, observed: silent };
+    expect(plan(facts, 1)).toEqual({ do: 'fail', code: 'image_unavailable', detail: 'nothing inside spoke' });
+    expect(plan({ ...facts, ownImage: false }, 1)).toEqual({ do: 'place', because: 'the container did not answer' });
+  });
 });
 
 describe('the way in', () => {

@@ -1,0 +1,59 @@
+// Images that want to run before our guest, or in its place. The guest of each of them answers: so nothing of the image came before it.
+import { readFileSync } from 'node:fs';
+import { afterAll, beforeAll, expect, test } from 'vitest';
+import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
+import { ssh, type SshTarget } from '../ssh-client.ts';
+import { stuckLibrary } from '../../attacks/stuck-library.ts';
+import { busyboxImage, type ImageOptions } from '../../kit/images.ts';
+import { runProgram } from '../../kit/processes.ts';
+
+let world: AgentWorld;
+let key: { file: string; publicLine: string };
+beforeAll(async () => {
+  world = await startAgentWorld({ quarantineMinutes: 0 });
+  key = world.key('user');
+});
+afterAll(() => world.stop());
+
+async function rent(name: string, image: ImageOptions): Promise<SshTarget> {
+  const id = `wl_${name}`;
+  const { pinnedRef } = await busyboxImage(world.registry, { name, ...image });
+  world.plane.desire([world.workload(id, pinnedRef)]);
+  await world.plane.phase(id, 'running', 30_000);
+  const keys = { authorized_keys: [key.publicLine], probe_key: world.key('probe').publicLine };
+  return { port: await world.plane.sshPort(id, () => keys), keyFile: key.file };
+}
+
+const stuck = stuckLibrary();
+const provider = 'nodejs_conf = a\n[a]\nproviders = b\n[b]\nevil = c\n[c]\nmodule = /evil.so\nactivate = 1\n';
+const libraries = { '/.svc/lib/libc.so.6': stuck, '/.svc/lib/libm.so.6': stuck };
+
+test.each<[string, ImageOptions]>([
+  ['preload', { files: { '/etc/ld.so.preload': '/evil.so\n', '/evil.so': stuck } }],
+  ['openssl', { files: { '/etc/ssl/openssl.cnf': provider, '/evil.so': stuck } }],
+  ['volume', { config: { Volumes: { '/.svc/lib': {} } }, files: libraries }],
+  ['linked', { config: { Volumes: { '/data': {} } }, links: { '/data': '/.svc/lib' }, files: libraries }],
+  ['init', { config: { Volumes: { '/sbin': {} } }, files: { '/sbin/docker-init': '#!/bin/sh\nexec sleep 1000000\n' } }],
+  [
+    'environment',
+    {
+      config: { Env: ['LD_PRELOAD=/evil.so', 'LD_AUDIT=/evil.so', 'NODE_OPTIONS=-r /x'] },
+      files: { '/evil.so': stuck },
+    },
+  ],
+])('an image does not come before our guest: %s', async (name, image) => {
+  const target = await rent(name, image);
+  // The shell itself, which needs no library.
+  expect((await ssh(target, 'echo here')).stdout.toString()).toBe('here\n');
+});
+
+test('programs of the image are loaded as the image says', async () => {
+  const program = '/usr/bin/cut';
+  const linked = await runProgram({ command: 'ldd', args: [program] });
+  const needed = [program, ...[...linked.matchAll(/(\/\S+) \(0x/g)].flatMap(([, path]) => path ?? [])];
+  const files = Object.fromEntries(needed.map((path) => [path, readFileSync(path)]));
+  const target = await rent('honest', { files: { ...files, '/etc/ld.so.preload': '/none.so\n' } });
+  const { code, stderr } = await ssh(target, `${program} -c 1 /etc/passwd`);
+  expect(stderr).toContain("object '/none.so' from /etc/ld.so.preload cannot be preloaded");
+  expect(code).toBe(0);
+});

@@ -1,0 +1,130 @@
+// Images go when the disk fills up: those that nothing needs, the oldest use first, and never one that was not pulled for a workload.
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { StateFiles } from '../../../agent/host/state.ts';
+import { type Images, openImages } from '../../../agent/runtime/images.ts';
+import { createLog } from '../../../shared/log.ts';
+
+const GIB = 1024 ** 3;
+const TOTAL = 100 * GIB;
+let stored: Record<string, unknown>;
+let sizes: Map<string, number>;
+let inUse: Set<string>;
+let removed: string[];
+let nowMs: number;
+let isFar: boolean;
+let images: Images;
+
+const files: StateFiles = {
+  read: async (file, schema) => (stored[file] === undefined ? undefined : schema.parse(stored[file])),
+  write: async (file, value) => void (stored[file] = structuredClone(value)),
+  list: async () => [],
+  remove: async () => undefined,
+};
+const engine = {
+  disk: async () => {
+    const used = [...sizes.values()].reduce((sum, size) => sum + size, 0);
+    return isFar ? undefined : { free_bytes: TOTAL - used, total_bytes: TOTAL };
+  },
+  removeImage: async (image: string) => {
+    if (inUse.has(image)) throw new Error('conflict: a container has it');
+    removed.push(image);
+    sizes.delete(image);
+  },
+};
+const open = (): Promise<Images> =>
+  openImages({
+    engine,
+    files,
+    stateDir: '/s',
+    log: createLog('test', 'silent'),
+    now: () => nowMs,
+    bounds: { high: 0.8, low: 0.7 },
+  });
+
+beforeEach(async () => {
+  [stored, removed, nowMs, isFar] = [{}, [], 0, false];
+  sizes = new Map([['of others', 20 * GIB]]);
+  inUse = new Set();
+  images = await open();
+});
+
+async function pull(image: string, gib: number): Promise<void> {
+  nowMs += 1_000;
+  await images.use(image);
+  sizes.set(image, gib * GIB);
+}
+const wanted = (...names: string[]): Set<string> => new Set(names);
+
+describe('a sweep', () => {
+  test('removes nothing up to the bound', async () => {
+    await pull('a', 60);
+    await images.sweep(wanted());
+    expect(removed).toEqual([]);
+  });
+
+  test('above it removes what was used longest ago until enough is free, and leaves the images of others', async () => {
+    for (const [image, gib] of [
+      ['a', 10],
+      ['b', 10],
+      ['c', 10],
+      ['d', 31],
+    ] as const)
+      await pull(image, gib);
+    nowMs += 1_000;
+    await images.use('a');
+    await images.sweep(wanted());
+    expect(removed).toEqual(['b', 'c']);
+  });
+
+  test('leaves what is wanted or what a container has, however old', async () => {
+    await pull('wanted', 20);
+    await pull('in use', 20);
+    await pull('new', 21);
+    inUse.add('in use');
+    await images.sweep(wanted('wanted'));
+    expect(removed).toEqual(['new']);
+    expect(sizes.has('wanted')).toBe(true);
+    // It goes when it can.
+    await pull('next', 21);
+    inUse.clear();
+    await images.sweep(wanted('wanted', 'next'));
+    expect(removed).toEqual(['new', 'in use']);
+  });
+
+  test('counts as a use of what is wanted', async () => {
+    await pull('a', 20);
+    await pull('b', 20);
+    nowMs += 1_000;
+    await images.sweep(wanted('a'));
+    await pull('c', 21);
+    await images.sweep(wanted('c'));
+    expect(removed).toEqual(['b']);
+  });
+
+  test('knows after a restart what an earlier process has pulled', async () => {
+    await pull('a', 20);
+    await pull('b', 41);
+    images = await open();
+    await images.sweep(wanted('b'));
+    expect(removed).toEqual(['a']);
+  });
+
+  test('removes nothing if the disk is not one of this host', async () => {
+    await pull('a', 70);
+    isFar = true;
+    await images.sweep(wanted());
+    expect(removed).toEqual([]);
+  });
+});
+
+describe('room', () => {
+  test('is made of images that nothing needs, and not of more than it takes', async () => {
+    await pull('a', 10);
+    await pull('b', 10);
+    await pull('c', 10);
+    expect(await images.makeRoom(60 * GIB, wanted('c'))).toBe(true);
+    expect(removed).toEqual(['a', 'b']);
+    expect(await images.makeRoom(69 * GIB, wanted('c'))).toBe(true);
+    expect(await images.makeRoom(69.5 * GIB, wanted('c'))).toBe(false);
+  });
+});

@@ -1,0 +1,76 @@
+// How long containers are silent: only what this process has seen counts, and a start over does not begin it anew.
+import { beforeEach, describe, expect, test } from 'vitest';
+import type { LocalContainer } from '../../../agent/runtime/engine.ts';
+import { createSilence, type Silence } from '../../../agent/runtime/silence.ts';
+import { manualClock, type ManualClock } from '../manual-clock.ts';
+
+let clock: ManualClock;
+let silence: Silence;
+/** The door, and what answers behind it. */
+let isUp: boolean;
+let guest: boolean;
+beforeEach(() => {
+  clock = manualClock();
+  isUp = true;
+  guest = false;
+  silence = createSilence(clock, {
+    statuses: () => new Map([['wl_a', { up: isUp, guest, host_key: null, main_exit: null }]]),
+  });
+});
+
+const container = (running: boolean): LocalContainer[] => [
+  { id: 'c', workload_id: 'wl_a', running, mount_sources: [] },
+];
+/** Notes it now and again every 5 s. */
+function pass(seconds: number, containers: LocalContainer[] | null): void {
+  silence.note(containers);
+  for (let passed = 0; passed < seconds; passed += 5) {
+    clock.advance(5_000);
+    silence.note(containers);
+  }
+}
+
+describe('a container is silent', () => {
+  test('for as long as it runs and nothing speaks, also over several starts', () => {
+    pass(60, container(true));
+    pass(30, container(false));
+    pass(60, container(true));
+    expect(silence.ms.get('wl_a')).toBe(120_000);
+  });
+
+  test('not while its door is closed', () => {
+    isUp = false;
+    pass(60, container(true));
+    expect(silence.ms.get('wl_a')).toBeUndefined();
+  });
+
+  test('never again once it has spoken, be it for an instant', () => {
+    guest = true;
+    silence.listen();
+    guest = false;
+    pass(60, container(true));
+    expect(silence.ms.get('wl_a')).toBeUndefined();
+    expect([...silence.spoken]).toEqual(['wl_a']);
+  });
+
+  test('not while the engine does not answer', () => {
+    pass(10, container(true));
+    pass(300, null);
+    pass(10, container(true));
+    expect(silence.ms.get('wl_a')).toBe(20_000);
+  });
+
+  test('for no more than a moment while this host stood still', () => {
+    silence.note(container(true));
+    clock.advance(3_600_000);
+    silence.note(container(true));
+    expect(silence.ms.get('wl_a')).toBe(15_000);
+  });
+
+  test('from nothing on, if another one has its place', () => {
+    pass(60, container(true));
+    silence.note([]);
+    pass(10, container(true));
+    expect(silence.ms.get('wl_a')).toBe(10_000);
+  });
+});
