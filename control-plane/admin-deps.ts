@@ -16,7 +16,7 @@ import {
   type SupplierRow,
   supplierOfOrg,
 } from './fleet/supply/store.ts';
-import { faultWords } from './fleet/supply/verdict.ts';
+import { faultWords, obstacleOf } from './fleet/supply/verdict.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
 import { TransferDiffers } from './money/ledger/store.ts';
 import { ledgerFaults } from './money/ledger/verify.ts';
@@ -193,6 +193,7 @@ function machineFields(row: MachineRow): Fields {
     supplier_id: row.supplier_id,
     status: row.status,
     approved: row.approved,
+    off_market_because: obstacleOf(row) ?? null,
     verification_status: row.verification_status,
     verification_detail: row.verification_detail,
     online: row.online,

@@ -109,6 +109,14 @@ function fleetMeasures({ core: { db }, link }: GaugesDeps): Measure[] {
       help: 'Machines that run containers which the database does not know, or are connected and have not said',
       read: async () => one((await countMachinesByState(db.read)).reduce((sum, row) => sum + row.with_unknown, 0)),
     },
+    {
+      name: 'svc_machines_failed',
+      help: 'Machines that the operator has listed and whose verification failed: they are not on offer',
+      read: async () => {
+        const listed = (await countMachinesByState(db.read)).filter(({ status }) => status === 'listed');
+        return one(listed.reduce((sum, row) => sum + row.failed, 0));
+      },
+    },
     { name: 'svc_agent_links', help: 'Links of agents that are up', read: () => one(link.count()) },
     {
       name: 'svc_machines_failing_probes',

@@ -50,7 +50,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'money/deposits', tables: ['deposits', 'deposit_transfers', 'deposit_addresses'] },
       {
         path: 'fleet/supply',
-        tables: ['suppliers', 'machines', 'machine_gpus', 'enrollment_tokens', 'offerings'],
+        tables: ['suppliers', 'machines', 'machine_gpus', 'gpu_claims', 'enrollment_tokens', 'offerings'],
       },
       { path: 'fleet/link', tables: ['agent_links', 'link_ratchets'] },
       { path: 'fleet/placement', tables: [] },

@@ -25,6 +25,8 @@ export type EventType =
   | 'machine.draining'
   | 'machine.delisted'
   | 'machine.suspended'
+  | 'machine.inventory_changed'
+  | 'machine.inventory_approved'
   | 'reservation.pending'
   | 'reservation.active'
   | 'reservation.suspended'
