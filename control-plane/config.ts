@@ -94,6 +94,8 @@ const ConfigFields = z.strictObject({
     .optional(),
   /** The platform's share of what a customer pays, in hundredths of a percent. */
   platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
+  /** What a supplier earned can be paid out so long after it was entered. Until then its customer may dispute it. */
+  earnings_delay_hours: z.int().min(0).max(8_760).default(48),
   /** Dollars an hour for each GB of an instance's disk beyond the included 100, on hosts that honour disk_gb. */
   disk_price_per_gb_hour: z
     .number()

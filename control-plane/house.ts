@@ -160,6 +160,7 @@ function settingsOf(config: Config): Settings {
   return {
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
+    earningsDelayMs: config.earnings_delay_hours * 3_600_000,
     openLaunchesPerOrg: config.open_launches_per_org,
     diskPriceUcentsPerGbHour: ucentsFromDollars(config.disk_price_per_gb_hour) ?? 0n,
     hostnameOf: (instanceId) =>

@@ -58,6 +58,8 @@ export interface Core {
 export interface Settings {
   platformFeeBps: number;
   launchHoldMinutes: number;
+  /** From the entry of earnings until they may be paid out. */
+  earningsDelayMs: number;
   openLaunchesPerOrg: number;
   diskPriceUcentsPerGbHour: bigint;
   /** The host name that customers reach an instance at. */
@@ -207,7 +209,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
 function openMoney(core: Core, settings: Settings): Pick<Rooms, 'ledger' | 'metering' | 'payouts'> {
   const ledger = openLedger(core);
   const metering = openMetering({ ...core, ledger, launchHoldMinutes: settings.launchHoldMinutes });
-  return { ledger, metering, payouts: openPayouts({ ...core, ledger }) };
+  return { ledger, metering, payouts: openPayouts({ ...core, ledger, metering, delayMs: settings.earningsDelayMs }) };
 }
 
 function openModels(

@@ -9,6 +9,7 @@ const ROOMS = [
   'base/operations',
   'money/ledger',
   'money/metering',
+  'money/payouts',
   'fleet/supply',
   'fleet/link',
   'fleet/workloads',

@@ -14,6 +14,7 @@ export type IdPrefix =
   | 'off'
   | 'wl'
   | 'seg'
+  | 'dsp'
   | 'req'
   | 'str'
   | 'aud'

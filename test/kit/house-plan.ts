@@ -46,7 +46,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'base/operations', tables: ['operations'] },
       { path: 'money/ledger', tables: ['ledger_accounts', 'transfers', 'holds'] },
       { path: 'money/metering', tables: ['meter_segments'] },
-      { path: 'money/payouts', tables: [] },
+      { path: 'money/payouts', tables: ['disputes'] },
       { path: 'money/deposits', tables: ['deposits', 'deposit_transfers', 'deposit_addresses'] },
       {
         path: 'fleet/supply',

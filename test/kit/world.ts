@@ -69,6 +69,7 @@ export interface World {
 const SETTINGS: Settings = {
   platformFeeBps: 2000,
   launchHoldMinutes: 10,
+  earningsDelayMs: 0,
   openLaunchesPerOrg: 1_000,
   diskPriceUcentsPerGbHour: 20_000n,
   hostnameOf: (id) => `${id}.ssh.test`,

@@ -111,6 +111,18 @@ export async function writeHold(
   );
 }
 
+const RefundRow = z.object({ evidence: text, total_ucents: ucents });
+
+/** What customers were given back, by evidence: of those whose evidence begins with the prefix. */
+export async function refundTotals(query: Query, evidencePrefix: string): Promise<Map<string, bigint>> {
+  const rows = await query.all(
+    RefundRow,
+    sql`select evidence, cast(sum(amount_ucents) as bigint) as total_ucents from transfers
+        where kind = 'rental.refund_charge' and substr(evidence, 1, ${evidencePrefix.length}) = ${evidencePrefix} group by evidence`,
+  );
+  return new Map(rows.map((row) => [row.evidence, row.total_ucents]));
+}
+
 const SubjectTotalRow = z.object({ subject_id: text, kind: text, total_ucents: ucents });
 export type SubjectTotal = z.infer<typeof SubjectTotalRow>;
 

@@ -41,6 +41,11 @@ export interface Metering {
    * Nothing happens where all ended before. `evidence` is kept on the transfers.
    */
   closeSegment(tx: Tx, subjectId: string, endedMs: number, evidence?: string): Promise<void>;
+  /**
+   * Takes the time since `sinceMs` back from all sides, and returns what the customer gets back. A rental that runs is charged again
+   * from now on. `evidence` is kept on the transfers.
+   */
+  refund(tx: Tx, subjectId: string, back: { sinceMs: number; evidence: string }): Promise<bigint>;
   /** Takes an absence of the whole control plane out of every open segment, in pieces; returns how many that were. */
   excuseAll(absence: Absence): Promise<number>;
   /** One pass over all open segments. Resolves with the rentals whose balance no longer covers the next ticks. */
@@ -76,17 +81,44 @@ export function openMetering(deps: MeteringDeps): Metering {
         ended_ms: null,
       }),
     closeSegment: async (tx, subjectId, endedMs, evidence) => {
-      for (const segment of await store.segmentsPast(tx, subjectId, endedMs)) {
-        const endMs = Math.max(endedMs, segment.started_ms);
-        await postThrough(tx, segment, { toMs: endMs, evidence }, ledger);
-        await store.endSegment(tx, segment.id, endMs);
-        await ledger.setHold(tx, holdId(subjectId), wallet(segment.org_id), 0n);
-      }
+      await cutBack(tx, await store.segmentsPast(tx, subjectId, endedMs), { toMs: endedMs, evidence }, ledger);
     },
+    refund: (tx, subjectId, back) => refund(tx, subjectId, back, deps),
     excuseAll: (absence) => excuseAll(absence, { ...deps, metering }),
     tick: (signal) => tick(signal, deps),
   };
   return metering;
+}
+
+/** Ends each of the segments at `toMs`, or at its start if that is later. What customers get back of what was posted. */
+async function cutBack(tx: Tx, segments: readonly store.Segment[], until: Until, ledger: Ledger): Promise<bigint> {
+  let refundedUcents = 0n;
+  for (const segment of segments) {
+    const toMs = Math.max(until.toMs, segment.started_ms);
+    const changeUcents = costUcents(segment, segment.posted_through_ms) - costUcents(segment, toMs);
+    if (changeUcents > 0n) refundedUcents += changeUcents;
+    await postThrough(tx, segment, { ...until, toMs }, ledger);
+    await store.endSegment(tx, segment.id, toMs);
+    await ledger.setHold(tx, holdId(segment.subject_id), wallet(segment.org_id), 0n);
+  }
+  return refundedUcents;
+}
+
+async function refund(
+  tx: Tx,
+  subjectId: string,
+  { sinceMs, evidence }: { sinceMs: number; evidence: string },
+  { ids, clock, ledger }: MeteringDeps,
+): Promise<bigint> {
+  const segments = await store.segmentsPast(tx, subjectId, sinceMs);
+  const refundedUcents = await cutBack(tx, segments, { toMs: sinceMs, evidence }, ledger);
+  const open = segments.find((segment) => segment.ended_ms === null);
+  const nowMs = clock.now();
+  if (open !== undefined) {
+    const again = { ...open, id: ids.prefixed('seg'), started_ms: nowMs, posted_through_ms: nowMs };
+    await store.insertSegment(tx, again);
+  }
+  return refundedUcents;
 }
 
 async function excuseAll(absence: Absence, deps: MeteringDeps & { metering: Metering }): Promise<number> {
@@ -106,13 +138,13 @@ async function excuseAll(absence: Absence, deps: MeteringDeps & { metering: Mete
   return count;
 }
 
+interface Until {
+  toMs: number;
+  evidence?: string | undefined;
+}
+
 /** Brings the ledger to `toMs`, forwards or backwards. The hold is released for it: the caller sets it anew. */
-async function postThrough(
-  tx: Tx,
-  segment: store.Segment,
-  until: { toMs: number; evidence?: string | undefined },
-  ledger: Ledger,
-): Promise<void> {
+async function postThrough(tx: Tx, segment: store.Segment, until: Until, ledger: Ledger): Promise<void> {
   const { toMs, evidence } = until;
   const fromMs = segment.posted_through_ms;
   if (toMs === fromMs) return;

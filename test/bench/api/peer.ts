@@ -68,6 +68,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
     {
       platformFeeBps: 1_500,
       launchHoldMinutes: 10,
+      earningsDelayMs: 172_800_000,
       openLaunchesPerOrg: 1_000_000,
       diskPriceUcentsPerGbHour: 0n,
       hostnameOf: (id) => `${id}.ssh.localhost`,

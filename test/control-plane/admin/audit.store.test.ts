@@ -72,6 +72,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
   };
   const made = await call(byName('adminCreateReservation'), '', reservation);
   const contract = { id: made.id ?? '' };
+  const disputed = await dispute();
   await world.rooms.supply.setCopied(machineId, true);
   await world.db.tx('test.clear', (tx) => tx.run(sql`delete from audit_entries`));
   return {
@@ -86,6 +87,8 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminSuspendSupplier: { id: other.supplierId },
     adminResumeSupplier: { id: other.supplierId },
     adminCreatePayout: { id: other.supplierId, body: { reference: 'r' } },
+    adminOpenDispute: { body: { instance_id: disputed.next, reason: 'no GPU' } },
+    adminResolveDispute: { id: disputed.id, body: { refund: true, note: 'seen' } },
     adminCreateReservation: { body: reservation },
     adminExtendReservation: { id: contract.id, body: { ends_at: term(60) } },
     adminSuspendReservation: contract,
@@ -94,6 +97,20 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminCancelReservation: contract,
     adminVerifyLedger: {},
   };
+}
+
+/** One that is open, and the rental of the next. */
+async function dispute(): Promise<{ id: string; next: string }> {
+  const { metering, payouts } = world.rooms;
+  const { orgId } = await world.customer(1_000);
+  const rate = { rateUcentsPerHour: 100_000_000n, supplierBps: 8_000, gpuType: 'H100_SXM', gpuCount: 1 };
+  for (const subjectId of ['i-disputed', 'i-next']) {
+    await world.db.tx('test.rent', (tx) =>
+      metering.openSegment(tx, { ...rate, subjectId, orgId, supplierId: 's', startedMs: world.clock.now() - 1_000 }),
+    );
+  }
+  const { id } = await payouts.disputes.open({ instanceId: 'i-disputed', sinceMs: null, reason: 'x' });
+  return { id, next: 'i-next' };
 }
 
 /** A dollar, out of nothing. */
