@@ -3,8 +3,8 @@ import { isoTime } from '../shared/clock.ts';
 import { fail } from '../shared/errors.ts';
 import type { LoopStatus } from '../shared/loop.ts';
 import { centsFloor, dollarsFromUcents, dollarText, UCENTS_PER_CENT } from '../shared/money.ts';
+import { creditCommands, disputeCommands } from './admin-decisions.ts';
 import type { Fields } from './admin/fields.ts';
-import type { DisputeCommands } from './admin/dispute-routes.ts';
 import type { ReservationCommands } from './admin/reservation-routes.ts';
 import type { AdminDeps } from './admin/routes.ts';
 import type { SupplierCommands } from './admin/supplier-routes.ts';
@@ -21,13 +21,13 @@ import { faultWords, obstacleOf } from './fleet/supply/verdict.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
 import { TransferDiffers } from './money/ledger/store.ts';
 import { ledgerFaults } from './money/ledger/verify.ts';
+import { creditFaults } from './money/credits/verify.ts';
 import { meteringFaults } from './money/metering/verify.ts';
 import { payoutView } from './money/payouts/routes.ts';
 import { receiptFaults } from './models/gateway/verify.ts';
 import { videoFaults } from './models/videos/verify.ts';
 import { payoutFaults } from './money/payouts/verify.ts';
 import { payoutEntries, type PayoutEntry } from './money/ledger/suppliers.ts';
-import type { Dispute } from './money/payouts/disputes.ts';
 import type { Standing } from './money/payouts/payouts.ts';
 import type { OperatorView } from './rental/reservations/reservations.ts';
 import type { Core, Rooms } from './rooms.ts';
@@ -56,12 +56,14 @@ export function adminDeps(
     },
     suppliers: supplierCommands(db, rooms),
     disputes: disputeCommands(rooms),
+    credits: creditCommands(rooms),
     reservations: reservationCommands(rooms),
     ledger: {
       verify: async () => {
         const faults = await db.tx('admin.verify', async (tx) => [
           ...(await ledgerFaults(tx)),
           ...(await meteringFaults(tx)),
+          ...(await creditFaults(tx)),
           ...(await payoutFaults(tx)),
           ...(await receiptFaults(tx)),
           ...(await videoFaults(tx)),
@@ -143,28 +145,6 @@ function standingFields({ accruedCents, unpaidCents, payableCents }: Standing): 
     accrued_cents: Number(accruedCents),
     unpaid_cents: Number(unpaidCents),
     payable_cents: Number(payableCents),
-  };
-}
-
-function disputeCommands({ payouts: { disputes } }: Rooms): DisputeCommands {
-  return {
-    open: async (dispute) => disputeFields(await disputes.open(dispute)),
-    resolve: async (id, resolution) => disputeFields(await disputes.resolve(id, resolution)),
-    list: async () => (await disputes.list()).map(disputeFields),
-  };
-}
-
-function disputeFields(row: Dispute): Fields {
-  return {
-    dispute_id: row.id,
-    instance_id: row.instance_id,
-    state: row.state,
-    since: row.since_ms === 0 ? null : isoTime(row.since_ms),
-    reason: row.reason,
-    refunded: dollarText(row.refunded_ucents),
-    note: row.note,
-    opened_at: isoTime(row.opened_ms),
-    resolved_at: row.resolved_ms === null ? null : isoTime(row.resolved_ms),
   };
 }
 

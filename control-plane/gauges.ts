@@ -1,6 +1,8 @@
 // What operators watch and are woken for: asked of the rooms at each scrape. systemd/alerts.yaml is written on these names.
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { LoopStatus } from '../shared/loop.ts';
+import { dollarsFromUcents } from '../shared/money.ts';
+import { countHeld, flags } from './money/credits/store.ts';
 import { countMachinesByState } from './fleet/supply/store.ts';
 import { countMachines } from './rental/edge/store.ts';
 import { failsTogether } from './rental/edge/verdict.ts';
@@ -63,6 +65,7 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
       read: async () =>
         (await countVideos(deps.core.db.read)).map(({ status, count }) => ({ labels: { status }, value: count })),
     },
+    ...creditMeasures(deps),
     {
       name: 'svc_ledger_faults',
       help: 'Broken invariants of the books, as `ledger verify` last found them',
@@ -77,6 +80,32 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
   for (const measure of measures) add(Gauge, registry, measure);
   for (const measure of inferenceCounts(deps)) add(Counter, registry, measure);
   return { noteLedger: (faults) => (ledger = { faults, atMs: clock.now() }) };
+}
+
+function creditMeasures({ core: { db } }: GaugesDeps): Measure[] {
+  return [
+    {
+      name: 'svc_credits_held',
+      help: 'Credits and payments above a bound that wait for the operator',
+      labels: ['kind'],
+      read: async () => (await countHeld(db.read)).map(({ kind, count }) => ({ labels: { kind }, value: count })),
+    },
+    {
+      name: 'svc_credits_held_dollars',
+      help: 'What these come to',
+      labels: ['kind'],
+      read: async () =>
+        (await countHeld(db.read)).map(({ kind, total_ucents: ucents }) => ({
+          labels: { kind },
+          value: dollarsFromUcents(ucents),
+        })),
+    },
+    {
+      name: 'svc_tenants_flagged',
+      help: 'Tenants that fail where others are served well: credits for their outages wait',
+      read: async () => one((await flags(db.read)).length),
+    },
+  ];
 }
 
 /** 0 before the first blob. */

@@ -155,12 +155,22 @@ function nudgesOf(running: () => Running | undefined): Nudges {
   };
 }
 
+function lossBoundsOf({ loss_bounds: bounds }: Config): Settings['lossBounds'] {
+  const ucents = (dollars: number): bigint => ucentsFromDollars(dollars) ?? 0n;
+  return {
+    orgCreditsUcents: ucents(bounds.credits_per_org),
+    supplierCreditsUcents: ucents(bounds.credits_per_supplier),
+    supplierPaymentsUcents: ucents(bounds.absence_per_supplier),
+  };
+}
+
 function settingsOf(config: Config): Settings {
   const everywhere = config.ssh.host === '0.0.0.0' || config.ssh.host === '::';
   return {
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
     earningsDelayMs: config.earnings_delay_hours * 3_600_000,
+    lossBounds: lossBoundsOf(config),
     openLaunchesPerOrg: config.open_launches_per_org,
     diskPriceUcentsPerGbHour: ucentsFromDollars(config.disk_price_per_gb_hour) ?? 0n,
     hostnameOf: (instanceId) =>

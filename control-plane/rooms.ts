@@ -13,7 +13,10 @@ import type { Sealing } from './base/http/sealing.ts';
 import { openOperations, type Operations } from './base/operations/operations.ts';
 import type { Outbound } from './base/outbound/outbound.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
+import type { LossBounds } from './money/credits/bounds.ts';
+import { type Credits, openCredits } from './money/credits/credits.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
+import { machinesThatServed } from './money/metering/store.ts';
 import { openPayouts, type Payouts } from './money/payouts/payouts.ts';
 import { type Absence, openAbsence } from './fleet/link/absence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
@@ -60,6 +63,8 @@ export interface Settings {
   launchHoldMinutes: number;
   /** From the entry of earnings until they may be paid out. */
   earningsDelayMs: number;
+  /** What may be given away in a day without the operator. */
+  lossBounds: LossBounds;
   openLaunchesPerOrg: number;
   diskPriceUcentsPerGbHour: bigint;
   /** The host name that customers reach an instance at. */
@@ -112,6 +117,7 @@ export interface Rooms {
   events: Events;
   operations: Operations;
   ledger: Ledger;
+  credits: Credits;
   metering: Metering;
   payouts: Payouts;
   supply: Supply;
@@ -132,6 +138,9 @@ export interface Rooms {
   files: Files;
 }
 
+/** A machine that was charged to others for so long has served them. */
+const SERVED_MS_MIN = 3_600_000;
+
 /** What a rental and the looks at its SSH path have to do with each other. */
 const SSH_LOOKS = { onRunning: startSeries, downSince };
 
@@ -139,7 +148,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
   const sshKeys = openSshKeys(core);
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations(core);
-  const money = openMoney(core, settings);
+  const money = openMoney(core, settings, events);
   const fleet = openFleet(core, settings, {
     events,
     nudges: outside.nudges,
@@ -206,10 +215,27 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
   };
 }
 
-function openMoney(core: Core, settings: Settings): Pick<Rooms, 'ledger' | 'metering' | 'payouts'> {
+function openMoney(
+  core: Core,
+  settings: Settings,
+  events: Events,
+): Pick<Rooms, 'ledger' | 'credits' | 'metering' | 'payouts'> {
   const ledger = openLedger(core);
-  const metering = openMetering({ ...core, ledger, launchHoldMinutes: settings.launchHoldMinutes });
-  return { ledger, metering, payouts: openPayouts({ ...core, ledger, metering, delayMs: settings.earningsDelayMs }) };
+  const credits = openCredits({
+    ...core,
+    ledger,
+    events,
+    bounds: settings.lossBounds,
+    servedOthers: (query, orgId, sinceMs) =>
+      machinesThatServed(query, orgId, { sinceMs, nowMs: core.clock.now(), forMs: SERVED_MS_MIN }),
+  });
+  const metering = openMetering({ ...core, ledger, credits, launchHoldMinutes: settings.launchHoldMinutes });
+  return {
+    ledger,
+    credits,
+    metering,
+    payouts: openPayouts({ ...core, ledger, metering, delayMs: settings.earningsDelayMs }),
+  };
 }
 
 function openModels(

@@ -8,6 +8,7 @@ const ROOMS = [
   'base/events',
   'base/operations',
   'money/ledger',
+  'money/credits',
   'money/metering',
   'money/payouts',
   'fleet/supply',

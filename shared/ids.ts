@@ -15,6 +15,8 @@ export type IdPrefix =
   | 'wl'
   | 'seg'
   | 'dsp'
+  | 'free'
+  | 'crd'
   | 'req'
   | 'str'
   | 'aud'

@@ -13,6 +13,7 @@ import {
   withCommon,
 } from './command.ts';
 import { addAuditCommands } from './audit-commands.ts';
+import { addCreditCommands } from './credit-commands.ts';
 import { addDisputeCommands } from './dispute-commands.ts';
 import { addReservationCommands } from './reservation-commands.ts';
 import { addPayoutCommands, addSupplierCommands } from './supplier-commands.ts';
@@ -30,6 +31,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addSupplierCommands(admin, deps);
   addPayoutCommands(admin, deps);
   addDisputeCommands(admin, deps);
+  addCreditCommands(admin, deps);
   addReservationCommands(admin, deps);
   addAuditCommands(admin, deps);
   withCommon(admin.command('loops').description('the background loops of the daemon')).action(

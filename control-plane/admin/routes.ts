@@ -9,6 +9,7 @@ import type { Accounts } from '../base/accounts/accounts.ts';
 import type { Metrics } from '../base/http/metrics.ts';
 import { type Route, route } from '../base/http/route.ts';
 import { AnyFields, Cents, type Fields, Id, listOf, operationOf, operator } from './fields.ts';
+import { creditAdminRoutes, type CreditCommands } from './credit-routes.ts';
 import { disputeAdminRoutes, type DisputeCommands } from './dispute-routes.ts';
 import { reservationAdminRoutes, type ReservationCommands } from './reservation-routes.ts';
 import { supplierAdminRoutes, type SupplierCommands } from './supplier-routes.ts';
@@ -34,6 +35,7 @@ export interface AdminDeps {
   };
   suppliers: SupplierCommands;
   disputes: DisputeCommands;
+  credits: CreditCommands;
   reservations: ReservationCommands;
   ledger: {
     /** Broken invariants in words; none when the books agree. */
@@ -51,6 +53,7 @@ export function adminRoutes(deps: AdminDeps): Route[] {
     ...machineRoutes(deps),
     ...supplierAdminRoutes(deps.suppliers),
     ...disputeAdminRoutes(deps.disputes),
+    ...creditAdminRoutes(deps.credits),
     ...reservationAdminRoutes(deps.reservations),
     ...statusRoutes(deps),
   ];

@@ -14,6 +14,7 @@ import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/schema.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { ledgerFaults } from '../../control-plane/money/ledger/verify.ts';
+import { creditFaults } from '../../control-plane/money/credits/verify.ts';
 import { meteringFaults } from '../../control-plane/money/metering/verify.ts';
 import { payoutFaults } from '../../control-plane/money/payouts/verify.ts';
 import { receiptFaults } from '../../control-plane/models/gateway/verify.ts';
@@ -70,6 +71,11 @@ const SETTINGS: Settings = {
   platformFeeBps: 2000,
   launchHoldMinutes: 10,
   earningsDelayMs: 0,
+  lossBounds: {
+    orgCreditsUcents: 10_000_000_000n,
+    supplierCreditsUcents: 50_000_000_000n,
+    supplierPaymentsUcents: 50_000_000_000n,
+  },
   openLaunchesPerOrg: 1_000,
   diskPriceUcentsPerGbHour: 20_000n,
   hostnameOf: (id) => `${id}.ssh.test`,
@@ -191,22 +197,25 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
       return rows.map((event) => event.type).toReversed();
     },
-    verify: async () => {
-      const faults = await db.tx('verify', async (tx) => [
-        ...(await ledgerFaults(tx)),
-        ...(await meteringFaults(tx)),
-        ...(await payoutFaults(tx)),
-        ...(await receiptFaults(tx)),
-        ...(await videoFaults(tx)),
-      ]);
-      if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
-    },
+    verify: () => verifyBooks(db),
     close: async () => {
       await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
       await db.close();
       rmSync(blobsDirectory, { recursive: true, force: true });
     },
   };
+}
+
+async function verifyBooks(db: Db): Promise<void> {
+  const faults = await db.tx('verify', async (tx) => [
+    ...(await ledgerFaults(tx)),
+    ...(await meteringFaults(tx)),
+    ...(await creditFaults(tx)),
+    ...(await payoutFaults(tx)),
+    ...(await receiptFaults(tx)),
+    ...(await videoFaults(tx)),
+  ]);
+  if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
 }
 
 /** What one process has of its own. */

@@ -18,6 +18,7 @@ export type EventType =
   | 'instance.recovered'
   | 'instance.gpu_broken'
   | 'instance.gpu_mended'
+  | 'instance.credit_held'
   | 'machine.registered'
   | 'machine.enrolled'
   | 'machine.pending'

@@ -112,6 +112,20 @@ export async function waitingFor(
   return row?.total_ucents ?? 0n;
 }
 
+/** What the supplier earned by transfers of one kind that were posted after `sinceMs`. */
+export async function earnedByKind(
+  query: Query,
+  supplierId: string,
+  { kind, sinceMs }: { kind: string; sinceMs: number },
+): Promise<bigint> {
+  const row = await query.one(
+    SumRow,
+    sql`select cast(coalesce(sum(amount_ucents), 0) as bigint) as total_ucents from transfers
+        where ${EARNED} and credit_account_id = ${accountId(payable(supplierId))} and posted_ms > ${sinceMs} and kind = ${kind}`,
+  );
+  return row?.total_ucents ?? 0n;
+}
+
 const StandingRow = z.object({ id: text, earned_ucents: ucents, paid_ucents: ucents });
 
 /** By account: all that was ever earned, and all that was paid out. */

@@ -5,6 +5,8 @@ import { accruedUcents } from '../../../shared/money.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import type { Credits } from '../credits/credits.ts';
+import type { FreeTime } from '../credits/store.ts';
 import { type Absence, excuse } from './excuse.ts';
 import { costUcents, transfersOf } from './posting.ts';
 import * as store from './store.ts';
@@ -21,6 +23,7 @@ export interface NewSegment {
   subjectId: string;
   orgId: string;
   supplierId: string;
+  machineId: string;
   gpuType: string;
   gpuCount: number;
   rateUcentsPerHour: bigint;
@@ -32,15 +35,18 @@ export interface NewSegment {
 export interface Metering {
   /** Sets aside what the launch must be able to pay at first. @throws ServiceError `insufficient_balance` */
   holdForLaunch(tx: Tx, subjectId: string, orgId: string, rateUcentsPerHour: bigint): Promise<void>;
-  /** Gives back what was set aside for a rental that does not come about. */
+  /** Gives back what was set aside for a rental that does not come about, or is over. */
   releaseHold(tx: Tx, subjectId: string, orgId: string): Promise<void>;
   openSegment(tx: Tx, segment: NewSegment): Promise<void>;
   /**
    * Nothing of the rental is charged past `endedMs`: posts (or, for what was posted past it, reverses) the difference and releases the
    * hold. That may reach back over several segments: an outage that began before an absence of ours ends the one before it too.
-   * Nothing happens where all ended before. `evidence` is kept on the transfers.
+   * Nothing happens if all ended before. With `evidence`, which is kept on the transfers, the rental was out of reach from then on: until
+   * the next segment, or until its hold is released, its time is uncharged within the bounds of money/credits.
    */
   closeSegment(tx: Tx, subjectId: string, endedMs: number, evidence?: string): Promise<void>;
+  /** The same for a rental whose host has found its GPU broken. */
+  pauseForGpuFault(tx: Tx, subjectId: string, endedMs: number, evidence: string): Promise<void>;
   /**
    * Takes the time since `sinceMs` back from all sides, and returns what the customer gets back. A rental that runs is charged again
    * from now on. `evidence` is kept on the transfers.
@@ -57,21 +63,27 @@ interface MeteringDeps {
   clock: Clock;
   ids: Ids;
   ledger: Ledger;
+  credits: Pick<Credits, 'begin' | 'end' | 'payAbsence'>;
   launchHoldMinutes: number;
 }
 
 export function openMetering(deps: MeteringDeps): Metering {
-  const { ids, ledger } = deps;
+  const { clock, ids, ledger, credits } = deps;
   const metering: Metering = {
     holdForLaunch: (tx, subjectId, orgId, rateUcentsPerHour) =>
       ledger.setHold(tx, holdId(subjectId), wallet(orgId), accruedUcents(rateUcentsPerHour, aheadMs(deps))),
-    releaseHold: (tx, subjectId, orgId) => ledger.setHold(tx, holdId(subjectId), wallet(orgId), 0n),
-    openSegment: (tx, segment) =>
-      store.insertSegment(tx, {
+    releaseHold: async (tx, subjectId, orgId) => {
+      await ledger.setHold(tx, holdId(subjectId), wallet(orgId), 0n);
+      await credits.end(tx, subjectId, clock.now());
+    },
+    openSegment: async (tx, segment) => {
+      await credits.end(tx, segment.subjectId, segment.startedMs);
+      await store.insertSegment(tx, {
         id: ids.prefixed('seg'),
         subject_id: segment.subjectId,
         org_id: segment.orgId,
         supplier_id: segment.supplierId,
+        machine_id: segment.machineId,
         gpu_type: segment.gpuType,
         gpu_count: segment.gpuCount,
         rate_ucents_per_hour: segment.rateUcentsPerHour,
@@ -79,10 +91,11 @@ export function openMetering(deps: MeteringDeps): Metering {
         started_ms: segment.startedMs,
         posted_through_ms: segment.startedMs,
         ended_ms: null,
-      }),
-    closeSegment: async (tx, subjectId, endedMs, evidence) => {
-      await cutBack(tx, await store.segmentsPast(tx, subjectId, endedMs), { toMs: endedMs, evidence }, ledger);
+      });
     },
+    closeSegment: (tx, subjectId, toMs, evidence) => close(tx, subjectId, { toMs, evidence, cause: 'outage' }, deps),
+    pauseForGpuFault: (tx, subjectId, toMs, evidence) =>
+      close(tx, subjectId, { toMs, evidence, cause: 'gpu_fault' }, deps),
     refund: (tx, subjectId, back) => refund(tx, subjectId, back, deps),
     excuseAll: (absence) => excuseAll(absence, { ...deps, metering }),
     tick: (signal) => tick(signal, deps),
@@ -121,6 +134,32 @@ async function refund(
   return refundedUcents;
 }
 
+async function close(
+  tx: Tx,
+  subjectId: string,
+  { cause, ...until }: Until & { cause: FreeTime['cause'] },
+  { clock, credits, ledger }: MeteringDeps,
+): Promise<void> {
+  const segments = await store.segmentsPast(tx, subjectId, until.toMs);
+  await cutBack(tx, segments, until, ledger);
+  const last = segments.at(-1);
+  if (last === undefined || until.evidence === undefined) return;
+  const nowMs = clock.now();
+  const cut = segments.map((each) => (each.ended_ms ?? nowMs) - Math.max(until.toMs, each.started_ms));
+  await credits.begin(tx, {
+    subjectId,
+    orgId: last.org_id,
+    supplierId: last.supplier_id,
+    machineId: last.machine_id,
+    cause,
+    rateUcentsPerHour: last.rate_ucents_per_hour,
+    supplierBps: last.supplier_bps,
+    fromMs: until.toMs,
+    countedMs: cut.reduce((sum, ms) => sum + Math.max(0, ms), 0),
+    evidence: until.evidence,
+  });
+}
+
 async function excuseAll(absence: Absence, deps: MeteringDeps & { metering: Metering }): Promise<number> {
   let count = 0;
   let afterId: string | undefined = '';
@@ -130,7 +169,9 @@ async function excuseAll(absence: Absence, deps: MeteringDeps & { metering: Mete
       const segments = await store.openSegments(tx, from, TICK_PIECE);
       // The new segments come later in the order of ids, and begin where the absence ended.
       const old = segments.filter((segment) => segment.started_ms < absence.untilMs);
-      for (const segment of old) await excuse(tx, segment, absence, deps);
+      const closeForAbsence = (subjectId: string, toMs: number): Promise<void> =>
+        close(tx, subjectId, { toMs, evidence: absence.evidence, cause: 'absence' }, deps);
+      for (const segment of old) await excuse(tx, segment, absence, { ...deps, closeForAbsence });
       count += old.length;
       return segments.at(-1)?.id;
     });

@@ -8,6 +8,7 @@ const SegmentRow = z.object({
   subject_id: text,
   org_id: text,
   supplier_id: text,
+  machine_id: text,
   gpu_type: text,
   gpu_count: int,
   rate_ucents_per_hour: ucents,
@@ -18,12 +19,13 @@ const SegmentRow = z.object({
 });
 export type Segment = z.infer<typeof SegmentRow>;
 
-const COLUMNS = sql`id, subject_id, org_id, supplier_id, gpu_type, gpu_count, rate_ucents_per_hour, supplier_bps, started_ms, posted_through_ms, ended_ms`;
+const COLUMNS = sql`id, subject_id, org_id, supplier_id, machine_id, gpu_type, gpu_count,
+  rate_ucents_per_hour, supplier_bps, started_ms, posted_through_ms, ended_ms`;
 
 export async function insertSegment(tx: Tx, segment: Segment): Promise<void> {
   await tx.run(
     sql`insert into meter_segments (${COLUMNS})
-        values (${segment.id}, ${segment.subject_id}, ${segment.org_id}, ${segment.supplier_id}, ${segment.gpu_type}, ${segment.gpu_count},
+        values (${segment.id}, ${segment.subject_id}, ${segment.org_id}, ${segment.supplier_id}, ${segment.machine_id}, ${segment.gpu_type}, ${segment.gpu_count},
                 ${segment.rate_ucents_per_hour}, ${segment.supplier_bps}, ${segment.started_ms}, ${segment.posted_through_ms}, null)`,
   );
 }
@@ -58,6 +60,25 @@ export function segmentsOfRentals(
           where org_id = ${orgId} and started_ms < ${untilMs} and (ended_ms is null or ended_ms > ${fromMs}))
         order by started_ms, id`,
   );
+}
+
+const MachineRow = z.object({ machine_id: text });
+
+/** Machines on which other organisations than this one were charged for at least `forMs` of the time from `sinceMs` to `nowMs`. */
+export async function machinesThatServed(
+  query: Query,
+  exceptOrgId: string,
+  { sinceMs, nowMs, forMs }: { sinceMs: number; nowMs: number; forMs: number },
+): Promise<Set<string>> {
+  const from = sql`case when started_ms < ${sinceMs} then ${sinceMs} else started_ms end`;
+  const mine = sql`select machine_id from meter_segments where org_id = ${exceptOrgId} and machine_id <> ''`;
+  const rows = await query.all(
+    MachineRow,
+    sql`select machine_id from meter_segments
+        where machine_id in (${mine}) and org_id <> ${exceptOrgId} and (ended_ms is null or ended_ms > ${sinceMs})
+        group by machine_id having sum(coalesce(ended_ms, ${nowMs}) - ${from}) >= ${forMs} order by machine_id`,
+  );
+  return new Set(rows.map((row) => row.machine_id));
 }
 
 export function allSegments(query: Query): Promise<Segment[]> {

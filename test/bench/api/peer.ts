@@ -69,6 +69,11 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       platformFeeBps: 1_500,
       launchHoldMinutes: 10,
       earningsDelayMs: 172_800_000,
+      lossBounds: {
+        orgCreditsUcents: 10_000_000_000n,
+        supplierCreditsUcents: 50_000_000_000n,
+        supplierPaymentsUcents: 50_000_000_000n,
+      },
       openLaunchesPerOrg: 1_000_000,
       diskPriceUcentsPerGbHour: 0n,
       hostnameOf: (id) => `${id}.ssh.localhost`,

@@ -94,6 +94,13 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
       open: async (dispute) => ({ asked: JSON.stringify(dispute) }),
       resolve: async (id, resolution) => ({ asked: `${id} ${JSON.stringify(resolution)}` }),
     },
+    credits: {
+      list: async () => [{ credit_id: 'c1' }],
+      release: async (id, note) => ({ asked: `release ${id} ${note}` }),
+      refuse: async (id, note) => ({ asked: `refuse ${id} ${note}` }),
+      flags: async () => [{ org_id: 'o1' }],
+      trust: async (orgId, note) => ({ asked: `trust ${orgId} ${note}` }),
+    },
     reservations: plantedReservations(),
     ledger: { verify: async () => faults },
     loops: () => [
@@ -242,6 +249,14 @@ describe('machines, loops, ledger, metrics', () => {
     expect(await runJson(...resolve, '--release')).toEqual({ asked: 'd/1 {"refund":false,"note":"seen"}' });
     await expect(run(...resolve)).rejects.toThrow('say either --release or --refund');
     await expect(run(...resolve, '--release', '--refund')).rejects.toThrow('say either --release or --refund');
+  });
+  test('credits that wait are listed, released and refused with a note; a flagged tenant is trusted again', async () => {
+    expect(await run('admin', 'credit', 'list')).toBe('credit_id\nc1\n');
+    expect(await run('admin', 'credit', 'flags')).toBe('org_id\no1\n');
+    for (const verb of ['release', 'refuse', 'trust']) {
+      expect(await runJson('admin', 'credit', verb, 'a/b', '--note', 'seen')).toEqual({ asked: `${verb} a/b seen` });
+      await expect(run('admin', 'credit', verb, 'a/b')).rejects.toThrow('--note');
+    }
   });
   test('an unknown workload is removed, a file is backed up', async () => {
     const removed = { machine_id: 'm1', workload_id: 'w-1' };

@@ -84,7 +84,7 @@ describe('earnings', () => {
 async function rent(subjectId = 'i-1'): Promise<{ orgId: string; startedMs: number }> {
   const { orgId } = await world.customer(100_000);
   const startedMs = world.clock.now();
-  const gpus = { gpuType: 'H100_SXM', gpuCount: 1, supplierBps: 8_000, supplierId: 's' };
+  const gpus = { gpuType: 'H100_SXM', gpuCount: 1, supplierBps: 8_000, supplierId: 's', machineId: 'm' };
   await world.db.tx('rent', (tx) =>
     world.rooms.metering.openSegment(tx, { ...gpus, subjectId, orgId, rateUcentsPerHour: RATE, startedMs }),
   );
