@@ -118,6 +118,11 @@ const ConfigFields = z.strictObject({
     .default(0.0002),
   /** Launches of one organisation that may be on their way at once; above them callers are told 429. */
   open_launches_per_org: z.int().min(1).max(RATE_MAX).default(50),
+  /**
+   * GPU hours that launches of one organisation may hold without running, in any 24 hours; above them callers are told 429. A quarter of the
+   * GPU time that it paid for in that time comes on top.
+   */
+  unpaid_gpu_hours_per_org: z.int().min(1).max(RATE_MAX).default(16),
   /** A launch needs a balance for this long. */
   launch_hold_minutes: z.int().min(1).max(1_440).default(10),
   images: z

@@ -172,6 +172,7 @@ function settingsOf(config: Config): Settings {
     earningsDelayMs: config.earnings_delay_hours * 3_600_000,
     lossBounds: lossBoundsOf(config),
     openLaunchesPerOrg: config.open_launches_per_org,
+    unpaidGpuHoursPerOrg: config.unpaid_gpu_hours_per_org,
     diskPriceUcentsPerGbHour: ucentsFromDollars(config.disk_price_per_gb_hour) ?? 0n,
     hostnameOf: (instanceId) =>
       config.ssh.domain === undefined ? new URL(config.base_url).hostname : `${instanceId}.${config.ssh.domain}`,

@@ -66,6 +66,8 @@ export interface Settings {
   /** What may be given away in a day without the operator. */
   lossBounds: LossBounds;
   openLaunchesPerOrg: number;
+  /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
+  unpaidGpuHoursPerOrg: number;
   diskPriceUcentsPerGbHour: bigint;
   /** The host name that customers reach an instance at. */
   hostnameOf(instanceId: string): string;
@@ -173,9 +175,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     ...fleet,
     doors,
     reservations,
-    platformFeeBps: settings.platformFeeBps,
-    openLaunchesMax: settings.openLaunchesPerOrg,
-    appSite: settings.appSite,
+    ...termsOf(settings),
     ...SSH_LOOKS,
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
     runnable: launch.runnable,
@@ -213,6 +213,11 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     webhooks,
     ...openModels(core, settings, { ...money, ...outside.storage, nudges: outside.nudges }),
   };
+}
+
+/** What a rental costs and how many of them there may be. */
+function termsOf({ platformFeeBps, openLaunchesPerOrg, unpaidGpuHoursPerOrg, appSite }: Settings) {
+  return { platformFeeBps, openLaunchesMax: openLaunchesPerOrg, unpaidGpuHoursMax: unpaidGpuHoursPerOrg, appSite };
 }
 
 function openMoney(

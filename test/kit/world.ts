@@ -77,6 +77,7 @@ const SETTINGS: Settings = {
     supplierPaymentsUcents: 50_000_000_000n,
   },
   openLaunchesPerOrg: 1_000,
+  unpaidGpuHoursPerOrg: 1_000_000,
   diskPriceUcentsPerGbHour: 20_000n,
   hostnameOf: (id) => `${id}.ssh.test`,
   appSite: { domain: 'apps.test', publicPort: 443 },

@@ -62,6 +62,23 @@ export function segmentsOfRentals(
   );
 }
 
+const GpuMsRow = z.object({ gpu_ms: int });
+
+/** GPUs times the time that the organisation was charged for between `sinceMs` and `nowMs`. */
+export async function chargedGpuMs(
+  query: Query,
+  orgId: string,
+  { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
+): Promise<number> {
+  const fromMs = sql`case when started_ms < ${sinceMs} then ${sinceMs} else started_ms end`;
+  const row = await query.one(
+    GpuMsRow,
+    sql`select cast(coalesce(sum(gpu_count * (coalesce(ended_ms, ${nowMs}) - (${fromMs}))), 0) as bigint) as gpu_ms from meter_segments
+        where org_id = ${orgId} and (ended_ms is null or ended_ms > ${sinceMs}) and rate_ucents_per_hour > 0`,
+  );
+  return row?.gpu_ms ?? 0;
+}
+
 const MachineRow = z.object({ machine_id: text });
 
 /** Machines on which other organisations than this one were charged for at least `forMs` of the time from `sinceMs` to `nowMs`. */

@@ -75,6 +75,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
         supplierPaymentsUcents: 50_000_000_000n,
       },
       openLaunchesPerOrg: 1_000_000,
+      unpaidGpuHoursPerOrg: 1_000_000,
       diskPriceUcentsPerGbHour: 0n,
       hostnameOf: (id) => `${id}.ssh.localhost`,
       appSite: undefined,
