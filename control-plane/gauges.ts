@@ -18,6 +18,7 @@ interface GaugesDeps {
   link: Pick<Rooms['link'], 'count'>;
   gateway: Pick<Rooms['gateway'], 'counts' | 'openRequests' | 'servers'>;
   videos: Pick<Rooms['videos'], 'counts'>;
+  heartbeat: Pick<Rooms['heartbeat'], 'clockSteps'>;
   blobs: Pick<Rooms['blobs'], 'disk'>;
   loops(): LoopStatus[];
 }
@@ -78,8 +79,16 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
     },
   ];
   for (const measure of measures) add(Gauge, registry, measure);
-  for (const measure of inferenceCounts(deps)) add(Counter, registry, measure);
+  for (const measure of [...inferenceCounts(deps), clockMeasure(deps)]) add(Counter, registry, measure);
   return { noteLedger: (faults) => (ledger = { faults, atMs: clock.now() }) };
+}
+
+function clockMeasure({ heartbeat }: GaugesDeps): Measure {
+  return {
+    name: 'svc_clock_steps_total',
+    help: 'How often the wall clock of this host was set under the running process',
+    read: () => one(heartbeat.clockSteps()),
+  };
 }
 
 function creditMeasures({ core: { db } }: GaugesDeps): Measure[] {

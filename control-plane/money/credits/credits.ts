@@ -50,6 +50,8 @@ export interface Credits {
   begin(tx: Tx, time: NewFreeTime): Promise<void>;
   /** The rental is charged again from `untilMs` on, or is over. What the time was worth above the bounds is charged and held. */
   end(tx: Tx, subjectId: string, untilMs: number): Promise<void>;
+  /** The wall clock was set forward by so much: no time that is free now lasts longer by it. */
+  skip(tx: Tx, stepMs: number): Promise<void>;
   /** Pays a supplier for an absence of ours, from our revenue; what is above the bound is held. */
   payAbsence(tx: Tx, payment: AbsencePayment): Promise<void>;
   /** What waits first, then the latest decisions. */
@@ -99,6 +101,7 @@ export function openCredits(deps: CreditsDeps): Credits {
         evidence: time.evidence,
       }),
     end: (tx, subjectId, untilMs) => end(tx, subjectId, untilMs, deps),
+    skip: (tx, stepMs) => store.shortenFreeTimes(tx, stepMs),
     payAbsence: (tx, payment) => payAbsence(tx, payment, deps),
     list: () => store.latestHeld(db.read, SHOWN_MAX),
     release: (id, note) => db.tx('credits.release', (tx) => decide(tx, id, { state: 'released', note }, deps)),

@@ -62,6 +62,11 @@ export async function beginFreeTime(tx: Tx, row: FreeTime): Promise<void> {
   );
 }
 
+/** Of all that last. */
+export async function shortenFreeTimes(tx: Tx, ms: number): Promise<void> {
+  await tx.run(sql`update free_times set counted_ms = counted_ms - ${ms} where ended_ms is null`);
+}
+
 export function openFreeTime(query: Query, subjectId: string): Promise<FreeTime | undefined> {
   return query.one(
     FreeTimeRow,

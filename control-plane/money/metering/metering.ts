@@ -54,6 +54,8 @@ export interface Metering {
   refund(tx: Tx, subjectId: string, back: { sinceMs: number; evidence: string }): Promise<bigint>;
   /** Takes an absence of the whole control plane out of every open segment, in pieces; returns how many that were. */
   excuseAll(absence: Absence): Promise<number>;
+  /** Takes time that never was, because the wall clock was set forward, out of every segment. Nobody is paid for it, nothing is free. */
+  skipAll(step: { fromMs: number; untilMs: number; evidence: string }): Promise<void>;
   /** One pass over all open segments. Resolves with the rentals whose balance no longer covers the next ticks. */
   tick(signal: AbortSignal): Promise<string[]>;
 }
@@ -63,7 +65,7 @@ interface MeteringDeps {
   clock: Clock;
   ids: Ids;
   ledger: Ledger;
-  credits: Pick<Credits, 'begin' | 'end' | 'payAbsence'>;
+  credits: Pick<Credits, 'begin' | 'end' | 'skip' | 'payAbsence'>;
   launchHoldMinutes: number;
 }
 
@@ -98,6 +100,7 @@ export function openMetering(deps: MeteringDeps): Metering {
       close(tx, subjectId, { toMs, evidence, cause: 'gpu_fault' }, deps),
     refund: (tx, subjectId, back) => refund(tx, subjectId, back, deps),
     excuseAll: (absence) => excuseAll(absence, { ...deps, metering }),
+    skipAll: (step) => skipAll(step, deps),
     tick: (signal) => tick(signal, deps),
   };
   return metering;
@@ -177,6 +180,29 @@ async function excuseAll(absence: Absence, deps: MeteringDeps & { metering: Mete
     });
   }
   return count;
+}
+
+async function skipAll(
+  { fromMs, untilMs, evidence }: { fromMs: number; untilMs: number; evidence: string },
+  { db, ids, credits, ledger }: MeteringDeps,
+): Promise<void> {
+  let afterId: string | undefined = '';
+  await db.tx('metering.skip_free', (tx) => credits.skip(tx, untilMs - fromMs));
+  while (afterId !== undefined) {
+    const from: string = afterId;
+    afterId = await db.tx('metering.skip', async (tx) => {
+      const segments = await store.segmentsAcross(tx, fromMs, { afterId: from, limit: TICK_PIECE });
+      for (const segment of segments) {
+        const toMs = segment.ended_ms === null ? fromMs : segment.ended_ms - (untilMs - fromMs);
+        await cutBack(tx, [segment], { toMs, evidence }, ledger);
+        if (segment.ended_ms !== null) continue;
+        // Above the ids that are still to come, and begun after the step: it is not met again.
+        const again = { ...segment, id: ids.prefixed('seg'), started_ms: untilMs, posted_through_ms: untilMs };
+        await store.insertSegment(tx, again);
+      }
+      return segments.at(-1)?.id;
+    });
+  }
 }
 
 interface Until {

@@ -47,6 +47,15 @@ export function openSegments(query: Query, afterId: string, limit: number): Prom
   );
 }
 
+/** Segments that began at `ms` or before and go on past it, or are open, in id order. */
+export function segmentsAcross(query: Query, ms: number, page: { afterId: string; limit: number }): Promise<Segment[]> {
+  return query.all(
+    SegmentRow,
+    sql`select ${COLUMNS} from meter_segments
+        where started_ms <= ${ms} and (ended_ms is null or ended_ms > ${ms}) and id > ${page.afterId} order by id limit ${page.limit}`,
+  );
+}
+
 /** All segments of the rentals that were in use within the window, in the order of their time. */
 export function segmentsOfRentals(
   query: Query,
