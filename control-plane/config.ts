@@ -98,6 +98,13 @@ const ConfigFields = z.strictObject({
   platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
   /** What a supplier earned can be paid out so long after it was entered. Until then its customer may dispute it. */
   earnings_delay_hours: z.int().min(0).max(8_760).default(48),
+  /** What uploads and videos leave free of the disk under `blobs_dir`, so that a database on it goes on: the larger of the two. */
+  disk_reserve: z
+    .strictObject({
+      percent: z.number().min(0).max(90).default(10),
+      gib: z.number().min(0).max(1_000_000).default(5),
+    })
+    .prefault({}),
   /** Dollars that may be given away in any 24 hours; what is above them waits for `admin credit release` or `refuse`, with an alarm. */
   loss_bounds: z
     .strictObject({

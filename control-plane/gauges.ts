@@ -2,6 +2,7 @@
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { LoopStatus } from '../shared/loop.ts';
 import { dollarsFromUcents } from '../shared/money.ts';
+import type { Readiness } from './base/db/readiness.ts';
 import { countHeld, flags } from './money/credits/store.ts';
 import { countMachinesByState } from './fleet/supply/store.ts';
 import { countMachines } from './rental/edge/store.ts';
@@ -18,6 +19,7 @@ interface GaugesDeps {
   link: Pick<Rooms['link'], 'count'>;
   gateway: Pick<Rooms['gateway'], 'counts' | 'openRequests' | 'servers'>;
   videos: Pick<Rooms['videos'], 'counts'>;
+  readiness: Readiness;
   heartbeat: Pick<Rooms['heartbeat'], 'clockSteps'>;
   blobs: Pick<Rooms['blobs'], 'disk'>;
   loops(): LoopStatus[];
@@ -67,6 +69,11 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
         (await countVideos(deps.core.db.read)).map(({ status, count }) => ({ labels: { status }, value: count })),
     },
     ...creditMeasures(deps),
+    {
+      name: 'svc_database_writable',
+      help: '1 while a row can be written and made durable, as /readyz says',
+      read: async () => one((await deps.readiness.check()).length === 0 ? 1 : 0),
+    },
     {
       name: 'svc_ledger_faults',
       help: 'Broken invariants of the books, as `ledger verify` last found them',

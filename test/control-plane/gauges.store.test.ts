@@ -7,6 +7,7 @@ import { parse } from 'yaml';
 import { z } from 'zod';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
+import { openReadiness } from '../../control-plane/base/db/readiness.ts';
 import { addGauges } from '../../control-plane/gauges.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import { someModels, videoModels } from '../kit/models.ts';
@@ -23,7 +24,8 @@ beforeEach(async () => {
   metrics = openMetrics();
   loops = [];
   const { db, clock, rooms } = world;
-  ({ noteLedger } = addGauges(metrics.registry, { core: { db, clock }, ...rooms, loops: () => loops }));
+  const readiness = openReadiness(world.core);
+  ({ noteLedger } = addGauges(metrics.registry, { core: { db, clock }, ...rooms, readiness, loops: () => loops }));
 });
 afterEach(() => world.close());
 
@@ -71,6 +73,18 @@ describe('the gauges', () => {
     expect(await scraped('svc_credits_held')).toEqual(['{kind="credit"} 1']);
     expect(await scraped('svc_credits_held_dollars')).toEqual(['{kind="credit"} 150.5']);
     expect(await scraped('svc_tenants_flagged')).toEqual(['1']);
+  });
+  test('tell whether the database takes writes, and how often the clock was set', async () => {
+    expect(await scraped('svc_database_writable')).toEqual(['1']);
+    await world.rooms.heartbeat.beat();
+    world.clock.step(60_000);
+    await world.rooms.heartbeat.beat();
+    expect(await scraped('svc_clock_steps_total')).toEqual(['1']);
+    const { tx } = world.core.db;
+    world.core.db.tx = () => Promise.reject(new Error('disk full'));
+    await world.clock.advance(1_000);
+    expect(await scraped('svc_database_writable')).toEqual(['0']);
+    world.core.db.tx = tx;
   });
   test('tell how full the disk of the blobs is, once there is one', async () => {
     expect(await scraped('svc_blobs_disk_bytes')).toEqual(['0']);

@@ -37,7 +37,7 @@ export const DAEMONS: readonly Daemon[] = [
       'serve-flags.ts',
     ],
     rooms: [
-      { path: 'base/db', tables: ['schema_migrations', 'leases'] },
+      { path: 'base/db', tables: ['schema_migrations', 'leases', 'commit_probes'] },
       { path: 'base/http', tables: ['idempotency_keys', 'secret_checks'] },
       { path: 'base/blobs', tables: [] },
       { path: 'base/outbound', tables: [] },

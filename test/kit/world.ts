@@ -157,7 +157,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,
-      storage: { blobs: openBlobs(blobsDirectory, core), grants: GRANTS },
+      storage: { blobs: openBlobs(blobsDirectory, { ...core, reserve: { share: 0, bytes: 0 } }), grants: GRANTS },
       probe: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
       openStream: emptyLog,
     },

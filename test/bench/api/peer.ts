@@ -96,7 +96,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       images: fakeImages(),
       modelHub: fakeModelHub(),
       storage: {
-        blobs: openBlobs('/nonexistent', { clock, ids, log }),
+        blobs: openBlobs('/nonexistent', { clock, ids, log, reserve: { share: 0, bytes: 0 } }),
         grants: openGrants(new Uint8Array(32), 'http://127.0.0.1/v1'),
       },
     },
