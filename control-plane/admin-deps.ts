@@ -3,6 +3,7 @@ import { isoTime } from '../shared/clock.ts';
 import { fail } from '../shared/errors.ts';
 import type { LoopStatus } from '../shared/loop.ts';
 import { centsFloor, dollarsFromUcents, dollarText, UCENTS_PER_CENT } from '../shared/money.ts';
+import { creditCommands, disputeCommands } from './admin-decisions.ts';
 import type { Fields } from './admin/fields.ts';
 import type { ReservationCommands } from './admin/reservation-routes.ts';
 import type { AdminDeps } from './admin/routes.ts';
@@ -16,10 +17,11 @@ import {
   type SupplierRow,
   supplierOfOrg,
 } from './fleet/supply/store.ts';
-import { faultWords } from './fleet/supply/verdict.ts';
+import { faultWords, obstacleOf } from './fleet/supply/verdict.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
 import { TransferDiffers } from './money/ledger/store.ts';
 import { ledgerFaults } from './money/ledger/verify.ts';
+import { creditFaults } from './money/credits/verify.ts';
 import { meteringFaults } from './money/metering/verify.ts';
 import { payoutView } from './money/payouts/routes.ts';
 import { receiptFaults } from './models/gateway/verify.ts';
@@ -53,12 +55,15 @@ export function adminDeps(
       },
     },
     suppliers: supplierCommands(db, rooms),
+    disputes: disputeCommands(rooms),
+    credits: creditCommands(rooms),
     reservations: reservationCommands(rooms),
     ledger: {
       verify: async () => {
         const faults = await db.tx('admin.verify', async (tx) => [
           ...(await ledgerFaults(tx)),
           ...(await meteringFaults(tx)),
+          ...(await creditFaults(tx)),
           ...(await payoutFaults(tx)),
           ...(await receiptFaults(tx)),
           ...(await videoFaults(tx)),
@@ -135,8 +140,12 @@ function supplierCommands(db: Core['db'], rooms: Rooms): SupplierCommands {
   };
 }
 
-function standingFields({ accruedCents, unpaidCents }: Standing): Fields {
-  return { accrued_cents: Number(accruedCents), unpaid_cents: Number(unpaidCents) };
+function standingFields({ accruedCents, unpaidCents, payableCents }: Standing): Fields {
+  return {
+    accrued_cents: Number(accruedCents),
+    unpaid_cents: Number(unpaidCents),
+    payable_cents: Number(payableCents),
+  };
 }
 
 function payoutFields(row: PayoutEntry): Fields {
@@ -193,6 +202,7 @@ function machineFields(row: MachineRow): Fields {
     supplier_id: row.supplier_id,
     status: row.status,
     approved: row.approved,
+    off_market_because: obstacleOf(row) ?? null,
     verification_status: row.verification_status,
     verification_detail: row.verification_detail,
     online: row.online,

@@ -24,6 +24,8 @@ const DAYS_MAX = 36_500;
 
 const Port = z.int().min(1).max(65_535);
 const AbsolutePath = z.string().startsWith('/', 'must be an absolute path');
+/** Whole dollars, up to a billion. */
+const Dollars = z.int().min(0).max(1_000_000_000);
 const DomainName = z
   .string()
   .max(253)
@@ -94,6 +96,26 @@ const ConfigFields = z.strictObject({
     .optional(),
   /** The platform's share of what a customer pays, in hundredths of a percent. */
   platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
+  /** What a supplier earned can be paid out so long after it was entered. Until then its customer may dispute it. */
+  earnings_delay_hours: z.int().min(0).max(8_760).default(48),
+  /** What uploads and videos leave free of the disk under `blobs_dir`, so that a database on it goes on: the larger of the two. */
+  disk_reserve: z
+    .strictObject({
+      percent: z.number().min(0).max(90).default(10),
+      gib: z.number().min(0).max(1_000_000).default(5),
+    })
+    .prefault({}),
+  /** Dollars that may be given away in any 24 hours; what is above them waits for `admin credit release` or `refuse`, with an alarm. */
+  loss_bounds: z
+    .strictObject({
+      /** Uncharged time (outages, broken GPUs, our own absence) of one organisation. */
+      credits_per_org: Dollars.default(100),
+      /** Uncharged time on the hosts of one supplier, which loses it. */
+      credits_per_supplier: Dollars.default(500),
+      /** What one supplier is paid for time in which the control plane itself was away. */
+      absence_per_supplier: Dollars.default(500),
+    })
+    .prefault({}),
   /** Dollars an hour for each GB of an instance's disk beyond the included 100, on hosts that honour disk_gb. */
   disk_price_per_gb_hour: z
     .number()
@@ -103,6 +125,11 @@ const ConfigFields = z.strictObject({
     .default(0.0002),
   /** Launches of one organisation that may be on their way at once; above them callers are told 429. */
   open_launches_per_org: z.int().min(1).max(RATE_MAX).default(50),
+  /**
+   * GPU hours that launches of one organisation may hold without running, in any 24 hours; above them callers are told 429. A quarter of the
+   * GPU time that it paid for in that time comes on top.
+   */
+  unpaid_gpu_hours_per_org: z.int().min(1).max(RATE_MAX).default(16),
   /** A launch needs a balance for this long. */
   launch_hold_minutes: z.int().min(1).max(1_440).default(10),
   images: z

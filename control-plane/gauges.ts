@@ -1,6 +1,9 @@
 // What operators watch and are woken for: asked of the rooms at each scrape. systemd/alerts.yaml is written on these names.
 import { Counter, Gauge, type Registry } from 'prom-client';
 import type { LoopStatus } from '../shared/loop.ts';
+import { dollarsFromUcents } from '../shared/money.ts';
+import type { Readiness } from './base/db/readiness.ts';
+import { countHeld, flags } from './money/credits/store.ts';
 import { countMachinesByState } from './fleet/supply/store.ts';
 import { countMachines } from './rental/edge/store.ts';
 import { failsTogether } from './rental/edge/verdict.ts';
@@ -16,6 +19,8 @@ interface GaugesDeps {
   link: Pick<Rooms['link'], 'count'>;
   gateway: Pick<Rooms['gateway'], 'counts' | 'openRequests' | 'servers'>;
   videos: Pick<Rooms['videos'], 'counts'>;
+  readiness: Readiness;
+  heartbeat: Pick<Rooms['heartbeat'], 'clockSteps'>;
   blobs: Pick<Rooms['blobs'], 'disk'>;
   loops(): LoopStatus[];
 }
@@ -63,6 +68,12 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
       read: async () =>
         (await countVideos(deps.core.db.read)).map(({ status, count }) => ({ labels: { status }, value: count })),
     },
+    ...creditMeasures(deps),
+    {
+      name: 'svc_database_writable',
+      help: '1 while a row can be written and made durable, as /readyz says',
+      read: async () => one((await deps.readiness.check()).length === 0 ? 1 : 0),
+    },
     {
       name: 'svc_ledger_faults',
       help: 'Broken invariants of the books, as `ledger verify` last found them',
@@ -75,8 +86,42 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
     },
   ];
   for (const measure of measures) add(Gauge, registry, measure);
-  for (const measure of inferenceCounts(deps)) add(Counter, registry, measure);
+  for (const measure of [...inferenceCounts(deps), clockMeasure(deps)]) add(Counter, registry, measure);
   return { noteLedger: (faults) => (ledger = { faults, atMs: clock.now() }) };
+}
+
+function clockMeasure({ heartbeat }: GaugesDeps): Measure {
+  return {
+    name: 'svc_clock_steps_total',
+    help: 'How often the wall clock of this host was set under the running process',
+    read: () => one(heartbeat.clockSteps()),
+  };
+}
+
+function creditMeasures({ core: { db } }: GaugesDeps): Measure[] {
+  return [
+    {
+      name: 'svc_credits_held',
+      help: 'Credits and payments above a bound that wait for the operator',
+      labels: ['kind'],
+      read: async () => (await countHeld(db.read)).map(({ kind, count }) => ({ labels: { kind }, value: count })),
+    },
+    {
+      name: 'svc_credits_held_dollars',
+      help: 'What these come to',
+      labels: ['kind'],
+      read: async () =>
+        (await countHeld(db.read)).map(({ kind, total_ucents: ucents }) => ({
+          labels: { kind },
+          value: dollarsFromUcents(ucents),
+        })),
+    },
+    {
+      name: 'svc_tenants_flagged',
+      help: 'Tenants that fail where others are served well: credits for their outages wait',
+      read: async () => one((await flags(db.read)).length),
+    },
+  ];
 }
 
 /** 0 before the first blob. */
@@ -108,6 +153,14 @@ function fleetMeasures({ core: { db }, link }: GaugesDeps): Measure[] {
       name: 'svc_machines_with_unknown_workloads',
       help: 'Machines that run containers which the database does not know, or are connected and have not said',
       read: async () => one((await countMachinesByState(db.read)).reduce((sum, row) => sum + row.with_unknown, 0)),
+    },
+    {
+      name: 'svc_machines_failed',
+      help: 'Machines that the operator has listed and whose verification failed: they are not on offer',
+      read: async () => {
+        const listed = (await countMachinesByState(db.read)).filter(({ status }) => status === 'listed');
+        return one(listed.reduce((sum, row) => sum + row.failed, 0));
+      },
     },
     { name: 'svc_agent_links', help: 'Links of agents that are up', read: () => one(link.count()) },
     {

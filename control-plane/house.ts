@@ -10,6 +10,7 @@ import { openAdmin } from './admin/admin.ts';
 import { openAudit } from './admin/audit.ts';
 import { adminDeps } from './admin-deps.ts';
 import { openBlobs } from './base/blobs/blobs.ts';
+import { openReadiness } from './base/db/readiness.ts';
 import { openGrants } from './base/blobs/grants.ts';
 import { openMetrics } from './base/http/metrics.ts';
 import { assertSecretFits } from './base/http/secret-check.ts';
@@ -33,6 +34,7 @@ import { type Core, type Nudges, openRooms, type Rooms, type Settings } from './
 /** Where probes find the SSH ports when they listen on every address. */
 const LOOPBACK = '127.0.0.1';
 const MIB = 1024 ** 2;
+const GIB = 1024 ** 3;
 /** Agents come back after a restart spread over this time. */
 const RECONNECT_AFTER_MS = 1_000;
 /** Answers of models that are on their way get so long; the sockets close a few seconds later, so that callers are still told. */
@@ -71,12 +73,13 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const storage = openStorage(config, secret, core);
   const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub, storage });
   const loops = (): LoopStatus[] => statusesOf(running);
-  const gauges = addGauges(metrics.registry, { core, ...rooms, loops });
+  const readiness = openReadiness(core);
+  const gauges = addGauges(metrics.registry, { core, ...rooms, readiness, loops });
   const web: HttpDeps = {
     ...core,
     metrics,
     authenticate: (token) => rooms.accounts.authenticate(token),
-    ready: async () => (running === undefined ? ['still starting'] : []),
+    ready: async () => (running === undefined ? ['still starting'] : readiness.check()),
   };
   const admin = openAdmin(adminDeps(core, rooms, { loops, metrics, ...gauges }), audit, web);
   const supervision = openSupervision(serviceManager(), core);
@@ -139,7 +142,12 @@ function statusesOf(running: Running | undefined): LoopStatus[] {
 }
 
 function openStorage(config: Config, secret: Buffer, core: Core): Pick<Rooms, 'blobs' | 'grants'> {
-  return { blobs: openBlobs(blobsDirectory(config), core), grants: openGrants(secret, config.base_url) };
+  const { percent, gib } = config.disk_reserve;
+  const reserve = { share: percent / 100, bytes: gib * GIB };
+  return {
+    blobs: openBlobs(blobsDirectory(config), { ...core, reserve }),
+    grants: openGrants(secret, config.base_url),
+  };
 }
 
 /** Does nothing while no loop runs: the first run of each looks at everything. */
@@ -156,12 +164,24 @@ function nudgesOf(running: () => Running | undefined): Nudges {
   };
 }
 
+function lossBoundsOf({ loss_bounds: bounds }: Config): Settings['lossBounds'] {
+  const ucents = (dollars: number): bigint => ucentsFromDollars(dollars) ?? 0n;
+  return {
+    orgCreditsUcents: ucents(bounds.credits_per_org),
+    supplierCreditsUcents: ucents(bounds.credits_per_supplier),
+    supplierPaymentsUcents: ucents(bounds.absence_per_supplier),
+  };
+}
+
 function settingsOf(config: Config): Settings {
   const everywhere = config.ssh.host === '0.0.0.0' || config.ssh.host === '::';
   return {
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
+    earningsDelayMs: config.earnings_delay_hours * 3_600_000,
+    lossBounds: lossBoundsOf(config),
     openLaunchesPerOrg: config.open_launches_per_org,
+    unpaidGpuHoursPerOrg: config.unpaid_gpu_hours_per_org,
     diskPriceUcentsPerGbHour: ucentsFromDollars(config.disk_price_per_gb_hour) ?? 0n,
     hostnameOf: (instanceId) =>
       config.ssh.domain === undefined ? new URL(config.base_url).hostname : `${instanceId}.${config.ssh.domain}`,

@@ -13,7 +13,10 @@ import type { Sealing } from './base/http/sealing.ts';
 import { openOperations, type Operations } from './base/operations/operations.ts';
 import type { Outbound } from './base/outbound/outbound.ts';
 import { type Ledger, openLedger } from './money/ledger/ledger.ts';
+import type { LossBounds } from './money/credits/bounds.ts';
+import { type Credits, openCredits } from './money/credits/credits.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
+import { machinesThatServed } from './money/metering/store.ts';
 import { openPayouts, type Payouts } from './money/payouts/payouts.ts';
 import { type Absence, openAbsence } from './fleet/link/absence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
@@ -58,7 +61,13 @@ export interface Core {
 export interface Settings {
   platformFeeBps: number;
   launchHoldMinutes: number;
+  /** From the entry of earnings until they may be paid out. */
+  earningsDelayMs: number;
+  /** What may be given away in a day without the operator. */
+  lossBounds: LossBounds;
   openLaunchesPerOrg: number;
+  /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
+  unpaidGpuHoursPerOrg: number;
   diskPriceUcentsPerGbHour: bigint;
   /** The host name that customers reach an instance at. */
   hostnameOf(instanceId: string): string;
@@ -111,6 +120,7 @@ export interface Rooms {
   events: Events;
   operations: Operations;
   ledger: Ledger;
+  credits: Credits;
   metering: Metering;
   payouts: Payouts;
   supply: Supply;
@@ -131,11 +141,14 @@ export interface Rooms {
   files: Files;
 }
 
+/** A machine that was charged to others for so long has served them. */
+const SERVED_MS_MIN = 3_600_000;
+
 export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
   const sshKeys = openSshKeys(core);
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations(core);
-  const money = openMoney(core, settings);
+  const money = openMoney(core, settings, events);
   const nudges = nudgesAfterChange(outside.nudges);
   const fleet = openFleet(core, settings, {
     events,
@@ -163,9 +176,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     ...fleet,
     doors,
     reservations,
-    platformFeeBps: settings.platformFeeBps,
-    openLaunchesMax: settings.openLaunchesPerOrg,
-    appSite: settings.appSite,
+    ...termsOf(settings),
     onRunning: startSeries,
     downSince: (tx, instanceId, nowMs) => downSince(tx, instanceId, { isAnswering: answers, nowMs }),
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
@@ -213,10 +224,32 @@ function nudgesAfterChange(nudges: Nudges): Pick<InstancesDeps, 'onDoorsChanged'
   };
 }
 
-function openMoney(core: Core, settings: Settings): Pick<Rooms, 'ledger' | 'metering' | 'payouts'> {
+/** What a rental costs and how many of them there may be. */
+function termsOf({ platformFeeBps, openLaunchesPerOrg, unpaidGpuHoursPerOrg, appSite }: Settings) {
+  return { platformFeeBps, openLaunchesMax: openLaunchesPerOrg, unpaidGpuHoursMax: unpaidGpuHoursPerOrg, appSite };
+}
+
+function openMoney(
+  core: Core,
+  settings: Settings,
+  events: Events,
+): Pick<Rooms, 'ledger' | 'credits' | 'metering' | 'payouts'> {
   const ledger = openLedger(core);
-  const metering = openMetering({ ...core, ledger, launchHoldMinutes: settings.launchHoldMinutes });
-  return { ledger, metering, payouts: openPayouts({ ...core, ledger }) };
+  const credits = openCredits({
+    ...core,
+    ledger,
+    events,
+    bounds: settings.lossBounds,
+    servedOthers: (query, orgId, sinceMs) =>
+      machinesThatServed(query, orgId, { sinceMs, nowMs: core.clock.now(), forMs: SERVED_MS_MIN }),
+  });
+  const metering = openMetering({ ...core, ledger, credits, launchHoldMinutes: settings.launchHoldMinutes });
+  return {
+    ledger,
+    credits,
+    metering,
+    payouts: openPayouts({ ...core, ledger, metering, delayMs: settings.earningsDelayMs }),
+  };
 }
 
 function openModels(

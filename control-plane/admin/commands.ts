@@ -13,6 +13,8 @@ import {
   withCommon,
 } from './command.ts';
 import { addAuditCommands } from './audit-commands.ts';
+import { addCreditCommands } from './credit-commands.ts';
+import { addDisputeCommands } from './dispute-commands.ts';
 import { addReservationCommands } from './reservation-commands.ts';
 import { addPayoutCommands, addSupplierCommands } from './supplier-commands.ts';
 
@@ -28,6 +30,8 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addMachineCommands(admin, deps);
   addSupplierCommands(admin, deps);
   addPayoutCommands(admin, deps);
+  addDisputeCommands(admin, deps);
+  addCreditCommands(admin, deps);
   addReservationCommands(admin, deps);
   addAuditCommands(admin, deps);
   withCommon(admin.command('loops').description('the background loops of the daemon')).action(

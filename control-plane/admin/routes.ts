@@ -9,6 +9,8 @@ import type { Accounts } from '../base/accounts/accounts.ts';
 import type { Metrics } from '../base/http/metrics.ts';
 import { type Route, route } from '../base/http/route.ts';
 import { AnyFields, Cents, type Fields, Id, listOf, operationOf, operator } from './fields.ts';
+import { creditAdminRoutes, type CreditCommands } from './credit-routes.ts';
+import { disputeAdminRoutes, type DisputeCommands } from './dispute-routes.ts';
 import { reservationAdminRoutes, type ReservationCommands } from './reservation-routes.ts';
 import { supplierAdminRoutes, type SupplierCommands } from './supplier-routes.ts';
 
@@ -32,6 +34,8 @@ export interface AdminDeps {
     removeWorkload(id: string, workloadId: string): Promise<Fields>;
   };
   suppliers: SupplierCommands;
+  disputes: DisputeCommands;
+  credits: CreditCommands;
   reservations: ReservationCommands;
   ledger: {
     /** Broken invariants in words; none when the books agree. */
@@ -48,6 +52,8 @@ export function adminRoutes(deps: AdminDeps): Route[] {
     ...balanceRoutes(deps),
     ...machineRoutes(deps),
     ...supplierAdminRoutes(deps.suppliers),
+    ...disputeAdminRoutes(deps.disputes),
+    ...creditAdminRoutes(deps.credits),
     ...reservationAdminRoutes(deps.reservations),
     ...statusRoutes(deps),
   ];

@@ -19,6 +19,10 @@ export const EarningsEntry = z
         'Why earnings were taken back (the failed probes of a dead host), or paid for time in which we were away',
       ),
     accrued_at: z.iso.datetime().describe('When it was entered'),
+    payable_at: z.iso
+      .datetime()
+      .nullable()
+      .describe('From then on it can be paid out. Null while the customer of the rental disputes it'),
     paid: z
       .boolean()
       .describe(
@@ -34,6 +38,9 @@ export const CommunityEarnings = z
     unpaid_cents: z
       .int()
       .describe('Of that, not paid out yet. Negative where earnings were taken back that had been paid'),
+    payable_cents: z
+      .int()
+      .describe('Of what is unpaid, what can be paid out now: old enough, and not disputed by the customer'),
     entries: z
       .array(EarningsEntry)
       .describe('The entries of this page, newest first; all of them add up to accrued_cents'),

@@ -53,12 +53,16 @@ describe('a machine', () => {
   });
 
   test('whose host contradicts what was declared is failed and says why; declared fields stay as declared', async () => {
-    const id = await bring({ gpu_count: 8 });
+    const id = await bring();
+    await ask('PATCH', `${MACHINES}/${id}`, { gpu_count: 8 });
     expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({
       gpu_count: 8,
+      status: 'listed',
+      status_reason: 'Its verification failed: gpu_count is declared as 8, the host shows 1.',
       verification_status: 'failed',
       verification_detail: 'gpu_count is declared as 8, the host shows 1.',
     });
+    expect((await ask('GET', '/v1/pricing')).json.data).toEqual([]);
   });
 
   test('on the spot tier says that spot is not sold', async () => {

@@ -7,6 +7,7 @@ import { parse } from 'yaml';
 import { z } from 'zod';
 import { sql } from '../../control-plane/base/db/db.ts';
 import { type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
+import { openReadiness } from '../../control-plane/base/db/readiness.ts';
 import { addGauges } from '../../control-plane/gauges.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import { someModels, videoModels } from '../kit/models.ts';
@@ -23,7 +24,8 @@ beforeEach(async () => {
   metrics = openMetrics();
   loops = [];
   const { db, clock, rooms } = world;
-  ({ noteLedger } = addGauges(metrics.registry, { core: { db, clock }, ...rooms, loops: () => loops }));
+  const readiness = openReadiness(world.core);
+  ({ noteLedger } = addGauges(metrics.registry, { core: { db, clock }, ...rooms, readiness, loops: () => loops }));
 });
 afterEach(() => world.close());
 
@@ -49,6 +51,40 @@ describe('the gauges', () => {
     expect(await scraped('svc_machines_with_unknown_workloads')).toEqual(['1']);
     expect(await scraped('svc_agent_links')).toEqual(['0']);
     expect(await scraped('svc_verdicts_held')).toEqual(['0']);
+  });
+  test('count machines whose verification failed while they are listed', async () => {
+    const { machineId, inventory } = await world.machine();
+    expect(await scraped('svc_machines_failed')).toEqual(['0']);
+    const gpus = inventory.gpus.map((gpu) => ({ ...gpu, uuid: 'GPU-other' }));
+    await world.rooms.supply.reportInventory(machineId, { ...inventory, gpus });
+    expect(await scraped('svc_machines_failed')).toEqual(['1']);
+    await world.rooms.supply.suspend(machineId);
+    expect(await scraped('svc_machines_failed')).toEqual(['0']);
+  });
+  test('count credits that wait and tenants that are flagged', async () => {
+    expect(await scraped('svc_credits_held')).toEqual([]);
+    const time = { subjectId: 'i-1', orgId: 'o', supplierId: 's', machineId: 'm', cause: 'outage' as const };
+    const worth = { rateUcentsPerHour: 25_050_000_000n, supplierBps: 8_000, countedMs: 3_600_000 };
+    await world.db.tx('test.free', async (tx) => {
+      await world.rooms.credits.begin(tx, { ...time, ...worth, fromMs: 0, evidence: 'probes' });
+      await world.rooms.credits.end(tx, 'i-1', world.clock.now());
+      await tx.run(sql`insert into credit_flags (org_id, flagged_ms, detail) values ('o', 1, 'x')`);
+    });
+    expect(await scraped('svc_credits_held')).toEqual(['{kind="credit"} 1']);
+    expect(await scraped('svc_credits_held_dollars')).toEqual(['{kind="credit"} 150.5']);
+    expect(await scraped('svc_tenants_flagged')).toEqual(['1']);
+  });
+  test('tell whether the database takes writes, and how often the clock was set', async () => {
+    expect(await scraped('svc_database_writable')).toEqual(['1']);
+    await world.rooms.heartbeat.beat();
+    world.clock.step(60_000);
+    await world.rooms.heartbeat.beat();
+    expect(await scraped('svc_clock_steps_total')).toEqual(['1']);
+    const { tx } = world.core.db;
+    world.core.db.tx = () => Promise.reject(new Error('disk full'));
+    await world.clock.advance(1_000);
+    expect(await scraped('svc_database_writable')).toEqual(['0']);
+    world.core.db.tx = tx;
   });
   test('tell how full the disk of the blobs is, once there is one', async () => {
     expect(await scraped('svc_blobs_disk_bytes')).toEqual(['0']);

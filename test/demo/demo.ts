@@ -53,7 +53,12 @@ async function demo(): Promise<number> {
   const cutShort = interrupted.then(() => (isWalked ? 0 : EXIT_INTERRUPTED));
   const tour = async (): Promise<number> => {
     const stack = await show.step('Service', async () => {
-      opening = openStack({ gpus, settings: (_host, dir) => ({ models_file: model.writeFile(dir) }) });
+      // The walk ends with a payout: it cannot wait for two days in which a customer may dispute.
+      const settings = (_host: string, dir: string): object => ({
+        models_file: model.writeFile(dir),
+        earnings_delay_hours: 0,
+      });
+      opening = openStack({ gpus, settings });
       const value = await opening;
       const { Version: version } = (await value.engine.docker.version()) as { Version: string };
       const result = `control plane at ${value.controlPlane.baseUrl} on SQLite, Docker Engine ${version}, image registry, ${gpus.told}`;

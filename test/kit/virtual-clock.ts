@@ -4,6 +4,8 @@ import type { Clock } from '../../shared/clock.ts';
 export interface VirtualClock extends Clock {
   /** Moves time on by `ms`, firing what comes due on the way. */
   advance(ms: number): Promise<void>;
+  /** Somebody sets the wall clock: it steps by `ms`, and no time passes. */
+  step(ms: number): void;
 }
 
 interface Timer {
@@ -16,6 +18,7 @@ const TURNS_TO_SETTLE = 6;
 
 export function virtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClock {
   let nowMs = startMs;
+  let steppedMs = 0;
   let timers: Timer[] = [];
   const nextTurn = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   const settle = async (): Promise<void> => {
@@ -28,7 +31,8 @@ export function virtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClo
   };
 
   return {
-    now: () => nowMs,
+    now: () => nowMs + steppedMs,
+    step: (ms) => (steppedMs += ms),
     monotonicMs: () => nowMs - startMs,
     nextTurn,
     after,

@@ -14,6 +14,7 @@ import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/schema.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { ledgerFaults } from '../../control-plane/money/ledger/verify.ts';
+import { creditFaults } from '../../control-plane/money/credits/verify.ts';
 import { meteringFaults } from '../../control-plane/money/metering/verify.ts';
 import { payoutFaults } from '../../control-plane/money/payouts/verify.ts';
 import { receiptFaults } from '../../control-plane/models/gateway/verify.ts';
@@ -71,7 +72,14 @@ export interface World {
 const SETTINGS: Settings = {
   platformFeeBps: 2000,
   launchHoldMinutes: 10,
+  earningsDelayMs: 0,
+  lossBounds: {
+    orgCreditsUcents: 10_000_000_000n,
+    supplierCreditsUcents: 50_000_000_000n,
+    supplierPaymentsUcents: 50_000_000_000n,
+  },
   openLaunchesPerOrg: 1_000,
+  unpaidGpuHoursPerOrg: 1_000_000,
   diskPriceUcentsPerGbHour: 20_000n,
   hostnameOf: (id) => `${id}.ssh.test`,
   appSite: { domain: 'apps.test', publicPort: 443 },
@@ -159,7 +167,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,
-      storage: { blobs: openBlobs(blobsDirectory, core), grants: GRANTS },
+      storage: { blobs: openBlobs(blobsDirectory, { ...core, reserve: { share: 0, bytes: 0 } }), grants: GRANTS },
       probes: {
         holder: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
         listener: async () => ({ ok: true }),
@@ -221,6 +229,7 @@ async function verifyBooks(db: Db): Promise<void> {
   const faults = await db.tx('verify', async (tx) => [
     ...(await ledgerFaults(tx)),
     ...(await meteringFaults(tx)),
+    ...(await creditFaults(tx)),
     ...(await payoutFaults(tx)),
     ...(await receiptFaults(tx)),
     ...(await videoFaults(tx)),

@@ -6,7 +6,7 @@ import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { int, text } from '../db/columns.ts';
-import { type Db, sql } from '../db/db.ts';
+import { type Db, DbError, sql } from '../db/db.ts';
 import type { Caller } from '../http/route.ts';
 import * as keys from './api-keys.ts';
 
@@ -65,7 +65,12 @@ async function authenticate({ db, clock }: { db: Db; clock: Clock }, token: stri
   if (row === undefined) return undefined;
   const staleMs = nowMs - LAST_USED_MS_STEP;
   if (row.last_used_ms === null || row.last_used_ms <= staleMs) {
-    await db.tx('accounts.touch_key', (tx) => keys.noteUse(tx, row.id, nowMs, staleMs));
+    await db
+      .tx('accounts.touch_key', (tx) => keys.noteUse(tx, row.id, nowMs, staleMs))
+      .catch((error: unknown) => {
+        // Whoever reads must not be refused because nothing can be written.
+        if (!(error instanceof DbError) || error.code !== 'disk_full') throw error;
+      });
   }
   return keys.callerOf(row);
 }

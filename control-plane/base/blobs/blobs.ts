@@ -7,7 +7,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
-import { isCode, measureDisk, syncDirectory } from './disk.ts';
+import { type DiskReserve, isCode, leavesReserve, measureDisk, syncDirectory } from './disk.ts';
 import { type Claims, sweepBlobs } from './sweep.ts';
 
 /** Rooms that keep blobs. Each says in the sweep which of its blobs it still names. */
@@ -58,7 +58,12 @@ interface BlobsDeps {
   clock: Clock;
   ids: Ids;
   log: Log;
+  /** A write that would leave less free is refused. */
+  reserve: DiskReserve;
 }
+
+/** The disk is measured before each of these: uploads that run side by side overshoot the reserve by no more. */
+const MEASURED_BYTES = 8 * 1024 ** 2;
 
 /** `directory` is made by the first write, for this user alone. One process uses it at a time. */
 export function openBlobs(directory: string, deps: BlobsDeps): Blobs {
@@ -73,14 +78,16 @@ export function openBlobs(directory: string, deps: BlobsDeps): Blobs {
     writing.add(name);
     try {
       await mkdir(halves, { recursive: true, mode: 0o700 });
-      const stored = await writeHalf(half, source, { ...options, nowMs: deps.clock.now() });
+      const guarded = guard(source, halves, deps.reserve);
+      const stored = await writeHalf(half, guarded, { ...options, nowMs: deps.clock.now() });
       await keep(half, pathOf(key));
       return { key, ...stored };
     } catch (error) {
       if (isCode(error, 'EEXIST'))
         fail('conflict', 'There is something under this key already, and it stays as it is.');
       if (!isCode(error, 'ENOSPC') && !isCode(error, 'EDQUOT')) throw error;
-      deps.log.error({ key, directory, err: error }, 'the disk of the blobs is full');
+      const told = 'the disk of the blobs is full up to its reserve: uploads and videos are refused';
+      deps.log.error({ key, directory, err: error }, told);
       return fail('storage_full', {
         detail: 'There is no room to store this at the moment. Try again later; the operator has been told.',
         cause: error,
@@ -106,6 +113,25 @@ function placeOf(key: string): [string, string, string] {
   const owner = /^([a-z]+)-blob_[a-z0-9]+$/.exec(key)?.[1];
   if (owner === undefined) throw new Error(`${key} is not the key of a blob`);
   return [owner, createHash('sha256').update(key).digest('hex').slice(0, 2), key];
+}
+
+/** Passes on what `source` gives, and ends with ENOSPC if the next piece would use up the reserve. */
+async function* guard(
+  source: AsyncIterable<Uint8Array>,
+  directory: string,
+  reserve: DiskReserve,
+): AsyncGenerator<Uint8Array> {
+  let allowedBytes = 0;
+  for await (const piece of source) {
+    if (piece.length > allowedBytes) {
+      const nextBytes = Math.max(piece.length, MEASURED_BYTES);
+      if (await leavesReserve(directory, reserve, nextBytes)) allowedBytes = nextBytes;
+      else if (await leavesReserve(directory, reserve, piece.length)) allowedBytes = piece.length;
+      else throw Object.assign(new Error('the reserve of the disk begins here'), { code: 'ENOSPC' });
+    }
+    allowedBytes -= piece.length;
+    yield piece;
+  }
 }
 
 async function writeHalf(

@@ -22,6 +22,19 @@ export async function measureDisk(path: string): Promise<{ bytes: number; freeBy
   }
 }
 
+/** What of a disk uploads must leave free, so that the database and its deletes go on: the larger of the two. */
+export interface DiskReserve {
+  /** Of the whole disk, from 0 to 1. */
+  share: number;
+  bytes: number;
+}
+
+/** Whether `moreBytes` still fit without using up the reserve. */
+export async function leavesReserve(path: string, reserve: DiskReserve, moreBytes: number): Promise<boolean> {
+  const disk = await measureDisk(path);
+  return disk === undefined || disk.freeBytes - moreBytes >= Math.max(reserve.share * disk.bytes, reserve.bytes);
+}
+
 /** Whether the system refused with this code, e.g. `ENOENT`. */
 export function isCode(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;

@@ -41,13 +41,24 @@ export class DbError extends Error {
     | 'database_in_use'
     | 'unsupported'
     | 'migration'
-    | 'bad_backup';
+    | 'bad_backup'
+    | 'disk_full';
 
   constructor(code: DbError['code'], message: string, cause?: unknown) {
     super(`${code}: ${message}`, { cause });
     this.name = 'DbError';
     this.code = code;
   }
+}
+
+/** What SQLite and PostgreSQL say if they cannot write because their disk is full. */
+const FULL_CODES = new Set(['SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE', '53100']);
+
+/** A full disk as our own error, whichever engine met it; everything else as it is. */
+export function engineError(error: unknown): unknown {
+  const code = error instanceof Error && 'code' in error ? error.code : undefined;
+  if (typeof code !== 'string' || !FULL_CODES.has(code)) return error;
+  return new DbError('disk_full', 'the disk of the database is full', error);
 }
 
 /** What both engines store. Money is always BigInt. */

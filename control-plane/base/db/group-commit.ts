@@ -2,7 +2,7 @@
 // One flush to disk is shared by all of them; a caller is told only after it. A commit that fails rejects every body of its batch.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../../../shared/clock.ts';
-import { DbError, type Query, type Tx } from './db.ts';
+import { DbError, engineError, type Query, type Tx } from './db.ts';
 
 export interface Body {
   name: string;
@@ -77,7 +77,7 @@ export function openGroupCommit(
         queue.push({
           name,
           run: (tx) => inside.run(name, () => Promise.resolve().then(() => body(tx))),
-          settle: (outcome) => ('error' in outcome ? reject(outcome.error) : resolve(outcome.value as T)),
+          settle: (outcome) => ('error' in outcome ? reject(engineError(outcome.error)) : resolve(outcome.value as T)),
         });
         flushing ??= flush();
       });

@@ -88,6 +88,8 @@ async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'
     first === 'turn over'
       ? { error: new DbError('tx_awaited_outside', `the transaction ${body.name} waited for something other than tx`) }
       : first;
+  // A full disk may have rolled the whole transaction back: then the batch came to nothing, and the reason is this one.
+  if ('error' in outcome && !writer.database.inTransaction) throw outcome.error;
   if ('error' in outcome) writer.database.exec('ROLLBACK TO body');
   writer.database.exec('RELEASE body');
   return outcome;

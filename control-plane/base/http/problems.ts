@@ -1,8 +1,11 @@
 // What was thrown, as a refusal that we know, and the problem document of one.
 import { type ErrorCode, ERRORS, ServiceError } from '../../../shared/errors.ts';
 import type { Problem } from '../../../shared/api/problem.ts';
+import { DbError } from '../db/db.ts';
 import type { WireReply } from './wire-reply.ts';
 
+/** Somebody must make room. */
+const FULL_DISK_RETRY_SECONDS = 30;
 const PROBLEM_TYPE = 'application/problem+json';
 
 /** What a refusal says about the request itself. */
@@ -15,6 +18,7 @@ export interface RefusalContext {
 /** Our own refusals as they are, fastify's by their meaning; undefined for a bug, which the caller of this logs. */
 export function knownError(error: unknown, bodyBytesMax: number): ServiceError | undefined {
   if (error instanceof ServiceError) return error;
+  if (error instanceof DbError && error.code === 'disk_full') return fullDisk(error);
   switch (frameworkCode(error)) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
       return new ServiceError('body_too_large', { detail: `The body may have at most ${bodyBytesMax} bytes.` });
@@ -32,6 +36,16 @@ export function knownError(error: unknown, bodyBytesMax: number): ServiceError |
     default:
       return undefined;
   }
+}
+
+/** Reading goes on, and what was accepted stays. */
+function fullDisk(cause: DbError): ServiceError {
+  return new ServiceError('unavailable', {
+    detail:
+      'Nothing can be stored at the moment. Nothing was changed: send the same request again later. The operator has been told.',
+    retryAfterSeconds: FULL_DISK_RETRY_SECONDS,
+    cause,
+  });
 }
 
 export function unsupportedMediaType(): ServiceError {

@@ -4,9 +4,11 @@ import { fail } from '../../../shared/errors.ts';
 import type { MachineState } from '../../../shared/states.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
+import { type ApprovedGpu, gpusToApprove, isApproved } from './approval.ts';
+import { claimedElsewhere } from './claims.ts';
 import { move } from './states.ts';
 import * as store from './store.ts';
-import { verdictOf } from './verdict.ts';
+import { declarationFaults } from './verdict.ts';
 
 /** What a supplier may say anew of a machine; null takes a declared field back, undefined leaves it. */
 export type MachineChange = Partial<
@@ -22,7 +24,10 @@ export type MachineChange = Partial<
 >;
 
 export interface Listing {
-  /** The operator's word: offered to customers from now on, or once its supplier lists it again. @throws ServiceError `not_found`, `conflict` */
+  /**
+   * The operator's word about the GPUs that the host shows now: offered to customers from now on, or once its supplier lists it again.
+   * @throws ServiceError `not_found`, `conflict`
+   */
   approve(machineId: string): Promise<store.MachineRow>;
   /** Offered no longer, until the operator approves it again; what runs goes on. @throws ServiceError `not_found`, `conflict` */
   suspend(machineId: string): Promise<store.MachineRow>;
@@ -37,8 +42,8 @@ export interface Listing {
   change(tx: Tx, orgId: string, machineId: string, change: MachineChange): Promise<store.MachineRow>;
   /** A GPU of it was released: the last one ends the draining. */
   noteReleased(tx: Tx, machineId: string): Promise<void>;
-  /** Compares what the host shows now with what was declared. */
-  judge(tx: Tx, machineId: string): Promise<void>;
+  /** Judges what the host shows now, and brings its offerings in step. */
+  appraise(tx: Tx, machineId: string): Promise<void>;
   /** None of its machines is offered any longer; what runs goes on, and what was earned stays owed. @throws ServiceError `not_found`, `conflict` */
   suspendSupplier(supplierId: string): Promise<store.SupplierRow>;
   /** @throws ServiceError `not_found`, `conflict` */
@@ -51,6 +56,7 @@ interface ListingDeps {
   events: Events;
   /** Brings the offerings in step. */
   refresh(tx: Tx, machineId: string): Promise<void>;
+  appraise(tx: Tx, machineId: string): Promise<void>;
 }
 
 export function openListing(deps: ListingDeps): Listing {
@@ -67,10 +73,10 @@ export function openListing(deps: ListingDeps): Listing {
     change: (tx, orgId, machineId, change) => changeMachine(tx, { orgId, machineId, change }, deps),
     noteReleased: async (tx, machineId) => {
       const machine = await store.findMachine(tx, machineId);
-      if (machine?.status !== 'draining' || (await isHeld(tx, machineId))) return;
-      await moveTo(tx, machine, 'delisted', deps);
+      const isDrained = machine?.status === 'draining' && !(await isHeld(tx, machineId));
+      await (isDrained ? moveTo(tx, machine, 'delisted', deps) : deps.appraise(tx, machineId));
     },
-    judge: (tx, machineId) => judge(tx, machineId),
+    appraise: deps.appraise,
     suspendSupplier: (id) => setSupplier(id, 'suspended', deps),
     resumeSupplier: (id) => setSupplier(id, 'active', deps),
   };
@@ -86,26 +92,64 @@ async function approve(tx: Tx, machineId: string, deps: ListingDeps): Promise<st
   if (machine.public_key === null) {
     return fail('conflict', 'This machine has not enrolled yet, so nobody knows its GPUs. Approve it afterwards.');
   }
-  return judgeListing(tx, machine, { approved: true, to: 'listed' }, deps);
+  const gpus = await approvableGpus(tx, machine);
+  const isSame =
+    machine.inventory_fault === null &&
+    machine.inventory !== null &&
+    isApproved(machine.approved_gpus ?? [], machine.inventory);
+  if (isSame || machine.status !== 'listed') return judgeListing(tx, machine, { gpus, to: 'listed' }, deps);
+  await store.setApproved(tx, machineId, gpus);
+  await deps.events.append(tx, {
+    type: 'machine.inventory_approved',
+    subjectId: machineId,
+    orgId: null,
+    data: { machine_id: machineId, gpus: gpus.length },
+  });
+  await deps.appraise(tx, machineId);
+  return anyMachine(tx, machineId);
+}
+
+/** @throws ServiceError `conflict` if what the host shows cannot be sold, however much the operator wants it */
+async function approvableGpus(tx: Tx, machine: store.MachineRow): Promise<ApprovedGpu[]> {
+  const { inventory } = machine;
+  const gpus = inventory === null ? [] : gpusToApprove(inventory);
+  if (inventory === null || gpus.length === 0) {
+    const why = inventory?.gpu_error ? ` nvidia-smi says: ${inventory.gpu_error}` : '';
+    return fail('conflict', `The host shows no GPU, so there is nothing to approve.${why}`);
+  }
+  const faults = declarationFaults(machine, inventory);
+  if (faults.length > 0) {
+    return fail('conflict', `${faults.join('; ')}. Its supplier must correct that first: PATCH the machine.`);
+  }
+  const uuids = gpus.map(({ uuid }) => uuid);
+  const claims = await claimedElsewhere(tx, machine.id, uuids);
+  const others = [...new Set(claims.map((claim) => claim.machine_id))];
+  if (others.length === 0) return gpus;
+  return fail(
+    'conflict',
+    `${claims.length} of its GPUs belong to machine ${others.join(', ')}, which was approved first. If that one is not the owner, suspend it first.`,
+  );
 }
 
 async function suspend(tx: Tx, machineId: string, deps: ListingDeps): Promise<store.MachineRow> {
-  return judgeListing(tx, await anyMachine(tx, machineId), { approved: false, to: 'suspended' }, deps);
+  return judgeListing(tx, await anyMachine(tx, machineId), { gpus: null, to: 'suspended' }, deps);
 }
 
 /** What its supplier has taken out stays out; the operator's word is then about the time when it comes back. */
 async function judgeListing(
   tx: Tx,
   machine: store.MachineRow,
-  { approved, to }: { approved: boolean; to: MachineState },
+  { gpus, to }: { gpus: ApprovedGpu[] | null; to: MachineState },
   deps: ListingDeps,
 ): Promise<store.MachineRow> {
-  await store.setApproved(tx, machine.id, approved);
-  if (!isWithdrawn(machine)) return { ...(await moveTo(tx, machine, to, deps)), approved };
-  if (machine.approved === approved) {
-    fail('conflict', `The machine is ${machine.status} and ${approved ? 'approved' : 'not approved'} already.`);
+  const isSame = JSON.stringify(machine.approved_gpus) === JSON.stringify(gpus) && machine.inventory_fault === null;
+  await store.setApproved(tx, machine.id, gpus);
+  if (!isWithdrawn(machine)) return moveTo(tx, machine, to, deps);
+  if (isSame) {
+    fail('conflict', `The machine is ${machine.status} and ${gpus === null ? 'not approved' : 'approved'} already.`);
   }
-  return { ...machine, approved };
+  await deps.appraise(tx, machine.id);
+  return anyMachine(tx, machine.id);
 }
 
 async function delist(tx: Tx, orgId: string, machineId: string, deps: ListingDeps): Promise<'draining' | 'delisted'> {
@@ -127,16 +171,8 @@ async function changeMachine(
     fail('conflict', 'GPUs of this machine are rented or reserved in its region. Change the region when none is.');
   }
   await store.setDeclared(tx, { ...machine, ...change, updated_ms: deps.clock.now() });
-  await judge(tx, machineId);
-  await deps.refresh(tx, machineId);
+  await deps.appraise(tx, machineId);
   return ownMachine(tx, orgId, machineId);
-}
-
-async function judge(tx: Tx, machineId: string): Promise<void> {
-  const machine = await anyMachine(tx, machineId);
-  const uuids = machine.inventory?.gpus.map((gpu) => gpu.uuid) ?? [];
-  const elsewhere = await store.offeredElsewhere(tx, machineId, uuids);
-  await store.setVerdict(tx, machineId, verdictOf(machine, elsewhere.length));
 }
 
 function setSupplier(
@@ -165,11 +201,11 @@ async function moveTo(
   tx: Tx,
   machine: store.MachineRow,
   to: MachineState,
-  { events, clock, refresh }: ListingDeps,
+  { events, clock, appraise }: ListingDeps,
 ): Promise<store.MachineRow> {
   await move(tx, machine, to, { events, nowMs: clock.now() });
-  await refresh(tx, machine.id);
-  return { ...machine, status: to };
+  await appraise(tx, machine.id);
+  return anyMachine(tx, machine.id);
 }
 
 function isWithdrawn({ status }: store.MachineRow): boolean {

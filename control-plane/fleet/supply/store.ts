@@ -4,6 +4,7 @@ import { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { MachineState } from '../../../shared/states.ts';
 import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
+import { ApprovedGpu } from './approval.ts';
 import type { Verdict } from './verdict.ts';
 
 const SupplierRow = z.object({
@@ -21,6 +22,10 @@ const MachineRow = z.object({
   status: z.enum(['pending_verification', 'listed', 'draining', 'delisted', 'suspended']),
   /** The operator's word. Without it the machine is never listed. */
   approved: flag,
+  /** The GPUs that this word is about; null without it. */
+  approved_gpus: json(z.array(ApprovedGpu)).nullable(),
+  /** What the host has shown since that contradicts the approval; null while there is nothing. */
+  inventory_fault: text.nullable(),
   verification_status: z.enum(['unverified', 'verified', 'failed']),
   verification_detail: text.nullable(),
   declared_gpu_count: int.nullable(),
@@ -60,7 +65,7 @@ const GpuRow = z.object({
 export type GpuRow = z.infer<typeof GpuRow>;
 
 const SUPPLIER = sql`id, org_id, status, created_ms, updated_ms`;
-const MACHINE = sql`id, supplier_id, status, approved, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
+const MACHINE = sql`id, supplier_id, status, approved, approved_gpus, inventory_fault, verification_status, verification_detail, declared_gpu_count, declared_gpu_type,
   declared_vram_per_gpu_gb, region, price_ucents_per_hour, tier, public_key, inventory, online, last_heartbeat_ms, unknown_workloads, copied_ms,
   created_ms, updated_ms, (select s.status from suppliers s where s.id = supplier_id) as supplier_status`;
 
@@ -154,8 +159,16 @@ export async function setMachineState(
   return changed === 1;
 }
 
-export async function setApproved(tx: Tx, id: string, approved: boolean): Promise<void> {
-  await tx.run(sql`update machines set approved = ${approved} where id = ${id}`);
+/** Null takes the approval back. */
+export async function setApproved(tx: Tx, id: string, gpus: readonly ApprovedGpu[] | null): Promise<void> {
+  const list = gpus === null ? null : JSON.stringify(gpus);
+  await tx.run(
+    sql`update machines set approved = ${gpus !== null}, approved_gpus = ${list}, inventory_fault = null where id = ${id}`,
+  );
+}
+
+export async function setInventoryFault(tx: Tx, id: string, fault: string): Promise<void> {
+  await tx.run(sql`update machines set inventory_fault = ${fault} where id = ${id}`);
 }
 
 /** What a supplier may say anew. */
@@ -276,22 +289,6 @@ export async function upsertGpu(tx: Tx, gpu: Omit<GpuRow, 'held_by' | 'held_disk
   );
 }
 
-const HolderRow = z.object({ gpu_uuid: text, machine_id: text });
-
-/** Which of these GPUs another machine that is online offers, and which machine that is. */
-export function offeredElsewhere(
-  query: Query,
-  machineId: string,
-  uuids: string[],
-): Promise<z.infer<typeof HolderRow>[]> {
-  if (uuids.length === 0) return Promise.resolve([]);
-  return query.all(
-    HolderRow,
-    sql`select g.gpu_uuid, g.machine_id from machine_gpus g join machines m on m.id = g.machine_id
-        where g.gpu_uuid in (${join(uuids)}) and g.machine_id <> ${machineId} and g.usable = 1 and m.online = 1`,
-  );
-}
-
 /**
  * GPUs that the host no longer shows stay as rows while somebody holds them or has them set aside, but nobody can hold them anew. The
  * others go: a host that shows new ones all the time would fill the table.
@@ -341,14 +338,15 @@ export async function freeGpus(tx: Tx, heldBy: string): Promise<string[]> {
   return [...new Set(rows.map((row) => row.machine_id))];
 }
 
-const StateCountRow = z.object({ status: text, online: flag, count: int, with_unknown: int });
+const StateCountRow = z.object({ status: text, online: flag, count: int, with_unknown: int, failed: int });
 
-/** `with_unknown`: how many of them run containers that nothing here knows, or are online and have not said. */
+/** `with_unknown`: how many of them run containers that nothing here knows, or are online and have not said; `failed`: their verdict. */
 export function countMachinesByState(query: Query): Promise<z.infer<typeof StateCountRow>[]> {
   return query.all(
     StateCountRow,
     sql`select status, online, count(*) as count,
-          cast(sum(case when unknown_workloads = '[]' or (unknown_workloads is null and online = 0) then 0 else 1 end) as bigint) as with_unknown
+          cast(sum(case when unknown_workloads = '[]' or (unknown_workloads is null and online = 0) then 0 else 1 end) as bigint) as with_unknown,
+          cast(sum(case when verification_status = 'failed' then 1 else 0 end) as bigint) as failed
         from machines group by status, online`,
   );
 }

@@ -8,7 +8,7 @@ import type { Log } from '../../../shared/log.ts';
 import type { EnrollRequest, Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
-import { identifyGpu } from './known-gpus.ts';
+import { appraise } from './appraisal.ts';
 import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
 import * as slots from './slots.ts';
@@ -39,7 +39,7 @@ export interface Want {
   diskGb: number;
 }
 
-export interface Supply extends Omit<Listing, 'noteReleased' | 'judge'> {
+export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
   /** The organisation's supplier, made at the first call. */
   registerSupplier(tx: Tx, orgId: string): Promise<store.SupplierRow>;
   /** The enrolment token is shown here and never again. @throws ServiceError `not_found` without a supplier */
@@ -96,7 +96,12 @@ interface SupplyDeps {
 
 export function openSupply(deps: SupplyDeps): Supply {
   const { db, clock } = deps;
-  const listing = openListing({ ...deps, refresh: (tx, machineId) => refresh(tx, machineId, deps) });
+  const offer = (tx: Tx, machineId: string): Promise<void> => refresh(tx, machineId, deps);
+  const listing = openListing({
+    ...deps,
+    refresh: offer,
+    appraise: (tx, machineId) => appraise(tx, machineId, { ...deps, refresh: offer }),
+  });
   return {
     ...listing,
     registerSupplier: (tx, orgId) => registerSupplier(tx, orgId, deps),
@@ -141,7 +146,6 @@ export function openSupply(deps: SupplyDeps): Supply {
     release: async (tx, heldBy) => {
       for (const machineId of await store.freeGpus(tx, heldBy)) {
         await listing.noteReleased(tx, machineId);
-        await refresh(tx, machineId, deps);
       }
     },
     reserve: async (tx, want) => {
@@ -206,7 +210,7 @@ async function newToken(tx: Tx, machineId: string, { ids, clock }: SupplyDeps): 
   return token;
 }
 
-type IntakeDeps = SupplyDeps & { listing: Pick<Listing, 'judge'> };
+type IntakeDeps = SupplyDeps & { listing: Pick<Listing, 'appraise'> };
 
 async function enroll(tx: Tx, request: EnrollRequest, deps: IntakeDeps): Promise<{ machineId: string }> {
   const hash = hashToken(request.token);
@@ -248,7 +252,7 @@ async function giveHost(tx: Tx, machineId: string, publicKey: string): Promise<v
     if (machine.status !== 'delisted') {
       fail('conflict', 'This machine has another host, and is on offer again. Delist it first, then enrol.');
     }
-    await store.setApproved(tx, machineId, false);
+    await store.setApproved(tx, machineId, null);
   }
   await store.setMachineKey(tx, machineId, publicKey);
 }
@@ -290,28 +294,13 @@ async function setCopied(machineId: string, isCopied: boolean, deps: SupplyDeps)
 
 async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, deps: IntakeDeps): Promise<void> {
   await store.setInventory(tx, machineId, inventory, deps.clock.now());
-  const uuids = inventory.gpus.map((gpu) => gpu.uuid);
-  // Two agents on one host, or a host that lies: what is sold there must not be sold here as well.
-  const elsewhere = new Map(
-    (await store.offeredElsewhere(tx, machineId, uuids)).map((one) => [one.gpu_uuid, one.machine_id]),
+  await store.dropExcept(
+    tx,
+    machineId,
+    inventory.gpus.map((gpu) => gpu.uuid),
   );
-  for (const [gpuUuid, other] of elsewhere) {
-    deps.log.error({ machine_id: machineId, gpu_uuid: gpuUuid, other_machine_id: other }, 'two machines show one GPU');
-  }
-  const faulty = new Set(inventory.gpu_faults.map(({ uuid }) => uuid));
-  for (const gpu of inventory.gpus) {
-    await store.upsertGpu(tx, {
-      machine_id: machineId,
-      gpu_uuid: gpu.uuid,
-      gpu_index: gpu.index,
-      ...identifyGpu(gpu.name, gpu.memory_mib),
-      usable: !gpu.foreign_use && !elsewhere.has(gpu.uuid) && !faulty.has(gpu.uuid),
-    });
-  }
-  await store.dropExcept(tx, machineId, uuids);
   await tellHolders(tx, machineId, inventory, deps);
-  await deps.listing.judge(tx, machineId);
-  await refresh(tx, machineId, deps);
+  await deps.listing.appraise(tx, machineId);
 }
 
 async function tellHolders(tx: Tx, machineId: string, inventory: Inventory, { onGpus }: IntakeDeps): Promise<void> {
@@ -340,6 +329,8 @@ function newMachine(id: string, supplierId: string, declared: DeclaredMachine, n
     supplier_id: supplierId,
     status: 'pending_verification',
     approved: false,
+    approved_gpus: null,
+    inventory_fault: null,
     verification_status: 'unverified',
     verification_detail: null,
     declared_gpu_count: declared.gpuCount,

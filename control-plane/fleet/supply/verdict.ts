@@ -1,27 +1,51 @@
 // Pure: whether what a host shows is what its supplier has declared, and what keeps its GPUs from being on offer.
 import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
+import { driverWords, missingWords } from './approval.ts';
 import { identifyGpu } from './known-gpus.ts';
 import type { MachineRow } from './store.ts';
 
 export type Verdict = Pick<MachineRow, 'verification_status' | 'verification_detail'>;
-type Claims = Pick<MachineRow, 'declared_gpu_count' | 'declared_gpu_type' | 'declared_vram_per_gpu_gb' | 'inventory'>;
+type Claims = Pick<
+  MachineRow,
+  | 'declared_gpu_count'
+  | 'declared_gpu_type'
+  | 'declared_vram_per_gpu_gb'
+  | 'approved_gpus'
+  | 'inventory_fault'
+  | 'inventory'
+>;
 
 /**
- * `failed`: the host contradicts what was declared, or shows GPUs that another machine offers (`elsewhere` of them). Else `unverified`:
- * only the host itself has counted its GPUs, and nothing here can check them from outside.
+ * `failed`: the host contradicts what was declared or what the operator approved, or shows GPUs that another machine claims
+ * (`elsewhere` of them). Else `unverified`: only the host itself has counted its GPUs, and nothing here can check them from outside.
  */
 export function verdictOf(machine: Claims, elsewhere: number): Verdict {
-  const { inventory } = machine;
+  const { inventory, approved_gpus: approved } = machine;
   if (inventory === null) return { verification_status: 'unverified', verification_detail: null };
+  const faults = [...declarationFaults(machine, inventory), ...approvalFaults(machine, inventory)];
+  if (elsewhere > 0) faults.push(`${elsewhere} of its GPUs belong to another machine that the operator approved first`);
+  if (faults.length > 0) return { verification_status: 'failed', verification_detail: `${faults.join('; ')}.` };
   if (inventory.gpu_error !== '') {
     const detail = `The GPUs cannot be counted; on the host, nvidia-smi says: ${inventory.gpu_error}`;
     return { verification_status: 'unverified', verification_detail: detail };
   }
-  const shown = inventory.gpus.map((gpu) => identifyGpu(gpu.name, gpu.memory_mib));
-  const faults = contradictions(machine, shown);
-  if (elsewhere > 0) faults.push(`${elsewhere} of its GPUs are on offer from another machine`);
-  if (faults.length === 0) return { verification_status: 'unverified', verification_detail: null };
-  return { verification_status: 'failed', verification_detail: `${faults.join('; ')}.` };
+  const driver = driverWords(approved ?? [], inventory);
+  return { verification_status: 'unverified', verification_detail: driver === undefined ? null : `${driver}.` };
+}
+
+/** What the supplier declared and the host does not show; empty if the host cannot count its GPUs now. */
+export function declarationFaults(machine: Claims, inventory: Inventory): string[] {
+  if (inventory.gpu_error !== '') return [];
+  return contradictions(
+    machine,
+    inventory.gpus.map((gpu) => identifyGpu(gpu.name, gpu.memory_mib)),
+  );
+}
+
+function approvalFaults({ approved_gpus: approved, inventory_fault: fault }: Claims, inventory: Inventory): string[] {
+  if (approved === null) return [];
+  const missing = missingWords(approved, inventory);
+  return [...(fault === null ? [] : [`${fault}; the operator must approve it again`]), ...(missing ? [missing] : [])];
 }
 
 function contradictions(machine: Claims, shown: ReturnType<typeof identifyGpu>[]): string[] {
@@ -47,6 +71,8 @@ function contradiction(field: string, declared: string | number, shown: Iterable
 export function obstacleOf(machine: MachineRow): string | undefined {
   if (machine.supplier_status === 'suspended') return 'The operator has suspended the supplier.';
   if (machine.status !== 'listed') return OBSTACLES[machine.status](machine);
+  if (machine.verification_status === 'failed') return `Its verification failed: ${machine.verification_detail ?? ''}`;
+  if (machine.approved_gpus === null) return 'The operator must approve the GPUs that the host shows.';
   if (!machine.online) return 'The agent of the host is not connected.';
   if (machine.copied_ms !== null)
     return 'Two hosts run with the identity of this one, from copies of one disk; once one of them is gone for good, the operator lets it go on.';
@@ -57,6 +83,8 @@ export function obstacleOf(machine: MachineRow): string | undefined {
     return 'The host runs containers that this service does not know; the operator must end them.';
   // Without an engine nothing can be started, however many GPUs are free.
   if (inventory === null || inventory.engine_version === '') return 'The Docker Engine of the host does not answer.';
+  const driver = driverWords(machine.approved_gpus, inventory);
+  if (driver !== undefined) return `The operator must approve it again: ${driver}.`;
   if (inventory.fence_error !== '') return `The network fence of the host does not stand: ${inventory.fence_error}`;
   return gpuObstacleOf(inventory);
 }

@@ -14,6 +14,8 @@ export type AccountKind =
   | 'operator_funding'
   /** Between a customer's charge and its split: zero after every batch. */
   | 'rental_clearing'
+  /** What customers paid for time that may have been dead, until the operator has decided who gets it. */
+  | 'credit_suspense'
   /** Rental time that was used and could not be charged. */
   | 'bad_debt';
 
@@ -39,4 +41,5 @@ export const revenue: AccountRef = { kind: 'platform_revenue', ownerId: PLATFORM
 export const paidOut: AccountRef = { kind: 'supplier_payouts', ownerId: PLATFORM };
 export const funding: AccountRef = { kind: 'operator_funding', ownerId: PLATFORM };
 export const clearing: AccountRef = { kind: 'rental_clearing', ownerId: PLATFORM };
+export const suspense: AccountRef = { kind: 'credit_suspense', ownerId: PLATFORM };
 export const badDebt: AccountRef = { kind: 'bad_debt', ownerId: PLATFORM };

@@ -1,7 +1,7 @@
 // The SQL of accounts, transfers and holds.
 import { z } from 'zod';
 import { text, ucents } from '../../base/db/columns.ts';
-import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 import { type AccountRef, accountId, isPrepaid } from './accounts.ts';
 import type { NewTransfer } from './ledger.ts';
 
@@ -109,6 +109,27 @@ export async function writeHold(
         values (${hold.id}, ${hold.accountId}, ${hold.amountUcents}, ${hold.nowMs})
         on conflict (id) do update set amount_ucents = excluded.amount_ucents, updated_ms = excluded.updated_ms`,
   );
+}
+
+const RefundRow = z.object({ evidence: text, total_ucents: ucents });
+
+/** What customers were given back, by evidence: of those whose evidence begins with the prefix. */
+export async function refundTotals(query: Query, evidencePrefix: string): Promise<Map<string, bigint>> {
+  const rows = await query.all(
+    RefundRow,
+    sql`select evidence, cast(sum(amount_ucents) as bigint) as total_ucents from transfers
+        where kind = 'rental.refund_charge' and substr(evidence, 1, ${evidencePrefix.length}) = ${evidencePrefix} group by evidence`,
+  );
+  return new Map(rows.map((row) => [row.evidence, row.total_ucents]));
+}
+
+const AmountOfRow = z.object({ id: text, amount_ucents: ucents });
+
+/** Transfers of all kinds that begin with one of the prefixes: what each moved. */
+export async function amountsOfKinds(query: Query, kindPrefixes: readonly string[]): Promise<Map<string, bigint>> {
+  const isOne = kindPrefixes.map((prefix) => sql`substr(kind, 1, ${prefix.length}) = ${prefix}`);
+  const rows = await query.all(AmountOfRow, sql`select id, amount_ucents from transfers where ${join(isOne, ' or ')}`);
+  return new Map(rows.map((row) => [row.id, row.amount_ucents]));
 }
 
 const SubjectTotalRow = z.object({ subject_id: text, kind: text, total_ucents: ucents });

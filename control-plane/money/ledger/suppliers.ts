@@ -1,7 +1,7 @@
 // The SQL of suppliers' accounts: what they earned, what was taken back, what they were paid. Each has an index of its own.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
-import { type Query, type Sql, sql } from '../../base/db/db.ts';
+import { join, type Query, type Sql, sql } from '../../base/db/db.ts';
 import { accountId, payable } from './accounts.ts';
 
 /** Where a page of entries begins: behind this one, from new to old. */
@@ -84,6 +84,44 @@ export async function paidTo(query: Query, supplierId: string): Promise<bigint> 
     SumRow,
     sql`select cast(coalesce(sum(amount_ucents), 0) as bigint) as total_ucents from transfers
         where ${PAID} and debit_account_id = ${accountId(payable(supplierId))}`,
+  );
+  return row?.total_ucents ?? 0n;
+}
+
+/**
+ * What of the supplier's earnings may not be paid out yet: entries posted after `sinceMs`, and all entries about the `disputed` rentals.
+ * What was taken back of a rental's entries counts against them, and never against those of another.
+ */
+export async function waitingFor(
+  query: Query,
+  supplierId: string,
+  { sinceMs, disputed }: { sinceMs: number; disputed: readonly string[] },
+): Promise<bigint> {
+  const account = accountId(payable(supplierId));
+  const isDisputed = disputed.length === 0 ? sql`1 = 0` : sql`subject_id in (${join([...disputed])})`;
+  const which = sql`(posted_ms > ${sinceMs} or ${isDisputed})`;
+  const row = await query.one(
+    SumRow,
+    sql`select cast(coalesce(sum(case when net_ucents > 0 then net_ucents else 0 end), 0) as bigint) as total_ucents from (
+          select subject_id, sum(amount_ucents) as net_ucents from (
+            select subject_id, amount_ucents from transfers where ${EARNED} and credit_account_id = ${account} and ${which}
+            union all
+            select subject_id, -amount_ucents from transfers where ${TAKEN_BACK} and debit_account_id = ${account} and ${which}
+          ) as entries group by subject_id) as rentals`,
+  );
+  return row?.total_ucents ?? 0n;
+}
+
+/** What the supplier earned by transfers of one kind that were posted after `sinceMs`. */
+export async function earnedByKind(
+  query: Query,
+  supplierId: string,
+  { kind, sinceMs }: { kind: string; sinceMs: number },
+): Promise<bigint> {
+  const row = await query.one(
+    SumRow,
+    sql`select cast(coalesce(sum(amount_ucents), 0) as bigint) as total_ucents from transfers
+        where ${EARNED} and credit_account_id = ${accountId(payable(supplierId))} and posted_ms > ${sinceMs} and kind = ${kind}`,
   );
   return row?.total_ucents ?? 0n;
 }

@@ -1,8 +1,7 @@
 // Time in which we were away ourselves: customers are not charged for it, suppliers are paid for it all the same.
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
-import { payable, revenue } from '../ledger/accounts.ts';
-import type { Ledger } from '../ledger/ledger.ts';
+import type { Credits } from '../credits/credits.ts';
 import type { Metering } from './metering.ts';
 import type { Segment } from './store.ts';
 
@@ -23,23 +22,34 @@ export async function excuse(
   tx: Tx,
   segment: Segment,
   absence: Absence,
-  deps: { ledger: Ledger; metering: Pick<Metering, 'openSegment' | 'closeSegment'> },
+  deps: {
+    credits: Pick<Credits, 'payAbsence'>;
+    metering: Pick<Metering, 'openSegment'>;
+    closeForAbsence(subjectId: string, toMs: number): Promise<void>;
+  },
 ): Promise<void> {
   const { untilMs, evidence } = absence;
   const fromMs = Math.max(absence.fromMs, segment.started_ms);
   const limitMs = (await absence.limitOf(tx, segment.subject_id)) ?? untilMs;
   const paidUntilMs = Math.max(fromMs, Math.min(untilMs, limitMs));
-  await deps.metering.closeSegment(tx, segment.subject_id, fromMs, evidence);
+  await deps.closeForAbsence(segment.subject_id, fromMs);
   const lostUcents = accruedUcents(segment.rate_ucents_per_hour, paidUntilMs - fromMs);
-  const amountUcents = supplierPartUcents(lostUcents, segment.supplier_bps);
-  const id = `${segment.id}:absence:${fromMs}`;
-  const what = { id, debit: revenue, credit: payable(segment.supplier_id), amountUcents, kind: 'absence.supplier' };
-  const why = { subjectId: segment.subject_id, effectiveMs: untilMs, evidence };
-  if (amountUcents > 0n) await deps.ledger.post(tx, id, [{ ...what, ...why }]);
+  await deps.credits.payAbsence(tx, {
+    id: `${segment.id}:absence:${fromMs}`,
+    subjectId: segment.subject_id,
+    orgId: segment.org_id,
+    supplierId: segment.supplier_id,
+    supplierBps: segment.supplier_bps,
+    amountUcents: supplierPartUcents(lostUcents, segment.supplier_bps),
+    fromMs,
+    untilMs,
+    evidence,
+  });
   await deps.metering.openSegment(tx, {
     subjectId: segment.subject_id,
     orgId: segment.org_id,
     supplierId: segment.supplier_id,
+    machineId: segment.machine_id,
     gpuType: segment.gpu_type,
     gpuCount: segment.gpu_count,
     rateUcentsPerHour: segment.rate_ucents_per_hour,

@@ -8,6 +8,7 @@ const SegmentRow = z.object({
   subject_id: text,
   org_id: text,
   supplier_id: text,
+  machine_id: text,
   gpu_type: text,
   gpu_count: int,
   rate_ucents_per_hour: ucents,
@@ -18,12 +19,13 @@ const SegmentRow = z.object({
 });
 export type Segment = z.infer<typeof SegmentRow>;
 
-const COLUMNS = sql`id, subject_id, org_id, supplier_id, gpu_type, gpu_count, rate_ucents_per_hour, supplier_bps, started_ms, posted_through_ms, ended_ms`;
+const COLUMNS = sql`id, subject_id, org_id, supplier_id, machine_id, gpu_type, gpu_count,
+  rate_ucents_per_hour, supplier_bps, started_ms, posted_through_ms, ended_ms`;
 
 export async function insertSegment(tx: Tx, segment: Segment): Promise<void> {
   await tx.run(
     sql`insert into meter_segments (${COLUMNS})
-        values (${segment.id}, ${segment.subject_id}, ${segment.org_id}, ${segment.supplier_id}, ${segment.gpu_type}, ${segment.gpu_count},
+        values (${segment.id}, ${segment.subject_id}, ${segment.org_id}, ${segment.supplier_id}, ${segment.machine_id}, ${segment.gpu_type}, ${segment.gpu_count},
                 ${segment.rate_ucents_per_hour}, ${segment.supplier_bps}, ${segment.started_ms}, ${segment.posted_through_ms}, null)`,
   );
 }
@@ -45,6 +47,15 @@ export function openSegments(query: Query, afterId: string, limit: number): Prom
   );
 }
 
+/** Segments that began at `ms` or before and go on past it, or are open, in id order. */
+export function segmentsAcross(query: Query, ms: number, page: { afterId: string; limit: number }): Promise<Segment[]> {
+  return query.all(
+    SegmentRow,
+    sql`select ${COLUMNS} from meter_segments
+        where started_ms <= ${ms} and (ended_ms is null or ended_ms > ${ms}) and id > ${page.afterId} order by id limit ${page.limit}`,
+  );
+}
+
 /** All segments of the rentals that were in use within the window, in the order of their time. */
 export function segmentsOfRentals(
   query: Query,
@@ -58,6 +69,42 @@ export function segmentsOfRentals(
           where org_id = ${orgId} and started_ms < ${untilMs} and (ended_ms is null or ended_ms > ${fromMs}))
         order by started_ms, id`,
   );
+}
+
+const GpuMsRow = z.object({ gpu_ms: int });
+
+/** GPUs times the time that the organisation was charged for between `sinceMs` and `nowMs`. */
+export async function chargedGpuMs(
+  query: Query,
+  orgId: string,
+  { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
+): Promise<number> {
+  const fromMs = sql`case when started_ms < ${sinceMs} then ${sinceMs} else started_ms end`;
+  const row = await query.one(
+    GpuMsRow,
+    sql`select cast(coalesce(sum(gpu_count * (coalesce(ended_ms, ${nowMs}) - (${fromMs}))), 0) as bigint) as gpu_ms from meter_segments
+        where org_id = ${orgId} and (ended_ms is null or ended_ms > ${sinceMs}) and rate_ucents_per_hour > 0`,
+  );
+  return row?.gpu_ms ?? 0;
+}
+
+const MachineRow = z.object({ machine_id: text });
+
+/** Machines on which other organisations than this one were charged for at least `forMs` of the time from `sinceMs` to `nowMs`. */
+export async function machinesThatServed(
+  query: Query,
+  exceptOrgId: string,
+  { sinceMs, nowMs, forMs }: { sinceMs: number; nowMs: number; forMs: number },
+): Promise<Set<string>> {
+  const from = sql`case when started_ms < ${sinceMs} then ${sinceMs} else started_ms end`;
+  const mine = sql`select machine_id from meter_segments where org_id = ${exceptOrgId} and machine_id <> ''`;
+  const rows = await query.all(
+    MachineRow,
+    sql`select machine_id from meter_segments
+        where machine_id in (${mine}) and org_id <> ${exceptOrgId} and (ended_ms is null or ended_ms > ${sinceMs})
+        group by machine_id having sum(coalesce(ended_ms, ${nowMs}) - ${from}) >= ${forMs} order by machine_id`,
+  );
+  return new Set(rows.map((row) => row.machine_id));
 }
 
 export function allSegments(query: Query): Promise<Segment[]> {

@@ -4,23 +4,37 @@ import { fail } from '../../../shared/errors.ts';
 import { centsFloor, dollarText, UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import { paidOut, payable } from '../ledger/accounts.ts';
+import type { Ids } from '../../../shared/ids.ts';
 import type { Ledger } from '../ledger/ledger.ts';
-import { earnedEntries, type EntryPosition, findPayout, paidTo, type PayoutEntry } from '../ledger/suppliers.ts';
+import type { Metering } from '../metering/metering.ts';
+import {
+  earnedEntries,
+  type EntryPosition,
+  findPayout,
+  paidTo,
+  type PayoutEntry,
+  waitingFor,
+} from '../ledger/suppliers.ts';
+import { disputedInstances, type Disputes, openDisputes } from './disputes.ts';
 import { type Earning, earningsFrom, type Level } from './earnings.ts';
 
 /** What a supplier earned and is owed. All in whole cents, rounded down once. */
 export interface Standing {
   accruedCents: bigint;
   unpaidCents: bigint;
+  /** What of that may be paid out now: old enough, and not disputed. Never below 0. */
+  payableCents: bigint;
 }
 
 export interface EarningsPage extends Standing {
   earnings: Earning[];
+  /** Rentals whose earnings wait for a decision of the operator. */
+  disputed: ReadonlySet<string>;
 }
 
 export interface NewPayout {
   supplierId: string;
-  /** Null: all that is owed. */
+  /** Null: all that is payable. */
   cents: number | null;
   /** What the operator calls it; paying twice under one counts once. */
   reference: string;
@@ -31,28 +45,39 @@ export interface Payouts {
   standing(query: Query, supplierId: string): Promise<Standing>;
   /** At most `limit` entries behind `after`, newest first. */
   earnings(supplierId: string, after: (EntryPosition & Level) | undefined, limit: number): Promise<EarningsPage>;
-  /** Enters that the supplier was paid. @throws ServiceError `conflict` for more than it is owed, or a reference of another payout */
+  /** Enters that the supplier was paid. @throws ServiceError `conflict` for more than is payable, or a reference of another payout */
   pay(payout: NewPayout): Promise<PayoutEntry>;
+  disputes: Disputes;
+  /** From the entry of earnings until they are payable. */
+  readonly delayMs: number;
 }
 
 interface PayoutsDeps {
   db: Db;
   clock: Clock;
+  ids: Ids;
   ledger: Ledger;
+  metering: Pick<Metering, 'refund'>;
+  /** Earnings are payable so long after they were entered: the time in which a customer may dispute them. */
+  delayMs: number;
 }
 
 export function openPayouts(deps: PayoutsDeps): Payouts {
   const { db } = deps;
   return {
     standing: async (query, supplierId) => standingOf(await sums(query, supplierId, deps)),
+    disputes: openDisputes(deps),
+    delayMs: deps.delayMs,
     // A transaction, so that the first page begins at the total of exactly the entries that it shows.
     earnings: (supplierId, after, limit) =>
       db.tx('payouts.earnings', async (tx) => {
-        const { owedUcents, paidUcents } = await sums(tx, supplierId, deps);
+        const { owedUcents, paidUcents, waitingUcents } = await sums(tx, supplierId, deps);
         const totalUcents = owedUcents + paidUcents;
         const level = after ?? { totalUcents, leastUcents: totalUcents };
         const entries = await earnedEntries(tx, supplierId, after, limit);
-        return { ...standingOf({ owedUcents, paidUcents }), earnings: earningsFrom(level, entries, paidUcents) };
+        const disputed = new Set(await disputedInstances(tx));
+        const standing = standingOf({ owedUcents, paidUcents, waitingUcents });
+        return { ...standing, disputed, earnings: earningsFrom(level, entries, paidUcents) };
       }),
     pay: (payout) => db.tx('payouts.pay', (tx) => pay(tx, payout, deps)),
   };
@@ -61,27 +86,35 @@ export function openPayouts(deps: PayoutsDeps): Payouts {
 interface Sums {
   owedUcents: bigint;
   paidUcents: bigint;
+  waitingUcents: bigint;
 }
 
-async function sums(query: Query, supplierId: string, { ledger }: Pick<PayoutsDeps, 'ledger'>): Promise<Sums> {
+async function sums(query: Query, supplierId: string, { ledger, clock, delayMs }: PayoutsDeps): Promise<Sums> {
   const { postedUcents: owedUcents } = await ledger.balance(query, payable(supplierId));
-  return { owedUcents, paidUcents: await paidTo(query, supplierId) };
+  const disputed = await disputedInstances(query);
+  const waitingUcents = await waitingFor(query, supplierId, { sinceMs: clock.now() - delayMs, disputed });
+  return { owedUcents, paidUcents: await paidTo(query, supplierId), waitingUcents };
 }
 
-function standingOf({ owedUcents, paidUcents }: Sums): Standing {
-  return { accruedCents: centsFloor(owedUcents + paidUcents), unpaidCents: centsFloor(owedUcents) };
+function standingOf({ owedUcents, paidUcents, waitingUcents }: Sums): Standing {
+  const payableCents = centsFloor(owedUcents - waitingUcents);
+  return {
+    accruedCents: centsFloor(owedUcents + paidUcents),
+    unpaidCents: centsFloor(owedUcents),
+    payableCents: payableCents > 0n ? payableCents : 0n,
+  };
 }
 
-async function pay(tx: Tx, payout: NewPayout, { clock, ledger }: PayoutsDeps): Promise<PayoutEntry> {
+async function pay(tx: Tx, payout: NewPayout, deps: PayoutsDeps): Promise<PayoutEntry> {
   const { supplierId, cents, reference } = payout;
   const id = `payout:${supplierId}:${reference}`;
   const known = await findPayout(tx, id);
   if (known !== undefined) return sameOrFail(known, payout);
-  const owed = centsFloor((await ledger.balance(tx, payable(supplierId))).postedUcents);
-  const amount = cents === null ? owed : BigInt(cents);
-  const owedText = dollarText(owed * UCENTS_PER_CENT);
-  if (amount <= 0n) return fail('conflict', `The supplier is owed $${owedText}: there is nothing to pay.`);
-  if (amount > owed) return fail('conflict', `The supplier is owed $${owedText}. Pay that or less.`);
+  const { clock, ledger } = deps;
+  const { unpaidCents, payableCents } = standingOf(await sums(tx, supplierId, deps));
+  const amount = cents === null ? payableCents : BigInt(cents);
+  if (amount <= 0n) return fail('conflict', `${owedWords({ unpaidCents, payableCents })}: there is nothing to pay.`);
+  if (amount > payableCents) return fail('conflict', `${owedWords({ unpaidCents, payableCents })}. Pay that or less.`);
   const transfer = {
     id,
     debit: payable(supplierId),
@@ -94,6 +127,13 @@ async function pay(tx: Tx, payout: NewPayout, { clock, ledger }: PayoutsDeps): P
   };
   await ledger.post(tx, id, [transfer]);
   return (await findPayout(tx, id)) ?? fail('internal_error', 'The payout vanished while it was made.');
+}
+
+function owedWords({ unpaidCents, payableCents }: Pick<Standing, 'unpaidCents' | 'payableCents'>): string {
+  const text = (cents: bigint): string => `$${dollarText(cents * UCENTS_PER_CENT)}`;
+  const owed = `The supplier is owed ${text(unpaidCents)}`;
+  if (unpaidCents <= payableCents || unpaidCents < 0n) return owed;
+  return `${owed}, of which ${text(payableCents)} is payable now; the rest is too new or disputed`;
 }
 
 function sameOrFail(known: PayoutEntry, { cents, reference }: NewPayout): PayoutEntry {

@@ -38,7 +38,7 @@ function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: Deps): 
     operationId: 'listEarnings',
     summary: 'What your machines earned, newest first',
     description:
-      'Entries are made at the end of each hour, and when a rental ends. Time of a host that turns out to have been dead is taken back by an entry with a negative amount, which says why.',
+      'Entries are made at the end of each hour, and when a rental ends. Time of a host that turns out to have been dead is taken back by an entry with a negative amount, which says why. What a rental earned can be paid out some time after it was entered (`payable_at`), in which its customer may dispute it.',
     query: PageQuery,
     responses: { 200: { description: 'Totals, and a page of entries', schema: CommunityEarnings } },
     errors: [],
@@ -56,7 +56,7 @@ function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: Deps): 
               leastUcents: BigInt(last.least),
             };
       const supplierId = await supplierOf(db.read, caller.orgId);
-      const { earnings, ...now } = await payouts.earnings(supplierId ?? '', after, query.limit + 1);
+      const { earnings, disputed, ...now } = await payouts.earnings(supplierId ?? '', after, query.limit + 1);
       const machines = await machinesOf(
         db.read,
         earnings.map(({ entry }) => entry.subject_id),
@@ -66,9 +66,13 @@ function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: Deps): 
           createdMs: entry.posted_ms,
           id: JSON.stringify({ id: entry.id, total: String(next.totalUcents), least: String(next.leastUcents) }),
         }),
-        show: (earning) => entryView(earning, machines),
+        show: (earning) => entryView(earning, { machines, disputed, delayMs: payouts.delayMs }),
       });
-      const totals = { accrued_cents: Number(now.accruedCents), unpaid_cents: Number(now.unpaidCents) };
+      const totals = {
+        accrued_cents: Number(now.accruedCents),
+        unpaid_cents: Number(now.unpaidCents),
+        payable_cents: Number(now.payableCents),
+      };
       return { status: 200, body: { ...totals, entries: page.data, next_cursor: page.next_cursor } };
     },
   });
@@ -107,7 +111,11 @@ export function payoutView(row: PayoutEntry): CommunityPayout {
   };
 }
 
-function entryView({ entry, amountCents, isPaid }: Earning, machines: ReadonlyMap<string, string>): EarningsEntry {
+function entryView(
+  { entry, amountCents, isPaid }: Earning,
+  facts: { machines: ReadonlyMap<string, string>; disputed: ReadonlySet<string>; delayMs: number },
+): EarningsEntry {
+  const { machines, disputed, delayMs } = facts;
   const machineId = machines.get(entry.subject_id);
   if (machineId === undefined) throw new Error(`the rental ${entry.subject_id} earned money and has no machine`);
   return {
@@ -118,6 +126,7 @@ function entryView({ entry, amountCents, isPaid }: Earning, machines: ReadonlyMa
     amount: dollarText(entry.amount_ucents),
     reason: entry.evidence,
     accrued_at: isoTime(entry.posted_ms),
+    payable_at: disputed.has(entry.subject_id) ? null : isoTime(entry.posted_ms + delayMs),
     paid: isPaid,
   };
 }

@@ -2,6 +2,7 @@
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { standings } from '../ledger/suppliers.ts';
+import { disputeFaults } from './disputes.ts';
 
 /** Broken invariants in words, empty when all hold. */
 export async function payoutFaults(tx: Tx): Promise<string[]> {
@@ -10,5 +11,5 @@ export async function payoutFaults(tx: Tx): Promise<string[]> {
     if (paid > earned) faults.push(`${id}: payouts are ${paid}, earned was ${earned}`);
     if (paid % UCENTS_PER_CENT !== 0n) faults.push(`${id}: payouts are ${paid}, which is no whole number of cents`);
   }
-  return faults;
+  return [...faults, ...(await disputeFaults(tx))];
 }

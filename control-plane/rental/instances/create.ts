@@ -12,6 +12,7 @@ import { chooseGpu } from './gpu-choice.ts';
 import { type Launch, launchOf } from './launch.ts';
 import { capacityRequest, place, type PlaceDeps, wantedCapacity } from './place.ts';
 import * as store from './store.ts';
+import { refuseUnpaidHolds } from './unpaid-holds.ts';
 
 /** About as long as a launch takes. */
 const OPEN_LAUNCHES_RETRY_SECONDS = 30;
@@ -19,6 +20,8 @@ const OPEN_LAUNCHES_RETRY_SECONDS = 30;
 export interface CreateDeps extends PlaceDeps {
   /** Launches of one organisation that may be on their way at once. */
   openLaunchesMax: number;
+  /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
+  unpaidGpuHoursMax: number;
   clock: Clock;
   events: Events;
   operations: Operations;
@@ -48,12 +51,16 @@ export async function create(
   deps: CreateDeps,
 ): Promise<Created> {
   const { request, runnable } = wish;
+  const now = deps.clock.now();
   await refuseTooMany(tx, caller.orgId, deps);
+  if (request.tier !== 'reserved') {
+    const { unpaidGpuHoursMax: gpuHoursMax } = deps;
+    await refuseUnpaidHolds(tx, caller.orgId, { gpuCount: request.gpu_count, nowMs: now, gpuHoursMax });
+  }
   if (request.ssh_key_ids !== undefined) await deps.assertSshKeys(tx, caller.orgId, request.ssh_key_ids);
   if (request.offering_id !== undefined) await refusePin(tx, request, request.offering_id);
   const { gpuType, minVramGb, warnings } = await chooseGpu(tx, wish, wantedCapacity(request));
   if (request.offering_id === undefined && request.tier !== 'reserved') await refuseWithoutOffer(tx, wish, gpuType);
-  const now = deps.clock.now();
   const operation = await deps.operations.create(tx, {
     kind: 'instance.create',
     orgId: caller.orgId,

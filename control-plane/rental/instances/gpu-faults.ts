@@ -30,7 +30,7 @@ export async function noteGpus(
   if (isRunning) {
     await store.noteReason(tx, instance.id, reason);
     if (fault === null) await chargeFrom(tx, instance, nowMs, deps);
-    else await deps.metering.closeSegment(tx, instance.id, nowMs, `the host found a GPU broken: ${fault}`);
+    else await deps.metering.pauseForGpuFault(tx, instance.id, nowMs, `the host found a GPU broken: ${fault}`);
   }
   const type = fault === null ? 'instance.gpu_mended' : 'instance.gpu_broken';
   await tell(tx, instance, { type, status: instance.status, reason: fault, sinceMs: null }, deps);

@@ -114,7 +114,7 @@ async function bill(
     await metering.closeSegment(tx, instance.id, billedUntilMs, step.evidence ?? step.down?.evidence);
   }
   // A rental that can still come back keeps its hold; closeSegment has released it, so it is the tick's to take again.
-  if (TERMINAL.has(step.to)) await metering.releaseHold(tx, instance.id, instance.org_id);
+  if (TERMINAL.has(step.to) || step.to === 'stopping') await metering.releaseHold(tx, instance.id, instance.org_id);
 }
 
 /** A new metering segment at the price of the placement. */
@@ -123,6 +123,7 @@ export async function chargeFrom(tx: Tx, instance: store.InstanceRow, nowMs: num
     subjectId: instance.id,
     orgId: instance.org_id,
     supplierId: instance.supplier_id ?? '',
+    machineId: instance.machine_id ?? '',
     gpuType: instance.gpu_type,
     gpuCount: instance.gpu_count,
     rateUcentsPerHour: instance.price_ucents_per_hour,

@@ -55,6 +55,9 @@ export const CONNECTABLE: ReadonlySet<InstanceState> = new Set<InstanceState>(['
 /** Statuses in which an instance has GPUs, and goes on. */
 export const LIVE: ReadonlySet<InstanceState> = new Set<InstanceState>([...CONNECTABLE, 'allocating', 'starting']);
 
+/** Statuses in which an instance has GPUs and has never run. */
+const LAUNCHING: ReadonlySet<InstanceState> = new Set<InstanceState>(['allocating', 'starting']);
+
 const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
   delete_operation_id, created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
@@ -147,8 +150,10 @@ export async function setStatus(
   id: string,
   step: { from: InstanceState; to: InstanceState; nowMs: number; patch: InstancePatch },
 ): Promise<boolean> {
+  const isGivenUp = LAUNCHING.has(step.from) && !LIVE.has(step.to);
+  const ended = isGivenUp ? sql`, launch_ended_ms = ${step.nowMs}` : sql``;
   const changed = await tx.run(
-    sql`update instances set status = ${step.to}, entered_ms = ${step.nowMs}, facts_version = facts_version + 1${assignments(step.patch)}
+    sql`update instances set status = ${step.to}, entered_ms = ${step.nowMs}, facts_version = facts_version + 1${ended}${assignments(step.patch)}
         where id = ${id} and status = ${step.from}`,
   );
   return changed === 1;

@@ -68,7 +68,14 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
     {
       platformFeeBps: 1_500,
       launchHoldMinutes: 10,
+      earningsDelayMs: 172_800_000,
+      lossBounds: {
+        orgCreditsUcents: 10_000_000_000n,
+        supplierCreditsUcents: 50_000_000_000n,
+        supplierPaymentsUcents: 50_000_000_000n,
+      },
       openLaunchesPerOrg: 1_000_000,
+      unpaidGpuHoursPerOrg: 1_000_000,
       diskPriceUcentsPerGbHour: 0n,
       hostnameOf: (id) => `${id}.ssh.localhost`,
       appSite: undefined,
@@ -89,7 +96,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       images: fakeImages(),
       modelHub: fakeModelHub(),
       storage: {
-        blobs: openBlobs('/nonexistent', { clock, ids, log }),
+        blobs: openBlobs('/nonexistent', { clock, ids, log, reserve: { share: 0, bytes: 0 } }),
         grants: openGrants(new Uint8Array(32), 'http://127.0.0.1/v1'),
       },
     },

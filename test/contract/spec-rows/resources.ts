@@ -142,7 +142,7 @@ export const RESOURCES_ROWS: RowsBySection = {
     [
       'GPUs that a foreign process uses are not listed',
       'control-plane/fleet/supply.store.test.ts',
-      'leaves out GPUs that a foreign process uses or that the host no longer shows',
+      'leaves out GPUs that a foreign process uses or that the host reports as lost',
     ],
     [
       'A machine is listed while it is approved and online',

@@ -89,6 +89,18 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
       pay: async (id, cents, reference) => ({ supplier_id: id, amount_cents: cents, reference }),
       payouts: async (id) => [{ supplier_id: id ?? 'all' }],
     },
+    disputes: {
+      list: async () => [{ dispute_id: 'd1' }],
+      open: async (dispute) => ({ asked: JSON.stringify(dispute) }),
+      resolve: async (id, resolution) => ({ asked: `${id} ${JSON.stringify(resolution)}` }),
+    },
+    credits: {
+      list: async () => [{ credit_id: 'c1' }],
+      release: async (id, note) => ({ asked: `release ${id} ${note}` }),
+      refuse: async (id, note) => ({ asked: `refuse ${id} ${note}` }),
+      flags: async () => [{ org_id: 'o1' }],
+      trust: async (orgId, note) => ({ asked: `trust ${orgId} ${note}` }),
+    },
     reservations: plantedReservations(),
     ledger: { verify: async () => faults },
     loops: () => [
@@ -221,6 +233,30 @@ describe('machines, loops, ledger, metrics', () => {
     expect(await named(255)).toContain('r'.repeat(255));
     expect(await run('admin', 'payout', 'list')).toBe('supplier_id\nall\n');
     expect(await run('admin', 'payout', 'list', '--supplier', 's/1')).toBe('supplier_id\ns/1\n');
+  });
+  test('disputes are listed, opened and resolved one way or the other', async () => {
+    expect(await run('admin', 'dispute', 'list')).toBe('dispute_id\nd1\n');
+    const open = ['admin', 'dispute', 'open', '--instance', 'i-1', '--reason', 'no GPU'];
+    expect(JSON.parse(String((await runJson(...open))['asked']))).toEqual({
+      instanceId: 'i-1',
+      sinceMs: null,
+      reason: 'no GPU',
+    });
+    const since = String((await runJson(...open, '--since', '1970-01-02'))['asked']);
+    expect(JSON.parse(since)).toMatchObject({ sinceMs: 86_400_000 });
+    const resolve = ['admin', 'dispute', 'resolve', 'd/1', '--note', 'seen'];
+    expect(await runJson(...resolve, '--refund')).toEqual({ asked: 'd/1 {"refund":true,"note":"seen"}' });
+    expect(await runJson(...resolve, '--release')).toEqual({ asked: 'd/1 {"refund":false,"note":"seen"}' });
+    await expect(run(...resolve)).rejects.toThrow('say either --release or --refund');
+    await expect(run(...resolve, '--release', '--refund')).rejects.toThrow('say either --release or --refund');
+  });
+  test('credits that wait are listed, released and refused with a note; a flagged tenant is trusted again', async () => {
+    expect(await run('admin', 'credit', 'list')).toBe('credit_id\nc1\n');
+    expect(await run('admin', 'credit', 'flags')).toBe('org_id\no1\n');
+    for (const verb of ['release', 'refuse', 'trust']) {
+      expect(await runJson('admin', 'credit', verb, 'a/b', '--note', 'seen')).toEqual({ asked: `${verb} a/b seen` });
+      await expect(run('admin', 'credit', verb, 'a/b')).rejects.toThrow('--note');
+    }
   });
   test('an unknown workload is removed, a file is backed up', async () => {
     const removed = { machine_id: 'm1', workload_id: 'w-1' };

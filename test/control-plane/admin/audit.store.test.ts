@@ -72,6 +72,8 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
   };
   const made = await call(byName('adminCreateReservation'), '', reservation);
   const contract = { id: made.id ?? '' };
+  const disputed = await dispute();
+  const waiting = await holdCredits(orgId);
   await world.rooms.supply.setCopied(machineId, true);
   await world.db.tx('test.clear', (tx) => tx.run(sql`delete from audit_entries`));
   return {
@@ -86,6 +88,11 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminSuspendSupplier: { id: other.supplierId },
     adminResumeSupplier: { id: other.supplierId },
     adminCreatePayout: { id: other.supplierId, body: { reference: 'r' } },
+    adminOpenDispute: { body: { instance_id: disputed.next, reason: 'no GPU' } },
+    adminResolveDispute: { id: disputed.id, body: { refund: true, note: 'seen' } },
+    adminReleaseCredit: { id: waiting.first, body: { note: 'seen' } },
+    adminRefuseCredit: { id: waiting.second, body: { note: 'seen' } },
+    adminTrustTenant: { id: orgId, body: { note: 'seen' } },
     adminCreateReservation: { body: reservation },
     adminExtendReservation: { id: contract.id, body: { ends_at: term(60) } },
     adminSuspendReservation: contract,
@@ -94,6 +101,44 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminCancelReservation: contract,
     adminVerifyLedger: {},
   };
+}
+
+/** Two that wait, and a flag on the organisation. */
+async function holdCredits(orgId: string): Promise<{ first: string; second: string }> {
+  const { credits } = world.rooms;
+  const time = { orgId, supplierId: 's', machineId: 'm', cause: 'outage' as const, evidence: 'x', fromMs: 0 };
+  await world.db.tx('test.flag', (tx) =>
+    tx.run(sql`insert into credit_flags (org_id, flagged_ms, detail) values (${orgId}, 1, 'x')`),
+  );
+  for (const subjectId of ['i-free-1', 'i-free-2']) {
+    await world.db.tx('test.free', async (tx) => {
+      const rate = { rateUcentsPerHour: 100_000_000n, supplierBps: 8_000, countedMs: 3_600_000 };
+      await credits.begin(tx, { ...time, ...rate, subjectId });
+      await credits.end(tx, subjectId, world.clock.now());
+    });
+  }
+  const [first, second] = await credits.list();
+  return { first: first?.id ?? '', second: second?.id ?? '' };
+}
+
+/** One that is open, and the rental of the next. */
+async function dispute(): Promise<{ id: string; next: string }> {
+  const { metering, payouts } = world.rooms;
+  const { orgId } = await world.customer(1_000);
+  const rate = {
+    rateUcentsPerHour: 100_000_000n,
+    supplierBps: 8_000,
+    gpuType: 'H100_SXM',
+    gpuCount: 1,
+    machineId: 'm',
+  };
+  for (const subjectId of ['i-disputed', 'i-next']) {
+    await world.db.tx('test.rent', (tx) =>
+      metering.openSegment(tx, { ...rate, subjectId, orgId, supplierId: 's', startedMs: world.clock.now() - 1_000 }),
+    );
+  }
+  const { id } = await payouts.disputes.open({ instanceId: 'i-disputed', sinceMs: null, reason: 'x' });
+  return { id, next: 'i-next' };
 }
 
 /** A dollar, out of nothing. */

@@ -24,6 +24,7 @@ async function rent(orgId: string, subjectId = 'i-1', rate = RATE): Promise<numb
       subjectId,
       orgId,
       supplierId: 's',
+      machineId: 'm',
       gpuType: 'H100_SXM',
       gpuCount: 2,
       rateUcentsPerHour: rate,

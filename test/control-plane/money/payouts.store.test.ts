@@ -137,7 +137,7 @@ test('earnings add up to the ledger in every paging and grouping, through rental
       for (const step of steps) {
         if (step.do === 'rent') {
           const subjectId = `i-${(count += 1)}`;
-          const gpus = { gpuType: 'H100_SXM', gpuCount: 1, supplierBps: 8_500, supplierId: 's' };
+          const gpus = { gpuType: 'H100_SXM', gpuCount: 1, supplierBps: 8_500, supplierId: 's', machineId: 'm' };
           const rateUcentsPerHour = BigInt(Math.round(step.dollars * 1e8));
           const startedMs = world.clock.now();
           await world.db.tx('open', (tx) =>

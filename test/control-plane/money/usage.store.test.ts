@@ -36,6 +36,7 @@ const open = ({ id, orgId, ucentsPerHour, gpus = 2, gpuType = 'H100_SXM' }: Rent
       subjectId: id,
       orgId,
       supplierId: 's',
+      machineId: 'm',
       gpuType,
       gpuCount: gpus,
       rateUcentsPerHour: ucentsPerHour,

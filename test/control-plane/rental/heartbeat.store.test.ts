@@ -1,7 +1,8 @@
 // Our own outages are ours: the time in which the control plane was away is credited to customers and paid to suppliers.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import { ABSENCE_MS_MIN } from '../../../control-plane/rental/edge/heartbeat.ts';
+import { grantedToOrg } from '../../../control-plane/money/credits/store.ts';
+import { ABSENCE_MS_MIN, openHeartbeat } from '../../../control-plane/rental/edge/heartbeat.ts';
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
@@ -128,7 +129,7 @@ test('a rental that is unreachable anyway is left alone', async () => {
   expect(await balance(payable(supplierId))).toBe(0n);
 });
 
-test('a process that stood still, or whose clock was set, excuses the time itself', async () => {
+test('a process that stood still excuses the time itself', async () => {
   const id = await run();
   await world.rooms.heartbeat.beat();
   await world.clock.advance(HOUR_MS);
@@ -140,4 +141,98 @@ test('a process that stood still, or whose clock was set, excuses the time itsel
   await end(id);
   expect(await spent()).toBe(30_000n);
   expect(await balance(payable(supplierId))).toBe(BigInt(((HOUR_MS + 30_000) * 8) / 10));
+});
+
+test.each([
+  ['a minute and a second', 61_000],
+  ['a day', 24 * HOUR_MS],
+])(
+  'a wall clock that is set forward by %s costs nobody anything and pays nobody, also if the tick comes first',
+  async (_, stepMs) => {
+    const { heartbeat, metering } = world.rooms;
+    const id = await run();
+    await heartbeat.beat();
+    await world.clock.advance(10_000);
+    world.clock.step(stepMs);
+    await metering.tick(new AbortController().signal);
+    expect(await heartbeat.beat()).toBe(false);
+    await world.clock.advance(30_000);
+    await heartbeat.beat();
+    await end(id);
+    expect(await spent()).toBe(40_000n);
+    expect(await balance(payable(supplierId))).toBe(32_000n);
+    expect([await world.rooms.credits.list(), heartbeat.clockSteps()]).toEqual([[], 1]);
+  },
+);
+
+test('a rental that ends between the step and the next beat pays for the time that it lived', async () => {
+  const id = await run();
+  await world.rooms.heartbeat.beat();
+  await world.clock.advance(4_000);
+  world.clock.step(24 * HOUR_MS);
+  await world.clock.advance(3_000);
+  await end(id);
+  await world.rooms.heartbeat.beat();
+  expect(await spent()).toBe(7_000n);
+});
+
+test('a step within an absence of ours is not part of it', async () => {
+  const id = await run();
+  await world.rooms.heartbeat.beat();
+  await world.clock.advance(2 * HOUR_MS);
+  world.clock.step(24 * HOUR_MS);
+  expect(await world.rooms.heartbeat.beat()).toBe(true);
+  await end(id);
+  expect(await spent()).toBe(0n);
+  expect(await balance(payable(supplierId))).toBe(BigInt((2 * HOUR_MS * 8) / 10));
+});
+
+test('an outage that lasts while the clock is set is not free for longer by it', async () => {
+  const id = await run();
+  await world.rooms.heartbeat.beat();
+  await world.db.tx('test.outage', (tx) => world.rooms.metering.closeSegment(tx, id, world.clock.now(), 'probes'));
+  await world.clock.advance(20_000);
+  world.clock.step(24 * HOUR_MS);
+  await world.rooms.heartbeat.beat();
+  await end(id);
+  await world.observe(id, { phase: 'removed' });
+  await world.drive();
+  expect(await grantedToOrg(world.db.read, who.orgId, 0)).toBe(20_000n);
+});
+
+test('a clock that is set back is told, pays nobody, and is no absence', async () => {
+  const id = await run();
+  await world.clock.advance(HOUR_MS);
+  await world.rooms.heartbeat.beat();
+  await world.clock.advance(10_000);
+  world.clock.step(-HOUR_MS / 2);
+  expect(await world.rooms.heartbeat.beat()).toBe(false);
+  expect(world.rooms.heartbeat.clockSteps()).toBe(1);
+  expect(await balance(payable(supplierId))).toBe(0n);
+  await end(id);
+});
+
+test('loops that beat at the same moment share one run: an absence is excused once', async () => {
+  await run();
+  await world.rooms.heartbeat.beat();
+  await world.clock.advance(HOUR_MS);
+  const excused: number[] = [];
+  const metering = {
+    skipAll: async () => undefined,
+    excuseAll: async () => excused.push(1),
+  };
+  const heartbeat = openHeartbeat({ ...world.core, metering });
+  expect(await Promise.all([heartbeat.beat(), heartbeat.beat(), heartbeat.beat()])).toEqual([true, true, true]);
+  expect(excused).toEqual([1]);
+  expect(await heartbeat.beat()).toBe(false);
+});
+
+test('an absence across a restart is told by the wall clock', async () => {
+  const id = await run();
+  await world.rooms.heartbeat.beat();
+  await world.clock.advance(HOUR_MS);
+  world = await world.restart();
+  await end(id);
+  expect(await spent()).toBe(0n);
+  expect(await balance(payable(supplierId))).toBe(BigInt((HOUR_MS * 8) / 10));
 });

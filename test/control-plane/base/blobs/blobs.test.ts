@@ -124,6 +124,7 @@ describe('a write', () => {
         clock,
         ids: createIds(clock, systemRng()),
         log: createLog('test', 'silent'),
+        reserve: { share: 0, bytes: 0 },
       });
       const key = store.newKey('files');
       expect(await codeOf(store.write(key, pieces('x'.repeat(400_000)), AMPLE))).toBe('storage_full');

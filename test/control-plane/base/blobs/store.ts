@@ -25,7 +25,8 @@ export function openStoreForEachTest(): void {
 
 /** The store of the next process on the same folder. */
 export function reopened(): Blobs {
-  return openBlobs(directory, { clock, ids: createIds(clock, systemRng()), log: createLog('test', 'silent') });
+  const log = createLog('test', 'silent');
+  return openBlobs(directory, { clock, ids: createIds(clock, systemRng()), log, reserve: { share: 0, bytes: 0 } });
 }
 
 /** Paths of all files below the folder. */

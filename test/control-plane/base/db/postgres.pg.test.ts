@@ -5,6 +5,14 @@ import { int } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 
+test('a full disk of the server is our own error, and the next transaction works', async () => {
+  const db = await openTestDb([]);
+  const full = sql`do $$ begin raise exception 'could not extend file' using errcode = 'disk_full'; end $$`;
+  await expect(db.tx('full', (tx) => tx.run(full))).rejects.toMatchObject({ code: 'disk_full' });
+  expect(await db.tx('next', (tx) => tx.one(One, sql`select 1 as one`))).toEqual({ one: 1 });
+  await db.close();
+});
+
 const One = z.object({ one: int });
 
 test('a server that ends the connection of a transaction ends that, and not us', async () => {

@@ -1,0 +1,63 @@
+// The operator's routes for disputes: what a rental earned waits, until it is released or refunded.
+import { z } from 'zod';
+import { type Route, route } from '../base/http/route.ts';
+import { AnyFields, type Fields, Id, listOf, operator } from './fields.ts';
+
+export interface DisputeCommands {
+  /** `sinceMs` null: the whole rental. @throws ServiceError `not_found`, `conflict` */
+  open(dispute: { instanceId: string; sinceMs: number | null; reason: string }): Promise<Fields>;
+  /** @throws ServiceError `not_found`, `conflict` */
+  resolve(id: string, resolution: { refund: boolean; note: string }): Promise<Fields>;
+  list(): Promise<Fields[]>;
+}
+
+const BASE = '/admin/disputes';
+const Words = z.string().min(1).max(1_000);
+const NewDispute = z.strictObject({
+  instance_id: z.string(),
+  since: z.iso.datetime({ offset: true }).optional(),
+  reason: Words,
+});
+
+export function disputeAdminRoutes(disputes: DisputeCommands): Route[] {
+  const shown = { description: 'The dispute', schema: AnyFields };
+  return [
+    route({
+      ...operator,
+      method: 'GET',
+      path: BASE,
+      operationId: 'adminListDisputes',
+      summary: 'List disputes, newest first',
+      responses: { 200: { description: 'The latest', schema: listOf(AnyFields) } },
+      errors: [],
+      handler: async () => ({ status: 200, body: { data: await disputes.list() } }),
+    }),
+    route({
+      ...operator,
+      method: 'POST',
+      path: BASE,
+      operationId: 'adminOpenDispute',
+      summary: 'Keep what a rental earned from being paid out',
+      body: NewDispute,
+      responses: { 201: shown },
+      errors: ['not_found', 'conflict'],
+      handler: async ({ body }) => {
+        const sinceMs = body.since === undefined ? null : Date.parse(body.since);
+        const { instance_id: instanceId, reason } = body;
+        return { status: 201, body: await disputes.open({ instanceId, sinceMs, reason }) };
+      },
+    }),
+    route({
+      ...operator,
+      method: 'POST',
+      path: `${BASE}/{id}/resolve`,
+      operationId: 'adminResolveDispute',
+      summary: 'Release what was disputed to the supplier, or refund it to the customer',
+      params: Id,
+      body: z.strictObject({ refund: z.boolean(), note: Words }),
+      responses: { 200: shown },
+      errors: ['not_found', 'conflict'],
+      handler: async ({ params, body }) => ({ status: 200, body: await disputes.resolve(params.id, body) }),
+    }),
+  ];
+}

@@ -1,0 +1,63 @@
+// Whether the database commits: a row is written and made durable, because reads go on for long after the disk is full.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
+import { type Db, DbError, sql } from './db.ts';
+
+/** Anybody may ask; commits are dear. */
+const FRESH_MS = 1_000;
+const COMMIT_MS_MAX = 5_000;
+
+export interface Readiness {
+  /** Why nothing can be written now, in a person's words; none if commits work. An answer is good for a second. */
+  check(): Promise<string[]>;
+}
+
+export function openReadiness(deps: { db: Db; clock: Clock; log: Log }): Readiness {
+  const { clock, log } = deps;
+  let known: { reasons: string[]; atMs: number } | undefined;
+  let underWay: Promise<string[]> | undefined;
+
+  const ask = async (): Promise<string[]> => {
+    const { reasons, error } = await commit(deps);
+    const wasReady = known === undefined || known.reasons.length === 0;
+    if (wasReady && reasons.length > 0) log.error({ reasons, err: error }, 'the database takes no writes');
+    if (!wasReady && reasons.length === 0) log.info('the database takes writes again');
+    known = { reasons, atMs: clock.monotonicMs() };
+    return reasons;
+  };
+
+  return {
+    check: async () => {
+      if (known !== undefined && clock.monotonicMs() - known.atMs < FRESH_MS) return known.reasons;
+      underWay ??= ask().finally(() => (underWay = undefined));
+      return underWay;
+    },
+  };
+}
+
+async function commit({ db, clock }: { db: Db; clock: Clock }): Promise<{ reasons: string[]; error?: unknown }> {
+  const late = Promise.withResolvers<{ reasons: string[] }>();
+  const cancel = clock.after(COMMIT_MS_MAX, () => late.resolve({ reasons: ['the database does not commit in time'] }));
+  const atMs = clock.now();
+  const written = db
+    .tx('db.commit_probe', (tx) =>
+      tx.run(
+        sql`insert into commit_probes (id, at_ms) values (1, ${atMs}) on conflict (id) do update set at_ms = ${atMs}`,
+      ),
+    )
+    .then(
+      () => ({ reasons: [] }),
+      (error: unknown) => ({ reasons: [reasonOf(error)], error }),
+    );
+  try {
+    return await Promise.race([written, late.promise]);
+  } finally {
+    cancel();
+  }
+}
+
+function reasonOf(error: unknown): string {
+  return error instanceof DbError && error.code === 'disk_full'
+    ? 'the disk of the database is full'
+    : 'the database does not commit';
+}

@@ -1,0 +1,83 @@
+// Pure: the transfers of what is held, and of the operator's decision about it.
+import { supplierPartUcents } from '../../../shared/money.ts';
+import { type AccountRef, badDebt, payable, revenue, suspense, wallet } from '../ledger/accounts.ts';
+import type { NewTransfer } from '../ledger/ledger.ts';
+import type { HeldCredit } from './store.ts';
+
+/** What a supplier is paid for an absence of ours, from our revenue: at once, or after a decision. */
+export const ABSENCE_PAYMENT = {
+  atOnce: 'absence.supplier',
+  released: 'absence.released',
+  leg: (supplierId: string): { debit: AccountRef; credit: AccountRef } => ({
+    debit: revenue,
+    credit: payable(supplierId),
+  }),
+} as const;
+
+interface Leg {
+  kind: string;
+  debit: AccountRef;
+  credit: AccountRef;
+  amountUcents: bigint;
+}
+
+/** The customer pays for the time; nobody has the money yet. */
+export function holdingOf(row: HeldCredit): NewTransfer[] {
+  return transfersOf(row, [
+    { kind: 'credit.held', debit: wallet(row.org_id), credit: suspense, amountUcents: row.wallet_ucents },
+    {
+      kind: 'credit.held_shortfall',
+      debit: badDebt,
+      credit: suspense,
+      amountUcents: row.amount_ucents - row.wallet_ucents,
+    },
+  ]);
+}
+
+/**
+ * Released: the customer has it back, or the supplier is paid. Refused: what the customer paid goes where the price of the time goes; for
+ * an absence of ours that is us, because the supplier was paid for it by us.
+ */
+export function decisionOf(row: HeldCredit, state: 'released' | 'refused'): NewTransfer[] {
+  if (row.kind === 'payment') {
+    const paid = {
+      kind: ABSENCE_PAYMENT.released,
+      ...ABSENCE_PAYMENT.leg(row.supplier_id),
+      amountUcents: row.amount_ucents,
+    };
+    return transfersOf(row, state === 'released' ? [paid] : []);
+  }
+  if (state === 'released') {
+    return transfersOf(row, [
+      { kind: 'credit.released', debit: suspense, credit: wallet(row.org_id), amountUcents: row.wallet_ucents },
+      {
+        kind: 'credit.released_shortfall',
+        debit: suspense,
+        credit: badDebt,
+        amountUcents: row.amount_ucents - row.wallet_ucents,
+      },
+    ]);
+  }
+  const supplierUcents = row.cause === 'absence' ? 0n : supplierPartUcents(row.amount_ucents, row.supplier_bps);
+  return transfersOf(row, [
+    {
+      kind: 'credit.refused_supplier',
+      debit: suspense,
+      credit: payable(row.supplier_id),
+      amountUcents: supplierUcents,
+    },
+    { kind: 'credit.refused_fee', debit: suspense, credit: revenue, amountUcents: row.amount_ucents - supplierUcents },
+  ]);
+}
+
+function transfersOf(row: HeldCredit, legs: readonly Leg[]): NewTransfer[] {
+  return legs
+    .filter((leg) => leg.amountUcents > 0n)
+    .map((leg) => ({
+      ...leg,
+      id: `${row.id}:${leg.kind}`,
+      subjectId: row.subject_id,
+      effectiveMs: row.until_ms,
+      evidence: row.evidence,
+    }));
+}

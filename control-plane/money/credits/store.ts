@@ -1,0 +1,207 @@
+// The SQL of uncharged time, of what is held for the operator, and of tenants whose credits wait.
+import { z } from 'zod';
+import { int, text, ucents } from '../../base/db/columns.ts';
+import { type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
+
+const FreeTimeRow = z.object({
+  id: text,
+  subject_id: text,
+  org_id: text,
+  supplier_id: text,
+  machine_id: text,
+  cause: z.enum(['outage', 'gpu_fault', 'absence']),
+  rate_ucents_per_hour: ucents,
+  supplier_bps: int,
+  from_ms: int,
+  counted_ms: int,
+  counted_at_ms: int,
+  ended_ms: int.nullable(),
+  free_ms: int.nullable(),
+  granted_ucents: ucents,
+  held_ucents: ucents,
+  evidence: text,
+});
+export type FreeTime = z.infer<typeof FreeTimeRow>;
+
+const HeldRow = z.object({
+  id: text,
+  kind: z.enum(['credit', 'payment']),
+  why: z.enum(['flagged', 'org_bound', 'supplier_bound']),
+  free_time_id: text.nullable(),
+  cause: text,
+  subject_id: text,
+  org_id: text,
+  supplier_id: text,
+  amount_ucents: ucents,
+  wallet_ucents: ucents,
+  supplier_bps: int,
+  from_ms: int,
+  until_ms: int,
+  evidence: text,
+  state: z.enum(['held', 'released', 'refused']),
+  note: text.nullable(),
+  created_ms: int,
+  decided_ms: int.nullable(),
+});
+export type HeldCredit = z.infer<typeof HeldRow>;
+
+const FREE_TIME = sql`id, subject_id, org_id, supplier_id, machine_id, cause, rate_ucents_per_hour, supplier_bps, from_ms, counted_ms,
+  counted_at_ms, ended_ms, free_ms, granted_ucents, held_ucents, evidence`;
+const HELD = sql`id, kind, why, free_time_id, cause, subject_id, org_id, supplier_id, amount_ucents, wallet_ucents, supplier_bps, from_ms,
+  until_ms, evidence, state, note, created_ms, decided_ms`;
+
+/** A rental that is not charged already is free for longer: the time until then is added. */
+export async function beginFreeTime(tx: Tx, row: FreeTime): Promise<void> {
+  await tx.run(
+    sql`insert into free_times (${FREE_TIME})
+        values (${row.id}, ${row.subject_id}, ${row.org_id}, ${row.supplier_id}, ${row.machine_id}, ${row.cause},
+          ${row.rate_ucents_per_hour}, ${row.supplier_bps}, ${row.from_ms}, ${row.counted_ms}, ${row.counted_at_ms}, null, null, 0, 0,
+          ${row.evidence})
+        on conflict (subject_id) where ended_ms is null do update set counted_ms = free_times.counted_ms + excluded.counted_ms,
+          from_ms = case when excluded.from_ms < free_times.from_ms then excluded.from_ms else free_times.from_ms end`,
+  );
+}
+
+/** Of all that last. */
+export async function shortenFreeTimes(tx: Tx, ms: number): Promise<void> {
+  await tx.run(sql`update free_times set counted_ms = counted_ms - ${ms} where ended_ms is null`);
+}
+
+export function openFreeTime(query: Query, subjectId: string): Promise<FreeTime | undefined> {
+  return query.one(
+    FreeTimeRow,
+    sql`select ${FREE_TIME} from free_times where subject_id = ${subjectId} and ended_ms is null`,
+  );
+}
+
+export async function endFreeTime(
+  tx: Tx,
+  id: string,
+  end: { endedMs: number; freeMs: number; grantedUcents: bigint; heldUcents: bigint },
+): Promise<void> {
+  await tx.run(
+    sql`update free_times set ended_ms = ${end.endedMs}, free_ms = ${end.freeMs}, granted_ucents = ${end.grantedUcents},
+          held_ucents = ${end.heldUcents}
+        where id = ${id}`,
+  );
+}
+
+export function allFreeTimes(query: Query): Promise<FreeTime[]> {
+  return query.all(FreeTimeRow, sql`select ${FREE_TIME} from free_times order by id`);
+}
+
+const SumRow = z.object({ total_ucents: ucents });
+
+/** What was given to the organisation at once in times that ended after `sinceMs`. */
+export function grantedToOrg(query: Query, orgId: string, sinceMs: number): Promise<bigint> {
+  return granted(query, sql`org_id = ${orgId} and ended_ms > ${sinceMs}`);
+}
+
+/** What the supplier lost to such times. It is paid for an absence of ours, so that does not count. */
+export function grantedOnSupplier(query: Query, supplierId: string, sinceMs: number): Promise<bigint> {
+  return granted(query, sql`supplier_id = ${supplierId} and ended_ms > ${sinceMs} and cause <> 'absence'`);
+}
+
+async function granted(query: Query, which: Sql): Promise<bigint> {
+  const row = await query.one(
+    SumRow,
+    sql`select cast(coalesce(sum(granted_ucents), 0) as bigint) as total_ucents from free_times where ${which}`,
+  );
+  return row?.total_ucents ?? 0n;
+}
+
+const MachineRow = z.object({ machine_id: text });
+
+/** The machine of each outage of the organisation that ended after `sinceMs`. */
+export async function outagesOfOrg(query: Query, orgId: string, sinceMs: number): Promise<string[]> {
+  const rows = await query.all(
+    MachineRow,
+    sql`select machine_id from free_times where org_id = ${orgId} and cause = 'outage' and ended_ms > ${sinceMs} order by id`,
+  );
+  return rows.map((row) => row.machine_id);
+}
+
+/** Machines on which a rental of another organisation had an outage that ended after `sinceMs`, or has one now. */
+export async function machinesThatFailedOthers(query: Query, orgId: string, sinceMs: number): Promise<Set<string>> {
+  const mine = sql`select machine_id from free_times where org_id = ${orgId} and cause = 'outage' and ended_ms > ${sinceMs}`;
+  const rows = await query.all(
+    MachineRow,
+    sql`select distinct machine_id from free_times
+        where machine_id in (${mine}) and org_id <> ${orgId} and cause = 'outage' and (ended_ms is null or ended_ms > ${sinceMs})`,
+  );
+  return new Set(rows.map((row) => row.machine_id));
+}
+
+export async function insertHeld(tx: Tx, row: HeldCredit): Promise<void> {
+  await tx.run(
+    sql`insert into held_credits (${HELD})
+        values (${row.id}, ${row.kind}, ${row.why}, ${row.free_time_id}, ${row.cause}, ${row.subject_id}, ${row.org_id}, ${row.supplier_id},
+          ${row.amount_ucents}, ${row.wallet_ucents}, ${row.supplier_bps}, ${row.from_ms}, ${row.until_ms}, ${row.evidence}, ${row.state},
+          ${row.note}, ${row.created_ms}, ${row.decided_ms})`,
+  );
+}
+
+export function findHeld(query: Query, id: string): Promise<HeldCredit | undefined> {
+  return query.one(HeldRow, sql`select ${HELD} from held_credits where id = ${id}`);
+}
+
+export async function decideHeld(
+  tx: Tx,
+  id: string,
+  decision: { state: 'released' | 'refused'; note: string; nowMs: number },
+): Promise<void> {
+  await tx.run(
+    sql`update held_credits set state = ${decision.state}, note = ${decision.note}, decided_ms = ${decision.nowMs} where id = ${id}`,
+  );
+}
+
+/** Those that wait first, then the latest. */
+export function latestHeld(query: Query, limit: number): Promise<HeldCredit[]> {
+  return query.all(
+    HeldRow,
+    sql`select ${HELD} from held_credits
+        order by case when state = 'held' then 0 else 1 end, created_ms desc, id desc limit ${limit}`,
+  );
+}
+
+export function allHeld(query: Query): Promise<HeldCredit[]> {
+  return query.all(HeldRow, sql`select ${HELD} from held_credits order by id`);
+}
+
+const WaitingRow = z.object({ kind: text, count: int, total_ucents: ucents });
+
+export function countHeld(query: Query): Promise<z.infer<typeof WaitingRow>[]> {
+  return query.all(
+    WaitingRow,
+    sql`select kind, count(*) as count, cast(sum(amount_ucents) as bigint) as total_ucents from held_credits
+        where state = 'held' group by kind order by kind`,
+  );
+}
+
+const FlagRow = z.object({
+  org_id: text,
+  flagged_ms: int.nullable(),
+  trusted_ms: int.nullable(),
+  detail: text,
+});
+export type CreditFlag = z.infer<typeof FlagRow>;
+const FLAG = sql`org_id, flagged_ms, trusted_ms, detail`;
+
+export function findFlag(query: Query, orgId: string): Promise<CreditFlag | undefined> {
+  return query.one(FlagRow, sql`select ${FLAG} from credit_flags where org_id = ${orgId}`);
+}
+
+export async function writeFlag(tx: Tx, row: CreditFlag): Promise<void> {
+  await tx.run(
+    sql`insert into credit_flags (${FLAG}) values (${row.org_id}, ${row.flagged_ms}, ${row.trusted_ms}, ${row.detail})
+        on conflict (org_id) do update set flagged_ms = excluded.flagged_ms, trusted_ms = excluded.trusted_ms, detail = excluded.detail`,
+  );
+}
+
+/** Those that are flagged now. */
+export function flags(query: Query): Promise<CreditFlag[]> {
+  return query.all(
+    FlagRow,
+    sql`select ${FLAG} from credit_flags where flagged_ms is not null order by flagged_ms, org_id`,
+  );
+}

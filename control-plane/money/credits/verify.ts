@@ -1,0 +1,56 @@
+// The proof that what is held for the operator is what the ledger keeps for it, and that each decision was posted once, to the microcent.
+import { accruedUcents } from '../../../shared/money.ts';
+import type { Tx } from '../../base/db/db.ts';
+import { accountId, suspense } from '../ledger/accounts.ts';
+import type { NewTransfer } from '../ledger/ledger.ts';
+import { amountsOfKinds, findAccount } from '../ledger/store.ts';
+import { decisionOf, holdingOf } from './posting.ts';
+import * as store from './store.ts';
+
+/** Broken invariants in words, empty when all hold. */
+export async function creditFaults(tx: Tx): Promise<string[]> {
+  const rows = await store.allHeld(tx);
+  return [
+    ...timeFaults(await store.allFreeTimes(tx), rows),
+    ...(await transferFaults(tx, rows)),
+    ...(await suspenseFaults(tx, rows)),
+  ];
+}
+
+/** What a time was worth is what was given for it and what is held of it. */
+function timeFaults(times: readonly store.FreeTime[], rows: readonly store.HeldCredit[]): string[] {
+  const heldFor = new Map(rows.map((row) => [row.free_time_id, row.amount_ucents]));
+  return times.flatMap((time) => {
+    if (time.free_ms === null) return [];
+    const worth = accruedUcents(time.rate_ucents_per_hour, time.free_ms);
+    const is = time.granted_ucents + time.held_ucents;
+    const held = heldFor.get(time.id) ?? 0n;
+    return [
+      ...(is === worth ? [] : [`${time.id}: worth ${worth}, of which ${is} was given or held`]),
+      ...(held === time.held_ucents ? [] : [`${time.id}: ${time.held_ucents} is to be held, ${held} is`]),
+    ];
+  });
+}
+
+async function transferFaults(tx: Tx, rows: readonly store.HeldCredit[]): Promise<string[]> {
+  const posted = await amountsOfKinds(tx, ['credit.', 'absence.released']);
+  const due = new Map(rows.flatMap((row) => dueOf(row).map(({ id, amountUcents }) => [id, amountUcents] as const)));
+  return [...new Set([...posted.keys(), ...due.keys()])].flatMap((id) => {
+    const [want, is] = [due.get(id) ?? 0n, posted.get(id) ?? 0n];
+    return want === is ? [] : [`${id}: ${want} should be posted, the ledger has ${is}`];
+  });
+}
+
+function dueOf(row: store.HeldCredit): NewTransfer[] {
+  const holding = row.kind === 'credit' ? holdingOf(row) : [];
+  return row.state === 'held' ? holding : [...holding, ...decisionOf(row, row.state)];
+}
+
+async function suspenseFaults(tx: Tx, rows: readonly store.HeldCredit[]): Promise<string[]> {
+  const account = await findAccount(tx, accountId(suspense));
+  const is = account === undefined ? 0n : account.credits_ucents - account.debits_ucents;
+  const due = rows
+    .filter((row) => row.kind === 'credit' && row.state === 'held')
+    .reduce((sum, row) => sum + row.amount_ucents, 0n);
+  return is === due ? [] : [`${accountId(suspense)} has ${is}, ${due} is held`];
+}

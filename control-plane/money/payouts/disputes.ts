@@ -1,0 +1,142 @@
+// Disputes: what a rental earned stays unpaid until the operator has released it to the supplier or refunded it to the customer.
+import { z } from 'zod';
+import type { Clock } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import { int, text, ucents } from '../../base/db/columns.ts';
+import { type Db, type Query, sql, type Tx } from '../../base/db/db.ts';
+import { refundTotals } from '../ledger/store.ts';
+import type { Metering } from '../metering/metering.ts';
+import { segmentsPast } from '../metering/store.ts';
+
+const DisputeRow = z.object({
+  id: text,
+  instance_id: text,
+  since_ms: int,
+  reason: text,
+  state: z.enum(['open', 'released', 'refunded']),
+  refunded_ucents: ucents,
+  note: text.nullable(),
+  opened_ms: int,
+  resolved_ms: int.nullable(),
+});
+export type Dispute = z.infer<typeof DisputeRow>;
+
+const COLUMNS = sql`id, instance_id, since_ms, reason, state, refunded_ucents, note, opened_ms, resolved_ms`;
+/** As many as an operator looks through. */
+const SHOWN_MAX = 1_000;
+
+export interface NewDispute {
+  instanceId: string;
+  /** Null: the whole rental. */
+  sinceMs: number | null;
+  reason: string;
+}
+
+export interface Resolution {
+  /** Takes the disputed time back from supplier and platform, and gives the customer what it cost. */
+  refund: boolean;
+  note: string;
+}
+
+export interface Disputes {
+  /** @throws ServiceError `not_found` for a rental that was never charged, `conflict` if it is disputed already */
+  open(dispute: NewDispute): Promise<Dispute>;
+  /** @throws ServiceError `not_found`, `conflict` if it was resolved before */
+  resolve(id: string, resolution: Resolution): Promise<Dispute>;
+  /** Newest first. */
+  list(): Promise<Dispute[]>;
+}
+
+interface DisputesDeps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  metering: Pick<Metering, 'refund'>;
+}
+
+export function openDisputes(deps: DisputesDeps): Disputes {
+  const { db } = deps;
+  return {
+    open: (dispute) => db.tx('payouts.dispute', (tx) => openDispute(tx, dispute, deps)),
+    resolve: (id, resolution) => db.tx('payouts.resolve', (tx) => resolve(tx, id, { ...deps, ...resolution })),
+    list: () =>
+      db.read.all(DisputeRow, sql`select ${COLUMNS} from disputes order by opened_ms desc, id desc limit ${SHOWN_MAX}`),
+  };
+}
+
+/** Rentals whose dispute is open. */
+export async function disputedInstances(query: Query): Promise<string[]> {
+  const rows = await query.all(
+    z.object({ instance_id: text }),
+    sql`select instance_id from disputes where state = 'open' order by instance_id`,
+  );
+  return rows.map((row) => row.instance_id);
+}
+
+/** The proof that each refund is in the ledger, to the microcent. Broken invariants in words, empty when all hold. */
+export async function disputeFaults(tx: Tx): Promise<string[]> {
+  const posted = await refundTotals(tx, EVIDENCE);
+  const rows = await tx.all(DisputeRow, sql`select ${COLUMNS} from disputes order by id`);
+  const faults = rows.flatMap((row) => {
+    const is = posted.get(evidenceOf(row)) ?? 0n;
+    posted.delete(evidenceOf(row));
+    return is === row.refunded_ucents ? [] : [`${row.id}: ${row.refunded_ucents} refunded, the ledger has ${is}`];
+  });
+  return [...faults, ...[...posted.keys()].map((evidence) => `${evidence}: a refund without a dispute`)];
+}
+
+/** Transfers name the dispute that they are about by this and its id. */
+const EVIDENCE = 'refunded after dispute ';
+const evidenceOf = ({ id }: Pick<Dispute, 'id'>): string => `${EVIDENCE}${id}`;
+
+async function openDispute(
+  tx: Tx,
+  { instanceId, sinceMs, reason }: NewDispute,
+  { ids, clock }: DisputesDeps,
+): Promise<Dispute> {
+  if ((await segmentsPast(tx, instanceId, sinceMs ?? 0)).length === 0) {
+    return fail(
+      'not_found',
+      `Nothing was charged for an instance ${instanceId} in that time: there is nothing to dispute.`,
+    );
+  }
+  const row: Dispute = {
+    id: ids.prefixed('dsp'),
+    instance_id: instanceId,
+    since_ms: sinceMs ?? 0,
+    reason,
+    state: 'open',
+    refunded_ucents: 0n,
+    note: null,
+    opened_ms: clock.now(),
+    resolved_ms: null,
+  };
+  const isNew = await tx.run(
+    sql`insert into disputes (${COLUMNS})
+        values (${row.id}, ${row.instance_id}, ${row.since_ms}, ${row.reason}, ${row.state}, ${row.refunded_ucents}, ${row.note},
+          ${row.opened_ms}, ${row.resolved_ms})
+        on conflict (instance_id) where state = 'open' do nothing`,
+  );
+  return isNew === 1 ? row : fail('conflict', `The instance ${instanceId} is disputed already. Resolve that first.`);
+}
+
+async function resolve(
+  tx: Tx,
+  id: string,
+  { refund, note, metering, clock }: DisputesDeps & Resolution,
+): Promise<Dispute> {
+  const row = await tx.one(DisputeRow, sql`select ${COLUMNS} from disputes where id = ${id}`);
+  if (row === undefined) return fail('not_found', `There is no dispute ${id}.`);
+  if (row.state !== 'open') return fail('conflict', `The dispute ${id} was ${row.state} already.`);
+  const refunded = refund
+    ? await metering.refund(tx, row.instance_id, { sinceMs: row.since_ms, evidence: evidenceOf(row) })
+    : 0n;
+  const state = refund ? 'refunded' : 'released';
+  const resolvedMs = clock.now();
+  await tx.run(
+    sql`update disputes set state = ${state}, refunded_ucents = ${refunded}, note = ${note}, resolved_ms = ${resolvedMs}
+        where id = ${id}`,
+  );
+  return { ...row, state, refunded_ucents: refunded, note, resolved_ms: resolvedMs };
+}

@@ -1,0 +1,58 @@
+// GPUs that launches hold without ever running: nobody pays for them, so an organisation has a budget of them, which it refills by paying.
+import { z } from 'zod';
+import { fail } from '../../../shared/errors.ts';
+import { int } from '../../base/db/columns.ts';
+import { type Query, sql, type Tx } from '../../base/db/db.ts';
+import { chargedGpuMs } from '../../money/metering/store.ts';
+
+const WINDOW_MS = 24 * 3_600_000;
+/** A launch that is on its way counts for so long at least: many at once must not pass before the first second has. */
+const LAUNCH_MS_MIN = 300_000;
+/** For so much GPU time that it paid for, an organisation may hold one part more without paying. */
+const PAID_SHARE = 4;
+const RETRY_SECONDS = 600;
+const HOUR_MS = 3_600_000;
+
+/**
+ * Refuses a launch of `gpuCount` GPUs if those that never ran, and those that do not run yet, have used the budget of the last 24 hours.
+ * @throws ServiceError `rate_limit_exceeded`
+ */
+export async function refuseUnpaidHolds(
+  tx: Tx,
+  orgId: string,
+  { gpuCount, nowMs, gpuHoursMax }: { gpuCount: number; nowMs: number; gpuHoursMax: number },
+): Promise<void> {
+  const sinceMs = nowMs - WINDOW_MS;
+  const heldMs = (await unpaidGpuMs(tx, orgId, { sinceMs, nowMs })) + gpuCount * LAUNCH_MS_MIN;
+  if (heldMs <= gpuHoursMax * HOUR_MS) return;
+  const paidMs = await chargedGpuMs(tx, orgId, { sinceMs, nowMs });
+  const budgetMs = gpuHoursMax * HOUR_MS + Math.floor(paidMs / PAID_SHARE);
+  if (heldMs <= budgetMs) return;
+  const hours = (ms: number): string => (ms / HOUR_MS).toFixed(1);
+  fail('rate_limit_exceeded', {
+    detail: `Launches of this organisation that did not run held GPUs for ${hours(heldMs)} GPU hours in the last 24 hours, this one included; ${hours(budgetMs)} are free of charge. Let launches that are on their way come up, correct the image that fails, or try again later. GPU time that you pay for adds to it.`,
+    retryAfterSeconds: RETRY_SECONDS,
+  });
+}
+
+const SumRow = z.object({ gpu_ms: int });
+
+/** GPUs times the time that launches had them, without those that ran and those under a contract, which pays for its GPUs anyway. */
+async function unpaidGpuMs(
+  query: Query,
+  orgId: string,
+  { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
+): Promise<number> {
+  const isOpen = sql`status in ('allocating', 'starting')`;
+  const fromMs = sql`case when created_ms > ${sinceMs} then created_ms else ${sinceMs} end`;
+  const elapsedMs = sql`(case when ${isOpen} then ${nowMs} else coalesce(launch_ended_ms, 0) end) - (${fromMs})`;
+  const leastMs = sql`case when ${isOpen} then ${LAUNCH_MS_MIN} else 0 end`;
+  const heldMs = sql`case when ${elapsedMs} > ${leastMs} then ${elapsedMs} else ${leastMs} end`;
+  const row = await query.one(
+    SumRow,
+    sql`select cast(coalesce(sum(gpu_count * (${heldMs})), 0) as bigint) as gpu_ms from instances
+        where org_id = ${orgId} and created_ms > ${sinceMs - WINDOW_MS} and ready_ms is null and machine_id is not null
+          and tier <> 'reserved'`,
+  );
+  return row?.gpu_ms ?? 0;
+}

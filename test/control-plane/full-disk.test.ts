@@ -1,0 +1,193 @@
+// A full disk: uploads stop before it, and if it comes all the same, callers are told to come back, and nothing is half done.
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
+import { countRow } from '../../control-plane/base/db/columns.ts';
+import { type Db, sql } from '../../control-plane/base/db/db.ts';
+import { migrate } from '../../control-plane/base/db/migrate.ts';
+import { openReadiness } from '../../control-plane/base/db/readiness.ts';
+import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
+import { openCursors } from '../../control-plane/base/http/cursors.ts';
+import { openMetrics } from '../../control-plane/base/http/metrics.ts';
+import { openSealing } from '../../control-plane/base/http/sealing.ts';
+import { type Http, openHttp } from '../../control-plane/base/http/server.ts';
+import { publicRoutes } from '../../control-plane/public-routes.ts';
+import { SCHEMA } from '../../control-plane/schema.ts';
+import { createIds } from '../../shared/ids.ts';
+import { createLog } from '../../shared/log.ts';
+import { systemRng } from '../../shared/rng.ts';
+import { mountSmallDisk, type SmallDisk } from '../kit/small-disk.ts';
+import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
+import { openWorld, type World } from '../kit/world.ts';
+
+const MIB = 1024 ** 2;
+
+let disk: SmallDisk;
+let clock: VirtualClock;
+let db: Db;
+beforeEach(async () => {
+  disk = mountSmallDisk(48 * MIB);
+  clock = virtualClock();
+  db = openSqlite(join(disk.dir, 'a.db'), { clock });
+  await migrate(db, SCHEMA, { clock });
+});
+afterEach(async () => {
+  await db.close();
+  disk.remove();
+});
+
+const log = createLog('test', 'silent');
+const signal = new AbortController().signal;
+/** Writes about a megabyte. */
+const write = (): Promise<unknown> =>
+  db.tx('write', (tx) =>
+    tx.run(sql`insert into orgs (id, name, created_ms) values (${crypto.randomUUID()}, ${'x'.repeat(MIB)}, 0)`),
+  );
+const orgs = async (): Promise<number | undefined> =>
+  (await db.read.one(countRow, sql`select count(*) as count from orgs`))?.count;
+
+test('one customer uploads until uploads are refused: everybody else writes on, and the customer can delete', async () => {
+  const reserve = { share: 0.1, bytes: 16 * MIB };
+  const blobs = openBlobs(join(disk.dir, 'blobs'), { clock, ids: createIds(clock, systemRng()), log, reserve });
+  const upload = async (): Promise<string> => {
+    const key = blobs.newKey('files');
+    const pieces = (async function* () {
+      for (let i = 0; i < 5; i += 1) yield Buffer.alloc(MIB, i);
+    })();
+    await blobs.write(key, pieces, { bytesMax: 5 * MIB, signal });
+    return key;
+  };
+  const kept: string[] = [];
+  const refused = await (async () => {
+    for (;;) {
+      try {
+        kept.push(await upload());
+      } catch (error) {
+        return error;
+      }
+    }
+  })();
+  expect(refused).toMatchObject({ code: 'storage_full' });
+  expect(kept.length).toBeGreaterThan(2);
+  expect(disk.freeBytes()).toBeGreaterThanOrEqual(reserve.bytes);
+  expect(disk.freeBytes()).toBeLessThan(reserve.bytes + 6 * MIB);
+  await write();
+  expect(await orgs()).toBe(1);
+  expect(await openReadiness({ db, clock, log }).check()).toEqual([]);
+  for (const key of kept.slice(0, 2)) await blobs.remove(key);
+  await upload();
+});
+
+test('an upload fits that leaves exactly the reserve; one page more is refused, and leaves nothing', async () => {
+  const page = 4096;
+  const store = (reserveBytes: number) =>
+    openBlobs(join(disk.dir, 'blobs'), {
+      clock,
+      ids: createIds(clock, systemRng()),
+      log,
+      reserve: { share: 0, bytes: reserveBytes },
+    });
+  const one = async (reserveBytes: number, bytes: number): Promise<unknown> => {
+    const blobs = store(reserveBytes);
+    const pieces = (async function* () {
+      yield Buffer.alloc(bytes);
+    })();
+    return blobs.write(blobs.newKey('files'), pieces, { bytesMax: MIB, signal });
+  };
+  await one(0, page);
+  const free = disk.freeBytes();
+  // The half itself is a file that has no page yet.
+  await expect(one(free - 8 * page + 1, 8 * page)).rejects.toMatchObject({ code: 'storage_full' });
+  expect(disk.freeBytes()).toBe(free);
+  expect(await one(free - 8 * page, 8 * page)).toMatchObject({ bytes: 8 * page });
+});
+
+test('writes fail with one error, reads go on, readiness tells, and all is well once there is room', async () => {
+  const readiness = openReadiness({ db, clock, log });
+  expect(await readiness.check()).toEqual([]);
+  await write();
+  disk.fill();
+  const failures = await Promise.allSettled([write(), write(), write()]);
+  expect(failures.map((each) => each.status)).toEqual(['rejected', 'rejected', 'rejected']);
+  await expect(write()).rejects.toMatchObject({ code: 'disk_full' });
+  expect(await orgs()).toBe(1);
+  expect(await readiness.check()).toEqual([]);
+  await clock.advance(1_000);
+  expect(await readiness.check()).toEqual(['the disk of the database is full']);
+  disk.empty();
+  await clock.advance(1_000);
+  expect(await readiness.check()).toEqual([]);
+  await write();
+  expect(await orgs()).toBe(2);
+});
+
+test('a database that never commits is not ready, and is asked once by however many callers', async () => {
+  let asked = 0;
+  const hung = {
+    ...db,
+    tx: () => {
+      asked += 1;
+      return new Promise<never>(() => undefined);
+    },
+  };
+  const readiness = openReadiness({ db: hung, clock, log });
+  const both = [readiness.check(), readiness.check()];
+  await clock.advance(5_000);
+  expect(await Promise.all(both)).toEqual(Array(2).fill(['the database does not commit in time']));
+  await readiness.check();
+  expect(asked).toBe(1);
+});
+
+async function serve(world: World): Promise<Http> {
+  const ids = createIds(clock, systemRng());
+  const secret = new Uint8Array(32).fill(3);
+  const readiness = openReadiness({ db, clock, log });
+  const http = openHttp(
+    {
+      db,
+      clock,
+      ids,
+      log,
+      metrics: openMetrics(),
+      authenticate: world.rooms.accounts.authenticate,
+      ready: readiness.check,
+    },
+    {
+      epoch: 1,
+      audience: 'public',
+      baseUrl: 'https://api.example.com/v1',
+      trustProxy: [],
+      sealing: openSealing(secret, ids),
+      strictResponses: true,
+    },
+  );
+  http.register(publicRoutes({ ...world.rooms, db, clock, ids, cursors: openCursors(secret) }));
+  return http;
+}
+
+test('a customer of a full service is told 503 and when to come back, reads go on, and the same request does it later', async () => {
+  const first = await openWorld();
+  const world = await first.restart(db);
+  const { orgId } = await world.customer(1_000);
+  const { key } = await world.rooms.accounts.createKey({
+    orgId,
+    name: 'k',
+    scopes: ['full_access', 'supply: write'],
+    expiresMs: null,
+  });
+  const http = await serve(world);
+  const call = (method: 'GET' | 'POST', url: string) =>
+    http.inject({ method, url, headers: { authorization: `Bearer ${key}`, 'idempotency-key': 'same' } });
+  disk.fill();
+  const refused = await call('POST', '/v1/community/supplier');
+  expect([refused.status, refused.headers['retry-after']]).toEqual([503, '30']);
+  expect(JSON.parse(refused.body)).toMatchObject({ code: 'unavailable' });
+  expect((await call('GET', '/v1/balance')).status).toBe(200);
+  expect((await call('GET', '/readyz')).status).toBe(503);
+  expect((await call('GET', '/healthz')).status).toBe(200);
+  disk.empty();
+  expect((await call('POST', '/v1/community/supplier')).status).toBe(200);
+  await http.close();
+  await world.close();
+  db = openSqlite(join(disk.dir, 'a.db'), { clock });
+});

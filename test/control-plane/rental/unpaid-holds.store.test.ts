@@ -1,0 +1,90 @@
+// GPUs that launches hold without running: a budget for any 24 hours, which paying refills.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openWorld, type World } from '../../kit/world.ts';
+
+const MINUTE_MS = 60_000;
+const HOUR_MS = 60 * MINUTE_MS;
+const DAY_MS = 24 * HOUR_MS;
+const GPU_HOURS = 2;
+
+let world: World;
+let who: { orgId: string; apiKeyId: string };
+beforeEach(async () => {
+  world = await openWorld(1, { settings: { unpaidGpuHoursPerOrg: GPU_HOURS } });
+  for (let i = 0; i < 4; i += 1) await world.machine({ gpus: 8 });
+  who = await world.customer(1_000_000);
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+const remove = async (id: string): Promise<void> => {
+  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.observe(id, { phase: 'removed' });
+  await world.drive();
+};
+const run = async (id: string): Promise<void> => {
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+};
+/** A launch that holds its GPUs for so long and never runs. */
+async function squat(gpus: number, ms: number): Promise<void> {
+  const id = await world.launch(who, { gpu_count: gpus });
+  await world.observe(id, { phase: 'pulling' });
+  await world.drive();
+  await world.clock.advance(ms);
+  await remove(id);
+}
+const refused = { code: 'rate_limit_exceeded', details: { retryAfterSeconds: 600 } };
+
+test('a launch fits that fills the budget to the millisecond; one more is 429 and leaves nothing', async () => {
+  // Of 120 GPU minutes, a launch of one GPU needs five.
+  await squat(8, 14 * MINUTE_MS);
+  await squat(1, 3 * MINUTE_MS);
+  const last = await world.launch(who);
+  await expect(world.launch(who)).rejects.toMatchObject(refused);
+  await expect(world.launch(who)).rejects.toThrow(/held GPUs for 2\.1 GPU hours in the last 24 hours.*2\.0 are free/);
+  await world.launch(await world.customer(10_000));
+  await remove(last);
+  await world.launch(who);
+});
+
+test('one millisecond more than what leaves room for a launch refuses it', async () => {
+  await squat(1, 115 * MINUTE_MS + 1);
+  await expect(world.launch(who)).rejects.toMatchObject(refused);
+});
+
+test('launches at the same moment count before any time has passed', async () => {
+  for (let i = 0; i < 3; i += 1) await world.launch(who, { gpu_count: 8 - 2 * i });
+  await expect(world.launch(who, { gpu_count: 7 })).rejects.toMatchObject(refused);
+  await world.launch(who, { gpu_count: 6 });
+});
+
+test('a launch that runs in the end does not count, and what is paid adds a quarter', async () => {
+  const id = await world.launch(who, { gpu_count: 4 });
+  await world.clock.advance(20 * MINUTE_MS + 1);
+  await expect(world.launch(who, { gpu_count: 8 })).rejects.toMatchObject(refused);
+  await run(id);
+  await squat(8, 15 * MINUTE_MS);
+  // Four GPUs were paid for a quarter of an hour: that adds a quarter of a GPU hour, enough for three launches of one GPU.
+  await world.launch(who, { gpu_count: 3 });
+  await expect(world.launch(who)).rejects.toMatchObject(refused);
+});
+
+test('what is older than 24 hours counts no more', async () => {
+  await squat(8, 15 * MINUTE_MS);
+  await world.clock.advance(DAY_MS - 10 * MINUTE_MS - 1);
+  await expect(world.launch(who, { gpu_count: 8 })).rejects.toMatchObject(refused);
+  await world.clock.advance(1);
+  await world.launch(who, { gpu_count: 8 });
+});
+
+test('a failed launch counts until it failed, however long it is listed', async () => {
+  await squat(4, MINUTE_MS);
+  const id = await world.launch(who, { gpu_count: 2 });
+  await world.observe(id, { phase: 'failed', failure_code: 'no_command', detail: 'nothing to run' });
+  await world.drive();
+  await world.clock.advance(10 * HOUR_MS);
+  await world.launch(who, { gpu_count: 8 });
+});
