@@ -14,7 +14,9 @@ import { appAccess, doorAccess } from './rental/edge/access.ts';
 import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
 import { type AppServer, openAppServer } from './rental/edge/app-server.ts';
 import { openPublicPorts, type PublicPorts } from './rental/edge/public-ports.ts';
-import type { Core, Rooms } from './rooms.ts';
+import type { Query } from './base/db/db.ts';
+import type { InstanceRow } from './rental/instances/store.ts';
+import { type Core, type Rooms, sshKeysOf } from './rooms.ts';
 
 export interface Listeners {
   http: Http;
@@ -136,15 +138,15 @@ function openApps(
 }
 
 function openPortsOf(config: Config, core: Core, rooms: Rooms): PublicPorts {
-  const { link, doors } = rooms;
-  const keysOfOrg = async (...args: Parameters<Rooms['sshKeys']['keysForOrg']>): Promise<string[]> =>
-    (await rooms.sshKeys.keysForOrg(...args)).map((key) => key.public_key);
+  const { link, doors, sshKeys, decoys } = rooms;
+  const keysOf = async (query: Query, instance: InstanceRow): Promise<string[]> =>
+    decoys.among(query, instance.id, await sshKeysOf(sshKeys, query, instance));
   return openPublicPorts({
     ...core,
     link,
     doors,
     host: config.ssh.host,
     trustProxy: config.trust_proxy,
-    access: (instanceId) => doorAccess(instanceId, { db: core.db, doors, keysOfOrg }),
+    access: (instanceId) => doorAccess(instanceId, { db: core.db, doors, keysOf }),
   });
 }

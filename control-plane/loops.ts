@@ -12,6 +12,7 @@ import type { Core, Rooms } from './rooms.ts';
 
 const EDGE_PERIOD_MS = 2_000;
 const WATCH_PERIOD_MS = 1_000;
+const DECOYS_PERIOD_MS = 30_000;
 const ABSENCE_PERIOD_MS = 15_000;
 /** Events nudge; this is for retries. */
 const WEBHOOKS_PERIOD_MS = 500;
@@ -64,6 +65,7 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Co
     ),
     startLoop({ name: 'absence', periodMs: ABSENCE_PERIOD_MS, run: () => rooms.absence.run() }, core),
     startLoop({ name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => rooms.watch.run(signal) }, core),
+    startLoop({ name: 'decoys', periodMs: DECOYS_PERIOD_MS, run: (signal) => rooms.decoys.run(signal) }, core),
     startLoop(
       {
         name: 'receipts',

@@ -7,7 +7,7 @@ import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
 import type { Grants } from './base/blobs/grants.ts';
-import type { Db } from './base/db/db.ts';
+import type { Db, Query, Tx } from './base/db/db.ts';
 import { type Events, openEvents } from './base/events/events.ts';
 import type { Sealing } from './base/http/sealing.ts';
 import { openOperations, type Operations } from './base/operations/operations.ts';
@@ -32,7 +32,9 @@ import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
 import type { Menu } from './rental/launch/runnable.ts';
-import { newProbeKey, openProbes } from './rental/edge/probe.ts';
+import { type Decoys, openDecoys } from './rental/edge/decoys.ts';
+import { logIn, newProbeKey, openProbes } from './rental/edge/probe.ts';
+import type { InstanceRow } from './rental/instances/store.ts';
 import type { Probes } from './rental/instances/steps.ts';
 import { type Heartbeat, openHeartbeat } from './rental/edge/heartbeat.ts';
 import { type Logs, openLogs } from './rental/edge/logs.ts';
@@ -101,7 +103,7 @@ export interface Nudges {
   webhooks(): void;
 }
 
-/** What lies outside of the rooms; `probes` and `openStream` replace the network if there is none. */
+/** What lies outside of the rooms; `probes`, `logIn` and `openStream` replace the network if there is none. */
 interface Outside {
   nudges: Nudges;
   webhookOutbound: Outbound;
@@ -109,6 +111,7 @@ interface Outside {
   modelHub: Pick<ModelHub, 'weigh'>;
   storage: Pick<Rooms, 'blobs' | 'grants'>;
   probes?: Probes;
+  logIn?: typeof logIn;
   openStream?: Link['openStream'];
 }
 
@@ -131,6 +134,7 @@ export interface Rooms {
   reservations: Reservations;
   instances: Instances;
   watch: Watch;
+  decoys: Decoys;
   absence: Absence;
   logs: Logs;
   heartbeat: Heartbeat;
@@ -161,6 +165,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
   const launch = openLaunch({ ...core, ...outside, menu: settings.menu });
   const doors = openDoors({ ...core, newProbeKey, hostnameOf: settings.hostnameOf, ports: settings.sshPorts });
   const probes = outside.probes ?? openProbes({ ...core, doors, link: fleet.link, sshHost: settings.sshHost });
+  const decoys = decoysOf(core, { ...fleet, doors, sshKeys, logIn: outside.logIn ?? logIn });
   const reservations = openReservations({
     ...core,
     events,
@@ -177,7 +182,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     doors,
     reservations,
     ...termsOf(settings),
-    onRunning: startSeries,
+    onRunning: (tx, started) => startLooks(tx, started, decoys),
     downSince: (tx, instanceId, nowMs) => downSince(tx, instanceId, { isAnswering: answers, nowMs }),
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
     runnable: launch.runnable,
@@ -206,11 +211,44 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     reservations,
     instances,
     watch,
+    decoys,
     logs: openLogs({ ...core, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
     heartbeat: openHeartbeat({ ...core, ...money }),
     webhooks,
     ...openModels(core, settings, { ...money, ...outside.storage, nudges: outside.nudges }),
   };
+}
+
+function decoysOf(
+  core: Core,
+  parts: Pick<Rooms, 'doors' | 'link' | 'supply' | 'sshKeys'> & { logIn: typeof logIn },
+): Decoys {
+  return openDecoys({
+    ...core,
+    ...parts,
+    newKey: newProbeKey,
+    keysOf: (query, instance) => sshKeysOf(parts.sshKeys, query, instance),
+    accuse: parts.supply.accuse,
+  });
+}
+
+/** A rental begins to run. */
+async function startLooks(
+  tx: Tx,
+  started: Parameters<InstancesDeps['onRunning']>[1],
+  decoys: Pick<Decoys, 'start'>,
+): Promise<void> {
+  await startSeries(tx, started);
+  await decoys.start(tx, started);
+}
+
+/** OpenSSH lines of the keys that a customer logs in with. */
+export async function sshKeysOf(
+  sshKeys: SshKeys,
+  query: Query,
+  { org_id: orgId, request }: InstanceRow,
+): Promise<string[]> {
+  return (await sshKeys.keysForOrg(query, orgId, request.ssh_key_ids ?? null)).map((key) => key.public_key);
 }
 
 function nudgesAfterChange(nudges: Nudges): Pick<InstancesDeps, 'onDoorsChanged' | 'nudge'> & { onLooksDue(): void } {

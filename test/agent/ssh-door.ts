@@ -12,10 +12,11 @@ import { openSshDoor, type SshDoor } from '../../agent/access/ssh-server.ts';
 import { systemClock, type Clock } from '../../shared/clock.ts';
 import { createLog } from '../../shared/log.ts';
 
-const hostKey = makeKeyPair().private;
+const { private: hostKey, public: hostKeyLine } = makeKeyPair();
 const log = createLog('test', 'silent');
 const closing: (() => void)[] = [];
 
+export { hostKeyLine };
 export const user = makeKeyPair();
 export const stranger = makeKeyPair();
 export const keys = { authorized_keys: [user.public], client_ip: '127.0.0.1' };

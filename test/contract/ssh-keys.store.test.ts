@@ -1,6 +1,9 @@
 // SSH keys (specification 2.5, 4.2, 7.2) where they meet instances: which may be named, and what deleting one in use does.
 import { expect, test } from 'vitest';
+import type { Query } from '../../control-plane/base/db/db.ts';
 import { doorAccess } from '../../control-plane/rental/edge/access.ts';
+import type { InstanceRow } from '../../control-plane/rental/instances/store.ts';
+import { sshKeysOf } from '../../control-plane/rooms.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, made } from './api.ts';
@@ -23,9 +26,8 @@ const launch = (keyIds: string[] | undefined, more: object = {}): Promise<Answer
 /** The keys that somebody who connects to the instance now is let in with. */
 async function keysAtTheDoor(instanceId: string): Promise<string[] | undefined> {
   const { db, rooms } = api.world;
-  const keysOfOrg = async (...args: Parameters<typeof rooms.sshKeys.keysForOrg>): Promise<string[]> =>
-    (await rooms.sshKeys.keysForOrg(...args)).map((key) => key.public_key);
-  return (await doorAccess(instanceId, { db, doors: rooms.doors, keysOfOrg }))?.authorizedKeys;
+  const keysOf = (query: Query, instance: InstanceRow): Promise<string[]> => sshKeysOf(rooms.sshKeys, query, instance);
+  return (await doorAccess(instanceId, { db, doors: rooms.doors, keysOf }))?.authorizedKeys;
 }
 async function runningInstance(keyIds: string[] | undefined): Promise<string> {
   await api.world.machine();

@@ -61,7 +61,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'rental/doors', tables: ['doors', 'door_ports'] },
       { path: 'rental/reservations', tables: ['reservations'] },
       { path: 'rental/instances', tables: ['instances'] },
-      { path: 'rental/edge', tables: ['probes', 'heartbeats'] },
+      { path: 'rental/edge', tables: ['probes', 'heartbeats', 'decoys'] },
       { path: 'rental/webhooks', tables: ['webhook_endpoints', 'webhook_deliveries', 'webhook_attempts'] },
       { path: 'models/catalog', tables: [] },
       { path: 'models/replicas', tables: ['model_replicas'] },

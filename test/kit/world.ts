@@ -28,6 +28,7 @@ import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { readEnvironments } from '../../control-plane/rental/launch/environments.ts';
 import { readTemplates } from '../../control-plane/rental/launch/templates.ts';
+import type { logIn } from '../../control-plane/rental/edge/probe.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
 import { seededRng } from '../../shared/rng.ts';
 import { openTestDb } from './databases.ts';
@@ -132,6 +133,8 @@ export interface WorldOutside {
   log?: Log;
   settings?: Partial<Settings>;
   nudges?: Nudges;
+  /** A login that looks like a customer's. */
+  logIn?: typeof logIn;
   /** A login at the holder of an instance. */
   probe?: (instanceId: string) => Promise<ProbeResult>;
   /** What one process sees of what outlasts it; called for the first, and at each restart. */
@@ -172,6 +175,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
         holder: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
         listener: async () => ({ ok: true }),
       },
+      logIn: outside.logIn ?? (async () => ({ ok: true })),
       openStream: emptyLog,
     },
   );

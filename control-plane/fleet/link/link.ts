@@ -74,6 +74,8 @@ export interface WorkloadLife {
   isAnswering: boolean;
   /** When the host last answered a ping, or sent bytes on a stream of a customer; null if this process has seen neither. */
   lastMs: number | null;
+  /** Streams to its SSH server that are open, of customers and of strangers. */
+  sshStreams: number;
 }
 
 /** A host that lost its link to a copy is back by then, and shows a ratchet that tells the two apart. */
@@ -128,7 +130,9 @@ export function openLink(deps: LinkDeps): Link {
       const pending = streams.expect(machineId, isCustomers ? () => lives.noteBytes(workloadId) : undefined);
       const { streamId, token } = pending;
       session.send({ type: 'open', stream_id: streamId, token, workload_id: workloadId, target });
-      return pending.dialled;
+      const stream = await pending.dialled;
+      if (target.kind === 'ssh') lives.noteSsh(workloadId, stream);
+      return stream;
     },
     accept,
     onLinkUpgrade: ({ request, socket, head, clientIp, proven }) => {
@@ -172,6 +176,7 @@ interface Lives {
   of(machineId: string, workloadId: string): WorkloadLife;
   /** The host has sent bytes of a customer's own stream. */
   noteBytes(workloadId: string): void;
+  noteSsh(workloadId: string, stream: Duplex): void;
   /** The link is gone; its last answer still counts. */
   keep(session: Session): void;
 }
@@ -182,6 +187,7 @@ const LIVES_MAX = 50_000;
 function openLives(sessions: ReadonlyMap<string, Session>, clock: Clock): Lives {
   const answeredMs = new Map<string, number>();
   const bytesMs = new Map<string, number>();
+  const sshStreams = new Map<string, number>();
   const note = (map: Map<string, number>, id: string, ms: number): void => {
     map.delete(id);
     map.set(id, ms);
@@ -194,9 +200,21 @@ function openLives(sessions: ReadonlyMap<string, Session>, clock: Clock): Lives 
       const known = [life?.lastMs ?? answeredMs.get(machineId), bytesMs.get(workloadId)].filter(
         (ms) => ms !== undefined,
       );
-      return { isAnswering: life?.isAnswering === true, lastMs: known.length === 0 ? null : Math.max(...known) };
+      return {
+        isAnswering: life?.isAnswering === true,
+        lastMs: known.length === 0 ? null : Math.max(...known),
+        sshStreams: sshStreams.get(workloadId) ?? 0,
+      };
     },
     noteBytes: (workloadId) => note(bytesMs, workloadId, clock.now()),
+    noteSsh: (workloadId, stream) => {
+      sshStreams.set(workloadId, (sshStreams.get(workloadId) ?? 0) + 1);
+      stream.once('close', () => {
+        const left = (sshStreams.get(workloadId) ?? 1) - 1;
+        if (left === 0) sshStreams.delete(workloadId);
+        else sshStreams.set(workloadId, left);
+      });
+    },
     keep: (session) => note(answeredMs, session.machineId, session.life().lastMs),
   };
 }

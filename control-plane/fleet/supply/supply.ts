@@ -64,6 +64,8 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
    */
   setCopied(machineId: string, isCopied: boolean): Promise<store.MachineRow>;
   isCopied(query: Query, machineId: string): Promise<boolean>;
+  /** Takes a machine off the market until the operator approves it again. `detail` says what was found about it. */
+  accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
   /** What is known about hosts is too old to go by. */
   setAllOffline(): Promise<void>;
   /** Every machine that counts as online is heard of now. */
@@ -130,6 +132,8 @@ export function openSupply(deps: SupplyDeps): Supply {
       (await store.findMachine(query, machineId))?.unknown_workloads?.includes(workloadId) === true,
     setCopied: (machineId, isCopied) => setCopied(machineId, isCopied, deps),
     isCopied: async (query, machineId) => ((await store.findMachine(query, machineId))?.copied_ms ?? null) !== null,
+    accuse: (tx, machineId, detail) =>
+      store.setInventoryFault(tx, machineId, detail).then(() => listing.appraise(tx, machineId)),
     setAllOffline: () => db.tx('supply.all_offline', (tx) => store.setAllOffline(tx)),
     noteHeartbeats: () => db.tx('supply.heartbeats', (tx) => store.noteHeartbeats(tx, clock.now())),
     onlineMachineIds: () => store.onlineMachineIds(db.read),

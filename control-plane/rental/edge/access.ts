@@ -2,7 +2,7 @@
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { AppAddress } from '../doors/app-address.ts';
-import { CONNECTABLE, findInstance } from '../instances/store.ts';
+import { CONNECTABLE, findInstance, type InstanceRow } from '../instances/store.ts';
 import type { Doors } from '../doors/doors.ts';
 import type { AppLogin } from './app-login.ts';
 
@@ -42,13 +42,13 @@ export async function appAccess(
 /** Keys are read for every connection, so adding or deleting one takes effect at the next login. */
 export async function doorAccess(
   instanceId: string,
-  deps: { db: Db; doors: Doors; keysOfOrg(query: Query, orgId: string, ids: string[] | null): Promise<string[]> },
+  deps: { db: Db; doors: Doors; keysOf(query: Query, instance: InstanceRow): Promise<string[]> },
 ): Promise<DoorAccess | undefined> {
   const { db, doors } = deps;
   const instance = await findInstance(db.read, instanceId);
   const door = await doors.find(db.read, instanceId);
   if (instance === undefined || !CONNECTABLE.has(instance.status) || door === undefined || !door.open) return undefined;
   if (instance.machine_id === null || instance.workload_id === null) return undefined;
-  const authorizedKeys = await deps.keysOfOrg(db.read, instance.org_id, instance.request.ssh_key_ids ?? null);
+  const authorizedKeys = await deps.keysOf(db.read, instance);
   return { machineId: instance.machine_id, workloadId: instance.workload_id, authorizedKeys };
 }

@@ -10,7 +10,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import type { Door, Doors, ProbeKey } from '../doors/doors.ts';
+import type { Doors, ProbeKey } from '../doors/doors.ts';
 import type { Probes } from '../instances/steps.ts';
 import { findInstance } from '../instances/store.ts';
 
@@ -24,7 +24,7 @@ const LISTENER_MS_MAX = 2_000;
 /** The first leg that failed, in the order in which they are passed. */
 type ProbeLeg = 'stream' | 'banner' | 'host_key' | 'auth';
 
-type HolderProbe = { ok: true } | { ok: false; leg: ProbeLeg; detail: string };
+export type LoginResult = { ok: true } | { ok: false; leg: ProbeLeg; detail: string };
 
 interface ProbesDeps {
   db: Pick<Db, 'read'>;
@@ -43,7 +43,8 @@ export function openProbes({ db, clock, doors, link, sshHost: host }: ProbesDeps
       if (door === undefined || !door.open || machineId == null || workloadId == null)
         return { ok: false, leg: 'stream', detail: 'the instance has no SSH port' };
       const target = { kind: 'probe' as const, probe_key: door.probe_public_key };
-      return probeHolder(door, () => link.openStream(machineId, workloadId, target), clock);
+      const login = { user: PROBE_USER, privateKey: door.probe_private_key, hostKey: door.host_key };
+      return logIn(login, () => link.openStream(machineId, workloadId, target), clock);
     },
     listener: async (instanceId) => {
       const door = await doors.find(db.read, instanceId);
@@ -53,13 +54,23 @@ export function openProbes({ db, clock, doors, link, sshHost: host }: ProbesDeps
   };
 }
 
-/** `openStream` opens a stream of the kind `probe`. Never throws; takes at most PROBE_MS_MAX. */
-function probeHolder(door: Door, openStream: () => Promise<Duplex>, clock: Clock): Promise<HolderProbe> {
+export interface Login {
+  user: string;
+  /** OpenSSH private key text. */
+  privateKey: string;
+  /** OpenSSH line that the server must show; null if its host has not reported one. */
+  hostKey: string | null;
+  /** What the client says it is; left out, the library's own name. */
+  ident?: string;
+}
+
+/** One SSH login over the stream that `openStream` opens, and nothing else. Never throws; takes at most PROBE_MS_MAX. */
+export function logIn(login: Login, openStream: () => Promise<Duplex>, clock: Clock): Promise<LoginResult> {
   return new Promise((resolve) => {
     const client = new ssh2.Client();
     let leg: ProbeLeg = 'stream';
     let isOver = false;
-    const done = (result: HolderProbe): void => {
+    const done = (result: LoginResult): void => {
       isOver = true;
       cancel();
       client.end();
@@ -72,24 +83,25 @@ function probeHolder(door: Door, openStream: () => Promise<Duplex>, clock: Clock
     client.on('ready', () => done({ ok: true }));
     client.on('error', (error) => fail(error.message));
     client.on('close', () => fail('the connection was closed'));
-    const logIn = (stream: Duplex): void => {
+    const begin = (stream: Duplex): void => {
       stream.on('error', () => stream.destroy());
       if (isOver) return void stream.destroy();
       leg = 'banner';
       client.connect({
         sock: stream as never,
-        username: PROBE_USER,
-        privateKey: door.probe_private_key,
+        username: login.user,
+        privateKey: login.privateKey,
         readyTimeout: PROBE_MS_MAX,
         keepaliveInterval: 0,
+        ...(login.ident === undefined ? {} : { ident: login.ident }),
         hostVerifier: (key: Buffer) => {
-          const matches = door.host_key?.split(' ')[1] === key.toString('base64');
+          const matches = login.hostKey?.split(' ')[1] === key.toString('base64');
           if (!matches) leg = 'host_key';
           return matches;
         },
       });
     };
-    openStream().then(logIn, (error: unknown) => fail(messageOf(error)));
+    openStream().then(begin, (error: unknown) => fail(messageOf(error)));
   });
 }
 

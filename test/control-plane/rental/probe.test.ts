@@ -1,9 +1,66 @@
-// Keys of the probe: ssh2 alone makes an unreadable one in 256, and its instance would never come up.
+// Logins of the control plane at a real SSH server, and the keys for them: ssh2 alone makes an unreadable one in 256.
+import { once } from 'node:events';
+import { connect } from 'node:net';
+import { PassThrough, type Duplex } from 'node:stream';
 import ssh2 from 'ssh2';
-import { expect, test } from 'vitest';
-import { newProbeKey } from '../../../control-plane/rental/edge/probe.ts';
+import { afterEach, expect, test } from 'vitest';
+import { type Login, logIn, newProbeKey, PROBE_MS_MAX } from '../../../control-plane/rental/edge/probe.ts';
+
+import { systemClock } from '../../../shared/clock.ts';
+import { manualClock } from '../../agent/manual-clock.ts';
+import { closeSshDoors, hostKeyLine, startWorld, stranger, user } from '../../agent/ssh-door.ts';
 
 const MANY = 1_500;
+afterEach(closeSshDoors);
+
+const dial = async (port: number): Promise<Duplex> => {
+  const socket = connect(port, '127.0.0.1');
+  await once(socket, 'connect');
+  return socket;
+};
+/** As a decoy logs in. */
+const customer: Login = { user: 'root', privateKey: user.private, hostKey: hostKeyLine, ident: 'OpenSSH_9.6p1' };
+
+test('a probe and a decoy log in, each on its own way', async () => {
+  const world = await startWorld();
+  const probe: Login = { user: 'svc-probe', privateKey: stranger.private, hostKey: hostKeyLine };
+  expect(await logIn(probe, () => dial(world.probePort), systemClock())).toEqual({ ok: true });
+  expect(await logIn(customer, () => dial(world.port), systemClock())).toEqual({ ok: true });
+  expect(await logIn(probe, () => dial(world.port), systemClock())).toMatchObject({ ok: false, leg: 'auth' });
+});
+
+test('a login names the first leg that failed', async () => {
+  const world = await startWorld();
+  const closed = async (): Promise<Duplex> => {
+    throw new Error('the host is not connected');
+  };
+  const other = { ...customer, hostKey: stranger.public };
+  const hungUp = async (): Promise<Duplex> => new PassThrough().end();
+  const legs = await Promise.all(
+    [
+      logIn(customer, closed, systemClock()),
+      logIn(customer, hungUp, systemClock()),
+      logIn(other, () => dial(world.port), systemClock()),
+      logIn({ ...customer, privateKey: stranger.private }, () => dial(world.port), systemClock()),
+    ].map(async (login) => {
+      const result = await login;
+      return result.ok ? 'none' : result.leg;
+    }),
+  );
+  expect(legs).toEqual(['stream', 'banner', 'host_key', 'auth']);
+});
+
+test('a login that is not answered is over after five seconds, and a stream that comes later is closed', async () => {
+  const clock = manualClock();
+  const late = Promise.withResolvers<Duplex>();
+  const result = logIn(customer, () => late.promise, clock);
+  clock.advance(PROBE_MS_MAX);
+  expect(await result).toEqual({ ok: false, leg: 'stream', detail: 'stream: no answer within 5 s' });
+  const stream = new PassThrough();
+  late.resolve(stream);
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(stream.destroyed).toBe(true);
+});
 
 test('every probe key can be read again, and its public half is whole', () => {
   for (let i = 0; i < MANY; i += 1) {

@@ -1,0 +1,141 @@
+// Decoys find a host that serves probes alone, and nothing else.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
+import { type Decoys, openDecoys } from '../../../control-plane/rental/edge/decoys.ts';
+import { newProbeKey, type Login, type LoginResult } from '../../../control-plane/rental/edge/probe.ts';
+import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import type { OpenMessage } from '../../../shared/protocol/link.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
+const MINUTE_MS = 60_000;
+const CUSTOMERS_KEY = 'ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIDS0Z0d0C0mO7xUu0b7n7o2g2s4r8uH8o0rYt0Yk3u9H';
+
+let world: World;
+let decoys: Decoys;
+let id: string;
+let machineId: string;
+/** What the next decoy meets. */
+let answer: LoginResult;
+let logins: Login[];
+let targets: OpenMessage['target'][];
+/** What is known of the host. */
+let life: { isAnswering: boolean; lastMs: number | null; sshStreams: number };
+
+beforeEach(async () => {
+  world = await openWorld();
+  ({ machineId } = await world.machine());
+  id = await world.launch(await world.customer(10_000));
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  answer = { ok: true };
+  [logins, targets] = [[], []];
+  life = { isAnswering: true, lastMs: null, sshStreams: 0 };
+  decoys = openDecoys({
+    ...world.core,
+    doors: world.rooms.doors,
+    link: {
+      lifeOf: () => life,
+      openStream: async (_machineId, _workloadId, target) => {
+        targets.push(target);
+        throw new Error('nobody dials');
+      },
+    },
+    newKey: newProbeKey,
+    keysOf: async () => [CUSTOMERS_KEY],
+    logIn: async (login, openStream) => {
+      logins.push(login);
+      await openStream().catch(() => undefined);
+      return answer;
+    },
+    accuse: world.rooms.supply.accuse,
+  });
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+/** Probes go on and are good. */
+async function passes(ms: number): Promise<void> {
+  for (let passedMs = 0; passedMs < ms; passedMs += MINUTE_MS / 2) {
+    await world.clock.advance(MINUTE_MS / 2);
+    await world.rooms.watch.run(new AbortController().signal);
+    await decoys.run(new AbortController().signal);
+  }
+}
+
+const machine = () => findMachine(world.db.read, machineId);
+
+test('a decoy is a customer to the host: kind, key, address and client', async () => {
+  await passes(10 * MINUTE_MS);
+  expect(logins).toHaveLength(1);
+  expect(logins[0]).toMatchObject({
+    user: 'root',
+    hostKey: 'ssh-ed25519 AAAA',
+    ident: expect.stringMatching(/^OpenSSH_/),
+  });
+  const [target] = targets;
+  if (target?.kind !== 'ssh') throw new Error('it is no stream of a customer');
+  expect(target.client_ip).toMatch(/^(\d{1,3}\.){3}\d{1,3}$/);
+  expect(target.authorized_keys).toHaveLength(2);
+  expect(target.authorized_keys).toContain(CUSTOMERS_KEY);
+  // A customer's own connection carries the same keys, in the same order, without words that tell.
+  const shown = await decoys.among(world.db.read, id, [CUSTOMERS_KEY]);
+  expect(shown).toEqual(target.authorized_keys);
+  expect(shown.every((line) => line.split(' ').length === 2)).toBe(true);
+});
+
+test('a host that serves its customer stays on the market, and decoys come about once an hour', async () => {
+  await passes(5 * HOUR_MS);
+  expect(logins.length).toBeGreaterThanOrEqual(4);
+  expect(logins.length).toBeLessThanOrEqual(7);
+  expect((await machine())?.verification_status).toBe('unverified');
+});
+
+test('a host that turns away three decoys in a row while probes are good is off the market; the customer is charged on', async () => {
+  answer = { ok: false, leg: 'auth', detail: 'auth: All configured authentication methods failed' };
+  await passes(10 * MINUTE_MS);
+  expect((await machine())?.verification_status).toBe('unverified');
+  await passes(12 * MINUTE_MS);
+  expect(logins).toHaveLength(3);
+  expect(await machine()).toMatchObject({
+    verification_status: 'failed',
+    verification_detail: expect.stringContaining('turned away 3 logins that looked like its customer'),
+  });
+  expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'running', unreachable_since_ms: null });
+  expect(await world.journal(id)).not.toContain('instance.unreachable');
+});
+
+test('a good decoy forgives those that failed before it', async () => {
+  const untilLogins = async (count: number): Promise<void> => {
+    while (logins.length < count) await passes(MINUTE_MS);
+  };
+  answer = { ok: false, leg: 'banner', detail: 'banner: no answer' };
+  await untilLogins(2);
+  answer = { ok: true };
+  await untilLogins(3);
+  answer = { ok: false, leg: 'banner', detail: 'banner: no answer' };
+  await untilLogins(5);
+  expect((await machine())?.verification_status).toBe('unverified');
+  await untilLogins(6);
+  expect((await machine())?.verification_status).toBe('failed');
+});
+
+test.each<[string, () => void]>([
+  ['strangers fill its SSH server', () => (life = { ...life, sshStreams: 9 })],
+  ['it does not answer pings', () => (life = { ...life, isAnswering: false })],
+  ['probes fail too', () => void world.probeAnswers.set(id, { ok: false, leg: 'banner', detail: 'closed' })],
+])('no decoy is sent to a host while %s', async (_what, happen) => {
+  answer = { ok: false, leg: 'banner', detail: 'banner: no answer' };
+  happen();
+  await passes(HOUR_MS / 2);
+  expect(logins).toEqual([]);
+  expect((await machine())?.verification_status).toBe('unverified');
+});
+
+test('eight streams of others do not keep a decoy away', async () => {
+  life = { ...life, sshStreams: 8 };
+  await passes(10 * MINUTE_MS);
+  expect(logins).toHaveLength(1);
+});
