@@ -13,8 +13,9 @@ import {
 } from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
 import type { Guests } from './guests.ts';
+import { type BufferBudget, createBufferBudget } from './ssh-budget.ts';
 import { createLoginJudge, PROBE_USER, type LoginKeys } from './ssh-auth.ts';
-import type { SessionHost } from './ssh-channel.ts';
+import type { SessionHost, WindowedChannel } from './ssh-channel.ts';
 import { serveForward } from './ssh-forward.ts';
 import { createPace, type Pace } from './ssh-pace.ts';
 import { serveReverse } from './ssh-reverse.ts';
@@ -49,6 +50,7 @@ interface Caller {
 
 export function openSshDoor(deps: SshDoorDeps): SshDoor {
   const { clock } = deps;
+  const budget = createBufferBudget();
   const open = new Set<Duplex>();
   /** With the network that each comes from. */
   const loggingIn = new Map<Duplex, string>();
@@ -75,7 +77,7 @@ export function openSshDoor(deps: SshDoorDeps): SshDoor {
     };
     stream.once('close', over);
     void readIdent(stream, clock).then((ident) => {
-      if (!stream.destroyed) greet(caller, ident, deps, over);
+      if (!stream.destroyed) greet(caller, ident, { ...deps, budget }, over);
     });
   };
 
@@ -106,7 +108,12 @@ function countOf(loggingIn: ReadonlyMap<Duplex, string>, network: string): numbe
 }
 
 /** Begins the protocol; `loggedIn` is called once the client has authenticated. */
-function greet({ stream, keys }: Caller, ident: string, deps: SshDoorDeps, loggedIn: () => void): void {
+function greet(
+  { stream, keys }: Caller,
+  ident: string,
+  deps: SshDoorDeps & { budget: BufferBudget },
+  loggedIn: () => void,
+): void {
   const server = new ssh2.Server({
     hostKeys: [deps.hostKey],
     ident: IDENT,
@@ -119,7 +126,8 @@ function greet({ stream, keys }: Caller, ident: string, deps: SshDoorDeps, logge
       loggedIn();
       deps.log.info({ client_ip: keys.client_ip }, 'an SSH client logged in');
     });
-    serveClient({ client, stream, keys, guests: deps.guests, clock: deps.clock, pace: createPace(stream) });
+    const { guests, clock, budget } = deps;
+    serveClient({ client, stream, keys, guests, clock, budget, pace: createPace(stream) });
   });
   // ssh2 takes any Duplex; its types say Socket.
   (server.injectSocket as (socket: Duplex) => void).call(server, stream);
@@ -131,10 +139,11 @@ interface Served {
   keys: LoginKeys;
   guests: Guests;
   clock: Clock;
+  budget: BufferBudget;
   pace: Pace;
 }
 
-function serveClient({ client, stream, keys, guests, clock, pace }: Served): void {
+function serveClient({ client, stream, keys, guests, clock, budget, pace }: Served): void {
   const judge = createLoginJudge(keys);
   let user = '';
   client.on('authentication', (attempt) => {
@@ -167,7 +176,9 @@ function serveClient({ client, stream, keys, guests, clock, pace }: Served): voi
     });
     serveReverse(host);
   });
+  budget.enter(stream, () => bufferedIn(stream, host.channels));
   stream.on('data', () => {
+    budget.grown(stream);
     // ssh2 lets a client write past its window for ever; an honest one never does.
     for (const channel of host.channels) if (channel.incoming.window < 0) stream.destroy();
     // Answers to a client that does not read them would pile up: then we do not read it either.
@@ -176,6 +187,12 @@ function serveClient({ client, stream, keys, guests, clock, pace }: Served): voi
       stream.once('drain', () => stream.resume());
     }
   });
+}
+
+function bufferedIn(stream: Duplex, channels: Iterable<WindowedChannel>): number {
+  let bytes = stream.writableLength;
+  for (const channel of channels) bytes += channel.readableLength + channel.writableLength;
+  return bytes;
 }
 
 /**
