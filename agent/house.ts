@@ -26,12 +26,13 @@ import { openRatchet } from './link/ratchet.ts';
 import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
 import type { Engine } from './runtime/engine.ts';
+import { makeEtcFiles } from './runtime/etc-files.ts';
 import { attackFence } from './runtime/fence-check.ts';
 import { openFence, openNoFence, type Fence } from './runtime/fence.ts';
 import { openImages } from './runtime/images.ts';
 import { logLines } from './runtime/logs.ts';
 import type { GpuStanding } from './runtime/plan.ts';
-import { openRecords } from './runtime/records.ts';
+import { openRecords, workloadFolder } from './runtime/records.ts';
 import { openRuntime, type RuntimeDeps } from './runtime/runtime.ts';
 import { openStock, type Stock } from './stock.ts';
 
@@ -153,11 +154,12 @@ interface MemoryDeps {
 async function openMemory(
   { state_dir: stateDir, image_disk_percent: percent }: AgentConfig,
   { engine, bootId, clock, log }: MemoryDeps,
-): Promise<Pick<RuntimeDeps, 'desired' | 'records' | 'images'>> {
+): Promise<Pick<RuntimeDeps, 'desired' | 'records' | 'images' | 'etcFiles'>> {
   const bounds = { high: percent.high / 100, low: percent.low / 100 };
   return {
     desired: await openDesired(stateDir, { files: DISK, log, clock, bootId }),
     records: await openRecords(stateDir, { files: DISK, log, now: clock.now }),
+    etcFiles: (id, hostname) => makeEtcFiles(workloadFolder(stateDir, id), hostname),
     images: await openImages({ engine, files: DISK, stateDir, log, now: clock.now, bounds }),
   };
 }
