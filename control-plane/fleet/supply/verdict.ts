@@ -2,6 +2,7 @@
 import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
 import { identifyGpu } from './known-gpus.ts';
 import type { MachineRow } from './store.ts';
+import { toolkitObstacle } from './toolkit.ts';
 
 export type Verdict = Pick<MachineRow, 'verification_status' | 'verification_detail'>;
 type Claims = Pick<MachineRow, 'declared_gpu_count' | 'declared_gpu_type' | 'declared_vram_per_gpu_gb' | 'inventory'>;
@@ -58,7 +59,7 @@ export function obstacleOf(machine: MachineRow): string | undefined {
   // Without an engine nothing can be started, however many GPUs are free.
   if (inventory === null || inventory.engine_version === '') return 'The Docker Engine of the host does not answer.';
   if (inventory.fence_error !== '') return `The network fence of the host does not stand: ${inventory.fence_error}`;
-  return gpuObstacleOf(inventory);
+  return toolkitObstacle(inventory.container_toolkit_version) ?? gpuObstacleOf(inventory);
 }
 
 /** For people: which GPUs are not fit to be rented, and why. */
