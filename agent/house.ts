@@ -1,4 +1,5 @@
 // The supervisor put together: the only file that knows every room of the agent.
+import { basename } from 'node:path';
 import { pipeline, Readable } from 'node:stream';
 import { type Clock, systemClock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
@@ -11,6 +12,7 @@ import { HOLDER_FLAGS } from './access/holder-flags.ts';
 import { type AccessDoors, openDoors } from './access/doors.ts';
 import { bareNode, type Kit, prepareKit } from './access/kit.ts';
 import { readCa, type AgentConfig } from './config.ts';
+import { openConfinement } from './host/confinement.ts';
 import { readBootId, readHostFacts, readLimits } from './host/facts.ts';
 import { openNftables } from './host/nftables.ts';
 import { readResolvers } from './host/resolvers.ts';
@@ -24,13 +26,14 @@ import { openRatchet } from './link/ratchet.ts';
 import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
 import type { Engine } from './runtime/engine.ts';
+import { makeEtcFiles } from './runtime/etc-files.ts';
 import { attackFence } from './runtime/fence-check.ts';
 import { openFence, openNoFence, type Fence } from './runtime/fence.ts';
-import { type Images, openImages } from './runtime/images.ts';
+import { openImages } from './runtime/images.ts';
 import { logLines } from './runtime/logs.ts';
 import type { GpuStanding } from './runtime/plan.ts';
-import { openRecords } from './runtime/records.ts';
-import { openRuntime, type Runtime } from './runtime/runtime.ts';
+import { openRecords, workloadFolder } from './runtime/records.ts';
+import { openRuntime, type Runtime, type RuntimeDeps } from './runtime/runtime.ts';
 import { openStock, type Stock } from './stock.ts';
 
 export interface Enrolment {
@@ -61,29 +64,19 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   const { inventory } = stock;
   const changed = (): void => link?.observedChanged();
 
-  const doors = openDoors(
-    {
-      clock,
-      log,
-      stateDir: config.state_dir,
-      kit,
-      startHolder: holderStarter(kit),
-      tell: (seen) => link?.sendHolder(seen),
-    },
-    () => {
-      changed();
-      runtime.doorsChanged();
-    },
-  );
+  const startHolder = await holderStarter(kit, log);
+  const tell: Link['sendHolder'] = (seen) => link?.sendHolder(seen);
+  const doors = openDoors({ clock, log, stateDir: config.state_dir, kit, startHolder, tell }, () => {
+    changed();
+    runtime.doorsChanged();
+  });
   const runtime = openRuntime(
     {
       clock,
       log,
       engine,
       doors,
-      desired: await openDesired(config.state_dir, { files: DISK, log, clock, bootId }),
-      records: await openRecords(config.state_dir, { files: DISK, log, now: clock.now }),
-      images: await openImagesOf(config, { engine, clock, log }),
+      ...(await openMemory(config, { engine, bootId, clock, log })),
       machine: () => ({ ...facts, gpu_count: inventory().gpus.length, limits }),
       assertFenced: fence.assertStands,
       gpus: () => standingOf(inventory()),
@@ -93,14 +86,15 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
     changed,
   );
 
+  const wire = (path: string): string => new URL(path, url).href.replace(/^http/, 'ws');
   link = openLink(
-    { url: wireUrl(url, linkPath), machineId },
+    { url: wire(linkPath), machineId },
     {
       hello: () => ({ held: runtime.held(), boot_id: bootId, inventory: inventory() }),
       prove: (nonce) => proveIdentity(identity, machineId, nonce),
       observed: runtime.observed,
       onDesired: runtime.take,
-      onOpen: streamOpener({ engine, doors, ca }, (token) => wireUrl(url, STREAMS_PATH + encodeURIComponent(token))),
+      onOpen: streamOpener({ engine, doors, ca }, (token) => wire(STREAMS_PATH + encodeURIComponent(token))),
       onRepair: (workloadId) => void doors.replace(workloadId, 'it does not answer the control plane'),
       ratchet: await openRatchet(config.state_dir, { files: DISK, log }),
     },
@@ -140,18 +134,25 @@ function openFenceOf(
   return openFence({ clock, log, engine, nftables, resolvers: readResolvers, attack }, onChange);
 }
 
-/** `url` is the control plane's, http or https. */
-function wireUrl(url: string, path: string): string {
-  return new URL(path, url).href.replace(/^http/, 'ws');
+interface MemoryDeps {
+  engine: Engine;
+  bootId: string;
+  clock: Clock;
+  log: Log;
 }
 
-function openImagesOf(
-  config: AgentConfig,
-  { engine, clock, log }: { engine: Engine; clock: Clock; log: Log },
-): Promise<Images> {
-  const { high, low } = config.image_disk_percent;
-  const bounds = { high: high / 100, low: low / 100 };
-  return openImages({ engine, files: DISK, stateDir: config.state_dir, log, now: clock.now, bounds });
+/** What the runtime remembers on the disk. */
+async function openMemory(
+  { state_dir: stateDir, image_disk_percent: percent }: AgentConfig,
+  { engine, bootId, clock, log }: MemoryDeps,
+): Promise<Pick<RuntimeDeps, 'desired' | 'records' | 'images' | 'etcFiles'>> {
+  const bounds = { high: percent.high / 100, low: percent.low / 100 };
+  return {
+    desired: await openDesired(stateDir, { files: DISK, log, clock, bootId }),
+    records: await openRecords(stateDir, { files: DISK, log, now: clock.now }),
+    etcFiles: (id, hostname) => makeEtcFiles(workloadFolder(stateDir, id), hostname),
+    images: await openImages({ engine, files: DISK, stateDir, log, now: clock.now, bounds }),
+  };
 }
 
 function standingOf({ gpus, gpu_faults }: Inventory): GpuStanding {
@@ -166,9 +167,16 @@ function toldOf(inventory: Inventory): Pick<AgentStatus, 'gpus' | 'gpu_error' | 
   return { gpus: gpus.length, gpu_error, gpu_faults, engine_version };
 }
 
-function holderStarter({ holderProgram }: Kit): (folder: string, logFile: string) => Promise<number> {
-  return (folder, logFile) =>
-    startDetached([process.execPath, ...HOLDER_FLAGS, holderProgram, 'holder', '--dir', folder], logFile);
+async function holderStarter(
+  { holderProgram }: Kit,
+  log: Log,
+): Promise<(folder: string, logFile: string) => Promise<number>> {
+  const confinement = await openConfinement();
+  if (confinement.lack !== '') log.warn({ detail: confinement.lack }, 'holders run without bounds of their own');
+  return async (folder, logFile) => {
+    const program = [process.execPath, ...HOLDER_FLAGS, holderProgram, 'holder', '--dir', folder];
+    return startDetached(await confinement.around(basename(folder), program), logFile);
+  };
 }
 
 function statusOf(rooms: {

@@ -8,6 +8,7 @@ import { VERSION } from '../shared/version.ts';
 import { bareNode, type Kit, removeOldKits } from './access/kit.ts';
 import type { AgentConfig } from './config.ts';
 import { openKernelLog } from './gpus/kernel-log.ts';
+import { readToolkitVersion } from './gpus/toolkit.ts';
 import { type GpuReading, openGpuWatch } from './gpus/watch.ts';
 import type { HostFacts } from './host/facts.ts';
 import { assertNftables } from './host/nftables.ts';
@@ -146,13 +147,14 @@ export interface StockTaking {
 /** An engine that does not answer has no version. */
 export async function takeInventory(gpus: GpuReading, taking: StockTaking): Promise<Inventory> {
   const { engine, facts, diskEnforced, fence } = taking;
-  const engineVersion = await engine.version().catch(() => '');
+  const [engineVersion, toolkitVersion] = await Promise.all([engine.version().catch(() => ''), readToolkitVersion()]);
   return {
     ...gpus,
     ...facts,
     ...fence,
     disk_enforced: diskEnforced,
     engine_version: engineVersion.slice(0, 64),
+    container_toolkit_version: toolkitVersion,
     agent_version: VERSION,
   };
 }

@@ -141,6 +141,8 @@ export const SSH_KEY_OFFERS_MAX = 30;
 export const SSH_UNAUTHENTICATED_PER_ADDRESS_MAX = 5;
 /** Answers of one connection that its client has not taken yet; above it, what the client says is not read either. */
 export const SSH_UNSENT_BYTES_HIGH = 2 * 1024 * 1024;
+/** Bytes that wait in all connections of one holder, for the container or for their clients; the largest is cut above it. */
+export const SSH_BUFFERED_BYTES_MAX = 128 * 1024 ** 2;
 export const SSH_CHANNELS_MAX = 64;
 export const SSH_CONNECTIONS_MAX = 128;
 /** Of those to one public port of an instance; with all of them nobody else would get in. */

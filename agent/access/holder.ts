@@ -1,13 +1,16 @@
 // The holder: one process per workload on the host. It ends SSH for that workload and dials its own data streams, so a restart of the
 // supervisor drops no session and a tenant can only hurt the own door.
 import { createServer, connect, type Socket } from 'node:net';
-import { stat, writeFile } from 'node:fs/promises';
+import { open, writeFile } from 'node:fs/promises';
+import { flushCompileCache } from 'node:module';
+import { basename } from 'node:path';
 import { systemClock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { startLoop } from '../../shared/loop.ts';
 import { systemRng } from '../../shared/rng.ts';
+import { becomeUser, userOf } from '../host/confinement.ts';
 import { removePath } from '../host/state.ts';
 import { dialStream } from './dial.ts';
 import { doorPaths, openDoorToUser } from './door-folder.ts';
@@ -81,13 +84,18 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
       socket.destroy();
     });
   });
+  // Held open: soon this process may not look into the folders above any more.
+  const door = await open(paths.door);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(paths.holderSocket, resolve);
   });
   const checkFolder = async (): Promise<void> => {
-    await stat(paths.door).catch(() => leave("the workload's folder is gone"));
+    if ((await door.stat()).nlink === 0) leave("the workload's folder is gone");
   };
+  // Before anybody is served: what is kept for the next holder, and what only root may do.
+  flushCompileCache();
+  becomeUser(userOf(basename(folder)));
   startLoop({ name: 'folder', periodMs: FOLDER_CHECK_MS, run: checkFolder }, { clock, log });
   log.info({ folder }, 'the holder serves');
 }

@@ -9,7 +9,8 @@ import type { ProbeTarget, SshTarget } from '../../shared/protocol/link.ts';
 import type { Guests } from './guests.ts';
 import { openAdmission } from './ssh-admission.ts';
 import { createLoginJudge } from './ssh-auth.ts';
-import type { SessionHost } from './ssh-channel.ts';
+import { type BufferBudget, createBufferBudget } from './ssh-budget.ts';
+import type { SessionHost, WindowedChannel } from './ssh-channel.ts';
 import { serveForward } from './ssh-forward.ts';
 import { createPace } from './ssh-pace.ts';
 import { serveReverse } from './ssh-reverse.ts';
@@ -42,6 +43,7 @@ const CTR = ['aes128-ctr', 'aes192-ctr', 'aes256-ctr'] as const;
 export function openSshDoor(deps: SshDoorDeps): SshDoor {
   const { clock, log } = deps;
   const admission = openAdmission(clock);
+  const budget = createBufferBudget();
   let probes: Duplex[] = [];
 
   return {
@@ -54,7 +56,7 @@ export function openSshDoor(deps: SshDoorDeps): SshDoor {
               admission.loggedIn(stream);
               log.info({ client_ip: clientIp }, 'an SSH client logged in');
             });
-            serveChannels(client, stream, deps);
+            serveChannels(client, stream, { ...deps, budget });
           });
         });
       }),
@@ -118,7 +120,11 @@ function speakSsh({ stream, ident, keys, hostKey }: Talk, onClient: (client: Con
   (server.injectSocket as (socket: Duplex) => void).call(server, stream);
 }
 
-function serveChannels(client: Connection, stream: Duplex, { guests, clock }: SshDoorDeps): void {
+function serveChannels(
+  client: Connection,
+  stream: Duplex,
+  { guests, clock, budget }: SshDoorDeps & { budget: BufferBudget },
+): void {
   const gone = new AbortController();
   const pace = createPace(stream);
   const host: SessionHost = { client, guests, clock, pace, channels: new Set(), sessions: 0, gone: gone.signal };
@@ -135,10 +141,18 @@ function serveChannels(client: Connection, stream: Duplex, { guests, clock }: Ss
     });
     serveReverse(host);
   });
+  budget.enter(stream, () => bufferedIn(stream, host.channels));
   stream.on('data', () => {
+    budget.grown(stream);
     // ssh2 lets a client write past its window for ever; an honest one never does.
     for (const channel of host.channels) if (channel.incoming.window < 0) stream.destroy();
   });
+}
+
+function bufferedIn(stream: Duplex, channels: Iterable<WindowedChannel>): number {
+  let bytes = stream.writableLength;
+  for (const channel of channels) bytes += channel.readableLength + channel.writableLength;
+  return bytes;
 }
 
 /**

@@ -1,6 +1,6 @@
 // The console as a website of its own, spoken over data streams: its page, and a WebSocket per page that shows a terminal.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
-import { readFile } from 'node:fs/promises';
+import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Duplex } from 'node:stream';
 import { WebSocketServer, type WebSocket } from 'ws';
@@ -8,6 +8,7 @@ import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Ids } from '../../shared/ids.ts';
+import { isMissing } from '../host/state.ts';
 import type { Guests } from './guests.ts';
 import type { TerminalSession, Viewer } from './terminal-session.ts';
 import { openTerminals, type Terminals } from './terminals.ts';
@@ -59,7 +60,8 @@ export function openTerminalDoor(deps: TerminalDoorDeps): TerminalDoor {
   const terminals = openTerminals(deps);
   const sockets = new WebSocketServer({ noServer: true, maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
   const open = new Set<Duplex>();
-  const server = createServer((request, response) => void sendFile(request, response, deps.folder));
+  const files = readFiles(deps.folder);
+  const server = createServer((request, response) => sendFile(request, response, files));
   server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
     const query = readQuery(request);
     if (query === undefined) return void stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n');
@@ -79,13 +81,28 @@ export function openTerminalDoor(deps: TerminalDoorDeps): TerminalDoor {
   };
 }
 
-async function sendFile({ method, url }: IncomingMessage, response: ServerResponse, folder: string): Promise<void> {
+type Files = ReadonlyMap<string, Buffer>;
+
+/** Now, since the holder is another user soon. One that is not there is told to who asks for it. */
+function readFiles(folder: string): Files {
+  const files = new Map<string, Buffer>();
+  for (const [file] of Object.values(FILES)) {
+    try {
+      files.set(file, readFileSync(join(folder, file)));
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+    }
+  }
+  return files;
+}
+
+function sendFile({ method, url }: IncomingMessage, response: ServerResponse, files: Files): void {
   const [file, type] = FILES[pathOf(url)] ?? [];
   if (file === undefined || method !== 'GET') {
     response.writeHead(404, { 'Content-Type': 'text/plain' });
     return void response.end('There is nothing here.\n');
   }
-  const bytes = await readFile(join(folder, file)).catch(() => undefined);
+  const bytes = files.get(file);
   response.writeHead(bytes === undefined ? 500 : 200, { ...HEADERS, 'Content-Type': `${type}; charset=utf-8` });
   response.end(bytes);
 }

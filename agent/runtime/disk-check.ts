@@ -5,6 +5,7 @@ import type { Log } from '../../shared/log.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { readJson, writeJson } from '../host/state.ts';
 import type { Engine, Mount } from './engine.ts';
+import { makeEtcFiles } from './etc-files.ts';
 
 const Finding = z.strictObject({ enforced: z.boolean() });
 
@@ -26,23 +27,34 @@ const HELD = 0;
 const NOT_HELD = 3;
 
 /**
- * Writes up to twice the limit. A file system may notice late, so every few MiB are forced out to it. Numbers, because Node has no
- * name for EDQUOT.
+ * Writes up to twice the limit to each place that could lie beside the container's disk. A file system may notice late, so every few MiB are
+ * forced out to it. Numbers, because Node has no name for EDQUOT.
  */
 const FILL = `
 const fs = require('node:fs');
-const { ENOSPC, EDQUOT } = require('node:os').constants.errno;
-const file = fs.openSync('/fill', 'w');
+const { ENOSPC, EDQUOT, EROFS, EACCES } = require('node:os').constants.errno;
 const chunk = Buffer.alloc(1024 * 1024, 1);
-try {
+function fill(path) {
+  const file = fs.openSync(path, 'a');
   for (let mib = 1; mib <= ${2 * LIMIT_MIB}; mib += 1) {
     fs.writeSync(file, chunk);
     if (mib % 8 === 0) fs.fsyncSync(file);
   }
-} catch (error) {
-  process.exit([-ENOSPC, -EDQUOT].includes(error.errno) ? ${HELD} : 1);
+  process.exit(${NOT_HELD});
 }
-process.exit(${NOT_HELD});
+for (const [path, held] of [
+  ['/etc/hosts', [EROFS, EACCES, ENOSPC, EDQUOT]],
+  ['/etc/hostname', [EROFS, EACCES, ENOSPC, EDQUOT]],
+  ['/etc/resolv.conf', [EROFS, EACCES, ENOSPC, EDQUOT]],
+  ['/fill', [ENOSPC, EDQUOT]],
+]) {
+  try {
+    fill(path);
+  } catch (error) {
+    if (!held.includes(-error.errno)) process.exit(1);
+  }
+}
+process.exit(${HELD});
 `;
 
 /** Reads what an earlier start has found. */
@@ -60,7 +72,8 @@ export async function openDiskCheck(
     measure: async () => {
       if (tried) return;
       await engine.version();
-      const enforced = await isHeld(engine, node, log);
+      const etc = await makeEtcFiles(join(stateDir, 'disk-check'), 'disk-check');
+      const enforced = await isHeld(engine, { ...node, mounts: [...node.mounts, ...etc] }, log);
       tried = true;
       if (enforced === finding?.enforced) return;
       log.info({ enforced }, 'tried whether containers are held to their disk size');

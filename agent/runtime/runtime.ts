@@ -7,7 +7,7 @@ import type { DesiredMessage, ObservedMessage, Position, PullAnswer } from '../.
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { createAttempts, type Attempts } from './attempts.ts';
 import type { Desired } from './desired.ts';
-import type { Engine, LocalContainer } from './engine.ts';
+import type { Engine, LocalContainer, Mount } from './engine.ts';
 import { observe, type DoorStatus, type ObservedFacts } from './observe.ts';
 import { doorKey, type GpuStanding, plan, type Step } from './plan.ts';
 import { openPulls, type Pulls } from './pulls.ts';
@@ -37,6 +37,8 @@ export interface RuntimeDeps {
   records: Records;
   images: Images;
   machine: () => Machine;
+  /** Files of ours that a container of this workload sees in place of the engine's. */
+  etcFiles(workloadId: string, hostname: string): Promise<Mount[]>;
   gpus: () => GpuStanding;
   /** Rejects with the reason where customer code must not start on this host. */
   assertFenced(): Promise<void>;

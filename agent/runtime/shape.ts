@@ -32,8 +32,11 @@ const MEMORY_BYTES_MIN = 512 * 1024 ** 2;
 const PIDS_MAX = 16_384;
 /** Weight of one GPU's share when cores are contended; the engine's default for one container. */
 const CPU_SHARES_PER_GPU = 1024;
-/** The device hook reads these from the container's own environment; everything else of the image would only reach our guest. */
-const HOOK_ENV = /^(NVIDIA_(?!VISIBLE_DEVICES$)|CUDA_VERSION$)/;
+/**
+ * What the device hook may read from an image: what it needs of the driver. Other names have it put in devices of the host (NVIDIA_MOFED,
+ * NVIDIA_GDS, NVIDIA_IMEX_CHANNELS, ...), with which a tenant goes around the network fence.
+ */
+const HOOK_ENV = /^(NVIDIA_DRIVER_CAPABILITIES|NVIDIA_REQUIRE_\w+|NVIDIA_DISABLE_REQUIRE|CUDA_VERSION)$/;
 
 /** The main process's start, from the image and the request; the request's environment wins. */
 export function launchOf(workload: DesiredWorkload, image: ImageFacts): Launch {

@@ -4,7 +4,7 @@ import { messageOf } from '../../shared/errors.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { GPUS_DIFFER_CODE } from '../gpus/visible.ts';
 import type { Desired } from './desired.ts';
-import type { Engine, LastExit } from './engine.ts';
+import type { Engine, LastExit, Mount } from './engine.ts';
 import type { Images } from './images.ts';
 import type { Step } from './plan.ts';
 import type { Pulls } from './pulls.ts';
@@ -21,6 +21,8 @@ export interface StepsDeps {
   pulls: Pulls;
   images: Images;
   machine: () => Machine;
+  /** Files of ours that a container of this workload sees in place of the engine's. */
+  etcFiles(workloadId: string, hostname: string): Promise<Mount[]>;
   /** Rejects with the reason where customer code must not start on this host. */
   assertFenced(): Promise<void>;
 }
@@ -104,7 +106,7 @@ function startFailure({ code, reason }: LastExit, attempt: number): WorkloadReco
 
 /** Its id; undefined where there is none to start, which the records and the pulls say by then. */
 async function create(
-  { engine, doors, records, pulls, log, machine }: StepsDeps,
+  { engine, doors, records, pulls, log, machine, etcFiles }: StepsDeps,
   workload: DesiredWorkload,
 ): Promise<string | undefined> {
   const { workload_id, image: ref } = workload;
@@ -119,7 +121,8 @@ async function create(
     await records.change(workload_id, { failure: { code: 'no_command', detail } });
     return undefined;
   }
-  const entry = await doors.prepare(workload_id, launch, uidOf(image.user));
+  const { entrypoint, mounts } = await doors.prepare(workload_id, launch, uidOf(image.user));
+  const entry = { entrypoint, mounts: [...mounts, ...(await etcFiles(workload_id, workload.instance_id))] };
   const containerId = await engine.create(shapeOf(workload, image, entry, machine()));
   await records.change(workload_id, { container_id: containerId, image_digest: image.digest });
   log.info({ workload_id, container_id: containerId, image: ref }, 'a container was created');

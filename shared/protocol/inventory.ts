@@ -44,6 +44,8 @@ export const Inventory = z.strictObject({
   kernel: z.string().max(255),
   /** Docker Engine's version, empty where it does not answer. */
   engine_version: z.string().max(64),
+  /** NVIDIA Container Toolkit's version, empty where the host has none or does not know. */
+  container_toolkit_version: z.string().max(64).default(''),
   agent_version: z.string().max(64),
 });
 export type Inventory = z.infer<typeof Inventory>;

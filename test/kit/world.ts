@@ -365,6 +365,7 @@ export function inventoryOf(count: number, newName: () => string): Inventory {
     hostname: 'host',
     kernel: '6.1',
     engine_version: '20.10.24',
+    container_toolkit_version: '',
     agent_version: '0.1.0',
   };
 }

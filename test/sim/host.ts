@@ -171,6 +171,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
       doors: life.within(deps.holders.doorsOfAnAgent()),
       desired,
       records,
+      etcFiles: async () => [],
       images: await openImages({
         engine: deps.engine.engine,
         files,

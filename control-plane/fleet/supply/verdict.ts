@@ -3,6 +3,7 @@ import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts'
 import { driverWords, missingWords } from './approval.ts';
 import { identifyGpu } from './known-gpus.ts';
 import type { MachineRow } from './store.ts';
+import { toolkitObstacle } from './toolkit.ts';
 
 export type Verdict = Pick<MachineRow, 'verification_status' | 'verification_detail'>;
 type Claims = Pick<
@@ -86,7 +87,7 @@ export function obstacleOf(machine: MachineRow): string | undefined {
   const driver = driverWords(machine.approved_gpus, inventory);
   if (driver !== undefined) return `The operator must approve it again: ${driver}.`;
   if (inventory.fence_error !== '') return `The network fence of the host does not stand: ${inventory.fence_error}`;
-  return gpuObstacleOf(inventory);
+  return toolkitObstacle(inventory.container_toolkit_version) ?? gpuObstacleOf(inventory);
 }
 
 /** For people: which GPUs are not fit to be rented, and why. */

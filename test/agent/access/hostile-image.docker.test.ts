@@ -20,7 +20,7 @@ async function rent(name: string, image: ImageOptions): Promise<SshTarget> {
   const { pinnedRef } = await busyboxImage(world.registry, { name, ...image });
   world.plane.desire([world.workload(id, pinnedRef)]);
   await world.plane.phase(id, 'running', 30_000);
-  const keys = { authorized_keys: [key.publicLine], probe_key: world.key('probe').publicLine };
+  const keys = { authorized_keys: [key.publicLine] };
   return { port: await world.plane.sshPort(id, () => keys), keyFile: key.file };
 }
 
@@ -56,4 +56,17 @@ test('programs of the image are loaded as the image says', async () => {
   const { code, stderr } = await ssh(target, `${program} -c 1 /etc/passwd`);
   expect(stderr).toContain("object '/none.so' from /etc/ld.so.preload cannot be preloaded");
   expect(code).toBe(0);
+});
+
+test("the files of /etc that the engine brings are ours: no tenant fills the host's disk through them", async () => {
+  const target = await rent('etc', {});
+  const fill = 'for file in hosts hostname resolv.conf; do echo x >> /etc/$file || echo $file is closed; done';
+  expect((await ssh(target, `${fill} 2> /dev/null`)).stdout.toString()).toBe(
+    'hosts is closed\nhostname is closed\nresolv.conf is closed\n',
+  );
+  const swap = 'mv /etc/hosts /etc/h; rm /etc/hosts; umount /etc/hosts; mount -o remount,rw /etc/hosts; cat /etc/hosts';
+  expect((await ssh(target, `${swap} 2> /dev/null`)).stdout.toString()).toContain('127.0.1.1 i-wl_etc\n');
+  expect((await ssh(target, 'hostname; cat /etc/hostname; grep nameserver /etc/resolv.conf')).stdout.toString()).toBe(
+    'i-wl_etc\ni-wl_etc\nnameserver 127.0.0.11\n',
+  );
 });

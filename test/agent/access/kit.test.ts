@@ -1,13 +1,11 @@
 // The kit is whole after every start, and kits of earlier versions go once no container sees them.
 import { hash } from 'node:crypto';
-import { once } from 'node:events';
 import * as fs from 'node:fs';
-import { createServer } from 'node:net';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { prepareKit, removeOldKits } from '../../../agent/access/kit.ts';
-import { runProgram } from '../../kit/processes.ts';
+import { startProgram } from '../../kit/processes.ts';
 
 let dir: string;
 beforeEach(() => {
@@ -46,18 +44,24 @@ test('what a power cut has torn is whole after the next start, and what is whole
   expect(fs.statSync(node).ino).not.toBe(ino);
 });
 
-test('what a holder has compiled is kept for the next one', async () => {
+test('what a holder has compiled is there for the next one while the first one serves, and only its owner can write it', async () => {
   const { holderProgram } = await prepareKit(dir);
   const workload = join(dir, 'workload');
-  fs.mkdirSync(workload);
-  // Where another one answers it ends at once.
-  const other = createServer().listen(join(workload, 'holder.sock'));
-  await once(other, 'listening');
+  fs.mkdirSync(join(workload, 'door'), { recursive: true });
   // The tests' own cache would take its place.
-  await runProgram({ command: process.execPath, args: [holderProgram, workload], env: { NODE_COMPILE_CACHE: '' } });
-  other.close();
-  const compiled = fs.readdirSync(join(dirname(holderProgram), 'compiled'), { recursive: true, withFileTypes: true });
-  expect(compiled.filter((entry) => entry.isFile())).not.toEqual([]);
+  const holder = startProgram({
+    command: process.execPath,
+    args: [holderProgram, workload],
+    env: { NODE_COMPILE_CACHE: '' },
+  });
+  await holder.waitForOutput(/the holder serves/);
+  const files = fs
+    .readdirSync(join(dirname(holderProgram), 'compiled'), { recursive: true, withFileTypes: true })
+    .filter((entry) => entry.isFile());
+  await holder.stop('SIGKILL');
+  expect(files).not.toEqual([]);
+  const owners = files.map(({ parentPath, name }) => fs.statSync(join(parentPath, name)).uid);
+  expect(new Set(owners)).toEqual(new Set([process.getuid?.()]));
 });
 
 /** Mode and hash of every file below. */

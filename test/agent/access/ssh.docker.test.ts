@@ -1,11 +1,12 @@
 // The door of a workload end to end: real Docker Engine, real guest and holder, the real OpenSSH client through a data stream.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
-import { readFileSync } from 'node:fs';
+import { readFileSync, statSync } from 'node:fs';
 import { once } from 'node:events';
 import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { spawn as spawnPty } from '@lydell/node-pty';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { userOf } from '../../../agent/host/confinement.ts';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
 import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
 import { freePort } from '../../kit/ports.ts';
@@ -255,6 +256,26 @@ test('a holder has a heap limit, and OpenSSH is given a fast cipher', async () =
   expect(argv).toContain('--max-old-space-size=192');
   const { stderr } = await ssh(target, 'true', { options: ['-v'] });
   expect(stderr).toContain('kex: server->client cipher: aes128-gcm@openssh.com');
+});
+
+test('a holder is a user of its own without rights, and goes before others if memory runs out', () => {
+  const pid = world.holderPid('wl_busybox');
+  const status = readFileSync(`/proc/${pid}/status`, 'utf8');
+  const field = (name: string): string => new RegExp(`^${name}:[ \\t]*(.*)$`, 'm').exec(status)?.[1] ?? '';
+  const uid = userOf('wl_busybox');
+  expect(field('Uid').split('\t')).toEqual(Array.from({ length: 4 }, () => String(uid)));
+  expect(field('Gid').split('\t')).toEqual(Array.from({ length: 4 }, () => String(uid)));
+  expect(field('Groups').trim()).toBe('');
+  expect([field('CapPrm'), field('CapEff'), field('NoNewPrivs')]).toEqual([
+    '0000000000000000',
+    '0000000000000000',
+    '1',
+  ]);
+  expect(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8')).toBe('500\n');
+  // Neither the engine nor what the agent keeps on the disk is open to it.
+  const { uid: owner, mode } = statSync(world.engine.socketPath);
+  expect([owner, mode & 0o007]).toEqual([0, 0]);
+  expect(statSync(`${world.stateDir}/workloads/wl_busybox/host_key`).mode & 0o777).toBe(0o600);
 });
 
 test('several sessions share one connection', async () => {

@@ -33,6 +33,7 @@ const inventory: Inventory = {
   hostname: 'h',
   kernel: 'k',
   engine_version: '',
+  container_toolkit_version: '',
   agent_version: '0',
 };
 const dir = mkdtempSync(join(tmpdir(), 'link-'));

@@ -61,6 +61,17 @@ describe('the try', () => {
     expect(await engineContents(plain.docker)).toEqual([]);
   });
 
+  test("finds that the engine's own files lie beside the disk, and certifies none that leaves them open", async () => {
+    const engine = engineOf(holding);
+    const open: typeof engine = {
+      ...engine,
+      runBare: (run) => engine.runBare({ ...run, mounts: run.mounts.filter(({ target }) => target !== '/etc/hosts') }),
+    };
+    const disk = await openDiskCheck(join(stateDir, 'open'), { engine: open, node: bareNode(kit), log });
+    await disk.measure();
+    expect(disk.enforced()).toBe(false);
+  });
+
   test('clears away what a crash has left of an earlier one', async () => {
     const disk = await check(holding, 'again');
     const { argv, mounts } = bareNode(kit);

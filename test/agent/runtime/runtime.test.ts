@@ -60,6 +60,7 @@ async function open(): Promise<Runtime> {
       doors: openDoors(),
       desired: await openDesired(dir, { files: DISK, log, clock, bootId: 'boot' }),
       records: await openRecords(dir, { files: DISK, log, now: clock.now }),
+      etcFiles: async () => [],
       images: {
         use: async () => undefined,
         sweep: async () => undefined,

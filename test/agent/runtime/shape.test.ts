@@ -50,6 +50,26 @@ describe('environment', () => {
     const { env } = shapeOf(workload, image, entry, machine);
     const set = env.filter((line) => line.includes('='));
     expect(set).toEqual(['NVIDIA_DRIVER_CAPABILITIES=compute']);
+    const hook = ['NVIDIA_REQUIRE_CUDA=cuda>=12', 'NVIDIA_DISABLE_REQUIRE=1', 'CUDA_VERSION=12.4'];
+    const devices = [
+      'NVIDIA_MOFED',
+      'NVIDIA_GDS',
+      'NVIDIA_NVSWITCH',
+      'NVIDIA_IMEX_CHANNELS',
+      'NVIDIA_MIG_CONFIG_DEVICES',
+    ];
+    const asked = {
+      ...image,
+      env: [...hook, ...devices.map((name) => `${name}=enabled`), 'NVIDIA_DRIVER_CAPABILITIES_X=a'],
+    };
+    const made = shapeOf(
+      desiredWorkload('wl_a', 'image', { env: { NVIDIA_GDRCOPY: 'enabled' } }),
+      asked,
+      entry,
+      machine,
+    );
+    expect(made.env.filter((line) => line.includes('=') && !line.startsWith('NVIDIA_VISIBLE'))).toEqual(hook);
+    expect(made.env).toEqual(expect.arrayContaining([...devices, 'NVIDIA_GDRCOPY']));
     expect(env).toEqual(expect.arrayContaining(['PATH', 'LD_PRELOAD', 'A', 'NODE_OPTIONS', 'NVIDIA_VISIBLE_DEVICES']));
     const without = shapeOf({ ...workload, gpu_uuids: [] }, image, entry, machine);
     expect(without.env).toContain('NVIDIA_VISIBLE_DEVICES=void');

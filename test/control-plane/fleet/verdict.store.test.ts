@@ -85,6 +85,11 @@ const OBSTACLES: [string, () => Promise<unknown>, string][] = [
     () => report({ fence_error: 'the program nft is missing' }),
     'the program nft is missing',
   ],
+  [
+    'whose container toolkit lets containers out',
+    () => report({ container_toolkit_version: '1.17.7' }),
+    'lets containers out (CVE-2025-23266, CVE-2025-23267): install 1.17.8 or newer',
+  ],
   ['without the GPUs that were approved', () => report({ gpus: [] }), 'does not show 2 of the 2 GPUs'],
   ['whose nvidia-smi fails', () => report({ gpus: [], gpu_error: 'x' }), 'nvidia-smi fails'],
   ['whose GPUs others use', () => reportUse([true, true]), 'Processes outside of this service'],

@@ -1,0 +1,22 @@
+// Which NVIDIA Container Toolkit puts GPUs into this host's containers, asked from its own programs.
+import { run } from '../host/run.ts';
+
+const ASK_MS_MAX = 10_000;
+const VERSION_CHARS_MAX = 64;
+/** The first that is there says it. */
+const PROGRAMS = ['nvidia-ctk', 'nvidia-container-cli'] as const;
+
+/** Empty where none is there, or none says what it is. */
+export async function readToolkitVersion(programs: readonly string[] = PROGRAMS): Promise<string> {
+  for (const program of programs) {
+    const answer = await run([program, '--version'], { timeoutMs: ASK_MS_MAX }).catch(() => undefined);
+    const version = answer?.code === 0 ? parseToolkitVersion(answer.stdout) : '';
+    if (version !== '') return version;
+  }
+  return '';
+}
+
+/** `NVIDIA Container Toolkit CLI version 1.17.8` or `cli-version: 1.17.8`, among other lines. */
+export function parseToolkitVersion(text: string): string {
+  return (/\bversion:?\s+v?(\d+\.\d+\.\d+\S*)/.exec(text)?.[1] ?? '').slice(0, VERSION_CHARS_MAX);
+}

@@ -1,0 +1,118 @@
+// Bounds for one holder: whoever logs in to a rental, and whatever runs in it, can make its holder work and grow. The holder ends before any
+// other tenant has to, and never gets back the rights that it gives up.
+import { createHash } from 'node:crypto';
+import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';
+import { join } from 'node:path';
+import { messageOf } from '../../shared/errors.ts';
+import { run } from './run.ts';
+import { isMissing } from './state.ts';
+
+export interface Confinement {
+  /** What this host cannot give, in a sentence for the supplier; empty if it gives all. */
+  lack: string;
+  /** The command line that runs `program` within bounds of its own, which are made for `name`. */
+  around(name: string, program: readonly string[]): Promise<[string, ...string[]]>;
+}
+
+const CGROUPS = '/sys/fs/cgroup';
+/** Beside those of systemd and Docker, not below the agent's: holders go on while the agent is replaced. */
+const GROUP = 'svc-holders';
+const CONTROLLERS = ['cpu', 'memory', 'pids'];
+/** For heap (HOLDER_FLAGS), buffers (SSH_BUFFERED_BYTES_MAX) and the program itself; without swap. */
+const BOUNDS: Readonly<Record<string, string>> = {
+  'memory.max': String(512 * 1024 ** 2),
+  'memory.oom.group': '1',
+  // One processor and a half: one for encryption, and the rest for its helpers.
+  'cpu.max': '150000 100000',
+  'pids.max': '64',
+};
+/** Not on every kernel: one without swap accounting does not have it. */
+const NO_SWAP = 'memory.swap.max';
+/** Above the agent's own and above what any container has: a holder that starves the host goes first. */
+const OOM_SCORE = 500;
+const PROBE_MS_MAX = 10_000;
+
+/** Joins the group before the program begins, so that nothing of it is outside. Arguments: the group or nothing, then the program. */
+const START = `
+[ -z "$1" ] || echo $$ > "$1/cgroup.procs" || exit 1
+echo ${OOM_SCORE} > /proc/self/oom_score_adj
+shift
+exec "$@"
+`;
+
+/** Users that nobody else has: between those that systemd gives to containers and those of other machines. */
+const USER_FIRST = 0x7000_0000;
+const USERS = 0x0fe0_0000;
+
+/** Finds out what this host can give. `cgroups` is for tests. */
+export async function openConfinement(cgroups = CGROUPS): Promise<Confinement> {
+  const groups = join(cgroups, GROUP);
+  const noGroups = await prepareGroups(cgroups, groups).then(() => '', messageOf);
+  const privileges = ['setpriv', '--no-new-privs', '--'] as const;
+  const noPrivileges = await run([...privileges, 'true'], { timeoutMs: PROBE_MS_MAX }).then(
+    ({ code }) => (code === 0 ? '' : 'setpriv --no-new-privs fails'),
+    () => 'the program setpriv is missing (package util-linux)',
+  );
+  return {
+    lack: [noGroups, noPrivileges].filter((each) => each !== '').join('; '),
+    around: async (name, program) => {
+      const group = noGroups === '' ? await makeGroup(groups, name) : '';
+      const prefix = noPrivileges === '' ? privileges : [];
+      return ['/bin/sh', '-c', START, 'start', group, ...prefix, ...program];
+    },
+  };
+}
+
+/** The user that a holder of this name becomes. */
+export function userOf(name: string): number {
+  return USER_FIRST + (createHash('sha256').update(name).digest().readUInt32BE() % USERS);
+}
+
+/** From root to this user for good; nothing happens in a process that is not root's. Throws if it is root's afterwards. */
+export function becomeUser(uid: number): void {
+  if (process.getuid?.() !== 0) return;
+  process.setgroups?.([]);
+  process.setgid?.(uid);
+  process.setuid?.(uid);
+  if (process.getuid() !== uid) throw new Error('the holder could not leave the user root');
+}
+
+async function prepareGroups(cgroups: string, groups: string): Promise<void> {
+  const needed = CONTROLLERS.map((name) => `+${name}`).join(' ');
+  const there = await readFile(join(cgroups, 'cgroup.controllers'), 'utf8').catch(() => '');
+  const missing = CONTROLLERS.filter((name) => !there.trim().split(' ').includes(name));
+  if (missing.length > 0) {
+    throw new Error(
+      `this host has no cgroups of version 2 with ${missing.join(', ')}: memory and CPU of holders have no bound`,
+    );
+  }
+  try {
+    await writeFile(join(cgroups, 'cgroup.subtree_control'), needed);
+    await mkdir(groups, { recursive: true });
+    await writeFile(join(groups, 'cgroup.subtree_control'), needed);
+  } catch (error) {
+    throw new Error(`${groups} cannot be made (${messageOf(error)}): memory and CPU of holders have no bound`, {
+      cause: error,
+    });
+  }
+}
+
+async function makeGroup(groups: string, name: string): Promise<string> {
+  // Those whose holder has ended; the kernel keeps the others.
+  const others = await readdir(groups, { withFileTypes: true });
+  await Promise.all(
+    others.filter((one) => one.isDirectory()).map((one) => rmdir(join(groups, one.name)).catch(() => {})),
+  );
+  const group = join(groups, name);
+  await mkdir(group, { recursive: true });
+  for (const [file, value] of Object.entries(BOUNDS)) await writeFile(join(group, file), value);
+  await writeFile(join(group, NO_SWAP), '0').catch((error: unknown) => {
+    if (!isMissing(error) && !isForbidden(error)) throw error;
+  });
+  return group;
+}
+
+/** The kernel lets nobody make a file in a group. */
+function isForbidden(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && ['EACCES', 'EPERM'].includes(String(error.code));
+}

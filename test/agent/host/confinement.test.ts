@@ -1,0 +1,66 @@
+// What holders are started in, on a folder that stands for the kernel's cgroups, with real processes.
+import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { openConfinement, userOf } from '../../../agent/host/confinement.ts';
+import { capture } from '../../kit/capture.ts';
+
+let cgroups: string;
+beforeEach(() => {
+  cgroups = mkdtempSync(join(tmpdir(), 'cgroups-'));
+  writeFileSync(join(cgroups, 'cgroup.controllers'), 'cpuset cpu io memory hugetlb pids\n');
+});
+afterEach(() => rmSync(cgroups, { recursive: true }));
+
+const text = (...path: string[]): string => readFileSync(join(cgroups, ...path), 'utf8');
+const SAY = ['sh', '-c', 'echo $$; cat /proc/self/oom_score_adj; grep NoNewPrivs /proc/self/status; echo "$@"', 'say'];
+
+describe('a holder', () => {
+  test('runs in a group of its own, which bounds memory, processors and processes before it begins', async () => {
+    const confinement = await openConfinement(cgroups);
+    expect(confinement.lack).toBe('');
+    const { stdout } = await capture(await confinement.around('wl_a', [...SAY, 'a b', '--dir']));
+    const [pid, score, privileges, rest] = stdout.toString().split('\n');
+    expect(text('svc-holders/wl_a/cgroup.procs').trim()).toBe(pid);
+    expect([score, privileges, rest]).toEqual(['500', 'NoNewPrivs:\t1', 'a b --dir']);
+    expect(text('cgroup.subtree_control')).toBe('+cpu +memory +pids');
+    expect(text('svc-holders/cgroup.subtree_control')).toBe('+cpu +memory +pids');
+    const bounds = ['memory.max', 'memory.swap.max', 'memory.oom.group', 'cpu.max', 'pids.max'];
+    expect(bounds.map((file) => text('svc-holders/wl_a', file))).toEqual([
+      String(512 * 1024 ** 2),
+      '0',
+      '1',
+      '150000 100000',
+      '64',
+    ]);
+  });
+
+  test('does not run outside the group that was made for it', async () => {
+    const argv = await (await openConfinement(cgroups)).around('wl_a', SAY);
+    rmSync(join(cgroups, 'svc-holders'), { recursive: true });
+    expect(await capture(argv)).toMatchObject({ code: 1, stdout: Buffer.alloc(0) });
+  });
+
+  test('leaves a group that the next one clears away', async () => {
+    mkdirSync(join(cgroups, 'svc-holders/wl_over'), { recursive: true });
+    await (await openConfinement(cgroups)).around('wl_a', SAY);
+    expect(readdirSync(join(cgroups, 'svc-holders')).toSorted()).toEqual(['cgroup.subtree_control', 'wl_a']);
+  });
+
+  test('goes first if the host runs out of memory, also on a host that has no groups for it, which is said', async () => {
+    writeFileSync(join(cgroups, 'cgroup.controllers'), 'hugetlb\n');
+    const confinement = await openConfinement(cgroups);
+    expect(confinement.lack).toContain('no cgroups of version 2 with cpu, memory, pids');
+    const { stdout } = await capture(await confinement.around('wl_a', SAY));
+    expect(stdout.toString()).toMatch(/^\d+\n500\n/);
+    expect(readdirSync(cgroups)).toEqual(['cgroup.controllers']);
+  });
+});
+
+test("each holder has a user that is nobody else's", () => {
+  const users = Array.from({ length: 256 }, (_, nth) => userOf(`wl_${nth}`));
+  expect(new Set(users).size).toBe(users.length);
+  expect(Math.min(...users)).toBeGreaterThanOrEqual(0x7000_0000);
+  expect(Math.max(...users)).toBeLessThan(0x7ffe_0000);
+});

@@ -1,0 +1,25 @@
+// Toolkits that let containers out, by their versions.
+import { expect, test } from 'vitest';
+import { toolkitObstacle } from '../../../control-plane/fleet/supply/toolkit.ts';
+
+const ALL = ['CVE-2024-0132', 'CVE-2025-23359', 'CVE-2025-23266', 'CVE-2025-23267'];
+const cvesOf = (version: string): string[] => toolkitObstacle(version)?.match(/CVE-\d+-\d+/g) ?? [];
+
+test.each([
+  ['1.14.6', ALL],
+  ['1.16.1', ALL],
+  ['1.16.2', ALL.slice(1)],
+  ['1.17.3', ALL.slice(1)],
+  ['1.17.4', ALL.slice(2)],
+  ['1.17.7', ALL.slice(2)],
+  ['1.17.8-rc.1', ALL.slice(2)],
+  ['1.17.8', []],
+  ['1.17.8-1', []],
+  ['1.17.10', []],
+  ['1.18.0-rc.1', []],
+  ['2.0.0', []],
+  ['', []],
+  ['unknown', []],
+])('%s: %j', (version, cves) => {
+  expect(cvesOf(version)).toEqual(cves);
+});
