@@ -3,7 +3,7 @@ import { createPublicKey, verify } from 'node:crypto';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { LINK_HELLO_MS_MAX, LINK_PING_MS, LINK_SILENCE_MS_MAX } from '../../../shared/limits.ts';
+import { LINK_HELLO_MS_MAX, LINK_PING_MS, LINK_SILENCE_MS_MAX, LINK_UNSENT_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import {
   AgentMessage,
@@ -43,7 +43,18 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
   const nonce = deps.ids.secret(32);
   let session: Session | undefined;
 
-  const send = (message: ServerMessage): void => socket.send(JSON.stringify(message));
+  const send = (message: ServerMessage): void => {
+    if (socket.bufferedAmount > LINK_UNSENT_BYTES_MAX) return cutOff();
+    socket.send(JSON.stringify(message));
+  };
+  // A host that sends and never reads is not silent, and would fill our memory.
+  const cutOff = (): void => {
+    log.warn(
+      { client_ip: clientIp, machine_id: session?.machineId },
+      'a host does not read its link, which is cut off',
+    );
+    socket.terminate();
+  };
   const close = (code: number, reason: string): void => socket.close(code, reason);
   const refuse = (code: number, reason: string): void => {
     if (socket.readyState !== socket.OPEN) return;
