@@ -28,6 +28,7 @@ export const DAEMONS: readonly Daemon[] = [
       'gauges.ts',
       'admin-deps.ts',
       'admin-decisions.ts',
+      'admin-instances.ts',
       'backup.ts',
       'config.ts',
       'listeners.ts',
