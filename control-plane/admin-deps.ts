@@ -4,6 +4,7 @@ import { fail } from '../shared/errors.ts';
 import type { LoopStatus } from '../shared/loop.ts';
 import { centsFloor, dollarsFromUcents, dollarText, UCENTS_PER_CENT } from '../shared/money.ts';
 import { creditCommands, disputeCommands } from './admin-decisions.ts';
+import { instanceCommands } from './admin-instances.ts';
 import type { Fields } from './admin/fields.ts';
 import type { ReservationCommands } from './admin/reservation-routes.ts';
 import type { AdminDeps } from './admin/routes.ts';
@@ -55,6 +56,7 @@ export function adminDeps(
       },
     },
     suppliers: supplierCommands(db, rooms),
+    instances: instanceCommands({ db, clock }, rooms),
     disputes: disputeCommands(rooms),
     credits: creditCommands(rooms),
     reservations: reservationCommands(rooms),

@@ -3,6 +3,7 @@ import type { Clock } from '../shared/clock.ts';
 import type { Ids } from '../shared/ids.ts';
 import type { Log } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
+import { throttledLog } from '../shared/throttled-log.ts';
 import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
@@ -317,11 +318,13 @@ interface AboveFleet extends Pick<Instances, 'noteObserved' | 'noteGpus' | 'pull
 }
 
 function openFleet(
-  core: Core,
+  house: Core,
   settings: Settings,
   above: AboveFleet,
 ): Pick<Rooms, 'supply' | 'workloads' | 'link' | 'absence'> {
   const { nudges, events, noteObserved: onChange, noteGpus: onGpus, pullLogin } = above;
+  // Hosts are strangers: what they make us log is counted.
+  const core = { ...house, log: throttledLog(house.log, house.clock) };
   const supply = openSupply({ ...core, events, onGpus, diskPriceUcentsPerGbHour: settings.diskPriceUcentsPerGbHour });
   const workloads = openWorkloads({
     ...core,

@@ -5,6 +5,8 @@ export const PAGE_DEFAULT = 50;
 export const PAGE_MAX = 200;
 /** Specification 8. */
 export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
+/** Keys that one API key uses in the replay window, each a row with its answer: more than two a second, day and night. */
+export const IDEMPOTENCY_KEYS_PER_API_KEY_MAX = 200_000;
 /** How long an equal request waits for the first one before it is told 409. */
 export const IDEMPOTENCY_WAIT_MS = 2_000;
 /** Promised replay window. */
@@ -58,6 +60,8 @@ export const CANDIDATES_MAX = 16;
 export const GPUS_PER_MACHINE_MAX = 16;
 /** Machines of one supplier whose host has not enrolled: far more than anybody installs at once. */
 export const MACHINES_AWAITED_MAX = 1_000;
+/** Machines of one supplier, delisted ones included: a data centre has fewer. */
+export const MACHINES_PER_SUPPLIER_MAX = 10_000;
 /** Containers that a host is told of, those included that wait for the end of their quarantine. With more it gets no new ones. */
 export const WORKLOADS_PER_MACHINE_MAX = 256;
 
@@ -103,6 +107,8 @@ export const LINK_READ_BYTES_BURST = 16 * LINK_MESSAGE_BYTES_MAX;
 export const LINK_READ_BYTES_PER_SECOND = 1024 * 1024;
 /** The same for what a host is sent: the largest launch that there is on each of its GPUs, and as much again as above for the rest. */
 export const LINK_DESIRED_BYTES_MAX = LINK_MESSAGE_BYTES_MAX + GPUS_PER_MACHINE_MAX * LAUNCH_BYTES_MAX;
+/** What a host has not read yet of what it was sent; with more its link ends, and it reads its state anew when it is back. */
+export const LINK_UNSENT_BYTES_MAX = 8 * 1024 * 1024;
 export const LINK_PING_MS = 10_000;
 /** A ping that is not answered by then is missed: what runs on the host is looked at. */
 export const LINK_PONG_MS_MAX = 4_000;

@@ -15,6 +15,7 @@ import {
 import { addAuditCommands } from './audit-commands.ts';
 import { addCreditCommands } from './credit-commands.ts';
 import { addDisputeCommands } from './dispute-commands.ts';
+import { addInstanceCommands } from './instance-commands.ts';
 import { addReservationCommands } from './reservation-commands.ts';
 import { addPayoutCommands, addSupplierCommands } from './supplier-commands.ts';
 
@@ -30,6 +31,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   addMachineCommands(admin, deps);
   addSupplierCommands(admin, deps);
   addPayoutCommands(admin, deps);
+  addInstanceCommands(admin, deps);
   addDisputeCommands(admin, deps);
   addCreditCommands(admin, deps);
   addReservationCommands(admin, deps);

@@ -11,6 +11,7 @@ import { type Route, route } from '../base/http/route.ts';
 import { AnyFields, Cents, type Fields, Id, listOf, operationOf, operator } from './fields.ts';
 import { creditAdminRoutes, type CreditCommands } from './credit-routes.ts';
 import { disputeAdminRoutes, type DisputeCommands } from './dispute-routes.ts';
+import { instanceAdminRoutes, type InstanceCommands } from './instance-routes.ts';
 import { reservationAdminRoutes, type ReservationCommands } from './reservation-routes.ts';
 import { supplierAdminRoutes, type SupplierCommands } from './supplier-routes.ts';
 
@@ -34,6 +35,7 @@ export interface AdminDeps {
     removeWorkload(id: string, workloadId: string): Promise<Fields>;
   };
   suppliers: SupplierCommands;
+  instances: InstanceCommands;
   disputes: DisputeCommands;
   credits: CreditCommands;
   reservations: ReservationCommands;
@@ -52,6 +54,7 @@ export function adminRoutes(deps: AdminDeps): Route[] {
     ...balanceRoutes(deps),
     ...machineRoutes(deps),
     ...supplierAdminRoutes(deps.suppliers),
+    ...instanceAdminRoutes(deps.instances),
     ...disputeAdminRoutes(deps.disputes),
     ...creditAdminRoutes(deps.credits),
     ...reservationAdminRoutes(deps.reservations),

@@ -4,6 +4,8 @@
 export interface LinkSocket {
   readonly readyState: number;
   readonly OPEN: number;
+  /** Bytes that were sent and that the peer has not taken yet. */
+  readonly bufferedAmount: number;
   on(event: 'message', heard: (data: Buffer, isBinary: boolean) => void): unknown;
   on(event: 'close', heard: (code: number, reason: Buffer) => void): unknown;
   on(event: 'error', heard: (error: Error) => void): unknown;

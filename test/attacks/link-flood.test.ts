@@ -67,6 +67,7 @@ function openStage(): Stage {
     const socket = Object.assign(new EventEmitter(), {
       OPEN: 1,
       readyState: 1,
+      bufferedAmount: 0,
       send: hear,
       ping: () => undefined,
       terminate: () => undefined,

@@ -9,13 +9,14 @@ import { api, openApiForEachTest } from './api-of-test.ts';
 
 openApiForEachTest();
 
-/** A listed machine whose host reports `inventory` instead of what the kit makes up. */
+/** A listed machine whose host reports `inventory` instead of what the kit makes up, and which the operator has approved as it is. */
 async function machineWith(inventory: Partial<Inventory> & { gpuName?: string }, dollars = 2): Promise<string> {
   const { gpuName, ...rest } = inventory;
   const { machineId } = await api.world.machine({ gpus: 2, dollars });
   const made = inventoryOf(2, () => api.ids.uuid());
   const gpus = made.gpus.map((gpu) => ({ ...gpu, name: gpuName ?? gpu.name }));
   await api.world.rooms.supply.reportInventory(machineId, { ...made, gpus, ...rest });
+  await api.world.rooms.supply.approve(machineId);
   return machineId;
 }
 const rows = async (path: string): Promise<Record<string, unknown>[]> => {

@@ -28,6 +28,7 @@ export const DAEMONS: readonly Daemon[] = [
       'gauges.ts',
       'admin-deps.ts',
       'admin-decisions.ts',
+      'admin-instances.ts',
       'backup.ts',
       'config.ts',
       'listeners.ts',
@@ -38,7 +39,7 @@ export const DAEMONS: readonly Daemon[] = [
     ],
     rooms: [
       { path: 'base/db', tables: ['schema_migrations', 'leases', 'commit_probes'] },
-      { path: 'base/http', tables: ['idempotency_keys', 'secret_checks'] },
+      { path: 'base/http', tables: ['idempotency_keys', 'idempotency_counts', 'secret_checks'] },
       { path: 'base/blobs', tables: [] },
       { path: 'base/outbound', tables: [] },
       { path: 'base/supervision', tables: [] },

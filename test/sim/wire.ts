@@ -69,6 +69,8 @@ const ABNORMAL = 1006;
 /** One end of a connection. */
 export class Socket extends EventEmitter implements LinkSocket {
   readonly OPEN = OPEN;
+  /** The other end of this wire reads at once. */
+  readonly bufferedAmount = 0;
   readyState = CONNECTING;
   #peer: Socket | undefined;
   #arrivesMs = 0;

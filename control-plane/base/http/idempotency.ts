@@ -7,7 +7,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { ERRORS, fail, ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { IDEMPOTENCY_KEEP_MS, IDEMPOTENCY_WAIT_MS } from '../../../shared/limits.ts';
+import { IDEMPOTENCY_KEEP_MS, IDEMPOTENCY_KEYS_PER_API_KEY_MAX, IDEMPOTENCY_WAIT_MS } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import { int, json, text } from '../db/columns.ts';
 import { type Db, type Sql, type Tx, sql } from '../db/db.ts';
@@ -19,6 +19,7 @@ import { toWire, type WireReply } from './wire-reply.ts';
 /** Longer than the slowest handler (checks against a registry). A claim past it may be taken over; the fence is its token. */
 const LEASE_MS = 120_000;
 const POLL_MS = 40;
+const HOUR_MS = 3_600_000;
 const STORED_HEADERS = new Set(['content-type', 'location', 'operation-id']);
 /** Decided against the state of the world, so an equal request must hear the same; all else leaves the key free to try again. */
 const STORED_REFUSALS = new Set([402, 404, 409, 410, 422]);
@@ -85,8 +86,11 @@ export function openIdempotency(deps: Deps): Idempotency {
         throw error;
       });
     },
-    purge: (signal) => {
+    purge: async (signal) => {
       const nowMs = clock.now();
+      await db.tx('idempotency.purge_counts', (tx) =>
+        tx.run(sql`delete from idempotency_counts where hour_ms <= ${nowMs - IDEMPOTENCY_KEEP_MS}`),
+      );
       return inPieces(nowMs - IDEMPOTENCY_KEEP_MS, (piece) => forgetKeys(db, nowMs, piece), signal);
     },
   };
@@ -168,7 +172,10 @@ async function tryClaim(tx: Tx, claim: Claim): Promise<Attempt> {
                and (idempotency_keys.epoch < excluded.epoch or idempotency_keys.lease_until_ms <= ${now}))
            or (idempotency_keys.status is not null and idempotency_keys.created_ms <= ${now - IDEMPOTENCY_KEEP_MS})`,
   );
-  if (claimed === 1) return { kind: 'claimed', token };
+  if (claimed === 1) {
+    await countKey(tx, request.apiKeyId, now);
+    return { kind: 'claimed', token };
+  }
   const row = await tx.one(
     KeyRow,
     sql`select fingerprint, status, headers, body from idempotency_keys
@@ -182,6 +189,27 @@ async function tryClaim(tx: Tx, claim: Claim): Promise<Attempt> {
   }
   if (row === undefined || row.status === null) return { kind: 'in_flight' };
   return { kind: 'stored', reply: { status: row.status, headers: row.headers ?? {}, body: row.body ?? '' } };
+}
+
+const CountRow = z.object({ count: int });
+
+/** @throws ServiceError `rate_limit_exceeded` if the API key has used too many, which undoes the claim */
+async function countKey(tx: Tx, apiKeyId: string, nowMs: number): Promise<void> {
+  const hourMs = Math.floor(nowMs / HOUR_MS) * HOUR_MS;
+  await tx.run(
+    sql`insert into idempotency_counts (api_key_id, hour_ms, count) values (${apiKeyId}, ${hourMs}, 1)
+        on conflict (api_key_id, hour_ms) do update set count = idempotency_counts.count + 1`,
+  );
+  const row = await tx.one(
+    CountRow,
+    sql`select cast(sum(count) as bigint) as count from idempotency_counts
+        where api_key_id = ${apiKeyId} and hour_ms > ${nowMs - IDEMPOTENCY_KEEP_MS}`,
+  );
+  if ((row?.count ?? 0) <= IDEMPOTENCY_KEYS_PER_API_KEY_MAX) return;
+  fail('rate_limit_exceeded', {
+    detail: `This API key has used ${IDEMPOTENCY_KEYS_PER_API_KEY_MAX} Idempotency-Keys in 24 hours, and each is kept for a day. Send fewer requests that change something, or use another API key.`,
+    retryAfterSeconds: HOUR_MS / 1000,
+  });
 }
 
 async function finish(tx: Tx, held: Held, reply: WireReply): Promise<void> {

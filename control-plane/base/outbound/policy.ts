@@ -38,8 +38,7 @@ export function openPolicy(policy: OutboundPolicy): Policy {
     if (target.isNamed) return true;
     if (isIP(address) === 0) return false;
     const parsed = ipaddr.parse(address);
-    // "unicast" is what is left when every special range, mapped and translated ones too, has been taken out.
-    if (parsed.range() === 'unicast') return true;
+    if (isPublic(parsed)) return true;
     return networks.some(([network, bits]) => network.kind() === parsed.kind() && parsed.match(network, bits));
   };
   return {
@@ -72,6 +71,18 @@ export function openPolicy(policy: OutboundPolicy): Policy {
       return target;
     },
   };
+}
+
+/** The only part of IPv6 that addresses on the internet come from. The rest embeds IPv4, is special, or is not given out. */
+const GLOBAL_IPV6: [ipaddr.IPv6, number] = [ipaddr.IPv6.parse('2000::'), 3];
+/** Looks public and is not: the wire server of Azure, which tells the secrets of the machine that asks. */
+const AZURE_WIRE_SERVER = '168.63.129.16';
+
+function isPublic(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
+  // "unicast" is what is left when every special range, mapped and translated ones too, has been taken out.
+  if (address.range() !== 'unicast') return false;
+  if (address instanceof ipaddr.IPv6) return address.match(GLOBAL_IPV6);
+  return address.toString() !== AZURE_WIRE_SERVER;
 }
 
 /** The URL parser has made one spelling of each address by then: 127.1, 0x7f.1 and 2130706433 are all 127.0.0.1. */

@@ -10,6 +10,7 @@ import {
   LINK_PING_MS,
   LINK_PONG_MS_MAX,
   LINK_SILENCE_MS_MAX,
+  LINK_UNSENT_BYTES_MAX,
 } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import {
@@ -62,7 +63,15 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
   const nonce = deps.ids.secret(32);
   let session: Session | undefined;
 
-  const send = (message: ServerMessage): void => socket.send(JSON.stringify(message));
+  const send = (message: ServerMessage): void => {
+    if (socket.bufferedAmount <= LINK_UNSENT_BYTES_MAX) return socket.send(JSON.stringify(message));
+    // A host that sends and never reads is not silent, and would fill our memory.
+    log.warn(
+      { client_ip: clientIp, machine_id: session?.machineId },
+      'a host does not read its link, which is cut off',
+    );
+    socket.terminate();
+  };
   const refuse = (code: number, reason: string): void => {
     if (socket.readyState !== socket.OPEN) return;
     log.warn({ client_ip: clientIp, machine_id: session?.machineId, reason }, 'an agent link was refused');
@@ -84,17 +93,9 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
     await deps.onOpen(session, hello);
   };
 
-  /** Anyone can send a first message, and to read it costs us time in which nobody else is served. */
-  const whyUnread = (bytes: number): { code: number; reason: string } | undefined => {
-    if (bytes > LINK_HELLO_BYTES_MAX)
-      return { code: LINK_CLOSE.malformed, reason: `a first message has at most ${LINK_HELLO_BYTES_MAX} bytes` };
-    if (deps.budget.takeUnproven(clientIp, bytes)) return undefined;
-    return { code: LINK_CLOSE.busy, reason: 'too many first messages from your address; try again later' };
-  };
-
   const onFrame = async (frame: string): Promise<void> => {
     if (socket.readyState !== socket.OPEN) return;
-    const refusal = session === undefined ? whyUnread(frame.length) : undefined;
+    const refusal = session === undefined ? whyUnread(clientIp, frame.length, deps) : undefined;
     if (refusal !== undefined) return refuse(refusal.code, refusal.reason);
     const waitMs = session === undefined ? 0 : deps.budget.waitMs(session.machineId, frame.length);
     if (waitMs > 0) await clock.sleep(waitMs);
@@ -150,6 +151,18 @@ function readOneByOne(socket: LinkSocket, clock: Clock, handle: (frame: string) 
       });
   });
   return () => (waiting > 0 ? 0 : clock.monotonicMs() - heardMs);
+}
+
+/** Anyone can send a first message, and to read it costs us time in which nobody else is served. */
+function whyUnread(
+  clientIp: string,
+  bytes: number,
+  { budget }: SessionDeps,
+): { code: number; reason: string } | undefined {
+  if (bytes > LINK_HELLO_BYTES_MAX)
+    return { code: LINK_CLOSE.malformed, reason: `a first message has at most ${LINK_HELLO_BYTES_MAX} bytes` };
+  if (budget.takeUnproven(clientIp, bytes)) return undefined;
+  return { code: LINK_CLOSE.busy, reason: 'too many first messages from your address; try again later' };
 }
 
 interface Pulse {

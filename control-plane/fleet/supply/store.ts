@@ -128,6 +128,11 @@ export function allMachines(query: Query): Promise<MachineRow[]> {
   return query.all(MachineRow, sql`select ${MACHINE} from machines order by created_ms, id`);
 }
 
+export async function countMachines(query: Query, supplierId: string): Promise<number> {
+  const row = await query.one(countRow, sql`select count(*) as count from machines where supplier_id = ${supplierId}`);
+  return row?.count ?? 0;
+}
+
 /** Those whose host has not enrolled. */
 export async function countAwaited(query: Query, supplierId: string): Promise<number> {
   const row = await query.one(

@@ -3,7 +3,7 @@ import { createHash } from 'node:crypto';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX } from '../../../shared/limits.ts';
+import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX, MACHINES_PER_SUPPLIER_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { EnrollRequest, Inventory } from '../../../shared/protocol/inventory.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
@@ -184,6 +184,12 @@ async function registerMachine(
   }
   if (supplier.status === 'suspended') {
     return fail('conflict', 'This supplier is suspended and cannot register machines.');
+  }
+  if ((await store.countMachines(tx, supplier.id)) >= MACHINES_PER_SUPPLIER_MAX) {
+    return fail(
+      'conflict',
+      `A supplier may have ${MACHINES_PER_SUPPLIER_MAX} machines, delisted ones included. Give a delisted one another host: POST /v1/community/machines/{id}/token.`,
+    );
   }
   if ((await store.countAwaited(tx, supplier.id)) >= MACHINES_AWAITED_MAX) {
     return fail(

@@ -7,7 +7,8 @@ import type { CatalogModel, Upstream } from '../catalog/models.ts';
 import { jsonOf, readText } from './read-answer.ts';
 
 const REFUSAL_BYTES_MAX = 64 * 1024;
-const LOGGED_CHARS = 500;
+/** Of the names of an error; its message may quote what the customer sent, and is not logged. */
+const NAME_CHARS_MAX = 64;
 
 /** What llama.cpp says of a prompt that is too long; the others say it in words. */
 const Refusal = z.object({
@@ -29,7 +30,7 @@ export async function refusalOf(
 ): Promise<ServiceError> {
   const { status } = exchange;
   const text = await readText(exchange.body, REFUSAL_BYTES_MAX);
-  const told = { upstream: upstream.base_url, status, answer: text.slice(0, LOGGED_CHARS) };
+  const told = { upstream: upstream.base_url, status, answer_chars: text.length, ...kindOf(text) };
   if (![400, 413, 422].includes(status)) {
     log.error(told, 'a model server fails');
     return new ServiceError('upstream_error', {
@@ -55,6 +56,17 @@ function contextExceeded(model: CatalogModel, promptTokens: number | 'unknown'):
     detail: `${what} not fit into ${room} of ${model.id}.${counted} ${advice}`,
     errors: [{ field: isChat ? 'messages' : 'input', rule: 'must fit into the context of the model' }],
   });
+}
+
+/** The server's names for the error, if it has any. */
+function kindOf(text: string): { error_type?: string; error_code?: string } {
+  const { error = {} } = Refusal.safeParse(jsonOf(text)).data ?? {};
+  const isName = (value: unknown): value is string =>
+    typeof value === 'string' && value.length <= NAME_CHARS_MAX && /^[\w.-]+$/.test(value);
+  return {
+    ...(isName(error.type) ? { error_type: error.type } : {}),
+    ...(isName(error.code) ? { error_code: error.code } : {}),
+  };
 }
 
 function tooLong(text: string): number | 'unknown' | undefined {

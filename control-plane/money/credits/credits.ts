@@ -148,8 +148,13 @@ async function end(tx: Tx, subjectId: string, untilMs: number, deps: CreditsDeps
     type: 'instance.credit_held',
     subjectId,
     orgId: time.org_id,
-    data: { credit_id: held.id, amount: dollarText(heldUcents), because: why, evidence: time.evidence },
+    data: { credit_id: held.id, because: why, reason: heldWords(held) },
   });
+}
+
+/** For the customer, among the events of the instance. */
+function heldWords({ id, amount_ucents: ucents, evidence }: store.HeldCredit): string {
+  return `$${dollarText(ucents)} for time out of reach stays charged until the operator has decided about the credit ${id}, because more was credited in 24 hours than is given without a look: ${evidence}`;
 }
 
 /** What bounds a credit for this time. Without the customer's own doing, as in an absence of ours, nobody is suspected. */

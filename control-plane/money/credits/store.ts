@@ -86,6 +86,14 @@ export async function endFreeTime(
   );
 }
 
+/** The uncharged times of a rental, oldest first. */
+export function freeTimesOf(query: Query, subjectId: string): Promise<FreeTime[]> {
+  return query.all(
+    FreeTimeRow,
+    sql`select ${FREE_TIME} from free_times where subject_id = ${subjectId} order by from_ms, id`,
+  );
+}
+
 export function allFreeTimes(query: Query): Promise<FreeTime[]> {
   return query.all(FreeTimeRow, sql`select ${FREE_TIME} from free_times order by id`);
 }
@@ -161,6 +169,14 @@ export function latestHeld(query: Query, limit: number): Promise<HeldCredit[]> {
     HeldRow,
     sql`select ${HELD} from held_credits
         order by case when state = 'held' then 0 else 1 end, created_ms desc, id desc limit ${limit}`,
+  );
+}
+
+/** About one rental, oldest first. */
+export function heldOf(query: Query, subjectId: string): Promise<HeldCredit[]> {
+  return query.all(
+    HeldRow,
+    sql`select ${HELD} from held_credits where subject_id = ${subjectId} order by created_ms, id`,
   );
 }
 

@@ -1,6 +1,6 @@
 // The SQL of accounts, transfers and holds.
 import { z } from 'zod';
-import { text, ucents } from '../../base/db/columns.ts';
+import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 import { type AccountRef, accountId, isPrepaid } from './accounts.ts';
 import type { NewTransfer } from './ledger.ts';
@@ -108,6 +108,24 @@ export async function writeHold(
     sql`insert into holds (id, account_id, amount_ucents, updated_ms)
         values (${hold.id}, ${hold.accountId}, ${hold.amountUcents}, ${hold.nowMs})
         on conflict (id) do update set amount_ucents = excluded.amount_ucents, updated_ms = excluded.updated_ms`,
+  );
+}
+
+const AboutRow = z.object({
+  kind: text,
+  amount_ucents: ucents,
+  evidence: text.nullable(),
+  effective_ms: int,
+  posted_ms: int,
+});
+export type TransferAbout = z.infer<typeof AboutRow>;
+
+/** Transfers about a rental that say why, oldest first. */
+export function explainedTransfers(query: Query, subjectId: string, limit: number): Promise<TransferAbout[]> {
+  return query.all(
+    AboutRow,
+    sql`select kind, amount_ucents, evidence, effective_ms, posted_ms from transfers
+        where subject_id = ${subjectId} and evidence is not null order by effective_ms, posted_ms, id limit ${limit}`,
   );
 }
 

@@ -1,7 +1,7 @@
 // The SQL of segments.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
-import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 
 const SegmentRow = z.object({
   id: text,
@@ -105,6 +105,15 @@ export async function machinesThatServed(
         group by machine_id having sum(coalesce(ended_ms, ${nowMs}) - ${from}) >= ${forMs} order by machine_id`,
   );
   return new Set(rows.map((row) => row.machine_id));
+}
+
+/** All segments of these rentals, in the order of their time. */
+export function segmentsOf(query: Query, subjectIds: readonly string[]): Promise<Segment[]> {
+  if (subjectIds.length === 0) return Promise.resolve([]);
+  return query.all(
+    SegmentRow,
+    sql`select ${COLUMNS} from meter_segments where subject_id in (${join([...subjectIds])}) order by started_ms, id`,
+  );
 }
 
 export function allSegments(query: Query): Promise<Segment[]> {

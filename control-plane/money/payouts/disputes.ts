@@ -65,6 +65,14 @@ export function openDisputes(deps: DisputesDeps): Disputes {
   };
 }
 
+/** About one rental, oldest first. */
+export function disputesOf(query: Query, instanceId: string): Promise<Dispute[]> {
+  return query.all(
+    DisputeRow,
+    sql`select ${COLUMNS} from disputes where instance_id = ${instanceId} order by opened_ms, id`,
+  );
+}
+
 /** Rentals whose dispute is open. */
 export async function disputedInstances(query: Query): Promise<string[]> {
   const rows = await query.all(

@@ -11,7 +11,7 @@ const DoorRow = z.object({
   instance_id: text,
   hostname: text,
   ssh_port: int,
-  /** OpenSSH private key. */
+  /** OpenSSH private key; sealed in the database. */
   probe_private_key: text,
   /** OpenSSH line. */
   probe_public_key: text,
@@ -100,15 +100,17 @@ export function openDoors(deps: DoorsDeps): Doors {
     setHostKey: async (tx, instanceId, hostKey) => {
       await tx.run(sql`update doors set host_key = ${hostKey} where instance_id = ${instanceId}`);
     },
-    find: (query, instanceId) =>
-      query.one(DoorRow, sql`select ${COLUMNS} from doors where instance_id = ${instanceId}`),
+    find: async (query, instanceId) => {
+      const row = await query.one(DoorRow, sql`select ${COLUMNS} from doors where instance_id = ${instanceId}`);
+      return row && unsealed(row, deps);
+    },
     ofInstances: async (query, instanceIds) => {
       if (instanceIds.length === 0) return new Map();
       const rows = await query.all(
         DoorRow,
         sql`select ${COLUMNS} from doors where instance_id in (${join(instanceIds)})`,
       );
-      return new Map(rows.map((door) => [door.instance_id, door]));
+      return new Map(rows.map((row) => [row.instance_id, unsealed(row, deps)]));
     },
     openDoors: (query) => query.all(PortsRow, sql`select instance_id, ssh_port, tcp_ports from doors where open = 1`),
   };
@@ -124,10 +126,11 @@ async function openDoor(
   const public_ports: Door['tcp_ports'] = [];
   for (const port of tcpPorts) public_ports.push({ port, public_port: await takePort(tx, instanceId, ports) });
   const probe = newProbeKey();
+  const probeKey = sealing.seal(probeKeyPlace(instanceId), probe.privateKey);
   const password = sealing.seal(passwordPlace(instanceId), ids.secret(APP_PASSWORD_BYTES));
   await tx.run(
     sql`insert into doors (${COLUMNS})
-        values (${instanceId}, ${hostnameOf(instanceId)}, ${sshPort}, ${probe.privateKey}, ${probe.publicLine}, ${null},
+        values (${instanceId}, ${hostnameOf(instanceId)}, ${sshPort}, ${probeKey}, ${probe.publicLine}, ${null},
           ${JSON.stringify(public_ports)}, ${APP_USER}, ${password}, 1)`,
   );
 }
@@ -147,6 +150,14 @@ async function takePort(tx: Tx, instanceId: string, { first, last }: DoorsDeps['
     detail: 'All public ports are in use. Try again in a few minutes.',
     retryAfterSeconds: NO_PORT_RETRY_SECONDS,
   });
+}
+
+function unsealed(row: Door, { sealing }: Pick<DoorsDeps, 'sealing'>): Door {
+  return { ...row, probe_private_key: sealing.open(probeKeyPlace(row.instance_id), row.probe_private_key) };
+}
+
+function probeKeyPlace(instanceId: string): string {
+  return `probe key of ${instanceId}`;
 }
 
 function passwordPlace(instanceId: string): string {

@@ -12,12 +12,12 @@ import type { LaunchRoom } from '../launch/launch.ts';
 import type { AppSite } from '../doors/app-address.ts';
 import type { Door } from '../doors/doors.ts';
 import { create } from './create.ts';
+import { endByOperator, stopUnpaid } from './ending.ts';
 import { gpuGrace, noteGpus } from './gpu-faults.ts';
 import { plan } from './plan.ts';
 import { pullLogin, type PullLoginDeps } from './pull-login.ts';
 import { remove } from './remove.ts';
 import { runningReason } from './running-reason.ts';
-import { move } from './states.ts';
 import { instanceView, reservedView } from './view.ts';
 import { perform, type StepDeps } from './steps.ts';
 import * as store from './store.ts';
@@ -59,6 +59,8 @@ export interface Instances {
   pullLogin(machineId: string, workloadId: string): Promise<PullLogin | null | undefined>;
   /** Ends a rental that can no longer be paid for. */
   stopUnpaid(id: string): Promise<void>;
+  /** The operator ends it, for a reason that its customer reads. @throws ServiceError `not_found`, `conflict` if it ends or has ended */
+  end(id: string, reason: string): Promise<store.InstanceRow>;
 }
 
 export type InstancesDeps = StepDeps &
@@ -132,15 +134,15 @@ export function openInstances(deps: InstancesDeps): Instances {
     noteGpus: (tx, workloadId, fault) => noteGpus(tx, workloadId, { fault, nowMs: clock.now() }, deps),
     ofReservations: (query, reservationIds) => ofReservations(query, reservationIds, deps),
     pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId, deps),
+    end: async (id, reason) => {
+      const [ended, machineId] = await db.tx('instances.end', (tx) => endByOperator(tx, id, reason, deps));
+      deps.log.info({ instance_id: id, org_id: ended.org_id, reason }, 'the operator ended an instance');
+      afterCommit([machineId]);
+      return ended;
+    },
     stopUnpaid: async (id) => {
-      const instance = await store.findInstance(db.read, id);
-      if (instance?.status !== 'running') return;
-      const reason = 'The balance no longer covers this instance. Add funds and launch again.';
-      await db.tx('instances.unpaid', async (tx) => {
-        const stopped = await move(tx, instance, { to: 'stopping', nowMs: clock.now(), reason }, deps);
-        if (stopped && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
-      });
-      afterCommit([instance.machine_id]);
+      const machineId = await stopUnpaid(id, deps);
+      if (machineId !== undefined) afterCommit([machineId]);
     },
   };
 }

@@ -98,6 +98,30 @@ export function instancesOfOrg(query: Query, orgId: string, after: Sql, limit: n
   );
 }
 
+/** What an operator looks for; null: anything. Without a status those that have not ended. */
+export interface InstanceFilter {
+  orgId: string | null;
+  machineId: string | null;
+  status: InstanceState | 'any' | null;
+  limit: number;
+}
+
+/** Of all organisations, newest first. */
+export function findInstances(
+  query: Query,
+  { orgId, machineId, status, limit }: InstanceFilter,
+): Promise<InstanceRow[]> {
+  const conditions = [sql`1 = 1`];
+  if (orgId !== null) conditions.push(sql`org_id = ${orgId}`);
+  if (machineId !== null) conditions.push(sql`machine_id = ${machineId}`);
+  if (status === null) conditions.push(sql`status <> 'terminated' and status <> 'stopped'`);
+  else if (status !== 'any') conditions.push(sql`status = ${status}`);
+  return query.all(
+    InstanceRow,
+    sql`select ${COLUMNS} from instances where ${join(conditions, ' and ')} order by created_ms desc, id desc limit ${limit}`,
+  );
+}
+
 /** Instances under the contracts that have not ended, oldest first. */
 export async function liveOfReservations(query: Query, reservationIds: readonly string[]): Promise<InstanceRow[]> {
   if (reservationIds.length === 0) return [];

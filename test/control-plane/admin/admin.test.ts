@@ -94,6 +94,12 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
       open: async (dispute) => ({ asked: JSON.stringify(dispute) }),
       resolve: async (id, resolution) => ({ asked: `${id} ${JSON.stringify(resolution)}` }),
     },
+    instances: {
+      list: async (filter) => [{ asked: JSON.stringify(filter) }],
+      show: async (id) => ({ asked: `show ${id}` }),
+      why: async (id) => [{ asked: `why ${id}` }],
+      end: async (id, reason) => ({ asked: `end ${id} ${reason}` }),
+    },
     credits: {
       list: async () => [{ credit_id: 'c1' }],
       release: async (id, note) => ({ asked: `release ${id} ${note}` }),
@@ -257,6 +263,20 @@ describe('machines, loops, ledger, metrics', () => {
       expect(await runJson('admin', 'credit', verb, 'a/b', '--note', 'seen')).toEqual({ asked: `${verb} a/b seen` });
       await expect(run('admin', 'credit', verb, 'a/b')).rejects.toThrow('--note');
     }
+  });
+  test('instances are listed by what is asked for, shown, explained, and ended for a reason', async () => {
+    const listed = async (...words: string[]): Promise<unknown> => {
+      const { data } = (await runJson('admin', 'instance', 'list', ...words)) as { data: { asked: string }[] };
+      return JSON.parse(data[0]?.asked ?? '');
+    };
+    expect(await listed()).toEqual({ orgId: null, machineId: null, status: null, limit: 100 });
+    const all = ['--org', 'o', '--machine', 'm', '--status', 'any', '--limit', '5'];
+    expect(await listed(...all)).toEqual({ orgId: 'o', machineId: 'm', status: 'any', limit: 5 });
+    await expect(run('admin', 'instance', 'list', '--status', 'odd')).rejects.toThrow('status');
+    expect(await runJson('admin', 'instance', 'show', 'i-1')).toEqual({ asked: 'show i-1' });
+    expect(await run('admin', 'instance', 'why', 'i/1')).toBe('asked\nwhy i/1\n');
+    expect(await runJson('admin', 'instance', 'end', 'i-1', '--reason', 'abuse')).toEqual({ asked: 'end i-1 abuse' });
+    await expect(run('admin', 'instance', 'end', 'i-1')).rejects.toThrow('--reason');
   });
   test('an unknown workload is removed, a file is backed up', async () => {
     const removed = { machine_id: 'm1', workload_id: 'w-1' };

@@ -59,6 +59,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     unknown_workload_ids: ['w-lost'],
   });
   await earn(other.supplierId);
+  const rented = await world.launch(await world.customer(100_000));
   const { orgId } = await world.customer(1);
   const key = await world.rooms.accounts.createKey({ orgId, name: 'a', scopes: ['full_access'], expiresMs: null });
   const term = (days: number): string => isoTime(world.clock.now() + days * 86_400_000);
@@ -90,6 +91,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminCreatePayout: { id: other.supplierId, body: { reference: 'r' } },
     adminOpenDispute: { body: { instance_id: disputed.next, reason: 'no GPU' } },
     adminResolveDispute: { id: disputed.id, body: { refund: true, note: 'seen' } },
+    adminEndInstance: { id: rented, body: { reason: 'abuse' } },
     adminReleaseCredit: { id: waiting.first, body: { note: 'seen' } },
     adminRefuseCredit: { id: waiting.second, body: { note: 'seen' } },
     adminTrustTenant: { id: orgId, body: { note: 'seen' } },

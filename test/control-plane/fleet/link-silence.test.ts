@@ -18,6 +18,7 @@ test('a host that does not say hello is cut off after ten seconds', () => {
   const socket = Object.assign(new EventEmitter(), {
     OPEN: 1,
     readyState: 1,
+    bufferedAmount: 0,
     send: () => undefined,
     ping: () => undefined,
     close: (code: number) => closed.push(code),

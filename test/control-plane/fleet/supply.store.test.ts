@@ -2,10 +2,10 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
-import { sql } from '../../../control-plane/base/db/db.ts';
+import { join, sql } from '../../../control-plane/base/db/db.ts';
 import { candidates, findListed, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
-import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX } from '../../../shared/limits.ts';
+import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX, MACHINES_PER_SUPPLIER_MAX } from '../../../shared/limits.ts';
 import type { EnrollRequest } from '../../../shared/protocol/inventory.ts';
 import { inventoryOf, openWorld, type World } from '../../kit/world.ts';
 
@@ -92,6 +92,26 @@ describe('enrolment', () => {
     await expect(more(1)).rejects.toMatchObject({ code: 'conflict' });
     await enroll({ token });
     await more(1);
+  });
+
+  test('a supplier has so many machines, delisted ones included', async () => {
+    const { machineId, orgId } = await register();
+    const declared = { gpuCount: null, gpuType: null, vramPerGpuGb: null, region: 'eu', tier: 'on_demand' } as const;
+    const more = (): Promise<unknown> =>
+      world.db.tx('register', (tx) =>
+        world.rooms.supply.registerMachine(tx, orgId, { ...declared, priceUcentsPerHour: 1n }),
+      );
+    const numbers = Array.from({ length: MACHINES_PER_SUPPLIER_MAX - 2 }, (_, i) => sql`(${`m-${i}`})`);
+    await world.db.tx('fill', async (tx) => {
+      for (let i = 0; i < numbers.length; i += 500) {
+        const ids = sql`with names(name) as (values ${join(numbers.slice(i, i + 500))})`;
+        await tx.run(sql`${ids} insert into machines (id, supplier_id, status, verification_status, region, price_ucents_per_hour, tier,
+            created_ms, updated_ms, public_key)
+          select name, m.supplier_id, 'delisted', 'unverified', 'eu', 1, 'on_demand', 0, 0, name from names, machines m where m.id = ${machineId}`);
+      }
+    });
+    await more();
+    await expect(more()).rejects.toThrow(`A supplier may have ${MACHINES_PER_SUPPLIER_MAX} machines`);
   });
 
   test('a machine of another supplier gets no token', async () => {

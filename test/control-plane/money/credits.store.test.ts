@@ -110,7 +110,9 @@ describe('uncharged time', () => {
     expect(await posted(suspense)).toBe(RATE / 2n);
     expect(alarms).toHaveLength(1);
     expect(alarms[0]).toContain('waits for the operator');
-    expect(await world.journal('i-1')).toEqual(['instance.credit_held']);
+    const [told] = await world.rooms.events.ofSubject(world.db.read, 'i-1', sql`1 = 1`, 10);
+    expect(told).toMatchObject({ type: 'instance.credit_held', org_id: orgId, data: { credit_id: row?.id } });
+    expect(told?.data['reason']).toContain(`$0.50 for time out of reach stays charged until the operator has decided`);
   });
 
   test('has its bound anew when 24 hours are over', async () => {

@@ -175,6 +175,7 @@ async function linkUp(
   const socket = Object.assign(new EventEmitter(), {
     OPEN: 1,
     readyState: 1,
+    bufferedAmount: 0,
     send: hear,
     ping: () => void (pongs && socket.emit('pong')),
     pause: () => undefined,

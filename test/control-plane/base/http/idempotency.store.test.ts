@@ -1,11 +1,11 @@
 // Idempotency-Key on a real database: replays, reuse, concurrency, crashes, refusals, the fence and forgetting.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Db } from '../../../../control-plane/base/db/db.ts';
+import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
 import { openIdempotency } from '../../../../control-plane/base/http/idempotency.ts';
 import type { WireReply } from '../../../../control-plane/base/http/wire-reply.ts';
 import { type Clock, systemClock } from '../../../../shared/clock.ts';
 import { createIds } from '../../../../shared/ids.ts';
-import { IDEMPOTENCY_KEEP_MS } from '../../../../shared/limits.ts';
+import { IDEMPOTENCY_KEEP_MS, IDEMPOTENCY_KEYS_PER_API_KEY_MAX } from '../../../../shared/limits.ts';
 import { createLog } from '../../../../shared/log.ts';
 import { systemRng } from '../../../../shared/rng.ts';
 import { as, type Bench, openBench, openEffectsDb, problemOf } from './fixture.ts';
@@ -51,6 +51,25 @@ describe('the header', () => {
       expect(problemOf(reply).code).toBe('idempotency_key_invalid');
     }
   });
+});
+
+test('one API key may use so many keys in 24 hours; the next one is 429 and leaves nothing, others go on', async () => {
+  const used = IDEMPOTENCY_KEYS_PER_API_KEY_MAX - 1;
+  const hourMs = Math.floor(now / 3_600_000) * 3_600_000 - 22 * 3_600_000;
+  await send(bench, 'first');
+  await db.tx('plant', (tx) =>
+    tx.run(sql`insert into idempotency_counts (api_key_id, hour_ms, count)
+               select api_key_id, ${hourMs}, ${used - 1} from idempotency_counts`),
+  );
+  expect((await send(bench, 'last')).status).toBe(202);
+  const refused = await send(bench, 'one more');
+  expect([refused.status, refused.headers['retry-after']]).toEqual([429, '3600']);
+  expect(problemOf(refused).code).toBe('rate_limit_exceeded');
+  // A replay uses no new key.
+  expect((await send(bench, 'last')).headers['idempotent-replayed']).toBe('true');
+  expect((await send(bench, 'k', {}, 'other')).status).not.toBe(429);
+  now += 3 * 3_600_000;
+  expect((await send(bench, 'one more')).status).toBe(202);
 });
 
 describe('an equal request', () => {

@@ -20,6 +20,9 @@ describe('a URL', () => {
     'https://example.com:8443/a?b=c',
     'https://93.184.215.14/',
     'https://[2606:4700::1111]/',
+    'https://[2003::1]/',
+    'https://168.63.129.15/',
+    'https://168.63.129.17/',
   ])('may be called: %s', (url) => expect(refusal(url)).toBeUndefined());
   test.each([
     ['nonsense', 'a whole URL'],
@@ -77,6 +80,12 @@ describe('a URL', () => {
     '[2002:7f00:1::]',
     '[2001::1]',
     '[0:0:0:0:0:ffff:7f00:1]',
+    '[::7f00:1]',
+    '[::a9fe:a9fe]',
+    '[100:0:0:1::1]',
+    '[4000::1]',
+    '[1fff:ffff::1]',
+    '168.63.129.16',
   ])('is refused for its literal address: %s', (host) => {
     expect(refusal(`https://${host}/`)).toContain('not a public address');
   });

@@ -1,0 +1,194 @@
+// Rentals in an operator's words: what each was charged for, and the evidence that decided about it, from the rooms that keep it.
+import { isoTime } from '../shared/clock.ts';
+import { fail } from '../shared/errors.ts';
+import { dollarsFromUcents, dollarText } from '../shared/money.ts';
+import type { Fields } from './admin/fields.ts';
+import type { InstanceCommands } from './admin/instance-routes.ts';
+import { type Query, sql } from './base/db/db.ts';
+import { findWorkload } from './fleet/workloads/store.ts';
+import { freeTimesOf, heldOf } from './money/credits/store.ts';
+import { explainedTransfers } from './money/ledger/store.ts';
+import { costUcents } from './money/metering/posting.ts';
+import { type Segment, segmentsOf } from './money/metering/store.ts';
+import { disputesOf } from './money/payouts/disputes.ts';
+import { findProbe } from './rental/edge/store.ts';
+import { findInstance, findInstances, type InstanceRow } from './rental/instances/store.ts';
+import type { Core, Rooms } from './rooms.ts';
+
+/** As many as an operator looks through. */
+const EVENTS_SHOWN_MAX = 1_000;
+
+type Deps = Pick<Core, 'db' | 'clock'>;
+
+export function instanceCommands({ db, clock }: Deps, rooms: Rooms): InstanceCommands {
+  const read = db.read;
+  const withBill = async (rows: InstanceRow[]): Promise<Fields[]> => {
+    const segments = Map.groupBy(
+      await segmentsOf(
+        read,
+        rows.map((row) => row.id),
+      ),
+      (segment) => segment.subject_id,
+    );
+    return rows.map((row) => ({ ...rowFields(row), ...billFields(segments.get(row.id) ?? [], clock.now()) }));
+  };
+  const found = async (id: string): Promise<InstanceRow> =>
+    (await findInstance(read, id)) ?? fail('not_found', `There is no instance ${id}.`);
+  return {
+    list: async (filter) => withBill(await findInstances(read, filter)),
+    show: async (id) => {
+      const row = await found(id);
+      const [fields] = await withBill([row]);
+      return { ...fields, ...(await detailFields(read, row)) };
+    },
+    why: async (id) => {
+      await found(id);
+      const parts = await Promise.all([
+        eventNotes(read, id, rooms),
+        chargeNotes(read, id, clock.now()),
+        creditNotes(read, id),
+        ledgerNotes(read, id),
+        probeNotes(read, id, clock.now()),
+      ]);
+      return parts
+        .flat()
+        .toSorted((a, b) => a.atMs - b.atMs)
+        .map(noteFields);
+    },
+    end: async (id, reason) => {
+      const [fields] = await withBill([await rooms.instances.end(id, reason)]);
+      return fields ?? {};
+    },
+  };
+}
+
+function rowFields(row: InstanceRow): Fields {
+  return {
+    instance_id: row.id,
+    org_id: row.org_id,
+    status: row.status,
+    machine_id: row.machine_id,
+    supplier_id: row.supplier_id,
+    gpus: `${row.gpu_count} ${row.gpu_type}`,
+    tier: row.tier,
+    price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
+    created_at: isoTime(row.created_ms),
+    ready_at: timeOf(row.ready_ms),
+    ended_at: timeOf(row.terminated_ms),
+  };
+}
+
+/** Time and money as they are now, posted or not. */
+function billFields(segments: readonly Segment[], nowMs: number): Fields {
+  const spans = segments.map((segment) => ({ segment, untilMs: segment.ended_ms ?? nowMs }));
+  const ms = spans.reduce((sum, { segment, untilMs }) => sum + Math.max(0, untilMs - segment.started_ms), 0);
+  const cost = spans.reduce((sum, { segment, untilMs }) => sum + costUcents(segment, untilMs), 0n);
+  return { billed_seconds: Math.floor(ms / 1000), cost: dollarText(cost) };
+}
+
+async function detailFields(query: Query, row: InstanceRow): Promise<Fields> {
+  const workload = row.workload_id === null ? undefined : await findWorkload(query, row.workload_id);
+  return {
+    name: row.name,
+    status_reason: row.status_reason,
+    image: row.launch.image,
+    region: row.region,
+    reservation_id: row.reservation_id,
+    tried_machine_ids: row.tried_machine_ids.join(', '),
+    workload_id: row.workload_id,
+    container: workload?.observed?.phase ?? null,
+    container_detail: workload?.observed?.detail ?? null,
+    gpu_fault: row.gpu_fault,
+    status_since: isoTime(row.entered_ms),
+    last_reachable_at: timeOf(row.last_reachable_ms),
+    unreachable_since: timeOf(row.unreachable_since_ms),
+    ends_at: timeOf(row.auto_terminate_ms),
+  };
+}
+
+/** Something that happened to a rental, or was decided about it. */
+interface Note {
+  atMs: number;
+  untilMs?: number | null;
+  what: string;
+  ucents?: bigint;
+  detail: string | null;
+}
+
+function noteFields({ atMs, untilMs, what, ucents, detail }: Note): Fields {
+  return {
+    at: isoTime(atMs),
+    until: timeOf(untilMs ?? null),
+    what,
+    dollars: ucents === undefined ? null : dollarText(ucents),
+    detail,
+  };
+}
+
+async function eventNotes(query: Query, id: string, { events }: Rooms): Promise<Note[]> {
+  const rows = await events.ofSubject(query, id, sql`1 = 1`, EVENTS_SHOWN_MAX);
+  return rows.map((event) => {
+    const { reason, machine_id: machineId } = event.data;
+    const machine = typeof machineId === 'string' ? `machine ${machineId}` : null;
+    return { atMs: event.created_ms, what: event.type, detail: typeof reason === 'string' ? reason : machine };
+  });
+}
+
+async function chargeNotes(query: Query, id: string, nowMs: number): Promise<Note[]> {
+  return (await segmentsOf(query, [id])).map((segment) => ({
+    atMs: segment.started_ms,
+    untilMs: segment.ended_ms,
+    what: 'charged',
+    ucents: costUcents(segment, segment.ended_ms ?? nowMs),
+    detail: `$${dollarText(segment.rate_ucents_per_hour)} an hour, machine ${segment.machine_id}`,
+  }));
+}
+
+async function creditNotes(query: Query, id: string): Promise<Note[]> {
+  const times = (await freeTimesOf(query, id)).map((time): Note => {
+    const held = time.held_ucents === 0n ? '' : `; $${dollarText(time.held_ucents)} more is held`;
+    return {
+      atMs: time.from_ms,
+      untilMs: time.ended_ms,
+      what: `not charged: ${time.cause}`,
+      ucents: time.granted_ucents,
+      detail: `${time.evidence}${held}`,
+    };
+  });
+  const held = (await heldOf(query, id)).map((row): Note => ({
+    atMs: row.created_ms,
+    untilMs: row.decided_ms,
+    what: `${row.kind} ${row.state}: ${row.why}`,
+    ucents: row.amount_ucents,
+    detail: row.note === null ? row.id : `${row.id}: ${row.note}`,
+  }));
+  const disputes = (await disputesOf(query, id)).map((row): Note => ({
+    atMs: row.opened_ms,
+    untilMs: row.resolved_ms,
+    what: `dispute ${row.state}`,
+    ucents: row.refunded_ucents,
+    detail: row.note === null ? row.reason : `${row.reason}; ${row.note}`,
+  }));
+  return [...times, ...held, ...disputes];
+}
+
+async function ledgerNotes(query: Query, id: string): Promise<Note[]> {
+  return (await explainedTransfers(query, id, EVENTS_SHOWN_MAX)).map((transfer) => ({
+    atMs: transfer.posted_ms,
+    what: `posted ${transfer.kind}`,
+    ucents: transfer.amount_ucents,
+    detail: transfer.evidence,
+  }));
+}
+
+/** What the probes say now, whatever they keep. */
+async function probeNotes(query: Query, id: string, nowMs: number): Promise<Note[]> {
+  const probe = await findProbe(query, id);
+  if (probe === undefined) return [];
+  const facts = Object.entries(probe).filter(([name, value]) => value !== null && !name.endsWith('_id'));
+  return [{ atMs: nowMs, what: 'probes now', detail: facts.map(([name, value]) => `${name} ${value}`).join(', ') }];
+}
+
+function timeOf(ms: number | null): string | null {
+  return ms === null ? null : isoTime(ms);
+}

@@ -1,0 +1,83 @@
+// The operator's routes for rentals: what there is, what it was charged for and why, and ending one.
+import { z } from 'zod';
+import { INSTANCE_STATES, type InstanceState } from '../../shared/states.ts';
+import { type Route, route } from '../base/http/route.ts';
+import { AnyFields, type Fields, Id, listOf, operator } from './fields.ts';
+
+export interface InstanceCommands {
+  /** Newest first; without a status those that have not ended. */
+  list(filter: {
+    orgId: string | null;
+    machineId: string | null;
+    status: InstanceState | 'any' | null;
+    limit: number;
+  }): Promise<Fields[]>;
+  /** @throws ServiceError `not_found` */
+  show(id: string): Promise<Fields>;
+  /** What decided about its bill, oldest first. @throws ServiceError `not_found` */
+  why(id: string): Promise<Fields[]>;
+  /** @throws ServiceError `not_found`, `conflict` */
+  end(id: string, reason: string): Promise<Fields>;
+}
+
+const BASE = '/admin/instances';
+const SHOWN_MAX = 1_000;
+const STATUSES = Object.keys(INSTANCE_STATES) as InstanceState[];
+const Filter = z.strictObject({
+  org_id: z.string().optional(),
+  machine_id: z.string().optional(),
+  status: z.enum(['any', ...STATUSES]).optional(),
+  limit: z.coerce.number().int().min(1).max(SHOWN_MAX),
+});
+
+export function instanceAdminRoutes(instances: InstanceCommands): Route[] {
+  const shared = { ...operator, params: Id } as const;
+  const shown = { description: 'The instance', schema: AnyFields };
+  return [
+    route({
+      ...operator,
+      method: 'GET',
+      path: BASE,
+      operationId: 'adminListInstances',
+      summary: 'List instances, newest first',
+      query: Filter,
+      responses: { 200: { description: 'Those that fit', schema: listOf(AnyFields) } },
+      errors: [],
+      handler: async ({ query }) => {
+        const { org_id: orgId = null, machine_id: machineId = null, status = null, limit } = query;
+        return { status: 200, body: { data: await instances.list({ orgId, machineId, status, limit }) } };
+      },
+    }),
+    route({
+      ...shared,
+      method: 'GET',
+      path: `${BASE}/{id}`,
+      operationId: 'adminShowInstance',
+      summary: 'Show an instance',
+      responses: { 200: shown },
+      errors: ['not_found'],
+      handler: async ({ params }) => ({ status: 200, body: await instances.show(params.id) }),
+    }),
+    route({
+      ...shared,
+      method: 'GET',
+      path: `${BASE}/{id}/why`,
+      operationId: 'adminExplainInstance',
+      summary: 'What decided about the bill of an instance, oldest first',
+      responses: { 200: { description: 'The evidence', schema: listOf(AnyFields) } },
+      errors: ['not_found'],
+      handler: async ({ params }) => ({ status: 200, body: { data: await instances.why(params.id) } }),
+    }),
+    route({
+      ...shared,
+      method: 'POST',
+      path: `${BASE}/{id}/end`,
+      operationId: 'adminEndInstance',
+      summary: 'End an instance, for a reason that its customer reads',
+      body: z.strictObject({ reason: z.string().min(1).max(500) }),
+      responses: { 200: shown },
+      errors: ['not_found', 'conflict'],
+      handler: async ({ params, body }) => ({ status: 200, body: await instances.end(params.id, body.reason) }),
+    }),
+  ];
+}

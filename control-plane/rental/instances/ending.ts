@@ -1,0 +1,42 @@
+// Rentals that we end: the operator for a reason, or nobody pays any more.
+import type { Clock } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
+import { move, type MoveDeps } from './states.ts';
+import * as store from './store.ts';
+
+/** Statuses that an operator cannot end any more. */
+const ENDED: ReadonlySet<store.InstanceRow['status']> = new Set(['stopping', 'stopped', 'terminated']);
+
+/** The instance as it is then, and the machine that must be told. @throws ServiceError `not_found`, `conflict` if it ends or has ended */
+export async function endByOperator(
+  tx: Tx,
+  id: string,
+  reason: string,
+  deps: MoveDeps & { clock: Clock },
+): Promise<[store.InstanceRow, string | null]> {
+  const instance = await store.findInstance(tx, id);
+  if (instance === undefined) return fail('not_found', `There is no instance ${id}.`);
+  if (ENDED.has(instance.status)) return fail('conflict', `The instance is ${instance.status} already.`);
+  const to = instance.status === 'running' ? 'stopping' : 'terminated';
+  const told = `Ended by the operator: ${reason}`;
+  await move(tx, instance, { to, nowMs: deps.clock.now(), reason: told }, deps);
+  if (to === 'stopping' && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
+  return [(await store.findInstance(tx, id)) ?? instance, instance.machine_id];
+}
+
+/** The machine that must be told; undefined if the rental does not run any more. */
+export async function stopUnpaid(
+  id: string,
+  deps: MoveDeps & { db: Db; clock: Clock },
+): Promise<string | null | undefined> {
+  const { db, clock } = deps;
+  const instance = await store.findInstance(db.read, id);
+  if (instance?.status !== 'running') return undefined;
+  const reason = 'The balance no longer covers this instance. Add funds and launch again.';
+  await db.tx('instances.unpaid', async (tx) => {
+    const stopped = await move(tx, instance, { to: 'stopping', nowMs: clock.now(), reason }, deps);
+    if (stopped && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
+  });
+  return instance.machine_id;
+}

@@ -1,0 +1,129 @@
+// What an operator reads about a rental: its bill, the evidence that decided about it, and how it is ended.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { Fields } from '../../../control-plane/admin/fields.ts';
+import { instanceCommands } from '../../../control-plane/admin-instances.ts';
+import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
+import { findInstance } from '../../../control-plane/rental/instances/store.ts';
+import { type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
+const DOLLAR = 100_000_000n;
+
+let world: World;
+let made: MadeMachine;
+let who: { orgId: string; apiKeyId: string };
+beforeEach(async () => {
+  const lossBounds = { orgCreditsUcents: DOLLAR, supplierCreditsUcents: DOLLAR, supplierPaymentsUcents: DOLLAR };
+  world = await openWorld(1, { settings: { lossBounds } });
+  made = await world.machine({ gpus: 4, dollars: 2 });
+  who = await world.customer(1_000_000);
+});
+afterEach(async () => {
+  await world.verify();
+  await world.close();
+});
+
+const commands = () => instanceCommands(world, world.rooms);
+const list = (filter: Partial<Parameters<ReturnType<typeof commands>['list']>[0]> = {}): Promise<Fields[]> =>
+  commands().list({ orgId: null, machineId: null, status: null, limit: 100, ...filter });
+const ids = (rows: Fields[]): unknown[] => rows.map((row) => row['instance_id']);
+
+async function run(): Promise<string> {
+  const id = await world.launch(who);
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  return id;
+}
+const operationOf = async (id: string): Promise<unknown> => {
+  const row = await findInstance(world.db.read, id);
+  return (await world.rooms.operations.find(world.db.read, row?.create_operation_id ?? '', who.apiKeyId))?.state;
+};
+
+describe('the list', () => {
+  test('shows what each rental was charged for, posted or not, and is narrowed by organisation, machine and status', async () => {
+    const first = await run();
+    await world.clock.advance(HOUR_MS / 2);
+    const waiting = await world.launch(await world.customer(10_000));
+    expect(ids(await list())).toEqual([waiting, first]);
+    const [row] = await list({ orgId: who.orgId });
+    expect(row).toMatchObject({
+      instance_id: first,
+      status: 'running',
+      gpus: '1 H100_SXM',
+      billed_seconds: 1_800,
+      cost: '1.00',
+    });
+    expect(ids(await list({ machineId: made.machineId, limit: 1 }))).toEqual([waiting]);
+    expect(await list({ machineId: 'none' })).toEqual([]);
+    expect(ids(await list({ status: 'running' }))).toEqual([first]);
+    await world.rooms.instances.remove(who, first, async () => undefined);
+    await world.observe(first, { phase: 'removed' });
+    await world.drive();
+    expect(ids(await list())).toEqual([waiting]);
+    expect(ids(await list({ status: 'any', orgId: who.orgId }))).toEqual([first]);
+  });
+});
+
+describe('why', () => {
+  test('tells events, charged time, uncharged time and what is held of it, disputes and postings, in the order of time', async () => {
+    const id = await run();
+    await world.clock.advance(2 * HOUR_MS);
+    await world.rooms.metering.tick(new AbortController().signal);
+    const sinceMs = world.clock.now() - HOUR_MS;
+    await world.db.tx('outage', (tx) => world.rooms.metering.closeSegment(tx, id, sinceMs, '3 failed probes: banner'));
+    await world.clock.advance(HOUR_MS);
+    await commands().end(id, 'the host is gone');
+    await world.observe(id, { phase: 'removed' });
+    await world.drive();
+    await world.rooms.payouts.disputes.open({ instanceId: id, sinceMs: null, reason: 'it was slow' });
+    const rows = await commands().why(id);
+    const times = rows.map((row) => Date.parse(String(row['at'])));
+    expect(times).toEqual(times.toSorted((a, b) => a - b));
+    const of = (what: string): Fields => rows.find((row) => row['what'] === what) ?? {};
+    expect(of('instance.running')).toMatchObject({ detail: `machine ${made.machineId}` });
+    expect(of('charged')).toMatchObject({ dollars: '2.00', detail: `$2.00 an hour, machine ${made.machineId}` });
+    expect(of('not charged: outage')).toMatchObject({
+      dollars: '1.00',
+      detail: '3 failed probes: banner; $3.00 more is held',
+    });
+    expect(of('credit held: org_bound')).toMatchObject({ dollars: '3.00' });
+    expect(of('posted rental.refund_charge')).toMatchObject({ dollars: '2.00', detail: '3 failed probes: banner' });
+    expect(of('dispute open')).toMatchObject({ detail: 'it was slow' });
+    expect(of('probes now')['detail']).toContain('failures 0');
+    expect(of('instance.stopping')).toMatchObject({ detail: 'Ended by the operator: the host is gone' });
+  });
+
+  test('and show know no instance that there is not', async () => {
+    await expect(commands().why('i-none')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(commands().show('i-none')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(commands().end('i-none', 'x')).rejects.toMatchObject({ code: 'not_found' });
+  });
+});
+
+describe('an end by the operator', () => {
+  test('stops a running rental, which pays until then and reads the reason; a second one is a conflict', async () => {
+    const id = await run();
+    await world.clock.advance(HOUR_MS);
+    expect(await commands().end(id, 'mining')).toMatchObject({
+      status: 'stopping',
+      billed_seconds: 3_600,
+      cost: '2.00',
+    });
+    await expect(commands().end(id, 'mining')).rejects.toMatchObject({ code: 'conflict' });
+    expect((await world.rooms.workloads.desired(made.machineId)).workloads).toMatchObject([{ desired: 'removed' }]);
+    await world.observe(id, { phase: 'removed' });
+    await world.drive();
+    const shown = await commands().show(id);
+    expect(shown).toMatchObject({ status: 'terminated', status_reason: 'Ended by the operator: mining', cost: '2.00' });
+    expect(await world.journal(id)).toContain('instance.terminated');
+    expect((await gpusOf(world.db.read, made.machineId)).filter((gpu) => gpu.held_by !== null)).toEqual([]);
+  });
+
+  test('cancels a launch, unbilled', async () => {
+    const id = await world.launch(who);
+    await world.observe(id, { phase: 'pulling' });
+    await world.drive();
+    expect(await commands().end(id, 'abuse')).toMatchObject({ status: 'terminated', billed_seconds: 0, cost: '0.00' });
+    expect(await operationOf(id)).toBe('cancelled');
+  });
+});

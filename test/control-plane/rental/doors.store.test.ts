@@ -1,0 +1,33 @@
+// What the database keeps of the way into an instance: nothing that opens it by itself.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import { text } from '../../../control-plane/base/db/columns.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+let world: World;
+beforeEach(async () => {
+  world = await openWorld();
+});
+afterEach(() => world.close());
+
+test('the key of the probes and the password of the application are sealed in the database, and bound to their instance', async () => {
+  await world.machine({ gpus: 2 });
+  const who = await world.customer(100_000);
+  const [id, other] = [await world.launch(who), await world.launch(who)];
+  const { doors } = world.rooms;
+  const door = await doors.find(world.db.read, id);
+  expect(door?.probe_private_key).toMatch(/^-----BEGIN OPENSSH PRIVATE KEY-----/);
+  expect((await doors.ofInstances(world.db.read, [id])).get(id)?.probe_private_key).toBe(door?.probe_private_key);
+  const Row = z.object({ probe_private_key: text, app_password_sealed: text });
+  const [row] = await world.db.read.all(
+    Row,
+    sql`select probe_private_key, app_password_sealed from doors where instance_id = ${id}`,
+  );
+  expect(row?.probe_private_key).not.toContain('PRIVATE KEY');
+  expect(JSON.stringify(row)).not.toContain(door === undefined ? '' : doors.appPassword(door));
+  await world.db.tx('swap', (tx) =>
+    tx.run(sql`update doors set probe_private_key = ${row?.probe_private_key} where instance_id = ${other}`),
+  );
+  await expect(doors.find(world.db.read, other)).rejects.toThrow(/authenticate/);
+});

@@ -1,0 +1,62 @@
+// A log that no stranger can fill: lines are counted by machine or address.
+import { expect, test } from 'vitest';
+import { createLog } from '../../shared/log.ts';
+import { throttledLog } from '../../shared/throttled-log.ts';
+import { virtualClock } from '../kit/virtual-clock.ts';
+
+interface Line {
+  level: number;
+  msg: string;
+  machine_id?: string;
+  suppressed_lines?: number;
+}
+
+function open() {
+  const lines: Line[] = [];
+  const clock = virtualClock();
+  const log = createLog('test', 'info', { write: (line: string) => void lines.push(JSON.parse(line) as Line) });
+  return { lines, clock, log: throttledLog(log, clock) };
+}
+
+test('a machine writes thirty lines a minute; the first one of the next minute says how many were left out', async () => {
+  const { lines, clock, log } = open();
+  for (let i = 0; i < 100; i += 1) log.error({ machine_id: 'm1' }, 'a link message failed');
+  expect(lines).toHaveLength(30);
+  log.warn({ machine_id: 'm1' }, 'another line');
+  log.warn({ machine_id: 'm2' }, 'another machine');
+  expect(lines).toHaveLength(31);
+  await clock.advance(59_999);
+  log.error({ machine_id: 'm1' }, 'a link message failed');
+  expect(lines).toHaveLength(31);
+  await clock.advance(1);
+  log.error({ machine_id: 'm1' }, 'a link message failed');
+  expect(lines.at(-1)).toMatchObject({
+    level: 50,
+    machine_id: 'm1',
+    suppressed_lines: 72,
+    msg: 'a link message failed',
+  });
+  log.error({ machine_id: 'm1' }, 'a link message failed');
+  expect(lines.at(-1)).not.toHaveProperty('suppressed_lines');
+});
+
+test('an address is counted like a machine; lines of our own are all written, whatever their form', () => {
+  const { lines, log } = open();
+  for (let i = 0; i < 40; i += 1) {
+    log.warn({ client_ip: '192.0.2.1' }, 'an agent link was refused');
+    log.info({ rentals: i }, 'ours');
+    log.info('plain words');
+  }
+  expect(lines.filter(({ msg }) => msg === 'an agent link was refused')).toHaveLength(30);
+  expect(lines.filter(({ msg }) => msg === 'ours' || msg === 'plain words')).toHaveLength(80);
+});
+
+test('strangers beyond ten thousand share one count, so that their number costs no memory', async () => {
+  const { lines, clock, log } = open();
+  for (let i = 0; i < 10_100; i += 1) log.warn({ client_ip: `address ${i}` }, 'refused');
+  expect(lines.length).toBeLessThan(10_050);
+  const before = lines.length;
+  await clock.advance(60_000);
+  log.warn({ client_ip: 'later' }, 'refused');
+  expect(lines).toHaveLength(before + 1);
+});
