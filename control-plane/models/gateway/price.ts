@@ -1,6 +1,6 @@
 // Pure: what a request costs at most, and what it has cost. A price of a million tokens in cents is that of one token in microcents.
 import type { ChatMessage, TokenUsage } from '../../../shared/api/chat.ts';
-import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import { ceilToCents, UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { pixelsOf } from '../catalog/image-sizes.ts';
 import type { Pricing } from '../catalog/models.ts';
 
@@ -63,9 +63,8 @@ export function estimatedTokens(inputs: readonly string[]): number {
 
 /** In microcents: up to the next whole cent, and never less than one (specification 4.8). */
 export function embeddingsUcents(tokens: number, { input_per_1m_tokens_cents: input = 0 }: Pricing): bigint {
-  const exact = BigInt(tokens) * BigInt(input);
-  const cents = (exact + UCENTS_PER_CENT - 1n) / UCENTS_PER_CENT;
-  return (cents > 1n ? cents : 1n) * UCENTS_PER_CENT;
+  const charge = ceilToCents(BigInt(tokens) * BigInt(input));
+  return charge > UCENTS_PER_CENT ? charge : UCENTS_PER_CENT;
 }
 
 /** For servers that do not count: of the text alone, so rather too little than too much. */

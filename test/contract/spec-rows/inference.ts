@@ -14,6 +14,21 @@ export const INFERENCE_ROWS: RowsBySection = {
       'shows exact prices, and whole cents rounded down beside them',
     ],
     [
+      'per_video_microcents is of a representative clip: shown beside the price per second, never billed',
+      'control-plane/models/catalog.test.ts',
+      'is priced by the second, and may show the price of a representative clip beside that, never alone',
+    ],
+    [
+      'pricing tells what an economy tier costs, and <id>:economy is found with its prices',
+      'contract/models.test.ts',
+      'lists what its economy tier costs, and answers for that tier alone by its name',
+    ],
+    [
+      'fine_tunable and fine_tune_base_model: absent or false means that no job can fine-tune it',
+      'contract/models.test.ts',
+      'has the members of the specification',
+    ],
+    [
       'A model list is {object: list, data}',
       'contract/models.test.ts',
       'has all of them at once, by id, with nothing of their servers',
@@ -47,6 +62,11 @@ export const INFERENCE_ROWS: RowsBySection = {
       'Billing is per token, also where the server has not counted',
       'control-plane/models/tokenizer.test.ts',
       'that %s has not counted is counted by its tokenizer, and the receipt says so',
+    ],
+    [
+      'Economy is cheaper: never above the serverless price',
+      'control-plane/models/catalog.test.ts',
+      'with an economy price above the serverless one is refused',
     ],
     [
       'The bare model id is serverless, :economy the economy tier at its own price',
@@ -111,6 +131,11 @@ export const INFERENCE_ROWS: RowsBySection = {
       'has the members of the specification, is answered at once with 202, and its server gets what was asked',
     ],
     [
+      'cost_cents is the authoritative final charge: whole cents, rounded up once for the job, and cost the same sum',
+      'contract/videos.store.test.ts',
+      'for %s with %j is %d microcents, whole cents rounded up once: held from the start, charged once it is completed',
+    ],
+    [
       'cost_cents is the final charge and stays after the artifact expires',
       'contract/videos.store.test.ts',
       'stays with the job after its file has expired',
@@ -146,6 +171,11 @@ export const INFERENCE_ROWS: RowsBySection = {
       'completed to expired after 24 hours: cost_cents stays, /content is 410',
       'contract/video-files.store.test.ts',
       'is 410 expired from 24 hours on, and no sooner',
+    ],
+    [
+      'A job that expired before a server began says so',
+      'contract/video-files.store.test.ts',
+      'of a job that no server began with is 410 and says so, and so does the job',
     ],
     [
       'A never-started job expires about 2 hours after submission, unbilled',
