@@ -239,9 +239,24 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       'has a sixth attempt after 12 h where the operator allows it',
     ],
     [
-      'The attempts of a delivery span a day at most',
+      'Any non-2xx response, any timeout and any other failure is retried: five attempts for each of them',
       'control-plane/rental/webhooks/schedule.test.ts',
-      'is given up where its next attempt would be a day after the event',
+      'is tried again after every kind of failure',
+    ],
+    [
+      'A Retry-After ends no delivery: all attempts come within a day',
+      'control-plane/rental/webhooks/schedule.test.ts',
+      'of %d attempts gets all of them within a day, whatever Retry-After asks',
+    ],
+    [
+      'The attempts span roughly 24 hours at most, also to an endpoint that fails again and again',
+      'control-plane/rental/webhooks/endpoint-health.store.test.ts',
+      'gives each of its deliveries five attempts within a day, however many there are',
+    ],
+    [
+      '410 is retried like any failure, and the endpoint stays enabled',
+      'control-plane/rental/webhooks/endpoint-health.store.test.ts',
+      'is degraded by 410 and stays enabled, and its deliveries are tried like any',
     ],
     [
       'After the final failure the delivery is dead_lettered and retrying stops',
