@@ -152,7 +152,7 @@ export const WebhookEvent = z
     data: z
       .strictObject({
         instance: WebhookInstance.describe(
-          'The instance as it was then. Before it is placed, `region` is the one asked for, or empty, and `price_per_hour` is 0',
+          'The instance as it was then. Before it is placed, `region` is the one asked for, or that of the cheapest offer, and `price_per_hour` is 0',
         ),
       })
       .describe('What it is about'),

@@ -50,6 +50,11 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       '%s alone opens %s %s, and all others do not',
     ],
     [
+      'A scope that opens nothing yet cannot be granted',
+      'contract/scopes.test.ts',
+      'the scope %s cannot be granted before there is a route that it opens',
+    ],
+    [
       'Operations are visible only to the API key that created them',
       'contract/coverage.test.ts',
       'an operation is visible only to the key that created it, not to others of the organisation',

@@ -85,6 +85,16 @@ export const INSTANCES_ROWS: RowsBySection = {
       'a launch is refused with 403, 403, 400 and 429, and each leaves nothing behind',
     ],
     [
+      'gpu_type may be left out with template_id, with tier reserved too: the contract has the GPUs',
+      'contract/reservations.store.test.ts',
+      'a template without gpu_type gets the smallest GPU of the contract that is large enough and free',
+    ],
+    [
+      'DELETE by another key of the organisation is 202 too, with an operation of its own while it is stopping',
+      'contract/operations.store.test.ts',
+      'a DELETE by another key while it is stopping has an operation of its own, which ends with the instance',
+    ],
+    [
       'reserved launches cost nothing by the hour',
       'control-plane/rental/reserved-launches.store.test.ts',
       'takes a slot, needs no balance, costs nothing and is metered',

@@ -210,7 +210,7 @@ export const RESOURCES_ROWS: RowsBySection = {
       'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
     ],
     [
-      'resource_id of a deletion is its instance from the beginning',
+      'resource_id of a deletion is null while pending too',
       'contract/operations.store.test.ts',
       'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
     ],
