@@ -106,6 +106,11 @@ export const DOORS: readonly Door[] = [
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
   },
   {
+    packages: ['luxon'],
+    doors: ['shared/iso-time.ts'],
+    why: 'time is handed in as milliseconds; only what callers write is parsed',
+  },
+  {
     packages: ['ws'],
     doors: ['control-plane/fleet/link/', 'control-plane/rental/edge/', 'agent/link/', 'agent/access/'],
     why: 'the guards of a socket (limits, backpressure, no deflate) live with the rooms that own sockets',

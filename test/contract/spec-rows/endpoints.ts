@@ -140,6 +140,11 @@ export const ENDPOINTS_ROWS: RowsBySection = {
   ],
   '4.6': [
     [
+      'start and end are any ISO 8601 date or date-time, with or without an offset',
+      'contract/usage.store.test.ts',
+      '%s is a moment',
+    ],
+    [
       'bucket is hour, day, week or month, in UTC; weeks start on Monday',
       'control-plane/money/buckets.test.ts',
       'the %s of %s begins at %s and ends at %s',
