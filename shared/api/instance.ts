@@ -34,11 +34,11 @@ export const Port = z.strictObject({
 });
 export type Port = z.infer<typeof Port>;
 
-/** Specification 4.3. */
+/** Specification 4.3. The rule does not name raw_vm, which is well formed and which no host can serve. */
 const ENVIRONMENT =
   /^(certified(:[a-z0-9][a-z0-9._-]*(@[A-Za-z0-9][A-Za-z0-9._-]*)?)?|raw_vm(:[a-z0-9][a-z0-9._-]*)?|provider_template)$/;
 const ENVIRONMENT_RULE =
-  'must be certified, certified:<framework>, certified:<framework>@<version>, raw_vm, raw_vm:<os> or provider_template';
+  'must be certified, certified:<framework>, certified:<framework>@<version> or provider_template';
 
 export const Ports = z.array(Port).max(PORTS_MAX).superRefine(refusePorts);
 
@@ -77,7 +77,7 @@ export const CreateInstance = z
       .regex(ENVIRONMENT, ENVIRONMENT_RULE)
       .optional()
       .describe(
-        'A place to log in to, from GET /v1/environments: certified, certified:<framework>, certified:<framework>@<version>, raw_vm, raw_vm:<os> or provider_template. Omitted, with neither image nor template_id: provider_template, the default of the operator',
+        'A place to log in to, from GET /v1/environments: certified, certified:<framework>, certified:<framework>@<version> or provider_template. Omitted, with neither image nor template_id: provider_template, the default of the operator',
       ),
     image: z
       .string()

@@ -1,5 +1,6 @@
 // POST /v1/chat/completions without a stream (specification 2.11, 4.8, 7.3): what is asked of the server, what comes back, what is refused.
 import { describe, expect, test } from 'vitest';
+import { CHAT_NOTHINGS } from '../../shared/api/nothings.ts';
 import { ChatCompletion } from '../../shared/api/chat.ts';
 import { HELLO } from '../kit/fake-upstream.ts';
 import { someModels } from '../kit/models.ts';
@@ -152,20 +153,23 @@ describe('the server is asked', () => {
     expect(upstream.asked.map(({ body }) => body['max_tokens'])).toEqual([8_192 - 1_000, 2_048]);
   });
 
-  test('without what means nothing', async () => {
-    const nothing = {
-      n: 1,
-      tools: [],
-      tool_choice: 'none',
-      response_format: { type: 'text' },
-      logprobs: false,
-      temperature: null,
-      max_tokens: null,
-      seed: null,
-      made_up: null,
-      stream: false,
-    };
-    expect((await ask(nothing)).status).toBe(200);
+  test.each(
+    Object.entries(CHAT_NOTHINGS).flatMap(([member, values]) => values.map((value) => [member, value] as const)),
+  )('without what asks for nothing: %s %j', async (member, value) => {
+    const [name = '', inner] = member.split('.');
+    const body = inner === undefined ? { [name]: value } : { stream: true, [name]: { [inner]: value } };
+    const last = { choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }] };
+    if (inner !== undefined) upstream.next({ events: [last, 'data: [DONE]\n\n'] });
+    expect((await ask(body)).status).toBe(200);
+    const asked = Object.keys(upstream.asked[0]?.body ?? {});
+    const always = ['max_tokens', 'messages', 'model', 'stream', 'stream_options'];
+    expect(asked.filter((each) => !always.includes(each))).toEqual([]);
+    expect(JSON.stringify(upstream.asked[0]?.body)).not.toContain('obfuscation');
+  });
+
+  test('without members that are null, known or not', async () => {
+    const members = { temperature: null, max_tokens: null, seed: null, tools: null, made_up: null, stream: false };
+    expect((await ask(members)).status).toBe(200);
     expect(Object.keys(upstream.asked[0]?.body ?? {}).toSorted()).toEqual(['max_tokens', 'messages', 'model']);
   });
 });
@@ -181,8 +185,21 @@ describe('a request is refused', () => {
     [{ messages: [{ role: 'user', content: 'hi', name: 'me' }] }, 'messages[0].name'],
     [{ seed: 5 }, 'seed'],
     [{ presence_penalty: 0 }, 'presence_penalty'],
+    [{ made_up: false }, 'made_up'],
   ])('with what is not supported: %j, by name', async (body, field) => {
-    expect(expectRefused(PATH, await ask(body), 'unsupported_parameter').fields).toEqual([field]);
+    const refused = expectRefused(PATH, await ask(body), 'unsupported_parameter');
+    expect(refused.fields).toEqual([field]);
+    // Specification 9.
+    expect(refused.text).toContain('v1.1 of the inference API');
+    expect(upstream.asked).toEqual([]);
+  });
+
+  test.each(Object.keys(CHAT_NOTHINGS))('with %s of any value that asks for something, by name', async (member) => {
+    const [name = '', inner] = member.split('.');
+    for (const value of ['something', 7, [1], { a: 1 }, [[]], { type: 'text', more: 1 }]) {
+      const body = inner === undefined ? { [name]: value } : { stream: true, [name]: { [inner]: value } };
+      expect(expectRefused(PATH, await ask(body), 'unsupported_parameter').fields).toEqual([member]);
+    }
     expect(upstream.asked).toEqual([]);
   });
 

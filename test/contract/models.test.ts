@@ -133,14 +133,18 @@ describe('a model', () => {
 });
 
 describe('what inference paths refuse is the envelope', () => {
-  test.each(['/v1/audio/speech', '/v1/audio/transcriptions', '/v1/chat/nothing', '/v1/images/edits'])(
-    'where there is nothing: %s',
-    async (path) => {
-      for (const method of ['GET', 'POST'] as const) {
-        expectRefused(path, await api.call(method, path, { key, body: {} }), 'not_found');
-      }
-    },
-  );
+  test.each([
+    '/v1/audio/speech',
+    '/v1/audio/transcriptions',
+    '/v1/chat/nothing',
+    '/v1/images/edits',
+    '/v1/fine_tuning/jobs',
+    '/v1/fine_tuning/nothing',
+  ])('where there is nothing: %s', async (path) => {
+    for (const method of ['GET', 'POST'] as const) {
+      expectRefused(path, await api.call(method, path, { key, body: {} }), 'not_found');
+    }
+  });
 
   test('for a method that the path does not take', async () => {
     for (const path of ['/v1/models', '/v1/models/acme/small-chat', '/v1/models/']) {
@@ -155,7 +159,15 @@ describe('what inference paths refuse is the envelope', () => {
   });
 
   test('and platform paths keep their problem documents, also those that look alike', async () => {
-    for (const path of ['/v1/modelsx', '/v1/chats', '/v1/nothing', '/models']) {
+    for (const path of [
+      '/v1/modelsx',
+      '/v1/chats',
+      '/v1/nothing',
+      '/models',
+      '/v1/deposits',
+      '/v1/deposits/dep_1',
+      '/v1/fine_tuningx',
+    ]) {
       expectRefused(path, await api.call('GET', path, { key }), 'not_found');
     }
   });

@@ -1,7 +1,7 @@
 // Embeddings: as many texts at once as a server takes, one vector for each in the order of the input, one charge for all.
 import { z } from 'zod';
 import type { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, failField } from '../../../shared/errors.ts';
 import { EMBEDDINGS_ANSWER_BYTES_MAX, EMBEDDINGS_INPUTS_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
@@ -56,6 +56,7 @@ function planEmbeddings(body: EmbeddingsRequest, catalog: Catalog): { callable: 
       errors: [{ field: 'encoding_format', rule: 'must be float' }],
     });
   }
+  if (body.encoding_format !== 'float') failField('encoding_format', 'must be float');
   const callable = catalog.callable(body.model, 'embedding');
   assertSupported(body.dimensions === undefined ? [] : ['dimensions'], callable.model);
   const inputs = [body.input].flat();

@@ -47,6 +47,7 @@ function planImages(body: ImagesRequest, catalog: Catalog): { callable: Callable
       errors: [{ field: 'response_format', rule: 'must be b64_json' }],
     });
   }
+  if (body.response_format !== 'b64_json') failField('response_format', 'must be b64_json');
   const callable = catalog.callable(body.model, 'image');
   const [standard, ...more] = sizesOf(callable.model);
   const { size = standard } = body;

@@ -4,6 +4,21 @@ import type { RowsBySection } from '../spec-rows.ts';
 export const ERRORS_ROWS: RowsBySection = {
   '7.1': [
     [
+      'Inference endpoints have the envelope for 431, 408 and what is no HTTP too',
+      'control-plane/base/http/limits.test.ts',
+      'of headers that are too large, in one packet or in many',
+    ],
+    [
+      'Fine-tuning is a family of inference by its errors, deposits one of the platform',
+      'contract/models.test.ts',
+      'and platform paths keep their problem documents, also those that look alike',
+    ],
+    [
+      'No message and no part of the document recommends a value that is refused',
+      'contract/openapi.test.ts',
+      'recommends no value that is refused',
+    ],
+    [
       'Whatever a platform endpoint refuses is a problem document of application/problem+json',
       'contract/requests.store.test.ts',
       '%s: none that the document allows is an error of ours',

@@ -57,6 +57,11 @@ export const INFERENCE_ROWS: RowsBySection = {
       'contract/chat.store.test.ts',
       'with what is not supported: %j, by name',
     ],
+    [
+      'What asks for nothing is accepted by a list, whatever else of the kind is refused by its name',
+      'contract/chat.store.test.ts',
+      'with %s of any value that asks for something, by name',
+    ],
     ['Billing is per token', 'contract/chat.store.test.ts', 'costs its tokens exactly, and leaves a receipt'],
     [
       'Billing is per token, also where the server has not counted',
@@ -100,7 +105,11 @@ export const INFERENCE_ROWS: RowsBySection = {
       'contract/videos.store.test.ts',
       'makes one job and one hold of equal requests, answered alike',
     ],
-    ['temperature and max_tokens may be null', 'contract/chat.store.test.ts', 'without what means nothing'],
+    [
+      'temperature and max_tokens may be null',
+      'contract/chat.store.test.ts',
+      'without members that are null, known or not',
+    ],
     ['GET /v1/models takes modality', 'contract/models.test.ts', 'of the modality %s'],
     [
       'GET /v1/models/{id} finds a model by its id or an alias, the slash written either way',

@@ -117,6 +117,11 @@ export const LIMITS_ROWS: RowsBySection = {
     ],
   ],
   '9': [
+    [
+      'An unsupported-parameter error message refers to v1.1 of the inference surface',
+      'contract/chat.store.test.ts',
+      'with what is not supported: %j, by name',
+    ],
     ['All endpoints live under /v1', 'contract/openapi.test.ts', 'is OpenAPI 3.1 with the required members'],
     [
       'Spot capacity is unavailable: no offering shows',
