@@ -42,10 +42,6 @@ const TokenUsage = z.strictObject({
   prompt_tokens: z.int().describe('Tokens of the conversation'),
   completion_tokens: z.int().describe('Tokens of the answer'),
   total_tokens: z.int().describe('Both together'),
-  prompt_tokens_details: z
-    .strictObject({ cached_tokens: z.int().optional().describe('Read from a cache; they cost the same') })
-    .optional()
-    .describe('Where the model tells'),
   completion_tokens_details: z
     .strictObject({ reasoning_tokens: z.int().optional().describe('Spent on what is not shown') })
     .optional()

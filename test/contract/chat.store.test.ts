@@ -35,7 +35,7 @@ describe('an answer', () => {
       created: Math.floor(api.world.clock.now() / 1000),
       model: 'acme/small-chat',
       choices: [{ index: 0, message: { role: 'assistant', content: 'Hello there.' }, finish_reason: 'stop' }],
-      usage: { prompt_tokens: 6, completion_tokens: 3, total_tokens: 9, prompt_tokens_details: { cached_tokens: 2 } },
+      usage: { prompt_tokens: 6, completion_tokens: 3, total_tokens: 9 },
     });
     expect(answer.body).not.toMatch(/secret|cmpl-of-the-server|timings/);
   });
@@ -109,11 +109,31 @@ describe('an answer', () => {
   });
 
   test('of a server that counts more than it was let costs no more than was held', async () => {
-    upstream.next({ body: { ...HELLO, usage: { prompt_tokens: 1_000_000, completion_tokens: 1_000_000 } } });
-    const receipt = await receiptOf(await ask({ max_tokens: 5 }));
+    upstream.next({ body: { ...HELLO, usage: { prompt_tokens: 8_000, completion_tokens: 1_000_000 } } });
+    const answer = await ask({ max_tokens: 5 });
     // 256 tokens for the template, 16 for the message, 2 bytes.
-    expect(receipt?.held_ucents).toBe(274n * 15n + 5n * 60n);
+    expect(answer.json['usage']).toEqual({ prompt_tokens: 274, completion_tokens: 5, total_tokens: 279 });
+    const receipt = await receiptOf(answer);
+    expect(receipt).toMatchObject({ prompt_tokens: 274, completion_tokens: 5, held_ucents: 274n * 15n + 5n * 60n });
     expect(receipt?.charged_ucents).toBe(receipt?.held_ucents);
+  });
+
+  test('of a prompt that is longer than its context is refused and costs nothing, though the server has answered', async () => {
+    upstream.next({ body: { ...HELLO, usage: { prompt_tokens: 8_193, completion_tokens: 3 } } });
+    const refused = expectRefused(PATH, await ask(), 'context_length_exceeded');
+    expect(refused.text).toContain('What was sent has 8193 tokens');
+    expect(await spentUcents()).toBe(0n);
+  });
+
+  test('tells nothing of the cache of its server, which others have filled too', async () => {
+    const cached = { prompt_tokens: 6, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 5 } };
+    upstream.next({ body: { ...HELLO, usage: cached } });
+    expect((await ask()).body).not.toContain('cached');
+    upstream.next({
+      events: [{ choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }] }, { choices: [], usage: cached }],
+    });
+    const stream = await ask({ stream: true, stream_options: { include_usage: true } });
+    expect(stream.body).not.toContain('cached');
   });
 });
 

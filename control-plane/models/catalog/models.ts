@@ -183,6 +183,14 @@ function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
     const wrong = wrongImageParameters(model.parameters, model.pricing.per_mpxl_microcents !== undefined);
     if (wrong !== undefined) refuse(['parameters'], wrong);
   }
+  if (modality === 'embedding' && model.supported_parameters.includes('dimensions'))
+    model.upstreams.forEach(({ engine }, i) => {
+      if (engine !== 'llama_cpp') return;
+      refuse(
+        ['upstreams', i, 'engine'],
+        'must be another where dimensions are supported: llama_cpp makes vectors of one length',
+      );
+    });
   if (modality === 'video') refuseVideo(model, refuse);
   else refuseVideoServers(model, refuse);
   const economyPriced = economy && wrongPrices(modality, economy.pricing);

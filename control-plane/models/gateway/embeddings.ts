@@ -26,7 +26,7 @@ export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply
   const boundUcents = embeddingsUcents(embeddingsBound(inputs), pricing);
   return deps.requests.serve({ ...call, callable, boundUcents }, async (open) => {
     const { vectors, tokens, countedBy, upstream } = await askForVectors(
-      { callable, inputs, dimensions: call.body.dimensions, signal: open.signal },
+      { callable, inputs, dimensions: call.body.dimensions, apiKeyId: call.caller.apiKeyId, signal: open.signal },
       deps,
     );
     await open.close(
@@ -73,6 +73,7 @@ interface VectorsQuestion {
   callable: Callable;
   inputs: readonly string[];
   dimensions: number | undefined;
+  apiKeyId: string;
   signal: AbortSignal;
 }
 
@@ -97,7 +98,7 @@ async function askForVectors(question: VectorsQuestion, deps: CallDeps): Promise
   for (let i = 0; i < inputs.length; i += atOnce) {
     const some = inputs.slice(i, i + atOnce);
     const body = (): object => bodyOf(some, question.dimensions);
-    const asked = { callable, path: '/embeddings', body, startedMs, signal };
+    const asked = { callable, path: '/embeddings', body, apiKeyId: question.apiKeyId, startedMs, signal };
     const reading = { bytesMax: bytesLeft, read: (text: string) => readVectors(text, some.length) };
     const { answer: read, bytes, upstream } = await askWhole(asked, reading, deps);
     bytesLeft -= bytes;

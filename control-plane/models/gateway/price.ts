@@ -21,6 +21,8 @@ export interface ChatBound {
   promptTokens: number;
   /** What is sent to the server, so an answer cannot be longer. */
   maxTokens: number;
+  /** The context has room for both, however the prompt is counted. */
+  isSureToFit: boolean;
 }
 
 export interface ChatLimits {
@@ -39,9 +41,11 @@ export function chatBound(
   const most = TEMPLATE_TOKENS + messages.length * MESSAGE_TOKENS + bytes;
   // A server refuses what does not fit into the context with the answer, so a long prompt leaves less for that.
   const room = Math.max(contextLength - Math.ceil(bytes / BYTES_PER_TOKEN_LOW), Math.ceil(contextLength / 4));
+  const longest = maxTokens ?? Math.min(maxOutputTokens, room);
   return {
     promptTokens: Math.min(most, contextLength),
-    maxTokens: maxTokens ?? Math.min(maxOutputTokens, room),
+    maxTokens: longest,
+    isSureToFit: most + longest <= contextLength,
   };
 }
 

@@ -98,6 +98,20 @@ describe('the file', () => {
     expect(complaint(chat(change))).toContain(expected);
   });
 
+  test('with dimensions of an embedding model at a server that would ignore them is refused', () => {
+    const embedding = (engine: string): string =>
+      complaint(
+        chat(
+          ['modality: chat', 'modality: embedding'],
+          [', output_per_1m_tokens_cents: 60', ''],
+          ['8192', '8192\n    supported_parameters: [dimensions]'],
+          ['model: m', `model: m, engine: ${engine}`],
+        ),
+      );
+    expect(embedding('tei')).toBe('none');
+    expect(embedding('llama_cpp')).toContain('engine: must be another where dimensions are supported');
+  });
+
   test('with a name used twice, as id or alias, is refused', () => {
     const text = `${chat()}${CHAT.replace('acme/chat', 'acme/other').replace('8192', '8192\n    aliases: [acme/chat]').slice(1)}`;
     expect(complaint(text)).toBe('models.yaml:13: models[1].aliases[0]: the name acme/chat is used twice');
