@@ -4,7 +4,7 @@ import { Command } from 'commander';
 import { systemClock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import { createIds } from '../shared/ids.ts';
-import { createLog, type Log } from '../shared/log.ts';
+import { createLog, type Log, logWarnings } from '../shared/log.ts';
 import { countBuffersWithHeap } from '../shared/memory.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
@@ -24,6 +24,7 @@ async function serve(options: { config?: string }): Promise<void> {
   // Database, secret and socket hold what only this user may read.
   process.umask(0o077);
   const log = createLog('control-plane', config.log_level);
+  logWarnings(log);
   const house = await openHouse(config, log);
   // Nothing is lost by a hard end: all state is in the database, which belongs to another process now.
   house.onLost(() => process.exit(1));
