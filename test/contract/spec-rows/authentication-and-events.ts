@@ -3,6 +3,11 @@ import type { RowsBySection } from '../spec-rows.ts';
 
 export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
   '5': [
+    [
+      'Keys are created with the command-line login of the operator',
+      'control-plane/admin/admin.test.ts',
+      'are made, listed and revoked',
+    ],
     ['Keys are sent as Authorization: Bearer', 'control-plane/base/http/server.test.ts', '401 for %s'],
     [
       'Keys carry the prefix svc_live_',

@@ -4,6 +4,16 @@ import type { RowsBySection } from '../spec-rows.ts';
 export const INSTANCES_ROWS: RowsBySection = {
   '4.3': [
     [
+      'ports: port 22 is reserved',
+      'contract/limits.store.test.ts',
+      '%s: the first forbidden values are refused, and make nothing',
+    ],
+    [
+      'The reserved namespaces of env, PUBLIC_KEY and the SVC_ names, are refused (422)',
+      'contract/launch.store.test.ts',
+      '%s: 422 that names the field and the rule, and nothing is made',
+    ],
+    [
       'GET /v1/instances takes cursor and limit and answers a page of instances',
       'contract/cursors.store.test.ts',
       '%s skips and repeats nothing while entries are made and deleted between its pages',

@@ -91,6 +91,11 @@ export const RESERVATIONS_TO_ENVIRONMENTS_ROWS: RowsBySection = {
   ],
   '2.8': [
     [
+      'The grouping key is gpu_type or instance_id',
+      'contract/usage.store.test.ts',
+      'rows name the instance, or the GPU type where asked; running time counts up to now',
+    ],
+    [
       'bucket_start is the start of the time bucket',
       'control-plane/money/buckets.test.ts',
       'the %s of %s begins at %s and ends at %s',
