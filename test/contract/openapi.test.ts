@@ -23,7 +23,7 @@ interface Operation {
 interface Document {
   openapi: string;
   info: Json;
-  tags: { name: string }[];
+  tags: { name: string; description: string }[];
   paths: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, Json> };
 }
@@ -91,6 +91,23 @@ describe('the document', () => {
         expect(status).toMatch(/^[1-5]\d\d$/);
         expect(response.description).not.toBe('');
       }
+    }
+  });
+
+  test('describes each tag, and gives every operation, what is sent to endpoints too, what linters ask for', () => {
+    for (const { name, description } of document.tags)
+      expect([name, description]).toEqual([name, expect.stringMatching(/\w/)]);
+    const sent = operations.flatMap(({ callbacks = {} }) =>
+      Object.values(callbacks).flatMap((urls) =>
+        Object.values(urls).flatMap((methods) => Object.values(methods as Json)),
+      ),
+    ) as Operation[];
+    expect(sent).toHaveLength(1);
+    for (const { summary, security, responses } of [...operations, ...sent]) {
+      expect(summary).toMatch(/\w/);
+      expect(Array.isArray(security)).toBe(true);
+      expect(Object.keys(responses).filter((status) => status.startsWith('4')).length).toBeGreaterThan(0);
+      expect(Object.keys(responses).filter((status) => status.startsWith('2')).length).toBeGreaterThan(0);
     }
   });
 
