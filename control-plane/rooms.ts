@@ -84,6 +84,12 @@ export interface Settings {
   fileBytesPerOrg: number;
 }
 
+/** What the operator may change while the process runs. Rooms read it at each use and keep none of it. */
+export type Changeable = Pick<
+  Settings,
+  'menu' | 'models' | 'openLaunchesPerOrg' | 'openInferenceRequestsPerKey' | 'openVideosPerOrg'
+>;
+
 /** What rooms ask of the processes around them, after a commit. */
 export interface Nudges {
   engine(): void;
@@ -103,6 +109,8 @@ interface Outside {
 }
 
 export interface Rooms {
+  /** All at once, from the next use on. */
+  reload(next: Changeable): void;
   blobs: Blobs;
   grants: Grants;
   accounts: Accounts;
@@ -133,7 +141,22 @@ export interface Rooms {
 /** What a rental and the looks at its SSH path have to do with each other. */
 const SSH_LOOKS = { onRunning: startSeries, downSince };
 
-export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
+export function openRooms(core: Core, given: Settings, outside: Outside): Rooms {
+  // A copy: what is changed here is nobody else's.
+  const settings = { ...given, menu: { ...given.menu } };
+  const rooms = openAll(core, settings, outside);
+  return {
+    ...rooms,
+    reload: ({ menu, ...next }) => {
+      Object.assign(settings, next);
+      Object.assign(settings.menu, menu);
+      rooms.catalog.replace(next.models);
+    },
+  };
+}
+
+/** Of the settings, what is `Changeable` is read at each use. */
+function openAll(core: Core, settings: Settings, outside: Outside): Omit<Rooms, 'reload'> {
   const sshKeys = openSshKeys(core);
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations(core);
@@ -163,7 +186,7 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
     doors,
     reservations,
     platformFeeBps: settings.platformFeeBps,
-    openLaunchesMax: settings.openLaunchesPerOrg,
+    openLaunchesMax: () => settings.openLaunchesPerOrg,
     appSite: settings.appSite,
     ...SSH_LOOKS,
     assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
@@ -216,12 +239,17 @@ function openModels(
   below: Pick<Rooms, 'ledger' | 'blobs'> & { nudges: Nudges },
 ): Pick<Rooms, 'catalog' | 'gateway' | 'videos' | 'files'> {
   const catalog = openCatalog(settings.models);
-  const gateway = openGateway({ ...core, ...below, catalog, openPerKeyMax: settings.openInferenceRequestsPerKey });
+  const gateway = openGateway({
+    ...core,
+    ...below,
+    catalog,
+    openPerKeyMax: () => settings.openInferenceRequestsPerKey,
+  });
   const videos = openVideos({
     ...core,
     ...below,
     catalog,
-    openPerOrgMax: settings.openVideosPerOrg,
+    openPerOrgMax: () => settings.openVideosPerOrg,
     bytesMax: settings.videoBytesMax,
     nudge: () => below.nudges.engine(),
   });

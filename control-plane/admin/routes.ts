@@ -9,10 +9,11 @@ import type { Accounts } from '../base/accounts/accounts.ts';
 import type { Metrics } from '../base/http/metrics.ts';
 import { type Route, route } from '../base/http/route.ts';
 import { AnyFields, Cents, type Fields, Id, listOf, operationOf, operator } from './fields.ts';
+import { type ReloadCommand, reloadRoutes } from './reload-routes.ts';
 import { reservationAdminRoutes, type ReservationCommands } from './reservation-routes.ts';
 import { supplierAdminRoutes, type SupplierCommands } from './supplier-routes.ts';
 
-export interface AdminDeps {
+export interface AdminDeps extends ReloadCommand {
   accounts: Pick<Accounts, 'createOrg' | 'listOrgs' | 'createKey' | 'listKeys' | 'revokeKey'>;
   balance: {
     /** Adding twice under one reference counts once. @throws ServiceError `not_found`, `conflict` where the amounts differ */
@@ -49,6 +50,7 @@ export function adminRoutes(deps: AdminDeps): Route[] {
     ...machineRoutes(deps),
     ...supplierAdminRoutes(deps.suppliers),
     ...reservationAdminRoutes(deps.reservations),
+    ...reloadRoutes(deps),
     ...statusRoutes(deps),
   ];
 }

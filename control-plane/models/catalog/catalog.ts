@@ -10,8 +10,10 @@ export interface Callable extends Tier {
 }
 
 export interface Catalog {
-  /** By id. */
+  /** By id. Ask anew each time: the operator may have changed them. */
   readonly models: readonly CatalogModel[];
+  /** What is called from now on; requests that are under way end as they began. */
+  replace(entries: readonly CatalogModel[]): void;
   /**
    * The model of this id or alias, callable or not; the suffix `:economy` names that tier of it.
    * @throws ServiceError `model_not_found` also for a tier that it does not have
@@ -28,8 +30,13 @@ export interface Catalog {
 export const ECONOMY = ':economy';
 
 export function openCatalog(entries: readonly CatalogModel[]): Catalog {
-  const models = entries.toSorted((a, b) => (a.id < b.id ? -1 : 1));
-  const byName = new Map(models.flatMap((model) => [model.id, ...model.aliases].map((name) => [name, model] as const)));
+  let models: readonly CatalogModel[] = [];
+  let byName = new Map<string, CatalogModel>();
+  const replace = (next: readonly CatalogModel[]): void => {
+    models = next.toSorted((a, b) => (a.id < b.id ? -1 : 1));
+    byName = new Map(models.flatMap((model) => [model.id, ...model.aliases].map((name) => [name, model] as const)));
+  };
+  replace(entries);
   const get = (name: string): Callable => {
     const isEconomy = name.endsWith(ECONOMY);
     const bare = isEconomy ? name.slice(0, -ECONOMY.length) : name;
@@ -39,7 +46,10 @@ export function openCatalog(entries: readonly CatalogModel[]): Catalog {
     return { model, tier: 'economy', ...model.economy };
   };
   return {
-    models,
+    get models() {
+      return models;
+    },
+    replace,
     get,
     callable: (name, modality) => {
       const found = get(name);

@@ -60,9 +60,10 @@ function secondsOf({ seconds }: store.Wanted['parameters'], { id }: CatalogModel
 }
 
 async function refuseTooMany(tx: Tx, orgId: string, { openPerOrgMax }: VideosDeps): Promise<void> {
-  if ((await store.countOpen(tx, orgId)) < openPerOrgMax) return;
+  const max = openPerOrgMax();
+  if ((await store.countOpen(tx, orgId)) < max) return;
   fail('rate_limit_exceeded', {
-    detail: `This organisation may have ${openPerOrgMax} videos on their way at once. Try again when one of them is over.`,
+    detail: `This organisation may have ${max} videos on their way at once. Try again when one of them is over.`,
     retryAfterSeconds: 10,
   });
 }

@@ -19,7 +19,7 @@ const OPEN_LAUNCHES_RETRY_SECONDS = 30;
 
 export interface CreateDeps extends PlaceDeps {
   /** Launches of one organisation that may be on their way at once. */
-  openLaunchesMax: number;
+  openLaunchesMax(): number;
   clock: Clock;
   events: Events;
   operations: Operations;
@@ -118,9 +118,10 @@ async function refuseWithoutOffer(tx: Tx, { request, runnable }: Wish, gpuType: 
 
 /** Each holds GPUs, a port and a place in the engine: one caller's loop must not take them from everybody. */
 async function refuseTooMany(tx: Tx, orgId: string, { openLaunchesMax }: CreateDeps): Promise<void> {
-  if ((await store.countOpenLaunches(tx, orgId)) < openLaunchesMax) return;
+  const max = openLaunchesMax();
+  if ((await store.countOpenLaunches(tx, orgId)) < max) return;
   fail('rate_limit_exceeded', {
-    detail: `${openLaunchesMax} launches of this organisation are on their way already. Try again when some of them run.`,
+    detail: `${max} launches of this organisation are on their way already. Try again when some of them run.`,
     retryAfterSeconds: OPEN_LAUNCHES_RETRY_SECONDS,
   });
 }

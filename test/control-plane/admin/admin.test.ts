@@ -90,6 +90,7 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
       payouts: async (id) => [{ supplier_id: id ?? 'all' }],
     },
     reservations: plantedReservations(),
+    reload: async () => ({ models: 3, templates: 2 }),
     ledger: { verify: async () => faults },
     loops: () => [
       {
