@@ -6,6 +6,7 @@ import { centsFloor, dollarsFromUcents, dollarText, UCENTS_PER_CENT } from '../s
 import { creditCommands, disputeCommands } from './admin-decisions.ts';
 import { instanceCommands } from './admin-instances.ts';
 import type { Fields } from './admin/fields.ts';
+import type { ReloadCommand } from './admin/reload-routes.ts';
 import type { ReservationCommands } from './admin/reservation-routes.ts';
 import type { AdminDeps } from './admin/routes.ts';
 import type { SupplierCommands } from './admin/supplier-routes.ts';
@@ -39,7 +40,7 @@ const PAYOUTS_SHOWN_MAX = 1_000;
 export function adminDeps(
   { db, clock }: Pick<Core, 'db' | 'clock'>,
   rooms: Rooms,
-  process: { loops(): LoopStatus[]; metrics: Metrics; noteLedger(faults: number): void },
+  process: { loops(): LoopStatus[]; metrics: Metrics; noteLedger(faults: number): void } & ReloadCommand,
 ): AdminDeps {
   return {
     accounts: rooms.accounts,

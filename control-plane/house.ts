@@ -1,11 +1,13 @@
 // The only file that knows every room at work: opens the database, the sockets and the loops, and closes them in reverse.
 import { type Clock, systemClock } from '../shared/clock.ts';
 import { createIds } from '../shared/ids.ts';
+import { fail, messageOf } from '../shared/errors.ts';
 import type { LoopStatus } from '../shared/loop.ts';
 import type { Log } from '../shared/log.ts';
 import { ucentsFromDollars } from '../shared/money.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
+import type { Fields } from './admin/fields.ts';
 import { openAdmin } from './admin/admin.ts';
 import { openAudit } from './admin/audit.ts';
 import { adminDeps } from './admin-deps.ts';
@@ -52,7 +54,7 @@ export interface House {
 }
 
 /** @throws DbError `database_in_use` where another control plane runs on this database */
-export async function openHouse(config: Config, log: Log): Promise<House> {
+export async function openHouse(config: Config, log: Log, readAgain: () => Config = () => config): Promise<House> {
   const clock = systemClock();
   const rng = systemRng();
   const ids = createIds(clock, rng);
@@ -72,16 +74,16 @@ export async function openHouse(config: Config, log: Log): Promise<House> {
   const modelHub = openModelHub(config.model_hub_url, core);
   const storage = openStorage(config, secret, core);
   const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub, storage });
-  const loops = (): LoopStatus[] => statusesOf(running);
   const readiness = openReadiness(core);
-  const gauges = addGauges(metrics.registry, { core, ...rooms, readiness, loops });
+  const own = { metrics, loops: (): LoopStatus[] => statusesOf(running), reload: reloader(readAgain, rooms, log) };
+  const gauges = addGauges(metrics.registry, { core, ...rooms, readiness, loops: own.loops });
   const web: HttpDeps = {
     ...core,
     metrics,
     authenticate: (token) => rooms.accounts.authenticate(token),
     ready: async () => (running === undefined ? ['still starting'] : readiness.check()),
   };
-  const admin = openAdmin(adminDeps(core, rooms, { loops, metrics, ...gauges }), audit, web);
+  const admin = openAdmin(adminDeps(core, rooms, { ...own, ...gauges }), audit, web);
   const supervision = openSupervision(serviceManager(), core);
   const listeners = openListeners(config, { core, rooms, web, certificates, epoch: foundation.epoch, secret });
 
@@ -134,6 +136,32 @@ async function openOwnFoundation(
     throw error;
   });
   return foundation;
+}
+
+/** Everything is read before anything is changed. What else of the configuration has changed counts from the next start on. */
+function reloader(readAgain: () => Config, rooms: Rooms, log: Log): () => Promise<Fields> {
+  return async () => reloadSettings(readAgain, rooms, log);
+}
+
+function reloadSettings(readAgain: () => Config, rooms: Rooms, log: Log): Fields {
+  let next: Settings;
+  try {
+    next = settingsOf(readAgain());
+  } catch (error) {
+    log.error({ detail: messageOf(error) }, 'the files of the operator have a mistake; nothing was changed');
+    return fail('validation_failed', `Nothing was changed. ${messageOf(error)}`);
+  }
+  rooms.reload(next);
+  const now = {
+    models: next.models.length,
+    templates: next.menu.templates.size,
+    frameworks: Object.keys(next.menu.environments.frameworks).length,
+    open_launches_per_org: next.openLaunchesPerOrg,
+    open_inference_requests_per_key: next.openInferenceRequestsPerKey,
+    open_videos_per_org: next.openVideosPerOrg,
+  };
+  log.info(now, 'models, templates, environments and limits were read again');
+  return now;
 }
 
 function statusesOf(running: Running | undefined): LoopStatus[] {

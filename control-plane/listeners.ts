@@ -16,7 +16,8 @@ import { type AppServer, openAppServer } from './rental/edge/app-server.ts';
 import { openPublicPorts, type PublicPorts } from './rental/edge/public-ports.ts';
 import type { Query } from './base/db/db.ts';
 import type { InstanceRow } from './rental/instances/store.ts';
-import { type Core, type Rooms, sshKeysOf } from './rooms.ts';
+import { sshKeysOf } from './looks.ts';
+import type { Core, Rooms } from './rooms.ts';
 
 export interface Listeners {
   http: Http;

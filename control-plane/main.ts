@@ -4,7 +4,7 @@ import { Command } from 'commander';
 import { systemClock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import { createIds } from '../shared/ids.ts';
-import { createLog, type Log } from '../shared/log.ts';
+import { createLog, type Log, logWarnings } from '../shared/log.ts';
 import { countBuffersWithHeap } from '../shared/memory.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
@@ -24,7 +24,11 @@ async function serve(options: { config?: string }): Promise<void> {
   // Database, secret and socket hold what only this user may read.
   process.umask(0o077);
   const log = createLog('control-plane', config.log_level);
-  const house = await openHouse(config, log);
+  logWarnings(log);
+  const house = await openHouse(config, log, () => readConfig(options.config));
+  const reload: InjectedRequest = { method: 'POST', url: '/admin/reload', headers: { 'svc-operator': 'SIGHUP' } };
+  // What is wrong with the files is in the log.
+  process.on('SIGHUP', () => void house.admin.inject(reload));
   // Nothing is lost by a hard end: all state is in the database, which belongs to another process now.
   house.onLost(() => process.exit(1));
   let stopping = false;
@@ -83,9 +87,9 @@ async function restore(file: string, options: CommonOptions & { force?: boolean 
 }
 
 /** Loaded only when needed: a command that asks the daemon needs none of the rooms. */
-async function openHouse(config: Config, log: Log): Promise<House> {
+async function openHouse(config: Config, log: Log, readAgain?: () => Config): Promise<House> {
   const house = await import('./house.ts');
-  return house.openHouse(config, log);
+  return house.openHouse(config, log, readAgain);
 }
 
 const operator: CommandDeps = {

@@ -47,8 +47,8 @@ export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cur
     ...fileRoutes(deps),
     ...billingRoutes(deps),
     ...receiptRoutes(deps),
-    ...supplyRoutes(deps),
-    ...machineRoutes(deps),
+    ...supplyRoutes({ ...deps, machinesOf }),
+    ...machineRoutes({ ...deps, machinesOf }),
     ...payoutRoutes({
       ...deps,
       machinesOf,

@@ -4,11 +4,12 @@ import type { Ids } from '../shared/ids.ts';
 import type { Log } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
 import { throttledLog } from '../shared/throttled-log.ts';
+import { decoysOf, outagesOf, startLooks } from './looks.ts';
 import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
 import type { Grants } from './base/blobs/grants.ts';
-import type { Db, Query, Tx } from './base/db/db.ts';
+import type { Db } from './base/db/db.ts';
 import { type Events, openEvents } from './base/events/events.ts';
 import type { Sealing } from './base/http/sealing.ts';
 import { openOperations, type Operations } from './base/operations/operations.ts';
@@ -33,17 +34,14 @@ import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
 import type { Menu } from './rental/launch/runnable.ts';
-import { type Decoys, openDecoys } from './rental/edge/decoys.ts';
+import type { Decoys } from './rental/edge/decoys.ts';
 import { logIn, newProbeKey, openProbes } from './rental/edge/probe.ts';
-import type { InstanceRow } from './rental/instances/store.ts';
 import type { Probes } from './rental/instances/steps.ts';
 import { type Heartbeat, openHeartbeat } from './rental/edge/heartbeat.ts';
 import { type Logs, openLogs } from './rental/edge/logs.ts';
-import { startSeries } from './rental/edge/store.ts';
 import { downSince } from './rental/edge/down-since.ts';
 import { openWatch, type Watch } from './rental/edge/watch.ts';
 import { type Instances, type InstancesDeps, openInstances } from './rental/instances/instances.ts';
-import { confirmOutage, endOutage, giveUp, noteReachable } from './rental/instances/outages.ts';
 import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
 import type { CatalogModel } from './models/catalog/models.ts';
 import { type Files, openFiles } from './models/files/files.ts';
@@ -96,6 +94,12 @@ export interface Settings {
   fileBytesPerOrg: number;
 }
 
+/** What the operator may change while the process runs. Rooms read it at each use and keep none of it. */
+export type Changeable = Pick<
+  Settings,
+  'menu' | 'models' | 'openLaunchesPerOrg' | 'openInferenceRequestsPerKey' | 'openVideosPerOrg'
+>;
+
 /** What rooms ask of the processes around them, after a commit. */
 export interface Nudges {
   engine(): void;
@@ -117,6 +121,8 @@ interface Outside {
 }
 
 export interface Rooms {
+  /** All at once, from the next use on. */
+  reload(next: Changeable): void;
   blobs: Blobs;
   grants: Grants;
   accounts: Accounts;
@@ -149,7 +155,22 @@ export interface Rooms {
 /** A machine that was charged to others for so long has served them. */
 const SERVED_MS_MIN = 3_600_000;
 
-export function openRooms(core: Core, settings: Settings, outside: Outside): Rooms {
+export function openRooms(core: Core, given: Settings, outside: Outside): Rooms {
+  // A copy: what is changed here is nobody else's.
+  const settings = { ...given, menu: { ...given.menu } };
+  const rooms = openAll(core, settings, outside);
+  return {
+    ...rooms,
+    reload: ({ menu, ...next }) => {
+      Object.assign(settings, next);
+      Object.assign(settings.menu, menu);
+      rooms.catalog.replace(next.models);
+    },
+  };
+}
+
+/** Of the settings, what is `Changeable` is read at each use. */
+function openAll(core: Core, settings: Settings, outside: Outside): Omit<Rooms, 'reload'> {
   const sshKeys = openSshKeys(core);
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations(core);
@@ -220,38 +241,6 @@ export function openRooms(core: Core, settings: Settings, outside: Outside): Roo
   };
 }
 
-function decoysOf(
-  core: Core,
-  parts: Pick<Rooms, 'doors' | 'link' | 'supply' | 'sshKeys'> & { logIn: typeof logIn },
-): Decoys {
-  return openDecoys({
-    ...core,
-    ...parts,
-    newKey: newProbeKey,
-    keysOf: (query, instance) => sshKeysOf(parts.sshKeys, query, instance),
-    accuse: parts.supply.accuse,
-  });
-}
-
-/** A rental begins to run. */
-async function startLooks(
-  tx: Tx,
-  started: Parameters<InstancesDeps['onRunning']>[1],
-  decoys: Pick<Decoys, 'start'>,
-): Promise<void> {
-  await startSeries(tx, started);
-  await decoys.start(tx, started);
-}
-
-/** OpenSSH lines of the keys that a customer logs in with. */
-export async function sshKeysOf(
-  sshKeys: SshKeys,
-  query: Query,
-  { org_id: orgId, request }: InstanceRow,
-): Promise<string[]> {
-  return (await sshKeys.keysForOrg(query, orgId, request.ssh_key_ids ?? null)).map((key) => key.public_key);
-}
-
 function nudgesAfterChange(nudges: Nudges): Pick<InstancesDeps, 'onDoorsChanged' | 'nudge'> & { onLooksDue(): void } {
   return {
     onLooksDue: () => nudges.watch(),
@@ -264,8 +253,14 @@ function nudgesAfterChange(nudges: Nudges): Pick<InstancesDeps, 'onDoorsChanged'
 }
 
 /** What a rental costs and how many of them there may be. */
-function termsOf({ platformFeeBps, openLaunchesPerOrg, unpaidGpuHoursPerOrg, appSite }: Settings) {
-  return { platformFeeBps, openLaunchesMax: openLaunchesPerOrg, unpaidGpuHoursMax: unpaidGpuHoursPerOrg, appSite };
+function termsOf(settings: Settings) {
+  const { platformFeeBps, unpaidGpuHoursPerOrg, appSite } = settings;
+  return {
+    platformFeeBps,
+    openLaunchesMax: () => settings.openLaunchesPerOrg,
+    unpaidGpuHoursMax: unpaidGpuHoursPerOrg,
+    appSite,
+  };
 }
 
 function openMoney(
@@ -297,12 +292,17 @@ function openModels(
   below: Pick<Rooms, 'ledger' | 'blobs'> & { nudges: Nudges },
 ): Pick<Rooms, 'catalog' | 'gateway' | 'videos' | 'files'> {
   const catalog = openCatalog(settings.models);
-  const gateway = openGateway({ ...core, ...below, catalog, openPerKeyMax: settings.openInferenceRequestsPerKey });
+  const gateway = openGateway({
+    ...core,
+    ...below,
+    catalog,
+    openPerKeyMax: () => settings.openInferenceRequestsPerKey,
+  });
   const videos = openVideos({
     ...core,
     ...below,
     catalog,
-    openPerOrgMax: settings.openVideosPerOrg,
+    openPerOrgMax: () => settings.openVideosPerOrg,
     bytesMax: settings.videoBytesMax,
     nudge: () => below.nudges.engine(),
   });
@@ -367,15 +367,4 @@ function openFleet(
     },
   });
   return { supply, workloads, link, absence: openAbsence({ ...core, supply, link }) };
-}
-
-function outagesOf(rental: InstancesDeps): Parameters<typeof openWatch>[0]['outages'] {
-  const { clock } = rental;
-  return {
-    seen: noteReachable,
-    confirm: (tx, instance, sinceMs, evidence) =>
-      confirmOutage(tx, instance, { sinceMs, nowMs: clock.now(), evidence }, rental),
-    recover: (tx, instance, sinceMs) => endOutage(tx, instance, { sinceMs, nowMs: clock.now() }, rental),
-    giveUp: (tx, instance, reason) => giveUp(tx, instance, { nowMs: clock.now(), reason }, rental),
-  };
 }

@@ -21,8 +21,10 @@ export const REGISTRY_JSON_VALUES_MAX = 8_000;
 export const REGISTRY_JSON_BYTES_MAX = 1024 * 1024;
 /** Command and variables of a launch as JSON: what the largest body can name. Templates, which may repeat a value, get no more. */
 export const LAUNCH_BYTES_MAX = 256 * 1024;
-/** Path, query and headers together. Node's own default, named so that the refusal can say it. */
+/** Path, query and headers together. */
 export const HEADER_BYTES_MAX = 16 * 1024;
+/** What is above this is not read to its end, so that its refusal may not know the path. */
+export const HEADER_BYTES_READ_MAX = 64 * 1024;
 /** API keys that are not over, of one organisation: far more than people and machines need, and a list that a person can still read. */
 export const API_KEYS_PER_ORG_MAX = 200;
 /** All SSH keys of an organisation may travel in one link message; at 3 KiB for the largest kind this many stay below its limit. */

@@ -14,6 +14,12 @@ const SECRET_FIELDS = [
   'private_key',
 ];
 
+/** Warnings of Node go where everything goes, not to the terminal of a daemon that has none. */
+export function logWarnings(log: Log): void {
+  process.removeAllListeners('warning');
+  process.on('warning', (warning) => log.warn({ warning: warning.name, err: warning }, 'Node warns'));
+}
+
 /** `level` as in pino (`info`, `debug`, `silent`, ...). */
 export function createLog(name: string, level: string, destination?: DestinationStream): Log {
   const options = {

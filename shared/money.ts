@@ -21,6 +21,11 @@ export function centsFloor(ucents: bigint): bigint {
   return ucents < 0n && cents * UCENTS_PER_CENT !== ucents ? cents - 1n : cents;
 }
 
+/** The next whole cent, where an amount is not whole cents already. For charges that are made once, so that nothing has to telescope. */
+export function ceilToCents(ucents: bigint): bigint {
+  return -centsFloor(-ucents) * UCENTS_PER_CENT;
+}
+
 /** Microcents of a dollar amount that came in as a JSON number; undefined where it is finer than a microcent or not finite. */
 export function ucentsFromDollars(dollars: number): bigint | undefined {
   if (!Number.isFinite(dollars)) return undefined;

@@ -41,6 +41,13 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   );
   withCommon(
     admin
+      .command('reload')
+      .description(
+        'read models, templates, environments and limits again; a mistake in one of the files changes nothing',
+      ),
+  ).action((options: CommonOptions) => show(deps, options, { method: 'POST', url: '/admin/reload' }));
+  withCommon(
+    admin
       .command('backup <file>')
       .description(
         'write a snapshot of the SQLite database to a new file; the daemon goes on. Keep secret_file beside it',

@@ -12,10 +12,11 @@ import { AnyFields, Cents, type Fields, Id, listOf, operationOf, operator } from
 import { creditAdminRoutes, type CreditCommands } from './credit-routes.ts';
 import { disputeAdminRoutes, type DisputeCommands } from './dispute-routes.ts';
 import { instanceAdminRoutes, type InstanceCommands } from './instance-routes.ts';
+import { type ReloadCommand, reloadRoutes } from './reload-routes.ts';
 import { reservationAdminRoutes, type ReservationCommands } from './reservation-routes.ts';
 import { supplierAdminRoutes, type SupplierCommands } from './supplier-routes.ts';
 
-export interface AdminDeps {
+export interface AdminDeps extends ReloadCommand {
   accounts: Pick<Accounts, 'createOrg' | 'listOrgs' | 'createKey' | 'listKeys' | 'revokeKey'>;
   balance: {
     /** Adding twice under one reference counts once. @throws ServiceError `not_found`, `conflict` where the amounts differ */
@@ -58,6 +59,7 @@ export function adminRoutes(deps: AdminDeps): Route[] {
     ...disputeAdminRoutes(deps.disputes),
     ...creditAdminRoutes(deps.credits),
     ...reservationAdminRoutes(deps.reservations),
+    ...reloadRoutes(deps),
     ...statusRoutes(deps),
   ];
 }

@@ -1,5 +1,6 @@
 // Balance and usage as customers see them (specification 2.8, 4.6; balance: DESIGN section 8).
 import { z } from 'zod';
+import { isoTimeMs } from '../iso-time.ts';
 import { USAGE_DAYS_MAX } from '../limits.ts';
 
 export const Balance = z
@@ -12,6 +13,13 @@ export const Balance = z
   .meta({ id: 'Balance' });
 export type Balance = z.infer<typeof Balance>;
 
+const moment = z
+  .string()
+  .refine(
+    (text) => isoTimeMs(text) !== undefined,
+    'must be an ISO 8601 date or date-time such as 2026-01-31, 2026-01-31T12:00:00Z or 2026-01-31T12:00:00+02:00, with + written as %2B in a URL',
+  );
+
 export const UsageQuery = z.strictObject({
   bucket: z
     .enum(['hour', 'day', 'week', 'month'])
@@ -23,8 +31,10 @@ export const UsageQuery = z.strictObject({
     .enum(['instance_id', 'gpu_type'])
     .default('instance_id')
     .describe('What the rows of a bucket are told apart by'),
-  start: z.iso.datetime({ offset: true }).optional().describe('Inclusive; default 30 days before end'),
-  end: z.iso.datetime({ offset: true }).optional().describe('Exclusive; default now'),
+  start: moment
+    .optional()
+    .describe('ISO 8601 date or date-time, UTC unless it has an offset; inclusive; default 30 days before end'),
+  end: moment.optional().describe('The same; exclusive, so that a date ends before its day; default now'),
 });
 
 export const UsageRow = z

@@ -1,6 +1,7 @@
 // Chat completions (specification 2.11, 4.8): what is asked, what is answered, and what may be said although it means nothing.
 import { z } from 'zod';
 import { CHAT_MESSAGES_MAX } from '../limits.ts';
+import { CHAT_NOTHINGS, withoutNothings } from './nothings.ts';
 
 export const ChatMessage = z
   .strictObject({
@@ -9,17 +10,6 @@ export const ChatMessage = z
   })
   .meta({ id: 'ChatMessage' });
 export type ChatMessage = z.infer<typeof ChatMessage>;
-
-/** Members that clients send by habit: these values ask for nothing, and are taken as if they were not there. null always is one. */
-const NOTHING_ASKED: Record<string, readonly unknown[]> = {
-  n: [1],
-  tools: ['[]'],
-  tool_choice: ['none', 'auto'],
-  response_format: ['{"type":"text"}'],
-  logprobs: [false],
-  store: [false],
-  logit_bias: ['{}'],
-};
 
 const few = z.number().min(-2).max(2);
 
@@ -46,16 +36,12 @@ const ChatFields = z.strictObject({
 });
 export type ChatRequest = z.infer<typeof ChatFields>;
 
-export const ChatRequest = z.preprocess(withoutNothings, ChatFields);
+export const ChatRequest = z.preprocess((body) => withoutNothings(body, CHAT_NOTHINGS), ChatFields);
 
 const TokenUsage = z.strictObject({
   prompt_tokens: z.int().describe('Tokens of the conversation'),
   completion_tokens: z.int().describe('Tokens of the answer'),
   total_tokens: z.int().describe('Both together'),
-  prompt_tokens_details: z
-    .strictObject({ cached_tokens: z.int().optional().describe('Read from a cache; they cost the same') })
-    .optional()
-    .describe('Where the model tells'),
   completion_tokens_details: z
     .strictObject({ reasoning_tokens: z.int().optional().describe('Spent on what is not shown') })
     .optional()
@@ -109,31 +95,3 @@ export const ChatCompletionChunk = z
   })
   .meta({ id: 'ChatCompletionChunk' });
 export type ChatCompletionChunk = z.infer<typeof ChatCompletionChunk>;
-
-function withoutNothings(body: unknown): unknown {
-  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
-  const asked = Object.entries(body).filter(([name, value]) => !asksNothing(name, value));
-  return Object.fromEntries(
-    asked.map(([name, value]): [string, unknown] => [
-      name,
-      name === 'stream_options' ? withoutObfuscation(value) : value,
-    ]),
-  );
-}
-
-function asksNothing(name: string, value: unknown): boolean {
-  if (value === null) return name !== 'model' && name !== 'messages';
-  if (!Object.hasOwn(NOTHING_ASKED, name)) return false;
-  const isSmall = typeof value === 'object' && Object.keys(value).length <= 1;
-  // Of what may be nested deeper than can be written, nothing is asked that matters.
-  const plain =
-    isSmall && Object.values(value).every((inner) => typeof inner === 'string') ? JSON.stringify(value) : value;
-  return NOTHING_ASKED[name]?.includes(plain) === true;
-}
-
-function withoutObfuscation(options: unknown): unknown {
-  if (typeof options !== 'object' || options === null) return options;
-  return Object.fromEntries(
-    Object.entries(options).filter(([name, value]) => name !== 'include_obfuscation' || value !== false),
-  );
-}

@@ -83,6 +83,23 @@ export const CommunityMachine = z
     price_per_hour: z.number().nullable().describe('Retail price of one GPU in dollars an hour'),
     vram_per_gpu_gb: z.int().nullable().describe('As declared'),
     tier: tier.describe('Tier of its offerings'),
+    online: z.boolean().describe('Whether its agent is connected now'),
+    reported_gpus: z
+      .array(
+        z.strictObject({
+          gpu_type: z.string().describe('Canonical GPU type'),
+          vram_per_gpu_gb: z.int().describe('VRAM of one of them'),
+          count: z.int().describe('How many there are'),
+          rented: z.int().describe('How many of them a rental has now'),
+          reserved: z.int().describe('How many of the others are set aside for a contract'),
+        }),
+      )
+      .describe('The GPUs that its host reports; none before it has enrolled'),
+    earned_today_cents: z
+      .int()
+      .describe(
+        'Earned since midnight UTC, in whole cents, as far as it is posted: at the end of each hour, and of each rental',
+      ),
     last_heartbeat_at: z.iso.datetime().nullable().describe('Last sign of its agent; null before the first'),
   })
   .meta({ id: 'CommunityMachine' });

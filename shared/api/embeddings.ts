@@ -1,19 +1,24 @@
 // Embeddings (specification 2.14, 4.8): what is asked and what is answered.
 import { z } from 'zod';
+import { withoutNothings } from './nothings.ts';
 
-export const EmbeddingsRequest = z.strictObject({
+const EmbeddingsFields = z.strictObject({
   model: z.string().min(1).max(256).describe('Id or alias of an embedding model'),
   input: z
     .union([z.string().min(1), z.array(z.string().min(1)).min(1)])
     .describe('One text, or up to 2048 of them. Lists of token ids are not supported'),
+  // Any text passes here: `base64` has a refusal of its own.
   encoding_format: z
-    .enum(['float', 'base64'])
+    .string()
     .default('float')
-    .describe('Only `float`. Official clients ask for `base64` unless told otherwise: pass `float`'),
+    .meta({ enum: ['float'] })
+    .describe('Only `float`, vectors as numbers'),
   dimensions: z.int().min(1).max(65_536).optional().describe('Length of a vector; where the model supports it'),
   user: z.string().max(512).optional().describe('Whatever the caller likes'),
 });
-export type EmbeddingsRequest = z.infer<typeof EmbeddingsRequest>;
+export type EmbeddingsRequest = z.infer<typeof EmbeddingsFields>;
+
+export const EmbeddingsRequest = z.preprocess((body) => withoutNothings(body, {}), EmbeddingsFields);
 
 const Embedding = z
   .strictObject({

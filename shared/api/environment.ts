@@ -30,7 +30,7 @@ export const Environments = z
       .describe('What is installed, of each framework and of `base`, by CUDA variant'),
     vm_images: z
       .record(z.string(), z.strictObject({}))
-      .describe('Usable as raw_vm:<os>; empty while no host runs virtual machines'),
+      .describe('Systems of virtual machines; empty while no host runs any'),
   })
   .meta({ id: 'Environments' });
 export type Environments = z.infer<typeof Environments>;

@@ -1,8 +1,9 @@
 // Images (specification 2.12, 4.8): what is asked and what is answered.
 import { z } from 'zod';
 import { IMAGES_MAX } from '../limits.ts';
+import { withoutNothings } from './nothings.ts';
 
-export const ImagesRequest = z.strictObject({
+const ImagesFields = z.strictObject({
   model: z.string().min(1).max(256).describe('Id or alias of an image model'),
   prompt: z.string().min(1).max(32_000).describe('What the image shows'),
   n: z.int().min(1).max(IMAGES_MAX).default(1).describe('How many images'),
@@ -11,9 +12,16 @@ export const ImagesRequest = z.strictObject({
     .regex(/^[1-9][0-9]{0,4}x[1-9][0-9]{0,4}$/, 'must be like 1024x1024')
     .optional()
     .describe('One of the sizes that `parameters` of the model lists, else its default'),
-  response_format: z.enum(['b64_json', 'url']).default('b64_json').describe('Only `b64_json`; `url` is refused'),
+  // Any text passes here: `url` has a refusal of its own.
+  response_format: z
+    .string()
+    .default('b64_json')
+    .meta({ enum: ['b64_json'] })
+    .describe('Only `b64_json`'),
 });
-export type ImagesRequest = z.infer<typeof ImagesRequest>;
+export type ImagesRequest = z.infer<typeof ImagesFields>;
+
+export const ImagesRequest = z.preprocess((body) => withoutNothings(body, {}), ImagesFields);
 
 export const ImagesResponse = z
   .strictObject({

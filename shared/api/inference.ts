@@ -25,9 +25,9 @@ export const InferenceError = z
   .meta({ id: 'InferenceError' });
 export type InferenceError = z.infer<typeof InferenceError>;
 
-const INFERENCE_PATHS = /^\/v1\/(models|chat|embeddings|images|videos|audio|files)(\/|$)/;
+const INFERENCE_PATHS = /^\/v1\/(models|chat|embeddings|images|videos|audio|files|fine_tuning)(\/|$)/;
 
-/** Refusals on these paths are an envelope, on all others a problem document. */
+/** Refusals on these paths are an envelope, on all others a problem document. Families that are not built yet are among them by their kind. */
 export function isInferencePath(path: string): boolean {
   return INFERENCE_PATHS.test(path);
 }

@@ -34,11 +34,11 @@ export const Port = z.strictObject({
 });
 export type Port = z.infer<typeof Port>;
 
-/** Specification 4.3. */
+/** Specification 4.3. The rule does not name raw_vm, which is well formed and which no host can serve. */
 const ENVIRONMENT =
   /^(certified(:[a-z0-9][a-z0-9._-]*(@[A-Za-z0-9][A-Za-z0-9._-]*)?)?|raw_vm(:[a-z0-9][a-z0-9._-]*)?|provider_template)$/;
 const ENVIRONMENT_RULE =
-  'must be certified, certified:<framework>, certified:<framework>@<version>, raw_vm, raw_vm:<os> or provider_template';
+  'must be certified, certified:<framework>, certified:<framework>@<version> or provider_template';
 
 export const Ports = z.array(Port).max(PORTS_MAX).superRefine(refusePorts);
 
@@ -57,7 +57,7 @@ export const CreateInstance = z
       .max(64)
       .optional()
       .describe(
-        'Canonical GPU type from GET /v1/gpu-types. May be left out with template_id, but not with tier reserved: then the cheapest free GPU that is large enough for the template is taken',
+        'Canonical GPU type from GET /v1/gpu-types. May be left out with template_id: then the cheapest free GPU that is large enough for the template is taken, with tier reserved the smallest one of the contract',
       ),
     gpu_count: z.int().min(1).max(GPU_COUNT_MAX).describe('GPUs of one machine'),
     tier: z
@@ -77,14 +77,13 @@ export const CreateInstance = z
       .regex(ENVIRONMENT, ENVIRONMENT_RULE)
       .optional()
       .describe(
-        'A place to log in to, from GET /v1/environments: certified, certified:<framework>, certified:<framework>@<version>, raw_vm, raw_vm:<os> or provider_template. Omitted, with neither image nor template_id: provider_template, the default of the operator',
+        'A place to log in to, from GET /v1/environments: certified, certified:<framework>, certified:<framework>@<version> or provider_template. Omitted, with neither image nor template_id: provider_template, the default of the operator',
       ),
     image: z
       .string()
-      .max(IMAGE_REFERENCE_CHARS_MAX)
       .optional()
       .describe(
-        'Own container image for linux/amd64, as `docker pull` takes it, such as ghcr.io/org/app:1.2; its registry is asked before anything is created. Not with tier spot',
+        `Own container image for linux/amd64, as \`docker pull\` takes it, such as ghcr.io/org/app:1.2, of at most ${IMAGE_REFERENCE_CHARS_MAX} characters; its registry is asked before anything is created. Not with tier spot`,
       ),
     registry_credential_id: z
       .string()
@@ -195,8 +194,6 @@ function refuseCombinations(
   const refuse = (field: string, message: string): void => context.addIssue({ code: 'custom', path: [field], message });
   const { image, template_id: template, environment } = request;
   if (request.gpu_type === undefined && template === undefined) refuse('gpu_type', 'is required without template_id');
-  if (request.gpu_type === undefined && request.tier === 'reserved')
-    refuse('gpu_type', 'is required with tier reserved');
   if (image !== undefined && template !== undefined) refuse('template_id', 'cannot be combined with image');
   if (image !== undefined && environment !== undefined) refuse('environment', 'cannot be combined with image');
   if (template !== undefined && environment !== undefined) refuse('environment', 'cannot be combined with template_id');
@@ -259,7 +256,10 @@ const Connection = z.strictObject({
     .optional()
     .describe('OpenSSH line of the SSH host key; stays the same for the life of the instance'),
   app_url: z.string().optional().describe('The application, where it has a primary port'),
-  terminal_url: z.string().optional().describe('The browser console: a shell in the instance, no SSH key needed'),
+  terminal_url: z
+    .string()
+    .optional()
+    .describe('The browser console: a shell in the instance, no SSH key needed; only while it is running'),
   app_user: z.string().optional().describe('HTTP Basic user of app_url, of terminal_url and of the URLs in ports'),
   app_password: z.string().optional().describe('HTTP Basic password; only with `include=credentials`'),
   ports: z.array(ReachablePort).optional().describe('How the other ports of the launch are reached'),
@@ -277,7 +277,9 @@ export const Instance = z
       ),
     gpu_type: z.string().describe('Canonical GPU type'),
     gpu_count: z.int().describe('GPUs of one machine'),
-    region: z.string().describe('Where it was placed; before that, the region asked for'),
+    region: z
+      .string()
+      .describe('Where it was placed last; before that, the region asked for, or that of the cheapest offer'),
     tier: z.enum(['on_demand', 'spot', 'reserved']).describe('How it is rented'),
     price_per_hour: z.number().describe('Dollars an hour for the whole instance'),
     created_at: z.iso.datetime().describe('When it was asked for'),
@@ -296,7 +298,7 @@ export const Instance = z
     auto_terminate_at: z.iso
       .datetime()
       .optional()
-      .describe('When the limit ends it; absent before it runs, and once the limit has been acted on'),
+      .describe('When the limit ends it; absent before it runs, and once the limit has ended it'),
     status_reason: z.string().optional().describe('Why it is as it is, where that needs an explanation'),
     last_reachable_at: z.iso
       .datetime()

@@ -12,10 +12,16 @@ const ModelPricing = z.strictObject({
   currency: z.string().optional().describe('USD: a cent is a hundredth of a dollar, a microcent a millionth of a cent'),
   input_per_1m_tokens_cents: amount.optional().describe('For a million tokens of the prompt'),
   output_per_1m_tokens_cents: amount.optional().describe('For a million tokens of the answer'),
+  economy_input_per_1m_tokens_cents: amount
+    .optional()
+    .describe('The same of the economy tier, `<id>:economy`; absent if the model has none'),
+  economy_output_per_1m_tokens_cents: amount.optional().describe('For a million tokens of its answer'),
   per_image_cents: amount.optional().describe('For an image, rounded down to whole cents'),
   per_image_microcents: amount.optional().describe('For an image, exact'),
   per_mpxl_microcents: amount.optional().describe('For a megapixel of output, in place of a price per image'),
-  per_video_microcents: amount.optional().describe('For a representative clip'),
+  per_video_microcents: amount
+    .optional()
+    .describe('For a representative clip, to compare models by; a clip is billed by its seconds'),
   per_video_second_cents: amount.optional().describe('For a second of output video, rounded down to whole cents'),
   per_video_second_microcents: amount.optional().describe('For a second of output video, exact'),
 });
@@ -43,6 +49,11 @@ export const Model = z
     category: Modality.optional().describe('The same as `modality`'),
     context_length: z.int().optional().describe('Tokens of prompt and answer together'),
     created: z.int().optional().describe('Unix seconds'),
+    fine_tunable: z.boolean().optional().describe('Whether jobs can fine-tune it; absent means false'),
+    fine_tune_base_model: z
+      .string()
+      .optional()
+      .describe('What a fine-tuning job names as `model`; present only if `fine_tunable` is true'),
     parameters: z.array(ModelParameter).optional().describe('What requests for an image or a video may set'),
     supported_parameters: z
       .array(z.string())

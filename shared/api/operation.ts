@@ -6,7 +6,7 @@ export const Operation = z
     operation_id: z.uuid().describe('Also in the Operation-Id header'),
     kind: z.enum(['instance.create', 'instance.delete']).describe('What was asked for'),
     state: z.enum(['pending', 'in_progress', 'succeeded', 'failed', 'cancelled']).describe('The last three are final'),
-    resource_id: z.string().nullable().describe('The instance, once work on it has begun'),
+    resource_id: z.string().nullable().describe('The instance, once work on it has begun; null while `pending`'),
     created_at: z.iso.datetime().describe('When it was asked for'),
     updated_at: z.iso.datetime().describe('Last change'),
     completed_at: z.iso.datetime().nullable().describe('When it reached a final state; null before'),

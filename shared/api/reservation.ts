@@ -39,7 +39,7 @@ const ReservedInstance = z.strictObject({
   hostname: z.string().nullable().describe('Host name of its SSH door; null before it has one'),
   gpu_count: z.int().describe('GPUs that it takes of the contract'),
   status: z
-    .enum(['allocating', 'booting', 'running', 'unreachable', 'stopping'])
+    .enum(['allocating', 'booting', 'running', 'unreachable', 'stopping', 'error'])
     .describe('As in GET /v1/instances, but booting for starting'),
 });
 export type ReservedInstance = z.infer<typeof ReservedInstance>;
@@ -70,7 +70,11 @@ export const Reservation = z
         pct: z.number().min(0).max(1).describe('allocated_gpus / committed_gpus, 0.0 to 1.0'),
       })
       .describe('How much of it is in use now'),
-    instances: z.array(ReservedInstance).describe('Instances under the contract that have not ended, oldest first'),
+    instances: z
+      .array(ReservedInstance)
+      .describe(
+        'Instances under the contract that are not terminated, oldest first; one that failed stays until it is deleted',
+      ),
   })
   .meta({ id: 'Reservation' });
 export type Reservation = z.infer<typeof Reservation>;

@@ -25,8 +25,10 @@ export const VideoJob = z
       .describe('`expired` where the file is gone, or where no server began within two hours'),
     progress: z.int().min(0).max(100).describe('Percent; some models stay at 0 until the end'),
     seconds: z.int().describe('Length of the clip'),
-    cost_cents: z.int().describe('What was charged, in whole cents, rounded down; 0 unless the job was completed'),
-    cost: z.string().describe('What was charged, exactly, in dollars'),
+    cost_cents: z
+      .int()
+      .describe('What was charged: whole cents, rounded up once for the job; 0 unless it was completed'),
+    cost: z.string().describe('The same charge in dollars'),
     created_at: unixSeconds.describe('Unix seconds'),
     completed_at: unixSeconds.nullable().describe('Unix seconds; null unless it was completed'),
     expires_at: unixSeconds.nullable().describe('Unix seconds: so long its file is kept; null unless it was completed'),
@@ -36,7 +38,7 @@ export const VideoJob = z
         message: z.string().describe('What went wrong'),
       })
       .nullable()
-      .describe('Null unless it failed'),
+      .describe('Null unless it failed, or expired before a server began with it'),
   })
   .meta({ id: 'VideoJob' });
 export type VideoJob = z.infer<typeof VideoJob>;

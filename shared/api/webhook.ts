@@ -34,7 +34,9 @@ export const WebhookEndpoint = z
     enabled: z.boolean().describe('Whether events are sent. While it is false deliveries wait, each for up to a day'),
     status: z
       .enum(['healthy', 'degraded', 'disabled'])
-      .describe('degraded: it fails again and again, and one delivery is tried every five minutes until one succeeds'),
+      .describe(
+        'degraded: it fails again and again, or answered 410; one delivery is tried every five minutes until one succeeds, and all get their attempts within a day. disabled: by you',
+      ),
     status_reason: z.string().optional().describe('Why it is degraded or disabled'),
     previous_secret_until: z.iso
       .datetime()
@@ -110,7 +112,9 @@ export const WebhookDelivery = z
         'pending: not tried yet; retrying: to be tried again, after a failure or after it was given up; dead_lettered: given up',
       ),
     attempts: z.int().describe('Attempts so far'),
-    max_attempts: z.int().describe('Given up after so many, or a day after the event'),
+    max_attempts: z
+      .int()
+      .describe('Given up after so many; or a day after the event, if the endpoint was disabled for most of it'),
     next_attempt_at: z.iso.datetime().nullable().describe('Not before then; null where none is planned'),
     created_at: z.iso.datetime().describe('When the event happened'),
     completed_at: z.iso.datetime().nullable().describe('When it succeeded or was given up'),
@@ -148,7 +152,7 @@ export const WebhookEvent = z
     data: z
       .strictObject({
         instance: WebhookInstance.describe(
-          'The instance as it was then. Before it is placed, `region` is the one asked for, or empty, and `price_per_hour` is 0',
+          'The instance as it was then. Before it is placed, `region` is the one asked for, or that of the cheapest offer, and `price_per_hour` is 0',
         ),
       })
       .describe('What it is about'),

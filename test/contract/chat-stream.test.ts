@@ -83,12 +83,14 @@ describe('a stream', () => {
 
   test('is the same text however the connection cuts it up', async () => {
     const text = 'Grüße, 世界 \u{1f600} "quoted"\nand\r\nlines';
-    const whole = [BEGIN, say(text), stop(), usage(1, 1)].map((event) => `data: ${JSON.stringify(event)}`);
-    for (const [end, gap] of [
-      ['\n', 1],
-      ['\r\n', 3],
-      ['\r\n', 7],
+    const events = [BEGIN, say(text), stop(), usage(1, 1)];
+    for (const [end, gap, member] of [
+      ['\n', 1, 'data: '],
+      ['\r\n', 3, 'data: '],
+      // The space is free to be there.
+      ['\r\n', 7, 'data:'],
     ] as const) {
+      const whole = events.map((event) => `${member}${JSON.stringify(event)}`);
       const bytes = Buffer.from([...whole, ': comment', 'data:[DONE]'].map((line) => `${line}${end}${end}`).join(''));
       const pieces = Array.from({ length: Math.ceil(bytes.length / gap) }, (_, i) =>
         bytes.subarray(i * gap, (i + 1) * gap),

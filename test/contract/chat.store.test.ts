@@ -1,5 +1,6 @@
 // POST /v1/chat/completions without a stream (specification 2.11, 4.8, 7.3): what is asked of the server, what comes back, what is refused.
 import { describe, expect, test } from 'vitest';
+import { CHAT_NOTHINGS } from '../../shared/api/nothings.ts';
 import { ChatCompletion } from '../../shared/api/chat.ts';
 import { HELLO } from '../kit/fake-upstream.ts';
 import { someModels } from '../kit/models.ts';
@@ -34,7 +35,7 @@ describe('an answer', () => {
       created: Math.floor(api.world.clock.now() / 1000),
       model: 'acme/small-chat',
       choices: [{ index: 0, message: { role: 'assistant', content: 'Hello there.' }, finish_reason: 'stop' }],
-      usage: { prompt_tokens: 6, completion_tokens: 3, total_tokens: 9, prompt_tokens_details: { cached_tokens: 2 } },
+      usage: { prompt_tokens: 6, completion_tokens: 3, total_tokens: 9 },
     });
     expect(answer.body).not.toMatch(/secret|cmpl-of-the-server|timings/);
   });
@@ -108,11 +109,31 @@ describe('an answer', () => {
   });
 
   test('of a server that counts more than it was let costs no more than was held', async () => {
-    upstream.next({ body: { ...HELLO, usage: { prompt_tokens: 1_000_000, completion_tokens: 1_000_000 } } });
-    const receipt = await receiptOf(await ask({ max_tokens: 5 }));
+    upstream.next({ body: { ...HELLO, usage: { prompt_tokens: 8_000, completion_tokens: 1_000_000 } } });
+    const answer = await ask({ max_tokens: 5 });
     // 256 tokens for the template, 16 for the message, 2 bytes.
-    expect(receipt?.held_ucents).toBe(274n * 15n + 5n * 60n);
+    expect(answer.json['usage']).toEqual({ prompt_tokens: 274, completion_tokens: 5, total_tokens: 279 });
+    const receipt = await receiptOf(answer);
+    expect(receipt).toMatchObject({ prompt_tokens: 274, completion_tokens: 5, held_ucents: 274n * 15n + 5n * 60n });
     expect(receipt?.charged_ucents).toBe(receipt?.held_ucents);
+  });
+
+  test('of a prompt that is longer than its context is refused and costs nothing, though the server has answered', async () => {
+    upstream.next({ body: { ...HELLO, usage: { prompt_tokens: 8_193, completion_tokens: 3 } } });
+    const refused = expectRefused(PATH, await ask(), 'context_length_exceeded');
+    expect(refused.text).toContain('What was sent has 8193 tokens');
+    expect(await spentUcents()).toBe(0n);
+  });
+
+  test('tells nothing of the cache of its server, which others have filled too', async () => {
+    const cached = { prompt_tokens: 6, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 5 } };
+    upstream.next({ body: { ...HELLO, usage: cached } });
+    expect((await ask()).body).not.toContain('cached');
+    upstream.next({
+      events: [{ choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }] }, { choices: [], usage: cached }],
+    });
+    const stream = await ask({ stream: true, stream_options: { include_usage: true } });
+    expect(stream.body).not.toContain('cached');
   });
 });
 
@@ -152,20 +173,23 @@ describe('the server is asked', () => {
     expect(upstream.asked.map(({ body }) => body['max_tokens'])).toEqual([8_192 - 1_000, 2_048]);
   });
 
-  test('without what means nothing', async () => {
-    const nothing = {
-      n: 1,
-      tools: [],
-      tool_choice: 'none',
-      response_format: { type: 'text' },
-      logprobs: false,
-      temperature: null,
-      max_tokens: null,
-      seed: null,
-      made_up: null,
-      stream: false,
-    };
-    expect((await ask(nothing)).status).toBe(200);
+  test.each(
+    Object.entries(CHAT_NOTHINGS).flatMap(([member, values]) => values.map((value) => [member, value] as const)),
+  )('without what asks for nothing: %s %j', async (member, value) => {
+    const [name = '', inner] = member.split('.');
+    const body = inner === undefined ? { [name]: value } : { stream: true, [name]: { [inner]: value } };
+    const last = { choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }] };
+    if (inner !== undefined) upstream.next({ events: [last, 'data: [DONE]\n\n'] });
+    expect((await ask(body)).status).toBe(200);
+    const asked = Object.keys(upstream.asked[0]?.body ?? {});
+    const always = ['max_tokens', 'messages', 'model', 'stream', 'stream_options'];
+    expect(asked.filter((each) => !always.includes(each))).toEqual([]);
+    expect(JSON.stringify(upstream.asked[0]?.body)).not.toContain('obfuscation');
+  });
+
+  test('without members that are null, known or not', async () => {
+    const members = { temperature: null, max_tokens: null, seed: null, tools: null, made_up: null, stream: false };
+    expect((await ask(members)).status).toBe(200);
     expect(Object.keys(upstream.asked[0]?.body ?? {}).toSorted()).toEqual(['max_tokens', 'messages', 'model']);
   });
 });
@@ -181,8 +205,21 @@ describe('a request is refused', () => {
     [{ messages: [{ role: 'user', content: 'hi', name: 'me' }] }, 'messages[0].name'],
     [{ seed: 5 }, 'seed'],
     [{ presence_penalty: 0 }, 'presence_penalty'],
+    [{ made_up: false }, 'made_up'],
   ])('with what is not supported: %j, by name', async (body, field) => {
-    expect(expectRefused(PATH, await ask(body), 'unsupported_parameter').fields).toEqual([field]);
+    const refused = expectRefused(PATH, await ask(body), 'unsupported_parameter');
+    expect(refused.fields).toEqual([field]);
+    // Specification 9.
+    expect(refused.text).toContain('v1.1 of the inference API');
+    expect(upstream.asked).toEqual([]);
+  });
+
+  test.each(Object.keys(CHAT_NOTHINGS))('with %s of any value that asks for something, by name', async (member) => {
+    const [name = '', inner] = member.split('.');
+    for (const value of ['something', 7, [1], { a: 1 }, [[]], { type: 'text', more: 1 }]) {
+      const body = inner === undefined ? { [name]: value } : { stream: true, [name]: { [inner]: value } };
+      expect(expectRefused(PATH, await ask(body), 'unsupported_parameter').fields).toEqual([member]);
+    }
     expect(upstream.asked).toEqual([]);
   });
 

@@ -52,6 +52,30 @@ describe('a machine', () => {
     expect(Date.parse(String(json['last_heartbeat_at']))).toBe(api.world.clock.now());
   });
 
+  test('shows what its host reports, whether it is online, what is rented of it and what it has earned today', async () => {
+    await ask('POST', '/v1/community/supplier');
+    const { json } = await ask('POST', MACHINES, { region: 'eu', price_per_hour: 1 });
+    const fresh = { online: false, reported_gpus: [], earned_today_cents: 0 };
+    expect(json['machine']).toMatchObject(fresh);
+    const id = await bringMachine(api, owner, { gpu_type: 'H100_SXM' }, 3);
+    const read = async () => (await ask('GET', `${MACHINES}/${id}`)).json;
+    const gpus = { gpu_type: 'H100_SXM', vram_per_gpu_gb: 80, count: 3, rented: 0, reserved: 0 };
+    expect(await read()).toMatchObject({ online: true, reported_gpus: [gpus], earned_today_cents: 0 });
+    const rental = await rent(api);
+    expect(await read()).toMatchObject({ reported_gpus: [{ ...gpus, rented: 1 }] });
+    await api.world.clock.advance(30 * 60_000);
+    await rental.end();
+    // Half an hour at $2, less the fee of a fifth.
+    expect(await read()).toMatchObject({ reported_gpus: [gpus], earned_today_cents: 80 });
+    const { json: list } = await ask('GET', MACHINES);
+    expect(list.data?.map((machine) => machine['earned_today_cents'])).toEqual(
+      list.data?.map((machine) => (machine['machine_id'] === id ? 80 : 0)),
+    );
+    await api.world.clock.advance(24 * 3_600_000);
+    await api.world.rooms.supply.setOnline(id, false);
+    expect(await read()).toMatchObject({ online: false, earned_today_cents: 0 });
+  });
+
   test('whose host contradicts what was declared is failed and says why; declared fields stay as declared', async () => {
     const id = await bring();
     await ask('PATCH', `${MACHINES}/${id}`, { gpu_count: 8 });

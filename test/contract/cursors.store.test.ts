@@ -8,6 +8,8 @@ import { inputSchema } from './requests.ts';
 
 const ENTRIES = 7;
 const PAGE = 2;
+/** Lists that are the same for everybody. */
+const OF_EVERYBODY = ['listGpuTypes', 'listPricing', 'listTemplates'];
 
 openApiForEachTest();
 
@@ -42,6 +44,23 @@ test.each(Object.entries(PAGED_LISTS))(
     const old = seen.filter((id) => before.includes(id));
     expect(old).toEqual(before.filter((id) => seen.includes(id)));
     expect(list.isByName ? old : seen).toEqual(old);
+  },
+);
+
+test.each(Object.entries(PAGED_LISTS).filter(([id]) => !OF_EVERYBODY.includes(id)))(
+  '%s refuses the cursor of another owner, although it is genuine',
+  async (_id, open) => {
+    const other = await api.account();
+    const theirs = await open(api, other);
+    for (let i = 0; i < 3; i += 1) await theirs.add();
+    const mine = await open(api, owner);
+    const { json } = await api.call('GET', `${theirs.url}limit=1`, { key: other.key });
+    const cursor = encodeURIComponent(json.next_cursor ?? '');
+    expect(cursor).not.toBe('');
+    expect((await api.call('GET', `${theirs.url}limit=1&cursor=${cursor}`, { key: other.key })).status).toBe(200);
+    const refused = await api.call('GET', `${mine.url}limit=1&cursor=${cursor}`, { key: owner.key });
+    expect(refused.status).toBe(422);
+    expect(refused.body).toContain('must be a next_cursor of this list');
   },
 );
 

@@ -74,11 +74,14 @@ describe('a refused image', () => {
     await expectNothing();
   });
 
-  test('that is longer than 512 characters is 422, and of 512 is read', async () => {
+  test('that is longer than 512 characters is 400, and of 512 is read', async () => {
     const name = `ghcr.io/${'a'.repeat(200)}:${'t'.repeat(128)}`;
     expect(await launch({ image: `${name}@sha256:${'a'.repeat(512)}` })).toMatchObject({
-      status: 422,
-      json: { errors: [{ field: 'image' }] },
+      status: 400,
+      json: {
+        code: 'image_reference_invalid',
+        errors: [{ field: 'image', rule: 'must have at most 512 characters' }],
+      },
     });
     expect((await launch({ image: `${name}@sha256:${'a'.repeat(64)}` })).status).toBe(202);
   });

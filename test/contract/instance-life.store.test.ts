@@ -97,10 +97,12 @@ test('has exactly the fields of its station, from the request through an outage 
 
   await lose(id);
   const down = await read(id);
+  const { terminal_url: _console, ...reachable } = connection;
   const since = String(down['unreachable_since']);
   expect(down).toEqual({
     ...running,
     status: 'unreachable',
+    connection: reachable,
     last_reachable_at: down['last_reachable_at'],
     unreachable_since: expect.stringMatching(/^\d{4}-.*Z$/) as string,
     status_reason: expect.stringContaining(`SSH probes since ${since}`) as string,
@@ -147,6 +149,36 @@ test('auto_terminate_at is ready_at and the limit: also during an outage, and no
   await lose(id);
   expect(await read(id)).toMatchObject({ status: 'unreachable', auto_terminate_at: end });
 });
+
+test('auto_terminate_at stays after a DELETE: only the limit itself takes it away', async () => {
+  await api.world.machine();
+  const id = await run({ auto_terminate_hours: 3 });
+  const { auto_terminate_at: end } = await read(id);
+  await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+  expect(await read(id)).toMatchObject({ status: 'stopping', auto_terminate_hours: 3, auto_terminate_at: end });
+  await report(id, 'stopped');
+  await api.world.clock.advance(4 * HOUR_MS);
+  await api.world.drive();
+  expect(await read(id)).toMatchObject({ status: 'terminated', auto_terminate_hours: 3, auto_terminate_at: end });
+});
+
+test.each(['on_demand', 'spot'])(
+  'a launch %s that found no place shows a region: the one asked for, else of the cheapest offer',
+  async (tier) => {
+    await api.world.machine({ region: 'us-east', dollars: 3 });
+    await api.world.machine({ region: 'eu-north', dollars: 1 });
+    for (const [asked, shown] of [
+      [{}, 'eu-north'],
+      [{ region: 'ap-south' }, 'ap-south'],
+    ] as const) {
+      const body = tier === 'spot' ? { image: undefined, environment: 'certified' } : { gpu_count: 2 };
+      const id = await launch({ ...body, tier, ...asked });
+      expect((await read(id))['region']).toBe(shown);
+      await api.world.drive();
+      expect(await read(id)).toMatchObject({ status: 'error', region: shown });
+    }
+  },
+);
 
 test('status_reason tells that the main process is over while the rental runs, after an outage too, until it runs again', async () => {
   await api.world.machine();
@@ -199,7 +231,7 @@ describe('the end', () => {
     expect(await read(id)).toMatchObject({ status: 'error', status_reason: 'no such runtime', connection: null });
     expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
     const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
-    expect(removal).toMatchObject({ status: 202, json: { state: 'pending', resource_id: id } });
+    expect(removal).toMatchObject({ status: 202, json: { state: 'pending', resource_id: null } });
     const operation = await api.call('GET', `/v1/operations/${removal.headers['operation-id']}`, { key: owner.key });
     expect(operation.json).toMatchObject({ state: 'succeeded', completed_at: now() });
     expect(await read(id)).toMatchObject({ status: 'terminated', terminated_at: now() });

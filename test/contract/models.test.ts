@@ -60,12 +60,19 @@ describe('a model', () => {
       owned_by: 'acme',
       modality: 'chat',
       status: 'active',
-      pricing: { currency: 'USD', input_per_1m_tokens_cents: 15, output_per_1m_tokens_cents: 60 },
+      pricing: {
+        currency: 'USD',
+        input_per_1m_tokens_cents: 15,
+        output_per_1m_tokens_cents: 60,
+        economy_input_per_1m_tokens_cents: 5,
+        economy_output_per_1m_tokens_cents: 20,
+      },
       aliases: ['small', 'acme/tiny'],
       author: 'Acme Labs',
       category: 'chat',
       context_length: 8_192,
       created: 1_764_547_200,
+      fine_tunable: false,
       supported_parameters: ['max_tokens', 'stop', 'stream', 'stream_options', 'temperature', 'top_p'],
     });
   });
@@ -91,7 +98,25 @@ describe('a model', () => {
     },
   );
 
-  test.each(['acme', 'acme/none', 'acme/small-chat/x', 'ACME/small-chat', 'acme/small-chat:economy', '%20'])(
+  test('lists what its economy tier costs, and answers for that tier alone by its name', async () => {
+    const { json } = await api.call('GET', '/v1/models/acme/small-chat', { key });
+    for (const path of ['acme/small-chat:economy', 'acme%2Fsmall-chat%3Aeconomy', 'small:economy']) {
+      const { status, json: economy } = await api.call('GET', `/v1/models/${path}`, { key });
+      expect(status).toBe(200);
+      expect(economy).toEqual({
+        ...json,
+        id: 'acme/small-chat:economy',
+        aliases: ['small:economy', 'acme/tiny:economy'],
+        pricing: { currency: 'USD', input_per_1m_tokens_cents: 5, output_per_1m_tokens_cents: 20 },
+      });
+    }
+    const { json: list } = await api.call('GET', '/v1/models', { key });
+    const [withTier, ...without] = (list.data ?? []).toSorted((a) => (a['id'] === 'acme/small-chat' ? -1 : 1));
+    expect(withTier?.['pricing']).toEqual(json['pricing']);
+    expect(JSON.stringify(without)).not.toContain('economy');
+  });
+
+  test.each(['acme', 'acme/none', 'acme/small-chat/x', 'ACME/small-chat', 'acme/embedder:economy', '%20'])(
     'is not found as %s',
     async (path) => {
       const answer = await api.call('GET', `/v1/models/${path}`, { key });
@@ -108,14 +133,18 @@ describe('a model', () => {
 });
 
 describe('what inference paths refuse is the envelope', () => {
-  test.each(['/v1/audio/speech', '/v1/audio/transcriptions', '/v1/chat/nothing', '/v1/images/edits'])(
-    'where there is nothing: %s',
-    async (path) => {
-      for (const method of ['GET', 'POST'] as const) {
-        expectRefused(path, await api.call(method, path, { key, body: {} }), 'not_found');
-      }
-    },
-  );
+  test.each([
+    '/v1/audio/speech',
+    '/v1/audio/transcriptions',
+    '/v1/chat/nothing',
+    '/v1/images/edits',
+    '/v1/fine_tuning/jobs',
+    '/v1/fine_tuning/nothing',
+  ])('where there is nothing: %s', async (path) => {
+    for (const method of ['GET', 'POST'] as const) {
+      expectRefused(path, await api.call(method, path, { key, body: {} }), 'not_found');
+    }
+  });
 
   test('for a method that the path does not take', async () => {
     for (const path of ['/v1/models', '/v1/models/acme/small-chat', '/v1/models/']) {
@@ -130,7 +159,15 @@ describe('what inference paths refuse is the envelope', () => {
   });
 
   test('and platform paths keep their problem documents, also those that look alike', async () => {
-    for (const path of ['/v1/modelsx', '/v1/chats', '/v1/nothing', '/models']) {
+    for (const path of [
+      '/v1/modelsx',
+      '/v1/chats',
+      '/v1/nothing',
+      '/models',
+      '/v1/deposits',
+      '/v1/deposits/dep_1',
+      '/v1/fine_tuningx',
+    ]) {
       expectRefused(path, await api.call('GET', path, { key }), 'not_found');
     }
   });

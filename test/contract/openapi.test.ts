@@ -2,6 +2,7 @@
 import { createHash } from 'node:crypto';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { type Scope, scopeText } from '../../control-plane/base/http/scopes.ts';
+import { CHAT_NOTHINGS } from '../../shared/api/nothings.ts';
 import { inferenceCode, isInferencePath } from '../../shared/api/inference.ts';
 import { type ErrorCode, ERRORS } from '../../shared/errors.ts';
 import { type Api, openApi } from './api.ts';
@@ -12,6 +13,7 @@ interface Operation {
   operationId: string;
   tags: string[];
   summary: string;
+  description?: string;
   security: Json[];
   parameters: { name: string; in: string; required: boolean; description?: string; schema: Json }[];
   requestBody?: { content: Json };
@@ -21,7 +23,7 @@ interface Operation {
 interface Document {
   openapi: string;
   info: Json;
-  tags: { name: string }[];
+  tags: { name: string; description: string }[];
   paths: Record<string, Record<string, Operation>>;
   components: { schemas: Record<string, Json> };
 }
@@ -89,6 +91,23 @@ describe('the document', () => {
         expect(status).toMatch(/^[1-5]\d\d$/);
         expect(response.description).not.toBe('');
       }
+    }
+  });
+
+  test('describes each tag, and gives every operation, what is sent to endpoints too, what linters ask for', () => {
+    for (const { name, description } of document.tags)
+      expect([name, description]).toEqual([name, expect.stringMatching(/\w/)]);
+    const sent = operations.flatMap(({ callbacks = {} }) =>
+      Object.values(callbacks).flatMap((urls) =>
+        Object.values(urls).flatMap((methods) => Object.values(methods as Json)),
+      ),
+    ) as Operation[];
+    expect(sent).toHaveLength(1);
+    for (const { summary, security, responses } of [...operations, ...sent]) {
+      expect(summary).toMatch(/\w/);
+      expect(Array.isArray(security)).toBe(true);
+      expect(Object.keys(responses).filter((status) => status.startsWith('4')).length).toBeGreaterThan(0);
+      expect(Object.keys(responses).filter((status) => status.startsWith('2')).length).toBeGreaterThan(0);
     }
   });
 
@@ -178,6 +197,35 @@ describe('the document', () => {
     expect(silent).toEqual([]);
   });
 
+  test('lists the values that ask for nothing, each with its member', () => {
+    const text = document.paths['/v1/chat/completions']?.['post']?.description ?? '';
+    for (const [member, values] of Object.entries(CHAT_NOTHINGS)) {
+      const line = text.split('\n').find((each) => each.startsWith(`- \`${member}\`:`)) ?? '';
+      for (const value of values) expect(line).toContain(`\`${JSON.stringify(value)}\``);
+    }
+    expect(text).toContain('- any member that is not required: `null`');
+  });
+
+  test('recommends no value that is refused', () => {
+    const bodyOf = (path: string): Json => {
+      const { requestBody } = operations.find((each) => each.path === path && each.method === 'post') ?? {};
+      const { schema } = (requestBody?.content['application/json'] ?? {}) as { schema?: { properties?: Json } };
+      return schema?.properties ?? {};
+    };
+    expect(bodyOf('/v1/embeddings')['encoding_format']).toMatchObject({ enum: ['float'] });
+    expect(bodyOf('/v1/images/generations')['response_format']).toMatchObject({ enum: ['b64_json'] });
+    const asked = operations.map(({ requestBody, parameters, description }) => ({
+      requestBody,
+      parameters,
+      description,
+    }));
+    const texts = walk([asked, document.components.schemas['CreateInstance']])
+      .filter(({ path }) => path.endsWith('/description'))
+      .map(({ value }) => String(value));
+    expect(texts.length).toBeGreaterThan(50);
+    expect(texts.filter((text) => /base64(?!_)|raw_vm/.test(text))).toEqual([]);
+  });
+
   test('closes every object, so that nothing undocumented is sent or taken', () => {
     const open = walk(document.components.schemas)
       .filter(({ value }) => typeof value === 'object' && value !== null && 'properties' in value && 'type' in value)
@@ -209,6 +257,11 @@ describe('the document', () => {
       expect(operation?.security).toEqual([{ api_key: [] }]);
     }
   });
+});
+
+test('the root leads people to the page', async () => {
+  const { status, headers, body } = await api.call('GET', '/');
+  expect([status, headers['location'], body]).toEqual([302, '/docs', '']);
 });
 
 describe('the page', () => {

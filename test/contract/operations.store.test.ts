@@ -49,7 +49,7 @@ test('it succeeds with the instance as its resource once that runs, and a delete
   expect(done['created_at']).toBe(created['created_at']);
   expect(done).not.toHaveProperty('error');
   const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
-  expect(removal).toMatchObject({ status: 202, json: { kind: 'instance.delete', resource_id: id } });
+  expect(removal).toMatchObject({ status: 202, json: { kind: 'instance.delete', resource_id: null } });
   expect(removal.headers['operation-id']).toBe(removal.json['operation_id']);
   expect(removal.json).toMatchObject({ state: 'pending', completed_at: null });
   expect(await read(removal.json['operation_id'])).toMatchObject({ state: 'in_progress', resource_id: id });
@@ -58,6 +58,51 @@ test('it succeeds with the instance as its resource once that runs, and a delete
   expect(await read(removal.json['operation_id'])).toMatchObject({ state: 'succeeded', resource_id: id });
   const again = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
   expect(again).toMatchObject({ status: 404, json: { code: 'not_found' } });
+});
+
+test('a DELETE by another key while it is stopping has an operation of its own, which ends with the instance', async () => {
+  const { rooms } = api.world;
+  const scopes = ['instances:read', 'instances:write'];
+  const second = await rooms.accounts.createKey({ orgId: owner.orgId, name: 'second', scopes, expiresMs: null });
+  const keys = [owner.key, second.key];
+  await api.world.machine();
+  await launch();
+  const id = await newestId();
+  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await api.world.drive();
+  const remove = (key: string): Promise<Answer> => api.call('DELETE', `/v1/instances/${id}`, { key });
+  const first = await Promise.all(keys.map(remove));
+  expect(first.map(({ status }) => status)).toEqual([202, 202]);
+  const operations = first.map(({ json }) => String(json['operation_id']));
+  expect(new Set(operations).size).toBe(2);
+  // Each key is answered with its own as often as it asks, and sees no other.
+  const again = await Promise.all(keys.map(remove));
+  expect(again.map(({ status, json }) => [status, json['operation_id']])).toEqual(operations.map((op) => [202, op]));
+  const seenBy = (key: string, op: string): Promise<Answer> => api.call('GET', `/v1/operations/${op}`, { key });
+  expect((await seenBy(second.key, operations[0] ?? '')).status).toBe(404);
+  for (const [i, op] of operations.entries())
+    expect((await seenBy(keys[i] ?? '', op)).json).toMatchObject({ state: 'in_progress', resource_id: id });
+  await api.world.observe(id, { phase: 'stopped' });
+  await api.world.drive();
+  for (const [i, op] of operations.entries())
+    expect((await seenBy(keys[i] ?? '', op)).json).toMatchObject({ state: 'succeeded', resource_id: id });
+  expect((await remove(second.key)).status).toBe(404);
+});
+
+test('a DELETE while the platform ends the rental is followed by an operation that ends with it', async () => {
+  await api.world.machine();
+  await api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, auto_terminate_hours: 1 } });
+  const id = await newestId();
+  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await api.world.drive();
+  await api.world.clock.advance(3_600_000);
+  await api.world.drive();
+  const { status, json } = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+  expect(status).toBe(202);
+  expect(await read(json['operation_id'])).toMatchObject({ state: 'in_progress', resource_id: id });
+  await api.world.observe(id, { phase: 'stopped' });
+  await api.world.drive();
+  expect(await read(json['operation_id'])).toMatchObject({ state: 'succeeded', resource_id: id });
 });
 
 test('one that fails says why with a code and in words', async () => {

@@ -139,6 +139,31 @@ test('its instances are shown until they have ended, booting while they start', 
   expect(usage.json.data).toMatchObject([{ instance_id: id, gpu_seconds: 3600, cost_cents: 0 }]);
 });
 
+test('an instance that failed is shown as error until it is deleted, and takes no slot', async () => {
+  await api.world.machine();
+  await contract(1);
+  await launch();
+  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+  const id = String(json.data?.[0]?.['id']);
+  await api.world.observe(id, { phase: 'failed', failure_code: 'start_failed', detail: 'no such runtime' });
+  await api.world.drive();
+  await api.world.observe(id, { phase: 'removed' });
+  const [shown] = await list();
+  expect(shown?.instances).toEqual([{ instance_id: id, hostname: `${id}.ssh.test`, gpu_count: 1, status: 'error' }]);
+  expect(shown?.utilization.allocated_gpus).toBe(0);
+  await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
+  expect((await list())[0]?.instances).toEqual([]);
+});
+
+test('a contract that is cancelled and still listed is one that is not active', async () => {
+  await api.world.machine();
+  await api.world.rooms.reservations.cancel(await contract(1));
+  expect(await list()).toMatchObject([{ status: 'cancelled' }]);
+  const refused = await launch();
+  expect(refused).toMatchObject({ status: 403, json: { code: 'reservation/contract_inactive' } });
+  expect(refused.json['detail']).toContain('is cancelled');
+});
+
 test('a launch is refused with 403, 403, 400 and 429, and each leaves nothing behind', async () => {
   await api.world.machine();
   expect(await launch()).toMatchObject({ status: 403, json: { code: 'reservation/no_contract' } });
@@ -158,6 +183,30 @@ test('a launch is refused with 403, 403, 400 and 429, and each leaves nothing be
   expect(tooMany.headers['retry-after']).toBe('30');
   expect(await made(api, owner)).toEqual(before);
   expect((await launch()).status).toBe(202);
+});
+
+test('a template without gpu_type gets the smallest GPU of the contract that is large enough and free', async () => {
+  const L40S = { name: 'NVIDIA L40S', memory_mib: 46_068 };
+  const L4 = { name: 'NVIDIA L4', memory_mib: 23_034 };
+  const entry = (gpuType: string) => ({ gpu_type: gpuType, gpu_count: 1, region: 'eu-west' });
+  for (const gpu of [undefined, L40S, L4]) await api.world.machine(gpu === undefined ? {} : { gpu });
+  api.world.modelHub.known.set('Qwen/Qwen3-8B', { bytes: 30 * 1024 ** 3 });
+  const env = { MODEL: 'Qwen/Qwen3-8B' };
+  const deploy = (): Promise<Answer> =>
+    launch({ image: undefined, gpu_type: undefined, gpu_count: 1, template_id: 'vllm', env });
+  expect(await deploy()).toMatchObject({ status: 403, json: { code: 'reservation/no_contract' } });
+  await contract(1, { commitment: ['H100_SXM', 'L40S', 'L4'].map(entry) });
+  const types: unknown[] = [];
+  for (let i = 0; i < 2; i += 1) {
+    await api.world.clock.advance(1);
+    expect((await deploy()).status).toBe(202);
+    const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
+    types.push(json.data?.[0]?.['gpu_type']);
+    expect(json.data?.[0]).toMatchObject({ tier: 'reserved', price_per_hour: 0 });
+  }
+  // The L4 is too small for the model, and an H100 is taken only where nothing smaller is free.
+  expect(types).toEqual(['L40S', 'H100_SXM']);
+  expect(await deploy()).toMatchObject({ status: 429, json: { code: 'reservation/no_capacity' } });
 });
 
 test('disk_gb is honoured only on slots whose host can, and refused where none can', async () => {

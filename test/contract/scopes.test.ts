@@ -38,6 +38,18 @@ test.each(OPENS)('%s alone opens %s %s, and all others do not', async (scope, me
   );
 });
 
+test('every scope that can be granted opens a route', () => {
+  const open = new Set<string>(api.routes.map(({ scope }) => scope));
+  expect(Object.keys(SCOPES).filter((scope) => !open.has(scope))).toEqual([]);
+});
+
+test.each(['deposits: read', 'deposits: write', 'finetuning: read', 'finetuning: write'])(
+  'the scope %s cannot be granted before there is a route that it opens',
+  async (scope) => {
+    await expect(api.account([scope])).rejects.toMatchObject({ code: 'validation_failed' });
+  },
+);
+
 test.each(['/v1/gpu-types', '/v1/pricing'])('%s needs no key, and does not mind one', async (url) => {
   const { key } = await api.account(['billing: read']);
   for (const options of [{}, { key }, { key: 'svc_live_wrong' }]) {

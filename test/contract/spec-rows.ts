@@ -7,6 +7,7 @@ import { INFERENCE_ROWS } from './spec-rows/inference.ts';
 import { INSTANCE_FIELDS_ROWS } from './spec-rows/instance-fields.ts';
 import { INSTANCES_ROWS } from './spec-rows/instances.ts';
 import { LIMITS_ROWS } from './spec-rows/limits.ts';
+import { MODELS_AND_CALLS_ROWS } from './spec-rows/models-and-calls.ts';
 import { RESERVATIONS_TO_ENVIRONMENTS_ROWS } from './spec-rows/reservations-to-environments.ts';
 import { RESOURCES_ROWS } from './spec-rows/resources.ts';
 import { STATES_ROWS } from './spec-rows/states.ts';
@@ -36,6 +37,7 @@ const PARTS: readonly RowsBySection[] = [
   ERRORS_ROWS,
   LIMITS_ROWS,
   INFERENCE_ROWS,
+  MODELS_AND_CALLS_ROWS,
 ];
 
 export const SPEC_ROWS: readonly SpecRow[] = PARTS.flatMap((part) =>

@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import type { Query } from '../../control-plane/base/db/db.ts';
 import { doorAccess } from '../../control-plane/rental/edge/access.ts';
 import type { InstanceRow } from '../../control-plane/rental/instances/store.ts';
-import { sshKeysOf } from '../../control-plane/rooms.ts';
+import { sshKeysOf } from '../../control-plane/looks.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, made } from './api.ts';

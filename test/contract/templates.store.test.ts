@@ -101,7 +101,6 @@ describe('a launch of a template', () => {
     ['no variables at all', { env: undefined }, ['env.MODEL']],
     ['a variable that is not to be set', { env: { MODEL, HF_HOME: '/x' } }, ['env.HF_HOME']],
     ['variables that it does not have', { env: { A: '1', B: '2' } }, ['env.A', 'env.B', 'env.MODEL']],
-    ['tier reserved without gpu_type', { tier: 'reserved' }, ['gpu_type']],
   ])('with %s is 422, names the field, and makes nothing', async (_what, body, fields) => {
     await api.world.machine();
     const before = await made(api, owner);

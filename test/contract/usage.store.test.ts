@@ -82,6 +82,41 @@ test('start is inclusive and end exclusive, in the middle of an hour and with an
   expect(seconds).toBe(4000);
 });
 
+describe('a moment may be written in every form of ISO 8601', () => {
+  test.each([
+    '2026-01-31',
+    '20260131',
+    '2026-W05-6',
+    '2026W056',
+    '2026-031',
+    '2026031',
+    '2026-01-31T00',
+    '2026-01-31T00:00',
+    '2026-01-31T00:00:00',
+    '20260131T000000',
+    '2026-01-31T00:00:00Z',
+    '2026-01-31T00:00:00.000Z',
+    '2026-01-31T00:00:00,0Z',
+    '20260131T000000Z',
+    '2026-01-30T24:00:00Z',
+    '2026-01-31T00:00:00+00:00',
+    '2026-01-31T02:00:00+02:00',
+    '2026-01-31T02:30+0230',
+    '2026-01-30T19-05',
+    '+002026-01-31',
+  ])('%s is a moment', async (start) => {
+    await api.world.machine({ dollars: 3.6 });
+    const midnight = Date.parse('2026-01-31T00:00:00Z');
+    await api.world.clock.advance(midnight - 5_000 - now());
+    await run();
+    await api.world.clock.advance(10_000);
+    const end = '2026-01-31T01:00:00Z';
+    // Five of the ten seconds came after it.
+    expect(await rows({ start, end })).toMatchObject([{ gpu_seconds: 5 }]);
+    expect(await rows({ start: '2026-01-30', end: start })).toMatchObject([{ gpu_seconds: 5 }]);
+  });
+});
+
 describe('a window is refused, and the field is named', () => {
   const START = '2026-01-01T00:00:00Z';
   test.each([
@@ -90,6 +125,12 @@ describe('a window is refused, and the field is named', () => {
     ['too long for its bucket', { start: '2025-01-01T00:00:00Z', end: START, bucket: 'hour' }, 'start'],
     ['in the future without an end', { start: '2126-01-01T00:00:00Z' }, 'start'],
     ['no time', { start: 'yesterday' }, 'start'],
+    ['a time of day alone', { start: '10:20' }, 'start'],
+    ['a day that there is not', { start: '2026-02-30' }, 'start'],
+    ['an offset whose + is a space, as in a URL', { end: '2026-01-31T00:00:00 02:00' }, 'end'],
+    ['the name of a time zone', { end: '2026-01-31T00:00:00[Europe/Berlin]' }, 'end'],
+    ['longer than any moment', { end: `2026-01-31T00:00:00.${'0'.repeat(60)}Z` }, 'end'],
+    ['nothing', { end: '' }, 'end'],
     ['by a bucket that is none', { bucket: 'year' }, 'bucket'],
     ['by a group that is none', { group_by: 'region' }, 'group_by'],
   ])('%s', async (_what, query, field) => {

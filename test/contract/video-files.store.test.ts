@@ -62,6 +62,9 @@ describe('the list', () => {
       expect(last).toMatchObject({ has_more: false, next_cursor: null, first_id: expected[4], last_id: expected[4] });
     }
     expect(ids(await list(''))).toEqual(made.toReversed());
+    // A page that is exactly full is the last one too.
+    const full = await list('limit=5');
+    expect(full).toMatchObject({ has_more: false, next_cursor: null, first_id: made[4], last_id: made[0] });
   });
 
   test('of nothing is an empty page', async () => {
@@ -114,7 +117,7 @@ describe('cancel', () => {
     expect((await cancel(job.id)).json).toEqual(job);
     await api.world.clock.advance(24 * 3_600_000);
     await api.world.drive();
-    expect((await cancel(job.id)).json).toMatchObject({ status: 'expired', cost_cents: 3 });
+    expect((await cancel(job.id)).json).toMatchObject({ status: 'expired', cost_cents: 4 });
   });
 
   test('leaves a job as it is whose video is finished and still on its way here', async () => {
@@ -125,7 +128,7 @@ describe('cancel', () => {
     expect((await cancel(id)).json).toMatchObject({ id, status: 'in_progress' });
     server.script = () => undefined;
     await driveFor(10);
-    expect(await read({ id })).toMatchObject({ status: 'completed', cost_cents: 3 });
+    expect(await read({ id })).toMatchObject({ status: 'completed', cost_cents: 4 });
   });
 });
 
@@ -169,6 +172,16 @@ describe('the file', () => {
     expect(files()).toEqual([]);
   });
 
+  test('of a job that no server began with is 410 and says so, and so does the job', async () => {
+    server.script = () => ({ status: 503, body: {} });
+    const { id } = await submitted();
+    await api.world.clock.advance(2 * 3_600_000);
+    await api.world.drive();
+    const message = 'No server began with this video within two hours. Nothing was charged. Send the request again.';
+    expect(await read({ id })).toMatchObject({ status: 'expired', error: { code: 'upstream_unavailable', message } });
+    expect(expectRefused(VIDEOS, await get(`/${id}/content`), 'expired').text).toContain(message);
+  });
+
   test('that is not on the disk any more, as after the restore of a backup, is 410', async () => {
     const { id } = await completed();
     for (const path of files()) rmSync(path);
@@ -181,6 +194,18 @@ describe('the file', () => {
       'variant',
     ]);
   });
+});
+
+test('a cancel and a DELETE take no body: an unknown member is 422, and {} is nothing', async () => {
+  const { id } = await submitted();
+  for (const [method, path] of [
+    ['POST', `${VIDEOS}/${id}/cancel`],
+    ['DELETE', `${VIDEOS}/${id}`],
+  ] as const) {
+    const answer = await api.call(method, path, { key: owner.key, body: { x: 1 } });
+    expect(expectRefused(VIDEOS, answer, 'validation_failed').fields).toEqual(['x']);
+    expect((await api.call(method, path, { key: owner.key, body: {} })).status).toBe(200);
+  }
 });
 
 describe('delete', () => {

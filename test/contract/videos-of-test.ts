@@ -10,7 +10,7 @@ import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
 export const VIDEOS = '/v1/videos';
 /** Of four seconds, in microcents. */
-export const FOUR_SECONDS = 3_999_996n;
+export const FOUR_SECONDS = 4_000_000n;
 
 export let server: VideoServer;
 

@@ -86,18 +86,21 @@ describe('a job', () => {
 
 describe('what a job costs', () => {
   test.each<[string, object, bigint, number]>([
-    ['director', {}, FOUR_SECONDS, 3],
-    ['director', { seconds: 12 }, 11_999_988n, 11],
-    ['acme/clips', {}, 25_000_000n, 25],
-    ['acme/clips', { seconds: 12 }, 25_000_000n, 25],
+    ['director', {}, FOUR_SECONDS, 4],
+    ['director', { seconds: 12 }, 12_000_000n, 12],
+    // The price of a representative clip is shown and never billed.
+    ['acme/clips', {}, 0n, 0],
   ])(
-    'for %s with %j is %d microcents: held from the start, charged once it is completed',
+    'for %s with %j is %d microcents, whole cents rounded up once: held from the start, charged once it is completed',
     async (...[model, more, ucents, cents]) => {
       const { id } = await submitted({ model, ...more });
       expect(await money()).toEqual({ posted: ALL, held: ucents });
       server.usual = { status: 'completed', progress: 100 };
       await api.world.drive();
-      expect(await read({ id })).toMatchObject({ status: 'completed', cost_cents: cents });
+      const done = await read({ id });
+      expect(done).toMatchObject({ status: 'completed', cost_cents: cents });
+      // One sum in two units.
+      expect(BigInt(done.cost.replace('.', ''))).toBe(BigInt(cents));
       expect(await money()).toEqual({ posted: ALL - ucents, held: 0n });
     },
   );
@@ -131,7 +134,7 @@ describe('what a job costs', () => {
     const statuses = (await Promise.all(Array.from({ length: 5 }, () => submit({}, account)))).map(
       ({ status }) => status,
     );
-    // 13 cents are three videos of 3.999996 cents.
+    // 13 cents are three videos of 4 cents.
     expect(statuses.toSorted((a, b) => a - b)).toEqual([202, 202, 202, 402, 402]);
     expect(await money(account)).toEqual({ posted: 13_000_000n, held: 3n * FOUR_SECONDS });
     server.usual = { status: 'completed', progress: 100 };
@@ -143,7 +146,7 @@ describe('what a job costs', () => {
     const { id } = await completed();
     await api.world.clock.advance(24 * 3_600_000);
     await api.world.drive();
-    expect(await read({ id })).toMatchObject({ status: 'expired', cost_cents: 3, cost: '0.03999996' });
+    expect(await read({ id })).toMatchObject({ status: 'expired', cost_cents: 4, cost: '0.04' });
     expect(await money()).toEqual({ posted: ALL - FOUR_SECONDS, held: 0n });
   });
 });

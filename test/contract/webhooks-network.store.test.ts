@@ -82,7 +82,7 @@ test('a receiver that knows only the specification verifies what arrives', async
 test('a name that leads inside is not called, and the history says so without naming the address', async () => {
   const delivery = await openReal([]);
   expect(JSON.parse(delivery)).toMatchObject({
-    status: 'dead_lettered',
+    status: 'retrying',
     attempt_history: [{ error_code: 'blocked_address', response_status: null }],
   });
   expect(delivery).not.toContain('127.0.0.1');

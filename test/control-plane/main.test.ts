@@ -7,6 +7,7 @@ import { join, resolve } from 'node:path';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { SERVE_FLAGS } from '../../control-plane/serve-flags.ts';
 import { capture } from '../kit/capture.ts';
+import { modelsFile } from '../kit/models.ts';
 import { hasSystemd, type NotifySocket, openNotifySocket } from '../kit/notify-socket.ts';
 import { freePort } from '../kit/ports.ts';
 import { type Program, startProgram } from '../kit/processes.ts';
@@ -27,9 +28,11 @@ beforeEach(async () => {
     database: { sqlite: join(dir, 'db') },
     admin_socket: join(dir, 'admin.sock'),
     secret_file: join(dir, 'secret'),
+    models_file: join(dir, 'models.yaml'),
     ssh: { host: '127.0.0.1', port_range: { first: 20_000, last: 20_000 } },
   };
   writeFileSync(join(dir, 'config.yaml'), JSON.stringify(config));
+  writeFileSync(join(dir, 'models.yaml'), 'models: []\n');
   const args = [LAUNCHER, 'serve', '--config', join(dir, 'config.yaml')];
   systemd = await openNotifySocket();
   const env = { NOTIFY_SOCKET: systemd.path, WATCHDOG_USEC: '300000' };
@@ -54,6 +57,24 @@ afterEach(async () => {
 test.skipIf(process.platform !== 'linux')('the process that was started serves, with the flags of the daemon', () => {
   const [, ...args] = readFileSync(`/proc/${daemon.pid}/cmdline`, 'utf8').split('\0');
   expect(args.slice(0, SERVE_FLAGS.length + 2)).toEqual([...SERVE_FLAGS, LAUNCHER, 'serve']);
+});
+
+test("SIGHUP and the operator's command read the files again; a mistake changes nothing and names its line", async () => {
+  const reload = () =>
+    capture([process.execPath, LAUNCHER, 'admin', 'reload', '--json', '--config', join(dir, 'config.yaml')]);
+  writeFileSync(join(dir, 'models.yaml'), modelsFile('http://127.0.0.1:9/v1'));
+  process.kill(daemon.pid, 'SIGHUP');
+  await daemon.waitForOutput(/"models":8[^\n]*were read again/);
+  writeFileSync(join(dir, 'models.yaml'), 'models:\n  - id: nobody\n');
+  process.kill(daemon.pid, 'SIGHUP');
+  await daemon.waitForOutput(/models\.yaml:2: models\[0\]\.id[^\n]*nothing was changed/);
+  const refused = await reload();
+  expect([refused.code, refused.stderr]).toEqual([1, expect.stringMatching(/Nothing was changed\. .*models\.yaml:2:/)]);
+  writeFileSync(join(dir, 'models.yaml'), 'models: []\n');
+  expect(JSON.parse((await reload()).stdout.toString())).toMatchObject({
+    models: 0,
+    open_launches_per_org: expect.any(Number),
+  });
 });
 
 test('one signal ends it in order, with exit code 0', async () => {

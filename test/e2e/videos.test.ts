@@ -73,7 +73,7 @@ test('the official client makes a video, follows it, downloads it whole, and del
   );
   finish();
   const done = await completed(made.id);
-  expect(done).toMatchObject({ cost: '0.07999992', cost_cents: 7 });
+  expect(done).toMatchObject({ cost: '0.08', cost_cents: 8 });
   const answer = await client.videos.downloadContent(made.id);
   expect(answer.headers.get('content-type')).toBe('video/mp4');
   expect(Buffer.from(await answer.arrayBuffer()).equals(FILE)).toBe(true);
@@ -152,10 +152,10 @@ test('kill -9 while a file comes in: the next process fetches it again, keeps on
   await controlPlane.daemon.stop('SIGKILL');
   server.script = () => undefined;
   await controlPlane.daemon.start();
-  expect(await completed(id)).toMatchObject({ cost: '0.03999996' });
+  expect(await completed(id)).toMatchObject({ cost: '0.04' });
   const after = await balance();
   expect(after.held_cents).toBe(0);
-  expect(Number(before.balance) - Number(after.balance)).toBeCloseTo(0.03999996, 9);
+  expect(Number(before.balance) - Number(after.balance)).toBeCloseTo(0.04, 9);
   await eventually('the half is gone', 20_000, async () => (files().length === kept + 1 ? true : undefined));
   await idle();
   const answer = await client.videos.downloadContent(id);
@@ -174,5 +174,5 @@ test('kill -9 while a server is asked to take a job: it is asked again, and the 
   await taken(2);
   finish();
   await completed(id);
-  expect(Number(before.balance) - Number((await balance()).balance)).toBeCloseTo(0.03999996, 9);
+  expect(Number(before.balance) - Number((await balance()).balance)).toBeCloseTo(0.04, 9);
 });

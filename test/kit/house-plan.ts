@@ -23,6 +23,7 @@ export const DAEMONS: readonly Daemon[] = [
       'main.ts',
       'house.ts',
       'rooms.ts',
+      'looks.ts',
       'schema.ts',
       'foundation.ts',
       'gauges.ts',
@@ -107,6 +108,11 @@ export const DOORS: readonly Door[] = [
     packages: ['undici', 'ipaddr.js'],
     doors: ['control-plane/base/outbound/'],
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
+  },
+  {
+    packages: ['luxon'],
+    doors: ['shared/iso-time.ts'],
+    why: 'time is handed in as milliseconds; only what callers write is parsed',
   },
   {
     packages: ['ws'],

@@ -81,7 +81,7 @@ export function modelsFile(baseUrl: string, changes: object = {}): string {
   return JSON.stringify({ models: [{ ...CHAT, upstreams, economy, ...changes }, embedder, ...images, ...SOON] });
 }
 
-/** Two to twelve seconds, four unless it is told; 0.999999 cents each. */
+/** Two to twelve seconds, four unless it is told; 0.999999 cents each, so a clip of four costs four cents. */
 const DIRECTOR = {
   id: 'acme/director',
   modality: 'video',
@@ -97,7 +97,7 @@ const DIRECTOR = {
   ],
 };
 
-/** A video model at these servers, each like `{ base_url, engine }`, and one that costs 25 cents a clip. */
+/** A video model at these servers, each like `{ base_url, engine }`, and a free one that shows the price of a clip. */
 export function videoModels(servers: readonly object[]): CatalogModel[] {
   return parseModels(videoModelsFile(servers), 'models.yaml');
 }
@@ -106,6 +106,9 @@ export function videoModels(servers: readonly object[]): CatalogModel[] {
 export function videoModelsFile(servers: readonly object[]): string {
   const upstreams = servers.map((server) => ({ model: 'upstream/secret-name', ...server }));
   const director = { ...DIRECTOR, upstreams };
-  const clips = { pricing: { per_video_microcents: 25_000_000 }, parameters: DIRECTOR.parameters.slice(0, 1) };
+  const clips = {
+    pricing: { per_video_second_microcents: 0, per_video_microcents: 25_000_000 },
+    parameters: DIRECTOR.parameters.slice(0, 1),
+  };
   return JSON.stringify({ models: [director, { ...director, ...clips, id: 'acme/clips', aliases: [] }] });
 }

@@ -42,9 +42,10 @@ export function parseRequest(
   request: { params: unknown; query: unknown; body: unknown },
 ): { params: unknown; query: unknown; body: unknown } {
   const errors: FieldError[] = [];
+  const takesParameters = isInferencePath(route.path) && route.body !== undefined;
   const parse = (schema: z.ZodType | undefined, input: unknown, whole: string): unknown => {
     const parsed = (schema ?? Nothing).safeParse(input);
-    if (!parsed.success && whole === 'body' && isInferencePath(route.path)) refuseUnsupported(parsed.error);
+    if (!parsed.success && whole === 'body' && takesParameters) refuseUnsupported(parsed.error);
     if (!parsed.success) errors.push(...fieldErrors(parsed.error, input, whole));
     // Input of another shape may be nested deeper than can be walked, and is refused anyway.
     const isShaped = parsed.success || parsed.error.issues.every(({ code }) => code === 'custom');

@@ -18,10 +18,26 @@ const INTRODUCTION = `Rent GPU instances: priced by the hour, billed by the seco
 Requests and answers are JSON in UTF-8. Times are ISO 8601 in UTC. Lists are pages: \`next_cursor\` of one is \`cursor\` of the next.
 
 Every refusal is a problem document (RFC 9457) of the type \`application/problem+json\`: branch on its \`code\`, read its \`detail\`.
-On the paths of inference (models, chat, embeddings, images, videos, audio, files) it is \`{"error": {"message", "type", "param", "code"}}\`.
+On the paths of inference (models, chat, embeddings, images, videos, audio, files, fine_tuning) it is \`{"error": {"message", "type", "param", "code"}}\`.
 Any request can also be refused with 404 \`not_found\`, 405 \`method_not_allowed\`, 408 \`request_timeout\` or 431 \`headers_too_large\`.
 
 Requests that create something take an \`Idempotency-Key\`: send the same one again and nothing happens twice.`;
+
+/** What the routes of a tag are about. */
+const TAGS: Readonly<Record<string, string>> = {
+  'API keys': 'Keys of the organisation, and what each may do',
+  Billing: 'The balance, usage of instances, and receipts of calls of models',
+  Catalog: 'What is on offer: GPU types, prices, templates and environments',
+  'Community supply': 'For suppliers: machines, what they earn, and payouts',
+  Files: 'Files for fine-tuning',
+  Inference: 'Models, and calls of them',
+  Instances: 'GPU instances, from the launch to the end, with their logs and events',
+  Operations: 'What a launch or a termination has come to',
+  'Registry credentials': 'Logins for private container images',
+  Reservations: 'Contracts for reserved capacity',
+  'SSH keys': 'Public keys that log in to instances',
+  Webhooks: 'Events of instances, sent to your own endpoints',
+};
 
 /** The document of the routes that are not hidden. `baseUrl` is the API's address with `/v1`. */
 export function openapiDocument(routes: readonly Route[], baseUrl: string): Json {
@@ -37,7 +53,7 @@ export function openapiDocument(routes: readonly Route[], baseUrl: string): Json
     openapi: '3.1.0',
     info: { title: 'GPU Rental and Inference Service', version: '1.1', description: INTRODUCTION },
     servers: [{ url: baseUrl.replace(/\/v1$/, '') }],
-    tags: [...new Set(shown.map(({ tag }) => tag))].map((name) => ({ name })),
+    tags: [...new Set(shown.map(({ tag }) => tag))].map((name) => ({ name, description: TAGS[name] ?? '' })),
     paths,
     components: {
       schemas,
@@ -195,10 +211,17 @@ function callbacks({ callback }: Route, schemas: Json): Json {
     schema: { type: 'string' },
   }));
   const content = { 'application/json': { schema: hoist(schemas, schema, 'output') } };
-  const responses = { [answer.status]: { description: answer.description } };
+  const responses = {
+    [answer.status]: { description: answer.description },
+    '4XX': { description: 'As any other answer: it is sent again later' },
+  };
   return {
     callbacks: {
-      [name]: { [url]: { post: { description, parameters, requestBody: { required: true, content }, responses } } },
+      [name]: {
+        [url]: {
+          post: { summary: description, security: [], parameters, requestBody: { required: true, content }, responses },
+        },
+      },
     },
   };
 }

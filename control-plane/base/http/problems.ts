@@ -1,5 +1,6 @@
 // What was thrown, as a refusal that we know, and the problem document of one.
 import { type ErrorCode, ERRORS, ServiceError } from '../../../shared/errors.ts';
+import { HEADER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Problem } from '../../../shared/api/problem.ts';
 import { DbError } from '../db/db.ts';
 import type { WireReply } from './wire-reply.ts';
@@ -51,6 +52,12 @@ function fullDisk(cause: DbError): ServiceError {
 export function unsupportedMediaType(): ServiceError {
   return new ServiceError('unsupported_media_type', {
     detail: 'Send the body as JSON with Content-Type: application/json.',
+  });
+}
+
+export function headersTooLarge(): ServiceError {
+  return new ServiceError('headers_too_large', {
+    detail: `Path, query and headers may have at most ${HEADER_BYTES_MAX} bytes together.`,
   });
 }
 

@@ -1,4 +1,5 @@
-// The one table of scopes: what an API key may do, how each scope is written, and what a person reads about it.
+// The one table of scopes: what an API key may do, how each scope is written, and what a person reads about it. Each opens some route:
+// a scope for what is not built yet would be granted unseen.
 
 /** Scope -> meaning. Written without the space here; `scopeText` gives the public spelling. */
 export const SCOPES = {
@@ -13,14 +14,10 @@ export const SCOPES = {
   'webhooks:write': 'Create, delete and retry webhook endpoints',
   'supply:read': 'Read the own machines, earnings and payouts',
   'supply:write': 'Register and delist the own machines',
-  'deposits:read': 'Read stablecoin deposits',
-  'deposits:write': 'Create stablecoin deposits',
   'registry_credentials:read': 'List stored registry credentials',
   'registry_credentials:write': 'Store and delete registry credentials',
   'files:read': 'Read uploaded files',
   'files:write': 'Upload and delete files',
-  'finetuning:read': 'Read fine-tuning jobs',
-  'finetuning:write': 'Create and cancel fine-tuning jobs',
   'serverless:read': 'List models',
   'serverless:write': 'Call models',
 } as const satisfies Record<string, string>;

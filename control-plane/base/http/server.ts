@@ -8,13 +8,14 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail, type ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { parseJson, TooManyValues } from '../../../shared/json.ts';
-import { BODY_BYTES_MAX, HEADER_BYTES_MAX, JSON_VALUES_MAX } from '../../../shared/limits.ts';
+import { BODY_BYTES_MAX, HEADER_BYTES_READ_MAX, JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db } from '../db/db.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
 import { answer, type AnswerDeps } from './answer.ts';
 import { authorize } from './checks.ts';
 import { isForm, takeForms } from './forms.ts';
+import { assertHead } from './head.ts';
 import { openIdempotency } from './idempotency.ts';
 import type { Metrics } from './metrics.ts';
 import { openapiDocument } from './openapi.ts';
@@ -166,6 +167,8 @@ function limitConnections(app: FastifyInstance, options: HttpOptions, log: Log):
 function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path: string) => boolean): FastifyInstance {
   const { ids, log, metrics } = deps;
   let closing = false;
+  /** By connection: where its last request was for. */
+  const paths = new WeakMap<Duplex, string>();
   const app: FastifyInstance = fastify({
     ...nodeOptions(options.tls, takesUpgrade),
     logger: false,
@@ -178,7 +181,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
     return503OnClosing: false,
     routerOptions: { maxParamLength: PATH_PARAMETER_CHARS_MAX, ignoreTrailingSlash: true },
     frameworkErrors: (error, request, reply) => void sendError(error, request, reply, log),
-    clientErrorHandler: (error, socket) => refuseUnread(error, socket, deps),
+    clientErrorHandler: (error, socket) => refuseUnread(error, socket, { ...deps, path: paths.get(socket) }),
   });
   options.tls?.serve(app.server as unknown as TlsServer);
   app.removeAllContentTypeParsers();
@@ -188,12 +191,13 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   takeForms(app);
   app.decorateRequest('caller', undefined);
   app.addHook('onRequest', async (request, reply) => {
+    paths.set(request.raw.socket, pathOf(request));
     const { isUpload = false } = request.routeOptions.config;
     limitArrival({ request: request.raw, response: reply.raw, isUpload }, deps.clock, () => {
       const late = Object.assign(new Error('the body is late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' });
       app.server.emit('clientError', late, request.raw.socket);
     });
-    assertHost(request.raw);
+    assertHead(request.raw, () => void reply.header('connection', 'close'));
   });
   app.addHook('preClose', async () => {
     closing = true;
@@ -214,9 +218,10 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
 /** What Node's own server is made with. fastify's types tell the two kinds of server apart, our code does not. */
 function nodeOptions(tls: Tls | undefined, takesUpgrade: (path: string) => boolean): { http?: ServerOptions } {
   const options: ServerOptions = {
-    maxHeaderSize: HEADER_BYTES_MAX,
+    // Larger than what is let in: the parser knows no path, and so no form of a refusal (`assertHead`).
+    maxHeaderSize: HEADER_BYTES_READ_MAX,
     headersTimeout: REQUEST_MS_MAX,
-    // Node would answer with nothing but a status; `assertHost` says why.
+    // Node would answer with nothing but a status; `assertHead` says why.
     requireHostHeader: false,
     // Without this, a client that offers h2c on a plain request would get no answer.
     shouldUpgradeCallback: (request) => takesUpgrade(request.url ?? ''),
@@ -285,11 +290,6 @@ function goneSignal(response: ServerResponse): AbortSignal {
     if (!response.writableFinished) gone.abort();
   });
   return gone.signal;
-}
-
-/** @throws ServiceError `invalid_request` (RFC 9112, section 3.2) */
-function assertHost({ httpVersion, headers }: IncomingMessage): void {
-  if (httpVersion === '1.1' && headers.host === undefined) fail('invalid_request', 'The Host header is missing.');
 }
 
 function assertPlaced(each: Route, { audience, sealing }: HttpOptions): void {

@@ -50,6 +50,15 @@ export function systemRoutes({ ready, openapi }: SystemDeps): Route[] {
     }),
     route({
       ...common,
+      path: '/',
+      operationId: 'home',
+      summary: 'Leads people to the documents',
+      responses: { 302: { description: 'They are there', headers: { Location: 'Where' } } },
+      errors: [],
+      handler: async () => ({ status: 302, headers: { location: '/docs' } }),
+    }),
+    route({
+      ...common,
       path: '/docs',
       operationId: 'docs',
       summary: 'The same document for people',

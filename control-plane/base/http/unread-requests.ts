@@ -1,11 +1,11 @@
-// Answers where Node's HTTP parser gives up before there is a request: a problem document, and the connection ends.
+// Answers if Node's HTTP parser gives up before there is a request, in the form of its path as far as that is known. The connection ends.
 import { STATUS_CODES, type Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import { ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
-import { HEADER_BYTES_MAX } from '../../../shared/limits.ts';
-import { problemReply } from './problems.ts';
+import { headersTooLarge } from './problems.ts';
+import { refusalReply } from './refusals.ts';
 
 /** What still arrives is read and dropped for so long: closing at once would make the network throw our answer away. */
 const LINGER_MS = 1_000;
@@ -13,17 +13,29 @@ const LINGER_MS = 1_000;
 interface Deps {
   clock: Clock;
   ids: Ids;
+  /** Of the request before on this connection, or of the one whose body is late. */
+  path?: string | undefined;
 }
 
+/** So much of what the parser could not read is searched for the path. */
+const REQUEST_LINE_CHARS_MAX = 1_024;
+const REQUEST_LINE = /^[A-Z]{1,16} (\/[^ ?\r\n]*)/;
+
 /** For the event `clientError`. */
-export function refuseUnread(error: Error, socket: Duplex, { clock, ids }: Deps): void {
+export function refuseUnread(error: Error, socket: Duplex, { clock, ids, path }: Deps): void {
   // A parser that has given up complains again about each further piece.
   if (socket.writableEnded) return;
   if (!socket.writable || codeOf(error) === 'ECONNRESET') {
     socket.destroy();
     return;
   }
-  endWith(meaningOf(error), socket, { clock, ids });
+  endWith(meaningOf(error), socket, { clock, ids, path: pathOf(error) ?? path });
+}
+
+/** Node hands over the packet that it could not read: mostly it begins with the request. */
+function pathOf(error: Error): string | undefined {
+  if (!('rawPacket' in error) || !(error.rawPacket instanceof Uint8Array)) return undefined;
+  return REQUEST_LINE.exec(Buffer.from(error.rawPacket.subarray(0, REQUEST_LINE_CHARS_MAX)).toString('latin1'))?.[1];
 }
 
 /** Requests that Node handles by itself, without an answer or with an empty one. */
@@ -37,9 +49,9 @@ export function answerUnusual(server: Server, deps: Deps): void {
 }
 
 /** Answers a connection that has left HTTP behind, or never was HTTP, and ends it. */
-export function endWith(refusal: ServiceError, socket: Duplex, { clock, ids }: Deps): void {
+export function endWith(refusal: ServiceError, socket: Duplex, { clock, ids, path = '/' }: Deps): void {
   const requestId = ids.prefixed('req');
-  const { status, headers, body } = problemReply(refusal, { requestId, path: '/' });
+  const { status, headers, body } = refusalReply(refusal, { requestId, path });
   const lines = Object.entries({
     ...headers,
     'x-request-id': requestId,
@@ -56,9 +68,7 @@ export function endWith(refusal: ServiceError, socket: Duplex, { clock, ids }: D
 function meaningOf(error: Error): ServiceError {
   switch (codeOf(error)) {
     case 'HPE_HEADER_OVERFLOW':
-      return new ServiceError('headers_too_large', {
-        detail: `Path, query and headers may have at most ${HEADER_BYTES_MAX} bytes together.`,
-      });
+      return headersTooLarge();
     case 'ERR_HTTP_REQUEST_TIMEOUT':
       return new ServiceError('request_timeout', { detail: 'The request did not arrive in time.' });
     default: {

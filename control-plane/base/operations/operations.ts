@@ -5,7 +5,7 @@ import type { ErrorCode } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { mayMove, OPERATION_STATES, type OperationState } from '../../../shared/states.ts';
 import { int, json, text } from '../db/columns.ts';
-import { type Query, type Tx, join, sql } from '../db/db.ts';
+import { type Query, type Sql, type Tx, join, sql } from '../db/db.ts';
 
 export type OperationKind = 'instance.create' | 'instance.delete';
 
@@ -32,8 +32,6 @@ export interface NewOperation {
   kind: OperationKind;
   orgId: string;
   apiKeyId: string;
-  /** Set for a delete; a create gets it once work has begun. */
-  resourceId: string | null;
   warnings?: string[];
 }
 
@@ -42,13 +40,23 @@ export interface OperationPatch {
   error?: { code: ErrorCode; detail: string };
 }
 
+export interface OnResource {
+  kind: OperationKind;
+  resourceId: string;
+}
+
 export interface Operations {
+  /** `pending` and without its resource: it gets that once work has begun (specification 2.6). */
   create(tx: Tx, operation: NewOperation): Promise<OperationRow>;
   /** Moves an operation that is not over yet; one that is over stays as it is (the first outcome counts). */
   move(tx: Tx, id: string, to: Exclude<OperationState, 'pending'>, patch?: OperationPatch): Promise<void>;
+  /** Moves all operations of the kind that are under way on the resource, whosever they are. */
+  moveAll(tx: Tx, on: OnResource, to: Exclude<OperationState, 'pending'>): Promise<void>;
   setProgress(tx: Tx, id: string, progress: string): Promise<void>;
   /** Undefined for other keys' operations too (specification 2.6). */
   find(query: Query, id: string, apiKeyId: string): Promise<OperationRow | undefined>;
+  /** The operation of the kind that this key has under way on the resource. */
+  findOn(query: Query, on: OnResource, apiKeyId: string): Promise<OperationRow | undefined>;
 }
 
 const COLUMNS = sql`id, kind, state, org_id, api_key_id, resource_id, error_code, error_detail, progress, warnings, created_ms, updated_ms, completed_ms`;
@@ -64,7 +72,7 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
         state: 'pending',
         org_id: operation.orgId,
         api_key_id: operation.apiKeyId,
-        resource_id: operation.resourceId,
+        resource_id: null,
         error_code: null,
         error_detail: null,
         progress: null,
@@ -75,21 +83,12 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
       };
       await tx.run(
         sql`insert into operations (${COLUMNS}) values (${row.id}, ${row.kind}, ${row.state}, ${row.org_id}, ${row.api_key_id},
-            ${row.resource_id}, null, null, null, ${JSON.stringify(row.warnings)}, ${now}, ${now}, null)`,
+            null, null, null, null, ${JSON.stringify(row.warnings)}, ${now}, ${now}, null)`,
       );
       return row;
     },
-    move: async (tx, id, to, patch = {}) => {
-      const from = statesBefore(to);
-      const now = clock.now();
-      const completedMs = OPERATION_STATES[to].length === 0 ? now : null;
-      await tx.run(
-        sql`update operations set state = ${to}, updated_ms = ${now}, completed_ms = ${completedMs},
-              resource_id = coalesce(${patch.resourceId ?? null}, resource_id),
-              error_code = ${patch.error?.code ?? null}, error_detail = ${patch.error?.detail ?? null}
-            where id = ${id} and state in (${join(from)})`,
-      );
-    },
+    move: (tx, id, to, patch = {}) => moveWhere(tx, sql`id = ${id}`, to, { ...patch, nowMs: clock.now() }),
+    moveAll: (tx, on, to) => moveWhere(tx, under(on), to, { nowMs: clock.now() }),
     setProgress: async (tx, id, progress) => {
       await tx.run(
         sql`update operations set progress = ${progress}, updated_ms = ${clock.now()} where id = ${id} and completed_ms is null`,
@@ -97,7 +96,29 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
     },
     find: (query, id, apiKeyId) =>
       query.one(OperationRow, sql`select ${COLUMNS} from operations where id = ${id} and api_key_id = ${apiKeyId}`),
+    findOn: (query, on, apiKeyId) =>
+      query.one(OperationRow, sql`select ${COLUMNS} from operations where ${under(on)} and api_key_id = ${apiKeyId}`),
   };
+}
+
+/** Under way on a resource. */
+function under({ kind, resourceId }: OnResource): Sql {
+  return sql`resource_id = ${resourceId} and kind = ${kind} and completed_ms is null`;
+}
+
+async function moveWhere(
+  tx: Tx,
+  which: Sql,
+  to: Exclude<OperationState, 'pending'>,
+  { nowMs, resourceId, error }: OperationPatch & { nowMs: number },
+): Promise<void> {
+  const completedMs = OPERATION_STATES[to].length === 0 ? nowMs : null;
+  await tx.run(
+    sql`update operations set state = ${to}, updated_ms = ${nowMs}, completed_ms = ${completedMs},
+          resource_id = coalesce(${resourceId ?? null}, resource_id),
+          error_code = ${error?.code ?? null}, error_detail = ${error?.detail ?? null}
+        where ${which} and state in (${join(statesBefore(to))})`,
+  );
 }
 
 function statesBefore(to: OperationState): OperationState[] {

@@ -5,11 +5,11 @@ import type { Db } from '../../base/db/db.ts';
 import { type Cursors, olderThan } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
 import { type MachineChange, ownMachine } from './listing.ts';
-import { MachineId, machineView, priceUcents, tag } from './machine-view.ts';
+import { MachineId, machineViews, priceUcents, tag, type ViewDeps, viewOf } from './machine-view.ts';
 import * as store from './store.ts';
 import type { Supply } from './supply.ts';
 
-interface Deps {
+interface Deps extends ViewDeps {
   db: Db;
   cursors: Cursors;
   supply: Supply;
@@ -21,7 +21,8 @@ export function machineRoutes(deps: Deps): Route[] {
   return [listRoute(deps), getRoute(deps), changeRoute(deps), delistRoute(deps), relistRoute(deps)];
 }
 
-function listRoute({ db, cursors }: Deps): Route {
+function listRoute(deps: Deps): Route {
+  const { db, cursors } = deps;
   return route({
     method: 'GET',
     path: '/v1/community/machines',
@@ -39,16 +40,19 @@ function listRoute({ db, cursors }: Deps): Route {
       const supplier = await store.supplierOfOrg(db.read, caller.orgId);
       const rows =
         supplier === undefined ? [] : await store.machinesOfSupplier(db.read, supplier.id, after, query.limit + 1);
-      const body = cursors.pageOf(list, rows, query.limit, {
-        at: (row) => ({ createdMs: row.created_ms, id: row.id }),
-        show: machineView,
+      const views = await machineViews(db.read, rows, deps);
+      const shown = rows.flatMap((row, i) => (views[i] === undefined ? [] : [{ row, view: views[i] }]));
+      const body = cursors.pageOf(list, shown, query.limit, {
+        at: ({ row }) => ({ createdMs: row.created_ms, id: row.id }),
+        show: ({ view }) => view,
       });
       return { status: 200, body };
     },
   });
 }
 
-function getRoute({ db }: Deps): Route {
+function getRoute(deps: Deps): Route {
+  const { db } = deps;
   return route({
     method: 'GET',
     path: '/v1/community/machines/{id}',
@@ -62,12 +66,13 @@ function getRoute({ db }: Deps): Route {
     errors: ['not_found'],
     handler: async ({ caller, params }) => ({
       status: 200,
-      body: machineView(await ownMachine(db.read, caller.orgId, params.id)),
+      body: await viewOf(db.read, await ownMachine(db.read, caller.orgId, params.id), deps),
     }),
   });
 }
 
-function changeRoute({ db, supply }: Deps): Route {
+function changeRoute(deps: Deps): Route {
+  const { db, supply } = deps;
   return route({
     method: 'PATCH',
     path: '/v1/community/machines/{id}',
@@ -85,7 +90,7 @@ function changeRoute({ db, supply }: Deps): Route {
       db.tx('supply.change', async (tx) => {
         const reply: Reply = {
           status: 200,
-          body: machineView(await supply.change(tx, caller.orgId, params.id, changeOf(body))),
+          body: await viewOf(tx, await supply.change(tx, caller.orgId, params.id, changeOf(body)), deps),
         };
         await settle(tx, reply);
         return reply;
@@ -117,7 +122,8 @@ function delistRoute({ db, supply }: Deps): Route {
   });
 }
 
-function relistRoute({ db, supply }: Deps): Route {
+function relistRoute(deps: Deps): Route {
+  const { db, supply } = deps;
   return route({
     method: 'POST',
     path: '/v1/community/machines/{id}/list',
@@ -135,7 +141,7 @@ function relistRoute({ db, supply }: Deps): Route {
       db.tx('supply.relist', async (tx) => {
         const reply: Reply = {
           status: 200,
-          body: machineView(await supply.relist(tx, caller.orgId, params.id)),
+          body: await viewOf(tx, await supply.relist(tx, caller.orgId, params.id), deps),
         };
         await settle(tx, reply);
         return reply;

@@ -1,11 +1,15 @@
 // What routes about machines share: how one is named, shown and priced.
 import { z } from 'zod';
 import type { CommunityMachine } from '../../../shared/api/community.ts';
-import { isoTime } from '../../../shared/clock.ts';
+import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { failField } from '../../../shared/errors.ts';
-import { dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
-import type { MachineRow } from './store.ts';
+import { centsFloor, dollarsFromUcents, ucentsFromDollars } from '../../../shared/money.ts';
+import type { Query } from '../../base/db/db.ts';
+import { earnedByMachine, type MachinesOf } from '../../money/payouts/earned.ts';
+import { type GpuUse, gpuUseOf, type MachineRow } from './store.ts';
 import { obstacleOf } from './verdict.ts';
+
+const DAY_MS = 24 * 3_600_000;
 
 export const tag = 'Community supply';
 export const MachineId = z.strictObject({ id: z.uuid().describe('The machine id') });
@@ -16,7 +20,48 @@ export function priceUcents(pricePerHour: number): bigint {
   return price > 0n ? price : failField('price_per_hour', 'must be at least 0.00000001');
 }
 
-export function machineView(row: MachineRow): CommunityMachine {
+/** What stands beside the row of a machine. */
+export interface MachineFacts {
+  gpus: readonly GpuUse[];
+  earnedTodayUcents: bigint;
+}
+
+export interface ViewDeps {
+  clock: Clock;
+  /** A room above knows on which machine a rental was. */
+  machinesOf: MachinesOf;
+}
+
+/** Machines of one supplier, in their order. */
+export async function machineViews(
+  query: Query,
+  rows: readonly MachineRow[],
+  deps: ViewDeps,
+): Promise<CommunityMachine[]> {
+  const [first] = rows;
+  if (first === undefined) return [];
+  const gpus = Map.groupBy(
+    await gpuUseOf(
+      query,
+      rows.map(({ id }) => id),
+    ),
+    (gpu) => gpu.machine_id,
+  );
+  const sinceMs = Math.floor(deps.clock.now() / DAY_MS) * DAY_MS;
+  const earned = await earnedByMachine(query, { supplierId: first.supplier_id, sinceMs }, deps.machinesOf);
+  return rows.map((row) =>
+    machineView(row, { gpus: gpus.get(row.id) ?? [], earnedTodayUcents: earned.get(row.id) ?? 0n }),
+  );
+}
+
+/** One machine of a supplier. */
+export async function viewOf(query: Query, row: MachineRow, deps: ViewDeps): Promise<CommunityMachine> {
+  const [view] = await machineViews(query, [row], deps);
+  if (view === undefined) throw new Error(`the machine ${row.id} has no view`);
+  return view;
+}
+
+export function machineView(row: MachineRow, { gpus, earnedTodayUcents }: MachineFacts): CommunityMachine {
   return {
     machine_id: row.id,
     supplier_id: row.supplier_id,
@@ -32,6 +77,15 @@ export function machineView(row: MachineRow): CommunityMachine {
     price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
     vram_per_gpu_gb: row.declared_vram_per_gpu_gb,
     tier: row.tier,
+    online: row.online,
+    reported_gpus: gpus.map(({ gpu_type, vram_gb, count, rented, reserved }) => ({
+      gpu_type,
+      vram_per_gpu_gb: vram_gb,
+      count,
+      rented,
+      reserved,
+    })),
+    earned_today_cents: Number(centsFloor(earnedTodayUcents)),
     last_heartbeat_at: row.last_heartbeat_ms === null ? null : isoTime(row.last_heartbeat_ms),
   };
 }

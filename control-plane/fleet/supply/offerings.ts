@@ -174,6 +174,22 @@ export async function isOffered(
   return (row?.n ?? 0) > 0;
 }
 
+const RegionRow = OfferingRow.pick({ region: true });
+
+/** Where the cheapest offering of the type is, or the one that is named; busy ones count. */
+export async function offeredRegion(
+  query: Query,
+  { gpuType, offeringId }: { gpuType: string; offeringId: string | null },
+): Promise<string | undefined> {
+  const which = offeringId === null ? sql`gpu_type = ${gpuType}` : sql`id = ${offeringId}`;
+  const row = await query.one(
+    RegionRow,
+    sql`select region from offerings where listed = 1 and tier = 'on_demand' and ${which}
+        order by price_ucents_per_hour, id limit 1`,
+  );
+  return row?.region;
+}
+
 const VramRow = z.object({ vram_gb: int.nullable() });
 
 /** The VRAM of the largest GPU of the type on offer, or of those of one offering; 0 where there is none. Busy ones count. */

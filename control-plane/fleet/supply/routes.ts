@@ -4,13 +4,13 @@ import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { EnrollRequest, EnrollResponse } from '../../../shared/protocol/inventory.ts';
 import { ENROLL_PATH, LINK_PATH } from '../../../shared/protocol/link.ts';
-import type { Db } from '../../base/db/db.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
-import { MachineId, machineView, priceUcents, tag } from './machine-view.ts';
+import { MachineId, priceUcents, tag, type ViewDeps, viewOf } from './machine-view.ts';
 import * as store from './store.ts';
 import { type DeclaredMachine, NO_SUPPLIER, type Supply } from './supply.ts';
 
-interface Deps {
+interface Deps extends ViewDeps {
   db: Db;
   supply: Supply;
 }
@@ -59,7 +59,8 @@ function supplierRoute({ db }: Deps): Route {
   });
 }
 
-function registerRoute({ db, supply }: Deps): Route {
+function registerRoute(deps: Deps): Route {
+  const { db, supply } = deps;
   return route({
     method: 'POST',
     path: '/v1/community/machines',
@@ -74,14 +75,15 @@ function registerRoute({ db, supply }: Deps): Route {
     errors: ['not_found', 'conflict'],
     handler: ({ caller, body, settle }) =>
       db.tx('supply.register', async (tx) => {
-        const reply = registered(await supply.registerMachine(tx, caller.orgId, declaredMachine(body)));
+        const reply = await registered(tx, await supply.registerMachine(tx, caller.orgId, declaredMachine(body)), deps);
         await settle(tx, reply);
         return reply;
       }),
   });
 }
 
-function tokenRoute({ db, supply }: Deps): Route {
+function tokenRoute(deps: Deps): Route {
+  const { db, supply } = deps;
   return route({
     method: 'POST',
     path: '/v1/community/machines/{id}/token',
@@ -97,7 +99,7 @@ function tokenRoute({ db, supply }: Deps): Route {
     errors: ['not_found', 'conflict'],
     handler: ({ caller, params, settle }) =>
       db.tx('supply.token', async (tx) => {
-        const reply = registered(await supply.reissueToken(tx, caller.orgId, params.id));
+        const reply = await registered(tx, await supply.reissueToken(tx, caller.orgId, params.id), deps);
         await settle(tx, reply);
         return reply;
       }),
@@ -124,8 +126,12 @@ function enrollRoute({ supply }: Deps): Route {
   });
 }
 
-function registered({ machine, token }: { machine: store.MachineRow; token: string }): Reply {
-  return { status: 201, body: { machine: machineView(machine), enrollment_token: token } };
+async function registered(
+  tx: Tx,
+  { machine, token }: { machine: store.MachineRow; token: string },
+  deps: ViewDeps,
+): Promise<Reply> {
+  return { status: 201, body: { machine: await viewOf(tx, machine, deps), enrollment_token: token } };
 }
 
 function declaredMachine(body: RegisterMachine): DeclaredMachine {

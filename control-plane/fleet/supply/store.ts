@@ -285,6 +285,29 @@ export function gpusOf(query: Query, machineId: string): Promise<GpuRow[]> {
   );
 }
 
+const GpuUseRow = z.object({
+  machine_id: text,
+  gpu_type: text,
+  vram_gb: int,
+  count: int,
+  rented: int,
+  reserved: int,
+});
+/** The GPUs of a machine that are alike, and how many of them somebody has. */
+export type GpuUse = z.infer<typeof GpuUseRow>;
+
+export async function gpuUseOf(query: Query, machineIds: readonly string[]): Promise<GpuUse[]> {
+  if (machineIds.length === 0) return [];
+  return query.all(
+    GpuUseRow,
+    sql`select machine_id, gpu_type, vram_gb, count(*) as count,
+          cast(sum(case when held_by is not null then 1 else 0 end) as bigint) as rented,
+          cast(sum(case when reserved_by is not null and held_by is null then 1 else 0 end) as bigint) as reserved
+        from machine_gpus where machine_id in (${join([...machineIds])})
+        group by machine_id, gpu_type, vram_gb order by machine_id, gpu_type, vram_gb`,
+  );
+}
+
 export async function upsertGpu(tx: Tx, gpu: Omit<GpuRow, 'held_by' | 'held_disk_gb' | 'reserved_by'>): Promise<void> {
   await tx.run(
     sql`insert into machine_gpus (machine_id, gpu_uuid, gpu_index, gpu_type, vram_gb, usable)

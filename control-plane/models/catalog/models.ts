@@ -56,6 +56,7 @@ const Pricing = z.strictObject({
   output_per_1m_tokens_cents: cents,
   per_image_microcents: ucents,
   per_mpxl_microcents: ucents,
+  /** Of a representative clip: it is shown and never billed. */
   per_video_microcents: ucents,
   per_video_second_microcents: ucents,
 });
@@ -140,8 +141,10 @@ const PRICED_BY: Record<Modality, (keyof Pricing)[][]> = {
   chat: [['input_per_1m_tokens_cents', 'output_per_1m_tokens_cents']],
   embedding: [['input_per_1m_tokens_cents']],
   image: [['per_image_microcents'], ['per_mpxl_microcents']],
-  video: [['per_video_second_microcents'], ['per_video_microcents']],
+  video: [['per_video_second_microcents']],
 };
+/** Prices that are shown beside those and never billed. */
+const SHOWN_BESIDE: Partial<Record<Modality, keyof Pricing>> = { video: 'per_video_microcents' };
 
 /** Which servers make videos. */
 const VIDEO_ENGINES: readonly Upstream['engine'][] = ['vllm_omni', 'sglang'];
@@ -180,13 +183,30 @@ function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
     const wrong = wrongImageParameters(model.parameters, model.pricing.per_mpxl_microcents !== undefined);
     if (wrong !== undefined) refuse(['parameters'], wrong);
   }
+  if (modality === 'embedding' && model.supported_parameters.includes('dimensions'))
+    model.upstreams.forEach(({ engine }, i) => {
+      if (engine !== 'llama_cpp') return;
+      refuse(
+        ['upstreams', i, 'engine'],
+        'must be another where dimensions are supported: llama_cpp makes vectors of one length',
+      );
+    });
   if (modality === 'video') refuseVideo(model, refuse);
   else refuseVideoServers(model, refuse);
   const economyPriced = economy && wrongPrices(modality, economy.pricing);
   if (economyPriced !== undefined) refuse(['economy', 'pricing'], economyPriced);
+  else if (economy !== undefined) refuseDearEconomy(economy.pricing, model.pricing, refuse);
 }
 
 type Refuse = (path: (string | number)[], message: string) => void;
+
+/** Economy is the cheaper tier (specification 1): customers choose it without comparing. */
+function refuseDearEconomy(economy: Pricing, serverless: Pricing, refuse: Refuse): void {
+  for (const name of ['input_per_1m_tokens_cents', 'output_per_1m_tokens_cents'] as const) {
+    const [price = 0, most = 0] = [economy[name], serverless[name]];
+    if (price > most) refuse(['economy', 'pricing', name], `must be at most ${most}, the price of the serverless tier`);
+  }
+}
 
 function refuseVideo({ parameters, status, upstreams }: ModelEntry, refuse: Refuse): void {
   // What is coming soon may still be without them.
@@ -211,7 +231,10 @@ function refuseVideoServers({ upstreams, economy }: ModelEntry, refuse: Refuse):
 }
 
 function wrongPrices(modality: Modality, pricing: Pricing): string | undefined {
-  const given = Object.keys(pricing).toSorted().join();
+  const given = Object.keys(pricing)
+    .filter((name) => name !== SHOWN_BESIDE[modality])
+    .toSorted()
+    .join();
   if (PRICED_BY[modality].some((keys) => keys.toSorted().join() === given)) return undefined;
   const ways = PRICED_BY[modality].map((keys) => keys.join(' and '));
   return `must have ${ways.join(', or ')}, and nothing else, for ${modality} models`;

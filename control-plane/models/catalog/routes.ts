@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { Model, ModelList, ModelsQuery } from '../../../shared/api/model.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { Catalog } from './catalog.ts';
-import { modelView } from './view.ts';
+import { callableView, modelView } from './view.ts';
 
 const tag = 'Inference';
 const scope = 'serverless:read';
@@ -17,7 +17,7 @@ export function modelRoutes({ catalog }: { catalog: Catalog }): Route[] {
       tag,
       summary: 'List the models',
       description:
-        'All of them at once. `<id>:economy` in a call selects the economy tier of a chat model that has one.',
+        'All of them at once. A chat model whose `pricing` has `economy_` prices has an economy tier: `<id>:economy` in a call selects it.',
       scope,
       idempotency: 'none',
       query: ModelsQuery,
@@ -38,11 +38,15 @@ export function modelRoutes({ catalog }: { catalog: Catalog }): Route[] {
       scope,
       idempotency: 'none',
       params: z.strictObject({
-        id: z.string().describe('Its id or an alias; the slash may be sent as it is or as %2F'),
+        id: z
+          .string()
+          .describe(
+            'Its id or an alias, `:economy` behind it for that tier alone; the slash may be sent as it is or as %2F',
+          ),
       }),
       responses: { 200: { description: 'The model', schema: Model } },
       errors: ['model_not_found'],
-      handler: async ({ params }) => ({ status: 200, body: modelView(catalog.get(params.id)) }),
+      handler: async ({ params }) => ({ status: 200, body: callableView(catalog.get(params.id)) }),
     }),
   ];
 }

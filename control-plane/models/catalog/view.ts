@@ -1,6 +1,7 @@
 // A model as customers are shown it (specification 2.10). Its servers are the operator's business.
 import type { Modality, Model } from '../../../shared/api/model.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import { type Callable, ECONOMY } from './catalog.ts';
 import type { CatalogModel, Pricing } from './models.ts';
 
 /** What every request to a model of this kind may set. */
@@ -9,7 +10,26 @@ const PARAMETERS: Partial<Record<Modality, readonly string[]>> = {
   embedding: ['encoding_format', 'user'],
 };
 
+/** A model of the list, with what its tiers cost. */
 export function modelView(model: CatalogModel): Model {
+  return { ...viewOf(model), pricing: { ...pricingView(model.pricing), ...economyPrices(model) } };
+}
+
+/** What a name in a path means: a model, or its economy tier alone at the prices of that. */
+export function callableView({ model, tier, pricing }: Callable): Model {
+  if (tier === 'serverless') return modelView(model);
+  const { aliases, ...view } = viewOf(model);
+  const named = aliases?.map((alias) => `${alias}${ECONOMY}`);
+  return { ...view, id: `${model.id}${ECONOMY}`, ...(named && { aliases: named }), pricing: pricingView(pricing) };
+}
+
+function economyPrices({ economy }: CatalogModel): Partial<Model['pricing']> {
+  if (economy === undefined) return {};
+  const { input_per_1m_tokens_cents: input, output_per_1m_tokens_cents: output } = economy.pricing;
+  return { economy_input_per_1m_tokens_cents: input, economy_output_per_1m_tokens_cents: output };
+}
+
+function viewOf(model: CatalogModel): Omit<Model, 'pricing'> {
   const { id, owned_by, modality, status, aliases, author, context_length, created, parameters } = model;
   const common = PARAMETERS[modality];
   return {
@@ -18,12 +38,12 @@ export function modelView(model: CatalogModel): Model {
     owned_by,
     modality,
     status,
-    pricing: pricingView(model.pricing),
     ...(aliases.length === 0 ? {} : { aliases }),
     ...(author === undefined ? {} : { author }),
     category: modality,
     ...(context_length === undefined ? {} : { context_length }),
     ...(created === undefined ? {} : { created }),
+    fine_tunable: false,
     ...(parameters.length === 0 ? {} : { parameters }),
     ...(common === undefined ? {} : { supported_parameters: [...common, ...model.supported_parameters].toSorted() }),
   };

@@ -8,7 +8,7 @@ import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { headersFor } from './server-request.ts';
-import { refusalOf } from './upstream-refusals.ts';
+import { isLoading, refusalOf } from './upstream-refusals.ts';
 import type { Upstreams } from './upstreams.ts';
 
 export interface Question {
@@ -16,7 +16,9 @@ export interface Question {
   /** Behind the server's base_url. */
   path: string;
   /** Without the model, which each server has its own name for. */
-  body(upstream: Upstream): object;
+  body(upstream: Upstream): object | Promise<object>;
+  /** Who asks: one key alone does not shut a server to all others. */
+  apiKeyId: string;
   /** By the monotonic clock. */
   startedMs: number;
   /** From then on, over all attempts. */
@@ -97,7 +99,7 @@ async function askOne(question: Question, upstream: Upstream, deps: AskDeps): Pr
   const { signal } = question;
   const leftMs = question.startedMs + question.answerMs(upstream) - deps.clock.monotonicMs();
   if (leftMs <= 0) throw timedOut(undefined);
-  const turn = deps.upstreams.begin(upstream);
+  const turn = deps.upstreams.begin(upstream, question.apiKeyId);
   const failed = (): void => {
     if (!signal.aborted) turn.failed();
   };
@@ -106,7 +108,7 @@ async function askOne(question: Question, upstream: Upstream, deps: AskDeps): Pr
       method: 'POST',
       url: `${upstream.base_url}${question.path}`,
       headers: headersFor(upstream),
-      body: JSON.stringify({ ...question.body(upstream), model: upstream.model }),
+      body: JSON.stringify({ ...(await question.body(upstream)), model: upstream.model }),
       connectMs: Math.min(upstream.connect_ms, leftMs),
       statusMs: leftMs,
       idleMs: question.idleMs(upstream),
@@ -118,7 +120,7 @@ async function askOne(question: Question, upstream: Upstream, deps: AskDeps): Pr
     };
     if (exchange.status === 200) return { answering: { upstream, exchange, answered: turn.answered, failed, end } };
     if (REFUSING.includes(exchange.status)) {
-      if (exchange.status === BUSY) turn.busy();
+      if (exchange.status === BUSY || (await isLoading(exchange))) turn.busy();
       else failed();
       end();
       return { passedOver: `it answers ${exchange.status}`, retryAfterSeconds: retryAfterOf(exchange) };
@@ -143,7 +145,8 @@ function retryAfterOf({ headers }: Exchange): number {
   return Number.isFinite(seconds) ? Math.min(Math.max(1, seconds), 60) : 1;
 }
 
-function timedOut(cause: unknown): ServiceError {
+/** The server has used up the time that it has. */
+export function timedOut(cause: unknown): ServiceError {
   return new ServiceError('upstream_timeout', {
     detail: 'The model did not answer in time. Ask for less at once, or stream the answer.',
     cause,

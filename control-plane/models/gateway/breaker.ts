@@ -4,18 +4,20 @@ import type { Clock } from '../../../shared/clock.ts';
 export interface Breaker {
   /** Whether it may be sent a request now. */
   takes(): boolean;
-  /** It is sent one; the returned functions say what came of that, `answered` perhaps before `failed`. */
-  send(): { answered(): void; failed(): void };
+  /** It is sent one of this API key; the returned functions say what came of that, `answered` perhaps before `failed`. */
+  send(apiKeyId: string): { answered(): void; failed(): void };
   isOut(): boolean;
   /** Until it may be back, in milliseconds; 0 where it is not out, or a look at it is due. */
   backInMs(): number;
-  /** What a look at it has found. A look is due while it is out and `backInMs` is 0. */
+  /** While it is out and `backInMs` is 0, and once it has failed again and again for one key alone. */
+  isLookDue(): boolean;
+  /** What a look at it has found. */
   found(isAlive: boolean): void;
 }
 
 /**
  * A server is out after so many failures within the time, where no more requests than that were answered between them: what makes
- * it fail may be one caller's requests, and must not shut it to all others.
+ * it fail may be one caller's requests, and must not shut it to all others. If they all are of one key, its own health decides.
  */
 const FAILURES = 5;
 const WINDOW_MS = 10_000;
@@ -26,6 +28,7 @@ interface Failure {
   atMs: number;
   /** Requests that were answered before. */
   answers: number;
+  apiKeyId: string;
 }
 
 interface Out {
@@ -37,24 +40,32 @@ export function openBreaker(clock: Clock): Breaker {
   let failures: Failure[] = [];
   let answers = 0;
   let out: Out | undefined;
+  /** It fails for one key, and nobody has looked yet whether it is well. */
+  let isSuspect = false;
   const rest = (): void => void (out = { untilMs: clock.monotonicMs() + REST_MS, isAlive: false });
-  const noteFailure = (): void => {
+  const backInMs = (): number => Math.max(0, (out?.untilMs ?? 0) - clock.monotonicMs());
+  const noteFailure = (apiKeyId: string): void => {
     const nowMs = clock.monotonicMs();
-    failures = [...failures, { atMs: nowMs, answers }].slice(-FAILURES);
+    failures = [...failures, { atMs: nowMs, answers, apiKeyId }].slice(-FAILURES);
     const [first] = failures;
     if (first === undefined || failures.length < FAILURES) return;
-    if (nowMs - first.atMs < WINDOW_MS && answers - first.answers <= FAILURES) rest();
+    if (nowMs - first.atMs >= WINDOW_MS || answers - first.answers > FAILURES) return;
+    if (failures.some((failure) => failure.apiKeyId !== apiKeyId)) rest();
+    else isSuspect = true;
   };
   return {
     takes: () => out === undefined || out.isAlive,
     isOut: () => out !== undefined,
-    backInMs: () => Math.max(0, (out?.untilMs ?? 0) - clock.monotonicMs()),
+    backInMs,
+    isLookDue: () => (out === undefined ? isSuspect : backInMs() === 0),
     found: (isAlive) => {
-      if (out === undefined) return;
-      rest();
-      out.isAlive = isAlive;
+      const isTrusted = out === undefined && !isSuspect;
+      if (isTrusted) return;
+      isSuspect = false;
+      if (out === undefined && isAlive) failures = [];
+      else out = { untilMs: clock.monotonicMs() + REST_MS, isAlive };
     },
-    send: () => {
+    send: (apiKeyId) => {
       // Where nothing comes of it within the rest, the next look lets another one through.
       const isTrial = out !== undefined;
       if (isTrial) rest();
@@ -67,7 +78,7 @@ export function openBreaker(clock: Clock): Breaker {
           failures = [];
         },
         failed: () => {
-          if (out === undefined) noteFailure();
+          if (out === undefined) noteFailure(apiKeyId);
           else if (isTrial) rest();
         },
       };

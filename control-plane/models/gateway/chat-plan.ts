@@ -1,15 +1,15 @@
 // What a chat request may ask of its model, and the most that it can cost: all that is known before a server is asked.
-import type { ChatRequest } from '../../../shared/api/chat.ts';
+import type { ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
 import type { CatalogModel } from '../catalog/models.ts';
-import { chatBound, chatUcents } from './price.ts';
+import { type ChatBound, chatBound, chatUcents } from './price.ts';
 import { assertSupported } from './supported.ts';
+import { contextExceeded } from './upstream-refusals.ts';
 
-export interface PlannedChat {
+export interface PlannedChat extends ChatBound {
   callable: Callable;
-  /** What is sent to the server, so an answer cannot be longer. */
-  maxTokens: number;
+  contextLength: number;
   boundUcents: bigint;
 }
 
@@ -22,7 +22,19 @@ export function planChat(body: ChatRequest, catalog: Catalog): PlannedChat {
     { prompt_tokens: bound.promptTokens, completion_tokens: bound.maxTokens },
     callable.pricing,
   );
-  return { callable, maxTokens: bound.maxTokens, boundUcents };
+  return { ...bound, callable, contextLength: limitsOf(callable.model).contextLength, boundUcents };
+}
+
+/** Whoever has counted: never more than was set aside and asked for, so that a receipt's tokens are what is charged. */
+export function boundedUsage(usage: TokenUsage, { promptTokens, maxTokens }: PlannedChat): TokenUsage {
+  const prompt = Math.min(usage.prompt_tokens, promptTokens);
+  const completion = Math.min(usage.completion_tokens, maxTokens);
+  return { ...usage, prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
+}
+
+/** A server may have a longer context than the catalogue sells. @throws ServiceError `context_length_exceeded` */
+export function assertFits(promptTokens: number, { callable, contextLength }: PlannedChat): void {
+  if (promptTokens > contextLength) throw contextExceeded(callable.model, promptTokens);
 }
 
 /** Beyond what all chat models take. */

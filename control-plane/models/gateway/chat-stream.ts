@@ -6,19 +6,17 @@ import { EVENT_STREAM_HEADERS } from '../../base/http/event-stream.ts';
 import { envelopeOf } from '../../base/http/refusals.ts';
 import type { Reply } from '../../base/http/route.ts';
 import { type Answering, ask, brokenAnswer } from './ask.ts';
-import { chatAffinity, type ChatCall, completionFacts } from './chat.ts';
-import { type PlannedChat, planChat } from './chat-plan.ts';
-import { readChunk, streamMembers, upstreamBody } from './chat-wire.ts';
+import { chatAffinity, type ChatCall, completionFacts, roomFor } from './chat.ts';
+import { assertFits, boundedUsage, type PlannedChat, planChat } from './chat-plan.ts';
+import { DONE, readChunk, streamMembers, upstreamBody } from './chat-wire.ts';
 import { type EventWriter, openEventWriter } from './event-writer.ts';
 import { freeOutcome, type Used, usedOutcome } from './outcome.ts';
-import { type CountedChat, countChat } from './count-chat.ts';
+import { countChat } from './count-chat.ts';
 import { chatUcents } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
 import { BadEvents, eventData } from './sse.ts';
 import type { Ending } from './store.ts';
 import type { CallDeps } from './whole-answer.ts';
-
-const DONE = '[DONE]';
 
 /** @throws ServiceError for what is refused or fails before the answer begins; a model that is not there is told in the stream */
 export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply> {
@@ -29,7 +27,8 @@ export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply>
     const chat: Chat = { call, planned, open, answering, said: '', usage: undefined, finished: false, state: 'going' };
     const pieces = eventData(answering.exchange.body);
     const first = await firstPiece(pieces, chat).catch((error: unknown) => {
-      answering.failed();
+      if (error instanceof ServiceError && error.code === 'context_length_exceeded') answering.answered();
+      else answering.failed();
       answering.end();
       throw error;
     });
@@ -89,7 +88,11 @@ function askForStream(
     {
       callable: planned.callable,
       path: '/chat/completions',
-      body: (upstream) => ({ ...upstreamBody(call.body, planned.maxTokens), ...streamMembers(upstream) }),
+      body: async (upstream) => ({
+        ...upstreamBody(call.body, await roomFor(upstream, { body: call.body, planned }, deps)),
+        ...streamMembers(upstream),
+      }),
+      apiKeyId: call.caller.apiKeyId,
       startedMs: deps.clock.monotonicMs(),
       answerMs: (upstream) => upstream.first_byte_ms,
       idleMs: (upstream) => upstream.idle_ms,
@@ -101,11 +104,15 @@ function askForStream(
 }
 
 /** Until it is there, a failure still has a status of its own. */
-async function firstPiece(pieces: AsyncGenerator<string[]>, { open }: Chat): Promise<string[]> {
+async function firstPiece(pieces: AsyncGenerator<string[]>, { open, planned }: Chat): Promise<string[]> {
   try {
     const first = await pieces.next();
     const [data] = first.done === true ? [] : first.value;
-    if (first.done !== true && data !== undefined && readChunk(data) !== undefined) return first.value;
+    const chunk = data === undefined ? undefined : readChunk(data);
+    if (first.done !== true && chunk !== undefined) {
+      assertFits(chunk.usage?.prompt_tokens ?? 0, planned);
+      return first.value;
+    }
   } catch (error) {
     throw brokenStream(error, open.signal);
   }
@@ -194,11 +201,11 @@ async function usedOf(
   deps: CallDeps,
 ): Promise<Used & { usage: TokenUsage }> {
   const { upstream } = answering;
-  const counted: CountedChat =
-    usage === undefined
-      ? await countChat(upstream, { messages: call.body.messages, answer: said }, deps)
-      : { usage, countedBy: finished ? 'upstream' : 'running' };
-  return { ...counted, ucents: chatUcents(counted.usage, planned.callable.pricing), upstream: upstream.base_url };
+  const counted = await countChat(upstream, { messages: call.body.messages, answer: said, told: usage }, deps);
+  const countedBy = usage !== undefined && !finished ? 'running' : counted.countedBy;
+  const bounded = boundedUsage(counted.usage, planned);
+  const ucents = chatUcents(bounded, planned.callable.pricing);
+  return { usage: bounded, countedBy, ucents, upstream: upstream.base_url };
 }
 
 const CHUNK = 'chat.completion.chunk';
@@ -242,6 +249,7 @@ function take(piece: readonly string[], chat: Chat, chunk: MakeChunk): object[] 
 }
 
 function brokenStream(error: unknown, signal: AbortSignal): ServiceError {
+  if (error instanceof ServiceError) return error;
   return error instanceof BadEvents ? brokenOff() : brokenAnswer(error, signal);
 }
 

@@ -3,27 +3,30 @@ import { z } from 'zod';
 import { type ChatCompletion, type ChatRequest, FinishReason, type TokenUsage } from '../../../shared/api/chat.ts';
 import type { Upstream } from '../catalog/models.ts';
 
+/** The last event of a stream. */
+export const DONE = '[DONE]';
+
 /** What a caller may set, as it is. */
 const PASSED_ON = ['temperature', 'top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'] as const;
 
 const count = z.int().min(0);
 
+/**
+ * Without what the server has read from its cache: that may hold what other organisations have sent, so the number would tell of them.
+ */
 const UpstreamUsage = z
   .object({
     prompt_tokens: count,
     completion_tokens: count.optional(),
-    prompt_tokens_details: z.object({ cached_tokens: count.nullish() }).nullish(),
     completion_tokens_details: z.object({ reasoning_tokens: count.nullish() }).nullish(),
   })
   .transform((usage): TokenUsage => {
     const { prompt_tokens, completion_tokens = 0 } = usage;
-    const cached = usage.prompt_tokens_details?.cached_tokens ?? undefined;
     const reasoning = usage.completion_tokens_details?.reasoning_tokens ?? undefined;
     return {
       prompt_tokens,
       completion_tokens,
       total_tokens: prompt_tokens + completion_tokens,
-      ...(cached === undefined ? {} : { prompt_tokens_details: { cached_tokens: cached } }),
       ...(reasoning === undefined ? {} : { completion_tokens_details: { reasoning_tokens: reasoning } }),
     };
   });

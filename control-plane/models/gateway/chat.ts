@@ -1,15 +1,20 @@
 // A chat completion that is sent whole: what it costs at most is set aside, a server answers, what is owed is charged.
-import type { ChatRequest } from '../../../shared/api/chat.ts';
+import type { ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
+import { fail } from '../../../shared/errors.ts';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
+import type { Upstream } from '../catalog/models.ts';
 import { affinityOf } from './affinity.ts';
-import { type PlannedChat, planChat } from './chat-plan.ts';
+import { assertFits, boundedUsage, type PlannedChat, planChat } from './chat-plan.ts';
 import { countChat } from './count-chat.ts';
-import { completionView, readCompletion, upstreamBody } from './chat-wire.ts';
-import { usedOutcome } from './outcome.ts';
+import { completionView, readCompletion, streamMembers, upstreamBody } from './chat-wire.ts';
+import { gather, isGathered, type Said } from './gather.ts';
+import { type Used, usedOutcome } from './outcome.ts';
 import { chatUcents } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
-import { askWhole, type CallDeps } from './whole-answer.ts';
+import { tokenizedPrompt } from './tokenize.ts';
+import { contextExceeded } from './upstream-refusals.ts';
+import { askForWhole, type CallDeps, readWhole } from './whole-answer.ts';
 
 export type ChatCall = Pick<Call<undefined, undefined, ChatRequest>, 'caller' | 'requestId' | 'gone' | 'body'>;
 
@@ -21,22 +26,62 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
     const question = {
       callable: planned.callable,
       path: '/chat/completions',
-      body: () => upstreamBody(body, planned.maxTokens),
+      body: async (upstream: Upstream) => ({
+        ...upstreamBody(body, await roomFor(upstream, { body, planned }, deps)),
+        ...(isGathered(upstream) ? streamMembers(upstream) : {}),
+      }),
+      apiKeyId: call.caller.apiKeyId,
       startedMs: deps.clock.monotonicMs(),
       affinity: chatAffinity(call, planned),
       signal: open.signal,
     };
-    const reading = { bytesMax: CHAT_ANSWER_BYTES_MAX, read: readCompletion };
-    const { answer: completion, upstream } = await askWhole(question, reading, deps);
-    const { usage, countedBy } =
-      completion.usage === undefined
-        ? await countChat(upstream, { messages: body.messages, answer: completion.content }, deps)
-        : ({ usage: completion.usage, countedBy: 'upstream' } as const);
-    const ucents = chatUcents(usage, planned.callable.pricing);
-    await open.close(usedOutcome('completed', { ucents, usage, countedBy, upstream: upstream.base_url }));
+    const answering = await askForWhole(question, deps);
+    const { upstream } = answering;
+    const used = async (said: Said): Promise<Used & { usage: TokenUsage }> => {
+      assertFits(said.usage?.prompt_tokens ?? 0, planned);
+      const counted = await countChat(
+        upstream,
+        { messages: body.messages, answer: said.content, told: said.usage },
+        deps,
+      );
+      const usage = boundedUsage(counted.usage, planned);
+      const ucents = chatUcents(usage, planned.callable.pricing);
+      return { ucents, usage, countedBy: counted.countedBy, upstream: upstream.base_url };
+    };
+    const gathered = isGathered(upstream)
+      ? await gather(answering, open.signal, deps)
+      : { completion: (await readWhole(answering, READING, open.signal)).answer };
+    if ('left' in gathered) {
+      const left = await used(gathered.left);
+      const countedBy = gathered.left.usage === undefined ? left.countedBy : 'running';
+      await open.close(usedOutcome('client_left', { ...left, countedBy }));
+      return fail('invalid_request', 'The connection ended before the answer was there.');
+    }
+    const { completion } = gathered;
+    const { usage, ...rest } = await used(completion);
+    await open.close(usedOutcome('completed', { usage, ...rest }));
     const facts = { ...completionFacts(open, planned, deps), usage };
     return { status: 200, headers: receiptHeader(open), body: completionView(completion, facts) };
   });
+}
+
+const READING = { bytesMax: CHAT_ANSWER_BYTES_MAX, read: readCompletion };
+
+/**
+ * The longest answer that its context has room for, as the server's own tokenizer counts the prompt; as planned if it has none.
+ * @throws ServiceError `context_length_exceeded` where it has no room for what the caller has asked for
+ */
+export async function roomFor(
+  upstream: Upstream,
+  { body, planned }: { body: ChatRequest; planned: PlannedChat },
+  deps: CallDeps,
+): Promise<number> {
+  const { maxTokens, contextLength, callable, isSureToFit } = planned;
+  const prompt = isSureToFit ? undefined : await tokenizedPrompt(upstream, body.messages, deps);
+  if (prompt === undefined) return maxTokens;
+  const room = contextLength - prompt;
+  if (room < (body.max_tokens ?? 1)) throw contextExceeded(callable.model, prompt);
+  return Math.min(maxTokens, room);
 }
 
 /** Conversations that begin alike are asked of the same server. */

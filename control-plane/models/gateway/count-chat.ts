@@ -10,12 +10,13 @@ export interface CountedChat {
   countedBy: Receipt['counted_by'];
 }
 
-/** Of an answer for which its server has not told the tokens. */
+/** `told`: by the server itself. */
 export async function countChat(
   upstream: Upstream,
-  { messages, answer }: Pick<ChatRequest, 'messages'> & { answer: string },
+  { messages, answer, told }: Pick<ChatRequest, 'messages'> & { answer: string; told: TokenUsage | undefined },
   deps: TokenizerDeps,
 ): Promise<CountedChat> {
+  if (told !== undefined) return { usage: told, countedBy: 'upstream' };
   const usage = await tokenizedChat(upstream, { messages, answer }, deps);
   if (usage !== undefined) return { usage, countedBy: 'tokenizer' };
   return { usage: estimatedUsage(messages, answer), countedBy: 'estimate' };

@@ -1,7 +1,7 @@
 // Embeddings: as many texts at once as a server takes, one vector for each in the order of the input, one charge for all.
 import { z } from 'zod';
 import type { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
-import { fail } from '../../../shared/errors.ts';
+import { fail, failField } from '../../../shared/errors.ts';
 import { EMBEDDINGS_ANSWER_BYTES_MAX, EMBEDDINGS_INPUTS_MAX } from '../../../shared/limits.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
@@ -26,7 +26,7 @@ export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply
   const boundUcents = embeddingsUcents(embeddingsBound(inputs), pricing);
   return deps.requests.serve({ ...call, callable, boundUcents }, async (open) => {
     const { vectors, tokens, countedBy, upstream } = await askForVectors(
-      { callable, inputs, dimensions: call.body.dimensions, signal: open.signal },
+      { callable, inputs, dimensions: call.body.dimensions, apiKeyId: call.caller.apiKeyId, signal: open.signal },
       deps,
     );
     await open.close(
@@ -56,6 +56,7 @@ function planEmbeddings(body: EmbeddingsRequest, catalog: Catalog): { callable: 
       errors: [{ field: 'encoding_format', rule: 'must be float' }],
     });
   }
+  if (body.encoding_format !== 'float') failField('encoding_format', 'must be float');
   const callable = catalog.callable(body.model, 'embedding');
   assertSupported(body.dimensions === undefined ? [] : ['dimensions'], callable.model);
   const inputs = [body.input].flat();
@@ -72,6 +73,7 @@ interface VectorsQuestion {
   callable: Callable;
   inputs: readonly string[];
   dimensions: number | undefined;
+  apiKeyId: string;
   signal: AbortSignal;
 }
 
@@ -96,7 +98,7 @@ async function askForVectors(question: VectorsQuestion, deps: CallDeps): Promise
   for (let i = 0; i < inputs.length; i += atOnce) {
     const some = inputs.slice(i, i + atOnce);
     const body = (): object => bodyOf(some, question.dimensions);
-    const asked = { callable, path: '/embeddings', body, startedMs, signal };
+    const asked = { callable, path: '/embeddings', body, apiKeyId: question.apiKeyId, startedMs, signal };
     const reading = { bytesMax: bytesLeft, read: (text: string) => readVectors(text, some.length) };
     const { answer: read, bytes, upstream } = await askWhole(asked, reading, deps);
     bytesLeft -= bytes;

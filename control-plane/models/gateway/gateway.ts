@@ -32,7 +32,7 @@ export interface Gateway {
 }
 
 export function openGateway(deps: Omit<RequestsDeps, 'counts'> & { catalog: Catalog }): Gateway {
-  const exchanges = openExchanges(policyOf(deps.catalog.models), deps);
+  const exchanges = openExchanges(policyOf(deps.catalog), deps);
   const counts = openCounts();
   const requests = openRequests({ ...deps, counts });
   const upstreams = openUpstreams({ ...deps, counts });

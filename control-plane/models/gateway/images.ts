@@ -25,6 +25,7 @@ export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Repl
       callable,
       path: '/images/generations',
       body: () => ({ prompt, n, response_format: 'b64_json', ...(size === undefined ? {} : { size }) }),
+      apiKeyId: call.caller.apiKeyId,
       startedMs: deps.clock.monotonicMs(),
       signal: open.signal,
     };
@@ -47,6 +48,7 @@ function planImages(body: ImagesRequest, catalog: Catalog): { callable: Callable
       errors: [{ field: 'response_format', rule: 'must be b64_json' }],
     });
   }
+  if (body.response_format !== 'b64_json') failField('response_format', 'must be b64_json');
   const callable = catalog.callable(body.model, 'image');
   const [standard, ...more] = sizesOf(callable.model);
   const { size = standard } = body;

@@ -1,6 +1,6 @@
 // Pure: what a request costs at most, and what it has cost. A price of a million tokens in cents is that of one token in microcents.
 import type { ChatMessage, TokenUsage } from '../../../shared/api/chat.ts';
-import { UCENTS_PER_CENT } from '../../../shared/money.ts';
+import { ceilToCents, UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { pixelsOf } from '../catalog/image-sizes.ts';
 import type { Pricing } from '../catalog/models.ts';
 
@@ -21,6 +21,8 @@ export interface ChatBound {
   promptTokens: number;
   /** What is sent to the server, so an answer cannot be longer. */
   maxTokens: number;
+  /** The context has room for both, however the prompt is counted. */
+  isSureToFit: boolean;
 }
 
 export interface ChatLimits {
@@ -39,9 +41,11 @@ export function chatBound(
   const most = TEMPLATE_TOKENS + messages.length * MESSAGE_TOKENS + bytes;
   // A server refuses what does not fit into the context with the answer, so a long prompt leaves less for that.
   const room = Math.max(contextLength - Math.ceil(bytes / BYTES_PER_TOKEN_LOW), Math.ceil(contextLength / 4));
+  const longest = maxTokens ?? Math.min(maxOutputTokens, room);
   return {
     promptTokens: Math.min(most, contextLength),
-    maxTokens: maxTokens ?? Math.min(maxOutputTokens, room),
+    maxTokens: longest,
+    isSureToFit: most + longest <= contextLength,
   };
 }
 
@@ -63,9 +67,8 @@ export function estimatedTokens(inputs: readonly string[]): number {
 
 /** In microcents: up to the next whole cent, and never less than one (specification 4.8). */
 export function embeddingsUcents(tokens: number, { input_per_1m_tokens_cents: input = 0 }: Pricing): bigint {
-  const exact = BigInt(tokens) * BigInt(input);
-  const cents = (exact + UCENTS_PER_CENT - 1n) / UCENTS_PER_CENT;
-  return (cents > 1n ? cents : 1n) * UCENTS_PER_CENT;
+  const charge = ceilToCents(BigInt(tokens) * BigInt(input));
+  return charge > UCENTS_PER_CENT ? charge : UCENTS_PER_CENT;
 }
 
 /** For servers that do not count: of the text alone, so rather too little than too much. */

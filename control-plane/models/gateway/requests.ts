@@ -51,7 +51,7 @@ export interface RequestsDeps {
   ids: Ids;
   log: Log;
   ledger: Ledger;
-  openPerKeyMax: number;
+  openPerKeyMax(): number;
   counts: Counts;
 }
 
@@ -178,11 +178,11 @@ interface Slots {
   take(apiKeyId: string): () => void;
 }
 
-function openSlots(max: number): Slots {
+function openSlots(maxNow: () => number): Slots {
   const taken = new Map<string, number>();
   return {
     take: (apiKeyId) => {
-      const count = taken.get(apiKeyId) ?? 0;
+      const [count, max] = [taken.get(apiKeyId) ?? 0, maxNow()];
       if (count >= max) {
         fail('stream_limit_exceeded', {
           detail: `This API key may have ${max} inference requests open at once. Send it again when one of them is over.`,

@@ -1,6 +1,7 @@
 // POST /v1/chat/completions, /v1/embeddings and /v1/images/generations (specification 4.8).
 import { ChatCompletion, ChatCompletionChunk, ChatRequest } from '../../../shared/api/chat.ts';
 import { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
+import { CHAT_NOTHINGS, nothingsText } from '../../../shared/api/nothings.ts';
 import { ImagesRequest, ImagesResponse } from '../../../shared/api/images.ts';
 import { INFERENCE_BODY_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Route, route } from '../../base/http/route.ts';
@@ -80,8 +81,10 @@ With \`"stream": true\` the answer comes as server-sent events: a chunk with the
 nothing; a caller who leaves pays for what was said until then. A model that is not found is such an event, too. Lines that begin with a
 colon are signs of life.
 
-Tools, JSON mode and whatever else is not below is refused by its name, unless it has the value that means nothing (\`"n": 1\`, null).`;
+Tools, JSON mode and whatever else is not below is refused by its name. These values ask for nothing, and are taken as if they were not there:
+
+${nothingsText(CHAT_NOTHINGS)}`;
 
 const EMBEDDINGS_TEXT = `Costs the tokens of the texts at the price of the model, rounded up to the next whole cent for each request.
 
-Official clients ask for \`base64\` unless they are told otherwise, and are refused: pass \`encoding_format: "float"\`.`;
+Vectors come as numbers. Official clients ask for another form unless they are told otherwise: pass \`encoding_format: "float"\`.`;

@@ -11,7 +11,7 @@ export function assertSupported(members: readonly string[], model: CatalogModel)
 /** @throws ServiceError `unsupported_parameter` */
 export function failUnsupported(field: string, { id }: CatalogModel): never {
   return fail('unsupported_parameter', {
-    detail: `${id} does not support ${field}. GET /v1/models/${id} shows what it takes.`,
+    detail: `${id} does not support ${field} in v1.1 of the inference API. GET /v1/models/${id} shows what it takes.`,
     errors: [{ field, rule: 'is not supported' }],
   });
 }

@@ -33,6 +33,17 @@ export function tokenizedChat(
   });
 }
 
+/** Of a conversation before it is answered; undefined as `tokenizedChat`. */
+export function tokenizedPrompt(
+  upstream: Upstream,
+  messages: readonly ChatMessage[],
+  deps: TokenizerDeps,
+): Promise<number | undefined> {
+  const engine = CHAT_ENGINES[upstream.engine];
+  if (engine === undefined) return Promise.resolve(undefined);
+  return askTokenizer(upstream, deps, (ask) => engine.prompt(ask, messages));
+}
+
 /** The same of texts that were embedded, all of them together. */
 export function tokenizedTexts(
   upstream: Upstream,

@@ -22,6 +22,15 @@ const TOO_LONG_WORDS = [
   /context (length|size|window)/i,
   /must have less than \d{1,9} tokens/i,
 ];
+/** llama.cpp says so of a text that is longer than its batch, with a status as if it had failed. */
+const TOO_LARGE = /too large to process/i;
+
+/** Whether a server that answers 503 is loading its model, which is no failure of it. */
+export async function isLoading(exchange: Exchange): Promise<boolean> {
+  if (exchange.status !== 503) return false;
+  const text = await readText(exchange.body, REFUSAL_BYTES_MAX).catch(() => '');
+  return Refusal.safeParse(jsonOf(text)).data?.error.type === 'unavailable_error';
+}
 
 /** Reads the rest of the answer. */
 export async function refusalOf(
@@ -31,7 +40,8 @@ export async function refusalOf(
   const { status } = exchange;
   const text = await readText(exchange.body, REFUSAL_BYTES_MAX);
   const told = { upstream: upstream.base_url, status, answer_chars: text.length, ...kindOf(text) };
-  if (![400, 413, 422].includes(status)) {
+  const isBadInput = [400, 413, 422].includes(status) || (status === 500 && TOO_LARGE.test(text));
+  if (!isBadInput) {
     log.error(told, 'a model server fails');
     return new ServiceError('upstream_error', {
       detail:
@@ -46,7 +56,8 @@ export async function refusalOf(
   });
 }
 
-function contextExceeded(model: CatalogModel, promptTokens: number | 'unknown'): ServiceError {
+/** The prompt, with the answer that is asked for, is longer than the model takes. */
+export function contextExceeded(model: CatalogModel, promptTokens: number | 'unknown'): ServiceError {
   const isChat = model.modality === 'chat';
   const what = isChat ? 'Messages and answer do' : 'A text does';
   const room = model.context_length === undefined ? 'the context' : `the ${model.context_length} tokens`;
@@ -74,6 +85,7 @@ function tooLong(text: string): number | 'unknown' | undefined {
   const isSaid =
     error.type === 'exceed_context_size_error' ||
     error.code === 'context_length_exceeded' ||
+    TOO_LARGE.test(text) ||
     TOO_LONG_WORDS.some((words) => words.test(text));
   return isSaid ? (error.n_prompt_tokens ?? 'unknown') : undefined;
 }

@@ -11,11 +11,11 @@ export interface Upstreams {
     all: readonly Upstream[],
     how: { affinity: string | undefined; asked: readonly Upstream[] },
   ): Upstream | undefined;
-  /** A request is sent to it. */
-  begin(upstream: Upstream): Turn;
+  /** A request of this API key is sent to it. */
+  begin(upstream: Upstream, apiKeyId: string): Turn;
   /** Until the first of them that is out may be back, in milliseconds. */
   backInMs(all: readonly Upstream[]): number;
-  /** Looks at those that have been out for long enough. */
+  /** Looks at those that have been out for long enough, and at those that fail for one caller alone. */
   look(isAlive: (upstream: Upstream) => Promise<boolean>): Promise<void>;
   /** Of each that was asked yet. */
   states(): { upstream: string; model: string; isOut: boolean }[];
@@ -56,10 +56,10 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
         .filter(({ upstream, openRequests, breaker }) => openRequests < upstream.max_open_requests && breaker.takes());
       return affinity === undefined ? leastLoaded(able) : byAffinity(able, affinity);
     },
-    begin: (upstream) => {
+    begin: (upstream, apiKeyId) => {
       const server = serverOf(upstream);
       server.openRequests += 1;
-      const sent = server.breaker.send();
+      const sent = server.breaker.send(apiKeyId);
       let isOver = false;
       return {
         answered: sent.answered,
@@ -76,7 +76,7 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
     },
     backInMs: (all) => Math.min(...all.map((upstream) => serverOf(upstream).breaker.backInMs())),
     look: async (isAlive) => {
-      const due = [...servers.values()].filter(({ breaker }) => breaker.isOut() && breaker.backInMs() === 0);
+      const due = [...servers.values()].filter(({ breaker }) => breaker.isLookDue());
       await Promise.all(due.map(async ({ upstream, breaker }) => breaker.found(await isAlive(upstream))));
     },
     states: () =>

@@ -3,7 +3,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { ask, type AskDeps, brokenAnswer, type Question } from './ask.ts';
+import { type Answering, ask, type AskDeps, brokenAnswer, type Question } from './ask.ts';
 import { readText } from './read-answer.ts';
 import type { Requests } from './requests.ts';
 
@@ -29,15 +29,30 @@ export interface WholeAnswer<T> {
 
 /** @throws ServiceError those of `ask` and of a broken answer; `upstream_response_too_large`, and `upstream_error` for one that cannot be used */
 export async function askWhole<T>(
-  question: Omit<Question, 'answerMs' | 'idleMs'>,
-  { bytesMax, read }: Reading<T>,
+  question: WholeQuestion,
+  reading: Reading<T>,
   deps: AskDeps,
 ): Promise<WholeAnswer<T>> {
+  return readWhole(await askForWhole(question, deps), reading, question.signal);
+}
+
+export type WholeQuestion = Omit<Question, 'answerMs' | 'idleMs'>;
+
+/** @throws ServiceError those of `ask` */
+export function askForWhole(question: WholeQuestion, deps: AskDeps): Promise<Answering> {
   const times: Pick<Question, 'answerMs' | 'idleMs'> = {
     answerMs: (upstream) => upstream.answer_ms,
     idleMs: (upstream) => upstream.idle_ms,
   };
-  const { exchange, upstream, answered, failed, end } = await ask({ ...question, ...times }, deps);
+  return ask({ ...question, ...times }, deps);
+}
+
+/** @throws ServiceError those of a broken answer; `upstream_response_too_large`, and `upstream_error` for one that cannot be used */
+export async function readWhole<T>(
+  { exchange, upstream, answered, failed, end }: Answering,
+  { bytesMax, read }: Reading<T>,
+  signal: AbortSignal,
+): Promise<WholeAnswer<T>> {
   try {
     const text = await readText(exchange.body, bytesMax + 1);
     const bytes = Buffer.byteLength(text);
@@ -47,7 +62,7 @@ export async function askWhole<T>(
     answered();
     return { answer, bytes, upstream };
   } catch (error) {
-    const broken = error instanceof ServiceError ? error : brokenAnswer(error, question.signal);
+    const broken = error instanceof ServiceError ? error : brokenAnswer(error, signal);
     if (broken.code === 'upstream_response_too_large') answered();
     else failed();
     throw broken;

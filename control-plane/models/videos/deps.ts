@@ -20,7 +20,7 @@ export interface VideosDeps {
   catalog: Catalog;
   blobs: Blobs;
   /** Jobs of one organisation that may be open at once. */
-  openPerOrgMax: number;
+  openPerOrgMax(): number;
   /** Of a file. */
   bytesMax: number;
   /** There is something due. */

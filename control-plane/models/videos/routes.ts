@@ -157,20 +157,22 @@ function contentRoute({ videos, blobs }: RoutesDeps): Route {
     handler: async ({ caller, params: { id }, range }) => {
       const job = await videos.get(caller.orgId, id);
       const { status, blob_key: key } = job;
-      if (status === 'expired') return failExpired(id);
+      if (status === 'expired') return failExpired(job);
       if (status !== 'completed' || key === null) return failWithout(id, status);
       const blob = await blobs.open(key);
       // It has expired since it was looked up.
-      if (blob === undefined) return failExpired(id);
+      if (blob === undefined) return failExpired(job);
       return blobReply(blob, range, { 'content-type': 'video/mp4', 'cache-control': 'private, no-store' });
     },
   });
 }
 
-function failExpired(id: string): never {
+function failExpired({ id, error_message: neverBegan }: Job): never {
   return fail(
     'expired',
-    `The file of the video ${id} is gone: it is kept for 24 hours. Make it again with a new request.`,
+    neverBegan === null
+      ? `The file of the video ${id} is gone: it is kept for 24 hours. Make it again with a new request.`
+      : `The video ${id} has no file. ${neverBegan}`,
   );
 }
 

@@ -7,10 +7,15 @@ import { takesDelete } from './dialects.ts';
 import { endJob, failJob, type Failure, note, noteSilence } from './outcome.ts';
 import { againMs, type Step } from './plan.ts';
 import type { Standing } from './dialects.ts';
-import { move } from './states.ts';
+import { isOpen, move } from './states.ts';
 import type { Job } from './store.ts';
 import { submitJob } from './submissions.ts';
 import { checkedVideo, NoVideo } from './video-file.ts';
+
+const NEVER_BEGAN = {
+  error_code: 'upstream_unavailable',
+  error_message: 'No server began with this video within two hours. Nothing was charged. Send the request again.',
+} as const;
 
 export async function perform(job: Job, step: Step, deps: StepDeps, signal: AbortSignal): Promise<void> {
   switch (step.do) {
@@ -113,7 +118,8 @@ async function release(job: Job, deps: StepDeps, signal: AbortSignal): Promise<v
 }
 
 async function expire(job: Job, deps: StepDeps): Promise<void> {
-  const isExpired = await endJob(job, 'expired', { blob_key: null }, deps);
+  const why = isOpen(job) ? NEVER_BEGAN : {};
+  const isExpired = await endJob(job, 'expired', { ...why, blob_key: null }, deps);
   if (isExpired && job.blob_key !== null) await deps.blobs.remove(job.blob_key);
 }
 

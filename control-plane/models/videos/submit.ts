@@ -1,6 +1,7 @@
 // A new video job: checked by what its model declares, paid for before it is queued.
 import type { VideoRequest } from '../../../shared/api/videos.ts';
 import { fail } from '../../../shared/errors.ts';
+import { ceilToCents } from '../../../shared/money.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { Call, Reply } from '../../base/http/route.ts';
 import { wallet } from '../../money/ledger/accounts.ts';
@@ -48,10 +49,9 @@ export async function submit(call: SubmitCall, deps: VideosDeps): Promise<Reply>
   return reply;
 }
 
-/** What the clip costs: known before it is made, to the microcent. */
-function videoUcents(seconds: number, pricing: Pricing): bigint {
-  const { per_video_second_microcents: perSecond, per_video_microcents: perVideo = 0 } = pricing;
-  return perSecond === undefined ? BigInt(perVideo) : BigInt(seconds) * BigInt(perSecond);
+/** The charge, known before the clip is made: whole cents, rounded up once, so that `cost_cents` is all of it (specification 2.13). */
+function videoUcents(seconds: number, { per_video_second_microcents: perSecond = 0 }: Pricing): bigint {
+  return ceilToCents(BigInt(seconds) * BigInt(perSecond));
 }
 
 function secondsOf({ seconds }: store.Wanted['parameters'], { id }: CatalogModel): number {
@@ -60,9 +60,10 @@ function secondsOf({ seconds }: store.Wanted['parameters'], { id }: CatalogModel
 }
 
 async function refuseTooMany(tx: Tx, orgId: string, { openPerOrgMax }: VideosDeps): Promise<void> {
-  if ((await store.countOpen(tx, orgId)) < openPerOrgMax) return;
+  const max = openPerOrgMax();
+  if ((await store.countOpen(tx, orgId)) < max) return;
   fail('rate_limit_exceeded', {
-    detail: `This organisation may have ${openPerOrgMax} videos on their way at once. Try again when one of them is over.`,
+    detail: `This organisation may have ${max} videos on their way at once. Try again when one of them is over.`,
     retryAfterSeconds: 10,
   });
 }

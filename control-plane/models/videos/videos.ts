@@ -40,14 +40,14 @@ export interface Videos {
 
 export function openVideos(deps: VideosDeps): Videos {
   const { db, catalog } = deps;
-  const models = catalog.models.filter(({ modality }) => modality === 'video');
-  const exchanges = openExchanges(policyOf(models), deps);
+  const exchanges = openExchanges(policyOf(catalog), deps);
   const counts = openCounts();
   const stepDeps: StepDeps = {
     ...deps,
     counts,
     servers: openServers({ ...deps, exchanges }),
-    upstreamsOf: ({ model_id: id }) => models.find((model) => model.id === id)?.upstreams ?? [],
+    upstreamsOf: ({ model_id: id }) =>
+      catalog.models.find((model) => model.id === id && model.modality === 'video')?.upstreams ?? [],
   };
   return {
     submit: (call) => submit(call, deps),

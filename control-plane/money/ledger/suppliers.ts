@@ -46,6 +46,26 @@ export function earnedEntries(
   );
 }
 
+const SubjectSumRow = EntryRow.pick({ subject_id: true, amount_ucents: true });
+
+/** What the supplier earned since then by each rental, less what of it was taken back since. */
+export function earnedBySubject(
+  query: Query,
+  supplierId: string,
+  sinceMs: number,
+): Promise<z.infer<typeof SubjectSumRow>[]> {
+  const account = accountId(payable(supplierId));
+  const since = sql`posted_ms >= ${sinceMs}`;
+  return query.all(
+    SubjectSumRow,
+    sql`select subject_id, cast(sum(amount_ucents) as bigint) as amount_ucents from (
+          select subject_id, amount_ucents from transfers where ${EARNED} and credit_account_id = ${account} and ${since}
+          union all
+          select subject_id, -amount_ucents from transfers where ${TAKEN_BACK} and debit_account_id = ${account} and ${since}
+        ) as entries group by subject_id order by subject_id`,
+  );
+}
+
 const PayoutRow = z.object({
   id: text,
   subject_id: text,

@@ -1,4 +1,5 @@
 // Pure: the UTC calendar that usage is cut by, and which windows may be asked for.
+import { isoTimeMs } from '../../../shared/iso-time.ts';
 import { failField } from '../../../shared/errors.ts';
 import { USAGE_DAYS_MAX } from '../../../shared/limits.ts';
 
@@ -29,8 +30,8 @@ export function windowOf(
   asked: { start?: string | undefined; end?: string | undefined; bucket?: Bucket | undefined },
   nowMs: number,
 ): Window {
-  const endMs = asked.end === undefined ? nowMs : Date.parse(asked.end);
-  const startMs = asked.start === undefined ? endMs - WINDOW_DEFAULT_MS : Date.parse(asked.start);
+  const endMs = asked.end === undefined ? nowMs : momentOf(asked.end);
+  const startMs = asked.start === undefined ? endMs - WINDOW_DEFAULT_MS : momentOf(asked.start);
   if (startMs >= endMs)
     failField('start', asked.end === undefined ? 'must be before now, the default of end' : 'must be before end');
   const lengthMs = endMs - startMs;
@@ -40,6 +41,13 @@ export function windowOf(
     failField('start', `must be at most ${daysMax} days before end for rows by ${bucket}`);
   }
   return { startMs, endMs, bucket };
+}
+
+/** The schema of the query has let in nothing else. */
+function momentOf(text: string): number {
+  const ms = isoTimeMs(text);
+  if (ms === undefined) throw new Error(`${text} is no moment`);
+  return ms;
 }
 
 function defaultBucket(lengthMs: number): Bucket {

@@ -58,8 +58,15 @@ export function responseHeaders(raw: RawHeaders): RawHeaders {
   const kept = keep(raw, (name) => !dropped.has(name) && !HOP_BY_HOP.has(name));
   return kept.map((text, index) => {
     const isCookie = index % 2 === 1 && kept[index - 1]?.toLowerCase() === 'set-cookie';
-    return isCookie ? text.replaceAll(/;\s*domain=[^;]*/gi, '') : text;
+    return isCookie ? withoutDomain(text) : text;
   });
+}
+
+/** As clients read a Set-Cookie (RFC 6265, section 5.2): attributes stand between semicolons, their names before the first `=`, blanks do not count. */
+function withoutDomain(setCookie: string): string {
+  const [pair = '', ...attributes] = setCookie.split(';');
+  const kept = attributes.filter((attribute) => attribute.split('=', 1)[0]?.trim().toLowerCase() !== 'domain');
+  return [pair, ...kept].join(';');
 }
 
 function withoutCookie(raw: RawHeaders, ours: string): RawHeaders {

@@ -189,13 +189,20 @@ async function upgrade(
 /** From here on the bytes are the application's and the client's. */
 function join(socket: Duplex, stream: Duplex): void {
   stream.allowHalfOpen = true;
-  const onEnd = (error: unknown): void => {
-    if (!error) return;
-    socket.destroy();
-    stream.destroy();
-  };
-  pipeline(socket, stream, onEnd);
-  pipeline(stream, socket, onEnd);
+  pipeAndCut(socket, stream);
+  pipeAndCut(stream, socket);
+}
+
+/**
+ * One direction; what breaks here breaks on the other side. Not Node's pipeline: two of them on one pair listen so often on both ends that
+ * Node warns of a leak.
+ */
+function pipeAndCut(from: Duplex, to: Duplex): void {
+  from.pipe(to);
+  from.on('error', () => to.destroy());
+  from.once('close', () => {
+    if (!from.readableEnded || !from.writableFinished) to.destroy();
+  });
 }
 
 function unanswered(error: unknown, { target }: App): Refusal {

@@ -5,8 +5,9 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import type { OperationRow, Operations } from '../../base/operations/operations.ts';
-import { findListed, isOffered } from '../../fleet/supply/offerings.ts';
+import { findListed, isOffered, offeredRegion } from '../../fleet/supply/offerings.ts';
 import type { Runnable } from '../launch/runnable.ts';
+import type { ChosenContract } from '../reservations/choose.ts';
 import type { Reservations } from '../reservations/reservations.ts';
 import { chooseGpu } from './gpu-choice.ts';
 import { type Launch, launchOf } from './launch.ts';
@@ -19,13 +20,13 @@ const OPEN_LAUNCHES_RETRY_SECONDS = 30;
 
 export interface CreateDeps extends PlaceDeps {
   /** Launches of one organisation that may be on their way at once. */
-  openLaunchesMax: number;
+  openLaunchesMax(): number;
   /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
   unpaidGpuHoursMax: number;
   clock: Clock;
   events: Events;
   operations: Operations;
-  reservations: Pick<Reservations, 'choose'>;
+  reservations: Pick<Reservations, 'choose' | 'chooseType'>;
   /** @throws ServiceError `ssh_keys/org_mismatch` or `validation_failed` */
   assertSshKeys(tx: Tx, orgId: string, ids: string[]): Promise<void>;
 }
@@ -59,20 +60,25 @@ export async function create(
   }
   if (request.ssh_key_ids !== undefined) await deps.assertSshKeys(tx, caller.orgId, request.ssh_key_ids);
   if (request.offering_id !== undefined) await refusePin(tx, request, request.offering_id);
-  const { gpuType, minVramGb, warnings } = await chooseGpu(tx, wish, wantedCapacity(request));
+  const want = wantedCapacity(request);
+  const { gpuType, minVramGb, warnings } = await chooseGpu(tx, wish, want, {
+    reserved: (vramGb) => deps.reservations.chooseType(tx, { ...want, minVramGb: vramGb, orgId: caller.orgId }),
+  });
   if (request.offering_id === undefined && request.tier !== 'reserved') await refuseWithoutOffer(tx, wish, gpuType);
   const operation = await deps.operations.create(tx, {
     kind: 'instance.create',
     orgId: caller.orgId,
     apiKeyId: caller.apiKeyId,
-    resourceId: null,
     warnings: [...runnable.warnings, ...warnings],
   });
   const id = deps.ids.instance();
   const launch = launchOf(runnable, { sealedEnv: deps.workloads.sealEnv(id, runnable.env), minVramGb });
   const birth = { operationId: operation.id, nowMs: now };
   const asked = newInstance(id, caller, { request, gpuType, launch }, birth);
-  const instance = { ...asked, reservation_id: await contractOf(tx, asked, deps) };
+  const contract = await contractOf(tx, asked, deps);
+  const region =
+    request.region ?? contract?.region ?? (await regionOfOffers(tx, { gpuType, offeringId: want.offeringId }));
+  const instance = { ...asked, reservation_id: contract?.id ?? null, region };
   await store.insertInstance(tx, instance);
   await deps.events.append(tx, {
     type: 'instance.creating',
@@ -85,9 +91,20 @@ export async function create(
 }
 
 /** The contract that a reserved launch goes under; its slots say where it can go, so offerings do not. */
-async function contractOf(tx: Tx, instance: store.InstanceRow, { reservations }: CreateDeps): Promise<string | null> {
-  if (instance.tier !== 'reserved') return null;
+async function contractOf(
+  tx: Tx,
+  instance: store.InstanceRow,
+  { reservations }: CreateDeps,
+): Promise<ChosenContract | undefined> {
+  if (instance.tier !== 'reserved') return undefined;
   return reservations.choose(tx, { ...capacityRequest(instance), orgId: instance.org_id });
+}
+
+/** Shown until the launch has a place of its own. There is an offer: a launch without any was refused. */
+async function regionOfOffers(tx: Tx, which: { gpuType: string; offeringId: string | null }): Promise<string> {
+  const region = await offeredRegion(tx, which);
+  if (region === undefined) throw new Error(`nothing of ${which.gpuType} is on offer, but the launch was let in`);
+  return region;
 }
 
 /** Hosts that are merely busy count: then the launch is accepted, and its operation tells how it went. */
@@ -108,9 +125,10 @@ async function refuseWithoutOffer(tx: Tx, { request, runnable }: Wish, gpuType: 
 
 /** Each holds GPUs, a port and a place in the engine: one caller's loop must not take them from everybody. */
 async function refuseTooMany(tx: Tx, orgId: string, { openLaunchesMax }: CreateDeps): Promise<void> {
-  if ((await store.countOpenLaunches(tx, orgId)) < openLaunchesMax) return;
+  const max = openLaunchesMax();
+  if ((await store.countOpenLaunches(tx, orgId)) < max) return;
   fail('rate_limit_exceeded', {
-    detail: `${openLaunchesMax} launches of this organisation are on their way already. Try again when some of them run.`,
+    detail: `${max} launches of this organisation are on their way already. Try again when some of them run.`,
     retryAfterSeconds: OPEN_LAUNCHES_RETRY_SECONDS,
   });
 }
@@ -170,7 +188,6 @@ export function newInstance(
     tried_machine_ids: [],
     disk_gb: null,
     create_operation_id: birth.operationId,
-    delete_operation_id: null,
     created_ms: birth.nowMs,
     entered_ms: birth.nowMs,
     due_ms: birth.nowMs,

@@ -17,13 +17,15 @@ const ROOM_FOR_WORK = 1.2;
 const GIB = 1024 ** 3;
 
 /**
- * The type that was asked for or is pinned, where it is large enough; else the cheapest that is. `want` is the launch without them.
+ * The type that was asked for or is pinned, where it is large enough; else the cheapest that is, and with tier reserved what the contract
+ * has (`choices.reserved`). `want` is the launch without them.
  * @throws ServiceError `gpu_vram_too_small`, `model_too_large`, `environment_unavailable`
  */
 export async function chooseGpu(
   query: Query,
   wish: { request: CreateInstance; runnable: Runnable },
   want: Omit<CapacityRequest, 'gpuType' | 'minVramGb'>,
+  choices: { reserved(minVramGb: number): Promise<string> },
 ): Promise<GpuChoice> {
   const { request, runnable } = wish;
   const pinned = want.offeringId === null ? undefined : await findListed(query, want.offeringId);
@@ -35,6 +37,7 @@ export async function chooseGpu(
     return { gpuType, ...checkGpu(runnable, { gpuType, gpuCount: want.gpuCount, vramGb }) };
   }
   const minVramGb = floorGb(runnable, want.gpuCount, ROOM_FOR_WORK);
+  if (request.tier === 'reserved') return { gpuType: await choices.reserved(minVramGb), minVramGb, warnings: [] };
   const cheapest = await cheapestType(query, { ...want, minVramGb });
   if (cheapest !== undefined) return { gpuType: cheapest, minVramGb, warnings: [] };
   const needs =

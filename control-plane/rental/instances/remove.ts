@@ -7,8 +7,9 @@ import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
 /**
- * Accepts the removal and answers its operation (a second DELETE while one is under way answers the first one's). Charging ends here:
- * running rentals stop billing now, a launch that is still under way is cancelled unbilled.
+ * Accepts the removal and answers its operation. A second DELETE while the instance is stopping answers the first one's; one by another key,
+ * which may not see that, gets an operation of its own that ends with the instance too. Charging ends here: running rentals stop billing
+ * now, a launch that is still under way is cancelled unbilled.
  * @throws ServiceError `not_found` for one that is gone, foreign or unknown
  */
 export async function remove(
@@ -26,23 +27,15 @@ export async function remove(
   ) {
     return fail('not_found', `There is no instance ${id}, or it has ended already.`);
   }
-  if (instance.status === 'stopping' && instance.delete_operation_id !== null) {
-    const running = await deps.operations.find(tx, instance.delete_operation_id, caller.apiKeyId);
-    return running === undefined
-      ? fail(
-          'conflict',
-          `Another API key is terminating this instance already. GET /v1/instances/${id} shows when it is over.`,
-        )
-      : { operation: running, machineId: instance.machine_id };
-  }
-  const operation = await deps.operations.create(tx, {
-    kind: 'instance.delete',
-    orgId: caller.orgId,
-    apiKeyId: caller.apiKeyId,
-    resourceId: id,
-  });
+  const kind = 'instance.delete';
+  const isStopping = instance.status === 'stopping';
+  const own = isStopping ? await deps.operations.findOn(tx, { kind, resourceId: id }, caller.apiKeyId) : undefined;
+  if (own !== undefined) return { operation: own, machineId: instance.machine_id };
+  const operation = await deps.operations.create(tx, { kind, orgId: caller.orgId, apiKeyId: caller.apiKeyId });
+  await deps.operations.move(tx, operation.id, 'in_progress', { resourceId: id });
+  if (isStopping) return { operation, machineId: instance.machine_id };
   const to = instance.status === 'running' ? 'stopping' : 'terminated';
-  await move(tx, instance, { to, nowMs: deps.clock.now(), patch: { delete_operation_id: operation.id } }, deps);
+  await move(tx, instance, { to, nowMs: deps.clock.now() }, deps);
   if (to === 'stopping' && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   return { operation, machineId: instance.machine_id };
 }

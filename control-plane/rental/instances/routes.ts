@@ -137,12 +137,13 @@ function deleteRoute({ instances }: { instances: Instances }): Route {
     operationId: 'deleteInstance',
     tag,
     summary: 'Terminate an instance',
-    description: 'Charging ends with this request. An instance that has ended already is not found.',
+    description:
+      'Charging ends with this request. One that is stopping already is answered with the operation of this key, or with a new one that ends together with the instance. An instance that has ended is not found.',
     scope: 'instances:write',
     idempotency: 'optional',
     params: InstanceId,
     responses: { 202: accepted },
-    errors: ['not_found', 'conflict'],
+    errors: ['not_found'],
     handler: async ({ caller, params, settle }) =>
       acceptedReply(await instances.remove(caller, params.id, (tx, operation) => settle(tx, acceptedReply(operation)))),
   });

@@ -147,13 +147,9 @@ async function finishOperations(tx: Tx, instance: store.InstanceRow, step: Move,
     await operations.move(tx, create, 'in_progress', { resourceId: instance.id });
     await operations.move(tx, create, 'failed', { resourceId: instance.id, error });
   }
-  const deletion = step.patch?.delete_operation_id ?? instance.delete_operation_id;
-  if (step.to === 'stopping' && deletion !== null) await operations.move(tx, deletion, 'in_progress');
   if (step.to === 'terminated' || step.to === 'stopped') {
     await operations.move(tx, create, 'cancelled', { resourceId: instance.id });
-    if (deletion === null) return;
-    await operations.move(tx, deletion, 'in_progress', { resourceId: instance.id });
-    await operations.move(tx, deletion, 'succeeded', { resourceId: instance.id });
+    await operations.moveAll(tx, { kind: 'instance.delete', resourceId: instance.id }, 'succeeded');
   }
 }
 

@@ -74,7 +74,8 @@ async function expire(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: 
   const reason = `The runtime limit of ${hours} hour${hours === 1 ? '' : 's'} was reached.`;
   const to = instance.status === 'running' ? 'stopping' : 'terminated';
   const billedUntilMs = Math.min(nowMs, instance.auto_terminate_ms ?? nowMs);
-  const happened = await move(tx, instance, { to, nowMs, billedUntilMs, reason }, deps);
+  const patch = { auto_terminate_ms: null };
+  const happened = await move(tx, instance, { to, nowMs, billedUntilMs, reason, patch }, deps);
   if (happened && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   return happened;
 }

@@ -30,7 +30,6 @@ const InstanceRow = z.object({
   /** Null where the host does not honour a size. */
   disk_gb: int.nullable(),
   create_operation_id: text,
-  delete_operation_id: text.nullable(),
   created_ms: int,
   /** When the current status began. */
   entered_ms: int,
@@ -60,7 +59,7 @@ const LAUNCHING: ReadonlySet<InstanceState> = new Set<InstanceState>(['allocatin
 
 const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request, launch, gpu_type, gpu_count, tier, region,
   reservation_id, price_ucents_per_hour, machine_id, supplier_id, workload_id, tried_machine_ids, disk_gb, create_operation_id,
-  delete_operation_id, created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
+  created_ms, entered_ms, due_ms, facts_version, ready_ms, auto_terminate_ms, terminated_ms, last_reachable_ms, unreachable_since_ms,
   gpu_fault, gpu_fault_since_ms`;
 
 const MachineOfRow = z.object({ id: text, machine_id: text });
@@ -122,13 +121,13 @@ export function findInstances(
   );
 }
 
-/** Instances under the contracts that have not ended, oldest first. */
+/** Instances under the contracts that are not terminated, oldest first: those that failed too. */
 export async function liveOfReservations(query: Query, reservationIds: readonly string[]): Promise<InstanceRow[]> {
   if (reservationIds.length === 0) return [];
   return query.all(
     InstanceRow,
     sql`select ${COLUMNS} from instances
-        where reservation_id in (${join([...reservationIds])}) and status not in ('stopped', 'terminated', 'error')
+        where reservation_id in (${join([...reservationIds])}) and status not in ('stopped', 'terminated')
         order by created_ms, id`,
   );
 }
@@ -164,7 +163,6 @@ export type InstancePatch = Partial<
     | 'terminated_ms'
     | 'last_reachable_ms'
     | 'unreachable_since_ms'
-    | 'delete_operation_id'
   >
 >;
 
@@ -233,7 +231,6 @@ function assignments(patch: InstancePatch): Sql {
     terminated_ms: sql`terminated_ms`,
     last_reachable_ms: sql`last_reachable_ms`,
     unreachable_since_ms: sql`unreachable_since_ms`,
-    delete_operation_id: sql`delete_operation_id`,
   } satisfies Record<keyof InstancePatch, Sql>;
   const given = (Object.keys(columns) as (keyof InstancePatch)[]).filter((key) => patch[key] !== undefined);
   if (given.length === 0) return sql``;

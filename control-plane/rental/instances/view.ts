@@ -7,13 +7,14 @@ import { type AppSite, appUrl } from '../doors/app-address.ts';
 import type { Door } from '../doors/doors.ts';
 import { CONNECTABLE, type InstanceRow } from './store.ts';
 
-/** How the list of contracts calls the statuses of instances that have not ended (specification 2.2, 2.7). */
+/** How the list of contracts calls the statuses of instances that are not terminated (specification 2.2, 2.7). */
 const RESERVED_STATUS: Partial<Record<InstanceRow['status'], ReservedInstance['status']>> = {
   allocating: 'allocating',
   starting: 'booting',
   running: 'running',
   unreachable: 'unreachable',
   stopping: 'stopping',
+  error: 'error',
 };
 
 /** What the view needs beside the row. `appPassword` is given only to a reader who asked for credentials. */
@@ -52,19 +53,19 @@ export function instanceView(row: InstanceRow, around: Surroundings): Instance {
   };
 }
 
-/** As the list of contracts shows it; nothing for one that has ended. */
+/** As the list of contracts shows it; nothing for one that is terminated or was stopped. */
 export function reservedView(row: InstanceRow, door: Door | undefined): ReservedInstance[] {
   const status = RESERVED_STATUS[row.status];
   if (status === undefined) return [];
   return [{ instance_id: row.id, hostname: door?.hostname ?? null, gpu_count: row.gpu_count, status }];
 }
 
-/** The limit stays; the time of its end goes once it has been acted on. */
+/** The limit stays. So does the time of its end, whatever else ends the rental, until the limit itself does: `expire` takes it away then. */
 function limitView(row: InstanceRow): Pick<Instance, 'auto_terminate_hours' | 'auto_terminate_at'> {
   const hours = row.request.auto_terminate_hours;
   if (hours === undefined) return {};
-  const ahead = row.auto_terminate_ms !== null && CONNECTABLE.has(row.status) ? row.auto_terminate_ms : null;
-  return { auto_terminate_hours: hours, ...(ahead === null ? {} : { auto_terminate_at: isoTime(ahead) }) };
+  const endMs = row.auto_terminate_ms;
+  return { auto_terminate_hours: hours, ...(endMs === null ? {} : { auto_terminate_at: isoTime(endMs) }) };
 }
 
 function connectionView(row: InstanceRow, door: Door, { site, appPassword }: Surroundings): Connection {
@@ -79,7 +80,7 @@ function connectionView(row: InstanceRow, door: Door, { site, appPassword }: Sur
 
 /** The console needs a place on the web and nothing of the image; the login is there where it opens something. */
 function appView(
-  { id, launch }: InstanceRow,
+  { id, launch, status }: InstanceRow,
   door: Door,
   { site, appPassword }: Pick<Surroundings, 'site' | 'appPassword'>,
 ): Partial<Connection> {
@@ -93,7 +94,9 @@ function appView(
   const hasPrimary = site !== undefined && web.some(({ primary }) => primary === true);
   return {
     ...(hasPrimary ? { app_url: appUrl(site, { instanceId: id, at: 'primary' }) } : {}),
-    ...(site === undefined ? {} : { terminal_url: appUrl(site, { instanceId: id, at: 'terminal' }) }),
+    ...(site === undefined || status !== 'running'
+      ? {}
+      : { terminal_url: appUrl(site, { instanceId: id, at: 'terminal' }) }),
     ...(site === undefined ? {} : { app_user: door.app_user }),
     ...(site === undefined || appPassword === undefined ? {} : { app_password: appPassword }),
     ...(pages.length + tcp.length === 0 ? {} : { ports: [...pages, ...tcp] }),

@@ -1,5 +1,6 @@
 // Image references as Docker reads them: `alpine`, `ghcr.io/org/app:1.2`, `registry.lan:5000/app@sha256:...`. Pure.
 import { ServiceError } from '../../../shared/errors.ts';
+import { IMAGE_REFERENCE_CHARS_MAX } from '../../../shared/limits.ts';
 
 export interface ImageReference {
   /** As people write it: `docker.io`, `ghcr.io`, `registry.lan:5000`; lower case. */
@@ -29,6 +30,7 @@ const PORT_MAX = 65_535;
 
 /** @throws ServiceError `image_reference_invalid` naming the rule that is broken */
 export function parseReference(text: string): ImageReference {
+  if (text.length > IMAGE_REFERENCE_CHARS_MAX) fail(`must have at most ${IMAGE_REFERENCE_CHARS_MAX} characters`);
   if (/^[a-z]+:\/\//i.test(text)) fail('must not begin with a scheme such as https://');
   if (/[^\x21-\x7e]/.test(text)) fail('must have no spaces and only ASCII characters');
   const [before = '', digest, ...more] = text.split('@');

@@ -9,6 +9,7 @@ import type { ModelHub } from './model-hub.ts';
 import { MODEL, type Template } from './templates.ts';
 
 /** What operators offer to launch. */
+/** Read at each use: the operator may change it. */
 export interface Menu {
   /** By id. */
   templates: ReadonlyMap<string, Template>;

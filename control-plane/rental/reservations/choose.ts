@@ -20,15 +20,19 @@ const RETRY_AFTER_SECONDS = 30;
 /** The region must be one of the contract's; a pinned offering one that it has slots on. */
 export type ReservedLaunch = SlotRequest & { orgId: string };
 
+export interface ChosenContract {
+  id: string;
+  /** Where it has room for the launch. */
+  region: string;
+}
+
 /**
  * The contract that the launch goes under: of those that are active, cover it and have room on one machine, the one that ends last,
  * so that the instance is covered for as long as possible.
  * @throws ServiceError `reservation/*`, `gpu_vram_too_small`, `disk_unavailable`
  */
-export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Promise<string> {
-  const all = (await store.reservationsOfOrg(tx, launch.orgId)).map((contract) => standing(contract, nowMs));
-  // A cancelled contract never counts: the specification does not list it among those that exist but are not active.
-  const held = all.filter(({ status }) => status !== 'cancelled');
+export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Promise<ChosenContract> {
+  const held = await contractsOf(tx, launch.orgId, nowMs);
   if (held.length === 0) {
     fail(
       'reservation/no_contract',
@@ -39,7 +43,8 @@ export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Pro
   const fitting: Slots[] = [];
   for (const { id } of covering) {
     const slots = (await slotsOf(tx, id)).filter((slot) => isFor(slot, launch));
-    if (slots.some((slot) => hasRoom(slot, launch))) return id;
+    const room = slots.find((slot) => hasRoom(slot, launch));
+    if (room !== undefined) return { id, region: room.region };
     fitting.push(...slots);
   }
   if (launch.offeringId !== null && fitting.length === 0) {
@@ -65,6 +70,28 @@ export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Pro
     detail: noRoomText(large, launch),
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   });
+}
+
+/**
+ * The GPU type for a launch that names none: of the slots of active contracts the smallest GPU that is large enough, where one is free now
+ * before where it is not, so that large ones stay for those who need them. Without such slots, one that `choose` refuses.
+ */
+export async function chooseType(tx: Tx, launch: Omit<ReservedLaunch, 'gpuType'>, nowMs: number): Promise<string> {
+  const active = (await contractsOf(tx, launch.orgId, nowMs)).filter(({ status }) => status === 'active');
+  const slots: Slots[] = [];
+  for (const { id } of active) slots.push(...(await slotsOf(tx, id)));
+  const ranked = slots.toSorted((a, b) => a.vram_gb - b.vram_gb || (a.gpu_type < b.gpu_type ? -1 : 1));
+  const asked = (slot: Slots): ReservedLaunch => ({ ...launch, gpuType: slot.gpu_type });
+  const chosen =
+    ranked.find((slot) => hasRoom(slot, asked(slot))) ??
+    ranked.find((slot) => isFor(slot, asked(slot)) && hasVram(slot, asked(slot))) ??
+    ranked.at(-1);
+  return chosen?.gpu_type ?? active[0]?.commitment[0]?.gpu_type ?? '';
+}
+
+/** As they stand now, cancelled ones too. */
+async function contractsOf(tx: Tx, orgId: string, nowMs: number): Promise<store.ReservationRow[]> {
+  return (await store.reservationsOfOrg(tx, orgId)).map((contract) => standing(contract, nowMs));
 }
 
 /** The active contracts that cover the launch, the one that ends last first. @throws ServiceError where there is none */

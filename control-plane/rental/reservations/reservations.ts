@@ -7,7 +7,7 @@ import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Driver } from '../../base/operations/engine.ts';
 import { type Slots, slotsOf } from '../../fleet/supply/slots.ts';
 import { allocate } from './allocate.ts';
-import { choose, type ReservedLaunch } from './choose.ts';
+import { choose, type ChosenContract, chooseType, type ReservedLaunch } from './choose.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 import { DAY_MS, nextStep, resumed, type Term } from './term.ts';
@@ -39,7 +39,9 @@ export interface Reservations {
   /** What the organisation sees of its contracts (specification 2.7), newest first. */
   ofOrg(orgId: string): Promise<Reservation[]>;
   /** The contract that a reserved launch goes under. @throws ServiceError `reservation/*` */
-  choose(tx: Tx, launch: ReservedLaunch): Promise<string>;
+  choose(tx: Tx, launch: ReservedLaunch): Promise<ChosenContract>;
+  /** The GPU type of a reserved launch that names none. Always one that `choose` then takes, or refuses for the right reason. */
+  chooseType(tx: Tx, launch: Omit<ReservedLaunch, 'gpuType'>): Promise<string>;
   /** What the engine calls. */
   driver: Driver;
 }
@@ -48,7 +50,7 @@ export interface ReservationsDeps extends MoveDeps {
   db: Db;
   clock: Clock;
   ids: Ids;
-  /** By contract: the instances that have not ended, oldest first. */
+  /** By contract: the instances that are not terminated, oldest first. */
   describeInstances(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
 }
 
@@ -108,6 +110,7 @@ export function openReservations(deps: ReservationsDeps): Reservations {
       return Promise.all(views);
     },
     choose: (tx, launch) => choose(tx, launch, clock.now()),
+    chooseType: (tx, launch) => chooseType(tx, launch, clock.now()),
     driver: {
       name: 'reservations',
       due: (nowMs, limit) => store.dueReservations(db.read, nowMs, limit),

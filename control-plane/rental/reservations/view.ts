@@ -8,7 +8,7 @@ import { daysUntilEnd, standing } from './term.ts';
 /** What a contract has at the moment. */
 export interface Holdings {
   slots: readonly Slots[];
-  /** Those that have not ended. */
+  /** Those that are not terminated. */
   instances: ReservedInstance[];
 }
 
@@ -35,7 +35,7 @@ export function reservationView(row: ReservationRow, { slots, instances }: Holdi
  * has no slots any more: there it is the instances that go on.
  */
 function allocatedGpus(slots: readonly Slots[], instances: readonly ReservedInstance[]): number {
-  if (slots.length === 0) return gpusOf(instances.filter(({ status }) => status !== 'stopping'));
+  if (slots.length === 0) return gpusOf(instances.filter(({ status }) => status !== 'stopping' && status !== 'error'));
   return slots.reduce((sum, { in_use: inUse }) => sum + inUse, 0);
 }
 

@@ -19,7 +19,7 @@ import {
 } from './delivery-store.ts';
 import { dueEndpoints, type EndpointRow, findEndpoint, refreshDue, setHealth } from './endpoint-store.ts';
 import { openLanes } from './lanes.ts';
-import { deliveryAfter, healthAfter, slotsOf } from './schedule.ts';
+import { deliveryAfter, healthAfter, slotsOf, URGENT_AT_ONCE_MAX } from './schedule.ts';
 import type { Secrets } from './secrets.ts';
 
 /** Sockets, over all endpoints: far above what healthy ones need, so that those that hang, one each, leave room. */
@@ -44,6 +44,8 @@ export interface CourierDeps {
   rng: Rng;
   outbound: Outbound;
   secrets: Secrets;
+  /** Of a whole schedule. */
+  maxAttempts: number;
 }
 
 /** What is carried: the row as it was read, and the endpoint that it goes to. */
@@ -94,16 +96,22 @@ async function dueParcels(
   busy: number,
   { db, clock }: CourierDeps,
 ): Promise<{ slots: number; jobs: Parcel[] }> {
-  const endpoint = await findEndpoint(db.read, endpointId);
-  const slots = endpoint === undefined ? 0 : slotsOf(endpoint, clock.now());
-  if (endpoint === undefined || slots <= busy) return { slots, jobs: [] };
+  const [nowMs, endpoint] = [clock.now(), await findEndpoint(db.read, endpointId)];
+  if (endpoint === undefined || endpoint.status === 'disabled') return { slots: 0, jobs: [] };
   // Those under way may still be due, so ask for more than there is room for.
-  const due = await dueDeliveries(db.read, endpointId, clock.now(), slots + busy);
-  return { slots, jobs: due.map((delivery) => ({ id: delivery.id, delivery, endpoint })) };
+  const due = (isUrgent: boolean, slots: number): Promise<DeliveryRow[]> =>
+    dueDeliveries(db.read, endpointId, { nowMs, isUrgent, limit: slots + busy });
+  const parcel = (delivery: DeliveryRow): Parcel => ({ id: delivery.id, delivery, endpoint });
+  const urgent = await due(true, URGENT_AT_ONCE_MAX);
+  if (urgent.length > 0) return { slots: URGENT_AT_ONCE_MAX, jobs: urgent.map(parcel) };
+  const slots = slotsOf(endpoint, nowMs);
+  if (slots <= busy) return { slots, jobs: [] };
+  return { slots, jobs: (await due(false, slots)).map(parcel) };
 }
 
 async function deliver({ delivery, endpoint }: Parcel, deps: CourierDeps, stopping: AbortSignal): Promise<void> {
-  const isProbe = endpoint.status === 'degraded' && delivery.next_trigger === 'schedule';
+  const isUrgent = (delivery.urgent_ms ?? Infinity) <= deps.clock.now();
+  const isProbe = endpoint.status === 'degraded' && delivery.next_trigger === 'schedule' && !isUrgent;
   const trigger: Trigger = isProbe ? 'probe' : delivery.next_trigger;
   const secrets = deps.secrets.inUse(endpoint, deps.clock.now());
   const made = await attempt(delivery, { url: endpoint.url, secrets, trigger }, deps);
@@ -113,7 +121,7 @@ async function deliver({ delivery, endpoint }: Parcel, deps: CourierDeps, stoppi
 }
 
 async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: CourierDeps): Promise<void> {
-  const { db, clock, log, rng } = deps;
+  const { db, clock, log, rng, maxAttempts: scheduled } = deps;
   const nowMs = clock.now();
   const told = await db.tx('webhooks.record', async (tx) => {
     const [delivery, endpoint] = [await findDelivery(tx, before.id), await findEndpoint(tx, before.endpoint_id)];
@@ -121,7 +129,7 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
     if (delivery === undefined || endpoint === undefined || delivery.next_attempt_ms === null) return undefined;
     if (delivery.attempts !== before.attempts) return undefined;
     const count = { attempts: row.n, maxAttempts: delivery.max_attempts, deadlineMs: delivery.deadline_ms };
-    const step = deliveryAfter(count, outcome, nowMs, rng);
+    const step = deliveryAfter(count, outcome, nowMs, { rng, scheduled });
     const moved = await moveDelivery(tx, delivery, { ...step, nowMs, patch: { attempts: row.n } });
     if (!moved) return undefined;
     await insertAttempt(tx, row);
@@ -149,7 +157,8 @@ async function giveUpOverdue(
   const overdue = (await overdueDeliveries(db.read, nowMs, OVERDUE_PER_RUN_MAX)).filter((row) => !isUnderWay(row));
   if (overdue.length === 0) return;
   await db.tx('webhooks.give_up', async (tx) => {
-    for (const row of overdue) await moveDelivery(tx, row, { to: 'dead_lettered', nextMs: null, nowMs });
+    for (const row of overdue)
+      await moveDelivery(tx, row, { to: 'dead_lettered', nextMs: null, urgentMs: null, nowMs });
     for (const id of new Set(overdue.map((row) => row.endpoint_id))) await refreshDue(tx, id);
   });
   log.info({ deliveries: overdue.length }, 'webhook deliveries were given up: their day is over');

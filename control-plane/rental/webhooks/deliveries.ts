@@ -5,7 +5,7 @@ import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../shared/limits.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import * as store from './delivery-store.ts';
 import { makeDue, probeNow } from './endpoint-store.ts';
-import { DELIVERY_MS_MAX } from './schedule.ts';
+import { DELIVERY_MS_MAX, urgentFrom } from './schedule.ts';
 import { deliveryView } from './view.ts';
 
 /** With the history of each. */
@@ -35,12 +35,12 @@ export async function retry(tx: Tx, endpointId: string, id: string, nowMs: numbe
       next_trigger: 'manual',
       deadline_ms: nowMs + DELIVERY_MS_MAX,
     } as const;
-    await store.moveDelivery(tx, row, { to: 'retrying', nextMs: nowMs, nowMs, patch });
+    await store.moveDelivery(tx, row, { to: 'retrying', nextMs: nowMs, urgentMs: nowMs, nowMs, patch });
   } else {
     await store.hurryDelivery(tx, id, nowMs);
   }
   await probeNow(tx, endpointId);
-  await makeDue(tx, [endpointId], nowMs);
+  await makeDue(tx, [endpointId], { nowMs, urgentMs: row.urgent_ms ?? nowMs });
   const [shown] = await show(tx, [(await store.findDelivery(tx, id)) ?? row]);
   return shown ?? deliveryView(row, []);
 }
@@ -52,13 +52,16 @@ export async function replayDead(
   { sinceMs, nowMs }: { sinceMs: number; nowMs: number },
   { maxAttempts }: { maxAttempts: number },
 ): Promise<void> {
+  const deadlineMs = nowMs + DELIVERY_MS_MAX;
+  const urgentMs = urgentFrom({ deadlineMs, left: maxAttempts, scheduled: maxAttempts });
   const revived = await store.reviveSince(tx, endpointId, sinceMs, {
     attempts: maxAttempts,
     ceiling: WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX,
     nowMs,
-    deadlineMs: nowMs + DELIVERY_MS_MAX,
+    urgentMs,
+    deadlineMs,
   });
   if (revived === 0) return;
   await probeNow(tx, endpointId);
-  await makeDue(tx, [endpointId], nowMs);
+  await makeDue(tx, [endpointId], { nowMs, urgentMs });
 }

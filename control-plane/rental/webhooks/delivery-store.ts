@@ -22,6 +22,8 @@ const DeliveryRow = z.object({
   max_attempts: int,
   next_trigger: Trigger,
   next_attempt_ms: int.nullable(),
+  /** From then on it is tried although its endpoint rests. */
+  urgent_ms: int.nullable(),
   deadline_ms: int,
   created_ms: int,
   completed_ms: int.nullable(),
@@ -29,14 +31,14 @@ const DeliveryRow = z.object({
 export type DeliveryRow = z.infer<typeof DeliveryRow>;
 
 const COLUMNS = sql`id, endpoint_id, event_id, event_type, instance_id, instance_version, body, status, attempts, max_attempts,
-  next_trigger, next_attempt_ms, deadline_ms, created_ms, completed_ms`;
+  next_trigger, next_attempt_ms, urgent_ms, deadline_ms, created_ms, completed_ms`;
 
 export async function insertDelivery(tx: Tx, row: DeliveryRow): Promise<void> {
   await tx.run(
     sql`insert into webhook_deliveries (${COLUMNS})
         values (${row.id}, ${row.endpoint_id}, ${row.event_id}, ${row.event_type}, ${row.instance_id}, ${row.instance_version},
                 ${row.body}, ${row.status}, ${row.attempts}, ${row.max_attempts}, ${row.next_trigger}, ${row.next_attempt_ms},
-                ${row.deadline_ms}, ${row.created_ms}, ${row.completed_ms})`,
+                ${row.urgent_ms}, ${row.deadline_ms}, ${row.created_ms}, ${row.completed_ms})`,
   );
 }
 
@@ -62,11 +64,16 @@ export function pageOfDeliveries(
  * What may be tried now, longest waiting first. The first attempts of one instance's events start in order: a later one waits while an
  * earlier one is pending. Once that has failed it waits no longer, so a bad delivery holds up nobody for hours.
  */
-export function dueDeliveries(query: Query, endpointId: string, nowMs: number, limit: number): Promise<DeliveryRow[]> {
+export function dueDeliveries(
+  query: Query,
+  endpointId: string,
+  { nowMs, isUrgent, limit }: { nowMs: number; isUrgent: boolean; limit: number },
+): Promise<DeliveryRow[]> {
+  const which = isUrgent ? sql`urgent_ms <= ${nowMs}` : sql`1 = 1`;
   return query.all(
     DeliveryRow,
     sql`select ${COLUMNS} from webhook_deliveries d
-        where endpoint_id = ${endpointId} and next_attempt_ms <= ${nowMs} and not exists (
+        where endpoint_id = ${endpointId} and next_attempt_ms <= ${nowMs} and ${which} and not exists (
           select 1 from webhook_deliveries earlier
           where earlier.endpoint_id = d.endpoint_id and earlier.instance_id = d.instance_id
             and earlier.instance_version < d.instance_version and earlier.status = 'pending')
@@ -78,6 +85,8 @@ export interface DeliveryMove {
   to: WebhookDeliveryState;
   /** Null where nothing more is planned: the delivery is completed. */
   nextMs: number | null;
+  /** Null with `nextMs`. */
+  urgentMs: number | null;
   nowMs: number;
   patch?: Partial<Pick<DeliveryRow, 'attempts' | 'max_attempts' | 'next_trigger' | 'deadline_ms'>>;
 }
@@ -90,7 +99,7 @@ export async function moveDelivery(tx: Tx, row: DeliveryRow, step: DeliveryMove)
   const { attempts, max_attempts, next_trigger, deadline_ms } = { ...row, next_trigger: 'schedule', ...step.patch };
   const moved = await tx.run(
     sql`update webhook_deliveries set status = ${step.to}, attempts = ${attempts}, max_attempts = ${max_attempts},
-          next_trigger = ${next_trigger}, next_attempt_ms = ${step.nextMs}, deadline_ms = ${deadline_ms},
+          next_trigger = ${next_trigger}, next_attempt_ms = ${step.nextMs}, urgent_ms = ${step.urgentMs}, deadline_ms = ${deadline_ms},
           completed_ms = ${step.nextMs === null ? step.nowMs : null}
         where id = ${row.id} and status = ${row.status} and attempts = ${row.attempts}`,
   );
@@ -119,15 +128,16 @@ export interface Revival {
   attempts: number;
   ceiling: number;
   nowMs: number;
+  urgentMs: number;
   deadlineMs: number;
 }
 
 /** `dead_lettered -> retrying` for all of an endpoint's deliveries since then, in one statement: there may be very many. */
 export async function reviveSince(tx: Tx, endpointId: string, sinceMs: number, revival: Revival): Promise<number> {
-  const { attempts, ceiling, nowMs, deadlineMs } = revival;
+  const { attempts, ceiling, nowMs, urgentMs, deadlineMs } = revival;
   return tx.run(
     sql`update webhook_deliveries set status = 'retrying', next_trigger = 'manual', next_attempt_ms = ${nowMs},
-          deadline_ms = ${deadlineMs}, completed_ms = null,
+          urgent_ms = ${urgentMs}, deadline_ms = ${deadlineMs}, completed_ms = null,
           max_attempts = case when attempts + ${attempts} > ${ceiling} then ${ceiling} else attempts + ${attempts} end
         where endpoint_id = ${endpointId} and created_ms >= ${sinceMs} and status = 'dead_lettered' and attempts < ${ceiling}`,
   );

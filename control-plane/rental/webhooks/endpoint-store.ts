@@ -101,21 +101,27 @@ export async function markDeleted(tx: Tx, id: string, nowMs: number): Promise<vo
 
 const IdRow = z.object({ id: text });
 
-/** Endpoints with a delivery that is due and may be tried now, longest waiting first. */
+/** Endpoints with a delivery that is due and may be tried now, longest waiting first. Urgent ones are tried while the circuit is open too. */
 export async function dueEndpoints(query: Query, nowMs: number, limit: number): Promise<string[]> {
   const rows = await query.all(
     IdRow,
     sql`select id from webhook_endpoints
-        where due_ms <= ${nowMs} and status <> 'disabled' and (open_until_ms is null or open_until_ms <= ${nowMs})
+        where due_ms <= ${nowMs} and status <> 'disabled' and (open_until_ms is null or open_until_ms <= ${nowMs} or urgent_ms <= ${nowMs})
         order by due_ms limit ${limit}`,
   );
   return rows.map((row) => row.id);
 }
 
 /** New deliveries are due at once. */
-export async function makeDue(tx: Tx, ids: readonly string[], nowMs: number): Promise<void> {
+export async function makeDue(
+  tx: Tx,
+  ids: readonly string[],
+  { nowMs, urgentMs }: { nowMs: number; urgentMs: number },
+): Promise<void> {
   await tx.run(
-    sql`update webhook_endpoints set due_ms = ${nowMs} where id in (${join(ids)}) and (due_ms is null or due_ms > ${nowMs})`,
+    sql`update webhook_endpoints set due_ms = case when due_ms < ${nowMs} then due_ms else ${nowMs} end,
+          urgent_ms = case when urgent_ms < ${urgentMs} then urgent_ms else ${urgentMs} end
+        where id in (${join(ids)})`,
   );
 }
 
@@ -124,11 +130,13 @@ export async function probeNow(tx: Tx, id: string): Promise<void> {
   await tx.run(sql`update webhook_endpoints set open_until_ms = null where id = ${id}`);
 }
 
-/** Its deliveries have changed: `due_ms` is the earliest of theirs again. The index knows only those that are planned. */
+/** Its deliveries have changed: `due_ms` and `urgent_ms` are the earliest of theirs again. The indexes know only those that are planned. */
 export async function refreshDue(tx: Tx, id: string): Promise<void> {
   await tx.run(
     sql`update webhook_endpoints set due_ms = (
-          select min(next_attempt_ms) from webhook_deliveries where endpoint_id = ${id} and next_attempt_ms is not null)
+          select min(next_attempt_ms) from webhook_deliveries where endpoint_id = ${id} and next_attempt_ms is not null),
+          urgent_ms = (
+          select min(urgent_ms) from webhook_deliveries where endpoint_id = ${id} and next_attempt_ms is not null)
         where id = ${id} and deleted_ms is null`,
   );
 }

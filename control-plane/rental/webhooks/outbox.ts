@@ -8,7 +8,7 @@ import { findInstance, type InstanceRow } from '../instances/store.ts';
 import { instanceView } from '../instances/view.ts';
 import { insertDelivery } from './delivery-store.ts';
 import { endpointsOfOrg, makeDue } from './endpoint-store.ts';
-import { DELIVERY_MS_MAX } from './schedule.ts';
+import { DELIVERY_MS_MAX, urgentFrom } from './schedule.ts';
 
 /** Takes from an instance as the API shows it what events tell. */
 const Sent = WebhookInstance.strip();
@@ -23,6 +23,9 @@ export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAt
   if (instance === undefined)
     throw new Error(`event ${event.id} tells of the instance ${event.subject_id}, which is none`);
   const body = JSON.stringify(bodyOf({ ...event, type }, instance));
+  const { maxAttempts } = deps;
+  const deadlineMs = event.created_ms + DELIVERY_MS_MAX;
+  const urgentMs = urgentFrom({ deadlineMs, left: maxAttempts, scheduled: maxAttempts });
   for (const endpoint of endpoints) {
     await insertDelivery(tx, {
       id: deps.ids.prefixed('dlv'),
@@ -34,10 +37,11 @@ export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAt
       body,
       status: 'pending',
       attempts: 0,
-      max_attempts: deps.maxAttempts,
+      max_attempts: maxAttempts,
       next_trigger: 'schedule',
       next_attempt_ms: event.created_ms,
-      deadline_ms: event.created_ms + DELIVERY_MS_MAX,
+      urgent_ms: urgentMs,
+      deadline_ms: deadlineMs,
       created_ms: event.created_ms,
       completed_ms: null,
     });
@@ -45,7 +49,7 @@ export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAt
   await makeDue(
     tx,
     endpoints.map(({ id }) => id),
-    event.created_ms,
+    { nowMs: event.created_ms, urgentMs },
   );
 }
 

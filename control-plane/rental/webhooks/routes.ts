@@ -47,9 +47,10 @@ Compute it over the body as it came, compare in constant time with every \`v1\` 
 A test vector: secret \`${'0123456789abcdef'.repeat(4)}\`, body \`{"id":"evt_1"}\`, t \`1767225600\` give
 \`v1=4c19823ff36fbe91381643fe7bccab85e74bc5fcc5e61a4a99b7b001b1ae6faa\`.
 
-Any other answer, a redirect too, is tried again after 30 seconds, 5 minutes, 30 minutes and 2 hours, later where 429 or 503 carry a \`Retry-After\`;
-then, or a day after the event, it is given up. After 20 failures in a row an endpoint gets one attempt every 5 minutes until one
-succeeds; 410, or 5 days of nothing but failures, disables it. The events of one instance are first tried in order; after a failure they can
+Any other answer, a redirect too, is tried again after 30 seconds, 5 minutes, 30 minutes and 2 hours; after the fifth attempt it is given up. A
+\`Retry-After\` with 429 or 503 stretches the wait before the next attempt, at most to the wait of the next step. After 20 failures in a row, or
+a 410, an endpoint is \`degraded\`: it gets one attempt every 5 minutes until one succeeds, and each delivery still gets its five attempts within
+24 hours. An endpoint stays enabled until you disable it. The events of one instance are first tried in order; after a failure they can
 overtake each other, so keep the greatest \`data.instance.version\`.`;
 
 function createRoute({ db, webhooks }: WebhookRouteDeps): Route {

@@ -1,4 +1,5 @@
 // What follows from an attempt, for its delivery and for its endpoint: pure rules (specification 6.4, DESIGN section 8).
+import { isoTime } from '../../../shared/clock.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import type { WebhookDeliveryState, WebhookEndpointState } from '../../../shared/states.ts';
 import type { WebhookAttempt } from '../../../shared/api/webhook.ts';
@@ -14,12 +15,14 @@ export const DELIVERY_MS_MAX = 24 * 3_600_000;
 /** So many failures in a row, over all deliveries, and an endpoint gets one probe per period until one succeeds. */
 const FAILURES_TO_DEGRADE = 20;
 const PROBE_PERIOD_MS = 300_000;
-/** Nothing but failures for this long, and it is disabled until its owner enables it. */
-const FAILING_MS_MAX = 5 * 24 * 3_600_000;
 const GONE = 410;
 
 /** A healthy endpoint gets this many deliveries at once; one that failed last, a single one until it succeeds again. */
 const AT_ONCE_MAX = 4;
+/** Urgent ones do not wait for each other: their attempts would not fit into the day. */
+export const URGENT_AT_ONCE_MAX = 32;
+/** Before the last moment: for attempts that take their whole time, and deliveries that wait for one before them. */
+const URGENT_MARGIN_MS = 30 * 60_000;
 
 export interface Outcome {
   /** Null: no answer. */
@@ -34,21 +37,56 @@ export interface DeliveryStep {
   to: WebhookDeliveryState;
   /** Null where the delivery is over. */
   nextMs: number | null;
+  /** From then on it is tried although its endpoint rests; null where it is over. */
+  urgentMs: number | null;
 }
 
-/** `attempts` counts the one that is over now. */
+/** How often a delivery may be tried, how often it was, and until when. */
+export interface Budget {
+  /** The one that is over now included. */
+  attempts: number;
+  maxAttempts: number;
+  deadlineMs: number;
+}
+
+/** `scheduled`: attempts of a whole schedule. What failed for whatever reason is tried again until all of its attempts are made. */
 export function deliveryAfter(
-  delivery: { attempts: number; maxAttempts: number; deadlineMs: number },
+  { attempts, maxAttempts, deadlineMs }: Budget,
   outcome: Outcome,
   nowMs: number,
-  rng: Rng,
+  { rng, scheduled }: { rng: Rng; scheduled: number },
 ): DeliveryStep {
-  if (outcome.errorCode === null) return { to: 'succeeded', nextMs: null };
-  const delayMs = RETRY_DELAYS_MS[delivery.attempts - 1] ?? RETRY_DELAYS_MS[RETRY_DELAYS_MS.length - 1] ?? 0;
-  const nextMs = nowMs + Math.ceil(Math.max(delayMs * (1 + JITTER * rng.float()), outcome.retryAfterMs ?? 0));
-  // An address inside is refused for what it is: trying again only repeats the refusal.
-  const over = outcome.errorCode === 'blocked_address' || delivery.attempts >= delivery.maxAttempts;
-  return over || nextMs >= delivery.deadlineMs ? { to: 'dead_lettered', nextMs: null } : { to: 'retrying', nextMs };
+  const over = { nextMs: null, urgentMs: null };
+  if (outcome.errorCode === null) return { to: 'succeeded', ...over };
+  const left = maxAttempts - attempts;
+  if (left <= 0) return { to: 'dead_lettered', ...over };
+  const urgentMs = urgentFrom({ deadlineMs, left, scheduled });
+  const plannedMs = waitMs(left, scheduled) * (1 + JITTER * rng.float());
+  // Retry-After stretches a wait to that of the next step at most, and never so far that an attempt is lost.
+  const stretchedMs = Math.min(outcome.retryAfterMs ?? 0, waitMs(left - 1, scheduled), urgentMs - nowMs);
+  const nextMs = nowMs + Math.ceil(Math.max(plannedMs, stretchedMs));
+  return nextMs >= deadlineMs ? { to: 'dead_lettered', ...over } : { to: 'retrying', nextMs, urgentMs };
+}
+
+/** The latest moment at which `left` attempts still fit in before the deadline, with the waits between them. */
+export function urgentFrom({
+  deadlineMs,
+  left,
+  scheduled,
+}: {
+  deadlineMs: number;
+  left: number;
+  scheduled: number;
+}): number {
+  let urgentMs = deadlineMs - URGENT_MARGIN_MS;
+  for (let later = 1; later < left; later += 1) urgentMs -= Math.ceil(waitMs(later, scheduled) * (1 + JITTER));
+  return urgentMs;
+}
+
+/** Before the next attempt, with `left` of them still to be made. The schedule is counted from its end: a replay has a whole one again. */
+function waitMs(left: number, scheduled: number): number {
+  const step = Math.min(Math.max(0, scheduled - 1 - left), RETRY_DELAYS_MS.length - 1);
+  return RETRY_DELAYS_MS[step] ?? 0;
 }
 
 export interface Health {
@@ -73,23 +111,21 @@ export function disabled(health: Health, reason: string): Health {
   return { ...health, status: 'disabled', status_reason: reason, open_until_ms: null };
 }
 
-/** An endpoint that was disabled meanwhile stays so: only its owner enables it. */
+/** Only its owner disables an endpoint, and one that was disabled meanwhile stays so. */
 export function healthAfter(health: Health, outcome: Outcome, nowMs: number): Health {
   if (health.status === 'disabled') return health;
   if (outcome.errorCode === null) return HEALTHY;
   const failures = health.failures + 1;
   const sinceMs = health.failing_since_ms ?? nowMs;
   const failing = { ...health, failures, failing_since_ms: sinceMs };
-  if (outcome.status === GONE) return disabled(failing, 'It answered 410 Gone. Enable it to send events to it again.');
-  if (nowMs - sinceMs >= FAILING_MS_MAX) {
-    return disabled(failing, 'Every delivery failed for 5 days. Enable it once it works again.');
-  }
-  if (failures < FAILURES_TO_DEGRADE) return failing;
-  const reason = `The last ${failures} attempts failed. One is made every 5 minutes until one succeeds.`;
+  const isGone = outcome.status === GONE;
+  if (health.status === 'healthy' && failures < FAILURES_TO_DEGRADE && !isGone) return failing;
+  const what = isGone ? 'It answers 410 Gone.' : `Every attempt since ${isoTime(sinceMs)} has failed.`;
+  const reason = `${what} It is tried every 5 minutes until an attempt succeeds, and each delivery gets all of its attempts.`;
   return { ...failing, status: 'degraded', status_reason: reason, open_until_ms: nowMs + PROBE_PERIOD_MS };
 }
 
-/** How many deliveries may be under way to an endpoint of this health; 0 while the circuit is open. */
+/** How many deliveries that are not urgent may be under way to an endpoint of this health; 0 while the circuit is open. */
 export function slotsOf(health: Health, nowMs: number): number {
   if (health.status === 'disabled' || (health.open_until_ms ?? 0) > nowMs) return 0;
   return health.failures === 0 ? AT_ONCE_MAX : 1;

@@ -43,7 +43,6 @@ export interface Webhooks {
 interface Deps extends Omit<CourierDeps, 'secrets'> {
   ids: Ids;
   sealing: Sealing;
-  maxAttempts: number;
 }
 
 export function openWebhooks(options: Deps): Webhooks {

@@ -3,6 +3,11 @@ import type { RowsBySection } from '../spec-rows.ts';
 
 export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
   '5': [
+    [
+      'Keys are created with the command-line login of the operator',
+      'control-plane/admin/admin.test.ts',
+      'are made, listed and revoked',
+    ],
     ['Keys are sent as Authorization: Bearer', 'control-plane/base/http/server.test.ts', '401 for %s'],
     [
       'Keys carry the prefix svc_live_',
@@ -48,6 +53,11 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       'ssh_keys: read, ssh_keys: write, instances: read, instances: write, billing: read and webhooks: write open what they name, and nothing else does',
       'contract/scopes.test.ts',
       '%s alone opens %s %s, and all others do not',
+    ],
+    [
+      'A scope that opens nothing yet cannot be granted',
+      'contract/scopes.test.ts',
+      'the scope %s cannot be granted before there is a route that it opens',
     ],
     [
       'Operations are visible only to the API key that created them',
@@ -239,9 +249,24 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       'has a sixth attempt after 12 h where the operator allows it',
     ],
     [
-      'The attempts of a delivery span a day at most',
+      'Any non-2xx response, any timeout and any other failure is retried: five attempts for each of them',
       'control-plane/rental/webhooks/schedule.test.ts',
-      'is given up where its next attempt would be a day after the event',
+      'is tried again after every kind of failure',
+    ],
+    [
+      'A Retry-After ends no delivery: all attempts come within a day',
+      'control-plane/rental/webhooks/schedule.test.ts',
+      'of %d attempts gets all of them within a day, whatever Retry-After asks',
+    ],
+    [
+      'The attempts span roughly 24 hours at most, also to an endpoint that fails again and again',
+      'control-plane/rental/webhooks/endpoint-health.store.test.ts',
+      'gives each of its deliveries five attempts within a day, however many there are',
+    ],
+    [
+      '410 is retried like any failure, and the endpoint stays enabled',
+      'control-plane/rental/webhooks/endpoint-health.store.test.ts',
+      'is degraded by 410 and stays enabled, and its deliveries are tried like any',
     ],
     [
       'After the final failure the delivery is dead_lettered and retrying stops',

@@ -4,6 +4,21 @@ import type { RowsBySection } from '../spec-rows.ts';
 export const COMMUNITY_SUPPLY_ROWS: RowsBySection = {
   '2.17': [
     [
+      'CommunityMachine: gpu_count, gpu_type, region, price_per_hour and vram_per_gpu_gb may be null and are as declared',
+      'contract/community.store.test.ts',
+      'shows what was declared and how it stands, from its registration on',
+    ],
+    [
+      'CommunityMachineRegistration: machine and enrollment_token',
+      'contract/community.store.test.ts',
+      'shows what was declared and how it stands, from its registration on',
+    ],
+    [
+      'CommunityMachineDelistResult: status is delisted or draining',
+      'contract/community.store.test.ts',
+      'an occupied machine drains: its rental keeps running, and the end of that delists it',
+    ],
+    [
       'CommunitySupplier: supplier_id, org_id, status, created_at, updated_at',
       'contract/community.store.test.ts',
       'an organisation is no supplier until it says so, and active from then on',

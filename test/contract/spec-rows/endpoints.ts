@@ -32,6 +32,11 @@ export const ENDPOINTS_ROWS: RowsBySection = {
   ],
   '4.2': [
     [
+      'DELETE /v1/ssh-keys/{id} of an already gone key is 404 not_found',
+      'contract/ssh-keys.store.test.ts',
+      'deleting an already gone key is 404 not_found',
+    ],
+    [
       'GET /v1/ssh-keys is a page of SSH key, newest first',
       'control-plane/base/accounts/ssh-keys.store.test.ts',
       'walks all pages newest first, and shows no other organisation',
@@ -139,6 +144,11 @@ export const ENDPOINTS_ROWS: RowsBySection = {
     ],
   ],
   '4.6': [
+    [
+      'start and end are any ISO 8601 date or date-time, with or without an offset',
+      'contract/usage.store.test.ts',
+      '%s is a moment',
+    ],
     [
       'bucket is hour, day, week or month, in UTC; weeks start on Monday',
       'control-plane/money/buckets.test.ts',

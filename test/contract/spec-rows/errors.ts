@@ -4,6 +4,21 @@ import type { RowsBySection } from '../spec-rows.ts';
 export const ERRORS_ROWS: RowsBySection = {
   '7.1': [
     [
+      'Inference endpoints have the envelope for 431, 408 and what is no HTTP too',
+      'control-plane/base/http/limits.test.ts',
+      'of headers that are too large, in one packet or in many',
+    ],
+    [
+      'Fine-tuning is a family of inference by its errors, deposits one of the platform',
+      'contract/models.test.ts',
+      'and platform paths keep their problem documents, also those that look alike',
+    ],
+    [
+      'No message and no part of the document recommends a value that is refused',
+      'contract/openapi.test.ts',
+      'recommends no value that is refused',
+    ],
+    [
       'Whatever a platform endpoint refuses is a problem document of application/problem+json',
       'contract/requests.store.test.ts',
       '%s: none that the document allows is an error of ours',
@@ -39,12 +54,17 @@ export const ERRORS_ROWS: RowsBySection = {
     [
       'reservation/no_contract: the organisation holds no reservation contract',
       'control-plane/rental/reserved-launches.store.test.ts',
-      'without a contract is no_contract, also where the only one is cancelled or belongs to others',
+      'without a contract is no_contract, also where the only one belongs to others',
     ],
     [
       'reservation/contract_inactive: a contract exists but is pending, suspended, expired or outside its term',
       'control-plane/rental/reserved-launches.store.test.ts',
       'with a contract that is pending, suspended or expired is contract_inactive, at both edges of the term',
+    ],
+    [
+      'reservation/contract_inactive: also one that is cancelled and still listed',
+      'contract/reservations.store.test.ts',
+      'a contract that is cancelled and still listed is one that is not active',
     ],
     [
       'reservation/gpu_type_mismatch: the contract does not cover the gpu_type, or no slot in the region matches',
@@ -165,6 +185,11 @@ export const ERRORS_ROWS: RowsBySection = {
       '400: malformed image reference',
       'contract/images.store.test.ts',
       'malformed: %s is 400, nothing is asked and nothing made',
+    ],
+    [
+      '400: an image reference that is too long to be one',
+      'contract/images.store.test.ts',
+      'that is longer than 512 characters is 400, and of 512 is read',
     ],
     [
       'registry_unreachable is 502: a registry outage during the image check',

@@ -1,25 +1,13 @@
-// Specification of serverless inference (2.10 to 2.14, 4.8, 7.3 and what belongs to it): its rules and their tests.
+// Specification of serverless inference (2.11 to 2.14, 3.3, 7.3 and what belongs to it): its rules and their tests.
 import type { RowsBySection } from '../spec-rows.ts';
 
 export const INFERENCE_ROWS: RowsBySection = {
-  '2.10': [
-    [
-      'A model has id, object, owned_by, modality, status and pricing, and the optional members that are known of it',
-      'contract/models.test.ts',
-      'has the members of the specification',
-    ],
-    [
-      'per_image_microcents is exact, per_image_cents rounds sub-cent prices to 0',
-      'contract/models.test.ts',
-      'shows exact prices, and whole cents rounded down beside them',
-    ],
-    [
-      'A model list is {object: list, data}',
-      'contract/models.test.ts',
-      'has all of them at once, by id, with nothing of their servers',
-    ],
-  ],
   '2.11': [
+    [
+      'A choice has index, message and finish_reason',
+      'contract/chat.store.test.ts',
+      'has the members of the specification, and nothing of the server',
+    ],
     [
       'A chat completion has id, object, created, model, choices and usage; model is the canonical id, never an upstream path',
       'contract/chat.store.test.ts',
@@ -38,9 +26,24 @@ export const INFERENCE_ROWS: RowsBySection = {
   ],
   '1': [
     [
+      'Billing is per image, or per megapixel of it',
+      'contract/model-images.store.test.ts',
+      'of %s with %j cost exactly %d microcents',
+    ],
+    [
+      'Billing is per second of output video',
+      'contract/videos.store.test.ts',
+      'for %s with %j is %d microcents, whole cents rounded up once: held from the start, charged once it is completed',
+    ],
+    [
       'Tool calling, JSON mode and structured outputs are rejected and never silently ignored',
       'contract/chat.store.test.ts',
       'with what is not supported: %j, by name',
+    ],
+    [
+      'What asks for nothing is accepted by a list, whatever else of the kind is refused by its name',
+      'contract/chat.store.test.ts',
+      'with %s of any value that asks for something, by name',
     ],
     ['Billing is per token', 'contract/chat.store.test.ts', 'costs its tokens exactly, and leaves a receipt'],
     [
@@ -49,45 +52,15 @@ export const INFERENCE_ROWS: RowsBySection = {
       'that %s has not counted is counted by its tokenizer, and the receipt says so',
     ],
     [
+      'Economy is cheaper: never above the serverless price',
+      'control-plane/models/catalog.test.ts',
+      'with an economy price above the serverless one is refused',
+    ],
+    [
       'The bare model id is serverless, :economy the economy tier at its own price',
       'contract/chat.store.test.ts',
       'of the model named %s is by its canonical id, at the price of its tier',
     ],
-  ],
-  '4.8': [
-    [
-      'max_tokens is at least 1',
-      'contract/chat.store.test.ts',
-      'with max_tokens as the caller has said, up to what the model allows',
-    ],
-    [
-      'seconds has its bounds and default from the model',
-      'contract/videos.store.test.ts',
-      'for the %s %j, and %j is taken',
-    ],
-    [
-      'GET /v1/videos is a page of video jobs',
-      'contract/video-files.store.test.ts',
-      'pages by after and by cursor alike, from new to old or from old to new',
-    ],
-    [
-      'GET /v1/videos/{id}/content is the mp4 file',
-      'contract/video-files.store.test.ts',
-      'is video/mp4 with its length, whatever a client accepts, and in parts for a Range',
-    ],
-    [
-      'POST /v1/videos takes an Idempotency-Key',
-      'contract/videos.store.test.ts',
-      'makes one job and one hold of equal requests, answered alike',
-    ],
-    ['temperature and max_tokens may be null', 'contract/chat.store.test.ts', 'without what means nothing'],
-    ['GET /v1/models takes modality', 'contract/models.test.ts', 'of the modality %s'],
-    [
-      'GET /v1/models/{id} finds a model by its id or an alias, the slash written either way',
-      'contract/models.test.ts',
-      'is found as %s',
-    ],
-    ['The suffix :economy selects the economy tier', 'control-plane/models/catalog.test.ts', '%s for %s: %s'],
   ],
   '2.15': [
     [
@@ -106,9 +79,31 @@ export const INFERENCE_ROWS: RowsBySection = {
   ],
   '2.13': [
     [
+      'A job has model, status, progress, seconds, created_at, completed_at and expires_at',
+      'contract/videos.store.test.ts',
+      'has the members of the specification, is answered at once with 202, and its server gets what was asked',
+    ],
+    [
+      'status is queued, in_progress or completed; progress goes up to 100',
+      'contract/videos.store.test.ts',
+      'goes from queued by in_progress to completed, and shows nothing of its server',
+    ],
+    ['status is failed', 'contract/videos.store.test.ts', 'that fails says why in our words, and costs nothing'],
+    [
+      'status is cancelled',
+      'contract/video-files.store.test.ts',
+      'ends a job that is queued or in progress, gives its money back, and ends the work of its server',
+    ],
+    ['status is expired', 'contract/video-files.store.test.ts', 'is 410 expired from 24 hours on, and no sooner'],
+    [
       'A video job has the members of the specification; id is vid_<id>, object video, times are Unix seconds',
       'contract/videos.store.test.ts',
       'has the members of the specification, is answered at once with 202, and its server gets what was asked',
+    ],
+    [
+      'cost_cents is the authoritative final charge: whole cents, rounded up once for the job, and cost the same sum',
+      'contract/videos.store.test.ts',
+      'for %s with %j is %d microcents, whole cents rounded up once: held from the start, charged once it is completed',
     ],
     [
       'cost_cents is the final charge and stays after the artifact expires',
@@ -148,12 +143,22 @@ export const INFERENCE_ROWS: RowsBySection = {
       'is 410 expired from 24 hours on, and no sooner',
     ],
     [
+      'A job that expired before a server began says so',
+      'contract/video-files.store.test.ts',
+      'of a job that no server began with is 410 and says so, and so does the job',
+    ],
+    [
       'A never-started job expires about 2 hours after submission, unbilled',
       'control-plane/models/video-engine.store.test.ts',
       'expires unbilled two hours after it was submitted, and its server is told',
     ],
   ],
   '2.14': [
+    [
+      'An Embedding has object, embedding and index, its position in the input',
+      'contract/embeddings.store.test.ts',
+      'of many texts come in their order, asked for as many at once as the server takes, and are one charge',
+    ],
     [
       'EmbeddingsResponse has object, data, model and usage; total_tokens equals prompt_tokens',
       'contract/embeddings.store.test.ts',

@@ -135,6 +135,16 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
       'left out is absent, and nothing ends by itself',
     ],
     [
+      'auto_terminate_at stays after a DELETE: the platform has not begun to act on an elapsed limit',
+      'contract/instance-life.store.test.ts',
+      'auto_terminate_at stays after a DELETE: only the limit itself takes it away',
+    ],
+    [
+      'region is required, also of a launch that found no place: the one asked for, or that of the cheapest offer',
+      'contract/instance-life.store.test.ts',
+      'a launch %s that found no place shows a region: the one asked for, else of the cheapest offer',
+    ],
+    [
       'auto_terminate_at is absent once an elapsed limit is acted on',
       'contract/launch.store.test.ts',
       'counts from running, shows its end, and ends the rental like a DELETE with the limit as its reason',
@@ -203,6 +213,11 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
       'connection.terminal_url is there on running instances, with or without an application',
       'contract/launch.store.test.ts',
       'left out leave the console, and its login',
+    ],
+    [
+      'connection.terminal_url is there only on running instances: not while unreachable',
+      'contract/instance-life.store.test.ts',
+      'has exactly the fields of its station, from the request through an outage to its end',
     ],
     [
       'connection.terminal_url is a browser console that needs no SSH key',

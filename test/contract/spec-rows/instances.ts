@@ -4,6 +4,16 @@ import type { RowsBySection } from '../spec-rows.ts';
 export const INSTANCES_ROWS: RowsBySection = {
   '4.3': [
     [
+      'ports: port 22 is reserved',
+      'contract/limits.store.test.ts',
+      '%s: the first forbidden values are refused, and make nothing',
+    ],
+    [
+      'The reserved namespaces of env, PUBLIC_KEY and the SVC_ names, are refused (422)',
+      'contract/launch.store.test.ts',
+      '%s: 422 that names the field and the rule, and nothing is made',
+    ],
+    [
       'GET /v1/instances takes cursor and limit and answers a page of instances',
       'contract/cursors.store.test.ts',
       '%s skips and repeats nothing while entries are made and deleted between its pages',
@@ -83,6 +93,16 @@ export const INSTANCES_ROWS: RowsBySection = {
       'reserved requires an active contract for the GPU type and region',
       'contract/reservations.store.test.ts',
       'a launch is refused with 403, 403, 400 and 429, and each leaves nothing behind',
+    ],
+    [
+      'gpu_type may be left out with template_id, with tier reserved too: the contract has the GPUs',
+      'contract/reservations.store.test.ts',
+      'a template without gpu_type gets the smallest GPU of the contract that is large enough and free',
+    ],
+    [
+      'DELETE by another key of the organisation is 202 too, with an operation of its own while it is stopping',
+      'contract/operations.store.test.ts',
+      'a DELETE by another key while it is stopping has an operation of its own, which ends with the instance',
     ],
     [
       'reserved launches cost nothing by the hour',

@@ -117,6 +117,21 @@ export const LIMITS_ROWS: RowsBySection = {
     ],
   ],
   '9': [
+    [
+      'Model status coming_soon, deprecated and active describe the lifecycle of the catalog',
+      'control-plane/models/catalog.test.ts',
+      '%s for %s: %s',
+    ],
+    [
+      'The spot tier stays in the enumerations',
+      'contract/environments.store.test.ts',
+      'spot without an image is accepted, and its operation says that spot has no capacity',
+    ],
+    [
+      'An unsupported-parameter error message refers to v1.1 of the inference surface',
+      'contract/chat.store.test.ts',
+      'with what is not supported: %j, by name',
+    ],
     ['All endpoints live under /v1', 'contract/openapi.test.ts', 'is OpenAPI 3.1 with the required members'],
     [
       'Spot capacity is unavailable: no offering shows',

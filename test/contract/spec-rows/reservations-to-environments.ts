@@ -69,6 +69,11 @@ export const RESERVATIONS_TO_ENVIRONMENTS_ROWS: RowsBySection = {
       'a contract shows its term, what it commits and how much of that is in use, and no commercial terms',
     ],
     [
+      'instances[] are non-terminated: one that failed is among them until it is deleted',
+      'contract/reservations.store.test.ts',
+      'an instance that failed is shown as error until it is deleted, and takes no slot',
+    ],
+    [
       'instances[] are the non-terminated instances with instance_id, hostname, gpu_count and status',
       'contract/reservations.store.test.ts',
       'its instances are shown until they have ended, booting while they start',
@@ -85,6 +90,11 @@ export const RESERVATIONS_TO_ENVIRONMENTS_ROWS: RowsBySection = {
     ],
   ],
   '2.8': [
+    [
+      'The grouping key is gpu_type or instance_id',
+      'contract/usage.store.test.ts',
+      'rows name the instance, or the GPU type where asked; running time counts up to now',
+    ],
     [
       'bucket_start is the start of the time bucket',
       'control-plane/money/buckets.test.ts',

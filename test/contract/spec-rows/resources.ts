@@ -4,6 +4,11 @@ import type { RowsBySection } from '../spec-rows.ts';
 export const RESOURCES_ROWS: RowsBySection = {
   '2.1': [
     [
+      'Inference resources use Unix-second integers, platform resources date-time strings',
+      'contract/openapi.test.ts',
+      'calls every time a date-time, and answers it in UTC',
+    ],
+    [
       'A list answers pages of data and next_cursor, and takes cursor and limit',
       'contract/openapi.test.ts',
       'gives every page the same members, and every list of pages the same cursor and limit',
@@ -210,7 +215,7 @@ export const RESOURCES_ROWS: RowsBySection = {
       'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
     ],
     [
-      'resource_id of a deletion is its instance from the beginning',
+      'resource_id of a deletion is null while pending too',
       'contract/operations.store.test.ts',
       'it succeeds with the instance as its resource once that runs, and a delete has an operation of its own',
     ],

@@ -155,8 +155,8 @@ export const STATES_ROWS: RowsBySection = {
     ],
     [
       'Only active accepts new reserved launches: not cancelled',
-      'control-plane/rental/reserved-launches.store.test.ts',
-      'without a contract is no_contract, also where the only one is cancelled or belongs to others',
+      'contract/reservations.store.test.ts',
+      'a contract that is cancelled and still listed is one that is not active',
     ],
     [
       'A reservation never leaves its table of statuses, and its slots are there as long as it lives',

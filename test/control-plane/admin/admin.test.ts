@@ -108,6 +108,7 @@ function plantedRooms(): Omit<AdminDeps, 'accounts' | 'metrics'> {
       trust: async (orgId, note) => ({ asked: `trust ${orgId} ${note}` }),
     },
     reservations: plantedReservations(),
+    reload: async () => ({ models: 3, templates: 2 }),
     ledger: { verify: async () => faults },
     loops: () => [
       {

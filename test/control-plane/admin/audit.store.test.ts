@@ -21,7 +21,12 @@ beforeEach(async () => {
   world = await openWorld();
   const { clock, rooms, audit, db } = world;
   const metrics = openMetrics();
-  const deps = adminDeps({ db: audit.db, clock }, rooms, { loops: () => [], metrics, noteLedger: () => undefined });
+  const deps = adminDeps({ db: audit.db, clock }, rooms, {
+    loops: () => [],
+    metrics,
+    noteLedger: () => undefined,
+    reload: async () => ({}),
+  });
   routes = adminRoutes(deps).filter((each) => each.method !== 'GET');
   const ids = createIds(clock, seededRng(2));
   const log = createLog('test', 'silent');
@@ -102,6 +107,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
     adminReassignReservation: contract,
     adminCancelReservation: contract,
     adminVerifyLedger: {},
+    adminReload: {},
   };
 }
 

@@ -48,7 +48,7 @@ describe('a host that shows other GPUs than the approved ones (bait and switch)'
     const switched = inventoryOf(8, () => `fake-${Math.trunc(world.core.rng.float() * 1e9)}`);
     await report(made, switched.gpus);
     expect(await offers()).toBe(0);
-    const view = machineView(await machine(made.machineId));
+    const view = machineView(await machine(made.machineId), { gpus: [], earnedTodayUcents: 0n });
     expect(view).toMatchObject({ status: 'listed', verification_status: 'failed' });
     expect(view.verification_detail).toMatch(/^the host showed what the operator has not approved: GPU-fake-/);
     expect(view.status_reason).toContain('Its verification failed: the host showed');
@@ -130,7 +130,7 @@ describe('a host that shows less than what was approved', () => {
     const made = await world.machine();
     const updated = made.inventory.gpus.map((gpu) => ({ ...gpu, driver_version: '570.86.10' }));
     await report(made, updated);
-    const view = machineView(await machine(made.machineId));
+    const view = machineView(await machine(made.machineId), { gpus: [], earnedTodayUcents: 0n });
     expect(await offers()).toBe(0);
     expect(view).toMatchObject({
       verification_status: 'unverified',
@@ -156,7 +156,7 @@ describe('a GPU that two machines show', () => {
     expect(await offers()).toBe(1);
     expect(await machine(victim.machineId)).toMatchObject({ verification_status: 'unverified' });
     expect((await gpusOf(world.db.read, victim.machineId)).map((gpu) => gpu.usable)).toEqual([true, true]);
-    const verdict = machineView(await machine(attacker.machineId));
+    const verdict = machineView(await machine(attacker.machineId), { gpus: [], earnedTodayUcents: 0n });
     expect(verdict.verification_status).toBe('failed');
     expect(verdict.verification_detail).toContain('2 of its GPUs belong to another machine');
     await expect(world.rooms.supply.approve(attacker.machineId)).rejects.toThrow(

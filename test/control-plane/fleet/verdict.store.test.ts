@@ -119,7 +119,7 @@ test('one GPU that is fit is enough to be on offer; the other is not rented, and
   const row = await machine();
   expect(obstacleOf(row)).toBeUndefined();
   const [sick, fit] = await gpusOf(world.db.read, made.machineId);
-  expect(machineView(row).gpu_faults).toEqual([
+  expect(machineView(row, { gpus: [], earnedTodayUcents: 0n }).gpu_faults).toEqual([
     { gpu_uuid: sick?.gpu_uuid, severity: 'unfit', detail: 'Xid 74: its NVLink has failed' },
   ]);
   const hold = (): Promise<string[] | undefined> =>
@@ -136,7 +136,7 @@ test('one GPU that is fit is enough to be on offer; the other is not rented, and
   expect(await hold()).toEqual([fit?.gpu_uuid]);
   expect(await hold()).toBeUndefined();
   await reportFaults(0);
-  expect(machineView(await machine()).gpu_faults).toEqual([]);
+  expect(machineView(await machine(), { gpus: [], earnedTodayUcents: 0n }).gpu_faults).toEqual([]);
   expect(await hold()).toEqual([sick?.gpu_uuid]);
 });
 

@@ -11,10 +11,10 @@ beforeEach(() => {
 });
 
 const fail = (count: number): void => {
-  for (let i = 0; i < count; i += 1) breaker.send().failed();
+  for (let i = 0; i < count; i += 1) breaker.send(`apk_${i % 2}`).failed();
 };
 const answer = (count: number): void => {
-  for (let i = 0; i < count; i += 1) breaker.send().answered();
+  for (let i = 0; i < count; i += 1) breaker.send('apk_x').answered();
 };
 const state = (): [boolean, number] => [breaker.takes(), breaker.backInMs()];
 const TAKES = [true, 0];
@@ -61,12 +61,43 @@ describe('a server is out', () => {
   );
 
   test('and what was sent before and ends now changes nothing', async () => {
-    const [first, second] = [breaker.send(), breaker.send()];
+    const [first, second] = [breaker.send('apk_x'), breaker.send('apk_x')];
     fail(5);
     await clock.advance(1_000);
     first.answered();
     second.failed();
     expect(state()).toEqual([false, 4_000]);
+  });
+});
+
+describe('a server that fails for one key alone', () => {
+  const failFor = (apiKeyId: string, count: number): void => {
+    for (let i = 0; i < count; i += 1) breaker.send(apiKeyId).failed();
+  };
+
+  test('goes on taking requests, however often it fails, and is looked at', () => {
+    failFor('apk_a', 4);
+    expect(breaker.isLookDue()).toBe(false);
+    failFor('apk_a', 50);
+    expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, true]);
+  });
+
+  test('is out if the look finds it dead, and forgets its failures if it is well', () => {
+    failFor('apk_a', 5);
+    breaker.found(true);
+    expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, false]);
+    failFor('apk_b', 4);
+    expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, false]);
+    failFor('apk_b', 1);
+    breaker.found(false);
+    expect([...state(), breaker.isOut()]).toEqual([false, 5_000, true]);
+  });
+
+  test('is out at once by a failure of a second key among the last five', () => {
+    failFor('apk_a', 7);
+    expect(breaker.takes()).toBe(true);
+    failFor('apk_b', 1);
+    expect(breaker.takes()).toBe(false);
   });
 });
 
@@ -90,13 +121,13 @@ describe('a server that is out', () => {
     await clock.advance(5_000);
     breaker.found(true);
     expect(breaker.takes()).toBe(true);
-    breaker.send();
+    breaker.send('apk_x');
     expect(state()).toEqual([false, 5_000]);
   });
 
   test('is back once that request is answered, with all its failures forgotten', async () => {
     breaker.found(true);
-    breaker.send().answered();
+    breaker.send('apk_x').answered();
     expect([...state(), breaker.isOut()]).toEqual([...TAKES, false]);
     fail(4);
     expect(breaker.takes()).toBe(true);
@@ -106,7 +137,7 @@ describe('a server that is out', () => {
 
   test('rests again once that request fails', async () => {
     breaker.found(true);
-    const trial = breaker.send();
+    const trial = breaker.send('apk_x');
     await clock.advance(3_000);
     trial.failed();
     expect(state()).toEqual([false, 5_000]);
@@ -114,14 +145,14 @@ describe('a server that is out', () => {
 
   test('is looked at again where nothing comes of that request within five seconds', async () => {
     breaker.found(true);
-    breaker.send();
+    breaker.send('apk_x');
     await clock.advance(5_000);
     expect(state()).toEqual([false, 0]);
   });
 
   test('is left alone by a look that ends after it is back', () => {
     breaker.found(true);
-    breaker.send().answered();
+    breaker.send('apk_x').answered();
     breaker.found(false);
     expect(state()).toEqual(TAKES);
   });

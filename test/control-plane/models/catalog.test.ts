@@ -98,6 +98,20 @@ describe('the file', () => {
     expect(complaint(chat(change))).toContain(expected);
   });
 
+  test('with dimensions of an embedding model at a server that would ignore them is refused', () => {
+    const embedding = (engine: string): string =>
+      complaint(
+        chat(
+          ['modality: chat', 'modality: embedding'],
+          [', output_per_1m_tokens_cents: 60', ''],
+          ['8192', '8192\n    supported_parameters: [dimensions]'],
+          ['model: m', `model: m, engine: ${engine}`],
+        ),
+      );
+    expect(embedding('tei')).toBe('none');
+    expect(embedding('llama_cpp')).toContain('engine: must be another where dimensions are supported');
+  });
+
   test('with a name used twice, as id or alias, is refused', () => {
     const text = `${chat()}${CHAT.replace('acme/chat', 'acme/other').replace('8192', '8192\n    aliases: [acme/chat]').slice(1)}`;
     expect(complaint(text)).toBe('models.yaml:13: models[1].aliases[0]: the name acme/chat is used twice');
@@ -121,6 +135,19 @@ describe('the file', () => {
     expect(complaint(embedding)).toContain('models[0].economy: is only for chat models');
   });
 
+  test('with an economy price above the serverless one is refused', () => {
+    const economy = (input: number, output: number): string =>
+      complaint(
+        chat([
+          '    upstreams:',
+          `    economy: { pricing: { input_per_1m_tokens_cents: ${input}, output_per_1m_tokens_cents: ${output} }, upstreams: [{ base_url: 'http://10.0.0.5:8000/v1', model: m }] }\n    upstreams:`,
+        ]),
+      );
+    expect(economy(15, 60)).toBe('none');
+    expect(economy(16, 60)).toContain('economy.pricing.input_per_1m_tokens_cents: must be at most 15, the price of');
+    expect(economy(15, 61)).toContain('economy.pricing.output_per_1m_tokens_cents: must be at most 60, the price of');
+  });
+
   test('may tell parameters of a video model, and of no embedding model', () => {
     const model = (modality: string, pricing: string): string =>
       complaint(`models:
@@ -131,7 +158,7 @@ describe('the file', () => {
     pricing: { ${pricing}: 1 }
     parameters: [{ name: seconds, type: int, default: 4, min: 1, max: 8 }]
 `);
-    expect(model('video', 'per_video_microcents')).toBe('none');
+    expect(model('video', 'per_video_second_microcents')).toBe('none');
     expect(model('embedding', 'input_per_1m_tokens_cents')).toContain('parameters: is only for image and video models');
   });
 
@@ -190,12 +217,13 @@ describe('a video model', () => {
   const video = (
     parameters: string,
     servers = "{ base_url: 'http://10.0.0.5:8000/v1', model: m, engine: sglang }",
+    pricing = 'per_video_second_microcents: 5',
   ): string =>
     complaint(`models:
   - id: acme/v
     modality: video
     owned_by: acme
-    pricing: { per_video_second_microcents: 5 }
+    pricing: { ${pricing} }
     parameters: [${parameters}]
     upstreams: [${servers}]
 `);
@@ -230,6 +258,14 @@ describe('a video model', () => {
     [`${SECONDS}, { name: size, type: enum, enum: [a], default: b }`, 'has a default of size that breaks its own rule'],
   ])('with the parameters %s: %s', (parameters, expected) => {
     expect(video(parameters)).toContain(expected);
+  });
+
+  test('is priced by the second, and may show the price of a representative clip beside that, never alone', () => {
+    const server = "{ base_url: 'http://10.0.0.5:8000/v1', model: m, engine: sglang }";
+    const wrong = 'pricing: must have per_video_second_microcents, and nothing else, for video models';
+    expect(video(SECONDS, server, 'per_video_second_microcents: 5, per_video_microcents: 20')).toBe('none');
+    expect(video(SECONDS, server, 'per_video_microcents: 20')).toContain(wrong);
+    expect(video(SECONDS, server, 'per_video_second_microcents: 5, per_image_microcents: 1')).toContain(wrong);
   });
 
   test('is made by vLLM-Omni or SGLang, each server with an address of its own', () => {

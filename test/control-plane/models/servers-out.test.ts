@@ -13,7 +13,9 @@ const forever = new AbortController().signal;
 let first: FakeUpstream;
 let second: FakeUpstream;
 let api: Api;
-let key: string;
+/** Of two customers, who ask in turns: what one alone meets is no evidence against a server. */
+let keys: string[];
+let asked = 0;
 beforeEach(async () => {
   [first, second] = [await openFakeUpstream(), await openFakeUpstream()];
 });
@@ -26,11 +28,15 @@ afterEach(async () => {
 
 async function serve(...upstreams: object[]): Promise<void> {
   api = await openApi({ settings: { models: someModels(undefined, { upstreams }) } });
-  ({ key } = await api.account());
+  keys = [(await api.account()).key, (await api.account()).key];
 }
 const at = ({ baseUrl }: FakeUpstream, more: object = {}): object => ({ base_url: baseUrl, model: 'm', ...more });
-const ask = (more: object = {}): Promise<Answer> =>
-  api.call('POST', PATH, { key, body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], ...more } });
+const askAs = (key: string | undefined, more: object = {}): Promise<Answer> =>
+  api.call('POST', PATH, {
+    ...(key === undefined ? {} : { key }),
+    body: { model: 'small', messages: [{ role: 'user', content: 'hi' }], ...more },
+  });
+const ask = (more: object = {}): Promise<Answer> => askAs(keys[(asked += 1) % keys.length], more);
 const askTimes = async (count: number, more?: object): Promise<void> => {
   for (let i = 0; i < count; i += 1) await ask(more);
 };
@@ -119,11 +125,39 @@ test('both tiers of a model find the same server out', async () => {
   const models = someModels(first.baseUrl);
   await api.close();
   api = await openApi({ settings: { models } });
-  ({ key } = await api.account());
+  keys = [(await api.account()).key, (await api.account()).key];
   first.usual = () => ({ status: 503, body: 'no' });
   await askTimes(5);
   expectRefused(PATH, await ask({ model: 'small:economy' }), 'upstream_unavailable');
   expect(first.asked).toHaveLength(5);
+});
+
+describe('one key alone', () => {
+  test('takes no server from the others, whatever makes it fail; a look at its health decides', async () => {
+    await serve(at(first));
+    first.usual = ({ body }) => (JSON.stringify(body).includes('poison') ? { status: 500, body: 'no' } : {});
+    const [bad, good] = keys;
+    const poison = { messages: [{ role: 'user', content: 'poison' }] };
+    for (let i = 0; i < 12; i += 1) expectRefused(PATH, await askAs(bad, poison), 'upstream_error');
+    expect(out()).toEqual([false]);
+    expect((await askAs(good)).status).toBe(200);
+    await look();
+    expect([first.looks, out()]).toEqual([1, [false]]);
+    first.health = { status: 500, body: 'no' };
+    for (let i = 0; i < 12; i += 1) await askAs(bad, poison);
+    await look();
+    expect(out()).toEqual([true]);
+  });
+
+  test('a server that loads its model is passed over, and takes its first request when it is done', async () => {
+    await serve(at(first));
+    const loading = { error: { code: 503, message: 'Loading model', type: 'unavailable_error' } };
+    first.usual = () => ({ status: 503, body: loading });
+    for (let i = 0; i < 8; i += 1) expectRefused(PATH, await ask(), 'upstream_unavailable');
+    expect(out()).toEqual([false]);
+    first.usual = () => ({});
+    expect((await ask()).status).toBe(200);
+  });
 });
 
 describe('a server that is out', () => {

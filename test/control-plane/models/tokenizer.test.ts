@@ -6,11 +6,16 @@ import { parseModels } from '../../../control-plane/models/catalog/models.ts';
 import { findReceipt, type Receipt } from '../../../control-plane/models/gateway/store.ts';
 import { type Asked, type FakeAnswer, type FakeUpstream, HELLO, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { modelsFile, someModels } from '../../kit/models.ts';
-import { BEGIN, dataOf, DONE, say, stop } from '../../kit/stream-chunks.ts';
+import { BEGIN, dataOf, DONE, HELLO_EVENTS, say, stop } from '../../kit/stream-chunks.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const MESSAGES = [{ role: 'user' as const, content: 'hi' }];
-const UNCOUNTED = { body: { ...HELLO, usage: undefined } };
+/** Whole, or as a stream where that is asked for: llama.cpp always is. */
+const uncounted = ({ body }: Pick<Asked, 'body'>): FakeAnswer =>
+  body['stream'] === true
+    ? { events: [BEGIN, say('Hello there.'), stop(), DONE] }
+    : { body: { ...HELLO, usage: undefined } };
+const UNCOUNTED = uncounted({ body: {} });
 
 let upstream: FakeUpstream;
 let world: World;
@@ -33,7 +38,7 @@ async function serve(engine: string): Promise<void> {
 function tokenizer({ path, body }: Asked): FakeAnswer {
   const lengthOf = (text: unknown): number => String(text).length;
   if (path === '/apply-template') return { body: { prompt: 'user:hi' } };
-  if (path !== '/tokenize') return UNCOUNTED;
+  if (path !== '/tokenize') return uncounted({ body });
   if (body['messages'] !== undefined) return { body: { count: 7, max_model_len: 10, tokens: [] } };
   if (body['prompt'] !== undefined) return { body: { count: lengthOf(body['prompt']), max_model_len: 10 } };
   return { body: { tokens: Array.from({ length: lengthOf(body['content']) }, (_, i) => i) } };
@@ -99,6 +104,7 @@ describe('a chat', () => {
 
   test.each(ENGINES)('that %s has counted is not counted again', async (engine) => {
     await serve(engine);
+    upstream.usual = ({ body }) => (body['stream'] === true ? { events: HELLO_EVENTS } : {});
     expect(await receiptOf(await ask())).toMatchObject(counted(6, 3, 'upstream'));
     expect(askedFor()).toEqual([]);
   });

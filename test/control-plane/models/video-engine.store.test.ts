@@ -135,6 +135,9 @@ describe('a job that no server has begun with', () => {
     expect(await jobOf(world, id)).toMatchObject({ status: 'queued' });
     await driveFor(world, 15);
     expect(await jobOf(world, id)).toMatchObject({ status: 'expired', expires_ms: null, request: null });
+    expect((await jobOf(world, id))?.error_message).toMatch(
+      /^No server began with this video within two hours\. Nothing/,
+    );
     expect(await paid(world, who)).toBe(false);
     expect(first().jobs).toEqual([]);
   });

@@ -8,7 +8,7 @@ import type { VideoServer } from '../../kit/video-server.ts';
 import { openWorld, type World, type WorldOutside } from '../../kit/world.ts';
 
 /** Of four seconds, in microcents. */
-const FOUR_SECONDS = 3_999_996n;
+const FOUR_SECONDS = 4_000_000n;
 export const CENTS = 100;
 const FUNDS = BigInt(CENTS) * 1_000_000n;
 

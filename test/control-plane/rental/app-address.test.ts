@@ -149,4 +149,21 @@ describe('headers', () => {
     ];
     expect(responseHeaders(raw)).toEqual(['Set-Cookie', 'a=1; Path=/', 'X-Domain', 'a; domain=b']);
   });
+  test.each([
+    'Domain=x',
+    'domain =x',
+    ' Domain =x',
+    '\tDOMAIN\t= x',
+    'Domain',
+    ' domain ; Domain = y',
+    'Domain==x',
+    'Domain=.apps.example.com',
+  ])('of an answer have no cookie with the attribute %j, however it is written', (attribute) => {
+    const [, cookie] = responseHeaders(['Set-Cookie', `a=1;${attribute}; Secure`]);
+    expect(cookie).toBe('a=1; Secure');
+  });
+  test.each(['domain=1', 'a=1; Path=/domain=2', 'a=domain=x', 'a=1; X-Domain=y', 'domain'])(
+    'of an answer keep the cookie %j, which names no domain',
+    (cookie) => expect(responseHeaders(['Set-Cookie', cookie])).toEqual(['Set-Cookie', cookie]),
+  );
 });

@@ -46,6 +46,33 @@ describe('an upgrade', () => {
     await once(socket, 'close');
   });
 
+  test('listens on both ends less often than Node warns of', async () => {
+    const ends: Duplex[] = [];
+    const { dial } = proxied;
+    proxied.dial = async () => {
+      const stream = await dial();
+      ends.push(stream);
+      return stream;
+    };
+    const warned: Error[] = [];
+    const onWarning = (warning: Error): void => void warned.push(warning);
+    process.on('warning', onWarning);
+    app.on('upgrade', (_request, socket: Duplex) => {
+      socket.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
+      socket.pipe(socket);
+    });
+    const socket = await raw(AUTHORIZATION);
+    await once(socket, 'data');
+    for (let i = 0; i < 20; i += 1) socket.write(Buffer.alloc(100_000));
+    await once(socket, 'data');
+    // The end of TLS and the limits of the listener add their own.
+    for (const name of ['close', 'error', 'end', 'finish']) expect(ends[0]?.listenerCount(name)).toBeLessThan(6);
+    socket.destroy();
+    await once(socket, 'close');
+    process.off('warning', onWarning);
+    expect(warned).toEqual([]);
+  });
+
   test('needs the login like any request', async () => {
     const socket = await raw('Basic eDp5');
     expect(await text(socket)).toMatch(/^HTTP\/1.1 401 [\s\S]*WWW-Authenticate: Basic/);

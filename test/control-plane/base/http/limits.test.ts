@@ -1,4 +1,4 @@
-// How much and how often strangers may send: rates, headers, and what is no HTTP at all; every refusal is a problem document.
+// How much and how often strangers may send: rates, headers, and what is no HTTP at all; every refusal has the form of its path.
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { PassThrough } from 'node:stream';
@@ -7,10 +7,12 @@ import { openRateLimits, type RateLimitOptions } from '../../../../control-plane
 import { refuseUnread } from '../../../../control-plane/base/http/unread-requests.ts';
 import { ServiceError } from '../../../../shared/errors.ts';
 import { createIds } from '../../../../shared/ids.ts';
-import { HEADER_BYTES_MAX } from '../../../../shared/limits.ts';
+import { InferenceError } from '../../../../shared/api/inference.ts';
+import { HEADER_BYTES_MAX, HEADER_BYTES_READ_MAX } from '../../../../shared/limits.ts';
 import { seededRng } from '../../../../shared/rng.ts';
 import { virtualClock } from '../../../kit/virtual-clock.ts';
 import type { WireReply } from '../../../../control-plane/base/http/wire-reply.ts';
+import { eventually } from '../../../kit/processes.ts';
 import { as, type Bench, openBench, problemOf } from './fixture.ts';
 
 const open: Bench[] = [];
@@ -187,10 +189,14 @@ async function openPort(): Promise<number> {
   return (await bench.http.listen({ host: '127.0.0.1', port: 0 })).port;
 }
 
-/** Everything that the server says until it ends the connection. */
-async function exchange(port: number, text: string): Promise<{ head: string; body: string }> {
+/** Everything that the server says until it ends the connection. Several texts go out in packets of their own. */
+async function exchange(port: number, texts: string | readonly string[]): Promise<{ head: string; body: string }> {
   const chunks: Buffer[] = [];
-  const socket = connect(port, '127.0.0.1', () => socket.write(text));
+  const socket = connect({ port, host: '127.0.0.1', noDelay: true }, () => {
+    const [first = '', ...more] = [texts].flat();
+    socket.write(first);
+    more.forEach((text, i) => setTimeout(() => socket.write(text), 50 * (i + 1)));
+  });
   socket.on('data', (chunk) => chunks.push(chunk));
   await once(socket, 'close');
   const answer = Buffer.concat(chunks).toString();
@@ -221,6 +227,60 @@ describe('headers', () => {
     expect(JSON.parse(long.body)).toMatchObject({ code: 'headers_too_large' });
     const huge = await exchange(port, padded(8 * 1024 * 1024));
     expect(JSON.parse(huge.body)).toMatchObject({ code: 'headers_too_large' });
+  });
+});
+
+describe('on the paths of inference the refusal is the envelope', () => {
+  const HEAD_OF_CHAT = 'POST /v1/chat/thing HTTP/1.1\r\nHost: x\r\n';
+  const envelopeOf = ({ head, body }: { head: string; body: string }, status: number): unknown => {
+    expect(head).toMatch(new RegExp(`^HTTP/1\\.1 ${status} `));
+    expect(head).toContain('content-type: application/json; charset=utf-8');
+    const { error } = InferenceError.parse(JSON.parse(body));
+    return error.code;
+  };
+
+  test('of headers that are too large, in one packet or in many', async () => {
+    const port = await openPort();
+    for (const bytes of [HEADER_BYTES_MAX, HEADER_BYTES_READ_MAX - 200]) {
+      const text = `${HEAD_OF_CHAT}Connection: close\r\nX-Padding: ${'x'.repeat(bytes)}\r\n\r\n`;
+      expect(envelopeOf(await exchange(port, text), 431)).toBe('headers_too_large');
+    }
+    const slow = `${HEAD_OF_CHAT}Connection: close\r\nX-Padding: ${'x'.repeat(HEADER_BYTES_MAX)}\r\n\r\n`;
+    expect(envelopeOf(await exchange(port, [slow.slice(0, 9_000), slow.slice(9_000)]), 431)).toBe('headers_too_large');
+  });
+
+  test.each([
+    ['a header without a name', `${HEAD_OF_CHAT}: y\r\n\r\n`],
+    ['an unknown version', 'POST /v1/chat/thing HTTP/9.9\r\nHost: x\r\n\r\n'],
+    ['two lengths', `${HEAD_OF_CHAT}Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}`],
+    ['no Host', 'POST /v1/chat/thing HTTP/1.1\r\nConnection: close\r\n\r\n'],
+    ['a broken second request', 'POST /v1/chat/thing HTTP/1.1\r\nHost: x\r\n\r\n\x01\x02'],
+  ])('of what is no HTTP: %s', async (_what, text) => {
+    const answer = await exchange(await openPort(), text);
+    const at = answer.body.lastIndexOf('HTTP/1.1 400');
+    const last = at < 0 ? answer : { head: answer.body.slice(at), body: answer.body.split('\r\n\r\n').at(-1) ?? '' };
+    expect(envelopeOf(last, 400)).toBe('invalid_request_error');
+  });
+
+  test('of a body that is late', async () => {
+    const clock = virtualClock();
+    const bench = await openBench({ clock });
+    open.push(bench);
+    const { port } = await bench.http.listen({ host: '127.0.0.1', port: 0 });
+    const socket = connect(port, '127.0.0.1');
+    const chunks: Buffer[] = [];
+    socket.on('data', (chunk) => chunks.push(chunk));
+    const json = 'Authorization: Bearer all\r\nContent-Type: application/json\r\nContent-Length: 20\r\n\r\n{';
+    socket.write(`${HEAD_OF_CHAT}${json}`);
+    const closed = once(socket, 'close');
+    await eventually('end of the connection', 5_000, async () => {
+      await clock.advance(10_000);
+      return socket.readableEnded ? true : undefined;
+    });
+    socket.end();
+    await closed;
+    const [head = '', body = ''] = Buffer.concat(chunks).toString().split('\r\n\r\n');
+    expect(envelopeOf({ head, body }, 408)).toBe('request_timeout');
   });
 });
 

@@ -139,3 +139,14 @@ describe('the envelope', () => {
     expect(reply.body).not.toContain('planted bug');
   });
 });
+
+test('a body is refused where the route takes none, and an empty object means nothing', async () => {
+  const things = await openBench();
+  const ask = (payload: object) =>
+    things.http.inject({ method: 'POST', url: '/v1/chat/thing', headers: as('all'), payload });
+  const refused = await ask({ x: 1 });
+  expect(refused.status).toBe(422);
+  expect(JSON.parse(refused.body)).toMatchObject({ error: { code: 'validation_failed', param: 'x' } });
+  expect((await ask({})).status).toBe(200);
+  await things.close();
+});

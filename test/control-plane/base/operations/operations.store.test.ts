@@ -15,7 +15,7 @@ afterEach(() => world.close());
 const KEY = 'apk_mine';
 const create = (): Promise<OperationRow> =>
   world.db.tx('create', (tx) =>
-    world.rooms.operations.create(tx, { kind: 'instance.create', orgId: 'o', apiKeyId: KEY, resourceId: null }),
+    world.rooms.operations.create(tx, { kind: 'instance.create', orgId: 'o', apiKeyId: KEY }),
   );
 const find = async (id: string): Promise<OperationRow | undefined> =>
   world.rooms.operations.find(world.db.read, id, KEY);

@@ -12,15 +12,17 @@ const UNEXPLAINED = new Set<InstanceState>(['allocating', 'starting', 'running']
 export function brokenFields(shown: Instance): string[] {
   const { status } = shown;
   const hasRun = shown.ready_at !== null;
+  const isLimitReached = shown.status_reason?.startsWith('The runtime limit') === true;
   const rules: [string, boolean, boolean][] = [
     ['connection', shown.connection !== null, UP.has(status)],
+    ['connection.terminal_url', shown.connection?.terminal_url !== undefined, status === 'running'],
     ['terminated_at', shown.terminated_at !== null, OVER.has(status)],
     ['unreachable_since', shown.unreachable_since !== undefined, status === 'unreachable'],
     ['last_reachable_at', shown.last_reachable_at !== undefined, hasRun],
     [
       'auto_terminate_at',
       shown.auto_terminate_at !== undefined,
-      UP.has(status) && shown.auto_terminate_hours !== undefined,
+      hasRun && shown.auto_terminate_hours !== undefined && !isLimitReached,
     ],
   ];
   if (UP.has(status) || UNEXPLAINED.has(status)) rules.push(['ready_at', hasRun, UP.has(status)]);

@@ -72,6 +72,8 @@ export function publicEvents({ db }: World, orgId: string): Promise<z.infer<type
 }
 
 const IdAndState = z.object({ id: text, state: text });
+const Operation = z.object({ id: text, kind: text, resource_id: text.nullable(), state: text });
+type Operation = z.infer<typeof Operation>;
 
 async function brokenInstances(life: Life): Promise<string[]> {
   const { db, rooms } = life.api.world;
@@ -79,12 +81,10 @@ async function brokenInstances(life: Life): Promise<string[]> {
   const rows = (await Promise.all(lists)).flat().map(({ instance }) => instance);
   const events = await db.read.all(EventRow, sql`select id, type, subject_id from events order by created_ms, id`);
   const journals = Map.groupBy(events, (event) => event.subject_id);
-  const operations = new Map(
-    (await db.read.all(IdAndState, sql`select id, state from operations`)).map(({ id, state }) => [id, state]),
-  );
+  const operations = await db.read.all(Operation, sql`select id, kind, resource_id, state from operations`);
   const broken = rows.flatMap((row) => [
     ...brokenJournal(row, journals.get(row.id)?.map(({ type }) => type) ?? []),
-    ...brokenOperations(row, (id) => operations.get(id)),
+    ...brokenOperations(row, operations),
   ]);
   const charged = (await openSegments(db.read, '', 1000)).map((segment) => segment.subject_id);
   const running = rows.filter(({ status }) => status === 'running').map(({ id }) => id);
@@ -118,9 +118,8 @@ function brokenJournal(row: InstanceRow, journal: readonly string[]): string[] {
 }
 
 /** The operations of an instance say how far it has come. */
-function brokenOperations(row: InstanceRow, stateOf: (id: string) => string | undefined): string[] {
-  const create = stateOf(row.create_operation_id) ?? 'none';
-  const deletion = row.delete_operation_id === null ? 'none' : (stateOf(row.delete_operation_id) ?? 'lost');
+function brokenOperations(row: InstanceRow, operations: readonly Operation[]): string[] {
+  const create = operations.find(({ id }) => id === row.create_operation_id)?.state ?? 'none';
   const creates: Record<InstanceState, readonly string[]> = {
     allocating: ['pending', 'in_progress'],
     starting: ['in_progress'],
@@ -131,11 +130,14 @@ function brokenOperations(row: InstanceRow, stateOf: (id: string) => string | un
     error: ['failed', 'succeeded'],
     terminated: ['succeeded', 'failed', 'cancelled'],
   };
-  const deletes = { stopping: ['none', 'in_progress'], terminated: ['none', 'succeeded'] };
+  const deletes = { stopping: ['in_progress'], terminated: ['succeeded'] };
   const broken: string[] = [];
   if (!creates[row.status].includes(create)) broken.push(`${row.status} with a create that is ${create}`);
-  const allowed = row.status === 'stopping' || row.status === 'terminated' ? deletes[row.status] : ['none'];
-  if (!allowed.includes(deletion)) broken.push(`${row.status} with a delete that is ${deletion}`);
+  const allowed = row.status === 'stopping' || row.status === 'terminated' ? deletes[row.status] : [];
+  for (const { kind, resource_id: resource, state } of operations) {
+    if (kind !== 'instance.delete' || resource !== row.id || allowed.includes(state)) continue;
+    broken.push(`${row.status} with a delete that is ${state}`);
+  }
   return broken;
 }
 

@@ -204,8 +204,9 @@ describe('an attempt', () => {
     expect(records.map((row) => row.remote_ip)).toEqual([...Array<string>(4).fill('203.0.113.7'), null, null]);
   });
   test.each([
-    ['seconds', 429, () => '3600', HOUR],
-    ['a date', 503, () => new Date(world.clock.now() + HOUR).toUTCString(), HOUR],
+    ['seconds', 429, () => '120', 2 * MINUTE],
+    ['a date', 503, () => new Date(world.clock.now() + 2 * MINUTE).toUTCString(), 2 * MINUTE],
+    ['more than the next step of the schedule', 503, () => '86400', 5 * MINUTE],
     ['nonsense', 503, () => 'soon', 30 * SECOND],
     ['another status', 500, () => '3600', 30 * SECOND],
   ])('honours Retry-After with 429 and 503: %s', async (_what, status, value, expectedMs) => {
@@ -288,7 +289,15 @@ describe('an attempt', () => {
 /** The courier of a process that starts on the same rows. */
 function openNextProcess({ db, clock, outbound }: WebhookWorld): Courier {
   const secrets = { make: () => '', seal: () => '', inUse: () => ['0'.repeat(64)] };
-  return openCourier({ db, clock, outbound, secrets, rng: seededRng(9), log: createLog('test', 'silent') });
+  return openCourier({
+    maxAttempts: 5,
+    db,
+    clock,
+    outbound,
+    secrets,
+    rng: seededRng(9),
+    log: createLog('test', 'silent'),
+  });
 }
 
 describe('order and fairness', () => {

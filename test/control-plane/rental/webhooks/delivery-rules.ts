@@ -8,7 +8,7 @@ import type { World } from '../../../kit/world.ts';
 const RULES = {
   'what is over has an end and no next attempt, and nothing else has': sql`
     select count(*) as rows from webhook_deliveries
-    where (status in ('succeeded', 'dead_lettered')) <> (completed_ms is not null) or (completed_ms is null) = (next_attempt_ms is null)`,
+    where (urgent_ms is null) <> (next_attempt_ms is null) or (status in ('succeeded', 'dead_lettered')) <> (completed_ms is not null) or (completed_ms is null) = (next_attempt_ms is null)`,
   'a pending delivery was never tried, one that succeeded was': sql`
     select count(*) as rows from webhook_deliveries
     where (status = 'pending' and attempts > 0) or (status = 'succeeded' and attempts = 0)`,
@@ -34,6 +34,10 @@ const RULES = {
     select count(*) as rows from webhook_endpoints e
     where deleted_ms is null and coalesce(due_ms, -1)
       <> coalesce((select min(next_attempt_ms) from webhook_deliveries d where d.endpoint_id = e.id), -1)`,
+  'an endpoint is urgent when the first of its deliveries is': sql`
+    select count(*) as rows from webhook_endpoints e
+    where deleted_ms is null and coalesce(urgent_ms, -1)
+      <> coalesce((select min(urgent_ms) from webhook_deliveries d where d.endpoint_id = e.id), -1)`,
   'only a degraded endpoint rests': sql`
     select count(*) as rows from webhook_endpoints where open_until_ms is not null and status <> 'degraded'`,
 };

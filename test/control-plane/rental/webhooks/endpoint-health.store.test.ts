@@ -4,6 +4,7 @@ import type { Tx } from '../../../../control-plane/base/db/db.ts';
 import type { ChangeWebhookEndpoint } from '../../../../shared/api/webhook.ts';
 import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
 import { eventually } from '../../../kit/processes.ts';
+import { dueEndpoints } from '../../../../control-plane/rental/webhooks/endpoint-store.ts';
 import { openWebhookWorld, type WebhookWorld } from './fixture.ts';
 
 const SECOND = 1_000;
@@ -19,6 +20,14 @@ afterEach(() => world.close());
 const fails = async (): Promise<never> => {
   throw new OutboundError('connect', 'no connection to example.com port 443: ECONNREFUSED');
 };
+
+/** In steps of five minutes, in each of which the courier comes to rest. */
+async function passDay(): Promise<void> {
+  for (let passedMs = 0; passedMs <= DAY; passedMs += 5 * MINUTE) {
+    await world.carry();
+    await world.clock.advance(5 * MINUTE);
+  }
+}
 
 describe('an endpoint that fails', () => {
   const health = async (id: string) => world.rooms.webhooks.get(world.db.read, world.who.orgId, id);
@@ -71,30 +80,55 @@ describe('an endpoint that fails', () => {
       expect(await health(id)).toMatchObject({ status: 'degraded' });
     }
   });
-  test('is disabled by 410, and its deliveries wait for a day', async () => {
+  test('is degraded by 410 and stays enabled, and its deliveries are tried like any', async () => {
     const { id } = await world.endpoint();
     world.outbound.answer = async () => ({ status: 410 });
     await world.launchOne();
     await world.carry();
-    expect(await health(id)).toMatchObject({ status: 'disabled', enabled: false });
-    await world.launchOne();
-    await world.clock.advance(DAY - 1);
-    await world.carry();
-    expect((await world.deliveries(id)).map((row) => row.status)).toEqual(['retrying', 'pending']);
-    await world.clock.advance(1);
-    await world.carry();
-    expect((await world.deliveries(id)).map((row) => row.status)).toEqual(['dead_lettered', 'dead_lettered']);
-    expect(world.outbound.requests).toHaveLength(1);
+    const reason = expect.stringContaining('410 Gone') as string;
+    expect(await health(id)).toMatchObject({ status: 'degraded', enabled: true, status_reason: reason });
+    await passDay();
+    expect((await world.deliveries(id)).map(({ status, attempts }) => [status, attempts])).toEqual([
+      ['dead_lettered', 5],
+    ]);
+    expect(await health(id)).toMatchObject({ status: 'degraded', enabled: true });
   });
-  test('that names an address inside is tried once', async () => {
+  test('gives each of its deliveries five attempts within a day, however many there are', async () => {
+    const { id } = await world.endpoint();
+    world.outbound.answer = fails;
+    // One probe every five minutes is 288 a day, and these need 400 attempts.
+    for (let i = 0; i < 80; i += 1) await world.launchOne();
+    const startMs = world.clock.now();
+    await passDay();
+    const rows = await world.deliveries(id);
+    expect(rows.map(({ status, attempts }) => [status, attempts])).toEqual(rows.map(() => ['dead_lettered', 5]));
+    const last = Math.max(...rows.map((row) => row.completed_ms ?? Infinity));
+    expect(last).toBeLessThan(startMs + DAY);
+    // It was slowed all the same: until the attempts would not fit in any more, one was made every five minutes.
+    const attempts = (await Promise.all(rows.map((row) => world.attempts(row.id)))).flat();
+    const early = attempts.filter((row) => row.started_ms < startMs + 20 * 60 * MINUTE);
+    expect(early.length).toBeLessThan(20 + 20 * 12 + 2);
+  }, 60_000);
+  test('that names an address inside now is tried like any: the name may lead elsewhere later', async () => {
     const { id } = await world.endpoint();
     world.outbound.answer = async () => {
       throw new OutboundError('blocked_address', 'the name example.com has no public address');
     };
     await world.launchOne();
-    await world.carry();
+    await passDay();
     const [delivery] = await world.deliveries(id);
-    expect([delivery?.status, delivery?.attempts]).toEqual(['dead_lettered', 1]);
+    expect([delivery?.status, delivery?.attempts]).toEqual(['dead_lettered', 5]);
+  });
+  test('and is disabled does not keep others waiting, however much is due to it', async () => {
+    const off = [await world.endpoint(), await world.endpoint()];
+    for (const { id } of off)
+      await world.db.tx('test', (tx) => world.rooms.webhooks.change(tx, world.who.orgId, id, { enabled: false }));
+    await world.launchOne();
+    await world.clock.advance(1);
+    const { id } = await world.endpoint();
+    await world.launchOne();
+    // The two have waited longer, and fill the places that there are.
+    expect(await dueEndpoints(world.db.read, world.clock.now(), 2)).toEqual([id]);
   });
 });
 

@@ -65,7 +65,7 @@ export async function openWebhookWorld(): Promise<WebhookWorld> {
 export async function carryAll({ db, clock, rooms }: World): Promise<void> {
   const due = sql`select count(*) as count from webhook_deliveries d join webhook_endpoints e on e.id = d.endpoint_id
     where next_attempt_ms <= ${clock.now()} and e.status <> 'disabled' and e.deleted_ms is null
-      and (e.open_until_ms is null or e.open_until_ms <= ${clock.now()})`;
+      and (e.open_until_ms is null or e.open_until_ms <= ${clock.now()} or d.urgent_ms <= ${clock.now()})`;
   await eventually('rest of the courier', 10_000, async () => {
     await rooms.webhooks.courier.run();
     const row = await db.read.one(countRow, due);

@@ -2,11 +2,13 @@
 import { describe, expect, test } from 'vitest';
 import {
   deliveryAfter,
+  disabled,
   HEALTHY,
   type Health,
   healthAfter,
   type Outcome,
   slotsOf,
+  urgentFrom,
 } from '../../../../control-plane/rental/webhooks/schedule.ts';
 import type { Rng } from '../../../../shared/rng.ts';
 
@@ -20,9 +22,15 @@ const MOST = rngAt(1 - 2 ** -32);
 
 const OK: Outcome = { status: 204, errorCode: null, retryAfterMs: null };
 const FAILED: Outcome = { status: 500, errorCode: 'http_status', retryAfterMs: null };
-const after = (attempts: number, outcome = FAILED, more: { max?: number; deadlineMs?: number; rng?: Rng } = {}) => {
-  const { max = 5, deadlineMs = NOW + DAY, rng = LEAST } = more;
-  return deliveryAfter({ attempts, maxAttempts: max, deadlineMs }, outcome, NOW, rng);
+interface More {
+  max?: number;
+  scheduled?: number;
+  deadlineMs?: number;
+  rng?: Rng;
+}
+const after = (attempts: number, outcome = FAILED, more: More = {}) => {
+  const { max = 5, scheduled = max, deadlineMs = NOW + DAY, rng = LEAST } = more;
+  return deliveryAfter({ attempts, maxAttempts: max, deadlineMs }, outcome, NOW, { rng, scheduled });
 };
 const waitMs = (...args: Parameters<typeof after>): number => (after(...args).nextMs ?? Number.NaN) - NOW;
 
@@ -30,7 +38,7 @@ describe('a delivery', () => {
   test('is tried again after 30 s, 5 min, 30 min and 2 h, and given up after the fifth attempt', () => {
     expect([1, 2, 3, 4].map((n) => waitMs(n))).toEqual([30 * SECOND, 300 * SECOND, 1_800 * SECOND, 2 * HOUR]);
     expect(after(4).to).toBe('retrying');
-    expect(after(5)).toEqual({ to: 'dead_lettered', nextMs: null });
+    expect(after(5)).toEqual({ to: 'dead_lettered', nextMs: null, urgentMs: null });
   });
   test('has a sixth attempt after 12 h where the operator allows it', () => {
     expect(waitMs(5, FAILED, { max: 6 })).toBe(12 * HOUR);
@@ -43,22 +51,52 @@ describe('a delivery', () => {
     }
   });
   test('is over with a success, at any attempt', () => {
-    for (const n of [1, 5, 50]) expect(after(n, OK)).toEqual({ to: 'succeeded', nextMs: null });
+    for (const n of [1, 5, 50]) expect(after(n, OK)).toEqual({ to: 'succeeded', nextMs: null, urgentMs: null });
   });
-  test('waits as long as Retry-After asks, never shorter than planned', () => {
+  test('waits as long as Retry-After asks, at most as long as at the next step, and never shorter than planned', () => {
     const asked = (retryAfterMs: number): Outcome => ({ status: 503, errorCode: 'http_status', retryAfterMs });
     expect(waitMs(1, asked(10 * SECOND))).toBe(30 * SECOND);
-    expect(waitMs(1, asked(HOUR))).toBe(HOUR);
-    expect(after(1, asked(DAY)).to).toBe('dead_lettered');
-    expect(waitMs(1, asked(DAY - 1))).toBe(DAY - 1);
+    expect(waitMs(1, asked(100 * SECOND))).toBe(100 * SECOND);
+    expect([1, 2, 3, 4].map((n) => waitMs(n, asked(9 * DAY)))).toEqual([
+      300 * SECOND,
+      1_800 * SECOND,
+      2 * HOUR,
+      12 * HOUR,
+    ]);
+  });
+  test.each([5, 6])('of %d attempts gets all of them within a day, whatever Retry-After asks', (max) => {
+    let nowMs = NOW;
+    for (let attempts = 1; attempts < max; attempts += 1) {
+      const outcome: Outcome = { status: 429, errorCode: 'http_status', retryAfterMs: 99 * DAY };
+      const budget = { attempts, maxAttempts: max, deadlineMs: NOW + DAY };
+      const step = deliveryAfter(budget, outcome, nowMs, { rng: MOST, scheduled: max });
+      expect(step.to).toBe('retrying');
+      // The attempt takes its whole time.
+      nowMs = (step.nextMs ?? 0) + 30 * SECOND;
+    }
+    expect(nowMs).toBeLessThan(NOW + DAY);
+  });
+  test('that is replayed has a whole schedule again, however often it was tried', () => {
+    const waits = [20, 21, 22, 23].map((n) => waitMs(n, FAILED, { max: 24, scheduled: 5 }));
+    expect(waits).toEqual([30 * SECOND, 300 * SECOND, 1_800 * SECOND, 2 * HOUR]);
+  });
+  test('is urgent while its attempts just fit into its day with the longest waits, and half an hour to spare', () => {
+    const waits = [30 * SECOND, 300 * SECOND, 1_800 * SECOND, 2 * HOUR].map((ms) => ms * 1.1);
+    const spare = 1_800 * SECOND;
+    expect(urgentFrom({ deadlineMs: NOW, left: 1, scheduled: 5 })).toBe(NOW - spare);
+    expect(urgentFrom({ deadlineMs: NOW, left: 2, scheduled: 5 })).toBe(NOW - spare - Math.ceil(waits[3] ?? 0));
+    const all = waits.reduce((sum, ms) => sum + Math.ceil(ms), 0);
+    expect(urgentFrom({ deadlineMs: NOW, left: 5, scheduled: 5 })).toBe(NOW - spare - all);
   });
   test('is given up where its next attempt would be a day after the event', () => {
     expect(after(1, FAILED, { deadlineMs: NOW + 30 * SECOND + 1 }).to).toBe('retrying');
     expect(after(1, FAILED, { deadlineMs: NOW + 30 * SECOND }).to).toBe('dead_lettered');
   });
-  test('is given up at once for an address inside: the refusal would only repeat', () => {
-    expect(after(1, { status: null, errorCode: 'blocked_address', retryAfterMs: null }).to).toBe('dead_lettered');
-    expect(after(1, { status: null, errorCode: 'dns', retryAfterMs: null }).to).toBe('retrying');
+  test('is tried again after every kind of failure', () => {
+    const kinds = ['blocked_address', 'dns', 'connect', 'tls', 'timeout', 'protocol', 'http_status'] as const;
+    for (const errorCode of kinds)
+      for (const status of [null, 301, 400, 404, 410, 500])
+        expect(after(1, { status, errorCode, retryAfterMs: null }).to).toBe('retrying');
   });
 });
 
@@ -75,28 +113,28 @@ describe('an endpoint', () => {
     expect(healthAfter(failing(20), OK, NOW)).toEqual(HEALTHY);
     expect(healthAfter(failing(20), FAILED, NOW + 300 * SECOND).open_until_ms).toBe(NOW + 600 * SECOND);
   });
-  test('is disabled after five days of nothing but failures', () => {
-    expect(healthAfter(failing(1), FAILED, NOW + 5 * DAY - 1).status).toBe('healthy');
-    expect(healthAfter(failing(1), FAILED, NOW + 5 * DAY)).toMatchObject({
-      status: 'disabled',
-      status_reason: expect.stringContaining('5 days') as string,
-    });
-    const recovered = healthAfter(healthAfter(failing(1), OK, NOW + DAY), FAILED, NOW + 2 * DAY);
-    expect(healthAfter(recovered, FAILED, NOW + 6 * DAY).status).toBe('healthy');
+  test('stays enabled however long it fails: only its owner disables it', () => {
+    expect(healthAfter(failing(1), FAILED, NOW + 300 * DAY).status).toBe('healthy');
+    expect(healthAfter(failing(20), FAILED, NOW + 300 * DAY).status).toBe('degraded');
   });
-  test('is disabled at once by 410, and not by 404', () => {
-    expect(healthAfter(HEALTHY, { ...FAILED, status: 410 }, NOW).status).toBe('disabled');
+  test('is degraded at once by 410 with the reason, and not by 404', () => {
+    const gone = healthAfter(HEALTHY, { ...FAILED, status: 410 }, NOW);
+    expect(gone).toMatchObject({ status: 'degraded', open_until_ms: NOW + 300 * SECOND });
+    expect(gone.status_reason).toContain('410 Gone');
+    // Another failure does not bring it back, a success does.
+    expect(healthAfter(gone, FAILED, NOW).status).toBe('degraded');
+    expect(healthAfter(gone, OK, NOW)).toEqual(HEALTHY);
     expect(healthAfter(HEALTHY, { ...FAILED, status: 404 }, NOW).status).toBe('healthy');
   });
   test('that is disabled stays so, whatever a late attempt says', () => {
-    const gone = healthAfter(HEALTHY, { ...FAILED, status: 410 }, NOW);
-    expect([healthAfter(gone, OK, NOW), healthAfter(gone, FAILED, NOW + 9 * DAY)]).toEqual([gone, gone]);
+    const off = disabled(HEALTHY, 'Disabled by its owner.');
+    expect([healthAfter(off, OK, NOW), healthAfter(off, FAILED, NOW + 9 * DAY)]).toEqual([off, off]);
   });
   test('takes four deliveries at once while healthy, one after a failure, none while it rests', () => {
     expect(slotsOf(HEALTHY, NOW)).toBe(4);
     expect(slotsOf(failing(1), NOW)).toBe(1);
     expect(slotsOf(failing(20), NOW + 300 * SECOND - 1)).toBe(0);
     expect(slotsOf(failing(20), NOW + 300 * SECOND)).toBe(1);
-    expect(slotsOf(healthAfter(HEALTHY, { ...FAILED, status: 410 }, NOW), NOW)).toBe(0);
+    expect(slotsOf(disabled(HEALTHY, 'Disabled by its owner.'), NOW)).toBe(0);
   });
 });

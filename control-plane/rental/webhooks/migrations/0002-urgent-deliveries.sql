@@ -1,0 +1,6 @@
+-- From then on a delivery is tried although its endpoint rests: later, its remaining attempts would not fit into its day.
+-- Of an endpoint: the earliest of its deliveries.
+alter table webhook_deliveries add column urgent_ms INTEGER;
+alter table webhook_endpoints add column urgent_ms INTEGER;
+
+create index webhook_deliveries_urgent on webhook_deliveries (endpoint_id, urgent_ms) where next_attempt_ms is not null;

@@ -1,0 +1,59 @@
+// Values that ask for nothing: clients send them by habit, and a request is read as if they were not there. Whatever else is not supported
+// is refused by its name. The OpenAPI document shows these lists, and a test holds them.
+
+/** Member, by its path -> the values that ask for nothing. */
+export type Nothings = Readonly<Record<string, readonly unknown[]>>;
+
+export const CHAT_NOTHINGS: Nothings = {
+  n: [1],
+  tools: [[]],
+  tool_choice: ['none', 'auto'],
+  parallel_tool_calls: [true, false],
+  functions: [[]],
+  function_call: ['none', 'auto'],
+  response_format: [{ type: 'text' }],
+  modalities: [['text']],
+  logprobs: [false],
+  top_logprobs: [0],
+  logit_bias: [{}],
+  store: [false],
+  service_tier: ['auto', 'default'],
+  'stream_options.include_obfuscation': [false],
+};
+
+/** What the lists do not say again for each member: null asks for nothing wherever a request can do without the member. */
+const REQUIRED: readonly string[] = ['model', 'messages', 'input', 'prompt'];
+
+/** As people read them: `n`: 1. */
+export function nothingsText(nothings: Nothings): string {
+  const entries = Object.entries(nothings).map(
+    ([member, values]) => `\`${member}\`: ${values.map((value) => `\`${JSON.stringify(value)}\``).join(' or ')}`,
+  );
+  return [...entries, 'any member that is not required: `null`'].map((entry) => `- ${entry}`).join('\n');
+}
+
+/** The request without them. What is no object stays as it is. */
+export function withoutNothings(body: unknown, nothings: Nothings, path = ''): unknown {
+  if (typeof body !== 'object' || body === null || Array.isArray(body)) return body;
+  const asked = Object.entries(body).filter(([name, value]) => !isNothing(`${path}${name}`, value, nothings));
+  return Object.fromEntries(
+    asked.map(([name, value]): [string, unknown] => {
+      const inner = `${path}${name}.`;
+      const hasMore = Object.keys(nothings).some((member) => member.startsWith(inner));
+      return [name, hasMore ? withoutNothings(value, nothings, inner) : value];
+    }),
+  );
+}
+
+function isNothing(member: string, value: unknown, nothings: Nothings): boolean {
+  if (value === null) return !REQUIRED.includes(member);
+  return Object.hasOwn(nothings, member) && nothings[member]?.some((nothing) => isSame(nothing, value)) === true;
+}
+
+/** Of a listed value and one that a stranger has sent: looked into no deeper than the list goes. */
+function isSame(nothing: unknown, value: unknown): boolean {
+  if (typeof nothing !== 'object' || nothing === null) return nothing === value;
+  if (typeof value !== 'object' || value === null || Array.isArray(nothing) !== Array.isArray(value)) return false;
+  const [known, sent] = [Object.entries(nothing), Object.keys(value)];
+  return known.length === sent.length && known.every(([name, inner]) => isSame(inner, Reflect.get(value, name)));
+}
