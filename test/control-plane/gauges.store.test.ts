@@ -100,18 +100,20 @@ describe('the gauges', () => {
   test('count how requests to models end, and what their servers do not take', async () => {
     expect(await scraped('svc_inference_requests_total')).toEqual([]);
     const { orgId } = await world.customer(100);
-    const call = {
-      caller: { orgId, apiKeyId: 'apk_x', scopes: [] },
+    const callOf = (apiKeyId: string) => ({
+      caller: { orgId, apiKeyId, scopes: [] },
       requestId: 'req_x',
       gone: new AbortController().signal,
       body: { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] },
-    };
-    // Nobody listens there.
+    });
+    // Nobody listens there, for two keys.
     for (const count of [1, 2, 3, 4, 5]) {
       expect(await scraped('svc_inference_upstream_out')).toEqual(
         count === 1 ? [] : ['{upstream="http://127.0.0.1:9/v1",upstream_model="upstream/secret-name"} 0'],
       );
-      await expect(world.rooms.gateway.completeChat(call)).rejects.toMatchObject({ code: 'upstream_unavailable' });
+      await expect(world.rooms.gateway.completeChat(callOf(`apk_${count % 2}`))).rejects.toMatchObject({
+        code: 'upstream_unavailable',
+      });
       expect(await scraped('svc_inference_requests_total')).toEqual([
         `{model="acme/small-chat",ending="upstream_failed"} ${count}`,
       ]);
