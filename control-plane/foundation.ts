@@ -1,4 +1,4 @@
-// What everything stands on: the database at its newest schema, and the lease that makes this the only control plane on it.
+// What everything stands on: the lease that makes this the only control plane on its database, and the database at its newest schema.
 import type { Clock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import type { Ids } from '../shared/ids.ts';
@@ -6,23 +6,33 @@ import type { Log } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
 import { type Db, DbError } from './base/db/db.ts';
 import type { OnCommit } from './base/db/group-commit.ts';
-import { holdLease, releaseLease } from './base/db/lease.ts';
-import { migrate } from './base/db/migrate.ts';
+import {
+  type Held,
+  isFree,
+  LEASE_MS,
+  releaseLease,
+  RENEW_MS,
+  RENEWED_MS_MAX,
+  renewLease,
+  type SeenLease,
+  seeLease,
+  takeLease,
+} from './base/db/lease.ts';
+import { migrate, prepareDatabase } from './base/db/migrate.ts';
 import { openPostgres } from './base/db/postgres.ts';
 import { openSqlite } from './base/db/sqlite.ts';
 import type { Config } from './config.ts';
 import { SCHEMA } from './schema.ts';
 
 const LEASE = 'primary';
-/** A control plane that died on PostgreSQL is followed after this long; on SQLite the file lock proves its death at once. */
-const LEASE_MS = 15_000;
-const RENEW_MS = 5_000;
+/** Between two looks at a lease that somebody else holds. */
+const LOOK_MS = 500;
 
 export interface Foundation {
   db: Db;
   /** Grows with every start. */
   epoch: number;
-  /** Called once another process has taken over: nothing may be written any more, so the process should end. */
+  /** Called once this process may not write any more, so that it should end. */
   onLost(fn: () => void): void;
   close(): Promise<void>;
 }
@@ -35,70 +45,130 @@ interface Deps {
   onCommit?: OnCommit;
 }
 
-/** @throws DbError `database_in_use` where another control plane holds it */
+/** The lease comes before the schema: a newer version that is started too early must not change the database under a running one. */
 export async function openFoundation(database: Config['database'], deps: Deps): Promise<Foundation> {
-  const { clock, ids, log } = deps;
-  const db = 'sqlite' in database ? openSqlite(database.sqlite, deps) : openPostgres(database.postgres, deps);
+  const opened = 'sqlite' in database ? openOnSqlite(database.sqlite, deps) : openOnPostgres(database.postgres, deps);
+  const { db, take, keep } = opened;
   try {
-    await migrate(db, SCHEMA, deps);
-    const holder = ids.uuid();
-    const epoch = await takeLease(db, holder, clock);
+    await prepareDatabase(db);
+    const held = await take();
     let whenLost = (): void => undefined;
-    const stopRenewing = keepRenewing(db, holder, deps, () => {
-      log.fatal('another control plane has taken this database over');
+    const stop = keep(held, (why) => {
+      deps.log.fatal({ why }, 'this control plane may not write any more, and ends');
       whenLost();
+    });
+    await migrate(db, SCHEMA, deps).catch((error: unknown) => {
+      stop();
+      throw error;
     });
     return {
       db,
-      epoch,
+      epoch: held.epoch,
       onLost: (fn) => (whenLost = fn),
       close: async () => {
-        stopRenewing();
-        await releaseLease(db, LEASE, holder);
+        stop();
+        // The next process finds a lease that stands still, and waits a little longer.
+        await releaseLease(db, held).catch((error: unknown) =>
+          deps.log.warn({ err: error }, 'the lease was not released'),
+        );
         await db.close();
       },
     };
   } catch (error) {
     await db.close();
-    if (error instanceof DbError || 'sqlite' in database) throw error;
+    const isOurs = error instanceof DbError && error.code !== 'unavailable';
+    if (isOurs || 'sqlite' in database) throw error;
     throw new Error(`the database that database.postgres names cannot be used: ${messageOf(error)}`, { cause: error });
   }
 }
 
-async function takeLease(db: Db, holder: string, clock: Clock): Promise<number> {
-  const patienceMs = LEASE_MS + RENEW_MS;
+interface Opened {
+  db: Db;
+  /** @throws DbError `database_in_use` if another control plane holds the lease and lives */
+  take(): Promise<Held>;
+  /** Keeps the lease until the returned function is called. */
+  keep(held: Held, onLost: (why: string) => void): () => void;
+}
+
+/** The lock on the file proves that nobody else is there; the lease only counts the starts. */
+function openOnSqlite(path: string, deps: Deps): Opened {
+  const db = openSqlite(path, deps);
+  return {
+    db,
+    take: async () => {
+      const held = await takeLease(db, { name: LEASE, holder: deps.ids.uuid() }, await seeLease(db, LEASE));
+      if (held === undefined)
+        throw new DbError('database_in_use', 'another control plane holds the lease on this database');
+      return held;
+    },
+    keep: () => () => undefined,
+  };
+}
+
+function openOnPostgres(url: string, deps: Deps): Opened {
+  const db = openPostgres(url, deps);
+  return {
+    db,
+    take: async () => {
+      const held = await waitForLease(db, deps.ids.uuid(), deps.clock);
+      db.fence(held);
+      return held;
+    },
+    keep: (held, onLost) => keepRenewing(db, held, deps, onLost),
+  };
+}
+
+async function waitForLease(db: Db, holder: string, clock: Clock): Promise<Held> {
   const startedMs = clock.monotonicMs();
+  let seen: SeenLease | undefined;
+  let sinceMs = startedMs;
   for (;;) {
-    const epoch = await renew(db, holder, clock, db.dialect === 'sqlite');
-    if (epoch !== undefined) return epoch;
-    if (clock.monotonicMs() - startedMs > patienceMs) {
+    const now = await seeLease(db, LEASE);
+    const nowMs = clock.monotonicMs();
+    if (now?.holder !== seen?.holder || now?.epoch !== seen?.epoch || now?.beat !== seen?.beat) sinceMs = nowMs;
+    seen = now;
+    const mayTake = isFree(seen) || nowMs - sinceMs >= LEASE_MS;
+    const held = mayTake ? await takeLease(db, { name: LEASE, holder }, seen) : undefined;
+    if (held !== undefined) return held;
+    if (nowMs - startedMs > LEASE_MS + RENEWED_MS_MAX) {
       throw new DbError('database_in_use', 'another control plane holds the lease on this database');
     }
-    await clock.sleep(500);
+    await clock.sleep(LOOK_MS);
   }
 }
 
-function renew(db: Db, holder: string, clock: Clock, force: boolean): Promise<number | undefined> {
-  const nowMs = clock.now();
-  return holdLease(db, { name: LEASE, holder, nowMs, untilMs: nowMs + LEASE_MS, force });
-}
-
-function keepRenewing(db: Db, holder: string, { clock, log }: Deps, onLost: () => void): () => void {
-  let cancel = (): void => undefined;
-  let stopped = false;
-  const again = (): void => {
-    cancel = clock.after(RENEW_MS, () => {
-      renew(db, holder, clock, false)
-        .then((epoch) => (epoch === undefined ? onLost() : undefined))
-        .catch((error: unknown) => log.error({ err: error }, 'the lease could not be renewed; it is tried again'))
-        .finally(() => {
-          if (!stopped) again();
-        });
-    });
+/** `onLost` is called once: if another one has the lease, or if ours could not be renewed in time, whatever the reason. */
+function keepRenewing(db: Db, held: Held, { clock, log }: Deps, onLost: (why: string) => void): () => void {
+  let cancelNext = (): void => undefined;
+  let cancelDeadline = (): void => undefined;
+  let isOver = false;
+  const stop = (): void => {
+    isOver = true;
+    cancelNext();
+    cancelDeadline();
   };
-  again();
-  return () => {
-    stopped = true;
-    cancel();
+  const lose = (why: string): void => {
+    if (isOver) return;
+    stop();
+    onLost(why);
   };
+  const watch = (fromMs: number): void => {
+    cancelDeadline();
+    const leftMs = RENEWED_MS_MAX - (clock.monotonicMs() - fromMs);
+    cancelDeadline = clock.after(leftMs, () => lose(`the lease was not renewed for ${RENEWED_MS_MAX / 1000} s`));
+  };
+  const renew = async (): Promise<void> => {
+    const startedMs = clock.monotonicMs();
+    try {
+      if (!(await renewLease(db, held))) return lose('another control plane has taken this database over');
+      if (!isOver) watch(startedMs);
+    } catch (error) {
+      if (error instanceof DbError && error.code === 'lease_lost') return lose(error.message);
+      log.error({ err: error }, 'the lease could not be renewed; it is tried again');
+    }
+    if (!isOver) cancelNext = clock.after(RENEW_MS, () => void renew());
+  };
+  watch(clock.monotonicMs());
+  cancelNext = clock.after(RENEW_MS, () => void renew());
+  return stop;
 }

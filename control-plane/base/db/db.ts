@@ -1,6 +1,7 @@
 // The one way to talk to SQL: the interface that both drivers keep, and what a transaction body may do.
 import type { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
+import { messageOf } from '../../../shared/errors.ts';
 
 export { default as sql, join, raw, type Sql } from 'sql-template-tag';
 
@@ -42,7 +43,9 @@ export class DbError extends Error {
     | 'unsupported'
     | 'migration'
     | 'bad_backup'
-    | 'disk_full';
+    | 'disk_full'
+    | 'unavailable'
+    | 'lease_lost';
 
   constructor(code: DbError['code'], message: string, cause?: unknown) {
     super(`${code}: ${message}`, { cause });
@@ -54,10 +57,31 @@ export class DbError extends Error {
 /** What SQLite and PostgreSQL say if they cannot write because their disk is full. */
 const FULL_CODES = new Set(['SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE', '53100']);
 
-/** A full disk as our own error, whichever engine met it; everything else as it is. */
+/**
+ * What PostgreSQL, or the network before it, says if the server is away, is shutting down or takes no writes any more. The connection is
+ * of no use after it.
+ */
+const AWAY_CODES =
+  /^(08...|57P0[123]|25006|53300|ECONN(REFUSED|RESET)|ETIMEDOUT|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH)$/;
+/** The driver gives these no code. */
+const AWAY_WORDS = /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout)/;
+
+/** One statement took too long, or waited too long for a lock; the connection is good. */
+const LATE_CODES = new Set(['57014', '55P03']);
+
+export function isAway(error: unknown): boolean {
+  if (!(error instanceof Error)) return false;
+  const code = 'code' in error ? error.code : undefined;
+  return typeof code === 'string' ? AWAY_CODES.test(code) : AWAY_WORDS.test(error.message);
+}
+
+/** A full disk and a server that is away as our own errors, whichever engine met them; everything else as it is. */
 export function engineError(error: unknown): unknown {
-  const code = error instanceof Error && 'code' in error ? error.code : undefined;
-  if (typeof code !== 'string' || !FULL_CODES.has(code)) return error;
+  if (error instanceof DbError) return error;
+  const code = error instanceof Error && 'code' in error ? String(error.code) : '';
+  if (isAway(error) || LATE_CODES.has(code))
+    return new DbError('unavailable', `the database cannot be used now: ${messageOf(error)}`, error);
+  if (!FULL_CODES.has(code)) return error;
   return new DbError('disk_full', 'the disk of the database is full', error);
 }
 

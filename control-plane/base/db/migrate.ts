@@ -5,6 +5,7 @@ import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { type Db, DbError, raw, sql } from './db.ts';
 import { text } from './columns.ts';
+import { LEASES_TABLE } from './lease.ts';
 
 /** A room's migrations, in the order of the house. */
 export interface RoomMigrations {
@@ -16,21 +17,22 @@ export interface RoomMigrations {
 const FILE_NAME = /^\d{4}-[a-z0-9-]+\.sql$/;
 const AppliedRow = z.object({ room: text, name: text, checksum: text });
 
+const MIGRATIONS_TABLE =
+  'create table if not exists schema_migrations (room TEXT not null, name TEXT not null, checksum TEXT not null, applied_ms INTEGER not null, primary key (room, name)) STRICT';
+
+/** Makes the tables that are needed before anybody may change the schema. Harmless beside a control plane that runs. */
+export async function prepareDatabase(db: Db): Promise<void> {
+  await db.tx('migrations.prepare', async (tx) => {
+    for (const table of [MIGRATIONS_TABLE, LEASES_TABLE]) await tx.run(raw(portable(table, db.dialect)));
+  });
+}
+
 /**
- * Brings the database to the newest schema. Refuses one whose applied files differ from ours, or are of a newer version: what an older
- * program would write there could be wrong. @throws DbError `migration`
+ * Brings the database to the newest schema. Refuses one whose applied files differ from ours, or are of a newer
+ * version: what an older program would write there could be wrong. @throws DbError `migration`
  */
 export async function migrate(db: Db, rooms: RoomMigrations[], deps: { clock: Clock }): Promise<void> {
-  await db.tx('migrations.begin', async (tx) => {
-    await tx.run(
-      raw(
-        portable(
-          'create table if not exists schema_migrations (room TEXT not null, name TEXT not null, checksum TEXT not null, applied_ms INTEGER not null, primary key (room, name)) STRICT',
-          db.dialect,
-        ),
-      ),
-    );
-  });
+  await prepareDatabase(db);
   const applied = await db.read.all(AppliedRow, sql`select room, name, checksum from schema_migrations`);
   const checksums = new Map(applied.map((row) => [`${row.room}/${row.name}`, row.checksum]));
   const files = rooms.flatMap(({ room, directory }) =>

@@ -6,6 +6,8 @@ import { DbError } from '../db/db.ts';
 import type { WireReply } from './wire-reply.ts';
 
 /** Somebody must make room. */
+/** A server that was restarted is back by then. */
+const LOST_DATABASE_RETRY_SECONDS = 5;
 const FULL_DISK_RETRY_SECONDS = 30;
 const PROBLEM_TYPE = 'application/problem+json';
 
@@ -20,6 +22,8 @@ export interface RefusalContext {
 export function knownError(error: unknown, bodyBytesMax: number): ServiceError | undefined {
   if (error instanceof ServiceError) return error;
   if (error instanceof DbError && error.code === 'disk_full') return fullDisk(error);
+  if (error instanceof DbError && (error.code === 'unavailable' || error.code === 'lease_lost'))
+    return lostDatabase(error);
   switch (frameworkCode(error)) {
     case 'FST_ERR_CTP_BODY_TOO_LARGE':
       return new ServiceError('body_too_large', { detail: `The body may have at most ${bodyBytesMax} bytes.` });
@@ -45,6 +49,16 @@ function fullDisk(cause: DbError): ServiceError {
     detail:
       'Nothing can be stored at the moment. Nothing was changed: send the same request again later. The operator has been told.',
     retryAfterSeconds: FULL_DISK_RETRY_SECONDS,
+    cause,
+  });
+}
+
+/** What was sent may have been done, if the server went away while it answered: an Idempotency-Key tells. */
+function lostDatabase(cause: DbError): ServiceError {
+  return new ServiceError('unavailable', {
+    detail:
+      'The database does not answer at the moment. Send the same request again in a few seconds, with the same Idempotency-Key if it has one.',
+    retryAfterSeconds: LOST_DATABASE_RETRY_SECONDS,
     cause,
   });
 }

@@ -1,9 +1,9 @@
 // The contract of Db, on both drivers: what a transaction promises and what it refuses.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { int, text, ucents } from '../../../../control-plane/base/db/columns.ts';
+import { int, ucents } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
-import { holdLease, releaseLease } from '../../../../control-plane/base/db/lease.ts';
+import { isFree, releaseLease, renewLease, seeLease, takeLease } from '../../../../control-plane/base/db/lease.ts';
 import { SCHEMA } from '../../../../control-plane/schema.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 
@@ -93,22 +93,28 @@ describe('values', () => {
 });
 
 describe('a lease', () => {
-  const request = { name: 'primary', holder: 'one', nowMs: 1000, untilMs: 2000, force: false };
-  const Row = z.object({ holder: text });
+  const one = { name: 'primary', holder: 'one' };
+  const two = { name: 'primary', holder: 'two' };
 
-  test('keeps its epoch while renewed, and grows it with every new holder', async () => {
-    expect(await holdLease(db, request)).toBe(1);
-    expect(await holdLease(db, { ...request, nowMs: 1500, untilMs: 2500 })).toBe(1);
-    expect(await holdLease(db, { ...request, holder: 'two', nowMs: 2499 })).toBeUndefined();
-    expect(await holdLease(db, { ...request, holder: 'two', nowMs: 2500, untilMs: 3500 })).toBe(2);
-    expect(await holdLease(db, { ...request, nowMs: 2600 })).toBeUndefined();
-    expect(await db.read.one(Row, sql`select holder from leases`)).toEqual({ holder: 'two' });
+  test('keeps its epoch while it is renewed, and grows it with every new holder', async () => {
+    const held = await takeLease(db, one, undefined);
+    expect(held).toEqual({ ...one, epoch: 1 });
+    if (held === undefined) return;
+    const before = await seeLease(db, 'primary');
+    expect(await renewLease(db, held)).toBe(true);
+    // What was seen has changed since: the holder lives.
+    expect(await takeLease(db, two, before)).toBeUndefined();
+    expect(await takeLease(db, two, await seeLease(db, 'primary'))).toEqual({ ...two, epoch: 2 });
+    expect(await renewLease(db, held)).toBe(false);
   });
 
-  test('can be taken from a holder that is known to be dead, and is free once released', async () => {
-    await holdLease(db, request);
-    expect(await holdLease(db, { ...request, holder: 'two', force: true })).toBe(2);
-    await releaseLease(db, 'primary', 'two');
-    expect(await holdLease(db, { ...request, holder: 'three' })).toBe(3);
+  test('is free once it is released, and only its holder can do that', async () => {
+    const held = await takeLease(db, one, undefined);
+    if (held === undefined) throw new Error('it was taken');
+    await releaseLease(db, { ...two, epoch: 1 });
+    expect(isFree(await seeLease(db, 'primary'))).toBe(false);
+    await releaseLease(db, held);
+    expect(isFree(await seeLease(db, 'primary'))).toBe(true);
+    expect(await takeLease(db, two, await seeLease(db, 'primary'))).toEqual({ ...two, epoch: 2 });
   });
 });

@@ -1,0 +1,200 @@
+// One control plane at a time on PostgreSQL: whoever is started too early, paused, ahead of its time or cut off from the server.
+import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
+import { z } from 'zod';
+import { int, text } from '../../control-plane/base/db/columns.ts';
+import { raw, sql } from '../../control-plane/base/db/db.ts';
+import {
+  type Held,
+  LEASE_MS,
+  RENEW_MS,
+  RENEWED_MS_MAX,
+  renewLease,
+  seeLease,
+  takeLease,
+} from '../../control-plane/base/db/lease.ts';
+import { prepareDatabase } from '../../control-plane/base/db/migrate.ts';
+import { openPostgres, type PostgresDb } from '../../control-plane/base/db/postgres.ts';
+import { type Foundation, openFoundation } from '../../control-plane/foundation.ts';
+import { systemClock } from '../../shared/clock.ts';
+import { createIds } from '../../shared/ids.ts';
+import { createLog } from '../../shared/log.ts';
+import { seededRng } from '../../shared/rng.ts';
+import { startPostgres } from '../kit/postgres.ts';
+import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
+
+const Count = z.object({ count: int });
+const Pid = z.object({ pid: int });
+const log = createLog('test', 'silent');
+
+let server: Awaited<ReturnType<typeof startPostgres>>;
+let databases = 0;
+let url: string;
+/** Of a process that is not under test. */
+let db: PostgresDb;
+
+beforeAll(async () => {
+  server = await startPostgres();
+});
+afterAll(() => server.stop());
+beforeEach(async () => {
+  databases += 1;
+  const admin = openPostgres(server.url, { clock: systemClock(), rng: seededRng(1), log });
+  // Without a transaction around it.
+  await admin.read.all(z.unknown(), raw(`create database lease_${databases}`));
+  await admin.close();
+  url = server.url.replace(/\/postgres$/, `/lease_${databases}`);
+  db = openPostgres(url, { clock: systemClock(), rng: seededRng(2), log });
+  await prepareDatabase(db);
+});
+afterEach(() => db.close());
+
+/** A process that starts now, on a clock that a test moves. */
+function start(at: string, clock: VirtualClock): Promise<Foundation> {
+  const rng = seededRng(databases * 100 + clock.now());
+  return openFoundation({ postgres: at }, { clock, rng, ids: createIds(clock, rng), log });
+}
+
+/** Moves the clock on until `what` is over, while real answers of the server come in between. */
+async function pass<T>(
+  clock: VirtualClock,
+  what: Promise<T>,
+  each: () => Promise<unknown> = async () => undefined,
+): Promise<T> {
+  let isOver = false;
+  const over = what.finally(() => (isOver = true));
+  over.catch(() => undefined);
+  while (!isOver) {
+    await each();
+    await clock.advance(100);
+    await db.read.one(Count, sql`select 1 as count`);
+  }
+  return over;
+}
+
+async function holder(): Promise<Held> {
+  const held = await takeLease(db, { name: 'primary', holder: 'a' }, await seeLease(db, 'primary'));
+  if (held === undefined) throw new Error('it was taken');
+  return held;
+}
+
+test('a version that is started beside a running one changes nothing of the schema, and ends', async () => {
+  const held = await holder();
+  const clock = virtualClock();
+  const started = pass(clock, start(url, clock), () => renewLease(db, held));
+  await expect(started).rejects.toMatchObject({ code: 'database_in_use' });
+  expect(await db.read.one(Count, sql`select count(*) as count from schema_migrations`)).toEqual({ count: 0 });
+});
+
+test('a process whose clock is a day ahead takes nothing from a holder that beats', async () => {
+  const held = await holder();
+  const clock = virtualClock(Date.now() + 86_400_000);
+  let looks = 0;
+  const started = pass(clock, start(url, clock), async () => {
+    looks += 1;
+    if (looks % (RENEW_MS / 100) === 0) expect(await renewLease(db, held)).toBe(true);
+  });
+  await expect(started).rejects.toMatchObject({ code: 'database_in_use' });
+});
+
+test('a lease that stands still changes hands; its former holder writes nothing any more, and ends', async () => {
+  const clockA = virtualClock();
+  const a = await start(url, clockA);
+  const lost = new Promise<void>((resolve) => a.onLost(resolve));
+  // It is paused: its clock stands still.
+  const clockB = virtualClock();
+  const b = await pass(clockB, start(url, clockB));
+  expect(b.epoch).toBe(a.epoch + 1);
+  const write = a.db.tx('late', (tx) => tx.run(sql`update commit_probes set at_ms = 1`));
+  await expect(write).rejects.toMatchObject({ code: 'lease_lost' });
+  await b.db.tx('write', (tx) => tx.run(sql`insert into commit_probes (id, at_ms) values (1, 2)`));
+  // It wakes.
+  await pass(clockA, lost);
+  await a.close();
+  await b.close();
+});
+
+test('a lease that was released is taken at once', async () => {
+  const clock = virtualClock();
+  const a = await start(url, clock);
+  await a.close();
+  const b = await start(url, clock);
+  expect(b.epoch).toBe(a.epoch + 1);
+  await b.close();
+});
+
+test('a holder that the server does not answer ends before another one may take over', async () => {
+  const proxy = await openProxy(url);
+  const clock = virtualClock();
+  const a = await start(proxy.url, clock);
+  const startedMs = clock.monotonicMs();
+  const lost = new Promise<number>((resolve) => a.onLost(() => resolve(clock.monotonicMs() - startedMs)));
+  proxy.hang();
+  expect(await pass(clock, lost)).toBeLessThanOrEqual(RENEWED_MS_MAX);
+  expect(RENEWED_MS_MAX).toBeLessThan(LEASE_MS);
+  proxy.stop();
+  await a.close();
+});
+
+test('a server that takes no writes any more is left: the next transaction asks by another connection', async () => {
+  const admin = openPostgres(server.url, { clock: systemClock(), rng: seededRng(3), log });
+  const setReadOnly = async (to: 'on' | 'off'): Promise<void> => {
+    await admin.read.all(z.unknown(), raw(`alter system set default_transaction_read_only = ${to}`));
+    await admin.read.all(z.unknown(), sql`select pg_reload_conf()`);
+  };
+  const pid = async (): Promise<number | undefined> =>
+    (await db.tx('pid', (tx) => tx.one(Pid, sql`select pg_backend_pid() as pid`)))?.pid;
+  const write = (): Promise<number> =>
+    db.tx('write', (tx) => tx.run(sql`insert into leases values ('x', '', 1, 1) on conflict do nothing`));
+  const before = await pid();
+  await setReadOnly('on');
+  await expect.poll(() => write().then(String, (error: { code: string }) => error.code)).toBe('unavailable');
+  await setReadOnly('off');
+  await expect.poll(() => write().then(() => 'written', String)).toBe('written');
+  expect(await pid()).not.toBe(before);
+  await admin.close();
+});
+
+test('a server that ends the connection is told as unavailable, and reads go on', async () => {
+  const Name = z.object({ name: text });
+  const killed = db.tx('killed', (tx) => tx.run(sql`select pg_terminate_backend(pg_backend_pid())`));
+  await expect(killed).rejects.toMatchObject({ code: 'unavailable' });
+  expect(await db.read.one(Name, sql`select 'here' as name`)).toEqual({ name: 'here' });
+});
+
+interface Proxy {
+  url: string;
+  /** Nothing passes any more, and nobody is told. */
+  hang(): void;
+  stop(): void;
+}
+
+async function openProxy(to: string): Promise<Proxy> {
+  const { port } = new URL(to);
+  const sockets: Socket[] = [];
+  let hangs = false;
+  const proxy: Server = createServer((near) => {
+    const far = connect(Number(port), '127.0.0.1');
+    sockets.push(near, far);
+    for (const [from, into] of [
+      [near, far],
+      [far, near],
+    ] as const) {
+      from.on('data', (chunk) => void (hangs || into.write(chunk)));
+      from.on('error', () => undefined);
+      from.on('close', () => into.destroy());
+    }
+  }).listen(0, '127.0.0.1');
+  await once(proxy, 'listening');
+  const own = new URL(to);
+  own.port = String((proxy.address() as AddressInfo).port);
+  return {
+    url: own.href,
+    hang: () => void (hangs = true),
+    stop: () => {
+      for (const socket of sockets) socket.destroy();
+      proxy.close();
+    },
+  };
+}
