@@ -1,4 +1,5 @@
 // Structured logs: pino JSON lines with ids in fields. Secrets are cut out here, whatever a caller passes.
+import { writeSync } from 'node:fs';
 import { pino, type DestinationStream, type Logger } from 'pino';
 
 export type Log = Logger;
@@ -14,8 +15,11 @@ const SECRET_FIELDS = [
   'private_key',
 ];
 
+/** Not by Node's own stream: one that leads to a pipe would no longer wait for who reads it. */
+const STDOUT = 1;
+
 /** `level` as in pino (`info`, `debug`, `silent`, ...). */
-export function createLog(name: string, level: string, destination?: DestinationStream): Log {
+export function createLog(name: string, level: string, destination: DestinationStream = lossyDestination(STDOUT)): Log {
   const options = {
     name,
     level,
@@ -23,5 +27,25 @@ export function createLog(name: string, level: string, destination?: Destination
     timestamp: pino.stdTimeFunctions.isoTime,
     redact: { paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`]), censor: '[redacted]' },
   };
-  return destination === undefined ? pino(options) : pino(options, destination);
+  return pino(options, destination);
+}
+
+/**
+ * Writes lines to an open file at once. One that cannot be written is lost: pino's own destination tries again for ever on a full disk, and the
+ * daemon hangs.
+ */
+export function lossyDestination(fd: number): DestinationStream {
+  /** The last line was written in part. */
+  let torn = false;
+  return {
+    write: (line) => {
+      const bytes = Buffer.from(torn ? `\n${line}` : line);
+      try {
+        const written = writeSync(fd, bytes);
+        if (written > 0) torn = written < bytes.length;
+      } catch {
+        // A log is not worth the service.
+      }
+    },
+  };
 }
