@@ -4,6 +4,9 @@ import { pino, type DestinationStream, type Logger } from 'pino';
 
 export type Log = Logger;
 
+/** Not by Node's own stream: one that leads to a pipe would no longer wait for who reads it. */
+const STDOUT = 1;
+
 /** Field names that may hold a secret, at the top level and one level down. */
 const SECRET_FIELDS = [
   'authorization',
@@ -14,9 +17,6 @@ const SECRET_FIELDS = [
   'app_password',
   'private_key',
 ];
-
-/** Not by Node's own stream: one that leads to a pipe would no longer wait for who reads it. */
-const STDOUT = 1;
 
 /** `level` as in pino (`info`, `debug`, `silent`, ...). */
 export function createLog(name: string, level: string, destination: DestinationStream = lossyDestination(STDOUT)): Log {
