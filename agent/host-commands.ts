@@ -1,6 +1,7 @@
 // What a supplier asks of a host beside enrolling and running it: is it fit, take everything of ours off it.
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
+import { messageOf } from '../shared/errors.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
 import { endDoor } from './access/doors.ts';
 import type { AgentConfig } from './config.ts';
@@ -16,8 +17,10 @@ import { assertRentable, findFence, takeInventory } from './stock.ts';
 /** What this host can offer. @throws Error that says all it lacks before anybody can rent it */
 export async function surveyHost(config: AgentConfig): Promise<Inventory> {
   const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
-  // A supplier who asks is there to see that nvidia-smi fails, and to mend it.
-  const gpus = { gpus: await readGpus(config.nvidia_smi, []), gpu_error: '', gpu_faults: [] };
+  const gpus = await readGpus(config.nvidia_smi, []).then(
+    (found) => ({ gpus: found, gpu_error: '', gpu_faults: [] }),
+    (error: unknown) => ({ gpus: [], gpu_error: messageOf(error), gpu_faults: [] }),
+  );
   const facts = await readHostFacts(config.state_dir);
   const fence = await findFence(config);
   const inventory = await takeInventory(gpus, { engine, facts, diskEnforced: false, fence });

@@ -15,6 +15,7 @@ import { readCa, type AgentConfig } from './config.ts';
 import { openConfinement } from './host/confinement.ts';
 import { readBootId, readHostFacts, readLimits } from './host/facts.ts';
 import { openNftables } from './host/nftables.ts';
+import { readOwnNetworks } from './host/own-networks.ts';
 import { readResolvers } from './host/resolvers.ts';
 import { startDetached } from './host/run.ts';
 import { DISK } from './host/state.ts';
@@ -131,7 +132,8 @@ function openFenceOf(
   if (config.network_fence === 'none') return openNoFence(log);
   const nftables = openNftables();
   const attack = (): Promise<void> => attackFence({ engine, node: bareNode(kit), nftables });
-  return openFence({ clock, log, engine, nftables, resolvers: readResolvers, attack }, onChange);
+  const facts = { resolvers: readResolvers, networks: readOwnNetworks };
+  return openFence({ clock, log, engine, nftables, attack, ...facts }, onChange);
 }
 
 interface MemoryDeps {

@@ -105,7 +105,9 @@ export async function openStock(config: AgentConfig, deps: StockDeps): Promise<S
 /** For a supplier who is there to mend it. @throws Error that says all the host lacks before anybody can rent it */
 export function assertRentable(inventory: Inventory, config: AgentConfig): void {
   const lacks: string[] = [];
-  if (inventory.gpus.length === 0) {
+  if (inventory.gpu_error !== '') {
+    lacks.push(`${inventory.gpu_error}: mend the NVIDIA driver`);
+  } else if (inventory.gpus.length === 0) {
     lacks.push(`${config.nvidia_smi} names no GPU: install the NVIDIA driver, or set nvidia_smi`);
   }
   if (inventory.engine_version === '') {

@@ -112,14 +112,24 @@ preflight() {
   if [ "$role" = agent ] && ! command -v nvidia-container-runtime-hook >/dev/null; then
     lack 'nvidia-container-runtime-hook is missing: install the NVIDIA Container Toolkit, then systemctl restart docker'
   fi
+  if ! "$package/bin/node" --version >/dev/null 2>&1; then
+    [ -n "$lacks" ] || lack 'its Node does not start here: install libstdc++6'
+  elif [ "$role" = agent ]; then
+    check_host
+  fi
   [ -z "$lacks" ] || die "nothing was changed, because$lacks"
-  "$package/bin/node" --version >/dev/null || die 'nothing was changed, because its Node does not start here: install libstdc++6'
-  [ "$role" = control-plane ] && return
+}
+
+# What the agent itself finds missing.
+check_host() {
   given=$config
   [ -e "$config" ] || given=$package/etc/agent.yaml
-  "$package/bin/svc-agent" check --config "$given" && return
-  # A host whose driver fails for now may need the newer version all the more.
-  [ -n "$before" ] || die 'nothing was changed, because of what svc-agent check says above'
+  if found=$("$package/bin/svc-agent" check --config "$given" 2>&1) || [ -n "$before" ]; then
+    # A host whose driver fails for now may need the newer version all the more.
+    say "$found"
+  else
+    lack "svc-agent check says: $found"
+  fi
 }
 
 lack() {

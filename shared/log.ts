@@ -1,7 +1,11 @@
 // Structured logs: pino JSON lines with ids in fields. Secrets are cut out here, whatever a caller passes.
+import { writeSync } from 'node:fs';
 import { pino, type DestinationStream, type Logger } from 'pino';
 
 export type Log = Logger;
+
+/** Not by Node's own stream: one that leads to a pipe would no longer wait for who reads it. */
+const STDOUT = 1;
 
 /** Field names that may hold a secret, at the top level and one level down. */
 const SECRET_FIELDS = [
@@ -21,7 +25,7 @@ export function logWarnings(log: Log): void {
 }
 
 /** `level` as in pino (`info`, `debug`, `silent`, ...). */
-export function createLog(name: string, level: string, destination?: DestinationStream): Log {
+export function createLog(name: string, level: string, destination: DestinationStream = lossyDestination(STDOUT)): Log {
   const options = {
     name,
     level,
@@ -29,5 +33,25 @@ export function createLog(name: string, level: string, destination?: Destination
     timestamp: pino.stdTimeFunctions.isoTime,
     redact: { paths: SECRET_FIELDS.flatMap((field) => [field, `*.${field}`]), censor: '[redacted]' },
   };
-  return destination === undefined ? pino(options) : pino(options, destination);
+  return pino(options, destination);
+}
+
+/**
+ * Writes lines to an open file at once. One that cannot be written is lost: pino's own destination tries again for ever on a full disk, and the
+ * daemon hangs.
+ */
+export function lossyDestination(fd: number): DestinationStream {
+  /** The last line was written in part. */
+  let torn = false;
+  return {
+    write: (line) => {
+      const bytes = Buffer.from(torn ? `\n${line}` : line);
+      try {
+        const written = writeSync(fd, bytes);
+        if (written > 0) torn = written < bytes.length;
+      } catch {
+        // A log is not worth the service.
+      }
+    },
+  };
 }

@@ -40,9 +40,9 @@ const FILES: Readonly<Record<string, [file: string, type: string]>> = {
   '/page.css': ['page.css', 'text/css'],
 };
 const HEADERS = {
-  // xterm.js makes style elements.
+  // xterm.js makes style elements; the page's icon, which is empty, stands in its address.
   'Content-Security-Policy':
-    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; frame-ancestors 'none'",
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'",
   'X-Content-Type-Options': 'nosniff',
   'Referrer-Policy': 'no-referrer',
   'Cache-Control': 'no-cache',

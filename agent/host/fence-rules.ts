@@ -1,5 +1,5 @@
 // The network fence as text for nft: what a container's network may reach, and that is the public internet alone.
-import { isIPv4, isIPv6 } from 'node:net';
+import { BlockList, isIPv4, isIPv6 } from 'node:net';
 
 /** Bridges with such names are fenced from their first packet. A bridge's name has at most 15 characters. */
 export const FENCED_BRIDGE_PREFIX = 'svcbr-';
@@ -13,6 +13,8 @@ export interface FenceFacts {
   bridges: readonly string[];
   /** Addresses of this host's name servers, as its files write them. */
   resolvers: readonly string[];
+  /** Networks of this host's own interfaces as `address/length`, also those that are closed anyway. */
+  networks: readonly string[];
 }
 
 /** What is not the public internet (IANA's special-purpose registries), and Azure's platform address, which looks public. */
@@ -35,6 +37,8 @@ const CLOSED_IPV4 = [
   '240.0.0.0/4',
 ];
 const PUBLIC_IPV6 = '2000::/3';
+/** A shorter one is a mistake, or a tunnel that takes half of the internet. */
+const NETWORK_LENGTH_MIN = 8;
 /** Within the public range: tunnels that lead to IPv4 addresses in disguise (Teredo, 6to4), and documentation. */
 const CLOSED_IPV6 = ['2001::/32', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
@@ -43,7 +47,7 @@ const CLOSED_IPV6 = ['2001::/32', '2001:db8::/32', '2002::/16', '3fff::/20'];
  * (priority 0), and what this one lets pass is still theirs to refuse. Only answers pass by the state of their connection; each packet that
  * a container sends of its own accord is looked at, so that connections from before the fence are cut too. Nothing new comes in.
  */
-export function fenceRules({ bridges, resolvers }: FenceFacts): string {
+export function fenceRules({ bridges, resolvers, networks }: FenceFacts): string {
   const fenced = [`${FENCED_BRIDGE_PREFIX}*`, ...bridges.toSorted()];
   const each = (direction: 'iifname' | 'oifname', chain: string): string =>
     fenced.map((bridge) => `    ${direction} "${bridge}" jump ${chain}`).join('\n');
@@ -76,6 +80,7 @@ ${names}
     ip daddr { ${CLOSED_IPV4.join(', ')} } goto refuse
     ip6 daddr != ${PUBLIC_IPV6} goto refuse
     ip6 daddr { ${CLOSED_IPV6.join(', ')} } goto refuse
+${ownNetworks(networks)}
   }
   chain to_container {
     ct state established ct direction reply accept
@@ -88,6 +93,39 @@ ${names}
   }
 }
 `;
+}
+
+/**
+ * Public networks that the host is in: its own address, which a router may lead back to itself, and neighbours that trust whoever is in their
+ * network. The others are closed already, and some of them come and go with containers.
+ */
+function ownNetworks(networks: readonly string[]): string {
+  const open = [...new Set(networks)].filter((network) => isPublic(network)).toSorted();
+  return open.map((network) => `    ${network.includes(':') ? 'ip6' : 'ip'} daddr ${network} goto refuse`).join('\n');
+}
+
+function isPublic(network: string): boolean {
+  const [address = '', length = ''] = network.split('/');
+  if (!/^\d+$/.test(length) || Number(length) < NETWORK_LENGTH_MIN) return false;
+  if (isIPv4(address)) return !closed('ipv4').check(address, 'ipv4');
+  return isIPv6(address) && public6().check(address, 'ipv6') && !closed('ipv6').check(address, 'ipv6');
+}
+
+function closed(family: 'ipv4' | 'ipv6'): BlockList {
+  return blockList(family === 'ipv4' ? CLOSED_IPV4 : CLOSED_IPV6, family);
+}
+
+function public6(): BlockList {
+  return blockList([PUBLIC_IPV6], 'ipv6');
+}
+
+function blockList(networks: readonly string[], family: 'ipv4' | 'ipv6'): BlockList {
+  const list = new BlockList();
+  for (const network of networks) {
+    const [address = '', length = ''] = network.split('/');
+    list.addSubnet(address, Number(length), family);
+  }
+  return list;
 }
 
 /**

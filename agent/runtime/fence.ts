@@ -26,6 +26,8 @@ export interface FenceDeps {
   engine: Engine;
   nftables: Nftables;
   resolvers(): Promise<string[]>;
+  /** Those of the host's own interfaces, as `address/length`. */
+  networks(): string[];
   /** Attacks the fence from a container. Rejects with what was found. */
   attack(): Promise<void>;
 }
@@ -90,7 +92,7 @@ interface Up {
   hold(bridges: readonly string[]): Promise<void>;
 }
 
-function createUp({ engine, nftables, resolvers, log }: FenceDeps): Up {
+function createUp({ engine, nftables, resolvers, networks, log }: FenceDeps): Up {
   let known: string[] | undefined;
   let stood = false;
   let repaired = false;
@@ -98,7 +100,8 @@ function createUp({ engine, nftables, resolvers, log }: FenceDeps): Up {
     bridges: async () => (known = await engine.bridges().catch(() => known)),
     hold: async (bridges) => {
       const unnamed = bridges.filter((bridge) => !bridge.startsWith(FENCED_BRIDGE_PREFIX));
-      const changed = await nftables.hold(fenceRules({ bridges: unnamed, resolvers: await resolvers() }));
+      const facts = { bridges: unnamed, resolvers: await resolvers(), networks: networks() };
+      const changed = await nftables.hold(fenceRules(facts));
       // Said once, not at every period of a quarrel with another program.
       if (changed && stood && !repaired)
         log.warn('the network fence was changed, or its facts were: it is put up anew');

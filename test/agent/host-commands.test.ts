@@ -45,7 +45,7 @@ test('a host is not cleared while its agent runs; one that never enrolled has no
 });
 
 const withEngine = (engineVersion: string): Inventory =>
-  ({ gpus: [{}], engine_version: engineVersion, fence_error: '' }) as unknown as Inventory;
+  ({ gpus: [{}], gpu_error: '', engine_version: engineVersion, fence_error: '' }) as unknown as Inventory;
 
 test.each(['20.10.0', '20.10.24+dfsg1', '29.1.0', 'dev'])('Docker Engine %s is new enough', (engineVersion) => {
   expect(() => assertRentable(withEngine(engineVersion), config)).not.toThrow();
@@ -55,4 +55,15 @@ test.each(['19.03.15', '20.9.1'])('Docker Engine %s is too old', (engineVersion)
   expect(() => assertRentable(withEngine(engineVersion), config)).toThrow(
     `Docker Engine ${engineVersion} is too old: install 20.10 or newer`,
   );
+});
+
+test('all that a host lacks is said at once, also if nvidia-smi fails', () => {
+  const inventory = {
+    gpus: [],
+    gpu_error: 'nvidia-smi failed: driver mismatch',
+    engine_version: '',
+    fence_error: 'no nft',
+  };
+  const check = (): void => assertRentable(inventory as unknown as Inventory, config);
+  for (const lack of ['driver mismatch', 'no Docker Engine answers', 'no nft']) expect(check).toThrow(lack);
 });

@@ -26,7 +26,7 @@ echo "\${0##*/} $*" >>"$INSTALLATION/told"
 case $1 in
   enroll) sed 's/^/read /' >>"$INSTALLATION/told" ;;
   status) [ -e "$here/../silent" ] || echo 'agent: 1.0.0'; exit 1 ;;
-  check) [ ! -e "$here/../unfit" ] ;;
+  check) [ ! -e "$here/../unfit" ] || { echo 'it has no GPU and no nft' >&2; exit 1; } ;;
   clear) [ ! -e "$here/../rented" ] || [ "$4" = --force ] ;;
 esac
 `;
@@ -173,10 +173,10 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     host.script('id', 'echo 1000');
     host.script('systemctl', 'exit 1');
     host.script('df', 'echo; echo disk 1 1 524287');
-    const { code, stderr } = await host.run(makePackage('1.0.0-a'), ['agent']);
+    const { code, stderr } = await host.run(makePackage('1.0.0-a', 'unfit'), ['agent']);
     expect(code).toBe(1);
-    for (const lack of ['not for Linux on aarch64', 'glibc 2.28 or newer', 'as root', 'systemd', '512 MiB'])
-      expect(stderr).toContain(lack);
+    const lacks = ['not for Linux on aarch64', 'glibc 2.28 or newer', 'as root', 'systemd', '512 MiB'];
+    for (const lack of [...lacks, 'svc-agent check says: it has no GPU and no nft']) expect(stderr).toContain(lack);
     expect(readdirSync(host.root)).toEqual([]);
   });
 

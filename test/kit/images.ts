@@ -150,7 +150,10 @@ async function layerTar(
       mkdirSync(dirname(target), { recursive: true });
       writeFileSync(target, content, { mode: isExecutable(content) ? 0o755 : 0o644 });
     }
-    for (const [path, target] of Object.entries(links)) symlinkSync(target, join(root, path));
+    for (const [path, target] of Object.entries(links)) {
+      mkdirSync(dirname(join(root, path)), { recursive: true });
+      symlinkSync(target, join(root, path));
+    }
     const tarPath = join(dir, 'layer.tar');
     // The same content gives the same digest: order, owners and times are fixed.
     const fixed = ['--sort=name', '--owner=0', '--group=0', '--numeric-owner', '--mtime=@0'];

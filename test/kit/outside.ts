@@ -11,7 +11,12 @@ export const UDP_PORT = 9000;
 export const DNS_PORT = 53;
 export const MULTICAST_GROUP = { host: '239.1.2.3', port: 9001 } as const;
 /** The address of every name. */
-export const NAMED_ADDRESS = '45.0.0.2';
+export const NAMED_ADDRESS = '46.0.0.2';
+/** Addresses outside of the host's networks, which the neighbour has too, and the one that leads there. */
+const FAR = [
+  ['46.0.0.2/32', '45.0.0.2'],
+  ['2a00:78::2/128', '2a00:77::2'],
+] as const;
 
 /** Network of the host's interface, and the neighbour's address in it. */
 const NETWORKS = [
@@ -72,6 +77,12 @@ export async function openOutside(engine: Engine, nameServers: readonly string[]
     await at(where, 'link', 'set', 'lan0', 'up');
     for (const pair of NETWORKS) await at(where, 'addr', 'add', pair[i] ?? '', 'dev', 'lan0', ...ready(pair[i] ?? ''));
   }
+  for (const [address, via] of FAR) {
+    await at('neighbour', 'addr', 'add', address, 'dev', 'lan0', ...ready(address));
+    await at('host', 'route', 'add', address, 'via', via);
+  }
+  // What listens there on all addresses answers from the far one.
+  await at('neighbour', 'route', 'change', '45.0.0.0/24', 'dev', 'lan0', 'src', NAMED_ADDRESS);
   for (const address of [...nameServers, NAMED_ADDRESS]) {
     if (address !== NAMED_ADDRESS) {
       await at('neighbour', 'addr', 'add', `${address}/32`, 'dev', 'lan0');

@@ -139,7 +139,7 @@ function startPlain(socket: Socket, request: ExecRequest, deps: ProgramDeps): Co
 
 function startTerminal(socket: Socket, request: ExecRequest, deps: ProgramDeps): Controls {
   if (request.pty === null) throw new Error('a terminal session needs a terminal');
-  const { cwd, env } = surroundings(deps, request.env);
+  const { cwd, env } = surroundings(deps, { ...localeFor({ ...deps.env, ...request.env }), ...request.env });
   const terminal: Terminal = openTerminal(
     loadPty(deps.ptyModule),
     { argv: deps.argv, env, cwd, pty: request.pty },
@@ -181,6 +181,12 @@ function tell(socket: Socket, news: SessionNews): void {
 function shellArgv(shell: string, command: string | null): [string, ...string[]] {
   const argv: [string, ...string[]] = shell.endsWith('/busybox') ? [shell, 'sh'] : [shell];
   return command === null ? [...argv, '-l'] : [...argv, '-c', command];
+}
+
+/** A shell that knows no locale takes letters beyond ASCII for several, and edits the line wrongly: people type such letters. */
+function localeFor(env: Record<string, string>): Record<string, string> {
+  const isSaid = ['LC_ALL', 'LC_CTYPE', 'LANG'].some((name) => env[name] !== undefined && env[name] !== '');
+  return isSaid ? {} : { LANG: 'C.UTF-8' };
 }
 
 function surroundings(deps: AccountDeps, asked: Record<string, string>): { cwd: string; env: Record<string, string> } {

@@ -32,7 +32,7 @@ test.each<[string, ImageOptions]>([
   ['preload', { files: { '/etc/ld.so.preload': '/evil.so\n', '/evil.so': stuck } }],
   ['openssl', { files: { '/etc/ssl/openssl.cnf': provider, '/evil.so': stuck } }],
   ['volume', { config: { Volumes: { '/.svc/lib': {} } }, files: libraries }],
-  ['linked', { config: { Volumes: { '/data': {} } }, links: { '/data': '/.svc/lib' }, files: libraries }],
+  ['linked', { config: { Volumes: { '/a/b/c': {} } }, links: { '/a/b/c': '/.svc/lib' }, files: libraries }],
   ['init', { config: { Volumes: { '/sbin': {} } }, files: { '/sbin/docker-init': '#!/bin/sh\nexec sleep 1000000\n' } }],
   [
     'environment',

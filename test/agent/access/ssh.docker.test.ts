@@ -72,6 +72,15 @@ test('256 MiB are the same after both ways', async () => {
   expect(md5(result.stdout)).toBe(md5(bytes));
 });
 
+test('a terminal has a locale in which any letter can be typed, if nobody has said which; a command has what the image says', async () => {
+  const plain = ['-o', 'SendEnv=-*'];
+  const locale = async (options: string[]): Promise<string> =>
+    (await ssh(target, 'echo "[$LANG$LC_ALL]"', { options })).stdout.toString().trim();
+  expect(await locale(['-tt', ...plain])).toBe('[C.UTF-8]');
+  expect(await locale(['-tt', ...plain, '-o', 'SetEnv=LC_ALL=de_DE.UTF-8'])).toBe('[de_DE.UTF-8]');
+  expect(await locale(plain)).toBe('[]');
+});
+
 test('a terminal: size, resize, and all output of a program that ends at once', async () => {
   const sized = await ssh(target, 'stty size; test -t 0 && echo terminal', { options: ['-tt'] });
   expect(sized.stdout.toString()).toBe('24 80\r\nterminal\r\n');

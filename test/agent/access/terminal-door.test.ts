@@ -1,6 +1,6 @@
 // The console's website and its terminals, with a real WebSocket client and a guest that a test plays.
 import { once } from 'node:events';
-import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
+import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request as sendRequest } from 'node:http';
 import { type AddressInfo, createServer, type Server, type Socket } from 'node:net';
 import { tmpdir } from 'node:os';
@@ -124,6 +124,10 @@ test('the page is there under rules of its own, and nothing else is', async () =
   };
   expect(await get('/')).toMatchObject({ status: 200, body: '<!doctype html>' });
   expect((await get('/')).csp).toContain("default-src 'none'; script-src 'self'; connect-src 'self'");
+  // The real page's icon is one that its policy lets in.
+  const real = readFileSync(join(import.meta.dirname, '../../../agent/access/page/index.html'), 'utf8');
+  const scheme = /<link rel="icon" href="([a-z]+:)/.exec(real)?.[1] ?? 'none';
+  expect((await get('/')).csp).toMatch(new RegExp(`img-src [^;]*${scheme}`));
   expect((await get('/../../etc/passwd')).status).toBe(404);
 });
 

@@ -13,7 +13,8 @@ let engine: Engine;
 let docker: AgentEngine;
 let registry: Server;
 let host: string;
-let slowEnded = false;
+/** Of the layer that is on its way for ever. */
+const slow = { asked: Promise.withResolvers<void>(), ended: false };
 
 const CONFIG = JSON.stringify({
   architecture: 'amd64',
@@ -48,11 +49,16 @@ beforeAll(async () => {
       response.setHeader('content-length', MANIFEST.length);
       return void response.end(request.method === 'HEAD' ? undefined : MANIFEST);
     }
-    // A layer that is on its way for ever.
+    // A layer that comes so slowly that it is on its way for ever.
     if (path.startsWith('/v2/slow/blobs/sha256:1')) {
-      response.setHeader('content-length', 1000);
-      response.write('some');
-      return void request.socket.once('close', () => (slowEnded = true));
+      response.setHeader('content-length', 1e9);
+      // Docker Engine 20.10 sees that nobody waits any more when it has something to tell.
+      const trickle = setInterval(() => response.write(Buffer.alloc(100_000)), 20);
+      slow.asked.resolve();
+      return void request.socket.once('close', () => {
+        clearInterval(trickle);
+        slow.ended = true;
+      });
     }
     if (path.endsWith(digestOf(CONFIG))) return void response.end(CONFIG);
     response.statusCode = 404;
@@ -82,9 +88,19 @@ test('a layer that cannot be had fails the pull', async () => {
 
 test('a pull that is aborted is ended at the registry too', async () => {
   const abort = new AbortController();
-  const pulled = docker.pull(`${host}/slow:1`, null, () => abort.abort(new Error('too slow')), abort.signal);
+  const news = Promise.withResolvers<void>();
+  const pulled = docker.pull(
+    `${host}/slow:1`,
+    null,
+    ({ done_bytes: done }) => void (done > 1_000_000 && news.resolve()),
+    abort.signal,
+  );
+  pulled.catch(() => undefined);
+  await Promise.all([slow.asked.promise, news.promise]);
+  expect(slow.ended).toBe(false);
+  abort.abort(new Error('too slow'));
   await expect(pulled).rejects.toThrow(/abort|too slow/);
-  await expect.poll(() => slowEnded, { timeout: 10_000 }).toBe(true);
+  await expect.poll(() => slow.ended, { timeout: 10_000 }).toBe(true);
 });
 
 test("a refusal is the engine's own sentence", async () => {

@@ -105,6 +105,7 @@ async function closed(id: string): Promise<Record<string, string>> {
     'a neighbour 172.16': tcp('172.31.77.2'),
     'a neighbour 100.64': tcp('100.64.77.2'),
     'a neighbour 198.18': tcp('198.18.77.2'),
+    "a neighbour in the host's public network": tcp('45.0.0.2'),
     'cloud metadata': tcp('169.254.169.254'),
     'platform address of Azure': tcp('168.63.129.16'),
     'IPv4 in IPv6': tcp('::ffff:192.168.77.2'),
@@ -118,14 +119,15 @@ const CLOSED_IPV6 = {
   'the gateway by UDP': `udp ${IPV6_GATEWAY} ${UDP_PORT}`,
   "the host's public address": 'tcp 2a00:77::1 8080',
   'a neighbour ULA': 'tcp fd00:77::2 80',
+  "a neighbour in the host's public network": 'tcp 2a00:77::2 80',
   'a neighbour in 6to4': 'tcp 2002:c0a8:4d02::2 80',
 };
 const OPEN = {
-  'a public address': 'tcp 45.0.0.2 80',
-  'a public address by UDP': `udp 45.0.0.2 ${UDP_PORT}`,
-  'and what a router says of a packet': 'icmp 45.0.0.2 9',
+  'a public address': 'tcp 46.0.0.2 80',
+  'a public address by UDP': `udp 46.0.0.2 ${UDP_PORT}`,
+  'and what a router says of a packet': 'icmp 46.0.0.2 9',
 };
-const OPEN_IPV6 = { 'a public address': 'tcp 2a00:77::2 80' };
+const OPEN_IPV6 = { 'a public address': 'tcp 2a00:78::2 80' };
 
 /** Node in a container, by the container's name. */
 const nodeIn =
@@ -207,12 +209,12 @@ describe('from a container with rights that ours do not have, in the network of 
       'another workload': `ping ${address}`,
     };
     expect(await attack(crowbar, targets)).toEqual(nothing(targets));
-    const open = { 'a public address': 'ping 45.0.0.2' };
+    const open = { 'a public address': 'ping 46.0.0.2' };
     expect(await attack(crowbar, open)).toEqual(everything(open));
   });
 
   test('an address of its own choice does not leave the network', async () => {
-    const ask = (name: string, from: string): Promise<string> => crowbar(['-e', QUESTION, name, '45.0.0.2', from]);
+    const ask = (name: string, from: string): Promise<string> => crowbar(['-e', QUESTION, name, NAMED_ADDRESS, from]);
     await runInside(world.engine.docker.getContainer('crowbar'), [
       '/bin/ip',
       'addr',

@@ -51,7 +51,15 @@ async function play(
     played.attacks += 1;
     await more.attack?.();
   };
-  const deps = { clock, log, engine, nftables, resolvers: async () => [], attack } as unknown as FenceDeps;
+  const deps = {
+    clock,
+    log,
+    engine,
+    nftables,
+    resolvers: async () => [],
+    networks: () => [],
+    attack,
+  } as unknown as FenceDeps;
   const fence = openFence(deps, () => (played.changes += 1));
   await settle(clock);
   return Object.assign(played, { fence });

@@ -29,6 +29,8 @@ let staysUp = true;
 let guest: () => boolean;
 /** Why nothing may start on this host; undefined: it may. */
 let fenceFault: Error | undefined;
+/** For each question whether the image is there: it is not. Afterwards it is. */
+let absences: boolean[];
 /** Calls that change what is on the engine, as they begin. */
 let calls: string[];
 
@@ -36,6 +38,7 @@ beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'runtime-'));
   phases = [];
   calls = [];
+  absences = [];
   staysUp = true;
   guest = () => staysUp;
   clock = systemClock();
@@ -103,8 +106,8 @@ function slowEngine(): Engine {
     bridges: async () => [],
     keepSpareNetwork: async () => void calls.push('spare'),
     removeUnusedNetworks: async () => undefined,
-    inspectImage: async () => image,
-    pull: async () => undefined,
+    inspectImage: async () => (absences.shift() === true ? undefined : image),
+    pull: async () => void calls.push('pull'),
     disk: async () => undefined,
     removeImage: async () => undefined,
     create: async () => {
@@ -156,6 +159,15 @@ test('a container is made, and not started before the network fence stands', asy
   fenceFault = undefined;
   await eventually('running workload', 10_000, async () => (phases.at(-1) === 'running' ? true : undefined));
   expect(calls.filter((call) => call !== 'spare')).toEqual(['create', 'start']);
+});
+
+test('an image that is removed from the host after its pull is pulled again', async () => {
+  // At the pull, at the creation of the container, and at the second pull.
+  absences = [true, true, true];
+  const workloads = [desiredWorkload(ID, 'image')];
+  await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
+  await eventually('running workload', 10_000, async () => phases.at(-1) === 'running' || undefined);
+  expect(calls.filter((call) => call !== 'spare')).toEqual(['pull', 'pull', 'create', 'start']);
 });
 
 test('the next network is made as soon as a launch is over', async () => {

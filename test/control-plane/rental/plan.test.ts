@@ -194,6 +194,13 @@ describe('an image of the operator', () => {
     expect(plan({ ...starting, status: 'running' }, 1)).toEqual({ do: 'lose', reason: 'the container failed' });
   });
 
+  test('that has nothing to run is tried elsewhere, and an own one is not', () => {
+    const observed = { ...NOTHING, phase: 'failed', failure_code: 'no_command', detail: 'nothing to run' } as const;
+    expect(plan({ ...starting, observed }, 1)).toEqual({ do: 'place', because: 'its image has nothing to run' });
+    const step = { do: 'fail', code: 'image_unavailable', detail: 'nothing to run' };
+    expect(plan({ ...starting, observed, ownImage: true }, 1)).toEqual(step);
+  });
+
   test("is told in the host's own words where the customer has named it", () => {
     const step = { do: 'fail', code: 'image_unavailable', detail: 'no such image: secret/app' };
     expect(plan({ ...starting, ownImage: true }, 1)).toEqual(step);

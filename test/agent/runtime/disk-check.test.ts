@@ -1,0 +1,53 @@
+// What the disk check makes of its program's end: only a limit that was met is a limit.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { openDiskCheck } from '../../../agent/runtime/disk-check.ts';
+import type { BareRun, Engine } from '../../../agent/runtime/engine.ts';
+import { createLog } from '../../../shared/log.ts';
+
+let dir: string;
+let runs: BareRun[];
+beforeEach(() => {
+  dir = mkdtempSync(join(tmpdir(), 'disk-check-'));
+  runs = [];
+});
+afterEach(() => rmSync(dir, { recursive: true }));
+
+function engineOf(end: number | Error): Engine {
+  const engine: Pick<Engine, 'version' | 'runBare'> = {
+    version: async () => '27',
+    runBare: async (run) => {
+      runs.push(run);
+      if (end instanceof Error) throw end;
+      return end;
+    },
+  };
+  return engine as Engine;
+}
+
+const check = (end: number | Error): ReturnType<typeof openDiskCheck> =>
+  openDiskCheck(dir, { engine: engineOf(end), node: { argv: ['node'], mounts: [] }, log: createLog('test', 'silent') });
+
+test.each<[string, number | Error, boolean]>([
+  ['met the limit everywhere', 0, true],
+  ['wrote beyond it', 3, false],
+  ['failed by itself', 1, false],
+  ['was ended', 137, false],
+  ['was refused by the engine', new Error('storage-opt is not supported'), false],
+])('a program that %s', async (_how, end, enforced) => {
+  const disk = await check(end);
+  await disk.measure();
+  expect(disk.enforced()).toBe(enforced);
+  expect((await check(end)).enforced()).toBe(enforced);
+});
+
+test('is tried once in the life of a process, with our files over those of the engine', async () => {
+  const disk = await check(0);
+  await disk.measure();
+  await disk.measure();
+  expect(runs.map(({ mounts }) => mounts.map(({ target }) => target))).toEqual([
+    ['/etc/hosts', '/etc/hostname', '/etc/resolv.conf'],
+  ]);
+});
