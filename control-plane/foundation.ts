@@ -78,7 +78,8 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
     await db.close();
     const isOurs = error instanceof DbError && error.code !== 'unavailable';
     if (isOurs || 'sqlite' in database) throw error;
-    throw new Error(`the database that database.postgres names cannot be used: ${messageOf(error)}`, { cause: error });
+    const why = messageOf(error instanceof DbError ? error.cause : error);
+    throw new Error(`the database that database.postgres names cannot be used: ${why}`, { cause: error });
   }
 }
 

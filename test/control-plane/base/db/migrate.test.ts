@@ -36,7 +36,7 @@ test('new files are applied in order, once', async () => {
   write('0002-b.sql', 'create table b (id TEXT) STRICT;\n\ncreate index b_id on b (id);\n');
   await run();
   await run();
-  expect(await tables()).toEqual(['a', 'b', 'schema_migrations']);
+  expect(await tables()).toEqual(['a', 'b', 'leases', 'schema_migrations']);
 });
 
 test('a file that was edited after it had been applied is refused', async () => {
@@ -56,13 +56,13 @@ test('a database of a newer version is refused, and left as it was', async () =>
     code: 'migration',
     message: expect.stringContaining('a newer version has changed this database (a/0002-b.sql)') as string,
   });
-  expect(await tables()).toEqual(['a', 'b', 'schema_migrations']);
+  expect(await tables()).toEqual(['a', 'b', 'leases', 'schema_migrations']);
 });
 
 test('a file that fails half way leaves nothing of itself', async () => {
   write('0001-a.sql', 'create table a (id TEXT) STRICT;\n\ncreate table a (id TEXT) STRICT;\n');
   await expect(run()).rejects.toThrow('already exists');
-  expect(await tables()).toEqual(['schema_migrations']);
+  expect(await tables()).toEqual(['leases', 'schema_migrations']);
 });
 
 test('a file with a strange name is refused', async () => {
