@@ -22,13 +22,7 @@ import {
 import { faultWords, obstacleOf } from './fleet/supply/verdict.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
 import { TransferDiffers } from './money/ledger/store.ts';
-import { ledgerFaults } from './money/ledger/verify.ts';
-import { creditFaults } from './money/credits/verify.ts';
-import { meteringFaults } from './money/metering/verify.ts';
 import { payoutView } from './money/payouts/routes.ts';
-import { receiptFaults } from './models/gateway/verify.ts';
-import { videoFaults } from './models/videos/verify.ts';
-import { payoutFaults } from './money/payouts/verify.ts';
 import { payoutEntries, type PayoutEntry } from './money/ledger/suppliers.ts';
 import type { Standing } from './money/payouts/payouts.ts';
 import type { OperatorView } from './rental/reservations/reservations.ts';
@@ -40,7 +34,7 @@ const PAYOUTS_SHOWN_MAX = 1_000;
 export function adminDeps(
   { db, clock }: Pick<Core, 'db' | 'clock'>,
   rooms: Rooms,
-  process: { loops(): LoopStatus[]; metrics: Metrics; noteLedger(faults: number): void } & ReloadCommand,
+  process: { loops(): LoopStatus[]; metrics: Metrics } & ReloadCommand,
 ): AdminDeps {
   return {
     accounts: rooms.accounts,
@@ -61,20 +55,7 @@ export function adminDeps(
     disputes: disputeCommands(rooms),
     credits: creditCommands(rooms),
     reservations: reservationCommands(rooms),
-    ledger: {
-      verify: async () => {
-        const faults = await db.tx('admin.verify', async (tx) => [
-          ...(await ledgerFaults(tx)),
-          ...(await meteringFaults(tx)),
-          ...(await creditFaults(tx)),
-          ...(await payoutFaults(tx)),
-          ...(await receiptFaults(tx)),
-          ...(await videoFaults(tx)),
-        ]);
-        process.noteLedger(faults.length);
-        return faults;
-      },
-    },
+    ledger: rooms.books,
     ...process,
   };
 }

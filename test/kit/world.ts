@@ -13,12 +13,6 @@ import { openGrants } from '../../control-plane/base/blobs/grants.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/schema.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
-import { ledgerFaults } from '../../control-plane/money/ledger/verify.ts';
-import { creditFaults } from '../../control-plane/money/credits/verify.ts';
-import { meteringFaults } from '../../control-plane/money/metering/verify.ts';
-import { payoutFaults } from '../../control-plane/money/payouts/verify.ts';
-import { receiptFaults } from '../../control-plane/models/gateway/verify.ts';
-import { videoFaults } from '../../control-plane/models/videos/verify.ts';
 import type { CreateInstance } from '../../shared/api/instance.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog, type Log } from '../../shared/log.ts';
@@ -220,7 +214,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
       return rows.map((event) => event.type).toReversed();
     },
-    verify: () => verifyBooks(db),
+    verify: () => verifyBooks(rooms),
     close: async () => {
       await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
       await db.close();
@@ -229,15 +223,8 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
   };
 }
 
-async function verifyBooks(db: Db): Promise<void> {
-  const faults = await db.tx('verify', async (tx) => [
-    ...(await ledgerFaults(tx)),
-    ...(await meteringFaults(tx)),
-    ...(await creditFaults(tx)),
-    ...(await payoutFaults(tx)),
-    ...(await receiptFaults(tx)),
-    ...(await videoFaults(tx)),
-  ]);
+async function verifyBooks({ books }: Rooms): Promise<void> {
+  const faults = await books.verify();
   if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
 }
 

@@ -116,8 +116,15 @@ export function segmentsOf(query: Query, subjectIds: readonly string[]): Promise
   );
 }
 
-export function allSegments(query: Query): Promise<Segment[]> {
-  return query.all(SegmentRow, sql`select ${COLUMNS} from meter_segments order by id`);
+const SubjectRow = z.object({ id: text });
+
+/** Rentals after `afterId` that have segments, in order. */
+export async function subjectsAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    SubjectRow,
+    sql`select distinct subject_id as id from meter_segments where subject_id > ${afterId} order by subject_id limit ${limit}`,
+  );
+  return rows.map((row) => row.id);
 }
 
 export async function setPostedThrough(tx: Tx, id: string, throughMs: number): Promise<void> {
