@@ -22,6 +22,7 @@ import {
 import { faultWords, obstacleOf } from './fleet/supply/verdict.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
 import { TransferDiffers } from './money/ledger/store.ts';
+import { balanceNow } from './money/metering/balance.ts';
 import { payoutView } from './money/payouts/routes.ts';
 import { payoutEntries, type PayoutEntry } from './money/ledger/suppliers.ts';
 import type { Standing } from './money/payouts/payouts.ts';
@@ -63,7 +64,8 @@ export function adminDeps(
 function balanceCommands({ db, clock }: Pick<Core, 'db' | 'clock'>, rooms: Rooms): AdminDeps['balance'] {
   const show = async (orgId: string): Promise<Fields> => {
     await assertOrg(rooms, orgId);
-    const balance = await rooms.ledger.balance(db.read, wallet(orgId));
+    const now = { ledger: rooms.ledger, nowMs: clock.now() };
+    const balance = await db.tx('admin.balance', (tx) => balanceNow(tx, orgId, now));
     const supplier = await supplierOfOrg(db.read, orgId);
     const owed = supplier === undefined ? 0n : (await rooms.ledger.balance(db.read, payable(supplier.id))).postedUcents;
     return {

@@ -47,6 +47,13 @@ export function openSegments(query: Query, afterId: string, limit: number): Prom
   );
 }
 
+export function openSegmentsOf(query: Query, orgId: string): Promise<Segment[]> {
+  return query.all(
+    SegmentRow,
+    sql`select ${COLUMNS} from meter_segments where org_id = ${orgId} and ended_ms is null order by id`,
+  );
+}
+
 /** Segments that began at `ms` or before and go on past it, or are open, in id order. */
 export function segmentsAcross(query: Query, ms: number, page: { afterId: string; limit: number }): Promise<Segment[]> {
   return query.all(
