@@ -22,13 +22,8 @@ import {
 import { faultWords, obstacleOf } from './fleet/supply/verdict.ts';
 import { funding, payable, wallet } from './money/ledger/accounts.ts';
 import { TransferDiffers } from './money/ledger/store.ts';
-import { ledgerFaults } from './money/ledger/verify.ts';
-import { creditFaults } from './money/credits/verify.ts';
-import { meteringFaults } from './money/metering/verify.ts';
+import { balanceNow } from './money/metering/balance.ts';
 import { payoutView } from './money/payouts/routes.ts';
-import { receiptFaults } from './models/gateway/verify.ts';
-import { videoFaults } from './models/videos/verify.ts';
-import { payoutFaults } from './money/payouts/verify.ts';
 import { payoutEntries, type PayoutEntry } from './money/ledger/suppliers.ts';
 import type { Standing } from './money/payouts/payouts.ts';
 import type { OperatorView } from './rental/reservations/reservations.ts';
@@ -40,7 +35,7 @@ const PAYOUTS_SHOWN_MAX = 1_000;
 export function adminDeps(
   { db, clock }: Pick<Core, 'db' | 'clock'>,
   rooms: Rooms,
-  process: { loops(): LoopStatus[]; metrics: Metrics; noteLedger(faults: number): void } & ReloadCommand,
+  process: { loops(): LoopStatus[]; metrics: Metrics } & ReloadCommand,
 ): AdminDeps {
   return {
     accounts: rooms.accounts,
@@ -61,20 +56,7 @@ export function adminDeps(
     disputes: disputeCommands(rooms),
     credits: creditCommands(rooms),
     reservations: reservationCommands(rooms),
-    ledger: {
-      verify: async () => {
-        const faults = await db.tx('admin.verify', async (tx) => [
-          ...(await ledgerFaults(tx)),
-          ...(await meteringFaults(tx)),
-          ...(await creditFaults(tx)),
-          ...(await payoutFaults(tx)),
-          ...(await receiptFaults(tx)),
-          ...(await videoFaults(tx)),
-        ]);
-        process.noteLedger(faults.length);
-        return faults;
-      },
-    },
+    ledger: rooms.books,
     ...process,
   };
 }
@@ -82,7 +64,8 @@ export function adminDeps(
 function balanceCommands({ db, clock }: Pick<Core, 'db' | 'clock'>, rooms: Rooms): AdminDeps['balance'] {
   const show = async (orgId: string): Promise<Fields> => {
     await assertOrg(rooms, orgId);
-    const balance = await rooms.ledger.balance(db.read, wallet(orgId));
+    const now = { ledger: rooms.ledger, nowMs: clock.now() };
+    const balance = await db.tx('admin.balance', (tx) => balanceNow(tx, orgId, now));
     const supplier = await supplierOfOrg(db.read, orgId);
     const owed = supplier === undefined ? 0n : (await rooms.ledger.balance(db.read, payable(supplier.id))).postedUcents;
     return {

@@ -4,6 +4,7 @@ import type { LoopStatus } from '../shared/loop.ts';
 import { dollarsFromUcents } from '../shared/money.ts';
 import type { Readiness } from './base/db/readiness.ts';
 import { countHeld, flags } from './money/credits/store.ts';
+import { proofState } from './money/ledger/proof-store.ts';
 import { countMachinesByState } from './fleet/supply/store.ts';
 import { countMachines } from './rental/edge/store.ts';
 import { failsTogether } from './rental/edge/verdict.ts';
@@ -37,10 +38,7 @@ interface Sample {
   value: number;
 }
 
-/** `noteLedger` is told what a proof of the books has found. */
-export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(faults: number): void } {
-  const { clock } = deps.core;
-  let ledger = { faults: 0, atMs: clock.now() };
+export function addGauges(registry: Registry, deps: GaugesDeps): void {
   const measures = [
     ...fleetMeasures(deps),
     ...rentalMeasures(deps),
@@ -74,20 +72,10 @@ export function addGauges(registry: Registry, deps: GaugesDeps): { noteLedger(fa
       help: '1 while a row can be written and made durable, as /readyz says',
       read: async () => one((await deps.readiness.check()).length === 0 ? 1 : 0),
     },
-    {
-      name: 'svc_ledger_faults',
-      help: 'Broken invariants of the books, as `ledger verify` last found them',
-      read: () => one(ledger.faults),
-    },
-    {
-      name: 'svc_ledger_verified_timestamp_seconds',
-      help: 'When `ledger verify` last ran, or this process began',
-      read: () => one(ledger.atMs / 1000),
-    },
+    ...booksMeasures(deps),
   ];
   for (const measure of measures) add(Gauge, registry, measure);
   for (const measure of [...inferenceCounts(deps), clockMeasure(deps)]) add(Counter, registry, measure);
-  return { noteLedger: (faults) => (ledger = { faults, atMs: clock.now() }) };
 }
 
 function clockMeasure({ heartbeat }: GaugesDeps): Measure {
@@ -96,6 +84,29 @@ function clockMeasure({ heartbeat }: GaugesDeps): Measure {
     help: 'How often the wall clock of this host was set under the running process',
     read: () => one(heartbeat.clockSteps()),
   };
+}
+
+/** 0 before the first proof. */
+function booksMeasures({ core: { db } }: GaugesDeps): Measure[] {
+  return [
+    {
+      name: 'svc_ledger_faults',
+      help: 'Broken invariants of the books that the last proof has found; the log names each',
+      read: async () => one((await proofState(db.read)).faults),
+    },
+    {
+      name: 'svc_ledger_verified_timestamp_seconds',
+      help: 'When the books were last proven to the end: what was new in them, and the whole',
+      labels: ['extent'],
+      read: async () => {
+        const { new_proven_ms: newMs, whole_proven_ms: wholeMs } = await proofState(db.read);
+        return [
+          { labels: { extent: 'new' }, value: (newMs ?? 0) / 1000 },
+          { labels: { extent: 'whole' }, value: (wholeMs ?? 0) / 1000 },
+        ];
+      },
+    },
+  ];
 }
 
 function creditMeasures({ core: { db } }: GaugesDeps): Measure[] {

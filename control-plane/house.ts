@@ -76,14 +76,14 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub, storage });
   const readiness = openReadiness(core);
   const own = { metrics, loops: (): LoopStatus[] => statusesOf(running), reload: reloader(readAgain, rooms, log) };
-  const gauges = addGauges(metrics.registry, { core, ...rooms, readiness, loops: own.loops });
+  addGauges(metrics.registry, { core, ...rooms, readiness, loops: own.loops });
   const web: HttpDeps = {
     ...core,
     metrics,
     authenticate: (token) => rooms.accounts.authenticate(token),
     ready: async () => (running === undefined ? ['still starting'] : readiness.check()),
   };
-  const admin = openAdmin(adminDeps(core, rooms, { ...own, ...gauges }), audit, web);
+  const admin = openAdmin(adminDeps(core, rooms, own), audit, web);
   const supervision = openSupervision(serviceManager(), core);
   const listeners = openListeners(config, { core, rooms, web, certificates, epoch: foundation.epoch, secret });
 

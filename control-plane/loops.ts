@@ -23,6 +23,8 @@ const BLOBS_PERIOD_MS = 600_000;
 /** Those that are out rest for five seconds between looks. */
 const MODEL_SERVERS_PERIOD_MS = 1_000;
 const PURGE_PERIOD_MS = 3_600_000;
+/** What is new in the books; once a night everything. */
+const BOOKS_PERIOD_MS = 3_600_000;
 /** Whoever renews a certificate sees it served soon. */
 const CERTIFICATES_PERIOD_MS = 10_000;
 
@@ -75,6 +77,7 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Co
       core,
     ),
     startLoop({ name: 'model-servers', periodMs: MODEL_SERVERS_PERIOD_MS, run: rooms.gateway.lookAtServers }, core),
+    startBooks(core, rooms),
     startLoop({ name: 'blobs', periodMs: BLOBS_PERIOD_MS, run: (signal) => sweepBlobs(rooms, signal) }, core),
     startLoop(
       {
@@ -86,6 +89,15 @@ export function startLoops(core: Core, rooms: Rooms, listeners: Tended, keep: Co
     ),
   ];
   return { engine, loops };
+}
+
+/** A proof that takes long goes on in the next run, at once. */
+function startBooks(core: Core, { books }: Rooms): Loop {
+  const run = async (signal: AbortSignal): Promise<void> => {
+    if (await books.run(signal)) loop.nudge();
+  };
+  const loop = startLoop({ name: 'books', periodMs: BOOKS_PERIOD_MS, run }, core);
+  return loop;
 }
 
 /** A blob that none of these names is removed. */

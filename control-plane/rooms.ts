@@ -7,6 +7,7 @@ import { throttledLog } from '../shared/throttled-log.ts';
 import { decoysOf, outagesOf, startLooks } from './looks.ts';
 import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
+import { type Books, openBooks } from './books.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
 import type { Grants } from './base/blobs/grants.ts';
 import type { Db } from './base/db/db.ts';
@@ -121,6 +122,7 @@ interface Outside {
 }
 
 export interface Rooms {
+  books: Books;
   /** All at once, from the next use on. */
   reload(next: Changeable): void;
   blobs: Blobs;
@@ -161,6 +163,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside): Rooms 
   const rooms = openAll(core, settings, outside);
   return {
     ...rooms,
+    books: openBooks(core),
     reload: ({ menu, ...next }) => {
       Object.assign(settings, next);
       Object.assign(settings.menu, menu);
@@ -170,7 +173,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside): Rooms 
 }
 
 /** Of the settings, what is `Changeable` is read at each use. */
-function openAll(core: Core, settings: Settings, outside: Outside): Omit<Rooms, 'reload'> {
+function openAll(core: Core, settings: Settings, outside: Outside): Omit<Rooms, 'reload' | 'books'> {
   const sshKeys = openSshKeys(core);
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations(core);

@@ -5,8 +5,8 @@ import { USAGE_DAYS_MAX } from '../limits.ts';
 
 export const Balance = z
   .strictObject({
-    balance_cents: z.int().describe('Prepaid and not yet charged, whole cents rounded down'),
-    held_cents: z.int().describe('Of it, set aside for what runs now'),
+    balance_cents: z.int().describe('Prepaid and not used yet, whole cents rounded down'),
+    held_cents: z.int().describe('Of it, set aside for what runs now and is still to come'),
     available_cents: z.int().describe('What a new launch can use'),
     balance: z.string().describe('The exact balance in dollars'),
   })

@@ -9,6 +9,7 @@ import { sql } from '../../control-plane/base/db/db.ts';
 import { type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
 import { openReadiness } from '../../control-plane/base/db/readiness.ts';
 import { addGauges } from '../../control-plane/gauges.ts';
+import type { Gateway } from '../../control-plane/models/gateway/gateway.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import { someModels, videoModels } from '../kit/models.ts';
 import { openWorld, type World } from '../kit/world.ts';
@@ -17,7 +18,6 @@ import { submitVideo } from './models/video-world.ts';
 let world: World;
 let metrics: Metrics;
 let loops: LoopStatus[];
-let noteLedger: (faults: number) => void;
 beforeEach(async () => {
   const videos = videoModels([{ base_url: 'http://127.0.0.1:1/v1', engine: 'sglang' }]);
   world = await openWorld(1, { settings: { models: [...someModels(), ...videos] } });
@@ -25,7 +25,7 @@ beforeEach(async () => {
   loops = [];
   const { db, clock, rooms } = world;
   const readiness = openReadiness(world.core);
-  ({ noteLedger } = addGauges(metrics.registry, { core: { db, clock }, ...rooms, readiness, loops: () => loops }));
+  addGauges(metrics.registry, { core: { db, clock }, ...rooms, readiness, loops: () => loops });
 });
 afterEach(() => world.close());
 
@@ -100,18 +100,19 @@ describe('the gauges', () => {
   test('count how requests to models end, and what their servers do not take', async () => {
     expect(await scraped('svc_inference_requests_total')).toEqual([]);
     const { orgId } = await world.customer(100);
-    const callOf = (apiKeyId: string) => ({
-      caller: { orgId, apiKeyId, scopes: [] },
+    // One key alone takes no server out.
+    const callOf = (key: number): Parameters<Gateway['completeChat']>[0] => ({
+      caller: { orgId, apiKeyId: `apk_${key}`, scopes: [] },
       requestId: 'req_x',
       gone: new AbortController().signal,
       body: { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] },
     });
-    // Nobody listens there, for two keys.
+    // Nobody listens there.
     for (const count of [1, 2, 3, 4, 5]) {
       expect(await scraped('svc_inference_upstream_out')).toEqual(
         count === 1 ? [] : ['{upstream="http://127.0.0.1:9/v1",upstream_model="upstream/secret-name"} 0'],
       );
-      await expect(world.rooms.gateway.completeChat(callOf(`apk_${count % 2}`))).rejects.toMatchObject({
+      await expect(world.rooms.gateway.completeChat(callOf(count))).rejects.toMatchObject({
         code: 'upstream_unavailable',
       });
       expect(await scraped('svc_inference_requests_total')).toEqual([
@@ -176,9 +177,18 @@ describe('the gauges', () => {
     expect(await scraped('svc_loop_last_success_timestamp_seconds')).toEqual(['{loop="x"} 7']);
     expect(await scraped('svc_loop_period_seconds')).toEqual(['{loop="x"} 2']);
     expect(await scraped('svc_ledger_faults')).toEqual(['0']);
-    noteLedger(3);
-    expect(await scraped('svc_ledger_faults')).toEqual(['3']);
-    expect(await scraped('svc_ledger_verified_timestamp_seconds')).toEqual([String(world.clock.now() / 1000)]);
+    expect(await scraped('svc_ledger_verified_timestamp_seconds')).toEqual(['{extent="new"} 0', '{extent="whole"} 0']);
+    await world.db.tx('test.tamper', (tx) =>
+      tx.run(sql`insert into ledger_accounts (id, kind, owner_id, prepaid, debits_ucents, created_ms)
+      values ('x', 'bad_debt', 'x', 0, 1, 1)`),
+    );
+    await world.rooms.books.verify();
+    const now = world.clock.now() / 1000;
+    expect(await scraped('svc_ledger_faults')).toEqual(['2']);
+    expect(await scraped('svc_ledger_verified_timestamp_seconds')).toEqual([
+      `{extent="new"} ${now}`,
+      `{extent="whole"} ${now}`,
+    ]);
     metrics.observeCommit(3, 0.004);
     expect(await scraped('svc_db_commit_duration_seconds_count')).toEqual(['1']);
     expect(await scraped('svc_db_commit_bodies_sum')).toEqual(['3']);

@@ -7,18 +7,13 @@ import { type Duplex, duplexPair } from 'node:stream';
 import { type Audit, openAudit } from '../../control-plane/admin/audit.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
+import { type Books, openBooks } from '../../control-plane/books.ts';
 import { type Core, type Nudges, type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
 import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
 import { openGrants } from '../../control-plane/base/blobs/grants.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/schema.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
-import { ledgerFaults } from '../../control-plane/money/ledger/verify.ts';
-import { creditFaults } from '../../control-plane/money/credits/verify.ts';
-import { meteringFaults } from '../../control-plane/money/metering/verify.ts';
-import { payoutFaults } from '../../control-plane/money/payouts/verify.ts';
-import { receiptFaults } from '../../control-plane/models/gateway/verify.ts';
-import { videoFaults } from '../../control-plane/models/videos/verify.ts';
 import type { CreateInstance } from '../../shared/api/instance.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog, type Log } from '../../shared/log.ts';
@@ -220,7 +215,8 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
       return rows.map((event) => event.type).toReversed();
     },
-    verify: () => verifyBooks(db),
+    // Not by the rooms: their process may be over.
+    verify: () => verifyBooks(openBooks({ db, clock, log: core.log })),
     close: async () => {
       await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
       await db.close();
@@ -229,15 +225,8 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
   };
 }
 
-async function verifyBooks(db: Db): Promise<void> {
-  const faults = await db.tx('verify', async (tx) => [
-    ...(await ledgerFaults(tx)),
-    ...(await meteringFaults(tx)),
-    ...(await creditFaults(tx)),
-    ...(await payoutFaults(tx)),
-    ...(await receiptFaults(tx)),
-    ...(await videoFaults(tx)),
-  ]);
+async function verifyBooks(books: Books): Promise<void> {
+  const faults = await books.verify();
   if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
 }
 

@@ -1,7 +1,7 @@
 // The SQL of receipts.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
-import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import type { Position } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
@@ -107,11 +107,18 @@ export async function setClosed(
 }
 
 /** What every receipt that was charged says, for the proof of the books. */
-export function charges(query: Query, afterId: string, limit: number): Promise<Charge[]> {
-  return query.all(
+export function chargesOf(query: Query, ids: readonly string[]): Promise<Charge[]> {
+  if (ids.length === 0) return Promise.resolve([]);
+  return query.all(Charge, sql`select id, charged_ucents from request_receipts where id in (${join([...ids])})`);
+}
+
+/** Ids after `afterId` of those that were charged, in order. */
+export async function chargedAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
+  const rows = await query.all(
     Charge,
     sql`select id, charged_ucents from request_receipts where charged_ucents > 0 and id > ${afterId} order by id limit ${limit}`,
   );
+  return rows.map((row) => row.id);
 }
 
 const HeldRow = z.object({ id: text, held_ucents: ucents });

@@ -1,21 +1,19 @@
 // The proof that receipts and the ledger agree: what was charged for each, and what is held for those that are open.
 import type { Tx } from '../../base/db/db.ts';
-import { proveCharges } from '../../money/ledger/charges.ts';
+import { proveCharges, type RoomProof } from '../../money/ledger/charges.ts';
 import { heldBy } from '../../money/ledger/store.ts';
 import { CHARGE_KIND, holdId } from './states.ts';
-import { charges, forgottenUcents, holdsOfOpen } from './store.ts';
+import { chargedAfter, chargesOf, forgottenUcents, holdsOfOpen } from './store.ts';
 
-/** Broken invariants in words, empty when all hold. */
-export async function receiptFaults(tx: Tx): Promise<string[]> {
-  const { faults, rowless } = await proveCharges(tx, CHARGE_KIND, (afterId, limit) => charges(tx, afterId, limit));
-  const forgotten = await forgottenUcents(tx);
-  // What is charged without a receipt is what was charged by those that are forgotten.
-  if (rowless.ucents !== forgotten) {
-    faults.push(
-      `the ledger has charged ${rowless.ucents} for requests without a receipt, those that are forgotten were charged ${forgotten}; ` +
-        `among them ${rowless.someIds.join(', ')}`,
-    );
-  }
+export const receiptProof: RoomProof = {
+  subjectsAfter: chargedAfter,
+  prove: async (query, posted) => proveCharges(posted, CHARGE_KIND, await chargesOf(query, [...posted.keys()])),
+  forgottenUcents,
+};
+
+/** Open receipts for which not what they say is held. */
+export async function receiptHoldFaults(tx: Tx): Promise<string[]> {
+  const faults: string[] = [];
   for (const { id, held_ucents: held } of await holdsOfOpen(tx)) {
     const kept = await heldBy(tx, holdId(id));
     if (kept !== held) faults.push(`${id}: should hold ${held}, the ledger holds ${kept}`);

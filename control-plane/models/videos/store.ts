@@ -189,11 +189,18 @@ export function countByStatus(query: Query): Promise<z.infer<typeof StatusCountR
 }
 
 /** For the proof of the books. */
-export function charges(query: Query, afterId: string, limit: number): Promise<Charge[]> {
-  return query.all(
+export function chargesOf(query: Query, ids: readonly string[]): Promise<Charge[]> {
+  if (ids.length === 0) return Promise.resolve([]);
+  return query.all(Charge, sql`select id, charged_ucents from video_jobs where id in (${join([...ids])})`);
+}
+
+/** Ids after `afterId` of those that were charged, in order. */
+export async function chargedAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
+  const rows = await query.all(
     Charge,
     sql`select id, charged_ucents from video_jobs where charged_ucents > 0 and id > ${afterId} order by id limit ${limit}`,
   );
+  return rows.map((row) => row.id);
 }
 
 const HeldRow = z.object({ id: text, held_ucents: ucents });

@@ -1,81 +1,47 @@
-// The proof that a room's rows and the ledger agree on what each was charged: both are read side by side, in pieces, however many there are.
+// The proof that a room's rows and the ledger agree on what each was charged.
 import { z } from 'zod';
 import { text, ucents } from '../../base/db/columns.ts';
-import { type Query, sql } from '../../base/db/db.ts';
+import type { Query } from '../../base/db/db.ts';
 
-/** A row of a room, or what the ledger has charged for it. */
+/** By subject and kind: what the ledger has posted about it. */
+export type Posted = ReadonlyMap<string, ReadonlyMap<string, bigint>>;
+
+/** How a room proves its rows against the ledger. */
+export interface RoomProof {
+  /** Ids after `afterId` of the subjects that the room has rows about, in order. */
+  subjectsAfter(query: Query, afterId: string, limit: number): Promise<string[]>;
+  /** What is wrong with these subjects; there may be subjects of other rooms among them. */
+  prove(query: Query, posted: Posted): Promise<ChargesProof>;
+  /** What was charged for rows that are gone for good reason. Left out: no row of the room ever goes. */
+  forgottenUcents?(query: Query): Promise<bigint>;
+}
+
+/** What a row of a room says that it was charged. */
 export const Charge = z.object({ id: text, charged_ucents: ucents });
 export type Charge = z.infer<typeof Charge>;
-
-/** Charges with an id above `afterId`, `limit` at most, in the order of their ids. */
-type Piece = (afterId: string, limit: number) => Promise<Charge[]>;
 
 export interface ChargesProof {
   /** In words. */
   faults: string[];
   /** What the ledger has charged for what has no row. */
-  rowless: { ucents: bigint; someIds: string[] };
+  rowless: Rowless;
 }
 
-const PIECE = 1_000;
-/** Of what may be tens of thousands. */
-const NAMED = 20;
+interface Rowless {
+  ucents: bigint;
+  ids: string[];
+}
 
-/** `kind` is that of the room's transfers, `rows` are those of its rows that were charged. */
-export async function proveCharges(query: Query, kind: string, rows: Piece): Promise<ChargesProof> {
-  const proof: ChargesProof = { faults: [], rowless: { ucents: 0n, someIds: [] } };
-  const posted = inOrder((afterId, limit) => postedCharges(query, kind, { afterId, limit }));
-  const charged = inOrder(rows);
-  let [inLedger, row] = [await nextOf(posted), await nextOf(charged)];
-  while (inLedger !== undefined || row !== undefined) {
-    if (inLedger !== undefined && (row === undefined || inLedger.id < row.id)) {
-      noteRowless(proof, inLedger);
-      inLedger = await nextOf(posted);
-    } else if (row !== undefined) {
-      const isPosted = row.id === inLedger?.id;
-      noteDifference(proof, row, isPosted ? inLedger?.charged_ucents : 0n);
-      if (isPosted) inLedger = await nextOf(posted);
-      row = await nextOf(charged);
-    }
+/** `kind` is that of the room's transfers, `rows` are its rows about the subjects. */
+export function proveCharges(posted: Posted, kind: string, rows: readonly Charge[]): ChargesProof {
+  const charged = new Map(rows.map((row) => [row.id, row.charged_ucents]));
+  const proof: ChargesProof = { faults: [], rowless: { ucents: 0n, ids: [] } };
+  for (const [id, kinds] of posted) {
+    const [says, is] = [charged.get(id), kinds.get(kind) ?? 0n];
+    if (says !== undefined && says !== is) proof.faults.push(`${id}: charged ${says}, the ledger says ${is}`);
+    if (says !== undefined || is === 0n) continue;
+    proof.rowless.ucents += is;
+    proof.rowless.ids.push(id);
   }
   return proof;
-}
-
-async function nextOf(charges: AsyncGenerator<Charge>): Promise<Charge | undefined> {
-  const { done, value } = await charges.next();
-  return done === true ? undefined : value;
-}
-
-async function* inOrder(piece: Piece): AsyncGenerator<Charge> {
-  let afterId: string | undefined = '';
-  while (afterId !== undefined) {
-    const some: Charge[] = await piece(afterId, PIECE);
-    yield* some;
-    afterId = some.length < PIECE ? undefined : some.at(-1)?.id;
-  }
-}
-
-function postedCharges(
-  query: Query,
-  kind: string,
-  { afterId, limit }: { afterId: string; limit: number },
-): Promise<Charge[]> {
-  return query.all(
-    Charge,
-    sql`select subject_id as id, cast(sum(amount_ucents) as bigint) as charged_ucents from transfers
-        where kind = ${kind} and subject_id > ${afterId} group by subject_id order by subject_id limit ${limit}`,
-  );
-}
-
-function noteDifference(
-  { faults }: ChargesProof,
-  { id, charged_ucents: charged }: Charge,
-  posted: bigint | undefined,
-): void {
-  if (posted !== charged) faults.push(`${id}: charged ${charged}, the ledger says ${posted}`);
-}
-
-function noteRowless({ rowless }: ChargesProof, { id, charged_ucents: charged }: Charge): void {
-  rowless.ucents += charged;
-  if (rowless.someIds.length < NAMED) rowless.someIds.push(id);
 }

@@ -149,15 +149,3 @@ export async function amountsOfKinds(query: Query, kindPrefixes: readonly string
   const rows = await query.all(AmountOfRow, sql`select id, amount_ucents from transfers where ${join(isOne, ' or ')}`);
   return new Map(rows.map((row) => [row.id, row.amount_ucents]));
 }
-
-const SubjectTotalRow = z.object({ subject_id: text, kind: text, total_ucents: ucents });
-export type SubjectTotal = z.infer<typeof SubjectTotalRow>;
-
-/** Sums of transfers per subject and kind, for the rooms that prove their own books against the ledger. */
-export function totalsBySubject(query: Query, kindPrefix: string): Promise<SubjectTotal[]> {
-  return query.all(
-    SubjectTotalRow,
-    sql`select subject_id, kind, cast(sum(amount_ucents) as bigint) as total_ucents from transfers
-        where substr(kind, 1, ${kindPrefix.length}) = ${kindPrefix} group by subject_id, kind`,
-  );
-}

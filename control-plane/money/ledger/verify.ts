@@ -1,39 +1,72 @@
-// The proof that the books agree: run by `ledger verify`, after every test scenario, and by operators whenever they like.
+// The proof that the books agree, in pieces: each is a short transaction that sees one state, however many transfers there are.
 import { z } from 'zod';
-import { text, ucents } from '../../base/db/columns.ts';
-import { type Tx, sql } from '../../base/db/db.ts';
+import { ucents } from '../../base/db/columns.ts';
+import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import * as store from './proof-store.ts';
+
+/** Sums of the transfers are added up to this position: it is not reached by one whose transaction is still under way. */
+export interface Reach {
+  untilMs: number;
+  limit: number;
+}
+
+/** Adds the next transfers to what is proven of their accounts. Resolves with their subjects; undefined if there is none. */
+export async function advance(tx: Tx, { untilMs, limit }: Reach): Promise<string[] | undefined> {
+  const state = await store.proofState(tx);
+  const rows = await store.unproven(tx, state, untilMs, limit);
+  const last = rows.at(-1);
+  if (last === undefined) return undefined;
+  const sums = new Map<string, store.Sums>();
+  const sumsOf = (accountId: string): store.Sums => {
+    const known = sums.get(accountId) ?? { debits: 0n, credits: 0n };
+    sums.set(accountId, known);
+    return known;
+  };
+  for (const row of rows) {
+    sumsOf(row.debit_account_id).debits += row.amount_ucents;
+    sumsOf(row.credit_account_id).credits += row.amount_ucents;
+  }
+  for (const [accountId, sum] of sums) await store.addToProven(tx, accountId, sum);
+  await store.writeProofState(tx, { ...state, posted_ms: last.posted_ms, transfer_id: last.id });
+  return [...new Set(rows.map((row) => row.subject_id))];
+}
+
+export interface AccountsPiece {
+  faults: string[];
+  /** Undefined behind the last account. */
+  lastId: string | undefined;
+}
+
+/** Accounts after `afterId` against what is proven of them, what was posted since, and their holds. */
+export async function accountFaults(tx: Tx, afterId: string, limit: number): Promise<AccountsPiece> {
+  const faults: string[] = [];
+  const tail = await store.tailSums(tx, await store.proofState(tx));
+  const rows = await store.accountsAfter(tx, afterId, limit);
+  for (const row of rows) {
+    const since = tail.get(row.id) ?? { debits: 0n, credits: 0n };
+    const sides = [
+      ['debits', row.debits_ucents, row.proven_debits_ucents + since.debits],
+      ['credits', row.credits_ucents, row.proven_credits_ucents + since.credits],
+      ['holds', row.held_ucents, row.holds_ucents],
+    ] as const;
+    for (const [what, kept, summed] of sides) {
+      if (kept !== summed) faults.push(`${row.id}: ${what} kept ${kept}, entries sum to ${summed}`);
+    }
+    if (row.kind === 'rental_clearing' && row.debits_ucents !== row.credits_ucents)
+      faults.push(`${row.id} is not zero`);
+  }
+  return { faults, lastId: rows.length < limit ? undefined : rows.at(-1)?.id };
+}
 
 const SumsRow = z.object({ debits: ucents, credits: ucents });
-const AccountFaultRow = z.object({ id: text, kept: ucents, summed: ucents });
 
-/** Broken invariants in words, empty when all hold. One transaction, so that it sees one state. */
-export async function ledgerFaults(tx: Tx): Promise<string[]> {
-  const sums = await tx.one(
+export async function sumFaults(query: Query): Promise<string[]> {
+  const sums = await query.one(
     SumsRow,
     sql`select cast(coalesce(sum(debits_ucents), 0) as bigint) as debits, cast(coalesce(sum(credits_ucents), 0) as bigint) as credits
         from ledger_accounts`,
   );
-  const faults: string[] = [];
-  if (sums !== undefined && sums.debits !== sums.credits)
-    faults.push(`debits ${sums.debits} differ from credits ${sums.credits}`);
-  const sided = [
-    ['debits', sql`debits_ucents`, sql`select debit_account_id as account_id, amount_ucents from transfers`],
-    ['credits', sql`credits_ucents`, sql`select credit_account_id as account_id, amount_ucents from transfers`],
-    ['holds', sql`held_ucents`, sql`select account_id, amount_ucents from holds`],
-  ] as const;
-  for (const [what, column, source] of sided) {
-    const rows = await tx.all(
-      AccountFaultRow,
-      sql`select a.id as id, a.${column} as kept, cast(coalesce(sum(s.amount_ucents), 0) as bigint) as summed
-          from ledger_accounts a left join (${source}) s on s.account_id = a.id
-          group by a.id, a.${column} having a.${column} <> coalesce(sum(s.amount_ucents), 0)`,
-    );
-    for (const row of rows) faults.push(`${row.id}: ${what} kept ${row.kept}, entries sum to ${row.summed}`);
-  }
-  const unclear = await tx.all(
-    z.object({ id: text }),
-    sql`select id from ledger_accounts where kind = 'rental_clearing' and debits_ucents <> credits_ucents`,
-  );
-  for (const row of unclear) faults.push(`${row.id} is not zero`);
-  return faults;
+  return sums === undefined || sums.debits === sums.credits
+    ? []
+    : [`debits ${sums.debits} differ from credits ${sums.credits}`];
 }

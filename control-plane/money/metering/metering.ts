@@ -8,7 +8,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { Credits } from '../credits/credits.ts';
 import type { FreeTime } from '../credits/store.ts';
 import { type Absence, excuse } from './excuse.ts';
-import { costUcents, transfersOf } from './posting.ts';
+import { costUcents, holdId, transfersOf, unpostedUcents } from './posting.ts';
 import * as store from './store.ts';
 
 export const TICK_MS = 30_000;
@@ -252,13 +252,9 @@ async function tick(signal: AbortSignal, deps: MeteringDeps): Promise<string[]> 
 async function tickOne(tx: Tx, segment: store.Segment, nowMs: number, deps: MeteringDeps): Promise<boolean> {
   const { ledger } = deps;
   const hourEndMs = Math.floor(nowMs / HOUR_MS) * HOUR_MS;
-  let postedThroughMs = segment.posted_through_ms;
-  if (hourEndMs > postedThroughMs) {
-    await postThrough(tx, segment, { toMs: hourEndMs }, ledger);
-    postedThroughMs = hourEndMs;
-  }
-  // A clock that was set back is behind what was posted: then nothing is open.
-  const unposted = costUcents(segment, Math.max(nowMs, postedThroughMs)) - costUcents(segment, postedThroughMs);
+  const isDue = hourEndMs > segment.posted_through_ms;
+  if (isDue) await postThrough(tx, segment, { toMs: hourEndMs }, ledger);
+  const unposted = unpostedUcents(isDue ? { ...segment, posted_through_ms: hourEndMs } : segment, nowMs);
   const rate = segment.rate_ucents_per_hour;
   const wanted = unposted + accruedUcents(rate, aheadMs(deps));
   const covered = await ledger.coverHold(tx, holdId(segment.subject_id), wallet(segment.org_id), wanted);
@@ -267,8 +263,4 @@ async function tickOne(tx: Tx, segment: store.Segment, nowMs: number, deps: Mete
 
 function aheadMs({ launchHoldMinutes }: MeteringDeps): number {
   return launchHoldMinutes * 60_000;
-}
-
-function holdId(subjectId: string): string {
-  return `rental:${subjectId}`;
 }

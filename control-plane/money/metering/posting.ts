@@ -9,6 +9,16 @@ export function costUcents(segment: Segment, atMs: number): bigint {
   return accruedUcents(segment.rate_ucents_per_hour, atMs - segment.started_ms);
 }
 
+/** What it has cost since it was last posted. A clock that was set back is behind what was posted: then nothing is open. */
+export function unpostedUcents(segment: Segment, nowMs: number): bigint {
+  const fromMs = segment.posted_through_ms;
+  return costUcents(segment, Math.max(nowMs, fromMs)) - costUcents(segment, fromMs);
+}
+
+export function holdId(subjectId: string): string {
+  return `rental:${subjectId}`;
+}
+
 export interface Split {
   totalUcents: bigint;
   supplierUcents: bigint;

@@ -7,8 +7,8 @@ import { z } from 'zod';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
-import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
+import { balanceNow } from './balance.ts';
 import { windowOf } from './buckets.ts';
 import { type GroupBy, type UsageRow as UsageEntry, usageRows } from './usage.ts';
 
@@ -66,19 +66,21 @@ function usageRoute({ db, clock, cursors }: Deps): Route {
   });
 }
 
-function balanceRoute({ db, ledger }: Deps): Route {
+function balanceRoute({ db, clock, ledger }: Deps): Route {
   return route({
     method: 'GET',
     path: '/v1/balance',
     operationId: 'getBalance',
     tag: 'Billing',
     summary: 'The prepaid balance',
+    description: 'Exact at this moment: what rentals have cost so far is taken off, and no longer held.',
     scope: 'billing:read',
     idempotency: 'none',
     responses: { 200: { description: 'The balance', schema: Balance } },
     errors: [],
     handler: async ({ caller }) => {
-      const balance = await ledger.balance(db.read, wallet(caller.orgId));
+      const nowMs = clock.now();
+      const balance = await db.tx('billing.balance', (tx) => balanceNow(tx, caller.orgId, { ledger, nowMs }));
       return {
         status: 200,
         body: {

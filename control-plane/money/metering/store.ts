@@ -47,6 +47,13 @@ export function openSegments(query: Query, afterId: string, limit: number): Prom
   );
 }
 
+export function openSegmentsOf(query: Query, orgId: string): Promise<Segment[]> {
+  return query.all(
+    SegmentRow,
+    sql`select ${COLUMNS} from meter_segments where org_id = ${orgId} and ended_ms is null order by id`,
+  );
+}
+
 /** Segments that began at `ms` or before and go on past it, or are open, in id order. */
 export function segmentsAcross(query: Query, ms: number, page: { afterId: string; limit: number }): Promise<Segment[]> {
   return query.all(
@@ -116,8 +123,15 @@ export function segmentsOf(query: Query, subjectIds: readonly string[]): Promise
   );
 }
 
-export function allSegments(query: Query): Promise<Segment[]> {
-  return query.all(SegmentRow, sql`select ${COLUMNS} from meter_segments order by id`);
+const SubjectRow = z.object({ id: text });
+
+/** Rentals after `afterId` that have segments, in order. */
+export async function subjectsAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    SubjectRow,
+    sql`select distinct subject_id as id from meter_segments where subject_id > ${afterId} order by subject_id limit ${limit}`,
+  );
+  return rows.map((row) => row.id);
 }
 
 export async function setPostedThrough(tx: Tx, id: string, throughMs: number): Promise<void> {

@@ -1,8 +1,7 @@
 // The proof that metering and ledger tell the same: per rental, what its segments cost and pay = what was posted. Usage is read from the
 // segments.
 import { supplierPartUcents } from '../../../shared/money.ts';
-import type { Tx } from '../../base/db/db.ts';
-import { totalsBySubject } from '../ledger/store.ts';
+import type { RoomProof } from '../ledger/charges.ts';
 import { costUcents } from './posting.ts';
 import * as store from './store.ts';
 
@@ -17,26 +16,25 @@ const SIGNS: Record<'charged' | 'earned', Record<string, bigint>> = {
   earned: { 'rental.supplier': 1n, 'rental.refund_supplier': -1n },
 };
 
-/** Broken invariants in words, empty when all hold. */
-export async function meteringFaults(tx: Tx): Promise<string[]> {
-  const metered = { charged: new Map<string, bigint>(), earned: new Map<string, bigint>() };
-  const posted = { charged: new Map<string, bigint>(), earned: new Map<string, bigint>() };
-  for (const segment of await store.allSegments(tx)) {
-    const cost = costUcents(segment, segment.posted_through_ms);
-    add(metered.charged, segment.subject_id, cost);
-    add(metered.earned, segment.subject_id, supplierPartUcents(cost, segment.supplier_bps));
-  }
-  for (const { subject_id: subjectId, kind, total_ucents: total } of await totalsBySubject(tx, 'rental.')) {
-    add(posted.charged, subjectId, (SIGNS.charged[kind] ?? 0n) * total);
-    add(posted.earned, subjectId, (SIGNS.earned[kind] ?? 0n) * total);
-  }
-  return (['charged', 'earned'] as const).flatMap((what) =>
-    [...new Set([...metered[what].keys(), ...posted[what].keys()])].flatMap((subjectId) => {
-      const [due, is] = [metered[what].get(subjectId) ?? 0n, posted[what].get(subjectId) ?? 0n];
-      return due === is ? [] : [`${subjectId}: ${due} should be ${what} for its segments, the ledger has ${is}`];
-    }),
-  );
-}
+export const meteringProof: RoomProof = {
+  subjectsAfter: store.subjectsAfter,
+  prove: async (query, posted) => {
+    const metered = { charged: new Map<string, bigint>(), earned: new Map<string, bigint>() };
+    for (const segment of await store.segmentsOf(query, [...posted.keys()])) {
+      const cost = costUcents(segment, segment.posted_through_ms);
+      add(metered.charged, segment.subject_id, cost);
+      add(metered.earned, segment.subject_id, supplierPartUcents(cost, segment.supplier_bps));
+    }
+    const faults = (['charged', 'earned'] as const).flatMap((what) =>
+      [...posted].flatMap(([subjectId, kinds]) => {
+        const due = metered[what].get(subjectId) ?? 0n;
+        const is = [...kinds].reduce((sum, [kind, total]) => sum + (SIGNS[what][kind] ?? 0n) * total, 0n);
+        return due === is ? [] : [`${subjectId}: ${due} should be ${what} for its segments, the ledger has ${is}`];
+      }),
+    );
+    return { faults, rowless: { ucents: 0n, ids: [] } };
+  },
+};
 
 function add(sums: Map<string, bigint>, subjectId: string, ucents: bigint): void {
   sums.set(subjectId, (sums.get(subjectId) ?? 0n) + ucents);

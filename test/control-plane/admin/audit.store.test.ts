@@ -24,7 +24,6 @@ beforeEach(async () => {
   const deps = adminDeps({ db: audit.db, clock }, rooms, {
     loops: () => [],
     metrics,
-    noteLedger: () => undefined,
     reload: async () => ({}),
   });
   routes = adminRoutes(deps).filter((each) => each.method !== 'GET');

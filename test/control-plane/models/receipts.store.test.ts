@@ -5,7 +5,6 @@ import { sql } from '../../../control-plane/base/db/db.ts';
 import { forgetReceipts } from '../../../control-plane/models/gateway/forget.ts';
 import { freeOutcome } from '../../../control-plane/models/gateway/outcome.ts';
 import { findReceipt, pageOfReceipts, setClosed } from '../../../control-plane/models/gateway/store.ts';
-import { receiptFaults } from '../../../control-plane/models/gateway/verify.ts';
 import { forgetOld } from '../../../control-plane/retention.ts';
 import { createLog } from '../../../shared/log.ts';
 import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
@@ -37,7 +36,7 @@ function ask(gone = new AbortController().signal): Promise<Reply> {
 }
 const idOf = (reply: Reply): string => reply.headers?.['x-receipt-id'] ?? '';
 const isThere = async (id: string): Promise<boolean> => (await findReceipt(world.db.read, id)) !== undefined;
-const faults = (): Promise<string[]> => world.db.tx('test.faults', (tx) => receiptFaults(tx));
+const faults = (): Promise<string[]> => world.rooms.books.verify();
 const tamper = (query: ReturnType<typeof sql>): Promise<number> => world.db.tx('test.tamper', (tx) => tx.run(query));
 function forget(): Promise<void> {
   const { db, clock, rooms } = world;
@@ -145,11 +144,11 @@ describe('the proof finds', () => {
   test('a charge whose receipt says that it was free, and one whose receipt is gone', async () => {
     const [id, gone] = [idOf(await ask()), idOf(await ask())];
     await tamper(sql`update request_receipts set charged_ucents = 0 where id = ${id}`);
-    const without = (ucents: bigint, ids: string): string =>
-      `the ledger has charged ${ucents} for requests without a receipt, those that are forgotten were charged 0; among them ${ids}`;
-    expect(await faults()).toEqual([without(CHARGE, id)]);
+    const says = `${id}: charged 0, the ledger says ${CHARGE}`;
+    expect(await faults()).toEqual([says]);
     await tamper(sql`delete from request_receipts where id = ${gone}`);
-    expect(await faults()).toEqual([without(2n * CHARGE, [id, gone].toSorted().join(', '))]);
+    const without = `the ledger has charged ${CHARGE} for what has no row, 0 of it was forgotten; among them ${gone}`;
+    expect(await faults()).toEqual([says, without]);
   });
 
   test('a charge that goes missing among those that are forgotten', async () => {
@@ -157,7 +156,7 @@ describe('the proof finds', () => {
     await forgetReceipts(world.db, { untilMs: world.clock.now(), limit: 10 });
     expect(await faults()).toEqual([]);
     await tamper(sql`update forgotten_receipts set charged_ucents = charged_ucents - 1`);
-    expect(await faults()).toEqual([expect.stringContaining(`were charged ${CHARGE - 1n}`)]);
+    expect(await faults()).toEqual([expect.stringContaining(`${CHARGE - 1n} of it was forgotten`)]);
   });
 
   test('an open receipt for which not what it says is held', async () => {

@@ -1,7 +1,7 @@
 // Usage (specification 2.8, 4.6) against the ledger: random rentals with outages and credits, windows cut anywhere, every bucket and grouping.
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { totalsBySubject } from '../../../control-plane/money/ledger/store.ts';
+import { totalsOf } from '../../../control-plane/money/ledger/proof-store.ts';
 import { type Bucket, bucketStart } from '../../../control-plane/money/metering/buckets.ts';
 import { type GroupBy, type UsageRow, usageRows } from '../../../control-plane/money/metering/usage.ts';
 import { accruedUcents, centsFloor } from '../../../shared/money.ts';
@@ -71,9 +71,8 @@ const sumOf = (rows: readonly UsageRow[]): Omit<UsageRow, 'bucketStartMs' | 'key
 });
 /** What the customer was charged in all, by rental: credits taken off, what the wallet could not cover included. */
 async function charges(ids: readonly string[]): Promise<bigint[]> {
-  const totals = await totalsBySubject(world.db.read, 'rental.');
-  const of = (id: string, kind: string): bigint =>
-    totals.find((row) => row.subject_id === id && row.kind === `rental.${kind}`)?.total_ucents ?? 0n;
+  const totals = await totalsOf(world.db.read, ids);
+  const of = (id: string, kind: string): bigint => totals.get(id)?.get(`rental.${kind}`) ?? 0n;
   return ids.map((id) => of(id, 'charge') + of(id, 'shortfall') - of(id, 'refund_charge') - of(id, 'refund_shortfall'));
 }
 /** Rows of the same bucket and key put together, as rows of windows side by side are. */

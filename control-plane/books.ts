@@ -1,0 +1,177 @@
+// The proof of all books, again and again: what is new each hour, everything each night, in pieces between which everybody else writes.
+import type { Clock } from '../shared/clock.ts';
+import type { Log } from '../shared/log.ts';
+import type { Db, Tx } from './base/db/db.ts';
+import { receiptHoldFaults, receiptProof } from './models/gateway/verify.ts';
+import { videoHoldFaults, videoProof } from './models/videos/verify.ts';
+import { creditFaults } from './money/credits/verify.ts';
+import {
+  forgetProven,
+  noteProven,
+  proofState,
+  type ProofState,
+  subjectsAfter,
+  totalsOf,
+} from './money/ledger/proof-store.ts';
+import type { RoomProof } from './money/ledger/charges.ts';
+import { accountFaults, advance, sumFaults } from './money/ledger/verify.ts';
+import { meteringProof } from './money/metering/verify.ts';
+import { payoutFaults } from './money/payouts/verify.ts';
+
+const PIECE = 500;
+/** No transaction is under way for so long: what was posted before is all there. */
+const SETTLED_MS = 60_000;
+/** A run of the loop ends after this long and goes on in the next: runs that last are taken for hanging ones. */
+const SLICE_MS = 60_000;
+const DAY_MS = 86_400_000;
+/** UTC. */
+const NIGHT_MS = 2 * 3_600_000;
+/** There may be tens of thousands of them. */
+const NAMED = 20;
+const LOGGED = 200;
+
+export interface Books {
+  /** Works on the proof that is due, for a bounded time. True if there is more to do now. */
+  run(signal: AbortSignal): Promise<boolean>;
+  /** Proves everything now; faults in words, empty when all agree. */
+  verify(): Promise<string[]>;
+}
+
+type Proof = AsyncGenerator<void, string[]>;
+
+const ROOMS: readonly RoomProof[] = [meteringProof, receiptProof, videoProof];
+/** What a short transaction proves at once. */
+const AT_ONCE: readonly ((tx: Tx) => Promise<string[]>)[] = [
+  sumFaults,
+  creditFaults,
+  payoutFaults,
+  receiptHoldFaults,
+  videoHoldFaults,
+];
+
+export function openBooks(deps: { db: Db; clock: Clock; log: Log }): Books {
+  const { clock } = deps;
+  let current: Proof | undefined;
+  return {
+    run: async (signal) => {
+      const untilMs = clock.monotonicMs() + SLICE_MS;
+      const proof = current ?? due(deps);
+      current = undefined;
+      while (!signal.aborted && clock.monotonicMs() < untilMs) {
+        if ((await proof.next()).done === true) return false;
+      }
+      current = proof;
+      return !signal.aborted;
+    },
+    verify: async () => {
+      const proof = whole(deps);
+      for (;;) {
+        const step = await proof.next();
+        if (step.done === true) return step.value;
+      }
+    },
+  };
+}
+
+/** What disagrees in what is new is told once the whole proof has confirmed it. */
+async function* due(deps: { db: Db; clock: Clock; log: Log }): Proof {
+  const { db, clock } = deps;
+  if (isWholeDue(await proofState(db.read), clock.now())) return yield* whole(deps);
+  const faults = yield* prove(deps, false);
+  if (faults.length > 0) return yield* whole(deps);
+  await db.tx('books.proven', (tx) => noteProven(tx, { isWhole: false, faults: 0, nowMs: clock.now() }));
+  return faults;
+}
+
+/** Once a night, and for as long as something is wrong: what was found once must not go unsaid an hour later. */
+function isWholeDue({ faults, whole_proven_ms: provenMs }: ProofState, nowMs: number): boolean {
+  const nightOf = (ms: number): number => Math.floor((ms - NIGHT_MS) / DAY_MS);
+  return faults > 0 || provenMs === null || nightOf(nowMs) !== nightOf(provenMs);
+}
+
+async function* whole(deps: { db: Db; clock: Clock; log: Log }): Proof {
+  const { db, clock, log } = deps;
+  await db.tx('books.again', forgetProven);
+  const faults = yield* prove(deps, true);
+  await db.tx('books.proven', (tx) => noteProven(tx, { isWhole: true, faults: faults.length, nowMs: clock.now() }));
+  for (const fault of faults.slice(0, LOGGED)) log.error({ fault }, 'the books do not agree: stop payouts');
+  if (faults.length > 0) log.error({ faults: faults.length }, 'this many faults were found in the books');
+  return faults;
+}
+
+async function* prove({ db, clock }: { db: Db; clock: Clock }, isWhole: boolean): Proof {
+  const found = new Set<string>();
+  const note = (faults: readonly string[]): void => faults.forEach((fault) => found.add(fault));
+  const reach = { untilMs: clock.now() - SETTLED_MS, limit: PIECE };
+  for (;;) {
+    const faults = await db.tx('books.transfers', async (tx) => {
+      const subjects = await advance(tx, reach);
+      if (subjects === undefined || isWhole) return subjects === undefined ? undefined : [];
+      return faultsOfNew(tx, subjects);
+    });
+    if (faults === undefined) break;
+    note(faults);
+    yield;
+  }
+  if (isWhole) note(yield* proveRooms(db));
+  for (let afterId: string | undefined = ''; afterId !== undefined;) {
+    const from: string = afterId;
+    const piece = await db.tx('books.accounts', (tx) => accountFaults(tx, from, PIECE));
+    note(piece.faults);
+    afterId = piece.lastId;
+    yield;
+  }
+  for (const proveAtOnce of AT_ONCE) {
+    note(await db.tx('books.at_once', proveAtOnce));
+    yield;
+  }
+  return [...found];
+}
+
+/** No row of what is new is forgotten already. */
+async function faultsOfNew(tx: Tx, subjectIds: readonly string[]): Promise<string[]> {
+  const posted = await totalsOf(tx, subjectIds);
+  const faults: string[] = [];
+  for (const room of ROOMS) {
+    const proof = await room.prove(tx, posted);
+    faults.push(
+      ...proof.faults,
+      ...proof.rowless.ids.map((id) => `${id}: the ledger has charged for it, it has no row`),
+    );
+  }
+  return faults;
+}
+
+async function* proveRooms(db: Db): Proof {
+  const faults: string[] = [];
+  for (const room of ROOMS) {
+    const before = await room.forgottenUcents?.(db.read);
+    const rowless = { ucents: 0n, ids: new Array<string>() };
+    // From both sides: what the ledger has no transfer about is in the rows only.
+    for (const side of [subjectsAfter, room.subjectsAfter]) {
+      for (let afterId: string | undefined = ''; afterId !== undefined;) {
+        const from: string = afterId;
+        const piece = await db.tx('books.room', async (tx) => {
+          const ids = await side(tx, from, PIECE);
+          // What comes later than a piece that is not full is newer than this proof.
+          return {
+            lastId: ids.length < PIECE ? undefined : ids.at(-1),
+            proof: await room.prove(tx, await totalsOf(tx, ids)),
+          };
+        });
+        faults.push(...piece.proof.faults);
+        rowless.ucents += piece.proof.rowless.ucents;
+        rowless.ids.push(...piece.proof.rowless.ids.slice(0, NAMED - rowless.ids.length));
+        afterId = piece.lastId;
+        yield;
+      }
+    }
+    // While rows are being forgotten nothing can be said: the next proof will.
+    if ((await room.forgottenUcents?.(db.read)) === before && rowless.ucents !== (before ?? 0n)) {
+      faults.push(
+        `the ledger has charged ${rowless.ucents} for what has no row, ${before ?? 0n} of it was forgotten; among them ${rowless.ids.join(', ')}`,
+      );
+    }
+  }
+  return faults;
+}

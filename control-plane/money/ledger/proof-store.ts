@@ -1,0 +1,151 @@
+// The SQL of the proof of the books: how far it has come, and the sums of the transfers up to there.
+import { z } from 'zod';
+import { int, text, ucents } from '../../base/db/columns.ts';
+import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
+
+const StateRow = z.object({
+  posted_ms: int,
+  transfer_id: text,
+  faults: int,
+  new_proven_ms: int.nullable(),
+  whole_proven_ms: int.nullable(),
+});
+export type ProofState = z.infer<typeof StateRow>;
+
+const NOTHING_PROVEN: ProofState = {
+  posted_ms: 0,
+  transfer_id: '',
+  faults: 0,
+  new_proven_ms: null,
+  whole_proven_ms: null,
+};
+
+/** How far the books were proven, and what the last proof has found. */
+export async function proofState(query: Query): Promise<ProofState> {
+  const row = await query.one(
+    StateRow,
+    sql`select posted_ms, transfer_id, faults, new_proven_ms, whole_proven_ms from ledger_proof where id = 1`,
+  );
+  return row ?? NOTHING_PROVEN;
+}
+
+export async function writeProofState(tx: Tx, state: ProofState): Promise<void> {
+  await tx.run(
+    sql`insert into ledger_proof (id, posted_ms, transfer_id, faults, new_proven_ms, whole_proven_ms)
+        values (1, ${state.posted_ms}, ${state.transfer_id}, ${state.faults}, ${state.new_proven_ms}, ${state.whole_proven_ms})
+        on conflict (id) do update set posted_ms = excluded.posted_ms, transfer_id = excluded.transfer_id, faults = excluded.faults,
+          new_proven_ms = excluded.new_proven_ms, whole_proven_ms = excluded.whole_proven_ms`,
+  );
+}
+
+/** The next proof begins with the first transfer. */
+export async function forgetProven(tx: Tx): Promise<void> {
+  await tx.run(sql`delete from proven_accounts`);
+  await writeProofState(tx, { ...(await proofState(tx)), posted_ms: 0, transfer_id: '' });
+}
+
+/** A whole proof has proven what is new, too. */
+export async function noteProven(tx: Tx, proof: { isWhole: boolean; faults: number; nowMs: number }): Promise<void> {
+  const { isWhole, faults, nowMs } = proof;
+  const before = await proofState(tx);
+  const wholeMs = isWhole ? nowMs : before.whole_proven_ms;
+  await writeProofState(tx, { ...before, faults, new_proven_ms: nowMs, whole_proven_ms: wholeMs });
+}
+
+const PostedRow = z.object({
+  id: text,
+  debit_account_id: text,
+  credit_account_id: text,
+  amount_ucents: ucents,
+  subject_id: text,
+  posted_ms: int,
+});
+export type PostedRow = z.infer<typeof PostedRow>;
+
+/** Transfers behind the position that were posted before `untilMs`, in the order of their time. */
+export function unproven(query: Query, state: ProofState, untilMs: number, limit: number): Promise<PostedRow[]> {
+  return query.all(
+    PostedRow,
+    sql`select id, debit_account_id, credit_account_id, amount_ucents, subject_id, posted_ms from transfers
+        where (posted_ms, id) > (${state.posted_ms}, ${state.transfer_id}) and posted_ms < ${untilMs}
+        order by posted_ms, id limit ${limit}`,
+  );
+}
+
+export async function addToProven(tx: Tx, accountId: string, { debits, credits }: Sums): Promise<void> {
+  await tx.run(
+    sql`insert into proven_accounts (account_id, debits_ucents, credits_ucents) values (${accountId}, ${debits}, ${credits})
+        on conflict (account_id) do update set debits_ucents = proven_accounts.debits_ucents + excluded.debits_ucents,
+          credits_ucents = proven_accounts.credits_ucents + excluded.credits_ucents`,
+  );
+}
+
+export interface Sums {
+  debits: bigint;
+  credits: bigint;
+}
+
+const TailRow = z.object({ account_id: text, debits_ucents: ucents, credits_ucents: ucents });
+
+/** What the transfers behind the position move, by account. */
+export async function tailSums(query: Query, state: ProofState): Promise<Map<string, Sums>> {
+  const isBehind = sql`(posted_ms, id) > (${state.posted_ms}, ${state.transfer_id})`;
+  const rows = await query.all(
+    TailRow,
+    sql`select account_id, cast(sum(debit) as bigint) as debits_ucents, cast(sum(credit) as bigint) as credits_ucents from (
+          select debit_account_id as account_id, amount_ucents as debit, 0 as credit from transfers where ${isBehind}
+          union all
+          select credit_account_id as account_id, 0 as debit, amount_ucents as credit from transfers where ${isBehind}
+        ) as sides group by account_id`,
+  );
+  return new Map(rows.map((row) => [row.account_id, { debits: row.debits_ucents, credits: row.credits_ucents }]));
+}
+
+const AccountRow = z.object({
+  id: text,
+  kind: text,
+  debits_ucents: ucents,
+  credits_ucents: ucents,
+  held_ucents: ucents,
+  proven_debits_ucents: ucents,
+  proven_credits_ucents: ucents,
+  holds_ucents: ucents,
+});
+
+/** Accounts after `afterId` with what was proven of them and the sum of their holds. */
+export function accountsAfter(query: Query, afterId: string, limit: number): Promise<z.infer<typeof AccountRow>[]> {
+  return query.all(
+    AccountRow,
+    sql`select a.id, a.kind, a.debits_ucents, a.credits_ucents, a.held_ucents,
+          coalesce(p.debits_ucents, 0) as proven_debits_ucents, coalesce(p.credits_ucents, 0) as proven_credits_ucents,
+          (select cast(coalesce(sum(h.amount_ucents), 0) as bigint) from holds h where h.account_id = a.id) as holds_ucents
+        from ledger_accounts a left join proven_accounts p on p.account_id = a.id
+        where a.id > ${afterId} order by a.id limit ${limit}`,
+  );
+}
+
+const SubjectRow = z.object({ id: text });
+
+/** Subjects of transfers after `afterId`, in order. */
+export async function subjectsAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
+  const rows = await query.all(
+    SubjectRow,
+    sql`select distinct subject_id as id from transfers where subject_id > ${afterId} order by subject_id limit ${limit}`,
+  );
+  return rows.map((row) => row.id);
+}
+
+const SubjectTotalRow = z.object({ subject_id: text, kind: text, total_ucents: ucents });
+
+/** What the transfers about these subjects come to, by kind. */
+export async function totalsOf(query: Query, subjectIds: readonly string[]): Promise<Map<string, Map<string, bigint>>> {
+  const totals = new Map(subjectIds.map((id) => [id, new Map<string, bigint>()]));
+  if (subjectIds.length === 0) return totals;
+  const rows = await query.all(
+    SubjectTotalRow,
+    sql`select subject_id, kind, cast(sum(amount_ucents) as bigint) as total_ucents from transfers
+        where subject_id in (${join([...subjectIds])}) group by subject_id, kind`,
+  );
+  for (const { subject_id: id, kind, total_ucents: total } of rows) totals.get(id)?.set(kind, total);
+  return totals;
+}

@@ -1,0 +1,26 @@
+// The balance of a customer at this moment: what the ledger has, less what rentals have cost since they were last posted.
+import type { Tx } from '../../base/db/db.ts';
+import { wallet } from '../ledger/accounts.ts';
+import type { Balance, Ledger } from '../ledger/ledger.ts';
+import { heldBy } from '../ledger/store.ts';
+import { holdId, unpostedUcents } from './posting.ts';
+import * as store from './store.ts';
+
+/** Running costs use up the hold of their rental first; what they need beyond it is not available to anything else. */
+export async function balanceNow(
+  tx: Tx,
+  orgId: string,
+  { ledger, nowMs }: { ledger: Pick<Ledger, 'balance'>; nowMs: number },
+): Promise<Balance> {
+  const inLedger = await ledger.balance(tx, wallet(orgId));
+  let { postedUcents, heldUcents } = inLedger;
+  for (const segment of await store.openSegmentsOf(tx, orgId)) {
+    const cost = unpostedUcents(segment, nowMs);
+    const held = await heldBy(tx, holdId(segment.subject_id));
+    postedUcents -= cost;
+    heldUcents -= cost < held ? cost : held;
+  }
+  // What a wallet cannot cover becomes bad debt, and never a negative balance.
+  if (postedUcents < heldUcents) postedUcents = heldUcents;
+  return { postedUcents, heldUcents, availableUcents: postedUcents - heldUcents };
+}

@@ -1,0 +1,113 @@
+// GET /v1/balance says what is true at the moment of the read, whether or not a rental's hour was posted, and whatever the last tick held.
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { wallet } from '../../control-plane/money/ledger/accounts.ts';
+import { type Api, type ApiAccount, openApi } from './api.ts';
+
+const FUNDS = 1_000_000;
+const CENT = 1_000_000n;
+const SECOND_MS = 1_000;
+const HOUR_MS = 3_600_000;
+
+let api: Api;
+let owner: ApiAccount;
+beforeEach(async () => {
+  api = await openApi();
+  owner = await api.account();
+});
+afterEach(async () => {
+  await api.world.verify();
+  await api.close();
+});
+
+/** A rental that costs a cent a second, with ten minutes of it set aside. */
+async function rent(subjectId: string): Promise<void> {
+  const { db, clock, rooms } = api.world;
+  const [orgId, rateUcentsPerHour] = [owner.orgId, 3_600n * CENT];
+  await db.tx('test.rent', async (tx) => {
+    await rooms.metering.holdForLaunch(tx, subjectId, orgId, rateUcentsPerHour);
+    const what = { supplierId: 's', machineId: 'm', gpuType: 'H100', gpuCount: 1, supplierBps: 8_000 };
+    await rooms.metering.openSegment(tx, { subjectId, orgId, ...what, rateUcentsPerHour, startedMs: clock.now() });
+  });
+}
+const tick = (): Promise<string[]> => api.world.rooms.metering.tick(new AbortController().signal);
+const passes = (seconds: number): Promise<void> => api.world.clock.advance(seconds * SECOND_MS);
+const hold = (cents: bigint): Promise<void> =>
+  api.world.db.tx('test.hold', (tx) => api.world.rooms.ledger.setHold(tx, 'other', wallet(owner.orgId), cents * CENT));
+
+async function balance(): Promise<Record<string, unknown>> {
+  const { status, json } = await api.call('GET', '/v1/balance', { key: owner.key });
+  expect(status).toBe(200);
+  return json;
+}
+const cents = (left: number, held: number): object => ({
+  balance_cents: left,
+  held_cents: held,
+  available_cents: left - held,
+  balance: `${Math.trunc(left / 100)}.${String(left % 100).padStart(2, '0')}`,
+});
+
+async function usedCents(): Promise<unknown> {
+  const { json } = await api.call('GET', '/v1/usage', { key: owner.key });
+  return json.data?.reduce((sum, row) => sum + Number(row['cost_cents']), 0);
+}
+
+test('an untouched wallet is available as it is', async () => {
+  expect(await balance()).toEqual(cents(FUNDS, 0));
+});
+
+test('what is set aside for a launch is held and not available', async () => {
+  const { db, rooms } = api.world;
+  await db.tx('test.hold', (tx) => rooms.metering.holdForLaunch(tx, 'i-1', owner.orgId, 3_600n * CENT));
+  expect(await balance()).toEqual(cents(FUNDS, 600));
+});
+
+test('an hour that is not posted is taken off second by second, and balance and usage add up', async () => {
+  await rent('i-1');
+  for (const [seconds, held] of [
+    [0, 600],
+    [7, 593],
+    [100, 493],
+  ] as const) {
+    await passes(seconds);
+    const used = Number(await usedCents());
+    expect(await balance()).toEqual(cents(FUNDS - used, held));
+  }
+  expect(await usedCents()).toBe(107);
+  // The tick fills the hold up again; posting changes nothing that a customer sees.
+  await tick();
+  expect(await balance()).toEqual(cents(FUNDS - 107, 600));
+  await api.world.clock.advance(HOUR_MS);
+  expect(await balance()).toEqual(cents(FUNDS - 3_707, 0));
+  await tick();
+  expect(await balance()).toEqual(cents(FUNDS - 3_707, 600));
+  expect(await usedCents()).toBe(3_707);
+});
+
+test('two rentals use up their own holds, and none that is there for something else', async () => {
+  await rent('i-1');
+  await passes(100);
+  await rent('i-2');
+  await hold(50n);
+  await passes(550);
+  expect(await balance()).toEqual(cents(FUNDS - 1_200, 50 + 50));
+});
+
+test('a wallet that is used up shows what others hold of it, and never less than nothing', async () => {
+  await rent('i-1');
+  await hold(BigInt(FUNDS) - 600n);
+  await passes(650);
+  expect(await balance()).toEqual(cents(FUNDS - 600, FUNDS - 600));
+  await tick();
+  expect(await balance()).toEqual(cents(FUNDS - 600, FUNDS - 600));
+  await hold(0n);
+  await api.world.clock.advance(400 * HOUR_MS);
+  expect(await balance()).toEqual(cents(0, 0));
+});
+
+test('a clock that was set back gives nothing back', async () => {
+  await rent('i-1');
+  await api.world.clock.advance(HOUR_MS);
+  await tick();
+  api.world.clock.step(-HOUR_MS / 2);
+  expect(await balance()).toEqual(cents(FUNDS - 3_600, 600));
+});

@@ -1,0 +1,214 @@
+// The proof of the books in its loop: what is new each hour, everything each night; every fault is named until it is mended.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { sql, type Sql } from '../../../control-plane/base/db/db.ts';
+import { type Books, openBooks } from '../../../control-plane/books.ts';
+import { accountId, funding, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
+import type { NewTransfer } from '../../../control-plane/money/ledger/ledger.ts';
+import { proofState } from '../../../control-plane/money/ledger/proof-store.ts';
+import { createLog } from '../../../shared/log.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const PIECE = 500;
+const KIND = 'inference.charge';
+const FUNDS = 1_000_000_000_000n;
+const ERROR = 50; // Pino's number.
+const NEVER = new AbortController().signal;
+
+let world: World;
+let orgId: string;
+let books: Books;
+let logged: { level: number; fault?: string; faults?: number }[];
+beforeEach(async () => {
+  world = await openWorld();
+  ({ orgId } = await world.customer(1_000_000));
+  logged = [];
+  const log = createLog('test', 'info', { write: (line) => void logged.push(JSON.parse(line)) });
+  books = openBooks({ ...world, log });
+});
+afterEach(() => world.close());
+
+const idOf = (number: number): string => `rcp_${String(number).padStart(6, '0')}`;
+const write = (statement: Sql): Promise<number> => world.db.tx('test.write', (tx) => tx.run(statement));
+const faultsTold = async (): Promise<number> => (await proofState(world.db.read)).faults;
+
+/** What was posted an hour before is settled. */
+async function nextHour(): Promise<string[]> {
+  world.clock.step(HOUR_MS);
+  logged = [];
+  expect(await books.run(NEVER)).toBe(false);
+  return logged.flatMap(({ fault }) => fault ?? []);
+}
+async function nextNight(): Promise<string[]> {
+  world.clock.step(DAY_MS - HOUR_MS);
+  return nextHour();
+}
+
+/** Posted by the ledger, each with the receipt that says so. */
+async function charge(...ids: string[]): Promise<void> {
+  const nowMs = world.clock.now();
+  await world.db.tx('test.charge', async (tx) => {
+    for (const id of ids) {
+      await world.rooms.ledger.post(tx, id, [chargeOf(id)]);
+      await tx.run(
+        sql`insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, charged_ucents, opened_ms, closed_ms)
+            values (${id}, ${orgId}, 'apk', 'req', 'small', 'serverless', 'charged', 99, 5, ${nowMs}, ${nowMs})`,
+      );
+    }
+  });
+}
+const chargeOf = (id: string): NewTransfer => ({
+  id: `t:${id}`,
+  debit: wallet(orgId),
+  credit: revenue,
+  amountUcents: 5n,
+  kind: KIND,
+  subjectId: id,
+  effectiveMs: 1,
+});
+
+/** A transfer that moved no balance, as nobody but an intruder writes it. */
+async function forge(id: string, postedMs: number): Promise<void> {
+  await write(
+    sql`insert into transfers (id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, effective_ms, posted_ms)
+        values (${id}, 'b', ${accountId(funding)}, ${accountId(wallet(orgId))}, 7, 'funding.manual', ${orgId}, 1, ${postedMs})`,
+  );
+}
+const forged = (): string[] => [
+  `customer_wallet:${orgId}: credits kept ${FUNDS}, entries sum to ${FUNDS + 7n}`,
+  `operator_funding:platform: debits kept ${FUNDS}, entries sum to ${FUNDS + 7n}`,
+];
+
+describe('the hourly proof', () => {
+  beforeEach(async () => {
+    await charge(idOf(0));
+    // It is not night, and the first proof is whole.
+    world.clock.step(3 * HOUR_MS);
+    expect(await nextHour()).toEqual([]);
+  });
+
+  test('finds nothing where all agree, and says when it was', async () => {
+    await charge(idOf(1));
+    const wholeMs = world.clock.now();
+    expect(await nextHour()).toEqual([]);
+    const state = await proofState(world.db.read);
+    expect(state).toMatchObject({ faults: 0, whole_proven_ms: wholeMs, new_proven_ms: world.clock.now() });
+    expect(state.transfer_id).toBe(`t:${idOf(1)}`);
+  });
+
+  test('finds a new transfer that moved no balance', async () => {
+    await forge('f', world.clock.now());
+    expect(await nextHour()).toEqual(forged());
+  });
+
+  test('finds one that is not settled yet', async () => {
+    await forge('f', world.clock.now() + HOUR_MS);
+    expect(await nextHour()).toEqual(forged());
+  });
+
+  test('finds a balance that was changed behind the ledger', async () => {
+    await write(sql`update ledger_accounts set debits_ucents = debits_ucents + 1 where id = ${accountId(revenue)}`);
+    expect((await nextHour()).toSorted()).toEqual([
+      expect.stringMatching(/^debits \d+ differ from credits \d+$/),
+      'platform_revenue:platform: debits kept 1, entries sum to 0',
+    ]);
+  });
+
+  test('finds a hold that no account knows', async () => {
+    await write(
+      sql`insert into holds (id, account_id, amount_ucents, updated_ms) values ('h', ${accountId(wallet(orgId))}, 3, 1)`,
+    );
+    expect(await nextHour()).toEqual([`customer_wallet:${orgId}: holds kept 0, entries sum to 3`]);
+  });
+
+  test('finds a new charge of which its receipt says something else, and one without a receipt', async () => {
+    await charge(idOf(1), idOf(2));
+    await write(sql`update request_receipts set charged_ucents = 6 where id = ${idOf(1)}`);
+    await write(sql`delete from request_receipts where id = ${idOf(2)}`);
+    expect(await nextHour()).toEqual([
+      `${idOf(1)}: charged 6, the ledger says 5`,
+      `the ledger has charged 5 for what has no row, 0 of it was forgotten; among them ${idOf(2)}`,
+    ]);
+  });
+
+  test('does not read again what was proven: the next night does', async () => {
+    await write(sql`update request_receipts set charged_ucents = 6`);
+    await forge('f', 1);
+    expect(await nextHour()).toEqual([]);
+    expect(await nextNight()).toEqual([`${idOf(0)}: charged 6, the ledger says 5`, ...forged()]);
+  });
+
+  test('names a fault each hour until it is mended', async () => {
+    const change = (by: number): Promise<number> =>
+      write(sql`update request_receipts set charged_ucents = charged_ucents + ${by} where id = ${idOf(1)}`);
+    await charge(idOf(1));
+    await change(1);
+    const fault = `${idOf(1)}: charged 6, the ledger says 5`;
+    expect(await nextHour()).toEqual([fault]);
+    expect(logged.every(({ level }) => level === ERROR)).toBe(true);
+    expect(await nextHour()).toEqual([fault]);
+    expect(await faultsTold()).toBe(1);
+    await change(-1);
+    expect(await nextHour()).toEqual([]);
+    expect(await faultsTold()).toBe(0);
+  });
+
+  test('takes no transfer for a fault that was posted while the clock was set back', async () => {
+    world.clock.step(-2 * DAY_MS);
+    await charge(idOf(1));
+    world.clock.step(2 * DAY_MS);
+    expect(await nextHour()).toEqual([]);
+    await charge(idOf(2));
+    expect(await nextHour()).toEqual([]);
+  });
+});
+
+describe('the proof of everything', () => {
+  test.each([0, PIECE - 1, PIECE, 2 * PIECE])('finds the one of many with number %d', async (number) => {
+    await charge(...Array.from({ length: 2 * PIECE + 1 }, (_, i) => idOf(i)));
+    expect(await nextNight()).toEqual([]);
+    await write(sql`delete from request_receipts where id = ${idOf(number)}`);
+    const without = `the ledger has charged 5 for what has no row, 0 of it was forgotten; among them ${idOf(number)}`;
+    expect(await nextNight()).toEqual([without]);
+  });
+
+  test('names twenty of many charges without a row, and counts all', async () => {
+    await charge(...Array.from({ length: PIECE + 30 }, (_, i) => idOf(i)));
+    await write(sql`delete from request_receipts`);
+    const ids = Array.from({ length: 20 }, (_, i) => idOf(i)).join(', ');
+    expect(await books.verify()).toEqual([
+      `the ledger has charged ${5 * (PIECE + 30)} for what has no row, 0 of it was forgotten; among them ${ids}`,
+    ]);
+  });
+
+  test('finds a rental that was metered and never charged', async () => {
+    await write(
+      sql`insert into meter_segments (id, subject_id, org_id, supplier_id, gpu_type, gpu_count, rate_ucents_per_hour, supplier_bps, started_ms, posted_through_ms)
+          values ('seg', 'i-1', ${orgId}, 's', 'H100', 1, 3600000, 0, 0, 1000)`,
+    );
+    expect(await nextNight()).toEqual(['i-1: 1000 should be charged for its segments, the ledger has 0']);
+  });
+
+  test('goes on in the next run if it takes long, while others write', async () => {
+    await charge(...Array.from({ length: PIECE + 1 }, (_, i) => idOf(i)));
+    await write(sql`update request_receipts set charged_ucents = 6 where id = ${idOf(PIECE)}`);
+    let monotonicMs = 0;
+    // Each look at it finds it half a slice later: one piece fits into a run.
+    const clock = { ...world.clock, monotonicMs: () => (monotonicMs += 30_000) };
+    const slow = openBooks({ db: world.db, clock, log: createLog('test', 'silent') });
+    let runs = 1;
+    for (; await slow.run(NEVER); runs += 1) await charge(idOf(10_000 + runs));
+    expect(runs).toBeGreaterThan(8);
+    expect(await faultsTold()).toBe(1);
+  });
+
+  test('ends where it is stopped, and begins again in the next process', async () => {
+    await charge(idOf(0));
+    const stop = new AbortController();
+    stop.abort();
+    expect(await books.run(stop.signal)).toBe(false);
+    expect(await proofState(world.db.read)).toMatchObject({ whole_proven_ms: null });
+    expect(await nextHour()).toEqual([]);
+  });
+});
