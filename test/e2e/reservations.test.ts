@@ -46,5 +46,5 @@ test('a contract sets GPUs aside, a launch logs in on its slots at no price, and
   expect(await operator('cancel', made.reservation_id)).toMatchObject({ status: 'cancelled', slots: 0 });
   expect((await pricing())?.available).toBe((offering?.available ?? 0) - 2);
   expect((await stack.ssh(instance).run('echo still here')).stdout.toString()).toBe('still here\n');
-  await expect(stack.rent({ tier: 'reserved' })).rejects.toThrow('reservation/no_contract');
+  await expect(stack.rent({ tier: 'reserved' })).rejects.toThrow('reservation/contract_inactive');
 });

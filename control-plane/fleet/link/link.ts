@@ -72,6 +72,8 @@ export interface Link {
 export interface WorkloadLife {
   /** The link is up, and the host has answered the last ping. */
   isAnswering: boolean;
+  /** Since when the link is up; null if it is not. */
+  upSinceMs: number | null;
   /** When the host last answered a ping, or sent bytes on a stream of a customer; null if this process has seen neither. */
   lastMs: number | null;
   /** Streams to its SSH server that are open, of customers and of strangers. */
@@ -202,6 +204,7 @@ function openLives(sessions: ReadonlyMap<string, Session>, clock: Clock): Lives 
       );
       return {
         isAnswering: life?.isAnswering === true,
+        upSinceMs: life?.upSinceMs ?? null,
         lastMs: known.length === 0 ? null : Math.max(...known),
         sshStreams: sshStreams.get(workloadId) ?? 0,
       };

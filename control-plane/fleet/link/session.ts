@@ -38,6 +38,7 @@ export interface Life {
   isAnswering: boolean;
   /** When the host answered last. */
   lastMs: number;
+  upSinceMs: number;
 }
 
 export interface SessionDeps {
@@ -175,7 +176,8 @@ interface Pulse {
  */
 function keepPinging(socket: LinkSocket, silentMs: () => number, deps: SessionDeps, onLife: () => unknown): Pulse {
   const { clock, rng } = deps;
-  let lastMs = clock.now();
+  const upSinceMs = clock.now();
+  let lastMs = upSinceMs;
   let isAnswering = true;
   let cancels: (() => void)[] = [];
   const ping = (): void => {
@@ -197,7 +199,7 @@ function keepPinging(socket: LinkSocket, silentMs: () => number, deps: SessionDe
   });
   cancels = [clock.after(spreadMs(LINK_PING_MS, rng), ping)];
   return {
-    life: () => ({ isAnswering, lastMs }),
+    life: () => ({ isAnswering, lastMs, upSinceMs }),
     stop: () => cancels.forEach((cancel) => cancel()),
   };
 }

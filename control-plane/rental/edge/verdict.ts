@@ -26,6 +26,8 @@ const FAILURES_MIN = 3;
 const SPAN_MS_MIN = 20_000;
 /** The last proof of life before a failure is no older than a ping that was missed, or two periods of looks. */
 const LIFE_MS_MAX = 2 * PROBE_PERIOD_MS;
+/** A link that is up for so long is that of an agent that knows its holders. */
+export const SETTLED_MS = 10_000;
 /** A host has replaced a holder by then. */
 const REPAIR_MS_MAX = 10_000;
 /** Good looks in a row that end an outage. */
@@ -102,6 +104,8 @@ export interface FleetView {
 export interface Standing {
   /** The link of the machine is up and answers. */
   isAnswering: boolean;
+  /** It was up for SETTLED_MS when the look began: an agent that has just started finds its holders first. */
+  isSettled: boolean;
   /** Null while the rental counts as running. */
   unreachableSinceMs: number | null;
   nowMs: number;
@@ -110,8 +114,9 @@ export interface Standing {
 export type Verdict = 'as it is' | 'repair' | 'confirm' | 'recover' | 'give up';
 
 export function verdict(series: Series, standing: Standing, fleet: FleetView): Verdict {
-  const { unreachableSinceMs, isAnswering, nowMs } = standing;
-  const repair = series.failures > 0 && isAnswering && series.repairMs === null ? 'repair' : 'as it is';
+  const { unreachableSinceMs, isAnswering, isSettled, nowMs } = standing;
+  const mayRepair = series.failures > 0 && isAnswering && isSettled && series.repairMs === null;
+  const repair = mayRepair ? 'repair' : 'as it is';
   if (unreachableSinceMs !== null) {
     if (series.successes >= SUCCESSES_MIN) return 'recover';
     return series.failures > 0 && nowMs - unreachableSinceMs >= GRACE_MS ? 'give up' : repair;

@@ -19,6 +19,7 @@ import {
   type FleetView,
   PROBE_PERIOD_MS,
   REPROBE_MS,
+  SETTLED_MS,
   verdict,
 } from './verdict.ts';
 
@@ -127,7 +128,9 @@ async function look(rental: InstanceRow, before: store.ProbeRow, fleet: FleetVie
   const lifeMs = Math.max(life.lastMs ?? 0, rental.last_reachable_ms ?? 0);
   const facts = { ok: result.ok, startMs, endMs, lifeMs, hostFailedMs: before.host_failed_ms };
   const series = afterLook(seriesOf(before), facts);
-  const standing = { isAnswering: life.isAnswering, unreachableSinceMs: rental.unreachable_since_ms, nowMs: endMs };
+  const isSettled = life.upSinceMs !== null && startMs - life.upSinceMs >= SETTLED_MS;
+  const { isAnswering } = life;
+  const standing = { isAnswering, isSettled, unreachableSinceMs: rental.unreachable_since_ms, nowMs: endMs };
   const decided = verdict(series, standing, fleet);
   const isRepaired = decided === 'repair' && link.repair(before.machine_id, workloadId);
   const settling = !result.ok || (rental.unreachable_since_ms !== null && decided === 'as it is');

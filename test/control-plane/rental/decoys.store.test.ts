@@ -1,5 +1,6 @@
 // Decoys find a host that serves probes alone, and nothing else.
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import type { WorkloadLife } from '../../../control-plane/fleet/link/link.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { type Decoys, openDecoys } from '../../../control-plane/rental/edge/decoys.ts';
 import { newProbeKey, type Login, type LoginResult } from '../../../control-plane/rental/edge/probe.ts';
@@ -20,7 +21,7 @@ let answer: LoginResult;
 let logins: Login[];
 let targets: OpenMessage['target'][];
 /** What is known of the host. */
-let life: { isAnswering: boolean; lastMs: number | null; sshStreams: number };
+let life: WorkloadLife;
 
 beforeEach(async () => {
   world = await openWorld();
@@ -30,7 +31,7 @@ beforeEach(async () => {
   await world.drive();
   answer = { ok: true };
   [logins, targets] = [[], []];
-  life = { isAnswering: true, lastMs: null, sshStreams: 0 };
+  life = { isAnswering: true, upSinceMs: 0, lastMs: null, sshStreams: 0 };
   decoys = openDecoys({
     ...world.core,
     doors: world.rooms.doors,

@@ -37,6 +37,7 @@ function look(atMs: number, patch: Partial<Look> = {}): Look {
 const after = (...looks: Look[]): Series => looks.reduce(afterLook, FRESH);
 const standing = (atMs: number, isAnswering: boolean, unreachableSinceMs: number | null = null) => ({
   isAnswering,
+  isSettled: true,
   unreachableSinceMs,
   nowMs: START_MS + atMs,
 });
@@ -59,6 +60,12 @@ test('a host that answers replaces the holder first, and only what fails after t
   expect(verdict(never, standing(600_000, true), fleet)).toBe('repair');
   const two = { ...after(look(0), look(2_500)), repairMs: START_MS };
   expect(verdict(two, standing(600_000, true), fleet)).toBe('as it is');
+});
+
+test('a host whose link has just come up replaces nothing: its agent finds the holders first', () => {
+  const one = after(look(0));
+  expect(verdict(one, { ...standing(500, true), isSettled: false }, fleet)).toBe('as it is');
+  expect(verdict(one, standing(500, true), fleet)).toBe('repair');
 });
 
 test('a repair is asked for once in a series of failures, and again in the next', () => {
