@@ -130,6 +130,10 @@ const ConfigFields = z.strictObject({
    * GPU time that it paid for in that time comes on top.
    */
   unpaid_gpu_hours_per_org: z.int().min(1).max(RATE_MAX).default(16),
+  /**
+   * A stop lets SSH sessions and other connections into instances last for so long, while new ones are refused; 0 cuts them at once.
+   */
+  drain_seconds: z.int().min(0).max(3_600).default(10),
   /** A launch needs a balance for this long. */
   launch_hold_minutes: z.int().min(1).max(1_440).default(10),
   images: z

@@ -19,10 +19,10 @@ import { assertSecretFits } from './base/http/secret-check.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
-import { openSupervision } from './base/supervision/supervision.ts';
+import { openSupervision, type Supervision } from './base/supervision/supervision.ts';
 import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
-import { openCertificates, openListeners } from './listeners.ts';
+import { type Listeners, openCertificates, openListeners } from './listeners.ts';
 import { type Running, startLoops, startWatchdog } from './loops.ts';
 import { readModels } from './models/catalog/models.ts';
 import { readEnvironments } from './rental/launch/environments.ts';
@@ -49,7 +49,7 @@ export interface House {
   onLost(fn: () => void): void;
   /** The operator's routes without a socket: how commands work while the daemon is stopped. */
   readonly admin: Http;
-  /** Stops accepting, lets work under way finish, says goodbye to agents, closes the database. */
+  /** Lets streams into instances last for `drain_seconds`, stops accepting, lets work under way finish, says goodbye to agents, closes the database. */
   close(): Promise<void>;
 }
 
@@ -108,7 +108,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
       return { port };
     },
     close: async () => {
-      if (running !== undefined) await supervision.stopping();
+      await drain(running, { supervision, listeners }, config.drain_seconds * 1_000);
       await rooms.link.drain(RECONNECT_AFTER_MS);
       rooms.logs.close();
       await Promise.all([listeners.closeWeb(), rooms.gateway.drain(ANSWERS_GRACE_MS)]);
@@ -117,7 +117,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
       await Promise.all(running?.loops.map((loop) => loop.stop()) ?? []);
       await rooms.webhooks.courier.stop();
       await running?.engine.stop();
-      await Promise.all([rooms.videos.close(), listeners.publicPorts.close()]);
+      await rooms.videos.close();
       await images.close();
       await modelHub.close();
       await foundation.close();
@@ -162,6 +162,20 @@ function reloadSettings(readAgain: () => Config, rooms: Rooms, log: Log): Fields
   };
   log.info(now, 'models, templates, environments and limits were read again');
   return now;
+}
+
+/** These would open the ports again, or take closed ones for hosts that are out of reach. All others go on while streams last. */
+const ENDED_BEFORE_DRAIN = ['edge', 'watch', 'decoys'];
+
+async function drain(
+  running: Running | undefined,
+  { supervision, listeners }: { supervision: Supervision; listeners: Listeners },
+  drainMs: number,
+): Promise<void> {
+  if (running !== undefined) await supervision.stopping(drainMs);
+  const ended = running?.loops.filter((loop) => ENDED_BEFORE_DRAIN.includes(loop.status().name)) ?? [];
+  await Promise.all(ended.map((loop) => loop.stop()));
+  await listeners.drain(drainMs);
 }
 
 function statusesOf(running: Running | undefined): LoopStatus[] {

@@ -25,7 +25,12 @@ export interface Listeners {
   /** Serves certificates that have been renewed. */
   refreshCertificates(): void;
   listen(): Promise<{ port: number }>;
-  /** All but the public ports of instances, which stay until work under way is done. */
+  /**
+   * Instances and their applications take no new connections; those that are there may last for so long. The API goes on.
+   * The loop `edge` must have ended: it would open the ports again.
+   */
+  drain(graceMs: number): Promise<void>;
+  /** The rest. */
   closeWeb(): Promise<void>;
 }
 
@@ -46,17 +51,20 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
   const http = openPublicHttp(config, tls.api, deps);
   const metricsHttp = config.metrics_listen === undefined ? undefined : openMetricsHttp(config, web);
   const apps = config.apps === undefined ? undefined : openApps(config, config.apps, deps);
+  const publicPorts = openPortsOf(config, core, rooms);
   return {
     http,
-    publicPorts: openPortsOf(config, core, rooms),
+    publicPorts,
     refreshCertificates: tls.refresh,
     listen: async () => {
       if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
       if (config.apps !== undefined) await apps?.listen(config.apps.listen);
       return http.listen(config.listen);
     },
+    drain: async (graceMs) => {
+      await Promise.all([publicPorts.close(graceMs), apps?.close(graceMs)]);
+    },
     closeWeb: async () => {
-      await apps?.close();
       await http.close();
       await metricsHttp?.close();
     },
@@ -132,6 +140,7 @@ function openApps(
     return { login, target, dial: () => link.openStream(machineId, workloadId, target) };
   };
   return openAppServer({
+    ...core,
     proxy: openAppProxy({ ...core, domain, findApp }),
     tls: certificates.apps,
     limit: openAddressLimit({ max: HTTP_CONNECTIONS_PER_ADDRESS_MAX, trusted }, core.log),

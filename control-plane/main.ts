@@ -36,7 +36,10 @@ async function serve(options: { config?: string }): Promise<void> {
     // The second signal does not wait: everything that matters is in the database.
     if (stopping) process.exit(1);
     stopping = true;
-    log.info({ signal }, 'stopping: requests under way are finished first');
+    log.info(
+      { signal },
+      'stopping: requests under way are finished first, connections to instances may last for drain_seconds',
+    );
     void house.close().then(
       () => process.exit(0),
       (error: unknown) => {

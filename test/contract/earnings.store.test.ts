@@ -23,6 +23,17 @@ async function earnings({ key } = owner): Promise<CommunityEarnings> {
   expect(answer.status).toBe(200);
   return CommunityEarnings.parse(answer.json);
 }
+async function pagedEntries(limit: number): Promise<CommunityEarnings['entries']> {
+  const entries: CommunityEarnings['entries'] = [];
+  for (let cursor: string | null = ''; cursor !== null;) {
+    const from: string = cursor === '' ? '' : `&cursor=${encodeURIComponent(cursor)}`;
+    const { json } = await api.call('GET', `/v1/community/earnings?limit=${limit}${from}`, { key: owner.key });
+    const page = CommunityEarnings.parse(json);
+    entries.push(...page.entries);
+    cursor = page.next_cursor;
+  }
+  return entries;
+}
 const supplierId = async (): Promise<string> =>
   String((await api.call('GET', '/v1/community/supplier', { key: owner.key })).json['supplier_id']);
 const sumOf = ({ entries }: CommunityEarnings): number => entries.reduce((sum, each) => sum + each.amount_cents, 0);
@@ -70,6 +81,8 @@ test('a rental earns by the hour; the time of a dead host is taken back with its
   const settled = await earnings();
   expect(settled).toMatchObject({ accrued_cents: after.accrued_cents, unpaid_cents: 0 });
   expect(settled.entries.map(({ paid }) => paid)).toEqual([true, true]);
+  // The first was paid by what was left after the reversal, which stands on the page before it.
+  expect(await pagedEntries(1)).toEqual(settled.entries);
   const { json } = await api.call('GET', '/v1/community/payouts', { key: owner.key });
   expect(json.data).toMatchObject([{ amount_cents: after.accrued_cents, reference: 'wire 1' }]);
 });

@@ -16,13 +16,14 @@ const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-p
 
 let dir: string;
 let port: number;
+let appsPort: number;
 let daemon: Program;
 let socket: Socket;
 let systemd: NotifySocket;
 
 beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'main-'));
-  port = await freePort();
+  [port, appsPort] = [await freePort(), await freePort()];
   const config = {
     listen: { host: '127.0.0.1', port },
     database: { sqlite: join(dir, 'db') },
@@ -30,6 +31,8 @@ beforeEach(async () => {
     secret_file: join(dir, 'secret'),
     models_file: join(dir, 'models.yaml'),
     ssh: { host: '127.0.0.1', port_range: { first: 20_000, last: 20_000 } },
+    apps: { domain: 'apps.test', listen: { host: '127.0.0.1', port: appsPort } },
+    drain_seconds: 3_600,
   };
   writeFileSync(join(dir, 'config.yaml'), JSON.stringify(config));
   writeFileSync(join(dir, 'models.yaml'), 'models: []\n');
@@ -82,6 +85,38 @@ test('one signal ends it in order, with exit code 0', async () => {
   await daemon.waitForOutput(/stopping: requests under way are finished first/);
   socket.destroy();
   expect(await daemon.exited).toEqual({ code: 0, signal: null });
+});
+
+describe('while a connection to an application lasts', () => {
+  let caller: Socket;
+  beforeEach(async () => {
+    caller = connect(appsPort, '127.0.0.1');
+    caller.on('error', () => undefined);
+    await once(caller, 'connect');
+    caller.write('GET / HTTP/1.1\r\nHost: ');
+    process.kill(daemon.pid, 'SIGTERM');
+    await daemon.waitForOutput(/may last for drain_seconds/);
+  });
+  afterEach(() => void caller.destroy());
+  const isUp = (): Promise<boolean> => fetch(`http://127.0.0.1:${port}/healthz`).then(({ ok }) => ok);
+
+  test('the first signal refuses new ones, and the API goes on until the last has ended', async () => {
+    await expect
+      .poll(() => fetch(`http://127.0.0.1:${appsPort}/`).catch(String), { timeout: 20_000 })
+      .toMatch(/failed/);
+    expect(await isUp()).toBe(true);
+    expect(caller.closed).toBe(false);
+    caller.destroy();
+    socket.destroy();
+    expect(await daemon.exited).toEqual({ code: 0, signal: null });
+  });
+
+  test('a second signal cuts it', async () => {
+    const cut = once(caller.resume(), 'close');
+    process.kill(daemon.pid, 'SIGTERM');
+    expect(await daemon.exited).toEqual({ code: 1, signal: null });
+    await cut;
+  });
 });
 
 test.skipIf(!hasSystemd)('systemd hears that it is ready, that it lives on, and that it stops', async () => {

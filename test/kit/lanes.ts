@@ -44,7 +44,7 @@ export const LANES: readonly Lane[] = [
   { name: 'dead-code', command: ['knip', '--no-progress'] },
   { ...vitest('unit'), wants: ['openssl', 'shellcheck'] },
   { ...vitest('postgres'), needs: ['initdb'], wants: ['openssl'] },
-  { ...vitest('docker'), ...ENGINE },
+  { ...vitest('docker'), ...ENGINE, wants: ['dbclient', 'dropbearkey'] },
   { ...vitest('e2e'), ...ENGINE, needs: [...ENGINE.needs, 'chromium'], wants: ['openssl'] },
 ];
 

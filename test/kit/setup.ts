@@ -14,6 +14,8 @@ const PACKAGES = {
   curl: 'curl',
   ssh: 'openssh-client',
   sshd: 'openssh-server',
+  dbclient: 'dropbear-bin',
+  dropbearkey: 'dropbear-bin',
   openssl: 'openssl',
   initdb: 'postgresql',
   'mkfs.btrfs': 'btrfs-progs',

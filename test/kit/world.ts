@@ -7,8 +7,8 @@ import { type Duplex, duplexPair } from 'node:stream';
 import { type Audit, openAudit } from '../../control-plane/admin/audit.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
-import { type Books, openBooks } from '../../control-plane/books.ts';
 import { type Core, type Nudges, type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
+import { type Books, openBooks } from '../../control-plane/books.ts';
 import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
 import { openGrants } from '../../control-plane/base/blobs/grants.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
@@ -215,8 +215,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
       return rows.map((event) => event.type).toReversed();
     },
-    // Not by the rooms: their process may be over.
-    verify: () => verifyBooks(openBooks({ db, clock, log: core.log })),
+    verify: () => verifyBooks(openBooks({ ...core, db })),
     close: async () => {
       await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
       await db.close();
@@ -225,6 +224,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
   };
 }
 
+/** On the database itself: that of a process may wait for the clock, or be over. */
 async function verifyBooks(books: Books): Promise<void> {
   const faults = await books.verify();
   if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);

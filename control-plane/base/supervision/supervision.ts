@@ -7,6 +7,8 @@ import type { LoopStatus } from '../../../shared/loop.ts';
 /** A run that takes longer hangs: long work is cut into runs far shorter than this. */
 export const RUN_MS_MAX = 300_000;
 const NOTIFY_MS_MAX = 10_000;
+/** What is under way ends by itself, or is given up, long before. */
+const STOP_MS_MAX = 60_000;
 /** Of the watchdog's time: two messages may be late. */
 const SHARE = 3;
 
@@ -15,7 +17,8 @@ export interface Supervision {
   alivePeriodMs: number | undefined;
   ready(): Promise<void>;
   alive(): Promise<void>;
-  stopping(): Promise<void>;
+  /** The manager gives us so long, and what it gives anybody to stop in, even if its own patience is shorter. */
+  stopping(drainMs: number): Promise<void>;
 }
 
 /** What systemd says in the environment of a service. */
@@ -28,7 +31,7 @@ export interface ServiceManager {
 
 /** Without a manager nothing happens. A message that cannot be sent is logged: what follows from it, systemd decides. */
 export function openSupervision(manager: ServiceManager | undefined, { log }: { log: Log }): Supervision {
-  const say = async (message: string): Promise<void> => {
+  const say = async (...message: string[]): Promise<void> => {
     if (manager === undefined) return;
     try {
       await notify(manager.notifySocket, message);
@@ -41,7 +44,7 @@ export function openSupervision(manager: ServiceManager | undefined, { log }: { 
     alivePeriodMs: watchdogMs === undefined ? undefined : watchdogMs / SHARE,
     ready: () => say('READY=1'),
     alive: () => say('WATCHDOG=1'),
-    stopping: () => say('STOPPING=1'),
+    stopping: (drainMs) => say('STOPPING=1', `EXTEND_TIMEOUT_USEC=${(drainMs + STOP_MS_MAX) * 1000}`),
   };
 }
 
@@ -52,9 +55,9 @@ export function hangingLoops(loops: readonly LoopStatus[], nowMs: number): strin
     .map((loop) => loop.name);
 }
 
-async function notify(socket: string, message: string): Promise<void> {
+async function notify(socket: string, message: readonly string[]): Promise<void> {
   const env = { PATH: '/usr/local/bin:/usr/bin:/bin', NOTIFY_SOCKET: socket };
-  const child = spawn('systemd-notify', [message], {
+  const child = spawn('systemd-notify', message, {
     env,
     stdio: 'ignore',
     timeout: NOTIFY_MS_MAX,

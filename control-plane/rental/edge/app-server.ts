@@ -4,6 +4,7 @@ import { createServer, type IncomingMessage, type Server, type ServerOptions, ty
 import { createServer as createTlsServer } from 'node:https';
 import type { AddressInfo, Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
+import type { Clock } from '../../../shared/clock.ts';
 import { TCP_KEEP_ALIVE_MS } from '../../../shared/limits.ts';
 import type { AddressLimit } from '../../base/http/address-limit.ts';
 import type { Tls } from '../../base/http/tls.ts';
@@ -12,7 +13,8 @@ import type { AppProxy } from './app-proxy.ts';
 
 export interface AppServer {
   listen(address: { host: string; port: number }): Promise<{ port: number }>;
-  close(): Promise<void>;
+  /** Refuses new connections; requests and other streams that are under way may last for `graceMs` more. */
+  close(graceMs: number): Promise<void>;
 }
 
 /** Whoever opens a connection says what they want soon; after that an application may take as long as it likes. */
@@ -25,9 +27,10 @@ interface AppServerDeps {
   tls: Tls | undefined;
   /** Who may open one more connection. */
   limit: AddressLimit;
+  clock: Pick<Clock, 'after'>;
 }
 
-export function openAppServer({ proxy, tls, limit }: AppServerDeps): AppServer {
+export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppServer {
   const options: ServerOptions = {
     headersTimeout: HEADERS_MS_MAX,
     requestTimeout: 0,
@@ -40,7 +43,11 @@ export function openAppServer({ proxy, tls, limit }: AppServerDeps): AppServer {
   const server = tls === undefined ? createServer(options) : createSecureServer(options, tls);
   const upgraded = new Set<Duplex>();
   server.on('connection', (socket: Socket) => void limit.admit(socket));
-  server.on('request', (request: IncomingMessage, response: ServerResponse) => proxy.onRequest(request, response));
+  server.on('request', (request: IncomingMessage, response: ServerResponse) => {
+    // A connection that is kept would bring new requests to a server that closes.
+    response.once('close', () => void (server.listening || request.socket.end()));
+    proxy.onRequest(request, response);
+  });
   server.on('upgrade', (request: IncomingMessage, socket: Duplex, head: Buffer) => {
     upgraded.add(socket);
     socket.once('close', () => upgraded.delete(socket));
@@ -52,13 +59,17 @@ export function openAppServer({ proxy, tls, limit }: AppServerDeps): AppServer {
       await once(server, 'listening');
       return { port: (server.address() as AddressInfo).port };
     },
-    close: async () => {
+    close: async (graceMs) => {
       const closed = once(server, 'close');
       server.close();
-      proxy.close();
-      server.closeAllConnections();
-      for (const socket of upgraded) socket.destroy();
+      const cut = (): void => {
+        server.closeAllConnections();
+        for (const socket of upgraded) socket.destroy();
+      };
+      const cancel = graceMs === 0 ? cut() : clock.after(graceMs, cut);
       await closed;
+      cancel?.();
+      proxy.close();
     },
   };
 }

@@ -21,7 +21,8 @@ import type { DoorAccess } from './access.ts';
 export interface PublicPorts {
   /** Opens a listener for every open door and closes all others, with their connections. */
   sync(): Promise<void>;
-  close(): Promise<void>;
+  /** Refuses new connections; those that are there may last for `graceMs` more. Not to be called beside `sync`. */
+  close(graceMs: number): Promise<void>;
 }
 
 /** What a public port leads to: SSH, or a port of the application. */
@@ -45,7 +46,7 @@ interface Connection {
 
 interface PublicPortsDeps {
   db: Pick<Db, 'read'>;
-  clock: Pick<Clock, 'monotonicMs'>;
+  clock: Pick<Clock, 'monotonicMs' | 'after'>;
   log: Log;
   link: Pick<Link, 'openStream'>;
   doors: Pick<Doors, 'openDoors'>;
@@ -91,10 +92,13 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
     listeners.set(name, { server, connections });
   };
 
-  const shut = async (name: string, listener: Listener): Promise<void> => {
+  const shut = async (name: string, listener: Listener, graceMs: number): Promise<void> => {
     listeners.delete(name);
-    for (const { socket } of listener.connections) socket.destroy();
-    await new Promise<void>((resolve) => listener.server.close(() => resolve()));
+    const ended = new Promise<void>((resolve) => listener.server.close(() => resolve()));
+    const cut = (): void => listener.connections.forEach(({ socket }) => socket.destroy());
+    const cancel = graceMs === 0 ? cut() : deps.clock.after(graceMs, cut);
+    await ended;
+    cancel?.();
   };
 
   return {
@@ -102,7 +106,7 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
       const open = new Map((await deps.doors.openDoors(db.read)).flatMap(portsOf).map((port) => [nameOf(port), port]));
       // A listener of which the system has taken its socket is opened anew.
       for (const [name, listener] of listeners) {
-        if (!open.has(name) || !listener.server.listening) await shut(name, listener);
+        if (!open.has(name) || !listener.server.listening) await shut(name, listener, 0);
       }
       for (const [name, port] of open) {
         if (listeners.has(name)) continue;
@@ -114,8 +118,8 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
         });
       }
     },
-    close: async () => {
-      await Promise.all([...listeners].map(([name, listener]) => shut(name, listener)));
+    close: async (graceMs) => {
+      await Promise.all([...listeners].map(([name, listener]) => shut(name, listener, graceMs)));
     },
   };
 }

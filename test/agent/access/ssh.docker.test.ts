@@ -3,14 +3,17 @@ import { spawn, type ChildProcess } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
 import { once } from 'node:events';
+import { join } from 'node:path';
 import { type AddressInfo, connect, createServer, type Server } from 'node:net';
 import { spawn as spawnPty } from '@lydell/node-pty';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { userOf } from '../../../agent/host/confinement.ts';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
 import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
+import { capture } from '../../kit/capture.ts';
 import { freePort } from '../../kit/ports.ts';
 import { eventually, runProgram } from '../../kit/processes.ts';
+import { requireProgram } from '../../kit/setup.ts';
 import { busyboxImage, scratchImage, type TestImage } from '../../kit/images.ts';
 
 let world: AgentWorld;
@@ -44,6 +47,18 @@ test("a command runs as the image's user with its environment, and its exit code
   const result = await ssh(target, 'echo $GREETING; hostname; id -un; pwd; exit 42');
   expect(result.stdout.toString()).toBe('hello\ni-wl_busybox\nroot\n/root\n');
   expect(result.code).toBe(42);
+});
+
+test('dropbear, a client that guesses the key exchange, logs in and runs a command', async () => {
+  const identity = join(world.dir, 'dropbear');
+  const made = await capture([requireProgram('dropbearkey'), '-t', 'ed25519', '-f', identity]);
+  const publicLine = /^ssh-ed25519 \S+/m.exec(made.stdout.toString())?.[0] ?? '';
+  const port = await world.plane.sshPort('wl_busybox', () => ({ authorized_keys: [publicLine] }));
+  const options = ['-y', '-y', '-i', identity, '-p', String(port)];
+  const result = await capture([requireProgram('dbclient'), ...options, 'root@127.0.0.1', 'echo $GREETING; exit 42'], {
+    env: { HOME: world.dir },
+  });
+  expect({ ...result, stdout: result.stdout.toString() }).toMatchObject({ code: 42, stdout: 'hello\n' });
 });
 
 test('the rented GPU is there, and no other', async () => {

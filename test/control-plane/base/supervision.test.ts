@@ -20,8 +20,8 @@ describe('messages', () => {
     expect(supervision.alivePeriodMs).toBe(20_000);
     await supervision.ready();
     await supervision.alive();
-    await supervision.stopping();
-    expect(socket.messages()).toEqual(['READY=1', 'WATCHDOG=1', 'STOPPING=1']);
+    await supervision.stopping(10_000);
+    expect(socket.messages()).toEqual(['READY=1', 'WATCHDOG=1', 'STOPPING=1', 'EXTEND_TIMEOUT_USEC=70000000']);
   });
   test('are not sent where nobody asks', async () => {
     const supervision = openSupervision(undefined, silent);

@@ -60,6 +60,17 @@ describe('a rental of three days with ticks at random times', () => {
   });
 });
 
+test('an end at the very beginning releases what was held for the launch', async () => {
+  const { orgId } = await world.customer(100_000);
+  const startedMs = world.clock.now();
+  await world.db.tx('hold', (tx) => world.rooms.metering.holdForLaunch(tx, 'i-1', orgId, RATE));
+  await rent(orgId);
+  const held = async (): Promise<bigint> => (await world.rooms.ledger.balance(world.db.read, wallet(orgId))).heldUcents;
+  expect(await held()).toBeGreaterThan(0n);
+  await end('i-1', startedMs);
+  expect(await held()).toBe(0n);
+});
+
 test('an end before what was posted gives the difference back to everybody, with the evidence on it', async () => {
   const { orgId } = await world.customer(100_000);
   const before = await posted(wallet(orgId));

@@ -41,6 +41,21 @@ const ask = async (
 };
 
 describe('a request', () => {
+  test('that is under way at a stop is answered to its end, and its kept connection takes no other', async () => {
+    let finish = (): void => undefined;
+    proxied.onRequest = (_request, response) => {
+      response.write('begun, ');
+      finish = () => response.end('ended');
+    };
+    const socket = connect({ port, host: '127.0.0.1' });
+    socket.write(`GET / HTTP/1.1\r\nHost: ${HOST}\r\nAuthorization: ${AUTHORIZATION}\r\n\r\n`);
+    const [head] = (await once(socket, 'data')) as [Buffer];
+    const rest = text(socket);
+    const stopped = proxied.stop(3_600_000);
+    finish();
+    expect(String(head) + (await rest)).toMatch(/^HTTP\/1\.1 200 OK\r\n[^]*begun, [^]*ended/);
+    await stopped;
+  });
   test('arrives as it was sent, and so does its answer', async () => {
     proxied.onRequest = async (request, response) => {
       const body = await text(request);

@@ -46,6 +46,35 @@ describe('an upgrade', () => {
     await once(socket, 'close');
   });
 
+  describe('when the daemon stops', () => {
+    let socket: Socket;
+    beforeEach(async () => {
+      app.on('upgrade', (_request, echo: Duplex) => {
+        echo.write('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: echo\r\n\r\n');
+        echo.pipe(echo);
+      });
+      socket = await raw(AUTHORIZATION);
+      await once(socket, 'data');
+    });
+
+    test('lasts until it ends, while new connections are refused', async () => {
+      const order: string[] = [];
+      const stopped = proxied.stop(10_000).then(() => order.push('stopped'));
+      const [error] = (await once(connect({ port, host: '127.0.0.1' }), 'error')) as [NodeJS.ErrnoException];
+      expect(error.code).toBe('ECONNREFUSED');
+      socket.write('ping');
+      expect(((await once(socket, 'data')) as [Buffer])[0].toString()).toBe('ping');
+      order.push('ends');
+      socket.end();
+      await stopped;
+      expect(order).toEqual(['ends', 'stopped']);
+    });
+
+    test.each([0, 1])('is cut when its time of %d ms is over', async (graceMs) => {
+      await Promise.all([once(socket, 'close'), proxied.stop(graceMs)]);
+    });
+  });
+
   test('listens on both ends less often than Node warns of', async () => {
     const ends: Duplex[] = [];
     const { dial } = proxied;

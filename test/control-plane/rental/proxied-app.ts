@@ -27,6 +27,8 @@ export interface ProxiedApp {
   /** What the application does; tests set both. */
   onRequest: (request: IncomingMessage, response: ServerResponse) => unknown;
   dial: () => Promise<Duplex>;
+  /** The listener is closed as by a stop of the daemon. */
+  stop(graceMs: number): Promise<void>;
   close(): Promise<void>;
 }
 
@@ -46,7 +48,7 @@ export async function openProxiedApp(): Promise<ProxiedApp> {
     },
   });
   const limit = openAddressLimit({ max: CONNECTIONS_MAX, trusted: [] }, createLog('test', 'silent'));
-  const front = openAppServer({ proxy, tls: undefined, limit });
+  const front = openAppServer({ proxy, tls: undefined, limit, clock: systemClock() });
   const proxied: ProxiedApp = {
     app,
     ...(await front.listen({ host: '127.0.0.1', port: 0 })),
@@ -59,8 +61,9 @@ export async function openProxiedApp(): Promise<ProxiedApp> {
       await once(socket, 'connect');
       return socket;
     },
+    stop: (graceMs) => front.close(graceMs),
     close: async () => {
-      await front.close();
+      await front.close(0);
       app.closeAllConnections();
       app.close();
     },

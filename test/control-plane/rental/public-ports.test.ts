@@ -1,7 +1,8 @@
 // The public ports of an instance: one address does not get all connections, and a proxy does.
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { afterEach, expect, test } from 'vitest';
+import { PassThrough, type Duplex } from 'node:stream';
+import { afterEach, describe, expect, test } from 'vitest';
 import { openPublicPorts, type PublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
 import { PORT_CONNECTIONS_PER_ADDRESS_MAX, SSH_CONNECTIONS_MAX, SSH_LOGIN_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -11,14 +12,25 @@ let ports: PublicPorts;
 const sockets: Socket[] = [];
 /** By how much the clock of the ports is ahead. */
 let aheadMs = 0;
-const clock = { monotonicMs: () => performance.now() + aheadMs };
+/** What waits for its time. */
+let later: (() => void)[] = [];
+const clock = {
+  monotonicMs: () => performance.now() + aheadMs,
+  after: (_ms: number, fn: () => void) => {
+    later.push(fn);
+    return () => void (later = later.filter((each) => each !== fn));
+  },
+};
 afterEach(async () => {
   for (const socket of sockets.splice(0)) socket.destroy();
-  await ports.close();
+  await ports.close(0);
 });
 
-/** Listens; hosts never answer. */
-async function open(trustProxy: string[]): Promise<number> {
+/** Listens; hosts never answer, unless what they answer with is named. */
+async function open(
+  trustProxy: string[],
+  openStream: () => Promise<Duplex> = () => new Promise(() => undefined),
+): Promise<number> {
   const port = await freePort();
   ports = openPublicPorts({
     clock,
@@ -27,8 +39,8 @@ async function open(trustProxy: string[]): Promise<number> {
     trustProxy,
     db: { read: { all: async () => [], one: async () => undefined } },
     doors: { openDoors: async () => [{ instance_id: 'i', ssh_port: port, tcp_ports: [] }] },
-    access: () => new Promise(() => undefined),
-    link: { openStream: () => new Promise(() => undefined) },
+    access: async () => ({ machineId: 'm', workloadId: 'w', authorizedKeys: [] }),
+    link: { openStream },
   });
   await ports.sync();
   return port;
@@ -81,4 +93,59 @@ test('a proxy that is named gets more', async () => {
   expect(proxy.closed).toBe(0);
   await dial(port, 1);
   await expect.poll(() => proxy.closed).toBe(1);
+});
+
+describe('a stop', () => {
+  const GRACE_MS = 10_000;
+  const isRefused = async (port: number): Promise<boolean> => {
+    const socket = connect({ port, host: '127.0.0.1' });
+    sockets.push(socket);
+    return once(socket, 'connect').then(
+      () => false,
+      (error: NodeJS.ErrnoException) => error.code === 'ECONNREFUSED',
+    );
+  };
+  /** A session: what is said comes back from the host. */
+  async function session(port: number): Promise<{ socket: Socket; echo(word: string): Promise<string> }> {
+    const socket = connect({ port, host: '127.0.0.1' });
+    sockets.push(socket);
+    const echo = async (word: string): Promise<string> => {
+      socket.write(word);
+      return String((await once(socket, 'data'))[0]);
+    };
+    expect(await echo('hello')).toBe('hello');
+    return { socket, echo };
+  }
+
+  test('lets a session go on until it ends, and refuses new ones', async () => {
+    const port = await open([], async () => new PassThrough());
+    const { socket, echo } = await session(port);
+    const order: string[] = [];
+    const closed = ports.close(GRACE_MS).then(() => order.push('closed'));
+    expect(await isRefused(port)).toBe(true);
+    expect(await echo('still there')).toBe('still there');
+    order.push('session ends');
+    socket.end();
+    await closed;
+    expect(order).toEqual(['session ends', 'closed']);
+    expect(later).toEqual([]);
+  });
+
+  test('cuts a session that lasts when its time is over', async () => {
+    const port = await open([], async () => new PassThrough());
+    const { socket, echo } = await session(port);
+    const cut = once(socket, 'close');
+    const closed = ports.close(GRACE_MS);
+    expect(await echo('still there')).toBe('still there');
+    for (const fn of later) fn();
+    await Promise.all([cut, closed]);
+  });
+
+  test('cuts at once where no time is given', async () => {
+    const port = await open([], async () => new PassThrough());
+    const { socket } = await session(port);
+    const cut = once(socket, 'close');
+    await Promise.all([ports.close(0), cut]);
+    expect(later).toEqual([]);
+  });
 });
