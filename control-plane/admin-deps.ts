@@ -155,7 +155,7 @@ function reservationCommands(rooms: Rooms): ReservationCommands {
   };
 }
 
-function reservationFields({ contract, slots }: OperatorView): Fields {
+function reservationFields({ contract, slots, awaited, claimMs, outlook }: OperatorView): Fields {
   const sum = (numberOf: (machine: OperatorView['slots'][number]) => number): number =>
     slots.reduce((total, machine) => total + numberOf(machine), 0);
   const entries = contract.commitment.map((entry) => `${entry.gpu_count} ${entry.gpu_type} in ${entry.region}`);
@@ -168,6 +168,22 @@ function reservationFields({ contract, slots }: OperatorView): Fields {
     ends_at: isoTime(contract.ends_ms),
     renewal: contract.renewal,
     commitment: entries.join(', '),
+    // From then on its GPUs are not on the market: those that are free at once, those in use as they come free.
+    set_aside_at: isoTime(claimMs),
+    set_aside: placesText(slots.map((machine) => ({ ...machine, count: machine.slots }))),
+    missing: awaited,
+    // Before `set_aside_at`: what the contract would find if all that is in use stayed in use.
+    free_at_start:
+      outlook === null
+        ? null
+        : placesText(
+            outlook.free.map(({ machineId: machine_id, gpuType: gpu_type, count }) => ({
+              machine_id,
+              gpu_type,
+              count,
+            })),
+          ),
+    missing_at_start: outlook?.missing ?? null,
     machines: slots.length,
     slots: sum((machine) => machine.slots),
     in_use: sum((machine) => machine.in_use),
@@ -175,6 +191,10 @@ function reservationFields({ contract, slots }: OperatorView): Fields {
     // The host is offline, delisted or suspended: `reassign` replaces those that are not in use.
     on_unlisted_hosts: sum((machine) => (machine.listed ? 0 : machine.slots)),
   };
+}
+
+function placesText(places: readonly { machine_id: string; gpu_type: string; count: number }[]): string {
+  return places.map((place) => `${place.count} ${place.gpu_type} on ${place.machine_id}`).join(', ') || 'none';
 }
 
 async function assertOrg(rooms: Rooms, orgId: string): Promise<void> {

@@ -98,6 +98,8 @@ const ConfigFields = z.strictObject({
   platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
   /** What a supplier earned can be paid out so long after it was entered. Until then its customer may dispute it. */
   earnings_delay_hours: z.int().min(0).max(8_760).default(48),
+  /** The GPUs of a reservation contract leave the market so long before it begins. */
+  reservation_lead_hours: z.int().min(0).max(8_760).default(24),
   /** What uploads and videos leave free of the disk under `blobs_dir`, so that a database on it goes on: the larger of the two. */
   disk_reserve: z
     .strictObject({

@@ -221,6 +221,7 @@ function settingsOf(config: Config): Settings {
     platformFeeBps: config.platform_fee_bps,
     launchHoldMinutes: config.launch_hold_minutes,
     earningsDelayMs: config.earnings_delay_hours * 3_600_000,
+    reservationLeadMs: config.reservation_lead_hours * 3_600_000,
     lossBounds: lossBoundsOf(config),
     openLaunchesPerOrg: config.open_launches_per_org,
     unpaidGpuHoursPerOrg: config.unpaid_gpu_hours_per_org,

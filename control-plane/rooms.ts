@@ -30,7 +30,7 @@ import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
 import type { AppSite } from './rental/doors/app-address.ts';
 import { type Doors, openDoors } from './rental/doors/doors.ts';
-import { openReservations, type Reservations } from './rental/reservations/reservations.ts';
+import { openReservations, type Reservations, type ReservationsDeps } from './rental/reservations/reservations.ts';
 import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
@@ -65,6 +65,8 @@ export interface Settings {
   launchHoldMinutes: number;
   /** From the entry of earnings until they may be paid out. */
   earningsDelayMs: number;
+  /** From when GPUs are set aside for a reservation contract until it begins. */
+  reservationLeadMs: number;
   /** What may be given away in a day without the operator. */
   lossBounds: LossBounds;
   openLaunchesPerOrg: number;
@@ -172,6 +174,8 @@ export function openRooms(core: Core, given: Settings, outside: Outside): Rooms 
   };
 }
 
+type Describe = ReservationsDeps['describeInstances'];
+
 /** Of the settings, what is `Changeable` is read at each use. */
 function openAll(core: Core, settings: Settings, outside: Outside): Omit<Rooms, 'reload' | 'books'> {
   const sshKeys = openSshKeys(core);
@@ -191,12 +195,9 @@ function openAll(core: Core, settings: Settings, outside: Outside): Omit<Rooms, 
   const doors = openDoors({ ...core, newProbeKey, hostnameOf: settings.hostnameOf, ports: settings.sshPorts });
   const probes = outside.probes ?? openProbes({ ...core, doors, link: fleet.link, sshHost: settings.sshHost });
   const decoys = decoysOf(core, { ...fleet, doors, sshKeys, logIn: outside.logIn ?? logIn });
-  const reservations = openReservations({
-    ...core,
-    events,
-    supply: fleet.supply,
-    describeInstances: (query, ids) => instances.ofReservations(query, ids),
-  });
+  const { reservationLeadMs: leadMs } = settings;
+  const describeInstances: Describe = (query, ids) => instances.ofReservations(query, ids);
+  const reservations = openReservations({ ...core, ...fleet, events, leadMs, describeInstances });
   const answers = (machineId: string): boolean => fleet.link.lifeOf(machineId, '').isAnswering;
   const rental: InstancesDeps = {
     ...core,

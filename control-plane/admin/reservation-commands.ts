@@ -19,7 +19,7 @@ export function addReservationCommands(admin: Command, deps: CommandDeps): void 
   const reservation = admin.command('reservation').description('contracts for reserved capacity');
   const create = reservation
     .command('create')
-    .description('make a contract and set its GPUs aside, all of them or none')
+    .description('make a contract; the answer says when its GPUs are set aside, and which are free')
     .requiredOption('--org <id>', 'whose contract it is')
     .requiredOption('--title <text>', 'the customer sees it')
     .requiredOption('--starts <time>', 'a day like 2026-12-01 (UTC), or a time like 2026-12-01T09:00:00Z', readTime)

@@ -43,7 +43,7 @@ function createRoute(reservations: ReservationCommands): Route {
     method: 'POST',
     path: BASE,
     operationId: 'adminCreateReservation',
-    summary: 'Make a reservation contract and set its GPUs aside',
+    summary: 'Make a reservation contract, whose GPUs are set aside at its lead time',
     body: NewReservation,
     responses: { 201: { description: 'The contract', schema: AnyFields } },
     errors: ['not_found', 'conflict'],

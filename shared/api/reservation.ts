@@ -62,7 +62,7 @@ export const Reservation = z
         expiring_soon: z.boolean().describe('True when days_until_end is 14 or less'),
       })
       .describe('What happens at the end of the term'),
-    commitment: z.array(CommitmentEntry).describe('The GPUs that are set aside'),
+    commitment: z.array(CommitmentEntry).describe('The GPUs that it commits; they are set aside before starts_at'),
     utilization: z
       .strictObject({
         allocated_gpus: z.int().describe('GPUs of the instances below'),

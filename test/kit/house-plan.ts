@@ -55,7 +55,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'money/deposits', tables: ['deposits', 'deposit_transfers', 'deposit_addresses'] },
       {
         path: 'fleet/supply',
-        tables: ['suppliers', 'machines', 'machine_gpus', 'gpu_claims', 'enrollment_tokens', 'offerings'],
+        tables: ['suppliers', 'machines', 'machine_gpus', 'gpu_claims', 'enrollment_tokens', 'offerings', 'slot_wants'],
       },
       { path: 'fleet/link', tables: ['agent_links', 'link_ratchets'] },
       { path: 'fleet/placement', tables: [] },

@@ -69,6 +69,7 @@ const SETTINGS: Settings = {
   platformFeeBps: 2000,
   launchHoldMinutes: 10,
   earningsDelayMs: 0,
+  reservationLeadMs: 24 * 3_600_000,
   lossBounds: {
     orgCreditsUcents: 10_000_000_000n,
     supplierCreditsUcents: 50_000_000_000n,

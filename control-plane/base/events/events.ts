@@ -34,7 +34,8 @@ export type EventType =
   | 'reservation.expired'
   | 'reservation.cancelled'
   | 'reservation.extended'
-  | 'reservation.reassigned';
+  | 'reservation.reassigned'
+  | 'reservation.short';
 
 export type EventData = Record<string, string | number | boolean | null>;
 

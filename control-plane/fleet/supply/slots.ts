@@ -1,7 +1,7 @@
 // Slots: GPUs that are set aside for a reservation contract (`machine_gpus.reserved_by`), and where a launch under it can go.
 import { z } from 'zod';
 import { flag, int, text } from '../../base/db/columns.ts';
-import { type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import type { Candidate, CapacityRequest } from './offerings.ts';
 
 const SlotsRow = z.object({
@@ -80,14 +80,41 @@ const RoomRow = z.object({ machine_id: text, gpu_free: int });
 /** A machine and how many of its GPUs nobody holds or has set aside. */
 export type Room = z.infer<typeof RoomRow>;
 
-/** Where GPUs of a type are free in a region: what a contract can be made of. */
-export function freeRoom(query: Query, want: { gpuType: string; region: string }): Promise<Room[]> {
+/** The GPUs of a type in a region. */
+export interface Kind {
+  gpuType: string;
+  region: string;
+}
+
+/** Where GPUs are free: what a contract can be made of. Unused slots of `endedContracts` count as free. */
+export function freeRoom(
+  query: Query,
+  { gpuType, region }: Kind,
+  endedContracts: readonly string[] = [],
+): Promise<Room[]> {
+  const isEnded = endedContracts.length === 0 ? sql`1 = 0` : sql`g.reserved_by in (${join([...endedContracts])})`;
   return query.all(
     RoomRow,
-    sql`select machine_id, gpu_free from offerings
-        where listed = 1 and tier = 'on_demand' and gpu_type = ${want.gpuType} and region = ${want.region} and gpu_free > 0
-        order by machine_id`,
+    sql`select g.machine_id, count(*) as gpu_free
+        from machine_gpus g join offerings o on o.machine_id = g.machine_id and o.gpu_type = g.gpu_type
+        where o.listed = 1 and o.tier = 'on_demand' and o.gpu_type = ${gpuType} and o.region = ${region}
+          and g.usable = 1 and g.held_by is null and (g.reserved_by is null or ${isEnded})
+        group by g.machine_id order by g.machine_id`,
   );
+}
+
+const CountRow = z.object({ n: int });
+
+/** How many GPUs contracts can be made of, whoever uses them now; those that are set aside count, even if their host is away. */
+export async function supplyOf(query: Query, { gpuType, region }: Kind): Promise<number> {
+  const row = await query.one(
+    CountRow,
+    sql`select count(*) as n
+        from machine_gpus g join offerings o on o.machine_id = g.machine_id and o.gpu_type = g.gpu_type
+        where o.tier = 'on_demand' and o.gpu_type = ${gpuType} and o.region = ${region}
+          and (g.reserved_by is not null or (o.listed = 1 and g.usable = 1))`,
+  );
+  return row?.n ?? 0;
 }
 
 export interface SlotWish {
@@ -107,6 +134,55 @@ export function setAside(tx: Tx, want: SlotWish): Promise<number> {
           select gpu_uuid from machine_gpus where ${free} and gpu_type = ${want.gpuType}
           order by gpu_index limit ${want.count})`,
   );
+}
+
+const WantRow = z.object({ reserved_by: text, gpu_type: text, region: text, gpus_missing: int });
+/** GPUs that a contract lacks at present. */
+export type SlotWant = z.infer<typeof WantRow>;
+
+export async function insertWant(tx: Tx, want: SlotWant & { starts_ms: number }): Promise<void> {
+  await tx.run(
+    sql`insert into slot_wants (reserved_by, gpu_type, region, gpus_missing, starts_ms)
+        values (${want.reserved_by}, ${want.gpu_type}, ${want.region}, ${want.gpus_missing}, ${want.starts_ms})`,
+  );
+}
+
+export function wantsOf(query: Query, reservedBy: string): Promise<SlotWant[]> {
+  return query.all(
+    WantRow,
+    sql`select reserved_by, gpu_type, region, gpus_missing from slot_wants
+        where reserved_by = ${reservedBy} order by gpu_type, region`,
+  );
+}
+
+export async function dropWants(tx: Tx, reservedBy: string): Promise<void> {
+  await tx.run(sql`delete from slot_wants where reserved_by = ${reservedBy}`);
+}
+
+/**
+ * Sets the free GPUs of a machine aside for the contracts that lack some; true where one got any. Runs in every transaction that can
+ * free a GPU, so that no launch gets in between.
+ */
+export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
+  const wants = await tx.all(
+    WantRow,
+    sql`select w.reserved_by, w.gpu_type, w.region, w.gpus_missing
+        from offerings o join slot_wants w on w.gpu_type = o.gpu_type and w.region = o.region
+        where o.machine_id = ${machineId} and o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0
+        order by w.starts_ms, w.reserved_by, w.gpu_type`,
+  );
+  let served = 0;
+  for (const want of wants) {
+    const { reserved_by: reservedBy, gpu_type: gpuType, region, gpus_missing: missing } = want;
+    const got = await setAside(tx, { machineId, gpuType, count: missing, reservedBy });
+    if (got > 0) {
+      const its = sql`reserved_by = ${reservedBy} and gpu_type = ${gpuType} and region = ${region}`;
+      if (got === missing) await tx.run(sql`delete from slot_wants where ${its}`);
+      else await tx.run(sql`update slot_wants set gpus_missing = gpus_missing - ${got} where ${its}`);
+    }
+    served += got;
+  }
+  return served > 0;
 }
 
 /** Every slot of the contract becomes an ordinary GPU; the machines that had some. Who holds one keeps it. */

@@ -78,7 +78,9 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
   release(tx: Tx, heldBy: string): Promise<void>;
   /** Sets GPUs that are free now aside for a reservation contract; false where there are too few: the caller rolls back. */
   reserve(tx: Tx, want: slots.SlotWish): Promise<boolean>;
-  /** Ends what is set aside for the contract: free GPUs are on offer again at once, those in use when they are released. */
+  /** Sets GPUs aside for a contract as they come free, before anybody else can take them. */
+  awaitSlots(tx: Tx, want: slots.SlotWant & { starts_ms: number }): Promise<void>;
+  /** Ends what is set aside for the contract, and what it waits for: free GPUs are on offer again at once, those in use when they are released. */
   unreserve(tx: Tx, reservedBy: string): Promise<void>;
   /** Gives up the slots that nobody holds and nobody can launch on: their host is offline or not listed, or the GPU unusable. */
   unreserveStranded(tx: Tx, reservedBy: string): Promise<void>;
@@ -148,16 +150,16 @@ export function openSupply(deps: SupplyDeps): Supply {
       return uuids;
     },
     release: async (tx, heldBy) => {
-      for (const machineId of await store.freeGpus(tx, heldBy)) {
-        await listing.noteReleased(tx, machineId);
-      }
+      for (const machineId of await store.freeGpus(tx, heldBy)) await listing.noteReleased(tx, machineId);
     },
     reserve: async (tx, want) => {
       if ((await slots.setAside(tx, want)) < want.count) return false;
       await refresh(tx, want.machineId, deps);
       return true;
     },
+    awaitSlots: slots.insertWant,
     unreserve: async (tx, reservedBy) => {
+      await slots.dropWants(tx, reservedBy);
       for (const machineId of await slots.giveUpAll(tx, reservedBy)) await refresh(tx, machineId, deps);
     },
     unreserveStranded: async (tx, reservedBy) => {
@@ -324,13 +326,12 @@ async function tellHolders(tx: Tx, machineId: string, inventory: Inventory, { on
   }
 }
 
-function refresh(tx: Tx, machineId: string, deps: SupplyDeps): Promise<void> {
+/** What is free goes to the contracts that wait for it, and the rest is on offer. */
+async function refresh(tx: Tx, machineId: string, deps: SupplyDeps): Promise<void> {
   const { ids, clock, diskPriceUcentsPerGbHour } = deps;
-  return refreshOfferings(tx, machineId, {
-    newId: () => ids.prefixed('off'),
-    nowMs: clock.now(),
-    diskPriceUcentsPerGbHour,
-  });
+  const now = { newId: () => ids.prefixed('off'), nowMs: clock.now(), diskPriceUcentsPerGbHour };
+  await refreshOfferings(tx, machineId, now);
+  if (await slots.serveWants(tx, machineId)) await refreshOfferings(tx, machineId, now);
 }
 
 function newMachine(id: string, supplierId: string, declared: DeclaredMachine, nowMs: number): store.MachineRow {

@@ -1,31 +1,69 @@
-// Finding the GPUs of a contract: all of them or none, in the caller's transaction.
+// Finding the GPUs of a contract, in the caller's transaction.
+import type { Commitment } from '../../../shared/api/reservation.ts';
 import { fail } from '../../../shared/errors.ts';
-import type { Tx } from '../../base/db/db.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
 import { fewestMachines } from '../../fleet/placement/placement.ts';
-import { freeRoom, slotsOf } from '../../fleet/supply/slots.ts';
+import { freeRoom, type Kind, type Room, slotsOf, wantsOf } from '../../fleet/supply/slots.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import type { ReservationRow } from './store.ts';
 
+/** Sets aside what is free of what the contract commits. The rest becomes its slots as it comes free. */
+export async function claim(tx: Tx, contract: ReservationRow, supply: Supply): Promise<void> {
+  for (const entry of contract.commitment) {
+    const rooms = await freeRoom(tx, kindOf(entry));
+    const count = Math.min(entry.gpu_count, gpusIn(rooms));
+    await take(tx, contract.id, { kind: kindOf(entry), rooms, count }, supply);
+    const { gpu_type, region, gpu_count: committed } = entry;
+    if (count === committed) continue;
+    const want = { reserved_by: contract.id, gpu_type, region, gpus_missing: committed - count };
+    await supply.awaitSlots(tx, { ...want, starts_ms: contract.starts_ms });
+  }
+}
+
 /**
- * Sets aside what the contract commits and does not have yet. Each entry goes to as few machines as possible.
+ * Sets free GPUs aside for those that the contract has lost, all of them or none; what it waits for is not lost.
  * @throws ServiceError `conflict` with how many there are
  */
-export async function allocate(tx: Tx, contract: ReservationRow, supply: Supply): Promise<void> {
-  const slots = await slotsOf(tx, contract.id);
-  for (const { gpu_type: gpuType, gpu_count: committed, region } of contract.commitment) {
-    const has = slots
-      .filter((slot) => slot.gpu_type === gpuType && slot.region === region)
-      .reduce((sum, slot) => sum + slot.slots, 0);
-    const missing = committed - has;
-    const rooms = await freeRoom(tx, { gpuType, region });
-    const parts = fewestMachines(rooms, missing);
-    if (parts === undefined) {
-      const free = rooms.reduce((sum, room) => sum + room.gpu_free, 0);
-      fail('conflict', `${missing} ${gpuType} in ${region} are needed and ${free} are free. Nothing was changed.`);
-    }
-    for (const part of parts) {
-      const reserved = await supply.reserve(tx, { ...part, gpuType, reservedBy: contract.id });
-      if (!reserved) fail('conflict', `A GPU of machine ${part.machineId} was taken meanwhile. Try again.`);
-    }
+export async function replaceLost(tx: Tx, contract: ReservationRow, supply: Supply): Promise<void> {
+  const [slots, wants] = [await slotsOf(tx, contract.id), await wantsOf(tx, contract.id)];
+  for (const entry of contract.commitment) {
+    const { gpu_type: gpuType, gpu_count: committed, region } = entry;
+    const isOfEntry = (row: { gpu_type: string; region: string }): boolean =>
+      row.gpu_type === gpuType && row.region === region;
+    const has = slots.filter(isOfEntry).reduce((sum, slot) => sum + slot.slots, 0);
+    const awaited = wants.find(isOfEntry)?.gpus_missing ?? 0;
+    const rooms = await freeRoom(tx, kindOf(entry));
+    await take(tx, contract.id, { kind: kindOf(entry), rooms, count: committed - has - awaited }, supply);
+  }
+}
+
+/** GPUs that the contract waits for. */
+export async function awaitedGpus(query: Query, id: string): Promise<number> {
+  return (await wantsOf(query, id)).reduce((sum, want) => sum + want.gpus_missing, 0);
+}
+
+export function kindOf({ gpu_type: gpuType, region }: Commitment[number]): Kind {
+  return { gpuType, region };
+}
+
+export function gpusIn(rooms: readonly Room[]): number {
+  return rooms.reduce((sum, room) => sum + room.gpu_free, 0);
+}
+
+/** On as few machines as possible. */
+async function take(
+  tx: Tx,
+  reservedBy: string,
+  { kind, rooms, count }: { kind: Kind; rooms: Room[]; count: number },
+  supply: Supply,
+): Promise<void> {
+  const { gpuType, region } = kind;
+  const parts = fewestMachines(rooms, count);
+  if (parts === undefined) {
+    fail('conflict', `${count} ${gpuType} in ${region} are needed and ${gpusIn(rooms)} are free. Nothing was changed.`);
+  }
+  for (const part of parts) {
+    const reserved = await supply.reserve(tx, { ...part, gpuType, reservedBy });
+    if (!reserved) fail('conflict', `A GPU of machine ${part.machineId} was taken meanwhile. Try again.`);
   }
 }

@@ -10,6 +10,8 @@ import {
   type SlotRequest,
   type Slots,
   slotsOf,
+  type SlotWant,
+  wantsOf,
 } from '../../fleet/supply/slots.ts';
 import * as store from './store.ts';
 import { standing } from './term.ts';
@@ -41,11 +43,13 @@ export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Pro
   }
   const covering = coveringContracts(held, launch);
   const fitting: Slots[] = [];
+  let awaited = 0;
   for (const { id } of covering) {
     const slots = (await slotsOf(tx, id)).filter((slot) => isFor(slot, launch));
     const room = slots.find((slot) => hasRoom(slot, launch));
     if (room !== undefined) return { id, region: room.region };
     fitting.push(...slots);
+    awaited += awaitedGpus(await wantsOf(tx, id), launch);
   }
   if (launch.offeringId !== null && fitting.length === 0) {
     fail('reservation/gpu_type_mismatch', {
@@ -67,7 +71,7 @@ export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Pro
     });
   }
   return fail('reservation/no_capacity', {
-    detail: noRoomText(large, launch),
+    detail: noRoomText(large, awaited, launch),
     retryAfterSeconds: RETRY_AFTER_SECONDS,
   });
 }
@@ -126,13 +130,19 @@ function mismatchText(active: readonly store.ReservationRow[], { gpuType, region
   return `No active contract covers ${wanted}. Covered: ${[...new Set(covered)].join(', ')}. Use tier on_demand for anything else.`;
 }
 
-function noRoomText(slots: readonly Slots[], { gpuType, gpuCount, diskGb }: ReservedLaunch): string {
+function awaitedGpus(wants: readonly SlotWant[], { gpuType, region }: ReservedLaunch): number {
+  const right = wants.filter((want) => want.gpu_type === gpuType && (region === null || want.region === region));
+  return right.reduce((sum, want) => sum + want.gpus_missing, 0);
+}
+
+function noRoomText(slots: readonly Slots[], awaited: number, { gpuType, gpuCount, diskGb }: ReservedLaunch): string {
   const sum = (numberOf: (slot: Slots) => number): number => slots.reduce((total, slot) => total + numberOf(slot), 0);
   const [all, inUse, free] = [sum((slot) => slot.slots), sum((slot) => slot.in_use), sum((slot) => slot.free)];
   const onOne = Math.max(0, ...slots.map((slot) => slot.free));
   const away = all - inUse - free;
   const parts = [`${inUse} of ${all} slots of ${gpuType} are in use`];
   if (away > 0) parts.push(`${away} are on hosts that are not available`);
+  if (awaited > 0) parts.push(`${awaited} more are awaited from others who use them`);
   if (free > 0) parts.push(`at most ${onOne} are free on one machine`);
   if (onOne >= gpuCount && diskGb !== null) parts.push(`and none of these hosts has ${diskGb} GB of disk left`);
   return `The launch needs ${gpuCount} on one machine: ${parts.join(', ')}. There is no fallback to on_demand; try again when an instance has ended.`;

@@ -5,22 +5,30 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Driver } from '../../base/operations/engine.ts';
+import type { Log } from '../../../shared/log.ts';
 import { type Slots, slotsOf } from '../../fleet/supply/slots.ts';
-import { allocate } from './allocate.ts';
+import { awaitedGpus, claim, replaceLost } from './allocate.ts';
 import { choose, type ChosenContract, chooseType, type ReservedLaunch } from './choose.ts';
+import { assertCanBeFilled, type Outlook, outlookOf } from './outlook.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
-import { DAY_MS, nextStep, resumed, type Term } from './term.ts';
+import { DAY_MS, isOver, nextStep, resumed, type Term } from './term.ts';
 import { reservationView } from './view.ts';
 
 /** A contract as the operator sees it: with what its slots are worth now. */
 export interface OperatorView {
   contract: store.ReservationRow;
   slots: Slots[];
+  /** GPUs that it waits for: they become its slots as they come free. */
+  awaited: number;
+  /** From when on GPUs are set aside for it. */
+  claimMs: number;
+  /** Before that time: what it would find. */
+  outlook: Outlook | null;
 }
 
 export interface Reservations {
-  /** Makes a contract and sets its GPUs aside at once, also where it begins later. @throws ServiceError `conflict`, `validation_failed` */
+  /** Makes a contract, whose GPUs stay on the market until its lead time; GPUs in use are then awaited. @throws ServiceError `conflict`, `validation_failed` */
   create(request: NewReservation): Promise<OperatorView>;
   /** All contracts, newest first. */
   list(): Promise<OperatorView[]>;
@@ -50,25 +58,30 @@ export interface ReservationsDeps extends MoveDeps {
   db: Db;
   clock: Clock;
   ids: Ids;
+  log: Log;
+  /** GPUs are set aside so long before the contract begins. */
+  leadMs: number;
   /** By contract: the instances that are not terminated, oldest first. */
   describeInstances(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
 }
 
 export function openReservations(deps: ReservationsDeps): Reservations {
-  const { db, clock } = deps;
+  const { db, clock, leadMs } = deps;
+  const seen = (query: Query, contract: store.ReservationRow): Promise<OperatorView> =>
+    operatorView(query, contract, deps);
   const change = (
     name: string,
     id: string,
     body: (tx: Tx, contract: store.ReservationRow) => Promise<store.ReservationRow>,
   ): Promise<OperatorView> =>
-    db.tx(`reservations.${name}`, async (tx) => withSlots(tx, await body(tx, await upToDate(tx, id, deps))));
+    db.tx(`reservations.${name}`, async (tx) => seen(tx, await body(tx, await upToDate(tx, id, deps))));
   return {
-    create: (request) => db.tx('reservations.create', async (tx) => withSlots(tx, await create(tx, request, deps))),
+    create: (request) => db.tx('reservations.create', async (tx) => seen(tx, await create(tx, request, deps))),
     list: async () => {
       const contracts = await store.allReservations(db.read);
-      return Promise.all(contracts.map((contract) => withSlots(db.read, contract)));
+      return Promise.all(contracts.map((contract) => seen(db.read, contract)));
     },
-    show: async (id) => withSlots(db.read, await find(db.read, id)),
+    show: async (id) => seen(db.read, await find(db.read, id)),
     suspend: (id) => change('suspend', id, (tx, contract) => move(tx, contract, 'suspended', deps)),
     resume: (id) =>
       change('resume', id, (tx, contract) => {
@@ -82,21 +95,10 @@ export function openReservations(deps: ReservationsDeps): Reservations {
         if (untilMs <= contract.ends_ms) {
           failField('ends_at', `must be later than the end so far, ${isoTime(contract.ends_ms)}`);
         }
+        await assertCanBeFilled(tx, { ...contract, ends_ms: untilMs }, clock.now());
         return setEnd(tx, contract, { starts_ms: contract.starts_ms, ends_ms: untilMs }, deps);
       }),
-    reassign: (id) =>
-      change('reassign', id, async (tx, contract) => {
-        assertLive(contract);
-        await deps.supply.unreserveStranded(tx, id);
-        await allocate(tx, contract, deps.supply);
-        await deps.events.append(tx, {
-          type: 'reservation.reassigned',
-          subjectId: id,
-          orgId: contract.org_id,
-          data: {},
-        });
-        return contract;
-      }),
+    reassign: (id) => change('reassign', id, (tx, contract) => reassign(tx, contract, deps)),
     ofOrg: async (orgId) => {
       const contracts = await store.reservationsOfOrg(db.read, orgId);
       const instances = await deps.describeInstances(
@@ -113,13 +115,43 @@ export function openReservations(deps: ReservationsDeps): Reservations {
     chooseType: (tx, launch) => chooseType(tx, launch, clock.now()),
     driver: {
       name: 'reservations',
-      due: (nowMs, limit) => store.dueReservations(db.read, nowMs, limit),
-      drive: (id) =>
-        db.tx('reservations.drive', async (tx) => {
-          await upToDate(tx, id, deps);
-        }),
+      due: (nowMs, limit) => store.dueReservations(db.read, { nowMs, leadMs }, limit),
+      drive: (id) => drive(id, deps),
     },
   };
+}
+
+async function drive(id: string, deps: ReservationsDeps): Promise<void> {
+  const { began, missing, orgId } = await deps.db.tx('reservations.drive', async (tx) => {
+    const { status: before, org_id } = await find(tx, id);
+    const { status } = await upToDate(tx, id, deps);
+    return {
+      began: before === 'pending' && status === 'active',
+      missing: await awaitedGpus(tx, id),
+      orgId: org_id,
+    };
+  });
+  if (!began || missing === 0) return;
+  deps.log.error(
+    { reservation_id: id, org_id: orgId, missing_gpus: missing },
+    'a reservation contract begins without all of its GPUs; it gets the others as they come free',
+  );
+}
+
+async function reassign(
+  tx: Tx,
+  contract: store.ReservationRow,
+  { supply, events, leadMs }: ReservationsDeps,
+): Promise<store.ReservationRow> {
+  const { id, org_id: orgId } = contract;
+  assertLive(contract);
+  if (contract.claimed_ms === null) {
+    fail('conflict', `It has no GPUs yet: they are set aside at ${isoTime(contract.starts_ms - leadMs)}.`);
+  }
+  await supply.unreserveStranded(tx, id);
+  await replaceLost(tx, contract, supply);
+  await events.append(tx, { type: 'reservation.reassigned', subjectId: id, orgId, data: {} });
+  return contract;
 }
 
 async function create(tx: Tx, request: NewReservation, deps: ReservationsDeps): Promise<store.ReservationRow> {
@@ -134,12 +166,13 @@ async function create(tx: Tx, request: NewReservation, deps: ReservationsDeps): 
     starts_ms: Date.parse(request.starts_at),
     ends_ms: Date.parse(request.ends_at),
     created_ms: nowMs,
+    claimed_ms: null,
   };
   // Shorter terms would be renewed faster than anybody can look, and after a long stop in their thousands.
   if (contract.ends_ms < contract.starts_ms + DAY_MS) failField('ends_at', 'must be at least a day after starts_at');
   if (contract.ends_ms <= nowMs) failField('ends_at', 'must be in the future');
+  await assertCanBeFilled(tx, contract, nowMs);
   await store.insertReservation(tx, contract);
-  await allocate(tx, contract, deps.supply);
   const { id, org_id: orgId, status } = contract;
   await deps.events.append(tx, { type: 'reservation.pending', subjectId: id, orgId, data: { status } });
   return upToDate(tx, id, deps);
@@ -148,8 +181,14 @@ async function create(tx: Tx, request: NewReservation, deps: ReservationsDeps): 
 /** The contract after every step that is due by now, each with its event. */
 async function upToDate(tx: Tx, id: string, deps: ReservationsDeps): Promise<store.ReservationRow> {
   let contract = await find(tx, id);
+  const nowMs = deps.clock.now();
+  if (contract.claimed_ms === null && !isOver(contract) && contract.starts_ms - deps.leadMs <= nowMs) {
+    await claim(tx, contract, deps.supply);
+    await store.setClaimed(tx, id, nowMs);
+    contract = { ...contract, claimed_ms: nowMs };
+  }
   for (;;) {
-    const step = nextStep(contract, deps.clock.now());
+    const step = nextStep(contract, nowMs);
     if (step === undefined) return contract;
     contract = 'status' in step ? await move(tx, contract, step.status, deps) : await setEnd(tx, contract, step, deps);
   }
@@ -172,12 +211,21 @@ async function find(query: Query, id: string): Promise<store.ReservationRow> {
   return (await store.findReservation(query, id)) ?? fail('not_found', `There is no reservation ${id}.`);
 }
 
-function assertLive({ status }: store.ReservationRow): void {
-  if (status === 'expired' || status === 'cancelled') {
-    fail('conflict', `The reservation is ${status}; make a new one.`);
-  }
+function assertLive(contract: store.ReservationRow): void {
+  if (isOver(contract)) fail('conflict', `The reservation is ${contract.status}; make a new one.`);
 }
 
-async function withSlots(query: Query, contract: store.ReservationRow): Promise<OperatorView> {
-  return { contract, slots: await slotsOf(query, contract.id) };
+async function operatorView(
+  query: Query,
+  contract: store.ReservationRow,
+  { clock, leadMs }: ReservationsDeps,
+): Promise<OperatorView> {
+  const isAhead = contract.claimed_ms === null && !isOver(contract);
+  return {
+    contract,
+    slots: await slotsOf(query, contract.id),
+    awaited: await awaitedGpus(query, contract.id),
+    claimMs: contract.claimed_ms ?? contract.starts_ms - leadMs,
+    outlook: isAhead ? await outlookOf(query, contract, clock.now()) : null,
+  };
 }

@@ -4,7 +4,9 @@ import { mayMove, RESERVATION_STATES, type ReservationState } from '../../../sha
 import type { Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
+import { awaitedGpus } from './allocate.ts';
 import * as store from './store.ts';
+import { isOver } from './term.ts';
 
 export interface MoveDeps {
   events: Events;
@@ -25,7 +27,15 @@ export async function move(
   if (from === to) return fail('conflict', `The reservation is ${to} already.`);
   const moved = mayMove(RESERVATION_STATES, from, to) && (await store.setStatus(tx, id, { from, to }));
   if (!moved) return fail('conflict', `The reservation is ${from} and cannot become ${to}.`);
-  if (RESERVATION_STATES[to].length === 0) await supply.unreserve(tx, id);
+  if (isOver({ status: to })) await supply.unreserve(tx, id);
   await events.append(tx, { type: `reservation.${to}`, subjectId: id, orgId, data: { status: to } });
+  if (to === 'active') await noteShort(tx, contract, events);
   return { ...contract, status: to };
+}
+
+/** A contract that is active is to have all of its GPUs. */
+async function noteShort(tx: Tx, { id, org_id: orgId }: store.ReservationRow, events: Events): Promise<void> {
+  const missing = await awaitedGpus(tx, id);
+  if (missing === 0) return;
+  await events.append(tx, { type: 'reservation.short', subjectId: id, orgId, data: { missing_gpus: missing } });
 }

@@ -17,16 +17,18 @@ const ReservationRow = z.object({
   /** Exclusive. */
   ends_ms: int,
   created_ms: int,
+  /** When its GPUs were set aside, or began to be as they come free; null before the lead time. */
+  claimed_ms: int.nullable(),
 });
 export type ReservationRow = z.infer<typeof ReservationRow>;
 
-const COLUMNS = sql`id, org_id, title, status, renewal, commitment, starts_ms, ends_ms, created_ms`;
+const COLUMNS = sql`id, org_id, title, status, renewal, commitment, starts_ms, ends_ms, created_ms, claimed_ms`;
 
 export async function insertReservation(tx: Tx, row: ReservationRow): Promise<void> {
   await tx.run(
     sql`insert into reservations (${COLUMNS})
         values (${row.id}, ${row.org_id}, ${row.title}, ${row.status}, ${row.renewal}, ${JSON.stringify(row.commitment)},
-          ${row.starts_ms}, ${row.ends_ms}, ${row.created_ms})`,
+          ${row.starts_ms}, ${row.ends_ms}, ${row.created_ms}, ${row.claimed_ms})`,
   );
 }
 
@@ -44,15 +46,29 @@ export function allReservations(query: Query): Promise<ReservationRow[]> {
   return query.all(ReservationRow, sql`select ${COLUMNS} from reservations order by id desc`);
 }
 
+/** Those that are not over. */
+export function liveReservations(query: Query): Promise<ReservationRow[]> {
+  return query.all(
+    ReservationRow,
+    sql`select ${COLUMNS} from reservations where status in ('pending', 'active', 'suspended') order by id`,
+  );
+}
+
 const IdRow = z.object({ id: text });
 
-/** Contracts whose term has begun or ended without their status saying so. */
-export async function dueReservations(query: Query, nowMs: number, limit: number): Promise<string[]> {
+/** Contracts whose GPUs are to be set aside, or whose term has begun or ended without their status saying so. */
+export async function dueReservations(
+  query: Query,
+  now: { nowMs: number; leadMs: number },
+  limit: number,
+): Promise<string[]> {
+  const { nowMs, leadMs } = now;
   const rows = await query.all(
     IdRow,
     sql`select id from reservations
         where status in ('pending', 'active', 'suspended')
-          and ((status = 'pending' and starts_ms <= ${nowMs}) or (status <> 'pending' and ends_ms <= ${nowMs}))
+          and ((claimed_ms is null and starts_ms <= ${nowMs + leadMs})
+            or (status = 'pending' and starts_ms <= ${nowMs}) or (status <> 'pending' and ends_ms <= ${nowMs}))
         order by id limit ${limit}`,
   );
   return rows.map((row) => row.id);
@@ -68,6 +84,10 @@ export async function setStatus(
     sql`update reservations set status = ${step.to} where id = ${id} and status = ${step.from}`,
   );
   return changed === 1;
+}
+
+export async function setClaimed(tx: Tx, id: string, nowMs: number): Promise<void> {
+  await tx.run(sql`update reservations set claimed_ms = ${nowMs} where id = ${id}`);
 }
 
 export async function setTerm(tx: Tx, id: string, term: Term): Promise<void> {

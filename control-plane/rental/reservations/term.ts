@@ -1,6 +1,6 @@
 // Pure: how a contract stands at a moment, and the term that follows a term.
 import type { RenewalMode } from '../../../shared/api/reservation.ts';
-import type { ReservationState } from '../../../shared/states.ts';
+import { RESERVATION_STATES, type ReservationState } from '../../../shared/states.ts';
 
 export const DAY_MS = 24 * 3_600_000;
 /** Specification 8. */
@@ -35,6 +35,11 @@ export function nextStep(
   if (status === 'pending') return nowMs >= term.starts_ms ? { status: 'active' } : undefined;
   if ((status !== 'active' && status !== 'suspended') || nowMs < term.ends_ms) return undefined;
   return status === 'active' && renewal === 'auto_renew' ? nextTerm(term) : { status: 'expired' };
+}
+
+/** Ended or cancelled: nothing follows. */
+export function isOver({ status }: { status: ReservationState }): boolean {
+  return RESERVATION_STATES[status].length === 0;
 }
 
 /** The status of a suspended contract that goes on. */

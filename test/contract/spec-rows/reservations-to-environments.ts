@@ -6,7 +6,7 @@ export const RESERVATIONS_TO_ENVIRONMENTS_ROWS: RowsBySection = {
     [
       'reservation_id is a ULID',
       'control-plane/rental/reservations.store.test.ts',
-      'sets its GPUs aside at once, on as few machines as possible, also where it begins later',
+      'that begins within the lead time sets its GPUs aside at once, on as few machines as possible',
     ],
     [
       'title, starts_at, ends_at, status, renewal, commitment, utilization and instances are there',

@@ -9,11 +9,15 @@ import type { World } from '../../kit/world.ts';
 /** A sentence for each promise that is broken now. */
 export async function brokenContracts(world: World): Promise<string[]> {
   const broken: string[] = [];
-  for (const { contract, slots } of await world.rooms.reservations.list()) {
+  for (const { contract, slots, awaited } of await world.rooms.reservations.list()) {
     const had = slots.reduce((sum, machine) => sum + machine.slots, 0);
     const committed = contract.commitment.reduce((sum, entry) => sum + entry.gpu_count, 0);
     const isOver = RESERVATION_STATES[contract.status].length === 0;
-    if (had !== (isOver ? 0 : committed)) broken.push(`${contract.status} with ${had} of ${committed} slots`);
+    const isClaimed = contract.claimed_ms !== null && !isOver;
+    if (had + awaited !== (isClaimed ? committed : 0)) {
+      broken.push(`${contract.status} with ${had} and ${awaited} awaited of ${committed} slots`);
+    }
+    if (contract.status === 'active' && !isClaimed) broken.push('active, and its GPUs were never set aside');
     const views = await world.rooms.reservations.ofOrg(contract.org_id);
     const view = views.find((shown) => shown.reservation_id === contract.id);
     // Whoever asks is not kept waiting for the engine to get to the row.
@@ -24,7 +28,7 @@ export async function brokenContracts(world: World): Promise<string[]> {
     const strays = path.filter((to, i) => i > 0 && !mayMove(RESERVATION_STATES, path[i - 1] ?? to, to));
     if (strays.length > 0 || path.at(-1) !== contract.status) broken.push(`path ${path.join(', ')}`);
   }
-  return [...broken, ...(await misusedSlots(world)), ...(await wrongOffers(world))];
+  return [...broken, ...(await misusedSlots(world)), ...(await wrongOffers(world)), ...(await missedGpus(world))];
 }
 
 /** Undefined for an event that is no move. */
@@ -51,6 +55,19 @@ async function misusedSlots({ db }: World): Promise<string[]> {
     (row) =>
       `a ${row.tier} instance under ${row.reservation_id ?? 'no contract'} holds a slot of ${row.reserved_by ?? 'none'}`,
   );
+}
+
+const MissedRow = z.object({ reserved_by: text, offering_id: text });
+
+/** What is free goes to the contracts that wait for it, before anybody can launch on it. */
+async function missedGpus({ db }: World): Promise<string[]> {
+  const rows = await db.read.all(
+    MissedRow,
+    sql`select w.reserved_by, o.id as offering_id
+        from slot_wants w join offerings o on o.gpu_type = w.gpu_type and o.region = w.region
+        where o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0`,
+  );
+  return rows.map((row) => `${row.reserved_by} waits for GPUs, and ${row.offering_id} has some free`);
 }
 
 const FreeRow = z.object({ id: text, offered: int, free: int });

@@ -2,6 +2,7 @@
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ServiceError } from '../../../shared/errors.ts';
+import { isOver } from '../../../control-plane/rental/reservations/term.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 import { brokenContracts } from './contract-promises.ts';
 
@@ -10,7 +11,14 @@ const DAY_MS = 24 * 3_600_000;
 const CONTRACTS = 3;
 
 const anyStep = fc.oneof(
-  { weight: 3, arbitrary: fc.record({ do: fc.constant('create' as const), gpus: fc.integer({ min: 1, max: 5 }) }) },
+  {
+    weight: 3,
+    arbitrary: fc.record({
+      do: fc.constant('create' as const),
+      gpus: fc.integer({ min: 1, max: 5 }),
+      inHours: fc.constantFrom(0, 23, 24, 25, 72),
+    }),
+  },
   {
     weight: 4,
     arbitrary: fc.record({
@@ -27,7 +35,7 @@ const anyStep = fc.oneof(
     }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('end' as const), which: fc.nat({ max: 5 }) }) },
-  { weight: 3, arbitrary: fc.record({ do: fc.constant('wait' as const), days: fc.integer({ min: 1, max: 12 }) }) },
+  { weight: 3, arbitrary: fc.record({ do: fc.constant('wait' as const), hours: fc.constantFrom(1, 24, 48, 288) }) },
 );
 type Step = typeof anyStep extends fc.Arbitrary<infer T> ? T : never;
 
@@ -45,7 +53,7 @@ async function take(step: Step, { world, who, contracts, instances }: Life): Pro
   switch (step.do) {
     case 'create': {
       const entry = { gpu_type: 'H100_SXM', gpu_count: step.gpus, region: 'eu-west' };
-      const [startsAt, endsAt] = [at(contracts.length % 3), at(10 + contracts.length)];
+      const [startsAt, endsAt] = [at(step.inHours / 24), at(10 + contracts.length)];
       const renewal = contracts.length % 2 === 0 ? 'auto_renew' : 'none';
       const term = { starts_at: startsAt, ends_at: endsAt, renewal } as const;
       const made = await reservations.create({ org_id: who.orgId, title: 'x', commitment: [entry], ...term });
@@ -62,7 +70,7 @@ async function take(step: Step, { world, who, contracts, instances }: Life): Pro
       return;
     }
     case 'wait':
-      await world.clock.advance(step.days * DAY_MS);
+      await world.clock.advance(step.hours * 3_600_000);
       return;
     case 'extend':
       await reservations.extend(contracts[step.which] ?? '', now + 40 * DAY_MS);
@@ -70,6 +78,18 @@ async function take(step: Step, { world, who, contracts, instances }: Life): Pro
     default:
       await reservations[step.do](contracts[step.which] ?? '');
   }
+}
+
+/** Contracts that have GPUs before their lead time, or were not looked at then. The clock went on by a millisecond since. */
+async function setAsideAtTheWrongTime(world: World): Promise<string[]> {
+  const live = (await world.rooms.reservations.list()).filter(({ contract }) => !isOver(contract));
+  const now = world.clock.now();
+  const wrong = live.filter(({ contract, claimMs }) => {
+    if (contract.claimed_ms === null) return claimMs < now - 1;
+    // A renewed contract has kept them from its first term.
+    return contract.status === 'pending' && claimMs < contract.starts_ms - DAY_MS;
+  });
+  return wrong.map(({ contract }) => contract.id);
 }
 
 test('slots are as many as promised, nobody holds those of others, and no contract leaves its table', async () => {
@@ -87,6 +107,7 @@ test('slots are as many as promised, nobody holds those of others, and no contra
           await world.drive();
           await world.clock.advance(1);
           expect(await brokenContracts(world)).toEqual([]);
+          expect(await setAsideAtTheWrongTime(world)).toEqual([]);
         }
         await world.verify();
       } finally {

@@ -23,7 +23,7 @@ openReservedWorldForEachTest();
 const statusOf = async (id: string): Promise<string> => (await world.rooms.reservations.show(id)).contract.status;
 
 describe('a contract', () => {
-  test('sets its GPUs aside at once, on as few machines as possible, also where it begins later', async () => {
+  test('that begins within the lead time sets its GPUs aside at once, on as few machines as possible', async () => {
     await world.machine({ gpus: 4 });
     await world.machine({ gpus: 8 });
     const id = await contract(9, { starts_at: iso(DAY_MS) });
@@ -34,7 +34,7 @@ describe('a contract', () => {
     expect(await available()).toEqual([0, 3]);
   });
 
-  test('that asks for more than is free is refused with how many there are, and nothing is set aside', async () => {
+  test('that asks for more than there is is refused with how many there are, and nothing is set aside', async () => {
     await world.machine({ gpus: 4 });
     await world.machine({ gpus: 2, region: 'us-east' });
     const tooMuch = [
@@ -42,18 +42,18 @@ describe('a contract', () => {
       { gpu_type: 'H100_SXM', gpu_count: 3, region: 'us-east' },
     ];
     await expect(contract(0, { commitment: tooMuch })).rejects.toMatchObject(
-      refusal('conflict', /^3 H100_SXM in us-east are needed and 2 are free/),
+      refusal('conflict', /^3 H100_SXM in us-east are needed\. There are 2, .* up to 0 of them/),
     );
     expect(await available()).toEqual([2, 4]);
     expect(await world.rooms.reservations.list()).toEqual([]);
   });
 
-  test('takes no GPU that is in use', async () => {
+  test('takes no GPU that is in use, and awaits it', async () => {
     await world.machine({ gpus: 2 });
     const other = await world.customer(10_000);
     await world.launch(other);
-    await expect(contract(2)).rejects.toMatchObject({ code: 'conflict' });
-    expect(totals(await world.rooms.reservations.show(await contract(1)))).toEqual({ slots: 1, inUse: 0, free: 1 });
+    const view = await world.rooms.reservations.show(await contract(2));
+    expect([totals(view), view.awaited]).toEqual([{ slots: 1, inUse: 0, free: 1 }, 1]);
   });
 
   test('lasts a day at least, and ends in the future', async () => {

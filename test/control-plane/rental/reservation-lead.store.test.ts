@@ -1,0 +1,263 @@
+// The lead time of a contract: its GPUs stay on the market until then, and those in use become its slots as they are released.
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import type { OperatorView } from '../../../control-plane/rental/reservations/reservations.ts';
+import type { NewReservation } from '../../../shared/api/reservation.ts';
+import { createLog } from '../../../shared/log.ts';
+import { sql } from '../../../control-plane/base/db/db.ts';
+import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
+import { openWorld, type World } from '../../kit/world.ts';
+import { brokenContracts } from './contract-promises.ts';
+
+const HOUR_MS = 3_600_000;
+const DAY_MS = 24 * HOUR_MS;
+const LEAD_MS = 6 * HOUR_MS;
+
+let world: World;
+let holder: string;
+let other: { orgId: string; apiKeyId: string };
+let lines: string[];
+
+beforeEach(async () => {
+  lines = [];
+  const log = createLog('test', 'error', { write: (line) => void lines.push(line) });
+  world = await openWorld(1, { log, settings: { reservationLeadMs: LEAD_MS } });
+  holder = (await world.rooms.accounts.createOrg('holder')).id;
+  other = await world.customer(10_000_000);
+});
+afterEach(async () => {
+  expect(await brokenContracts(world)).toEqual([]);
+  await world.verify();
+  await world.close();
+});
+
+const iso = (offsetMs: number): string => new Date(world.clock.now() + offsetMs).toISOString();
+
+function contract(gpus: number, startsInMs: number, patch: Partial<NewReservation> = {}): Promise<OperatorView> {
+  return world.rooms.reservations.create({
+    org_id: holder,
+    title: 'training',
+    starts_at: iso(startsInMs),
+    ends_at: iso(startsInMs + 10 * DAY_MS),
+    renewal: 'none',
+    commitment: [{ gpu_type: 'H100_SXM', gpu_count: gpus, region: 'eu-west' }],
+    ...patch,
+  });
+}
+
+async function pass(ms: number): Promise<void> {
+  await world.clock.advance(ms);
+  await world.drive();
+}
+
+async function end(instanceId: string): Promise<void> {
+  await world.rooms.instances.remove(other, instanceId, async () => undefined);
+  await world.observe(instanceId, { phase: 'removed' });
+}
+
+async function onOffer(): Promise<number> {
+  const offers = await listedOfferings(world.db.read, sql`1 = 1`, 10);
+  return offers.reduce((sum, { gpu_free: free }) => sum + free, 0);
+}
+
+/** [slots, awaited]. */
+async function has(id: string): Promise<[number, number]> {
+  const { slots, awaited } = await world.rooms.reservations.show(id);
+  return [slots.reduce((sum, machine) => sum + machine.slots, 0), awaited];
+}
+
+describe('GPUs of a contract', () => {
+  test('stay on the market until the lead time, at both edges, and leave it then on as few machines as possible', async () => {
+    await world.machine({ gpus: 4 });
+    await world.machine({ gpus: 8 });
+    const {
+      contract: { id, starts_ms: startsMs },
+      claimMs,
+    } = await contract(9, LEAD_MS + DAY_MS);
+    expect(claimMs).toBe(startsMs - LEAD_MS);
+    await pass(DAY_MS - 1);
+    expect([await has(id), await onOffer()]).toEqual([[0, 0], 12]);
+    await pass(1);
+    expect([await has(id), await onOffer()]).toEqual([[9, 0], 3]);
+    const { slots } = await world.rooms.reservations.show(id);
+    expect(slots.map((machine) => machine.slots).toSorted((a, b) => a - b)).toEqual([1, 8]);
+    await pass(LEAD_MS);
+    expect(lines).toEqual([]);
+    expect(await world.journal(id)).toEqual(['reservation.pending', 'reservation.active']);
+  });
+
+  test('are set aside at creation where the contract begins within the lead time, and not a millisecond before it', async () => {
+    await world.machine({ gpus: 2 });
+    const late = await contract(1, LEAD_MS + 1);
+    const soon = await contract(1, LEAD_MS);
+    expect([await has(late.contract.id), await has(soon.contract.id)]).toEqual([
+      [0, 0],
+      [1, 0],
+    ]);
+    expect(await onOffer()).toBe(1);
+  });
+
+  test('are set aside for a suspended contract too', async () => {
+    await world.machine();
+    const { contract: made } = await contract(1, DAY_MS);
+    await world.rooms.reservations.suspend(made.id);
+    await pass(DAY_MS - LEAD_MS);
+    expect([await has(made.id), await onOffer()]).toEqual([[1, 0], 0]);
+  });
+
+  test('are set aside by an engine that was away during the lead time, before the contract begins', async () => {
+    await world.machine();
+    const { contract: made } = await contract(1, DAY_MS);
+    await pass(2 * DAY_MS);
+    expect(await has(made.id)).toEqual([1, 0]);
+    expect(await world.journal(made.id)).toEqual(['reservation.pending', 'reservation.active']);
+  });
+});
+
+describe('a GPU in use at the lead time', () => {
+  test('becomes a slot in the transaction that releases it: no launch gets in between', async () => {
+    await world.machine({ gpus: 2 });
+    const running = await world.launch(other, { gpu_count: 2 });
+    const { contract: made } = await contract(2, DAY_MS);
+    await pass(DAY_MS - LEAD_MS);
+    expect(await has(made.id)).toEqual([0, 2]);
+    await end(running);
+    expect([await has(made.id), await onOffer()]).toEqual([[2, 0], 0]);
+    await pass(LEAD_MS);
+    expect(lines).toEqual([]);
+  });
+
+  test('is in no other way kept from its holder, and a new host serves the contract as well', async () => {
+    await world.machine({ gpus: 2 });
+    await world.launch(other, { gpu_count: 2 });
+    const { contract: made } = await contract(2, LEAD_MS);
+    await world.machine({ gpus: 1 });
+    expect([await has(made.id), await onOffer()]).toEqual([[1, 1], 0]);
+    await world.machine({ gpus: 3 });
+    expect([await has(made.id), await onOffer()]).toEqual([[2, 0], 2]);
+  });
+
+  test('is missed at the start: the log, the journal, the operator and the holder are told, and it still comes', async () => {
+    await world.machine({ gpus: 3 });
+    const running = await world.launch(other, { gpu_count: 2 });
+    const { contract: made } = await contract(3, DAY_MS);
+    await pass(DAY_MS - 1);
+    expect(lines).toEqual([]);
+    await pass(1);
+    expect(lines.map((line) => JSON.parse(line) as object)).toMatchObject([
+      { reservation_id: made.id, org_id: holder, missing_gpus: 2, msg: expect.stringContaining('begins without all') },
+    ]);
+    expect(await world.journal(made.id)).toEqual(['reservation.pending', 'reservation.active', 'reservation.short']);
+    expect(await has(made.id)).toEqual([1, 2]);
+    const mine = { orgId: holder, apiKeyId: 'apk_holder' };
+    await expect(world.launch(mine, { tier: 'reserved', gpu_count: 2 })).rejects.toMatchObject({
+      code: 'reservation/no_capacity',
+      details: { detail: expect.stringContaining('2 more are awaited from others who use them') },
+    });
+    await end(running);
+    await world.launch(mine, { tier: 'reserved', gpu_count: 3 });
+    expect(await has(made.id)).toEqual([3, 0]);
+  });
+
+  test('goes to the contract that begins first, whichever was made first', async () => {
+    await world.machine({ gpus: 2 });
+    const running = [await world.launch(other), await world.launch(other)];
+    const second = await contract(1, LEAD_MS);
+    const first = await contract(1, LEAD_MS - 1);
+    await end(running[0] ?? '');
+    expect([await has(first.contract.id), await has(second.contract.id)]).toEqual([
+      [1, 0],
+      [0, 1],
+    ]);
+    await end(running[1] ?? '');
+    expect(await has(second.contract.id)).toEqual([1, 0]);
+  });
+
+  test('is on offer again at its release once the contract that waited for it is cancelled', async () => {
+    await world.machine();
+    const running = await world.launch(other);
+    const { contract: made } = await contract(1, LEAD_MS);
+    await world.rooms.reservations.cancel(made.id);
+    await end(running);
+    expect([await has(made.id), await onOffer()]).toEqual([[0, 0], 1]);
+  });
+
+  test('is awaited as before after reassign, which replaces what is lost alone and is refused before the lead time', async () => {
+    const { machineId } = await world.machine({ gpus: 1 });
+    const { contract: made } = await contract(1, DAY_MS);
+    await expect(world.rooms.reservations.reassign(made.id)).rejects.toMatchObject({ code: 'conflict' });
+    await pass(DAY_MS - LEAD_MS);
+    await world.rooms.supply.setOnline(machineId, false);
+    await world.machine({ gpus: 2 });
+    await world.rooms.reservations.reassign(made.id);
+    expect([await has(made.id), await onOffer()]).toEqual([[1, 0], 1]);
+  });
+});
+
+describe('what is promised', () => {
+  const refused = { code: 'conflict' };
+
+  test('is never more than there is at any moment: other contracts count while they last', async () => {
+    await world.machine({ gpus: 4 });
+    await contract(3, 5 * DAY_MS);
+    await expect(contract(2, 14 * DAY_MS)).rejects.toMatchObject(refused);
+    await contract(1, 14 * DAY_MS);
+    await contract(3, 15 * DAY_MS);
+    // Before the first one begins, all four are there.
+    await contract(4, DAY_MS, { ends_at: iso(5 * DAY_MS) });
+    await expect(contract(4, DAY_MS, { ends_at: iso(5 * DAY_MS) })).rejects.toMatchObject({
+      details: { detail: expect.stringMatching(/^4 H100_SXM in eu-west are needed\. There are 4, .* up to 4 of them/) },
+    });
+    expect(await world.rooms.reservations.list()).toHaveLength(4);
+  });
+
+  test('goes on for ever where a contract is renewed, and an extension must not take what others are promised', async () => {
+    await world.machine({ gpus: 2 });
+    const { contract: made } = await contract(1, DAY_MS);
+    const { contract: renewed } = await contract(1, DAY_MS, { renewal: 'auto_renew' });
+    await expect(contract(2, 400 * DAY_MS)).rejects.toMatchObject(refused);
+    const next = await contract(1, 12 * DAY_MS);
+    const { reservations } = world.rooms;
+    await reservations.extend(made.id, next.contract.starts_ms);
+    await expect(reservations.extend(made.id, next.contract.starts_ms + 1)).rejects.toMatchObject(refused);
+    await reservations.cancel(renewed.id);
+    await reservations.extend(made.id, next.contract.starts_ms + 1);
+  });
+
+  test('counts GPUs that are in use, and those set aside on a host that is away', async () => {
+    const { machineId } = await world.machine({ gpus: 2 });
+    await world.launch(other, { gpu_count: 2 });
+    const { contract: made } = await contract(2, DAY_MS);
+    await expect(contract(1, DAY_MS)).rejects.toMatchObject(refused);
+    await world.rooms.reservations.cancel(made.id);
+    await world.machine({ gpus: 1 });
+    const set = await contract(1, LEAD_MS);
+    await world.rooms.supply.setOnline(machineId, false);
+    await world.rooms.reservations.extend(set.contract.id, world.clock.now() + 90 * DAY_MS);
+  });
+});
+
+describe('the answer to create', () => {
+  test('tells which GPUs are free for a contract that begins later, and how many are missing', async () => {
+    const { machineId } = await world.machine({ gpus: 4 });
+    await world.launch(other);
+    const { outlook, awaited, slots } = await contract(4, DAY_MS);
+    expect([slots, awaited]).toEqual([[], 0]);
+    expect(outlook).toEqual({ free: [{ machineId, gpuType: 'H100_SXM', count: 3 }], missing: 1 });
+  });
+
+  test('counts the slots of contracts that end before, and not what others wait for', async () => {
+    const { machineId } = await world.machine({ gpus: 4 });
+    const ends = { ends_at: iso(3 * DAY_MS) };
+    await contract(3, 0, ends);
+    await contract(1, 2 * DAY_MS);
+    const { outlook } = await contract(3, 3 * DAY_MS);
+    expect(outlook).toEqual({ free: [{ machineId, gpuType: 'H100_SXM', count: 3 }], missing: 0 });
+  });
+
+  test('has no outlook within the lead time: what is set aside and awaited is known', async () => {
+    await world.machine({ gpus: 2 });
+    await world.launch(other);
+    const { outlook, awaited, slots } = await contract(2, LEAD_MS);
+    expect([outlook, awaited, slots.map((machine) => machine.slots)]).toEqual([null, 1, [1]]);
+  });
+});
