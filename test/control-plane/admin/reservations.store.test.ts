@@ -19,7 +19,6 @@ const commands = () =>
   adminDeps(world, world.rooms, {
     loops: () => [],
     metrics: openMetrics(),
-    noteLedger: () => undefined,
     reload: async () => ({}),
   }).reservations;
 const iso = (offsetMs: number): string => new Date(world.clock.now() + offsetMs).toISOString();
