@@ -29,7 +29,7 @@ import type { Standing } from './money/payouts/payouts.ts';
 import type { OperatorView } from './rental/reservations/reservations.ts';
 import type { Core, Rooms } from './rooms.ts';
 
-/** As many as an operator looks through. */
+/** An operator looks through no more. */
 const PAYOUTS_SHOWN_MAX = 1_000;
 
 export function adminDeps(

@@ -15,7 +15,7 @@ import { findProbe } from './rental/edge/store.ts';
 import { findInstance, findInstances, type InstanceRow } from './rental/instances/store.ts';
 import type { Core, Rooms } from './rooms.ts';
 
-/** As many as an operator looks through. */
+/** An operator looks through no more. */
 const EVENTS_SHOWN_MAX = 1_000;
 
 type Deps = Pick<Core, 'db' | 'clock'>;

@@ -176,7 +176,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside): Rooms 
 
 type Describe = ReservationsDeps['describeInstances'];
 
-/** Of the settings, what is `Changeable` is read at each use. */
+/** Settings that are `Changeable` are read at each use. */
 function openAll(core: Core, settings: Settings, outside: Outside): Omit<Rooms, 'reload' | 'books'> {
   const sshKeys = openSshKeys(core);
   const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });

@@ -14,7 +14,7 @@ export function networkOf(ip: string): string {
     .join(':');
 }
 
-/** Of callers in the order in which they came: the first one of the network that has the most. */
+/** The first caller of the network that has the most. The callers are in the order in which they came. */
 export function firstOfLargestNetwork<T extends { network: string }>(callers: readonly T[]): T | undefined {
   let most: readonly T[] = [];
   for (const each of Map.groupBy(callers, ({ network }) => network).values())

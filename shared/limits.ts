@@ -181,7 +181,7 @@ export const GUEST_BYTES_PER_SECOND_MAX = 1024 ** 3;
 /** Connections to the ports of one instance, browsers' and others' together. */
 export const TCP_CONNECTIONS_MAX = 512;
 
-/** Of a request to a model: a million tokens of English. To read more would hold up everyone else for more than 20 ms. */
+/** The body of a request to a model: a million tokens of English. To read more would hold up everyone else for more than 20 ms. */
 export const INFERENCE_BODY_BYTES_MAX = 4 * 1024 * 1024;
 /** Messages of one conversation; each costs the template some tokens beside its text. */
 export const CHAT_MESSAGES_MAX = 2_048;

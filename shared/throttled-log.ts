@@ -2,7 +2,7 @@
 import type { Clock } from './clock.ts';
 import type { Log } from './log.ts';
 
-/** Of one machine or address. */
+/** Lines of one machine or address. */
 const LINES_PER_WINDOW = 30;
 const WINDOW_MS = 60_000;
 /** Strangers that are counted at once; beyond, they share one count. */

@@ -134,7 +134,7 @@ interface Replaced {
 
 function replacer({ holders, ensure, isKnown }: Replaced, deps: DoorsDeps): AccessDoors['replace'] {
   const { clock, log, stateDir, tell } = deps;
-  /** By workload: when it was replaced last. Those that are long over are forgotten. */
+  /** When each workload's holder was replaced last. Old entries are forgotten. */
   const replacedMs = new Map<string, number>();
   return async (id, reason) => {
     for (const [other, ms] of replacedMs) if (clock.monotonicMs() - ms >= REPLACED_MS_MIN) replacedMs.delete(other);

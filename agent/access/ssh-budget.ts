@@ -11,7 +11,7 @@ export interface BufferBudget {
 
 export function createBufferBudget(): BufferBudget {
   const measures = new Map<Duplex, () => number>();
-  /** As last measured: each is measured again only if all together look like too much. */
+  /** The last measurements. One is repeated only if all together look like too much. */
   const known = new Map<Duplex, number>();
   let total = 0;
   const note = (stream: Duplex, bytes: number): void => {

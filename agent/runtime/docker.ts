@@ -232,7 +232,7 @@ async function diskOf(docker: Docker): Promise<{ free_bytes: number; total_bytes
   return found && { free_bytes: found.bavail * found.bsize, total_bytes: found.blocks * found.bsize };
 }
 
-/** With the one that was made of it: that one holds the same layers. */
+/** The image that was made from this one holds the same layers. */
 async function removeImage(docker: Docker, image: string): Promise<void> {
   const found = await absentAsUndefined(docker.getImage(image).inspect());
   if (found === undefined) return;

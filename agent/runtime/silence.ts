@@ -4,7 +4,7 @@ import type { LocalContainer } from './engine.ts';
 import type { DoorStatus } from './observe.ts';
 
 export interface Silence {
-  /** By workload: all times together in which it ran and was silent, as far as this process has seen them. */
+  /** How long each workload ran without a word from inside, as far as this process has seen it. */
   ms: ReadonlyMap<string, number>;
   /** Workloads whose guest has answered: one that is gone a moment later has spoken all the same. */
   spoken: ReadonlySet<string>;

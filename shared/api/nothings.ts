@@ -24,7 +24,7 @@ export const CHAT_NOTHINGS: Nothings = {
 /** What the lists do not say again for each member: null asks for nothing wherever a request can do without the member. */
 const REQUIRED: readonly string[] = ['model', 'messages', 'input', 'prompt'];
 
-/** As people read them: `n`: 1. */
+/** The values as people read them: `n`: 1. */
 export function nothingsText(nothings: Nothings): string {
   const entries = Object.entries(nothings).map(
     ([member, values]) => `\`${member}\`: ${values.map((value) => `\`${JSON.stringify(value)}\``).join(' or ')}`,
@@ -50,7 +50,7 @@ function isNothing(member: string, value: unknown, nothings: Nothings): boolean 
   return Object.hasOwn(nothings, member) && nothings[member]?.some((nothing) => isSame(nothing, value)) === true;
 }
 
-/** Of a listed value and one that a stranger has sent: looked into no deeper than the list goes. */
+/** Compares a listed value with one that a stranger has sent, no deeper than the list goes. */
 function isSame(nothing: unknown, value: unknown): boolean {
   if (typeof nothing !== 'object' || nothing === null) return nothing === value;
   if (typeof value !== 'object' || value === null || Array.isArray(nothing) !== Array.isArray(value)) return false;

@@ -158,7 +158,7 @@ function shortestMs(call: () => unknown): number {
   return shortest;
 }
 
-/** Of this thread. */
+/** Processor time of this thread. */
 function processorMs(call: () => unknown): number {
   const before = process.threadCpuUsage();
   try {

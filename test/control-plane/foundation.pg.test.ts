@@ -31,7 +31,7 @@ const log = createLog('test', 'silent');
 let server: Awaited<ReturnType<typeof startPostgres>>;
 let databases = 0;
 let url: string;
-/** Of a process that is not under test. */
+/** The database of a process that is not under test. */
 let db: PostgresDb;
 
 beforeAll(async () => {

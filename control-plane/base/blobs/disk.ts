@@ -24,7 +24,7 @@ export async function measureDisk(path: string): Promise<{ bytes: number; freeBy
 
 /** What of a disk uploads must leave free, so that the database and its deletes go on: the larger of the two. */
 export interface DiskReserve {
-  /** Of the whole disk, from 0 to 1. */
+  /** A share of the whole disk, from 0 to 1. */
   share: number;
   bytes: number;
 }

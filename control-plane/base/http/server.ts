@@ -167,7 +167,7 @@ function limitConnections(app: FastifyInstance, options: HttpOptions, log: Log):
 function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path: string) => boolean): FastifyInstance {
   const { ids, log, metrics } = deps;
   let closing = false;
-  /** By connection: where its last request was for. */
+  /** The path of the last request on each connection. */
   const paths = new WeakMap<Duplex, string>();
   const app: FastifyInstance = fastify({
     ...nodeOptions(options.tls, takesUpgrade),

@@ -13,7 +13,7 @@ const LINGER_MS = 1_000;
 interface Deps {
   clock: Clock;
   ids: Ids;
-  /** Of the request before on this connection, or of the one whose body is late. */
+  /** The path of the last request on this connection, or of the one whose body is late. */
   path?: string | undefined;
 }
 

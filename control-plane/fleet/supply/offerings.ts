@@ -176,7 +176,7 @@ export async function isOffered(
 
 const RegionRow = OfferingRow.pick({ region: true });
 
-/** Where the cheapest offering of the type is, or the one that is named; busy ones count. */
+/** The region of the cheapest offering of the type, or of the one that is named; busy ones count. */
 export async function offeredRegion(
   query: Query,
   { gpuType, offeringId }: { gpuType: string; offeringId: string | null },

@@ -10,7 +10,7 @@ export interface Callable extends Tier {
 }
 
 export interface Catalog {
-  /** By id. Ask anew each time: the operator may have changed them. */
+  /** The models by id. Ask anew each time: the operator may have changed them. */
   readonly models: readonly CatalogModel[];
   /** What is called from now on; requests that are under way end as they began. */
   replace(entries: readonly CatalogModel[]): void;

@@ -56,7 +56,7 @@ const Pricing = z.strictObject({
   output_per_1m_tokens_cents: cents,
   per_image_microcents: ucents,
   per_mpxl_microcents: ucents,
-  /** Of a representative clip: it is shown and never billed. */
+  /** The price of a representative clip. It is shown and never billed. */
   per_video_microcents: ucents,
   per_video_second_microcents: ucents,
 });

@@ -33,7 +33,7 @@ export function tokenizedChat(
   });
 }
 
-/** Of a conversation before it is answered; undefined as `tokenizedChat`. */
+/** Tokens of a conversation before it is answered; undefined as in `tokenizedChat`. */
 export function tokenizedPrompt(
   upstream: Upstream,
   messages: readonly ChatMessage[],

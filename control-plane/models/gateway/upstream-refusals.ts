@@ -7,7 +7,7 @@ import type { CatalogModel, Upstream } from '../catalog/models.ts';
 import { jsonOf, readText } from './read-answer.ts';
 
 const REFUSAL_BYTES_MAX = 64 * 1024;
-/** Of the names of an error; its message may quote what the customer sent, and is not logged. */
+/** The longest name of an error that is logged. Its message may quote what the customer sent, and is not logged. */
 const NAME_CHARS_MAX = 64;
 
 /** What llama.cpp says of a prompt that is too long; the others say it in words. */

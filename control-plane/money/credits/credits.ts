@@ -13,7 +13,7 @@ import { type Bound, BOUND_WINDOW_MS, FLAG_WINDOW_MS, isSuspect, type LossBounds
 import { ABSENCE_PAYMENT, decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
 
-/** As many as an operator looks through. */
+/** An operator looks through no more. */
 const SHOWN_MAX = 1_000;
 
 export interface NewFreeTime {

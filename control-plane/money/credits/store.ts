@@ -62,7 +62,7 @@ export async function beginFreeTime(tx: Tx, row: FreeTime): Promise<void> {
   );
 }
 
-/** Of all that last. */
+/** All of them that last. */
 export async function shortenFreeTimes(tx: Tx, ms: number): Promise<void> {
   await tx.run(sql`update free_times set counted_ms = counted_ms - ${ms} where ended_ms is null`);
 }

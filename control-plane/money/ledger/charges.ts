@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { text, ucents } from '../../base/db/columns.ts';
 import type { Query } from '../../base/db/db.ts';
 
-/** By subject and kind: what the ledger has posted about it. */
+/** What the ledger has posted about each subject, by kind. */
 export type Posted = ReadonlyMap<string, ReadonlyMap<string, bigint>>;
 
 /** How a room proves its rows against the ledger. */

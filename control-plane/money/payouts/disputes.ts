@@ -23,7 +23,7 @@ const DisputeRow = z.object({
 export type Dispute = z.infer<typeof DisputeRow>;
 
 const COLUMNS = sql`id, instance_id, since_ms, reason, state, refunded_ucents, note, opened_ms, resolved_ms`;
-/** As many as an operator looks through. */
+/** An operator looks through no more. */
 const SHOWN_MAX = 1_000;
 
 export interface NewDispute {

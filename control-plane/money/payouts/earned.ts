@@ -2,7 +2,7 @@
 import type { Query } from '../../base/db/db.ts';
 import { earnedBySubject } from '../ledger/suppliers.ts';
 
-/** By instance: the machine that it ran on. A room above knows. */
+/** The machine that each instance ran on. A room above knows. */
 export type MachinesOf = (query: Query, instanceIds: readonly string[]) => Promise<Map<string, string>>;
 
 export async function earnedByMachine(

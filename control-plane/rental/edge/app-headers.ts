@@ -62,7 +62,7 @@ export function responseHeaders(raw: RawHeaders): RawHeaders {
   });
 }
 
-/** As clients read a Set-Cookie (RFC 6265, section 5.2): attributes stand between semicolons, their names before the first `=`, blanks do not count. */
+/** Reads a Set-Cookie as clients do (RFC 6265, section 5.2): attributes stand between semicolons, their names before the first `=`, blanks do not count. */
 function withoutDomain(setCookie: string): string {
   const [pair = '', ...attributes] = setCookie.split(';');
   const kept = attributes.filter((attribute) => attribute.split('=', 1)[0]?.trim().toLowerCase() !== 'domain');

@@ -25,7 +25,7 @@ const AGAIN_MS = 5 * 60_000;
 const FAILURES_MIN = 3;
 /** A probe that was good this lately shows that the host could let a customer in. */
 const PROBED_MS_MAX = 60_000;
-/** With more callers a decoy may fail for want of a place. */
+/** If there are more callers, a decoy may fail for want of a place. */
 const CROWD_MAX = 8;
 const PER_RUN_MAX = 50;
 /** Clients of this kind are the most common ones. */

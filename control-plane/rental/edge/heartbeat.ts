@@ -52,7 +52,7 @@ export function openHeartbeat(deps: HeartbeatDeps): Heartbeat {
     const awayMs = last === undefined ? undefined : now.monotonicMs - last.monotonicMs;
     const driftMs = last === undefined || awayMs === undefined ? 0 : Math.round(now.wallMs - last.wallMs - awayMs);
     const stepMs = Math.abs(driftMs) > CLOCK_STEP_MS_MIN ? driftMs : 0;
-    // By the clock as it was: what it jumped over never was, so it is no absence.
+    // The old clock counts: what the new one jumped over never was, so it is no absence.
     const wasAway = await excuse({ awayMs, untilMs: now.wallMs - stepMs }, deps);
     if (stepMs !== 0) await noteStep(now.wallMs, stepMs, deps);
     if (stepMs !== 0) steps += 1;

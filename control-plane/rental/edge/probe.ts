@@ -31,7 +31,7 @@ interface ProbesDeps {
   clock: Clock;
   doors: Pick<Doors, 'find'>;
   link: Pick<Link, 'openStream'>;
-  /** Where the public ports are. */
+  /** The address of the public ports. */
   sshHost: string;
 }
 

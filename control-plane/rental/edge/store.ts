@@ -12,7 +12,7 @@ const ProbeRow = z.object({
   successes: int,
   last_leg: text.nullable(),
   last_detail: text.nullable(),
-  /** Of the series of looks that is under way, as in verdict.ts. */
+  /** The next three belong to the series of looks that is under way, as in verdict.ts. */
   life_ms: int.nullable(),
   first_success_ms: int.nullable(),
   repair_ms: int.nullable(),

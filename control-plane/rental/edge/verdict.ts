@@ -20,7 +20,7 @@ export const REPROBE_MS = 2_000;
 export const ALARMED_MAX = 20;
 /** Failures in a row that confirm an outage of a silent host: the silence is the other sign. */
 const FAILURES_SILENT_MIN = 2;
-/** Of a host that answers. */
+/** The same for a host that answers. */
 const FAILURES_MIN = 3;
 /** An outage is no shorter than this: an agent that is restarted is back by then. */
 const SPAN_MS_MIN = 20_000;

@@ -105,7 +105,7 @@ export interface InstanceFilter {
   limit: number;
 }
 
-/** Of all organisations, newest first. */
+/** Instances of all organisations, newest first. */
 export function findInstances(
   query: Query,
   { orgId, machineId, status, limit }: InstanceFilter,

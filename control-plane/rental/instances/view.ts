@@ -53,7 +53,7 @@ export function instanceView(row: InstanceRow, around: Surroundings): Instance {
   };
 }
 
-/** As the list of contracts shows it; nothing for one that is terminated or was stopped. */
+/** The instance as the list of contracts shows it; nothing if it is terminated or was stopped. */
 export function reservedView(row: InstanceRow, door: Door | undefined): ReservedInstance[] {
   const status = RESERVED_STATUS[row.status];
   if (status === undefined) return [];

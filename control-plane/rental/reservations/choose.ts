@@ -24,7 +24,7 @@ export type ReservedLaunch = SlotRequest & { orgId: string };
 
 export interface ChosenContract {
   id: string;
-  /** Where it has room for the launch. */
+  /** Machines that have capacity for the launch. */
   region: string;
 }
 
@@ -93,7 +93,7 @@ export async function chooseType(tx: Tx, launch: Omit<ReservedLaunch, 'gpuType'>
   return chosen?.gpu_type ?? active[0]?.commitment[0]?.gpu_type ?? '';
 }
 
-/** As they stand now, cancelled ones too. */
+/** The contracts as they stand now, cancelled ones too. */
 async function contractsOf(tx: Tx, orgId: string, nowMs: number): Promise<store.ReservationRow[]> {
   return (await store.reservationsOfOrg(tx, orgId)).map((contract) => standing(contract, nowMs));
 }

@@ -61,7 +61,7 @@ export interface ReservationsDeps extends MoveDeps {
   log: Log;
   /** GPUs are set aside so long before the contract begins. */
   leadMs: number;
-  /** By contract: the instances that are not terminated, oldest first. */
+  /** The instances of each contract that are not terminated, oldest first. */
   describeInstances(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
 }
 

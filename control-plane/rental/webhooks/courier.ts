@@ -44,7 +44,7 @@ export interface CourierDeps {
   rng: Rng;
   outbound: Outbound;
   secrets: Secrets;
-  /** Of a whole schedule. */
+  /** The duration of a whole schedule. */
   maxAttempts: number;
 }
 

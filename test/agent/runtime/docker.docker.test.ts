@@ -13,7 +13,7 @@ let engine: Engine;
 let docker: AgentEngine;
 let registry: Server;
 let host: string;
-/** Of the layer that is on its way for ever. */
+/** The layer that is on its way for ever. */
 const slow = { asked: Promise.withResolvers<void>(), ended: false };
 
 const CONFIG = JSON.stringify({

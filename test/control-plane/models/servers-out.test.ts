@@ -13,7 +13,7 @@ const forever = new AbortController().signal;
 let first: FakeUpstream;
 let second: FakeUpstream;
 let api: Api;
-/** Of two customers, who ask in turns: what one alone meets is no evidence against a server. */
+/** Two customers ask in turns: what one alone meets is no evidence against a server. */
 let keys: string[];
 let asked = 0;
 beforeEach(async () => {

@@ -18,7 +18,7 @@ const dial = async (port: number): Promise<Duplex> => {
   await once(socket, 'connect');
   return socket;
 };
-/** As a decoy logs in. */
+/** The login of a decoy. */
 const customer: Login = { user: 'root', privateKey: user.private, hostKey: hostKeyLine, ident: 'OpenSSH_9.6p1' };
 
 test('a probe and a decoy log in, each on its own way', async () => {

@@ -10,7 +10,7 @@ import { freePort } from '../../kit/ports.ts';
 
 let ports: PublicPorts;
 const sockets: Socket[] = [];
-/** By how much the clock of the ports is ahead. */
+/** The clock of the ports is ahead by so much. */
 let aheadMs = 0;
 /** What waits for its time. */
 let later: (() => void)[] = [];
