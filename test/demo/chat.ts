@@ -9,8 +9,8 @@ import type { Show } from './show.ts';
 /** Between two notes: where each is a line of its own, a word is too little. */
 const NOTE_CHARS = 24;
 
-/** Throws StepFailed at the first step that does not hold. */
-export async function chat(show: Show, baseUrl: string, customer: Customer): Promise<void> {
+/** Returns what the chat cost, in dollars; throws StepFailed at the first step that does not hold. */
+export async function chat(show: Show, baseUrl: string, customer: Customer): Promise<number> {
   const { api, key } = customer;
   await show.step('GET /v1/models', async () => {
     const { id, pricing } = await api.get(`/models/${MODEL}`, Model);
@@ -38,12 +38,12 @@ export async function chat(show: Show, baseUrl: string, customer: Customer): Pro
     const result = `"${text}" (its first word after ${firstMs.toFixed(0)} ms)`;
     return { value: response.headers.get('x-receipt-id') ?? '', result };
   });
-  await show.step('Receipt', async () => {
+  return show.step('Receipt', async () => {
     const receipt = await api.get(`/receipts/${receiptId}`, Receipt);
     if (receipt.state !== 'settled') throw new Error(`it is ${receipt.state}`);
     const tokens = `${receipt.prompt_tokens} + ${receipt.completion_tokens} tokens`;
     const result = `${receipt.id}: ${receipt.ending}, ${tokens} counted by ${receipt.counted_by}, $${receipt.cost} of $${receipt.held} that were held`;
-    return { value: undefined, result };
+    return { value: Number(receipt.cost), result };
   });
 }
 

@@ -53,17 +53,18 @@ export async function walk(show: Show, stack: Stack, gpus: DemoGpus): Promise<Re
     return { value: ref, result: `${ref} is in the registry` };
   });
   const { supplier, offering } = await bringMachine(show, stack, gpus);
-  const customer = await show.step('SSH key', async () => {
+  const { customer, prepaid } = await show.step('SSH key', async () => {
     const made = await openCustomer(stack, 'customer');
     const { balance } = await made.api.get('/balance', Balance);
-    return { value: made, result: `${made.sshKeyId} registered; the customer has prepaid $${balance}` };
+    const value = { customer: made, prepaid: Number(balance) };
+    return { value, result: `${made.sshKeyId} registered; the customer has prepaid $${balance}` };
   });
   const instance = await rent(show, customer, { image, offering });
   await use(show, customer, instance);
   // While the rental costs enough to be seen.
-  await chat(show, stack.controlPlane.baseUrl, customer);
+  const chatCost = await chat(show, stack.controlPlane.baseUrl, customer);
   await watchUsage(show, customer, instance);
-  await pay(show, stack, { customer, supplier, instance });
+  await pay(show, stack, { customer, supplier, instance, balanceForIt: prepaid - chatCost });
   return { image, customer, offering };
 }
 
@@ -161,11 +162,12 @@ interface Parties {
   customer: Customer;
   supplier: Account;
   instance: Instance;
+  /** What was prepaid less the cost of the chat, in dollars: all else that is taken is for the rental. */
+  balanceForIt: number;
 }
 
-async function pay(show: Show, stack: Stack, { customer, supplier, instance }: Parties): Promise<void> {
+async function pay(show: Show, stack: Stack, { customer, supplier, instance, balanceForIt }: Parties): Promise<void> {
   const { api } = customer;
-  const before = await api.get('/balance', Balance);
   await show.step('Instance deleted', async (note) => {
     const { operation_id: id } = await api.delete(`/instances/${instance.id}`, Operation);
     const { state } = await followOperation(api, id, (operation) => note(operation.state));
@@ -178,11 +180,9 @@ async function pay(show: Show, stack: Stack, { customer, supplier, instance }: P
   await show.step('Final bill', async () => {
     const usage = await usageOf(customer, instance);
     const after = await api.get('/balance', Balance);
-    const paid = Number(before.balance) - Number(after.balance);
-    // A bill is in whole cents, a balance is exact.
-    if (Math.abs(paid * 100 - usage.cost_cents) > 1) {
-      throw new Error(`${usage.cost_cents} cents are billed, but $${paid} were taken`);
-    }
+    const paid = balanceForIt - Number(after.balance);
+    // Differences of floating-point dollars are wrong in their last digits.
+    if (Math.abs(paid - usage.cost) > 1e-6) throw new Error(`$${usage.cost} are billed, but $${paid} were taken`);
     const result = `${usage.gpu_seconds} GPU seconds, ${usage.cost_cents} cents; balance $${after.balance}, nothing held`;
     return { value: undefined, result };
   });
@@ -219,9 +219,16 @@ function isOpen(port: number | undefined): Promise<boolean> {
   });
 }
 
-async function usageOf({ api }: Customer, instance: Instance): Promise<{ gpu_seconds: number; cost_cents: number }> {
+interface Usage {
+  gpu_seconds: number;
+  cost_cents: number;
+  /** Exact, in dollars. */
+  cost: number;
+}
+
+async function usageOf({ api }: Customer, instance: Instance): Promise<Usage> {
   const { data } = await api.get('/usage?bucket=month', pageSchema(UsageRow));
   const rows = data.filter((row) => row.instance_id === instance.id);
-  const sum = (key: 'gpu_seconds' | 'cost_cents'): number => rows.reduce((total, row) => total + row[key], 0);
-  return { gpu_seconds: sum('gpu_seconds'), cost_cents: sum('cost_cents') };
+  const sum = (key: keyof Usage): number => rows.reduce((total, row) => total + Number(row[key]), 0);
+  return { gpu_seconds: sum('gpu_seconds'), cost_cents: sum('cost_cents'), cost: sum('cost') };
 }

@@ -92,7 +92,8 @@ test('a container that cannot be made leaves its network to the next one', async
 
 test('of the networks of two containers that cannot be made at the same time, one waits', async () => {
   const failing = ['wl_a', 'wl_b'].map((id) => create(id, 'not-here:1'));
-  for (const each of failing) await expect(each).rejects.toThrow(/No such image/);
+  // Watched together: while only the first is awaited, the second may fail unseen.
+  await Promise.all(failing.map((each) => expect(each).rejects.toThrow(/No such image/)));
   expect(await networks()).toHaveLength(1);
 });
 
