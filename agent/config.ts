@@ -20,7 +20,7 @@ const AgentConfig = z.strictObject({
   /** `none`: the supplier keeps containers from the host and its network by other means. */
   network_fence: z.enum(['nftables', 'none']).default('nftables'),
   log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
-  /** PEM file with the authority that signed the control plane's certificate, where it is a private one. */
+  /** PEM file with the authority that signed the control plane's certificate. Needed only if that authority is a private one. */
   tls_ca_file: z.string().min(1).optional(),
   /** Above `high` percent of the engine's disk, images that nothing needs are removed until `low`. */
   image_disk_percent: z

@@ -127,7 +127,7 @@ async function approvableGpus(tx: Tx, machine: store.MachineRow): Promise<Approv
   if (others.length === 0) return gpus;
   return fail(
     'conflict',
-    `${claims.length} of its GPUs belong to machine ${others.join(', ')}, which was approved first. If that one is not the owner, suspend it first.`,
+    `${claims.length} of its GPUs belong to machine ${others.join(', ')}. Its approval is older and stands. If it does not own them, suspend it, then approve this one.`,
   );
 }
 

@@ -86,7 +86,8 @@ function lifeBefore(firstFailureMs: number, { lifeMs }: Look): number {
   return Math.max(Math.min(lifeMs ?? firstFailureMs, firstFailureMs), firstFailureMs - LIFE_MS_MAX);
 }
 
-const WELL: Series = {
+/** A rental that no look has doubted. */
+export const WELL: Series = {
   firstFailureMs: null,
   failures: 0,
   lifeMs: null,

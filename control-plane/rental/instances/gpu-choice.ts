@@ -17,8 +17,8 @@ const ROOM_FOR_WORK = 1.2;
 const GIB = 1024 ** 3;
 
 /**
- * The type that was asked for or is pinned, where it is large enough; else the cheapest that is, and with tier reserved what the contract
- * has (`choices.reserved`). `want` is the launch without them.
+ * Chooses the GPU type. A type that the request names, or that the pinned offering has, is taken if it is large enough, and refused if not.
+ * If there is none, the cheapest that is large enough is taken; with tier reserved, the contract's (`choices.reserved`). `want` is the launch without the type.
  * @throws ServiceError `gpu_vram_too_small`, `model_too_large`, `environment_unavailable`
  */
 export async function chooseGpu(

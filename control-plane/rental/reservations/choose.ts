@@ -77,8 +77,8 @@ export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Pro
 }
 
 /**
- * The GPU type for a launch that names none: of the slots of active contracts the smallest GPU that is large enough, where one is free now
- * before where it is not, so that large ones stay for those who need them. Without such slots, one that `choose` refuses.
+ * Chooses the GPU type for a launch that names none. It takes the smallest type that is large enough among the slots of active contracts,
+ * so that large GPUs stay for those who need them; a type with a free slot comes first. If no slot fits, it returns a type that `choose` refuses.
  */
 export async function chooseType(tx: Tx, launch: Omit<ReservedLaunch, 'gpuType'>, nowMs: number): Promise<string> {
   const active = (await contractsOf(tx, launch.orgId, nowMs)).filter(({ status }) => status === 'active');

@@ -52,7 +52,7 @@ beforeAll(async () => {
     // A layer that comes so slowly that it is on its way for ever.
     if (path.startsWith('/v2/slow/blobs/sha256:1')) {
       response.setHeader('content-length', 1e9);
-      // Docker Engine 20.10 sees that nobody waits any more when it has something to tell.
+      // Docker Engine 20.10 notices only while it writes that its caller has gone, so it must have something to report.
       const trickle = setInterval(() => response.write(Buffer.alloc(100_000)), 20);
       slow.asked.resolve();
       return void request.socket.once('close', () => {

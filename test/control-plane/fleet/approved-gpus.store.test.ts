@@ -160,7 +160,7 @@ describe('a GPU that two machines show', () => {
     expect(verdict.verification_status).toBe('failed');
     expect(verdict.verification_detail).toContain('2 of its GPUs belong to another machine');
     await expect(world.rooms.supply.approve(attacker.machineId)).rejects.toThrow(
-      `2 of its GPUs belong to machine ${victim.machineId}, which was approved first`,
+      `2 of its GPUs belong to machine ${victim.machineId}. Its approval is older and stands`,
     );
     expect(lines).toMatchObject([{ machine_id: attacker.machineId, claimed_by_machine_ids: [victim.machineId] }]);
   });

@@ -94,7 +94,7 @@ describe('enrolment', () => {
     await more(1);
   });
 
-  test('a supplier has so many machines, delisted ones included', async () => {
+  test('a supplier cannot register more machines than the limit, and delisted ones count', async () => {
     const { machineId, orgId } = await register();
     const declared = { gpuCount: null, gpuType: null, vramPerGpuGb: null, region: 'eu', tier: 'on_demand' } as const;
     const more = (): Promise<unknown> =>

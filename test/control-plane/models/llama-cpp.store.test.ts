@@ -37,6 +37,16 @@ function ask(more: object = {}, gone = never): Promise<Reply> {
   const body = { model: 'small', messages: HI, ...more };
   return world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }
+/** Asks, waits until all that the server says has come, and leaves. */
+async function leaveUnfinished(): Promise<void> {
+  const leave = new AbortController();
+  const asking = ask({}, leave.signal);
+  await upstream.came(1);
+  for (let turn = 0; turn < 200; turn += 1) await world.clock.nextTurn();
+  leave.abort();
+  await expect(asking).rejects.toMatchObject({ code: 'invalid_request' });
+  await upstream.wereLeft(1);
+}
 const newest = async (): Promise<Receipt | undefined> => (await pageOfReceipts(world.db.read, orgId, undefined, 1))[0];
 const isOpen = async (): Promise<number> =>
   (await world.db.read.one(countRow, sql`select count(*) as count from request_receipts where state = 'open'`))
@@ -58,14 +68,7 @@ describe('a whole answer', () => {
 
   test('that its caller leaves stops the work of the server, and what was said is paid', async () => {
     upstream.next({ events: [BEGIN, say('Hel', timed(6, 1)), say('lo', timed(6, 2))], ending: 'stall' });
-    const leave = new AbortController();
-    const asking = ask({}, leave.signal);
-    await upstream.came(1);
-    // Until what it says has come.
-    for (let turn = 0; turn < 200; turn += 1) await world.clock.nextTurn();
-    leave.abort();
-    await expect(asking).rejects.toMatchObject({ code: 'invalid_request' });
-    await upstream.wereLeft(1);
+    await leaveUnfinished();
     expect(await newest()).toMatchObject({
       ending: 'client_left',
       counted_by: 'running',
@@ -79,13 +82,7 @@ describe('a whole answer', () => {
 
   test('that its caller leaves before anything was said costs nothing', async () => {
     upstream.next({ events: [BEGIN], ending: 'stall' });
-    const leave = new AbortController();
-    const asking = ask({}, leave.signal);
-    await upstream.came(1);
-    for (let turn = 0; turn < 200; turn += 1) await world.clock.nextTurn();
-    leave.abort();
-    await expect(asking).rejects.toMatchObject({ code: 'invalid_request' });
-    await upstream.wereLeft(1);
+    await leaveUnfinished();
     expect(await newest()).toMatchObject({ ending: 'client_left', charged_ucents: 0n });
   });
 

@@ -67,7 +67,7 @@ async function missedGpus({ db }: World): Promise<string[]> {
         from slot_wants w join offerings o on o.gpu_type = w.gpu_type and o.region = w.region
         where o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0`,
   );
-  return rows.map((row) => `${row.reserved_by} waits for GPUs, and ${row.offering_id} has some free`);
+  return rows.map((row) => `${row.reserved_by} waits for GPUs, but ${row.offering_id} has free ones`);
 }
 
 const FreeRow = z.object({ id: text, offered: int, free: int });

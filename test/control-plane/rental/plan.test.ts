@@ -101,7 +101,7 @@ describe('a container that starts', () => {
     expect(plan({ ...starting, startingMs: 1_499_000 }, 1_500_000)).toEqual(moves);
   });
 
-  test('and in which nothing spoke failed by its image: the own image of a customer is tried nowhere else', () => {
+  test('in which nothing spoke failed by its image: an image of the customer is tried on no other host', () => {
     const silent = {
       ...NOTHING,
       phase: 'failed',

@@ -8,19 +8,12 @@ import {
   QUIET_AFTER_START_MS,
   type Series,
   verdict,
+  WELL,
 } from '../../../control-plane/rental/edge/verdict.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 
 const START_MS = 1_000_000_000;
 const fleet: FleetView = { startedMs: START_MS - QUIET_AFTER_START_MS, togetherSinceMs: null };
-const FRESH: Series = {
-  firstFailureMs: null,
-  failures: 0,
-  lifeMs: null,
-  repairMs: null,
-  firstSuccessMs: null,
-  successes: 0,
-};
 
 /** A look that began then and took half a second; the last proof of life was five seconds before the first. */
 function look(atMs: number, patch: Partial<Look> = {}): Look {
@@ -34,7 +27,7 @@ function look(atMs: number, patch: Partial<Look> = {}): Look {
   };
 }
 
-const after = (...looks: Look[]): Series => looks.reduce(afterLook, FRESH);
+const after = (...looks: Look[]): Series => looks.reduce(afterLook, WELL);
 const standing = (atMs: number, isAnswering: boolean, unreachableSinceMs: number | null = null) => ({
   isAnswering,
   isSettled: true,
