@@ -24,9 +24,9 @@ const SETTLED_MS = 60_000;
 /** A run of the loop ends after this long and goes on in the next: runs that last are taken for hanging ones. */
 const SLICE_MS = 60_000;
 const DAY_MS = 86_400_000;
-/** UTC. */
+/** The nightly proof begins at 02:00 UTC. */
 const NIGHT_MS = 2 * 3_600_000;
-/** There may be tens of thousands of them. */
+/** A fault names at most this many ids, and a proof logs at most this many faults: there may be tens of thousands. */
 const NAMED = 20;
 const LOGGED = 200;
 
@@ -40,7 +40,7 @@ export interface Books {
 type Proof = AsyncGenerator<void, string[]>;
 
 const ROOMS: readonly RoomProof[] = [meteringProof, receiptProof, videoProof];
-/** What a short transaction proves at once. */
+/** These proofs are short enough for one transaction each. */
 const AT_ONCE: readonly ((tx: Tx) => Promise<string[]>)[] = [
   sumFaults,
   creditFaults,
@@ -73,7 +73,7 @@ export function openBooks(deps: { db: Db; clock: Clock; log: Log }): Books {
   };
 }
 
-/** What disagrees in what is new is told once the whole proof has confirmed it. */
+/** A fault in the new part is reported only if the whole proof confirms it. */
 async function* due(deps: { db: Db; clock: Clock; log: Log }): Proof {
   const { db, clock } = deps;
   if (isWholeDue(await proofState(db.read), clock.now())) return yield* whole(deps);
@@ -83,7 +83,7 @@ async function* due(deps: { db: Db; clock: Clock; log: Log }): Proof {
   return faults;
 }
 
-/** Once a night, and for as long as something is wrong: what was found once must not go unsaid an hour later. */
+/** The whole proof is due once a night, and each time while the last one found faults: an alarm must not end after an hour. */
 function isWholeDue({ faults, whole_proven_ms: provenMs }: ProofState, nowMs: number): boolean {
   const nightOf = (ms: number): number => Math.floor((ms - NIGHT_MS) / DAY_MS);
   return faults > 0 || provenMs === null || nightOf(nowMs) !== nightOf(provenMs);
@@ -128,7 +128,7 @@ async function* prove({ db, clock }: { db: Db; clock: Clock }, isWhole: boolean)
   return [...found];
 }
 
-/** No row of what is new is forgotten already. */
+/** Retention has not deleted any row that is this new: a charge without a row is a fault. */
 async function faultsOfNew(tx: Tx, subjectIds: readonly string[]): Promise<string[]> {
   const posted = await totalsOf(tx, subjectIds);
   const faults: string[] = [];
@@ -147,13 +147,13 @@ async function* proveRooms(db: Db): Proof {
   for (const room of ROOMS) {
     const before = await room.forgottenUcents?.(db.read);
     const rowless = { ucents: 0n, ids: new Array<string>() };
-    // From both sides: what the ledger has no transfer about is in the rows only.
+    // Both sides are walked: a charge that the ledger lacks is found only from the rows.
     for (const side of [subjectsAfter, room.subjectsAfter]) {
       for (let afterId: string | undefined = ''; afterId !== undefined;) {
         const from: string = afterId;
         const piece = await db.tx('books.room', async (tx) => {
           const ids = await side(tx, from, PIECE);
-          // What comes later than a piece that is not full is newer than this proof.
+          // If a piece is not full, it is the last one: ids that come later are newer than this proof.
           return {
             lastId: ids.length < PIECE ? undefined : ids.at(-1),
             proof: await room.prove(tx, await totalsOf(tx, ids)),
@@ -166,7 +166,7 @@ async function* proveRooms(db: Db): Proof {
         yield;
       }
     }
-    // While rows are being forgotten nothing can be said: the next proof will.
+    // If retention has deleted rows meanwhile, the sums cannot be compared. The next proof compares them.
     if ((await room.forgottenUcents?.(db.read)) === before && rowless.ucents !== (before ?? 0n)) {
       faults.push(
         `the ledger has charged ${rowless.ucents} for what has no row, ${before ?? 0n} of it was forgotten; among them ${rowless.ids.join(', ')}`,

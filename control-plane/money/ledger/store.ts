@@ -29,6 +29,7 @@ export class TransferDiffers extends Error {
 }
 
 const AmountRow = z.object({ amount_ucents: ucents });
+const HeldAmountRow = AmountRow.extend({ id: text });
 
 export function findAccount(query: Query, id: string): Promise<AccountRow | undefined> {
   return query.one(
@@ -94,6 +95,16 @@ export async function addHeld(tx: Tx, id: string, changeUcents: bigint): Promise
 export async function heldBy(query: Query, holdId: string): Promise<bigint> {
   const row = await query.one(AmountRow, sql`select amount_ucents from holds where id = ${holdId}`);
   return row?.amount_ucents ?? 0n;
+}
+
+/** The amounts of these holds; an id without a hold is not in the map. */
+export async function amountsHeld(query: Query, holdIds: readonly string[]): Promise<Map<string, bigint>> {
+  if (holdIds.length === 0) return new Map();
+  const rows = await query.all(
+    HeldAmountRow,
+    sql`select id, amount_ucents from holds where id in (${join([...holdIds])})`,
+  );
+  return new Map(rows.map((row) => [row.id, row.amount_ucents]));
 }
 
 export async function writeHold(

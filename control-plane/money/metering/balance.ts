@@ -2,7 +2,7 @@
 import type { Tx } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Balance, Ledger } from '../ledger/ledger.ts';
-import { heldBy } from '../ledger/store.ts';
+import { amountsHeld } from '../ledger/store.ts';
 import { holdId, unpostedUcents } from './posting.ts';
 import * as store from './store.ts';
 
@@ -14,9 +14,14 @@ export async function balanceNow(
 ): Promise<Balance> {
   const inLedger = await ledger.balance(tx, wallet(orgId));
   let { postedUcents, heldUcents } = inLedger;
-  for (const segment of await store.openSegmentsOf(tx, orgId)) {
+  const segments = await store.openSegmentsOf(tx, orgId);
+  const amounts = await amountsHeld(
+    tx,
+    segments.map((segment) => holdId(segment.subject_id)),
+  );
+  for (const segment of segments) {
     const cost = unpostedUcents(segment, nowMs);
-    const held = await heldBy(tx, holdId(segment.subject_id));
+    const held = amounts.get(holdId(segment.subject_id)) ?? 0n;
     postedUcents -= cost;
     heldUcents -= cost < held ? cost : held;
   }
