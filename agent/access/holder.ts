@@ -93,7 +93,7 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   const checkFolder = async (): Promise<void> => {
     if ((await door.stat()).nlink === 0) leave("the workload's folder is gone");
   };
-  // Before anybody is served: what is kept for the next holder, and what only root may do.
+  // Only root may do this, so it is done before anybody is served; the compile cache is for the next holder.
   flushCompileCache();
   becomeUser(userOf(basename(folder)));
   startLoop({ name: 'folder', periodMs: FOLDER_CHECK_MS, run: checkFolder }, { clock, log });

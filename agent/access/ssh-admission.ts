@@ -37,7 +37,7 @@ interface Caller {
 
 export function openAdmission(clock: Clock): Admission {
   const open = new Set<Duplex>();
-  /** Those that are not in yet, oldest first. */
+  /** Callers that have not logged in yet, oldest first. */
   const callers = new Map<Duplex, Caller>();
   const waiting = (): Caller[] => [...callers.values()].filter(({ begunMs }) => begunMs === null);
   const loggingIn = (): Caller[] => [...callers.values()].filter(({ begunMs }) => begunMs !== null);

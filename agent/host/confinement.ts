@@ -26,7 +26,7 @@ const BOUNDS: Readonly<Record<string, string>> = {
   'cpu.max': '150000 100000',
   'pids.max': '64',
 };
-/** Not on every kernel: one without swap accounting does not have it. */
+/** A kernel without swap accounting does not have this file. */
 const NO_SWAP = 'memory.swap.max';
 /** Above the agent's own and above what any container has: a holder that starves the host goes first. */
 const OOM_SCORE = 500;
@@ -98,7 +98,7 @@ async function prepareGroups(cgroups: string, groups: string): Promise<void> {
 }
 
 async function makeGroup(groups: string, name: string): Promise<string> {
-  // Those whose holder has ended; the kernel keeps the others.
+  // This removes the cgroups whose holder has ended; the kernel keeps the others.
   const others = await readdir(groups, { withFileTypes: true });
   await Promise.all(
     others.filter((one) => one.isDirectory()).map((one) => rmdir(join(groups, one.name)).catch(() => {})),

@@ -54,7 +54,7 @@ export async function openImages({ engine, files, stateDir, log, now, bounds }: 
     turn = done.catch(() => undefined);
     return done;
   };
-  /** Until `isEnough`, or nothing is left that may go; whether it is enough. */
+  /** Removes images until `isEnough`, or until none is left that may go. Returns whether it is enough. */
   const removeUntil = async (isEnough: (disk: Disk) => boolean, wanted: ReadonlySet<string>): Promise<boolean> => {
     const oldest = [...usedMs].filter(([image]) => !wanted.has(image)).toSorted(([, a], [, b]) => a - b);
     for (;;) {

@@ -64,7 +64,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
 
     fail: async ({ workload_id, workload, code, detail }) => {
       pulls.forget(workload);
-      // What has failed does not go on, whether or not anybody can tell us to end it.
+      // A container that has failed is stopped here: the control plane may be out of reach and cannot order it.
       if (code === 'guest_silent') await engine.stopAndCut(workload_id);
       await records.change(workload_id, { failure: { code, detail } });
     },

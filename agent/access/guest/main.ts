@@ -78,7 +78,7 @@ function main(): void {
   process.on('uncaughtException', (error) => process.stderr.write(`svc guest: ${error.message}\n`));
   void serve(config, (connected) => {
     control = connected;
-    // Not before: what ends our program or this container from now on, the host knows for the tenant's own doing.
+    // The tenant's program starts only now: if our program or this container ends from here on, the host takes it for the tenant's own doing.
     mainProcess ??= startMainProcess(config, home, (exit) => {
       if (control !== undefined) tellExit(control, exit);
     });

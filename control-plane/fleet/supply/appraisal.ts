@@ -40,7 +40,7 @@ async function appraiseOne(tx: Tx, machineId: string, deps: AppraisalDeps): Prom
   const verdict = verdictOf(machine, elsewhere.length);
   await store.setVerdict(tx, machineId, verdict);
   const { verification_status: status, verification_detail: detail } = verdict;
-  // Once per verdict: a host that reports all the time must not fill the log.
+  // It is logged once per verdict: a host that reports all the time must not fill the log.
   if (status === 'failed' && before.verification_status !== 'failed') {
     const claimedBy = [...new Set(elsewhere.map((claim) => claim.machine_id))];
     deps.log.error(

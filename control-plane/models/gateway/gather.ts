@@ -55,7 +55,7 @@ interface Draft extends Said {
   finishReason: Completion['finishReason'] | undefined;
 }
 
-/** Until the server says that it is done, or ends. */
+/** Reads until the server says that it is done, or its stream ends. */
 async function readDraft(pieces: AsyncGenerator<string[]>, draft: Draft): Promise<Completion> {
   for (let piece = await pieces.next(); piece.done !== true; piece = await pieces.next()) {
     for (const data of piece.value) {

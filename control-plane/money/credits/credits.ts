@@ -117,7 +117,7 @@ async function end(tx: Tx, subjectId: string, untilMs: number, deps: CreditsDeps
   const freeMs = Math.max(0, time.counted_ms + untilMs - time.counted_at_ms);
   const worthUcents = accruedUcents(time.rate_ucents_per_hour, freeMs);
   const nowMs = deps.clock.now();
-  // Before the bounds are asked: it is an outage like those before.
+  // The time is ended before the bounds are read: they count it as one more outage of the organisation.
   await store.endFreeTime(tx, time.id, { endedMs: nowMs, freeMs, grantedUcents: 0n, heldUcents: 0n });
   const { grantedUcents, heldUcents, why } = splitAt(worthUcents, await boundsOf(tx, time, deps));
   await store.endFreeTime(tx, time.id, { endedMs: nowMs, freeMs, grantedUcents, heldUcents });

@@ -163,7 +163,7 @@ export async function decideHeld(
   );
 }
 
-/** Those that wait first, then the latest. */
+/** Waiting rows come first, then the latest. */
 export function latestHeld(query: Query, limit: number): Promise<HeldCredit[]> {
   return query.all(
     HeldRow,
@@ -214,7 +214,7 @@ export async function writeFlag(tx: Tx, row: CreditFlag): Promise<void> {
   );
 }
 
-/** Those that are flagged now. */
+/** Organisations that are flagged now. */
 export function flags(query: Query): Promise<CreditFlag[]> {
   return query.all(
     FlagRow,

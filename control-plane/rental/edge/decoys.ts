@@ -20,7 +20,7 @@ import type { LoginResult, Login } from './probe.ts';
 
 /** Between two decoys while all is well. */
 const PERIOD_MS = 3_600_000;
-/** After one that failed, or that would tell nothing. */
+/** The next decoy comes this much later if one failed, or if it could show nothing. */
 const AGAIN_MS = 5 * 60_000;
 const FAILURES_MIN = 3;
 /** A probe that was good this lately shows that the host could let a customer in. */

@@ -46,7 +46,7 @@ export function allReservations(query: Query): Promise<ReservationRow[]> {
   return query.all(ReservationRow, sql`select ${COLUMNS} from reservations order by id desc`);
 }
 
-/** Those that are not over. */
+/** Contracts that are not over. */
 export function liveReservations(query: Query): Promise<ReservationRow[]> {
   return query.all(
     ReservationRow,

@@ -8,7 +8,7 @@ import { daysUntilEnd, standing } from './term.ts';
 /** What a contract has at the moment. */
 export interface Holdings {
   slots: readonly Slots[];
-  /** Those that are not terminated. */
+  /** Instances that are not terminated. */
   instances: ReservedInstance[];
 }
 

@@ -21,7 +21,7 @@ const GONE = 410;
 const AT_ONCE_MAX = 4;
 /** Urgent ones do not wait for each other: their attempts would not fit into the day. */
 export const URGENT_AT_ONCE_MAX = 32;
-/** Before the last moment: for attempts that take their whole time, and deliveries that wait for one before them. */
+/** An attempt is urgent this long before the last moment: it may take its whole time, and others may wait for it. */
 const URGENT_MARGIN_MS = 30 * 60_000;
 
 export interface Outcome {
@@ -83,7 +83,7 @@ export function urgentFrom({
   return urgentMs;
 }
 
-/** Before the next attempt, with `left` of them still to be made. The schedule is counted from its end: a replay has a whole one again. */
+/** The wait before the next attempt if `left` attempts remain. It counts from the end of the schedule, so a replay has a whole one again. */
 function waitMs(left: number, scheduled: number): number {
   const step = Math.min(Math.max(0, scheduled - 1 - left), RETRY_DELAYS_MS.length - 1);
   return RETRY_DELAYS_MS[step] ?? 0;
