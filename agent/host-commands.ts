@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf } from '../shared/errors.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
-import { endDoor } from './access/doors.ts';
+import { endDoor } from './holders/holders.ts';
 import type { AgentConfig } from './config.ts';
 import { readGpus } from './gpus/nvidia-smi.ts';
 import { readHostFacts } from './host/facts.ts';
@@ -12,7 +12,7 @@ import { isMissing } from './host/state.ts';
 import { openStatusSocket } from './host/status-socket.ts';
 import { readIdentity } from './link/identity.ts';
 import { openDocker } from './runtime/docker.ts';
-import { assertRentable, findFence, takeInventory } from './stock.ts';
+import { assertRentable, findFence, takeInventory } from './inventory.ts';
 
 /** What this host can offer. @throws Error that says all it lacks before anybody can rent it */
 export async function surveyHost(config: AgentConfig): Promise<Inventory> {

@@ -7,10 +7,10 @@ import type { Inventory } from '../shared/protocol/inventory.ts';
 import { STREAMS_PATH } from '../shared/protocol/link.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
-import { dialStream } from './access/dial.ts';
-import { HOLDER_FLAGS } from './access/holder-flags.ts';
-import { type AccessDoors, openDoors } from './access/doors.ts';
-import { bareNode, type Kit, prepareKit } from './access/kit.ts';
+import { dialStream } from './wire/dial.ts';
+import { HOLDER_FLAGS } from './holders/holder-flags.ts';
+import { type AccessDoors, openDoors } from './holders/holders.ts';
+import { bareNode, type Kit, prepareKit } from './holders/bundle.ts';
 import { readCa, type AgentConfig } from './config.ts';
 import { openConfinement } from './host/confinement.ts';
 import { readBootId, readHostFacts, readLimits } from './host/facts.ts';
@@ -35,7 +35,7 @@ import { logLines } from './runtime/logs.ts';
 import type { GpuStanding } from './runtime/plan.ts';
 import { openRecords, workloadFolder } from './runtime/records.ts';
 import { openRuntime, type Runtime, type RuntimeDeps } from './runtime/runtime.ts';
-import { openStock, type Stock } from './stock.ts';
+import { openStock, type Stock } from './inventory.ts';
 
 export interface Enrolment {
   identity: Identity;

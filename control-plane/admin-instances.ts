@@ -11,7 +11,7 @@ import { explainedTransfers } from './money/ledger/store.ts';
 import { costUcents } from './money/metering/posting.ts';
 import { type Segment, segmentsOf } from './money/metering/store.ts';
 import { disputesOf } from './money/payouts/disputes.ts';
-import { findProbe } from './rental/edge/store.ts';
+import { findProbe } from './rental/outages/store.ts';
 import { findInstance, findInstances, type InstanceRow } from './rental/instances/store.ts';
 import type { Core, Rooms } from './rooms.ts';
 

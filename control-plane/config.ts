@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
 import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
-import type { ServiceManager } from './base/supervision/supervision.ts';
+import type { ServiceManager } from './base/systemd/supervision.ts';
 import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
 
 const SECRET_BYTES = 32;

@@ -19,7 +19,7 @@ import { assertSecretFits } from './base/http/secret-check.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
-import { openSupervision, type Supervision } from './base/supervision/supervision.ts';
+import { openSupervision, type Supervision } from './base/systemd/supervision.ts';
 import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openCertificates, openListeners } from './listeners.ts';

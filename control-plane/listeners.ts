@@ -9,7 +9,7 @@ import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { openTls, type Tls, type TlsFiles } from './base/http/tls.ts';
 import type { Config } from './config.ts';
 import { publicRoutes } from './public-routes.ts';
-import type { AppAddress } from './rental/doors/app-address.ts';
+import type { AppAddress } from './rental/endpoints/app-address.ts';
 import { appAccess, doorAccess } from './rental/edge/access.ts';
 import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
 import { type AppServer, openAppServer } from './rental/edge/app-server.ts';

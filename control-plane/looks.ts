@@ -1,10 +1,10 @@
 // What rentals and the looks at them have to do with each other: probes, decoys, and what a verdict does to a rental.
 import type { SshKeys } from './base/accounts/ssh-keys.ts';
 import type { Query, Tx } from './base/db/db.ts';
-import { type Decoys, openDecoys } from './rental/edge/decoys.ts';
-import { type logIn, newProbeKey } from './rental/edge/probe.ts';
-import { startSeries } from './rental/edge/store.ts';
-import type { openWatch } from './rental/edge/watch.ts';
+import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
+import { type logIn, newProbeKey } from './rental/outages/probe.ts';
+import { startSeries } from './rental/outages/store.ts';
+import type { openWatch } from './rental/outages/watch.ts';
 import type { InstancesDeps } from './rental/instances/instances.ts';
 import { confirmOutage, endOutage, giveUp, noteReachable } from './rental/instances/outages.ts';
 import type { InstanceRow } from './rental/instances/store.ts';

@@ -1,12 +1,12 @@
 // The loops of the house: what happens again and again, each on its own period.
 import { type Loop, startLoop } from '../shared/loop.ts';
 import { type Engine, startEngine } from './base/operations/engine.ts';
-import { hangingLoops, type Supervision } from './base/supervision/supervision.ts';
+import { hangingLoops, type Supervision } from './base/systemd/supervision.ts';
 import type { Config } from './config.ts';
 import type { Http } from './base/http/server.ts';
 import type { PublicPorts } from './rental/edge/public-ports.ts';
 import { TICK_MS } from './money/metering/metering.ts';
-import { HEARTBEAT_PERIOD_MS } from './rental/edge/heartbeat.ts';
+import { HEARTBEAT_PERIOD_MS } from './rental/outages/own-outages.ts';
 import { forgetOld } from './retention.ts';
 import type { Core, Rooms } from './rooms.ts';
 

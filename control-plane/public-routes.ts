@@ -19,7 +19,7 @@ import { gatewayRoutes } from './models/gateway/routes.ts';
 import { videoRoutes } from './models/videos/routes.ts';
 import { billingRoutes } from './money/metering/routes.ts';
 import { payoutRoutes } from './money/payouts/routes.ts';
-import { edgeRoutes } from './rental/edge/routes.ts';
+import { edgeRoutes } from './rental/journal/routes.ts';
 import { instanceRoutes } from './rental/instances/routes.ts';
 import { machinesOf } from './rental/instances/store.ts';
 import { menuRoutes } from './rental/launch/menu-routes.ts';

@@ -2,7 +2,9 @@
 import { resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readSources, type SourceFile } from './kit/sources.ts';
-import { barrels, fileNames, fileSizes, firstLines, leftovers, lockFile, origins, roomReadmes } from './kit/tidy.ts';
+import { barrels, fileNames, fileSizes, firstLines, leftovers, lockFile, origins } from './kit/tidy.ts';
+import { roomReadmes } from './kit/room-readmes.ts';
+import { unusedEntries } from './kit/unused-entries.ts';
 import { ambientState, importOrder, migrations, packageDoors, tableOwners } from './kit/walls.ts';
 
 const CHECKOUT = resolve(import.meta.dirname, '..');
@@ -34,6 +36,9 @@ describe('the house', () => {
   });
   test.each(Object.keys(RULES) as Rule[])('%s', (rule) => {
     expect(RULES[rule](real)).toEqual([]);
+  });
+  test('nothing in the plan is unused', () => {
+    expect(unusedEntries(real)).toEqual([]);
   });
 });
 
@@ -69,6 +74,7 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
     file('agent/host/a.ts', "const x = await import('../link/b.ts');"),
     'rooms above it',
   ],
+  ['importOrder', 'a room that is kept apart', imports('agent/holder/a.ts', '../guest/b.ts'), 'apart'],
   ['importOrder', 'the other daemon', imports('agent/link/a.ts', '../../control-plane/house.ts'), 'only in shared'],
   ['importOrder', 'shared looking up', imports('shared/a.ts', '../agent/house.ts'), 'knows neither'],
   ['importOrder', 'the composition', imports('control-plane/admin/a.ts', '../config.ts'), 'handed to its openX'],
@@ -82,11 +88,16 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
     'control-plane/base/db/',
   ],
   ['packageDoors', 'pg', imports('control-plane/admin/a.ts', 'pg'), 'control-plane/base/db/'],
-  ['packageDoors', 'fastify', imports('control-plane/rental/instances/create.ts', 'fastify'), '*/routes.ts'],
+  [
+    'packageDoors',
+    'fastify',
+    imports('control-plane/rental/instances/create.ts', 'fastify'),
+    'control-plane/base/http/',
+  ],
   ['packageDoors', 'ws', imports('control-plane/base/http/a.ts', 'ws'), 'own sockets'],
   ['packageDoors', 'dockerode', imports('agent/runtime/plan.ts', 'dockerode'), 'agent/runtime/docker.ts'],
-  ['packageDoors', 'ssh2', imports('agent/link/a.ts', 'ssh2'), 'agent/access/'],
-  ['packageDoors', 'node-pty', imports('agent/access/holder.ts', '@lydell/node-pty'), 'inside the container'],
+  ['packageDoors', 'ssh2', imports('agent/link/a.ts', 'ssh2'), 'agent/holder/'],
+  ['packageDoors', 'node-pty', imports('agent/holder/main.ts', '@lydell/node-pty'), 'inside the container'],
   ['packageDoors', 'child_process', imports('agent/runtime/a.ts', 'node:child_process'), 'never through a shell'],
   ['packageDoors', 'the prefix of a sub path', imports('agent/runtime/a.ts', 'ws/wrapper.mjs'), 'own sockets'],
   ['ambientState', 'the environment', file('agent/host/a.ts', 'const home = process.env.HOME;'), 'config.ts'],
@@ -103,7 +114,7 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
     'tableOwners',
     'alter in a foreign migration',
     file('control-plane/admin/migrations/0001-a.sql', 'ALTER TABLE doors ADD x text;'),
-    'rental/doors',
+    'rental/endpoints',
   ],
   [
     'migrations',
@@ -128,7 +139,13 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
   ['barrels', 'stars', file('agent/host/a.ts', '// x', "export * from './b.ts';"), 'where the thing lives'],
   ['barrels', 'names', file('agent/host/a.ts', '// x', 'export { x,', "  y } from './b.ts';"), 'where the thing lives'],
   ['roomReadmes', 'missing', file('agent/host/a.ts', '// x'), 'no README.md'],
-  ['roomReadmes', 'too long', file('agent/host/README.md', ...Array<string>(21).fill('x')), '21 lines'],
+  [
+    'roomReadmes',
+    'too long',
+    file('agent/host/README.md', '- Imports: only `shared`.', ...Array<string>(20).fill('x')),
+    '21 lines',
+  ],
+  ['roomReadmes', 'an old list of imports', file('agent/host/README.md', '- Imports: `gpus`.'), 'only `shared`'],
   ['origins', 'a registry', file('README.md', `see ${REGISTRY_HOST}`), 'registry'],
   [
     'lockFile',
@@ -144,7 +161,6 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
   ],
   ['leftovers', 'a note', file('agent/host/a.ts', `// ${LATER} later`), 'note for later'],
   ['leftovers', 'a parked test', file('test/a.test.ts', `${PARKED}('x')`), 'parks a test'],
-  ['leftovers', 'an em dash', file('README.md', 'one \u2014 two'), 'em dash'],
 ];
 
 describe('a planted fault is caught', () => {
@@ -161,6 +177,20 @@ describe('a planted fault is caught', () => {
     expect(origins(planted, '/app')).toEqual([]);
   });
 
+  test('unusedEntries: a file, a room, a table and a door that are only in the plan', () => {
+    const plan = {
+      daemons: [{ folder: 'agent', composition: ['main.ts', 'gone.ts'], rooms: [{ path: 'attic', tables: ['zoo'] }] }],
+      doors: [{ packages: ['ws'], doors: ['agent/attic/'], why: 'planted' }],
+    };
+    const found = unusedEntries([file('agent/main.ts', '// x')], plan);
+    expect(found.map((message) => message.split(':')[0])).toEqual([
+      'agent/gone.ts does not exist',
+      'agent/attic has no file',
+      'no migration creates zoo',
+      'nothing in agent/attic/ imports ws',
+    ]);
+  });
+
   test('every rule has a planted fault', () => {
     expect(Object.keys(RULES).filter((rule) => !FAULTS.some(([name]) => name === rule))).toEqual([]);
   });
@@ -169,12 +199,12 @@ describe('a planted fault is caught', () => {
 /** rule, what is right, the planted file. */
 const FINE: [Rule, string, SourceFile][] = [
   ['importOrder', 'a room above', imports('control-plane/rental/instances/a.ts', '../../money/ledger/b.ts')],
-  ['importOrder', 'its own room', imports('agent/access/guest/a.ts', '../b.ts')],
+  ['importOrder', 'its own room', imports('agent/guest/a.ts', './b.ts')],
   ['importOrder', 'shared', imports('agent/link/a.ts', '../../shared/protocol/link.ts')],
   ['importOrder', 'the version', imports('shared/a.ts', '../package.json')],
   ['importOrder', 'the composition itself', imports('control-plane/house.ts', './admin/a.ts')],
   ['importOrder', 'an import in a comment', file('agent/host/a.ts', "// import { x } from '../link/b.ts';")],
-  ['packageDoors', 'routes', imports('control-plane/admin/routes.ts', 'fastify')],
+  ['packageDoors', 'its own folder', imports('control-plane/base/http/server.ts', 'fastify')],
   ['packageDoors', 'a package with a longer name', imports('agent/host/a.ts', 'pg-types')],
   ['ambientState', 'settings', file('agent/config.ts', 'const home = process.env.HOME;')],
   ['ambientState', 'a given time', file('agent/host/a.ts', 'const at = new Date(nowMs);')],

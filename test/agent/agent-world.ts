@@ -2,7 +2,7 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { makeKeyPair } from '../../agent/access/host-key.ts';
+import { makeKeyPair } from '../../agent/holder/host-key.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { capture, type Captured } from '../kit/capture.ts';
 import { GPU_DIR, startEngine, type Engine } from '../kit/engine.ts';

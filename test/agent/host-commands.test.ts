@@ -7,7 +7,7 @@ import { readConfig } from '../../agent/config.ts';
 import { clearHost } from '../../agent/host-commands.ts';
 import { openStatusSocket } from '../../agent/host/status-socket.ts';
 import { loadIdentity, storeIdentity } from '../../agent/link/identity.ts';
-import { assertRentable } from '../../agent/stock.ts';
+import { assertRentable } from '../../agent/inventory.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import { capture, type Captured } from '../kit/capture.ts';
 

@@ -1,7 +1,7 @@
 // A hostile guest: it answers like ours, and then says the least that is legal, as fast as it can, on every session that it is asked for.
 // Run it with the path of the holder's socket for guests, and `empty` or `small`.
 import { connect } from 'node:net';
-import { eachFrame, FRAME, sendJson } from '../../agent/access/guest/frames.ts';
+import { eachFrame, FRAME, sendJson } from '../../agent/wire/frames.ts';
 
 const [, , path = '', kind] = process.argv;
 const frame = kind === 'empty' ? Buffer.from([FRAME.data, 0, 0, 0, 0]) : Buffer.from([FRAME.data, 0, 0, 0, 1, 120]);

@@ -22,7 +22,7 @@ import { EnrollRequest } from '../../shared/protocol/inventory.ts';
 import { AgentMessage, decodeMessage } from '../../shared/protocol/link.ts';
 import { readPublicKey } from '../../control-plane/base/accounts/public-key.ts';
 import { openCheck } from '../../control-plane/models/files/check.ts';
-import { readAppHost } from '../../control-plane/rental/doors/app-address.ts';
+import { readAppHost } from '../../control-plane/rental/endpoints/app-address.ts';
 import { enter } from '../../control-plane/rental/edge/app-login.ts';
 import { requestHeaders, responseHeaders } from '../../control-plane/rental/edge/app-headers.ts';
 import { readChallenge, readToken, tokenUrl } from '../../control-plane/rental/launch/authorization.ts';
@@ -264,13 +264,13 @@ function manifestTexts(chars: number): string[] {
 /** Files that call JSON.parse on their own: who writes the text, or what bounds it. */
 const OWN_JSON = new Map([
   ['shared/json.ts', 'counts the values of a stranger first'],
-  ['agent/access/page/connection.ts', 'the holder: this runs in the browser'],
-  ['agent/access/guest/config.ts', 'the supervisor'],
-  ['agent/access/guest/main.ts', 'the holder'],
-  ['agent/access/guests.ts', 'a container: frames of at most 64 KiB, in the process of its own holder'],
-  ['agent/access/holder-client.ts', 'a holder: frames are bounded'],
-  ['agent/access/holder.ts', 'the supervisor'],
-  ['agent/access/terminal-door.ts', 'a browser of the tenant, in the process of its own holder'],
+  ['agent/holder/page/connection.ts', 'the holder: this runs in the browser'],
+  ['agent/guest/config.ts', 'the supervisor'],
+  ['agent/guest/main.ts', 'the holder'],
+  ['agent/holder/guest-connection.ts', 'a container: frames of at most 64 KiB, in the process of its own holder'],
+  ['agent/holders/holder-client.ts', 'a holder: frames are bounded'],
+  ['agent/holder/main.ts', 'the supervisor'],
+  ['agent/holder/terminal-target.ts', 'a browser of the tenant, in the process of its own holder'],
   ['agent/host/resolvers.ts', 'the host'],
   ['agent/host/state.ts', 'the agent itself'],
   ['agent/host/status-words.ts', 'the agent itself'],
@@ -284,7 +284,7 @@ const OWN_JSON = new Map([
   ['control-plane/models/gateway/read-answer.ts', "a model server of the operator's"],
   ['control-plane/money/metering/routes.ts', 'ourselves: a cursor is signed'],
   ['control-plane/money/payouts/routes.ts', 'ourselves: a cursor is signed'],
-  ['control-plane/rental/edge/logs.ts', 'a host: lines are bounded'],
+  ['control-plane/rental/journal/logs.ts', 'a host: lines are bounded'],
 ]);
 
 test('only files that are known here parse JSON without a bound of its values', () => {

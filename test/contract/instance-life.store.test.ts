@@ -1,6 +1,6 @@
 // The instance as the API shows it (specification 2.2, 3.1): every field at every station of its life, each way to its end, and what is told of it.
 import { describe, expect, test } from 'vitest';
-import { QUIET_AFTER_START_MS } from '../../control-plane/rental/edge/verdict.ts';
+import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
 import { GRACE_MS } from '../../shared/limits.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, newestInstance, postLaunch } from './api.ts';

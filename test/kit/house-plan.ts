@@ -5,6 +5,8 @@ export interface Room {
   path: string;
   /** Tables that only this room may name in SQL. */
   tables: readonly string[];
+  /** Rooms that stand before this one, which it may not import all the same. */
+  apart?: readonly string[];
 }
 
 export interface Daemon {
@@ -44,7 +46,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'base/http', tables: ['idempotency_keys', 'idempotency_counts', 'secret_checks'] },
       { path: 'base/blobs', tables: [] },
       { path: 'base/outbound', tables: [] },
-      { path: 'base/supervision', tables: [] },
+      { path: 'base/systemd', tables: [] },
       { path: 'base/accounts', tables: ['orgs', 'api_keys', 'ssh_keys'] },
       { path: 'base/events', tables: ['events'] },
       { path: 'base/operations', tables: ['operations'] },
@@ -52,7 +54,6 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'money/credits', tables: ['free_times', 'held_credits', 'credit_flags'] },
       { path: 'money/metering', tables: ['meter_segments'] },
       { path: 'money/payouts', tables: ['disputes'] },
-      { path: 'money/deposits', tables: ['deposits', 'deposit_transfers', 'deposit_addresses'] },
       {
         path: 'fleet/supply',
         tables: ['suppliers', 'machines', 'machine_gpus', 'gpu_claims', 'enrollment_tokens', 'offerings', 'slot_wants'],
@@ -61,30 +62,39 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'fleet/placement', tables: [] },
       { path: 'fleet/workloads', tables: ['workloads', 'workload_machines'] },
       { path: 'rental/launch', tables: ['registry_credentials'] },
-      { path: 'rental/doors', tables: ['doors', 'door_ports'] },
+      { path: 'rental/endpoints', tables: ['doors', 'door_ports'] },
       { path: 'rental/reservations', tables: ['reservations'] },
       { path: 'rental/instances', tables: ['instances'] },
-      { path: 'rental/edge', tables: ['probes', 'heartbeats', 'decoys'] },
+      { path: 'rental/edge', tables: [] },
+      { path: 'rental/outages', tables: ['probes', 'heartbeats', 'decoys'] },
+      { path: 'rental/journal', tables: [] },
       { path: 'rental/webhooks', tables: ['webhook_endpoints', 'webhook_deliveries', 'webhook_attempts'] },
       { path: 'models/catalog', tables: [] },
-      { path: 'models/replicas', tables: ['model_replicas'] },
       { path: 'models/gateway', tables: ['request_receipts', 'forgotten_receipts'] },
       { path: 'models/videos', tables: ['video_jobs'] },
       { path: 'models/files', tables: ['files'] },
-      { path: 'models/finetuning', tables: ['finetuning_jobs', 'finetuning_events'] },
       { path: 'admin', tables: ['audit_entries'] },
     ],
   },
   {
     folder: 'agent',
-    composition: ['main.ts', 'house.ts', 'host-commands.ts', 'stock.ts', 'config.ts'],
-    rooms: ['host', 'gpus', 'runtime', 'access', 'link'].map((path) => ({ path, tables: [] })),
+    composition: ['main.ts', 'house.ts', 'host-commands.ts', 'inventory.ts', 'config.ts'],
+    rooms: [
+      { path: 'host', tables: [] },
+      { path: 'gpus', tables: [] },
+      { path: 'wire', tables: [] },
+      { path: 'guest', tables: [] },
+      { path: 'holder', tables: [], apart: ['guest'] },
+      { path: 'runtime', tables: [], apart: ['guest', 'holder'] },
+      { path: 'holders', tables: [] },
+      { path: 'link', tables: [] },
+    ],
   },
 ];
 
 export interface Door {
   packages: readonly string[];
-  /** Folders (ending in `/`), files, or `*` followed by the end of a path. */
+  /** Folders (ending in `/`) or files. */
   doors: readonly string[];
   why: string;
 }
@@ -97,7 +107,7 @@ export const DOORS: readonly Door[] = [
   },
   {
     packages: ['fastify'],
-    doors: ['control-plane/base/http/', '*/routes.ts'],
+    doors: ['control-plane/base/http/'],
     why: 'logic that knows its web framework cannot be called by another room',
   },
   {
@@ -117,7 +127,7 @@ export const DOORS: readonly Door[] = [
   },
   {
     packages: ['ws'],
-    doors: ['control-plane/fleet/link/', 'control-plane/rental/edge/', 'agent/link/', 'agent/access/'],
+    doors: ['control-plane/fleet/link/', 'agent/link/', 'agent/holder/'],
     why: 'the guards of a socket (limits, backpressure, no deflate) live with the rooms that own sockets',
   },
   {
@@ -127,17 +137,17 @@ export const DOORS: readonly Door[] = [
   },
   {
     packages: ['ssh2'],
-    doors: ['agent/access/', 'control-plane/rental/edge/'],
+    doors: ['agent/holder/', 'control-plane/rental/outages/'],
     why: 'its seven guards are set up in one place for each end',
   },
   {
     packages: ['@lydell/node-pty'],
-    doors: ['agent/access/guest/'],
-    why: 'a terminal exists only inside the container',
+    doors: [],
+    why: 'the guest loads its native half alone, inside the container',
   },
   {
     packages: ['node:child_process'],
-    doors: ['agent/host/run.ts', 'agent/access/guest/', 'agent/access/spawn.ts', 'control-plane/base/supervision/'],
+    doors: ['agent/host/run.ts', 'agent/guest/', 'control-plane/base/systemd/'],
     why: 'programs are started with argument arrays and limits, never through a shell string',
   },
 ];

@@ -37,7 +37,7 @@ const ENGINE = {
 
 export const LANES: readonly Lane[] = [
   { name: 'types', command: ['tsc'] },
-  { name: 'page-types', command: ['tsc', '-p', 'agent/access/page'] },
+  { name: 'page-types', command: ['tsc', '-p', 'agent/holder/page'] },
   { name: 'lint', command: ['oxlint', '--type-aware', '--deny-warnings'] },
   { name: 'format', command: ['oxfmt', '--check', '.'] },
   vitest('walls'),

@@ -1,10 +1,8 @@
 // House rules about single files, as pure functions from files to broken rules: names, sizes, first lines, things left behind.
-import { DAEMONS } from './house-plan.ts';
 import { withoutComments, type SourceFile } from './sources.ts';
 
 const MAX_LINES = 400;
 const MAX_TEST_LINES = 600;
-const MAX_README_LINES = 20;
 
 export function fileSizes(files: readonly SourceFile[]): string[] {
   return typescript(files).flatMap((file) => {
@@ -43,19 +41,6 @@ export function barrels(files: readonly SourceFile[]): string[] {
       return own !== code && own.replace(imports, '').trim() === '';
     })
     .map(({ path }) => `${path} only passes on exports of other files: import from where the thing lives.`);
-}
-
-/** Every room that exists says in a short README what it is for, what it owns and what always holds. */
-export function roomReadmes(files: readonly SourceFile[]): string[] {
-  const rooms = DAEMONS.flatMap(({ folder, rooms: list }) => list.map(({ path }) => `${folder}/${path}`));
-  return rooms
-    .filter((room) => files.some(({ path }) => path.startsWith(`${room}/`)))
-    .flatMap((room) => {
-      const readme = files.find(({ path }) => path === `${room}/README.md`);
-      if (readme === undefined) return [`${room} has no README.md (purpose, owns, may enter, invariants).`];
-      const lines = lineCount(readme.text);
-      return lines > MAX_README_LINES ? [`${readme.path} has ${lines} lines, more than ${MAX_README_LINES}.`] : [];
-    });
 }
 
 /** Nothing in the project may depend on where it was made: no checkout path and no package registry. */
@@ -106,7 +91,6 @@ export function leftovers(files: readonly SourceFile[]): string[] {
       const broken: string[] = [];
       if (notes.test(text)) broken.push(`${path} holds a note for later: do it, or open an issue.`);
       if (parked.test(text)) broken.push(`${path} parks a test: a test that does not run proves nothing.`);
-      if (text.includes('\u2014')) broken.push(`${path} has an em dash: use a comma, a colon or two sentences.`);
       return broken;
     });
 }

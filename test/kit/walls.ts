@@ -93,7 +93,8 @@ function tablesIn(file: SourceFile): string[] {
   return [...first, ...afterComma].flatMap(([, table]) => (table === undefined ? [] : [table.toLowerCase()]));
 }
 
-function createdTables(sql: string): string[] {
+/** The tables that a migration creates. */
+export function createdTables(sql: string): string[] {
   return [...sql.matchAll(/\bcreate\s+table\s+(?:if\s+not\s+exists\s+)?"?([a-z_]+)/gi)].flatMap(
     ([, table]) => table ?? [],
   );
@@ -103,14 +104,20 @@ function sources(files: readonly SourceFile[]): SourceFile[] {
   return files.filter(({ path }) => /^(agent|control-plane|shared)\/.*\.(ts|sql)$/.test(path));
 }
 
-function importsOf(file: SourceFile): string[] {
+/** What a source imports, as it is written there: `../db/db.ts`, `node:path`. Comments do not count. */
+export function importsOf(file: SourceFile): string[] {
   if (!file.path.endsWith('.ts')) return [];
   const statements =
     /(?:^|\n)\s*(?:(?:import|export)\b[^;'"]*?\bfrom\s*|import\s*)['"]([^'"]+)['"]|\bimport\(\s*['"]([^'"]+)['"]/g;
   return [...withoutComments(file.text).matchAll(statements)].flatMap(([, fixed, lazy]) => fixed ?? lazy ?? []);
 }
 
-type Place = 'shared' | 'outside' | { daemon: Daemon; roomIndex: number | 'composition' };
+interface RoomPlace {
+  daemon: Daemon;
+  roomIndex: number;
+}
+
+type Place = 'shared' | 'outside' | RoomPlace | { daemon: Daemon; roomIndex: 'composition' };
 
 function placeOf(path: string): Place {
   if (path.startsWith('shared/')) return 'shared';
@@ -135,11 +142,18 @@ function whyNot(from: string, to: string): string | undefined {
   if (here.roomIndex === 'composition') return undefined;
   if (there.roomIndex === 'composition')
     return 'a room does not know the house; what it needs is handed to its openX(deps)';
+  if (isApart(here, there)) return 'the plan keeps these two rooms apart';
   if (there.roomIndex <= here.roomIndex) return undefined;
   return 'a room imports only rooms above it in the plan; let house.ts hand the function in';
 }
 
-function opens(door: string, path: string): boolean {
-  if (door.startsWith('*')) return path.endsWith(door.slice(1));
+function isApart(here: RoomPlace, there: RoomPlace): boolean {
+  const { rooms } = here.daemon;
+  const path = rooms[there.roomIndex]?.path;
+  return path !== undefined && rooms[here.roomIndex]?.apart?.includes(path) === true;
+}
+
+/** Whether a door of the plan (a folder or a file) lets this file in. */
+export function opens(door: string, path: string): boolean {
   return door.endsWith('/') ? path.startsWith(door) : path === door;
 }

@@ -23,7 +23,7 @@ import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { readEnvironments } from '../../control-plane/rental/launch/environments.ts';
 import { readTemplates } from '../../control-plane/rental/launch/templates.ts';
-import type { logIn } from '../../control-plane/rental/edge/probe.ts';
+import type { logIn } from '../../control-plane/rental/outages/probe.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
 import { seededRng } from '../../shared/rng.ts';
 import { openTestDb } from './databases.ts';

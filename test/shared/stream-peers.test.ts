@@ -6,7 +6,7 @@ import type { AddressInfo } from 'node:net';
 import type { Duplex } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket, WebSocketServer } from 'ws';
-import { dialStream } from '../../agent/access/dial.ts';
+import { dialStream } from '../../agent/wire/dial.ts';
 import { acceptStream } from '../../shared/protocol/stream.ts';
 
 const LARGE = randomBytes(300_000);

@@ -1,7 +1,7 @@
 // One login of the probe: over the link to the holder, as far as it gets.
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
-import { PROBE_MS_MAX } from '../../control-plane/rental/edge/probe.ts';
+import { PROBE_MS_MAX } from '../../control-plane/rental/outages/probe.ts';
 import type { SimHost } from './host.ts';
 import type { Life } from './life.ts';
 import type { Plane } from './plane.ts';

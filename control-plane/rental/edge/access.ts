@@ -1,9 +1,9 @@
 // Who may come through an instance's door at this moment.
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db, Query } from '../../base/db/db.ts';
-import type { AppAddress } from '../doors/app-address.ts';
+import type { AppAddress } from '../endpoints/app-address.ts';
 import { CONNECTABLE, findInstance, type InstanceRow } from '../instances/store.ts';
-import type { Doors } from '../doors/doors.ts';
+import type { Doors } from '../endpoints/doors.ts';
 import type { AppLogin } from './app-login.ts';
 
 export interface DoorAccess {

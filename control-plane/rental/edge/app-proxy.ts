@@ -5,7 +5,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import { StreamError } from '../../fleet/link/streams.ts';
-import { type AppAddress, readAppHost } from '../doors/app-address.ts';
+import { type AppAddress, readAppHost } from '../endpoints/app-address.ts';
 import { type AppConnections, openAppConnections } from './app-connections.ts';
 import { hasBody, type RawHeaders, requestHeaders, responseHeaders } from './app-headers.ts';
 import type { AppAccess } from './access.ts';

@@ -15,7 +15,7 @@ import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { openAddressLimit } from '../../base/http/address-limit.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import type { DoorPorts, Doors } from '../doors/doors.ts';
+import type { DoorPorts, Doors } from '../endpoints/doors.ts';
 import type { DoorAccess } from './access.ts';
 
 export interface PublicPorts {

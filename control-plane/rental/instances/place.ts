@@ -20,7 +20,7 @@ import type { Supply } from '../../fleet/supply/supply.ts';
 import * as supplyStore from '../../fleet/supply/store.ts';
 import { explain, rank } from '../../fleet/placement/placement.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
-import type { Doors } from '../doors/doors.ts';
+import type { Doors } from '../endpoints/doors.ts';
 import * as store from './store.ts';
 
 /** Specification 4.3: the price may exceed the viewed one by this much. */

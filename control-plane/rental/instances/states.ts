@@ -6,7 +6,7 @@ import type { Events, EventType } from '../../base/events/events.ts';
 import type { Operations } from '../../base/operations/operations.ts';
 import type { Metering } from '../../money/metering/metering.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
-import type { Doors } from '../doors/doors.ts';
+import type { Doors } from '../endpoints/doors.ts';
 import * as store from './store.ts';
 
 export interface MoveDeps {

@@ -3,8 +3,8 @@ import type { Connection, Instance } from '../../../shared/api/instance.ts';
 import type { ReservedInstance } from '../../../shared/api/reservation.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
-import { type AppSite, appUrl } from '../doors/app-address.ts';
-import type { Door } from '../doors/doors.ts';
+import { type AppSite, appUrl } from '../endpoints/app-address.ts';
+import type { Door } from '../endpoints/doors.ts';
 import { CONNECTABLE, type InstanceRow } from './store.ts';
 
 /** How the list of contracts calls the statuses of instances that are not terminated (specification 2.2, 2.7). */

@@ -4,7 +4,7 @@ import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
 import { z } from 'zod';
-import { parseLdd } from '../../../agent/access/kit.ts';
+import { parseLdd } from '../../../agent/holders/bundle.ts';
 import { parseLimits, readBootId, readHostFacts } from '../../../agent/host/facts.ts';
 import { run, startDetached } from '../../../agent/host/run.ts';
 import { DISK, readJson, writeFileSafely, writeJson } from '../../../agent/host/state.ts';

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { bareNode, type Kit, KIT_TARGET, prepareKit } from '../../../agent/access/kit.ts';
+import { bareNode, type Kit, KIT_TARGET, prepareKit } from '../../../agent/holders/bundle.ts';
 import { openDiskCheck } from '../../../agent/runtime/disk-check.ts';
 import { openDocker } from '../../../agent/runtime/docker.ts';
 import { createLog } from '../../../shared/log.ts';

@@ -3,7 +3,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type Docker from 'dockerode';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Kit, KIT_TARGET, prepareKit } from '../../../agent/access/kit.ts';
+import { type Kit, KIT_TARGET, prepareKit } from '../../../agent/holders/bundle.ts';
 import { readResolvers } from '../../../agent/host/resolvers.ts';
 import { pullImage } from '../../kit/engine.ts';
 import { busyboxImage, type TestImage } from '../../kit/images.ts';

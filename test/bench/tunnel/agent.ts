@@ -2,7 +2,7 @@
 import { readFileSync } from 'node:fs';
 import { connect } from 'node:net';
 import { pipeline } from 'node:stream';
-import { dialStream } from '../../../agent/access/dial.ts';
+import { dialStream } from '../../../agent/wire/dial.ts';
 import { serveOrders } from '../side.ts';
 
 serveOrders(async ({ url, ca, port }) => {

@@ -1,6 +1,6 @@
 // What systemd is told, by the real program to a real socket, and when it is not told that we are alive.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { hangingLoops, openSupervision, RUN_MS_MAX } from '../../../control-plane/base/supervision/supervision.ts';
+import { hangingLoops, openSupervision, RUN_MS_MAX } from '../../../control-plane/base/systemd/supervision.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { LoopStatus } from '../../../shared/loop.ts';
 import { hasSystemd, type NotifySocket, openNotifySocket } from '../../kit/notify-socket.ts';

@@ -6,7 +6,7 @@ import { type AddressInfo, connect, type Socket } from 'node:net';
 import { Writable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { WebSocket } from 'ws';
-import { dialStream } from '../../../agent/access/dial.ts';
+import { dialStream } from '../../../agent/wire/dial.ts';
 import { type Link, type LinkHandlers, openLink } from '../../../control-plane/fleet/link/link.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';

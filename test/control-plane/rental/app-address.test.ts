@@ -1,6 +1,6 @@
 // Names, logins and headers of applications: what is read from a request, and what of it goes on.
 import { describe, expect, test } from 'vitest';
-import { type AppAddress, appUrl, readAppHost } from '../../../control-plane/rental/doors/app-address.ts';
+import { type AppAddress, appUrl, readAppHost } from '../../../control-plane/rental/endpoints/app-address.ts';
 import { requestHeaders, responseHeaders } from '../../../control-plane/rental/edge/app-headers.ts';
 import { enter, loginCookie } from '../../../control-plane/rental/edge/app-login.ts';
 

@@ -2,8 +2,8 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { WorkloadLife } from '../../../control-plane/fleet/link/link.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
-import { type Decoys, openDecoys } from '../../../control-plane/rental/edge/decoys.ts';
-import { newProbeKey, type Login, type LoginResult } from '../../../control-plane/rental/edge/probe.ts';
+import { type Decoys, openDecoys } from '../../../control-plane/rental/outages/decoys.ts';
+import { newProbeKey, type Login, type LoginResult } from '../../../control-plane/rental/outages/probe.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { openWorld, type World } from '../../kit/world.ts';

@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { grantedToOrg } from '../../../control-plane/money/credits/store.ts';
-import { ABSENCE_MS_MIN, openHeartbeat } from '../../../control-plane/rental/edge/heartbeat.ts';
+import { ABSENCE_MS_MIN, openHeartbeat } from '../../../control-plane/rental/outages/own-outages.ts';
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 

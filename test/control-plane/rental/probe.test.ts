@@ -4,11 +4,11 @@ import { connect } from 'node:net';
 import { PassThrough, type Duplex } from 'node:stream';
 import ssh2 from 'ssh2';
 import { afterEach, expect, test } from 'vitest';
-import { type Login, logIn, newProbeKey, PROBE_MS_MAX } from '../../../control-plane/rental/edge/probe.ts';
+import { type Login, logIn, newProbeKey, PROBE_MS_MAX } from '../../../control-plane/rental/outages/probe.ts';
 
 import { systemClock } from '../../../shared/clock.ts';
 import { manualClock } from '../../agent/manual-clock.ts';
-import { closeSshDoors, hostKeyLine, startWorld, stranger, user } from '../../agent/ssh-door.ts';
+import { closeSshDoors, hostKeyLine, startWorld, stranger, user } from '../../agent/ssh-server.ts';
 
 const MANY = 1_500;
 afterEach(closeSshDoors);

@@ -9,7 +9,7 @@ import {
   type Series,
   verdict,
   WELL,
-} from '../../../control-plane/rental/edge/verdict.ts';
+} from '../../../control-plane/rental/outages/verdict.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 
 const START_MS = 1_000_000_000;

@@ -1,0 +1,50 @@
+// TCP connections inside the container: dialled for a client, or made to a port that one listens on, carried as sessions.
+import { connect, type Socket } from 'node:net';
+import type { Clock } from '../../shared/clock.ts';
+import { SESSION_LINGER_MS } from '../../shared/limits.ts';
+import { feed, pump } from './flow.ts';
+import { FRAME, sendFrame, sendJson } from '../wire/frames.ts';
+import type { SessionNews, SessionRequest } from '../wire/guest-messages.ts';
+
+/** Connects inside and carries it on `socket`, or tells why not. */
+export function dial(socket: Socket, request: Extract<SessionRequest, { kind: 'dial' }>, clock: Clock): void {
+  const target = connect({ host: request.host, port: request.port, allowHalfOpen: true, noDelay: true });
+  const abandon = (): void => void target.destroy();
+  const failed = (error: Error): void => {
+    const news: SessionNews = { kind: 'failed', detail: error.message };
+    if (socket.writable) sendJson(socket, news);
+    socket.end();
+  };
+  socket.once('close', abandon);
+  target.once('error', failed);
+  target.once('connect', () => {
+    socket.off('close', abandon);
+    target.off('error', failed);
+    carry(socket, target, clock);
+  });
+}
+
+/** A connection inside, from now on the session's own. */
+export function carry(socket: Socket, target: Socket, clock: Clock): void {
+  const started: SessionNews = { kind: 'started' };
+  let whole = false;
+  if (socket.writable) sendJson(socket, started);
+  target.once('end', () => {
+    if (socket.writable) sendFrame(socket, FRAME.eof, Buffer.alloc(0));
+  });
+  // What it said before it broke off goes out, without the word that this was all.
+  target.on('error', () => target.destroy());
+  target.once('close', () => socket.destroySoon());
+  pump(target, socket, FRAME.data);
+  void feed(socket, target, () => {
+    whole = true;
+    target.end();
+  });
+  socket.once('close', () => {
+    if (!whole) return void target.destroy();
+    // Closed at once it would lose what the program has not read yet, as soon as the program answers.
+    const giveUp = clock.after(SESSION_LINGER_MS, () => target.destroy());
+    target.once('close', giveUp);
+  });
+  target.resume();
+}

@@ -1,0 +1,212 @@
+// Sessions inside the container: a command, a shell on a terminal, or a TCP connection, each on a connection of its own to the holder.
+import { spawn } from 'node:child_process';
+import type { Socket } from 'node:net';
+import type { Clock } from '../../shared/clock.ts';
+import { SESSION_LINGER_MS } from '../../shared/limits.ts';
+import { isFolder, readAccount, type Account } from './account.ts';
+import { carry, dial } from './connections.ts';
+import { feed, pump } from './flow.ts';
+import { FRAME, sendJson } from '../wire/frames.ts';
+import { serveSftp } from './sftp.ts';
+import type { Listeners } from './listeners.ts';
+import { loadPty, openTerminal, type Terminal } from './pty.ts';
+import type { Exit, SessionNews, SessionRequest } from '../wire/guest-messages.ts';
+
+export interface GuestSession extends Controls {
+  /** The holder has left: said apart from the session, whose own end is not seen while a program does not take what came before it. */
+  cut(): void;
+}
+
+interface Controls {
+  resize(cols: number, rows: number): void;
+  /** `name` without SIG, as SSH sends it. */
+  signal(name: string): void;
+}
+
+export interface SessionDeps {
+  clock: Clock;
+  env: Record<string, string>;
+  ptyModule: string;
+  listeners: Listeners;
+}
+
+type ExecRequest = Extract<SessionRequest, { kind: 'exec' }>;
+
+const NOTHING_TO_SAY: Controls = { resize: () => {}, signal: () => {} };
+const NO_SHELL = "this image has no shell: neither the user's login shell, bash nor sh is there";
+
+/** Serves one request on `socket`; `onEnd` is called once when it is over. A holder that goes away hangs up on the program. */
+export function startSession(
+  socket: Socket,
+  request: SessionRequest,
+  deps: SessionDeps,
+  onEnd: () => void,
+): GuestSession {
+  // Or it would close by itself while a program has not taken yet what came before the holder's end.
+  socket.allowHalfOpen = true;
+  socket.once('close', onEnd);
+  socket.on('error', () => socket.destroy());
+  return { ...begin(socket, request, deps), cut: () => socket.destroy() };
+}
+
+function begin(socket: Socket, request: SessionRequest, deps: SessionDeps): Controls {
+  try {
+    return serve(socket, request, deps);
+  } catch (error) {
+    const detail = error instanceof Error ? error.message : String(error);
+    tell(socket, { kind: 'failed', detail });
+    socket.resume();
+    socket.end();
+    return NOTHING_TO_SAY;
+  }
+}
+
+function serve(socket: Socket, request: SessionRequest, deps: SessionDeps): Controls {
+  const { clock, listeners } = deps;
+  switch (request.kind) {
+    case 'dial':
+      dial(socket, request, clock);
+      return NOTHING_TO_SAY;
+    case 'take': {
+      const target = listeners.take(request.connection);
+      if (target === undefined) throw new Error('the connection is gone');
+      carry(socket, target, clock);
+      return NOTHING_TO_SAY;
+    }
+    case 'listen':
+      listeners.listen(socket, request.port);
+      return NOTHING_TO_SAY;
+    case 'listen_agent':
+      listeners.listenAgent(socket);
+      return NOTHING_TO_SAY;
+    case 'sftp':
+      return sftp(socket, { ...deps, account: ownAccount() });
+    case 'exec': {
+      const account = ownAccount();
+      if (account.shell === null) throw new Error(NO_SHELL);
+      const start = request.pty === null ? startPlain : startTerminal;
+      return start(socket, request, { ...deps, account, argv: shellArgv(account.shell, request.command) });
+    }
+  }
+}
+
+function ownAccount(): Account {
+  return readAccount(process.getuid?.() ?? 0);
+}
+
+interface AccountDeps extends SessionDeps {
+  account: Account;
+}
+
+interface ProgramDeps extends AccountDeps {
+  argv: [string, ...string[]];
+}
+
+function startPlain(socket: Socket, request: ExecRequest, deps: ProgramDeps): Controls {
+  const [file, ...args] = deps.argv;
+  const { cwd, env } = surroundings(deps, request.env);
+  // A process group of its own, so that a signal reaches the whole pipeline.
+  const child = spawn(file, args, { cwd, env, detached: true, stdio: ['pipe', 'pipe', 'pipe'] });
+  const signalGroup = (signal: string): void => {
+    if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
+    killQuietly(-child.pid, signal);
+  };
+  child.once('spawn', () => tell(socket, { kind: 'started' }));
+  child.once('error', (error) => {
+    tell(socket, { kind: 'failed', detail: error.message });
+    socket.end();
+  });
+  pump(child.stdout, socket, FRAME.data);
+  pump(child.stderr, socket, FRAME.stderr);
+  child.once('close', (code, signal) => {
+    tell(socket, { kind: 'exit', exit: { code, signal } });
+    socket.end();
+  });
+  child.stdin.on('error', () => {});
+  void feed(socket, child.stdin, () => child.stdin.end());
+  // As sshd does where a terminal hangs up: what ignores SIGHUP (nohup) goes on.
+  const hangUp = (): void => {
+    signalGroup('SIGHUP');
+    for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
+  };
+  socket.once('close', () => {
+    if (!child.stdin.writableEnded || child.stdin.closed || child.stdin.writableFinished) return hangUp();
+    const giveUp = deps.clock.after(SESSION_LINGER_MS, hangUp);
+    child.stdin.once('close', giveUp).once('close', hangUp);
+  });
+  return { resize: () => {}, signal: (name) => signalGroup(`SIG${name}`) };
+}
+
+function startTerminal(socket: Socket, request: ExecRequest, deps: ProgramDeps): Controls {
+  if (request.pty === null) throw new Error('a terminal session needs a terminal');
+  const { cwd, env } = surroundings(deps, { ...localeFor({ ...deps.env, ...request.env }), ...request.env });
+  const terminal: Terminal = openTerminal(
+    loadPty(deps.ptyModule),
+    { argv: deps.argv, env, cwd, pty: request.pty },
+    deps.clock,
+  );
+  tell(socket, { kind: 'started' });
+  pump(terminal.stream, socket, FRAME.data);
+  terminal.stream.resume();
+  void terminal.exited.then((exit: Exit) => {
+    tell(socket, { kind: 'exit', exit });
+    socket.end();
+  });
+  // The end of the client's input does not end a terminal: sshd does not either.
+  void feed(socket, terminal.stream, () => {});
+  socket.once('close', () => terminal.close());
+  return {
+    resize: (cols, rows) => terminal.resize(cols, rows),
+    signal: (name) => killQuietly(-terminal.pid, `SIG${name}`),
+  };
+}
+
+function sftp(socket: Socket, deps: AccountDeps): Controls {
+  tell(socket, { kind: 'started' });
+  void serveSftp(socket, surroundings(deps, {}).cwd).then(
+    () => {
+      tell(socket, { kind: 'exit', exit: { code: 0, signal: null } });
+      socket.end();
+    },
+    () => socket.destroy(),
+  );
+  return NOTHING_TO_SAY;
+}
+
+function tell(socket: Socket, news: SessionNews): void {
+  if (socket.writable) sendJson(socket, news);
+}
+
+/** A command runs in the shell as sshd would run it; without one it is a login shell. */
+function shellArgv(shell: string, command: string | null): [string, ...string[]] {
+  const argv: [string, ...string[]] = shell.endsWith('/busybox') ? [shell, 'sh'] : [shell];
+  return command === null ? [...argv, '-l'] : [...argv, '-c', command];
+}
+
+/** A shell that knows no locale takes letters beyond ASCII for several, and edits the line wrongly: people type such letters. */
+function localeFor(env: Record<string, string>): Record<string, string> {
+  const isSaid = ['LC_ALL', 'LC_CTYPE', 'LANG'].some((name) => env[name] !== undefined && env[name] !== '');
+  return isSaid ? {} : { LANG: 'C.UTF-8' };
+}
+
+function surroundings(deps: AccountDeps, asked: Record<string, string>): { cwd: string; env: Record<string, string> } {
+  const { account } = deps;
+  const home = deps.env['HOME'] ?? account.home;
+  const env = {
+    HOME: home,
+    USER: account.name,
+    LOGNAME: account.name,
+    SHELL: account.shell ?? '',
+    ...deps.env,
+    ...asked,
+  };
+  return { env, cwd: home !== '/' && isFolder(home) ? home : process.cwd() };
+}
+
+function killQuietly(pid: number, signal: string): void {
+  try {
+    process.kill(pid, signal);
+  } catch {
+    // Gone already, or a signal name that this system does not have.
+  }
+}

@@ -1,0 +1,141 @@
+// The holder: one process per workload on the host. It ends SSH for that workload and dials its own data streams, so a restart of the
+// supervisor drops no session and a tenant can only hurt the own door.
+import { createServer, connect, type Socket } from 'node:net';
+import { open, writeFile } from 'node:fs/promises';
+import { flushCompileCache } from 'node:module';
+import { basename } from 'node:path';
+import { systemClock } from '../../shared/clock.ts';
+import { messageOf } from '../../shared/errors.ts';
+import { createIds } from '../../shared/ids.ts';
+import { createLog } from '../../shared/log.ts';
+import { startLoop } from '../../shared/loop.ts';
+import { systemRng } from '../../shared/rng.ts';
+import { becomeUser, userOf } from '../host/confinement.ts';
+import { removePath } from '../host/state.ts';
+import { dialStream } from '../wire/dial.ts';
+import { doorPaths, openDoorToUser } from '../wire/workload-folder.ts';
+import { openGuests } from './guest-connection.ts';
+import { eachFrame, FRAME, sendJson } from '../wire/frames.ts';
+import { boundedLog } from './log.ts';
+import { HOLDER_WORD_BYTES_MAX, SupervisorWord, type HolderNews } from '../wire/holder-messages.ts';
+import { loadHostKey } from './host-key.ts';
+import { openSshDoor, type SshDoor } from './ssh-server.ts';
+import { openTcpDoor, type TcpDoor } from './tcp-target.ts';
+import { openTerminalDoor, type TerminalDoor } from './terminal-target.ts';
+
+type OpenWord = Extract<SupervisorWord, { kind: 'open' }>;
+
+/** A workload whose folder is gone has no use for a holder, even where nobody could tell it. */
+const FOLDER_CHECK_MS = 60_000;
+
+/**
+ * Runs until the workload is over. `folder` is the workload's, `pageFolder` has the files of the console's page; where another holder
+ * answers already, this one ends at once.
+ */
+export async function runHolder(folder: string, pageFolder: string): Promise<void> {
+  const paths = doorPaths(folder);
+  if (await answers(paths.holderSocket)) return process.exit(0);
+  const clock = systemClock();
+  const log = createLog('holder', 'info', boundedLog(process.stdout.fd));
+  const ids = createIds(clock, systemRng());
+  const hostKey = await loadHostKey(paths.hostKey);
+  await removePath(paths.holderSocket);
+  await removePath(paths.guestSocket);
+  await writeFile(paths.holderPid, String(process.pid));
+
+  const supervisors = new Set<Socket>();
+  const status = (): HolderNews => ({
+    kind: 'status',
+    host_key: hostKey.publicLine,
+    guest: guests.connected(),
+    main_exit: guests.mainExit(),
+  });
+  const guests = await openGuests(paths.guestSocket, {
+    clock,
+    ids,
+    onChange: () => {
+      for (const socket of supervisors) sendJson(socket, status());
+    },
+  });
+  await openDoorToUser(folder);
+  const doors: HolderDoors = {
+    ssh: openSshDoor({ clock, log, guests, hostKey: hostKey.privateKey }),
+    tcp: openTcpDoor({ guests, clock }),
+    terminal: openTerminalDoor({ clock, ids, guests, folder: pageFolder }),
+  };
+  const leave = (reason: string): void => {
+    log.info({ reason }, 'the holder ends');
+    process.exit(0);
+  };
+
+  const server = createServer((socket) => {
+    supervisors.add(socket);
+    socket.on('error', () => socket.destroy());
+    socket.once('close', () => supervisors.delete(socket));
+    sendJson(socket, status());
+    void eachFrame(socket, HOLDER_WORD_BYTES_MAX, ({ type, payload }) => {
+      if (type !== FRAME.json) return;
+      const word = SupervisorWord.parse(JSON.parse(payload.toString()));
+      if (word.kind === 'exit') return leave('the workload is over');
+      if (word.kind === 'ping') return sendJson(socket, { kind: 'pong' } satisfies HolderNews);
+      void openStream(word, doors, (news) => sendJson(socket, news));
+    }).catch((error: unknown) => {
+      log.warn({ detail: messageOf(error) }, 'a supervisor spoke nonsense');
+      socket.destroy();
+    });
+  });
+  // Held open: soon this process may not look into the folders above any more.
+  const door = await open(paths.door);
+  await new Promise<void>((resolve, reject) => {
+    server.once('error', reject);
+    server.listen(paths.holderSocket, resolve);
+  });
+  const checkFolder = async (): Promise<void> => {
+    if ((await door.stat()).nlink === 0) leave("the workload's folder is gone");
+  };
+  // Only root may do this, so it is done before anybody is served; the compile cache is for the next holder.
+  flushCompileCache();
+  becomeUser(userOf(basename(folder)));
+  startLoop({ name: 'folder', periodMs: FOLDER_CHECK_MS, run: checkFolder }, { clock, log });
+  log.info({ folder }, 'the holder serves');
+}
+
+interface HolderDoors {
+  ssh: SshDoor;
+  tcp: TcpDoor;
+  terminal: TerminalDoor;
+}
+
+async function openStream(word: OpenWord, doors: HolderDoors, tell: (news: HolderNews) => void): Promise<void> {
+  try {
+    await serveStream(word, doors);
+    tell({ kind: 'opened', stream_id: word.stream_id });
+  } catch (error) {
+    tell({ kind: 'refused', stream_id: word.stream_id, detail: messageOf(error).slice(0, 400) });
+  }
+}
+
+async function serveStream(word: OpenWord, doors: HolderDoors): Promise<void> {
+  const { target } = word;
+  if (target.kind === 'tcp') return doors.tcp.serve(target.port, () => dialStream(word));
+  const stream = await dialStream(word);
+  try {
+    if (target.kind === 'ssh') doors.ssh.serve(stream, target);
+    else if (target.kind === 'probe') doors.ssh.serveProbe(stream, target);
+    else doors.terminal.serve(stream);
+  } catch (error) {
+    stream.destroy();
+    throw error;
+  }
+}
+
+function answers(path: string): Promise<boolean> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once('connect', () => {
+      socket.destroy();
+      resolve(true);
+    });
+    socket.once('error', () => resolve(false));
+  });
+}

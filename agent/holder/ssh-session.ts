@@ -1,0 +1,113 @@
+// One SSH session each: a shell, a command or SFTP, carried between the client and the guest inside the container.
+import type { ServerChannel, Session } from 'ssh2';
+import { messageOf } from '../../shared/errors.ts';
+import type { GuestSession } from './guest-connection.ts';
+import type { Exit, Pty, SessionRequest } from '../wire/guest-messages.ts';
+import { forwardAgent } from './ssh-agent.ts';
+import { attach, type Attached, feedInside, type SessionHost } from './ssh-channel.ts';
+
+const ENV_NAMES_MAX = 128;
+const ENV_CHARS_MAX = 16_384;
+/** What an SSH client sees for anything that did not end by itself. */
+const LOST = 255;
+const NO_SUBSYSTEM = 1;
+
+/** Answers one `session` channel: environment and terminal first, then one shell or command. */
+export function serveSession(session: Session, host: SessionHost): void {
+  const env: Record<string, string> = {};
+  let pty: Pty | null = null;
+  let inside: GuestSession | undefined;
+  host.sessions += 1;
+  let counted = true;
+  let agent: Promise<GuestSession | undefined> | undefined;
+  const over = (): void => {
+    if (counted) host.sessions -= 1;
+    counted = false;
+    void agent?.then((listener) => listener?.socket.destroy());
+  };
+  session.once('close', over);
+
+  session.on('env', (accept, reject, { key, val }) => {
+    if (!mayBeSet(key) || val.length > ENV_CHARS_MAX || Object.keys(env).length >= ENV_NAMES_MAX) return reject?.();
+    env[key] = val;
+    accept?.();
+  });
+  session.on('pty', (accept, _reject, { term, cols, rows }) => {
+    pty = { term: /^[\w.+-]{1,64}$/.test(term) ? term : 'xterm', cols, rows };
+    accept?.();
+  });
+  session.on('window-change', (accept, _reject, { cols, rows }) => {
+    if (pty !== null) pty = { ...pty, cols, rows };
+    inside?.resize(cols, rows);
+    accept?.();
+  });
+  session.on('signal', (accept, _reject, { name }) => {
+    inside?.signal(name.replace(/^SIG/, '').slice(0, 16));
+    accept?.();
+  });
+  session.on('auth-agent', (accept, reject) => {
+    if (agent !== undefined) return reject?.();
+    // As with sshd a session without an agent is still a session.
+    agent = forwardAgent(host).catch(() => undefined);
+    accept?.();
+  });
+  const start = async (channel: ServerChannel, request: SessionRequest): Promise<void> => {
+    const served = attach(channel, host);
+    served.closed.addEventListener('abort', over);
+    const path = (await agent)?.path;
+    if (path !== undefined) env['SSH_AUTH_SOCK'] = path;
+    inside = await runInside(served, request, host);
+  };
+  session.on('shell', (accept) => void start(accept(), { kind: 'exec', command: null, env, pty }));
+  session.on('exec', (accept, _reject, { command }) => void start(accept(), { kind: 'exec', command, env, pty }));
+  // A listener for `sftp` would have ssh2 take the protocol apart on this host; the guest does that, inside the container.
+  session.on('subsystem', (accept, _reject, { name }) => {
+    if (name === 'sftp') return void start(accept(), { kind: 'sftp' });
+    const { channel } = attach(accept(), host);
+    finish(channel, NO_SUBSYSTEM, `the subsystem ${name.slice(0, 32)} is not available here, only sftp is`);
+  });
+}
+
+async function runInside(
+  attached: Attached,
+  request: SessionRequest,
+  host: SessionHost,
+): Promise<GuestSession | undefined> {
+  const { channel, closed } = attached;
+  const { guests, pace } = host;
+  try {
+    const inside = await guests.open(request, {
+      onData: (type, bytes) => pace.write(type === 'stdout' ? channel : channel.stderr, bytes, closed),
+      onEof: () => {},
+      onEnd: (exit) => end(channel, exit),
+    });
+    feedInside(attached, inside, host);
+    return inside;
+  } catch (error) {
+    finish(channel, LOST, messageOf(error));
+    return undefined;
+  }
+}
+
+function end(channel: ServerChannel, exit: Exit | undefined): void {
+  if (exit === undefined) return finish(channel, LOST, 'the helper inside the container went away');
+  if (!channel.writable) return;
+  if (exit.signal === null) channel.exit(exit.code ?? LOST);
+  else channel.exit(exit.signal.replace(/^SIG/, ''), false, '');
+  channel.end();
+}
+
+/** A sentence on the client's standard error, then the end. */
+function finish(channel: ServerChannel, code: number, sentence: string): void {
+  if (!channel.writable) return;
+  channel.stderr.write(`svc: ${sentence}\r\n`);
+  channel.exit(code);
+  channel.end();
+}
+
+/** A client may set what it likes except what makes the session what it is. */
+function mayBeSet(name: string): boolean {
+  return (
+    /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(name) && !['HOME', 'USER', 'LOGNAME', 'SHELL', 'PATH', 'IFS'].includes(name)
+  );
+}

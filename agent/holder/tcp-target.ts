@@ -1,0 +1,85 @@
+// Connections to the application's own ports: each is a data stream on the outside and a dialled connection inside the container.
+import type { Socket } from 'node:net';
+import type { Duplex } from 'node:stream';
+import type { Clock } from '../../shared/clock.ts';
+import { TCP_CONNECTIONS_MAX } from '../../shared/limits.ts';
+import { frameSink, leaveSession } from './frame-sink.ts';
+import type { Guests } from './guest-connection.ts';
+
+export interface TcpDoor {
+  /** Dials the port inside, then the stream: where nobody listens inside, no stream comes about. Rejects with the reason. */
+  serve(port: number, dialStream: () => Promise<Duplex>): Promise<void>;
+}
+
+/** What applications call localhost. */
+const LOOPBACK = '127.0.0.1';
+
+export function openTcpDoor({ guests, clock }: { guests: Guests; clock: Clock }): TcpDoor {
+  const open = new Set<Socket>();
+  let opening = 0;
+
+  const dialInside = async (port: number, outside: Promise<Duplex | undefined>): Promise<Socket> => {
+    let ended = false;
+    opening += 1;
+    try {
+      const { socket } = await guests.open(
+        { kind: 'dial', host: LOOPBACK, port },
+        {
+          onData: async (_type, bytes) => {
+            const stream = await outside;
+            if (stream !== undefined) await writeTo(stream, bytes);
+          },
+          onEof: () => {
+            ended = true;
+            void outside.then((stream) => stream?.end());
+          },
+          // What broke off inside must not look whole outside.
+          onEnd: () => void outside.then((stream) => void (ended || stream?.destroy())),
+        },
+      );
+      open.add(socket);
+      socket.once('close', () => open.delete(socket));
+      return socket;
+    } finally {
+      opening -= 1;
+    }
+  };
+
+  return {
+    serve: async (port, dialStream) => {
+      if (open.size + opening >= TCP_CONNECTIONS_MAX) {
+        throw new Error('too many connections to the ports of this instance');
+      }
+      // Undefined where no stream came about. Never rejected: that must not be an error that nobody handles.
+      const outside = Promise.withResolvers<Duplex | undefined>();
+      const inside = await dialInside(port, outside.promise);
+      try {
+        const stream = await dialStream();
+        stream.on('error', () => stream.destroy());
+        const sink = frameSink(inside);
+        // Half a request must not look whole inside either.
+        stream.once('close', () => void (sink.writableEnded ? leaveSession(inside, sink, clock) : inside.destroy()));
+        stream.pipe(sink);
+        outside.resolve(stream);
+      } catch (error) {
+        outside.resolve(undefined);
+        inside.destroy();
+        throw error;
+      }
+    },
+  };
+}
+
+/** Resolves when the stream can take more, or is gone. */
+function writeTo(stream: Duplex, bytes: Buffer): Promise<void> {
+  if (!stream.writable || stream.write(bytes)) return Promise.resolve();
+  return new Promise((resolve) => {
+    const done = (): void => {
+      stream.off('drain', done);
+      stream.off('close', done);
+      resolve();
+    };
+    stream.once('drain', done);
+    stream.once('close', done);
+  });
+}

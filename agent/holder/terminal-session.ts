@@ -1,0 +1,109 @@
+// One shell of the console. It lives here and not in the page: pages come back to it, at the byte where they left.
+import { frameSink } from './frame-sink.ts';
+import type { Guests } from './guest-connection.ts';
+import type { Exit } from '../wire/guest-messages.ts';
+import { createRing } from './ring.ts';
+
+export interface Size {
+  cols: number;
+  rows: number;
+}
+
+/** A page that shows a terminal. */
+export interface Viewer {
+  begin(at: { place: number; end: number }): void;
+  show(bytes: Buffer): void;
+  /** Another page shows it now. */
+  taken(): void;
+  /** Undefined: the way into the container broke off. */
+  ended(exit: Exit | undefined): void;
+}
+
+export interface TerminalSession {
+  /** `place`: how many bytes the page has shown. One page at a time: the one before is told that it is taken. */
+  attach(viewer: Viewer, place: number, size: Size): void;
+  /** Nobody looks any more; the program goes on. */
+  detach(viewer: Viewer): void;
+  isDetached(): boolean;
+  shown(viewer: Viewer, bytes: number): void;
+  resize(size: Size): void;
+  /** Resolves when the program's terminal has room for more. */
+  type(bytes: Buffer): Promise<void>;
+  /** Hangs up on the program. */
+  end(): void;
+}
+
+/** As much as xterm.js keeps of a screen and its past, several times over. */
+const RING_BYTES = 1024 * 1024;
+/** xterm.js drops what is written to it faster than it shows: above this the program waits, as it does for a slow terminal. */
+const SHOWN_LATE_BYTES_MAX = 100_000;
+const SHOWN_LATE_BYTES_LOW = 5_000;
+const ENV = { COLORTERM: 'truecolor' };
+
+/** Starts a login shell. Rejects with the reason where the image has none. `onEnd` is called once when it is over. */
+export async function startTerminal(guests: Guests, size: Size, onEnd: () => void): Promise<TerminalSession> {
+  const ring = createRing(RING_BYTES);
+  let viewer: Viewer | undefined;
+  let late = 0;
+  let room: PromiseWithResolvers<void> | undefined;
+  const settle = (): void => {
+    if (viewer !== undefined && late > SHOWN_LATE_BYTES_LOW) return;
+    room?.resolve();
+    room = undefined;
+  };
+  const show = (bytes: Buffer): void => {
+    if (bytes.length === 0) return;
+    late += bytes.length;
+    viewer?.show(bytes);
+  };
+
+  const inside = await guests.open(
+    { kind: 'exec', command: null, env: ENV, pty: { term: 'xterm-256color', ...size } },
+    {
+      onData: (_type, bytes) => {
+        ring.append(bytes);
+        if (viewer === undefined) return undefined;
+        show(bytes);
+        if (late <= SHOWN_LATE_BYTES_MAX) return undefined;
+        room ??= Promise.withResolvers();
+        return room.promise;
+      },
+      onEof: () => undefined,
+      onEnd: (exit) => {
+        onEnd();
+        viewer?.ended(exit);
+      },
+    },
+  );
+  const input = frameSink(inside.socket);
+
+  return {
+    attach: (next, place, { cols, rows }) => {
+      viewer?.taken();
+      viewer = next;
+      const isPast = place < ring.start() || place > ring.end();
+      const begin = isPast ? ring.start() : place;
+      next.begin({ place: begin, end: ring.end() });
+      late = 0;
+      show(ring.from(begin));
+      settle();
+      // A size that changes is told to the program even where it is the same in the end: what fills the screen draws it anew.
+      if (place !== ring.end()) inside.resize(cols, Math.max(1, rows - 1));
+      inside.resize(cols, rows);
+    },
+    detach: (gone) => {
+      if (viewer !== gone) return;
+      viewer = undefined;
+      settle();
+    },
+    isDetached: () => viewer === undefined,
+    shown: (by, bytes) => {
+      if (viewer !== by) return;
+      late = Math.max(0, late - bytes);
+      settle();
+    },
+    resize: ({ cols, rows }) => inside.resize(cols, rows),
+    type: (bytes) => new Promise((resolve) => input.write(bytes, () => resolve())),
+    end: () => inside.socket.destroy(),
+  };
+}

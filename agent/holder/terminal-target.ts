@@ -1,0 +1,182 @@
+// The console as a website of its own, spoken over data streams: its page, and a WebSocket per page that shows a terminal.
+import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
+import { readFileSync } from 'node:fs';
+import { join } from 'node:path';
+import type { Duplex } from 'node:stream';
+import { WebSocketServer, type WebSocket } from 'ws';
+import { z } from 'zod';
+import type { Clock } from '../../shared/clock.ts';
+import { messageOf } from '../../shared/errors.ts';
+import type { Ids } from '../../shared/ids.ts';
+import { isMissing } from '../host/state.ts';
+import type { Guests } from './guest-connection.ts';
+import type { TerminalSession, Viewer } from './terminal-session.ts';
+import { openTerminals, type Terminals } from './terminals.ts';
+import { TERMINAL_CLOSE } from './terminal-close.ts';
+import { type HolderSays, PageWord } from './terminal-messages.ts';
+
+export interface TerminalDoor {
+  /** Serves HTTP on the stream. Throws where there are too many already. */
+  serve(stream: Duplex): void;
+}
+
+interface TerminalDoorDeps {
+  clock: Clock;
+  ids: Ids;
+  guests: Guests;
+  /** Of the page: `index.html`, `page.js`, `page.css`. */
+  folder: string;
+}
+
+const CONNECTIONS_MAX = 64;
+/** Pages send what is typed or pasted in pieces of 16 KiB. */
+const MESSAGE_BYTES_MAX = 64 * 1024;
+/** Proxies end connections on which nothing is said for a minute; a page that does not answer is gone. */
+const PING_MS = 25_000;
+
+const FILES: Readonly<Record<string, [file: string, type: string]>> = {
+  '/': ['index.html', 'text/html'],
+  '/page.js': ['page.js', 'text/javascript'],
+  '/page.css': ['page.css', 'text/css'],
+};
+const HEADERS = {
+  // xterm.js makes style elements; the page's icon, which is empty, stands in its address.
+  'Content-Security-Policy':
+    "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'",
+  'X-Content-Type-Options': 'nosniff',
+  'Referrer-Policy': 'no-referrer',
+  'Cache-Control': 'no-cache',
+};
+
+const SessionQuery = z.object({
+  session: z.string().max(64).default(''),
+  place: z.coerce.number().int().min(0).default(0),
+  cols: z.coerce.number().int().min(1).max(1000).default(80),
+  rows: z.coerce.number().int().min(1).max(1000).default(24),
+});
+type SessionQuery = z.infer<typeof SessionQuery>;
+
+export function openTerminalDoor(deps: TerminalDoorDeps): TerminalDoor {
+  const terminals = openTerminals(deps);
+  const sockets = new WebSocketServer({ noServer: true, maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
+  const open = new Set<Duplex>();
+  const files = readFiles(deps.folder);
+  const server = createServer((request, response) => sendFile(request, response, files));
+  server.on('upgrade', (request: IncomingMessage, stream: Duplex, head: Buffer) => {
+    const query = readQuery(request);
+    if (query === undefined) return void stream.end('HTTP/1.1 404 Not Found\r\nConnection: close\r\n\r\n');
+    sockets.handleUpgrade(request, stream, head, (socket) => {
+      pingUntilClosed(socket, deps.clock);
+      void showTerminal(socket, query, terminals);
+    });
+  });
+  return {
+    serve: (stream) => {
+      if (open.size >= CONNECTIONS_MAX) throw new Error('too many connections to the console of this instance');
+      open.add(stream);
+      stream.on('error', () => stream.destroy());
+      stream.once('close', () => open.delete(stream));
+      server.emit('connection', stream);
+    },
+  };
+}
+
+type Files = ReadonlyMap<string, Buffer>;
+
+/** Now, since the holder is another user soon. One that is not there is told to who asks for it. */
+function readFiles(folder: string): Files {
+  const files = new Map<string, Buffer>();
+  for (const [file] of Object.values(FILES)) {
+    try {
+      files.set(file, readFileSync(join(folder, file)));
+    } catch (error) {
+      if (!isMissing(error)) throw error;
+    }
+  }
+  return files;
+}
+
+function sendFile({ method, url }: IncomingMessage, response: ServerResponse, files: Files): void {
+  const [file, type] = FILES[pathOf(url)] ?? [];
+  if (file === undefined || method !== 'GET') {
+    response.writeHead(404, { 'Content-Type': 'text/plain' });
+    return void response.end('There is nothing here.\n');
+  }
+  const bytes = files.get(file);
+  response.writeHead(bytes === undefined ? 500 : 200, { ...HEADERS, 'Content-Type': `${type}; charset=utf-8` });
+  response.end(bytes);
+}
+
+/** Undefined for what no page of ours asks. */
+function readQuery({ url = '' }: IncomingMessage): SessionQuery | undefined {
+  if (pathOf(url) !== '/session') return undefined;
+  return SessionQuery.safeParse(Object.fromEntries(new URLSearchParams(url.split('?')[1]))).data;
+}
+
+function pathOf(url = ''): string {
+  return url.split('?', 1)[0] ?? '';
+}
+
+async function showTerminal(socket: WebSocket, query: SessionQuery, terminals: Terminals): Promise<void> {
+  const say = (word: HolderSays): void => socket.send(JSON.stringify(word));
+  const { cols, rows } = query;
+  try {
+    const { id, session } = await terminals.find(query.session, { cols, rows });
+    if (socket.readyState !== socket.OPEN) return terminals.left(id);
+    const viewer: Viewer = {
+      begin: (at) => say({ kind: 'begin', session: id, ...at }),
+      show: (bytes) => socket.send(bytes),
+      taken: () => socket.close(TERMINAL_CLOSE.taken),
+      ended: (exit) => {
+        say({ kind: 'exit', code: exit?.code ?? null, signal: exit?.signal ?? null });
+        socket.close(TERMINAL_CLOSE.ended);
+      },
+    };
+    socket.once('close', () => {
+      session.detach(viewer);
+      terminals.left(id);
+    });
+    listen(socket, session, viewer);
+    // A page cannot be ahead of a terminal that has only just begun.
+    session.attach(viewer, id === query.session ? query.place : 0, { cols, rows });
+  } catch (error) {
+    say({ kind: 'failed', detail: messageOf(error) });
+    socket.close(TERMINAL_CLOSE.ended);
+  }
+}
+
+function listen(socket: WebSocket, session: TerminalSession, viewer: Viewer): void {
+  socket.on('error', () => socket.terminate());
+  socket.on('message', (data: Buffer, isBinary) => {
+    if (isBinary) {
+      socket.pause();
+      return void session.type(data).then(() => socket.resume());
+    }
+    const word = readWord(data.toString());
+    if (word === undefined) return socket.terminate();
+    if (word.kind === 'resize') session.resize(word);
+    else session.shown(viewer, word.bytes);
+  });
+}
+
+function readWord(text: string): PageWord | undefined {
+  try {
+    return PageWord.safeParse(JSON.parse(text)).data;
+  } catch {
+    return undefined;
+  }
+}
+
+function pingUntilClosed(socket: WebSocket, clock: Clock): void {
+  let answered = true;
+  let cancel = (): void => undefined;
+  const ping = (): void => {
+    if (!answered) return socket.terminate();
+    answered = false;
+    socket.ping();
+    cancel = clock.after(PING_MS, ping);
+  };
+  cancel = clock.after(PING_MS, ping);
+  socket.on('pong', () => (answered = true));
+  socket.once('close', () => cancel());
+}

@@ -1,0 +1,221 @@
+// Our programs as single files: the holder with the console's page, and the guest with all it needs inside a container that has nothing
+// (Node, loader, libraries).
+import { build } from 'esbuild';
+import { createHash } from 'node:crypto';
+import { chmod, mkdir, readdir, readFile, realpath, stat } from 'node:fs/promises';
+import { createRequire } from 'node:module';
+import { basename, dirname, join } from 'node:path';
+import { copyFileSafely, haveSameContent, isMissing, removePath, syncFolder, writeFileSafely } from '../host/state.ts';
+import { run } from '../host/run.ts';
+import { sealedLoader } from './loader.ts';
+import type { Mount } from '../runtime/engine.ts';
+
+/** Below a folder that is named by its content, so an upgrade makes a new one beside the one that is in use. */
+export interface Kit {
+  /** Mounted read-only at `KIT_TARGET`. */
+  folder: string;
+  /** Starts the holder, which is in one file: that takes a third of the time that its sources take, and a restarted one is the same one. */
+  holderProgram: string;
+  /** Node inside a container, where the kit is mounted at `KIT_TARGET`; its arguments follow. */
+  node: string[];
+  /** The program line inside the container; the door folder follows as last argument. */
+  entrypoint: string[];
+}
+
+export const KIT_TARGET = '/.svc';
+export const DOOR_TARGET = `${KIT_TARGET}/door`;
+
+/** The last argument is the workload's folder; the page lies beside it. */
+const HOLDER_RUN = "void program.runHolder(process.argv.at(-1) ?? '', `${__dirname}/page`);";
+/** What one holder has compiled it leaves for the next ones: a customer waits for each start. */
+const HOLDER_START = Buffer.from(
+  "require('node:module').enableCompileCache(`${__dirname}/compiled`);\nrequire('./holder-program.cjs');\n",
+);
+/** Node's OpenSSL loads the modules that this file names. Without ours it would read the image's. */
+const OPENSSL_CONFIG = 'openssl.cnf';
+const NO_CONFIG = Buffer.from('# Nothing: the image chooses no module of our program.\n');
+const PAGE = join(import.meta.dirname, '../holder/page');
+const LDD_MS_MAX = 20_000;
+/** The guest carries bytes and keeps none: this is room enough, and a leak ends the guest before it starves the tenant. */
+const GUEST_HEAP_MIB = 128;
+
+/**
+ * Makes the kit below `stateDir`, or finds the one an earlier start made. Each file is compared with what it is made from, so one that a
+ * power cut has torn is made anew. Needs glibc's `ldd` on the host.
+ */
+export async function prepareKit(stateDir: string): Promise<Kit> {
+  const [guest, holder, page] = await Promise.all([
+    bundle('guest/main.ts'),
+    bundle('holder/main.ts', HOLDER_RUN),
+    bundlePage(),
+  ]);
+  const node = await realpath(process.execPath);
+  const ptyModule = createRequire(import.meta.url).resolve(
+    `@lydell/node-pty-${process.platform}-${process.arch}/pty.node`,
+  );
+  const libraries = await librariesOf([node, ptyModule]);
+  const sealed = sealedLoader(await readFile(libraries.loader));
+  const programs = [guest, holder, sealed, ...page.map((file) => file.contents)];
+  const name = await contentName(programs, [node, ptyModule, ...libraries.files]);
+  const whole = join(stateDir, 'kits', name);
+  const folder = join(whole, 'guest');
+  const loader = basename(libraries.loader);
+  await makeFolders(folder);
+  await placeAll([
+    { source: node, target: join(folder, 'node'), mode: 0o755 },
+    { source: ptyModule, target: join(folder, 'pty.node'), mode: 0o644 },
+    { source: sealed, target: join(folder, loader), mode: 0o755 },
+    { source: NO_CONFIG, target: join(folder, OPENSSL_CONFIG), mode: 0o644 },
+    ...libraries.files.map((file) => ({ source: file, target: join(folder, 'lib', basename(file)), mode: 0o644 })),
+    { source: guest, target: join(folder, 'guest.cjs'), mode: 0o644 },
+    { source: holder, target: join(whole, 'holder-program.cjs'), mode: 0o600 },
+    { source: HOLDER_START, target: join(whole, 'holder.cjs'), mode: 0o600 },
+    ...page.map((file) => ({ source: file.contents, target: join(whole, 'page', file.name), mode: 0o644 })),
+  ]);
+  return { folder, holderProgram: join(whole, 'holder.cjs'), node: nodeOf(loader), entrypoint: entrypointOf(loader) };
+}
+
+/** Node in a container that has nothing else: its program line, arguments follow, and what it needs to see. */
+export function bareNode(kit: Kit): { argv: string[]; mounts: Mount[] } {
+  return { argv: kit.node, mounts: [{ source: kit.folder, target: KIT_TARGET }] };
+}
+
+/** Removes the kits of earlier versions (over 100 MB each) that no container sees any more. `inUse`: folders that containers see. */
+export async function removeOldKits(stateDir: string, kit: Kit, inUse: readonly string[]): Promise<string[]> {
+  const kits = join(stateDir, 'kits');
+  const current = basename(dirname(kit.folder));
+  const names = await readdir(kits);
+  const old = names.filter((name) => name !== current && !inUse.some((path) => path.startsWith(join(kits, name, '/'))));
+  for (const name of old) await removePath(join(kits, name));
+  return old;
+}
+
+/** The shared libraries and the loader that `ldd` names, `text` being its output for one or more programs. */
+export function parseLdd(text: string): { loader: string | undefined; files: string[] } {
+  const files = new Set<string>();
+  let loader: string | undefined;
+  for (const line of text.split('\n')) {
+    const found = /^\s+(\S+)(?: => (\S+))? \(0x[0-9a-f]+\)$/.exec(line);
+    const path = found?.[2] ?? found?.[1];
+    if (path === undefined || !path.startsWith('/')) continue;
+    if (/\/ld-[^/]+$/.test(path)) loader = path;
+    else files.add(path);
+  }
+  return { loader, files: [...files] };
+}
+
+function nodeOf(loader: string): string[] {
+  return [
+    `${KIT_TARGET}/${loader}`,
+    // The image's cache could lead to libraries of the image.
+    '--inhibit-cache',
+    '--library-path',
+    `${KIT_TARGET}/lib`,
+    `${KIT_TARGET}/node`,
+    `--openssl-config=${KIT_TARGET}/${OPENSSL_CONFIG}`,
+  ];
+}
+
+function entrypointOf(loader: string): string[] {
+  return [
+    ...nodeOf(loader),
+    `--max-old-space-size=${GUEST_HEAP_MIB}`,
+    // A tenant's SIGUSR1 would otherwise open Node's debugger.
+    '--disable-sigusr1',
+    `${KIT_TARGET}/guest.cjs`,
+  ];
+}
+
+/** Bundles the program that begins in `source` (below `agent/`) into one file, with `start` as its last line. */
+async function bundle(source: string, start = ''): Promise<Uint8Array> {
+  const result = await build({
+    stdin: {
+      contents: `import * as program from '../${source}';\n${start}`,
+      resolveDir: import.meta.dirname,
+      // Not ts: that would drop an import whose name is not used.
+      loader: 'js',
+    },
+    bundle: true,
+    platform: 'node',
+    target: 'node24',
+    format: 'cjs',
+    write: false,
+    logLevel: 'silent',
+    // ssh2's optional native helpers: it works without them, and a bundle cannot hold them.
+    external: ['cpu-features', '*.node'],
+  });
+  const file = result.outputFiles[0];
+  if (file === undefined) throw new Error(`${source} could not be bundled`);
+  return file.contents;
+}
+
+/** `index.html`, `page.js` and `page.css`. */
+async function bundlePage(): Promise<{ name: string; contents: Uint8Array }[]> {
+  const result = await build({
+    entryPoints: [join(PAGE, 'page.ts'), join(PAGE, 'page.css')],
+    outdir: PAGE,
+    bundle: true,
+    minify: true,
+    target: ['es2022', 'safari16'],
+    write: false,
+    logLevel: 'silent',
+  });
+  const made = result.outputFiles.map(({ path, contents }) => ({ name: basename(path), contents }));
+  return [...made, { name: 'index.html', contents: await readFile(join(PAGE, 'index.html')) }];
+}
+
+async function librariesOf(programs: string[]): Promise<{ loader: string; files: string[] }> {
+  const result = await run(['ldd', ...programs], { timeoutMs: LDD_MS_MAX });
+  const { loader, files } = parseLdd(result.stdout);
+  if (result.code !== 0 || loader === undefined) {
+    throw new Error(`ldd could not name the libraries of ${programs.join(' and ')}: ${result.stderr.trim()}`);
+  }
+  return { loader, files };
+}
+
+/** Large files are told apart by path, size and time: a new version of one has others. */
+async function contentName(programs: Uint8Array[], files: string[]): Promise<string> {
+  const hash = createHash('sha256').update(await readFile(new URL(import.meta.url)));
+  for (const program of programs) hash.update(program);
+  for (const file of files) {
+    const { size, mtimeMs } = await stat(file);
+    hash.update(`\n${file} ${size} ${mtimeMs}`);
+  }
+  return hash.digest('hex').slice(0, 16);
+}
+
+async function makeFolders(guestFolder: string): Promise<void> {
+  const whole = dirname(guestFolder);
+  // A mount needs a place: each workload's door is mounted over `door`.
+  const guestFolders = [guestFolder, join(guestFolder, 'lib'), join(guestFolder, 'door')];
+  for (const path of [...guestFolders, join(whole, 'page')]) await mkdir(path, { recursive: true });
+  for (const path of guestFolders) await chmod(path, 0o755);
+  for (const path of [guestFolder, whole, dirname(whole), dirname(dirname(whole))]) await syncFolder(path);
+}
+
+interface KitFile {
+  /** A path, or the content. */
+  source: string | Uint8Array;
+  target: string;
+  mode: number;
+}
+
+async function placeAll(files: KitFile[]): Promise<void> {
+  for (const file of files) {
+    const { source, target, mode } = file;
+    if (await isPlaced(file)) continue;
+    if (typeof source === 'string') await copyFileSafely(source, target, mode);
+    else await writeFileSafely(target, source, mode);
+  }
+}
+
+async function isPlaced({ source, target, mode }: KitFile): Promise<boolean> {
+  try {
+    const { mode: placedMode } = await stat(target);
+    if ((placedMode & 0o777) !== mode) return false;
+    return typeof source === 'string' ? await haveSameContent(source, target) : (await readFile(target)).equals(source);
+  } catch (error) {
+    if (isMissing(error)) return false;
+    throw error;
+  }
+}

@@ -1,0 +1,110 @@
+// The supervisor's end of one holder's socket: what it says about its workload, and the streams we ask it to dial.
+import type { Socket } from 'node:net';
+import type { Clock } from '../../shared/clock.ts';
+import { messageOf } from '../../shared/errors.ts';
+import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
+import type { Log } from '../../shared/log.ts';
+import type { DoorStatus } from '../runtime/observe.ts';
+import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from '../wire/frames.ts';
+import { type DoorTarget, HolderNews, type SupervisorWord } from '../wire/holder-messages.ts';
+
+export interface StreamOpen {
+  workload_id: string;
+  stream_id: string;
+  url: string;
+  ca: string | undefined;
+  target: DoorTarget;
+}
+
+export interface Holder {
+  socket: Socket;
+  status(): DoorStatus;
+  /** Resolves once the stream is dialled; rejects with the holder's reason. */
+  open(stream: StreamOpen): Promise<void>;
+  /** Whether it answers within five seconds. */
+  answers(): Promise<boolean>;
+}
+
+/** A holder that is busy with its own tenant still answers within this. */
+const PONG_MS_MAX = 4_500;
+/** If the whole host stood still, this process hears of the time first and of the answer a moment later. */
+const PONG_READ_MS = 500;
+
+interface HolderDeps {
+  clock: Clock;
+  log: Log;
+  workloadId: string;
+}
+
+/** `onChange` gets every status, and `undefined` once when the holder is gone. */
+export function serveHolder(
+  socket: Socket,
+  deps: HolderDeps,
+  onChange: (status: DoorStatus | undefined) => void,
+): Holder {
+  const opening = new Map<string, { resolve: () => void; reject: (error: Error) => void }>();
+  let pong = Promise.withResolvers<boolean>();
+  let status: DoorStatus = { up: false, guest: false, host_key: null, main_exit: null };
+
+  const hear = (news: HolderNews): void => {
+    switch (news.kind) {
+      case 'status':
+        status = { up: true, guest: news.guest, host_key: news.host_key, main_exit: news.main_exit };
+        return onChange(status);
+      case 'pong':
+        return pong.resolve(true);
+      case 'opened':
+        return opening.get(news.stream_id)?.resolve();
+      case 'refused':
+        return opening.get(news.stream_id)?.reject(new Error(news.detail));
+    }
+  };
+  const listen = async (): Promise<void> => {
+    try {
+      await eachFrame(socket, FRAME_BYTES_MAX, ({ type, payload }) => {
+        if (type === FRAME.json) hear(HolderNews.parse(JSON.parse(payload.toString())));
+      });
+    } catch (error) {
+      deps.log.warn({ workload_id: deps.workloadId, detail: messageOf(error) }, 'a holder spoke nonsense');
+    }
+    socket.destroy();
+    for (const one of opening.values()) one.reject(new Error('the holder went away'));
+    pong.resolve(false);
+    onChange(undefined);
+  };
+  void listen();
+
+  return {
+    socket,
+    status: () => status,
+    answers: () => {
+      pong = Promise.withResolvers<boolean>();
+      sendJson(socket, { kind: 'ping' } satisfies SupervisorWord);
+      let cancel = deps.clock.after(PONG_MS_MAX, () => {
+        cancel = deps.clock.after(PONG_READ_MS, () => pong.resolve(false));
+      });
+      return pong.promise.finally(() => cancel());
+    },
+    open: async ({ stream_id, url, ca, target }) => {
+      const answer = Promise.withResolvers<void>();
+      opening.set(stream_id, answer);
+      const cancel = deps.clock.after(STREAM_DIAL_MS_MAX, () =>
+        answer.reject(new Error('the holder did not dial in time')),
+      );
+      const word: SupervisorWord = { kind: 'open', stream_id, url, ca: ca ?? null, target };
+      sendJson(socket, word);
+      await answer.promise.finally(() => {
+        cancel();
+        opening.delete(stream_id);
+      });
+    },
+  };
+}
+
+/** Tells a holder that its workload is over; one that is not there needs no telling. */
+export function endHolder(socket: Socket | undefined): void {
+  if (socket === undefined) return;
+  const word: SupervisorWord = { kind: 'exit' };
+  sendJson(socket, word);
+  socket.end();
+}

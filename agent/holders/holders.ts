@@ -1,0 +1,207 @@
+// The supervisor's side of every workload's door: starts the holder process where none answers, talks to it, and leaves it alone when leaving.
+import { connect, type Socket } from 'node:net';
+import { chmod, chown, mkdir } from 'node:fs/promises';
+import type { Clock } from '../../shared/clock.ts';
+import type { Log } from '../../shared/log.ts';
+import { type LoopStatus, startLoop } from '../../shared/loop.ts';
+import { endProcess } from '../host/run.ts';
+import { writeFileSafely } from '../host/state.ts';
+import type { DoorStatus } from '../runtime/observe.ts';
+import { workloadFolder } from '../runtime/records.ts';
+import type { Doors } from '../runtime/runtime.ts';
+import type { Launch } from '../runtime/shape.ts';
+import { doorPaths, openDoorToUser } from '../wire/workload-folder.ts';
+import { endHolder, serveHolder, type Holder, type StreamOpen } from './holder-client.ts';
+import { DOOR_TARGET, KIT_TARGET, type Kit } from './bundle.ts';
+
+export interface DoorsDeps {
+  clock: Clock;
+  log: Log;
+  stateDir: string;
+  kit: Kit;
+  /** Starts `svc-agent holder --dir <folder>` in a session of its own. */
+  startHolder: (folder: string, logFile: string) => Promise<number>;
+  /** Tells the control plane what we have seen of a holder. */
+  tell(seen: { workload_id: string; state: 'silent' | 'replaced'; detail: string }): void;
+}
+
+export interface AccessDoors extends Doors {
+  /** Has the holder dial the stream. Rejects with a reason where it cannot. */
+  open(stream: StreamOpen): Promise<void>;
+  /** Ends the holder of a workload, whatever state it is in, and starts another. What runs in the container goes on. Never rejects. */
+  replace(workloadId: string, reason: string): Promise<void>;
+  status(): LoopStatus;
+  /** Lets go of all holders; they go on by themselves. */
+  leave(): Promise<void>;
+}
+
+const START_MS_MAX = 10_000;
+const CONNECT_RETRY_MS = 25;
+/** A holder that was replaced gets so long before it is replaced again. */
+const REPLACED_MS_MIN = 5_000;
+/** Between two questions to each holder whether it answers. */
+const CHECK_MS = 10_000;
+const SILENT = 'the holder did not answer the agent';
+
+/** `onChange` is called whenever `statuses()` may have changed. */
+export function openDoors(deps: DoorsDeps, onChange: () => void): AccessDoors {
+  const holders = new Map<string, Holder>();
+  const lastStatus = new Map<string, DoorStatus>();
+  const ensuring = new Map<string, Promise<void>>();
+  let left = false;
+
+  const adopt = (id: string, socket: Socket): void => {
+    const holder = serveHolder(socket, { ...deps, workloadId: id }, (status) => {
+      if (status !== undefined) lastStatus.set(id, status);
+      else if (holders.get(id) === holder) holders.delete(id);
+      if (!left) onChange();
+    });
+    holders.set(id, holder);
+  };
+
+  const start = async (id: string): Promise<void> => {
+    const folder = workloadFolder(deps.stateDir, id);
+    const { holderSocket, door, log } = doorPaths(folder);
+    const answering = await dial(holderSocket);
+    if (answering !== undefined) return adopt(id, answering);
+    await mkdir(door, { recursive: true, mode: 0o755 });
+    const pid = await deps.startHolder(folder, log);
+    deps.log.info({ workload_id: id, pid }, 'a holder was started');
+    const deadlineMs = deps.clock.monotonicMs() + START_MS_MAX;
+    while (deps.clock.monotonicMs() < deadlineMs && !left) {
+      const socket = await dial(holderSocket);
+      if (socket !== undefined) return adopt(id, socket);
+      await deps.clock.sleep(CONNECT_RETRY_MS);
+    }
+    throw new Error(`the holder did not answer within ${START_MS_MAX / 1000} s; its log is ${log}`);
+  };
+
+  const ensure = (id: string): Promise<void> => {
+    if (holders.has(id)) return Promise.resolve();
+    const work = ensuring.get(id) ?? start(id).finally(() => ensuring.delete(id));
+    ensuring.set(id, work);
+    return work;
+  };
+
+  const replace = replacer({ holders, ensure, isKnown: (id) => lastStatus.has(id) }, deps);
+  const checks = startLoop({ name: 'holders', periodMs: CHECK_MS, run: () => check(holders, replace, deps) }, deps);
+
+  return {
+    prepare: (id, launch, ownerUid) => prepare(deps, id, launch, ownerUid),
+    ensure,
+    replace,
+    open: async (stream) => {
+      const holder = holders.get(stream.workload_id);
+      if (holder === undefined) throw new Error('this workload has no door here');
+      await holder.open(stream);
+    },
+    statuses: () => statusesOf(holders, lastStatus),
+    end: async (id) => {
+      lastStatus.delete(id);
+      const held = holders.get(id)?.socket;
+      if (held === undefined) await endDoor(deps.stateDir, id);
+      else endHolder(held);
+    },
+    status: checks.status,
+    leave: async () => {
+      left = true;
+      await checks.stop();
+      for (const holder of holders.values()) holder.socket.destroy();
+    },
+  };
+}
+
+/** Asks every holder whether it answers, and replaces those that do not. */
+async function check(
+  holders: ReadonlyMap<string, Holder>,
+  replace: AccessDoors['replace'],
+  { tell }: DoorsDeps,
+): Promise<void> {
+  await Promise.all(
+    [...holders].map(async ([id, holder]) => {
+      if ((await holder.answers()) || holders.get(id) !== holder) return;
+      tell({ workload_id: id, state: 'silent', detail: SILENT });
+      await replace(id, SILENT);
+    }),
+  );
+}
+
+interface Replaced {
+  holders: Map<string, Holder>;
+  ensure(id: string): Promise<void>;
+  isKnown(id: string): boolean;
+}
+
+function replacer({ holders, ensure, isKnown }: Replaced, deps: DoorsDeps): AccessDoors['replace'] {
+  const { clock, log, stateDir, tell } = deps;
+  /** When each workload's holder was replaced last. Old entries are forgotten. */
+  const replacedMs = new Map<string, number>();
+  return async (id, reason) => {
+    for (const [other, ms] of replacedMs) if (clock.monotonicMs() - ms >= REPLACED_MS_MIN) replacedMs.delete(other);
+    if (!isKnown(id) || replacedMs.has(id)) return;
+    replacedMs.set(id, clock.monotonicMs());
+    log.warn({ workload_id: id, reason }, 'a holder is replaced');
+    const folder = workloadFolder(stateDir, id);
+    try {
+      while (!(await endProcess(doorPaths(folder).holderPid, folder))) await clock.sleep(CONNECT_RETRY_MS);
+      holders.get(id)?.socket.destroy();
+      holders.delete(id);
+      await ensure(id);
+      tell({ workload_id: id, state: 'replaced', detail: `the holder was replaced: ${reason}`.slice(0, 512) });
+    } catch (error) {
+      // The runtime starts one at its next look.
+      log.error({ workload_id: id, err: error }, 'a holder could not be replaced');
+    }
+  };
+}
+
+/** Ends the holder of a workload, if one answers. */
+export async function endDoor(stateDir: string, workloadId: string): Promise<void> {
+  endHolder(await dial(doorPaths(workloadFolder(stateDir, workloadId)).holderSocket));
+}
+
+/** A holder that is being restarted keeps its host key and its main process's end: those are known from before. */
+function statusesOf(
+  holders: ReadonlyMap<string, Holder>,
+  last: ReadonlyMap<string, DoorStatus>,
+): Map<string, DoorStatus> {
+  const statuses = new Map<string, DoorStatus>();
+  for (const [id, status] of last) statuses.set(id, { ...status, up: false, guest: false });
+  for (const [id, holder] of holders) statuses.set(id, holder.status());
+  return statuses;
+}
+
+async function prepare(
+  deps: DoorsDeps,
+  id: string,
+  launch: Launch,
+  ownerUid: number | null,
+): ReturnType<Doors['prepare']> {
+  const folder = workloadFolder(deps.stateDir, id);
+  const { door, launchFile } = doorPaths(folder);
+  await mkdir(door, { recursive: true, mode: 0o755 });
+  await chmod(door, 0o755);
+  // Environments hold secrets: only the image's user reads them, where we can know who that is.
+  await writeFileSafely(launchFile, JSON.stringify(launch), ownerUid === null ? 0o444 : 0o400);
+  if (ownerUid !== null) await chown(launchFile, ownerUid, ownerUid);
+  await openDoorToUser(folder);
+  return {
+    entrypoint: [...deps.kit.entrypoint, DOOR_TARGET],
+    mounts: [
+      { source: deps.kit.folder, target: KIT_TARGET },
+      { source: door, target: DOOR_TARGET },
+    ],
+  };
+}
+
+/** A connection to whoever listens at `path`, or undefined. */
+function dial(path: string): Promise<Socket | undefined> {
+  return new Promise((resolve) => {
+    const socket = connect(path);
+    socket.once('connect', () => resolve(socket));
+    socket.on('error', () => {
+      socket.destroy();
+      resolve(undefined);
+    });
+  });
+}

@@ -1,0 +1,172 @@
+// Decoys: rare logins that go the customers' own way, with a key and a client that look like theirs.
+//
+// The probe is told from customers by its kind, so a host could serve probes alone. To it a decoy is a customer: a stream of the kind
+// `ssh`, a key among those that may log in, an address, a client that calls itself OpenSSH. A host that lets probes in and turns decoys
+// away, again and again, is off the market until the operator has looked at it. Nothing else follows: no credit, and nothing against the
+// customer.
+import { z } from 'zod';
+import { spreadMs } from '../../../shared/backoff.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import { messageOf } from '../../../shared/errors.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Rng } from '../../../shared/rng.ts';
+import { int, text } from '../../base/db/columns.ts';
+import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
+import type { Sealing } from '../../base/http/sealing.ts';
+import type { Link } from '../../fleet/link/link.ts';
+import type { Doors, ProbeKey } from '../endpoints/doors.ts';
+import { findInstance, type InstanceRow } from '../instances/store.ts';
+import type { LoginResult, Login } from './probe.ts';
+
+/** Between two decoys while all is well. */
+const PERIOD_MS = 3_600_000;
+/** The next decoy comes this much later if one failed, or if it could show nothing. */
+const AGAIN_MS = 5 * 60_000;
+const FAILURES_MIN = 3;
+/** A probe that was good this lately shows that the host could let a customer in. */
+const PROBED_MS_MAX = 60_000;
+/** If there are more callers, a decoy may fail for want of a place. */
+const CROWD_MAX = 8;
+const PER_RUN_MAX = 50;
+/** Clients of this kind are the most common ones. */
+const IDENT = 'OpenSSH_9.6p1 Ubuntu-3ubuntu13.14';
+const USER = 'root';
+/** Networks of large access providers. */
+const FIRST_OCTETS = [24, 46, 62, 71, 73, 78, 81, 84, 86, 88, 91, 93, 95, 98, 108, 151, 176, 178, 188, 213, 217];
+
+const DecoyRow = z.object({
+  instance_id: text,
+  machine_id: text,
+  key_sealed: text,
+  key_line: text,
+  next_ms: int,
+  failures: int,
+  last_detail: text.nullable(),
+});
+type DecoyRow = z.infer<typeof DecoyRow>;
+
+export interface Decoys {
+  /** A rental begins to run: it gets a decoy. */
+  start(tx: Tx, rental: { instanceId: string; machineId: string; nowMs: number }): Promise<void>;
+  /** The key of an instance's decoy among those of its customers, in no order that tells; its OpenSSH lines. */
+  among(query: Query, instanceId: string, lines: readonly string[]): Promise<string[]>;
+  /** Logs in wherever it is due. */
+  run(signal: AbortSignal): Promise<void>;
+}
+
+interface DecoysDeps {
+  db: Db;
+  clock: Clock;
+  log: Log;
+  rng: Rng;
+  sealing: Sealing;
+  doors: Pick<Doors, 'find'>;
+  link: Pick<Link, 'openStream' | 'lifeOf'>;
+  newKey(): ProbeKey;
+  /** Keys of the customers of an instance. */
+  keysOf(query: Query, instance: InstanceRow): Promise<string[]>;
+  logIn(login: Login, openStream: () => ReturnType<Link['openStream']>, clock: Clock): Promise<LoginResult>;
+  /** Takes a machine off the market until the operator has looked at it. */
+  accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
+}
+
+export function openDecoys(deps: DecoysDeps): Decoys {
+  const { db, clock, log } = deps;
+  return {
+    start: async (tx, { instanceId, machineId, nowMs }) => {
+      const key = deps.newKey();
+      const sealed = deps.sealing.seal(placeOf(instanceId), key.privateKey);
+      await tx.run(
+        sql`insert into decoys (instance_id, machine_id, key_sealed, key_line, next_ms)
+            values (${instanceId}, ${machineId}, ${sealed}, ${withoutComment(key.publicLine)}, ${nowMs + spreadMs(AGAIN_MS, deps.rng)})
+            on conflict (instance_id) do nothing`,
+      );
+    },
+    among: (query, instanceId, lines) => among(query, instanceId, lines),
+    run: async (signal) => {
+      const due = await db.read.all(
+        DecoyRow,
+        sql`select instance_id, machine_id, key_sealed, key_line, next_ms, failures, last_detail from decoys
+            where next_ms <= ${clock.now()} order by next_ms limit ${PER_RUN_MAX}`,
+      );
+      for (const row of due) {
+        if (signal.aborted) return;
+        await runOne(row, deps).catch((error: unknown) => {
+          log.error(
+            { instance_id: row.instance_id, reason: messageOf(error) },
+            'a decoy failed on our side; it is repeated',
+          );
+        });
+      }
+    },
+  };
+}
+
+async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
+  const { db, clock, rng } = deps;
+  const instance = await findInstance(db.read, row.instance_id);
+  if (instance === undefined || !['running', 'unreachable'].includes(instance.status)) {
+    return db.tx('decoys.forget', async (tx) => {
+      await tx.run(sql`delete from decoys where instance_id = ${row.instance_id}`);
+    });
+  }
+  const result = tellsSomething(instance, deps) ? await attempt(row, instance, deps) : undefined;
+  const failures = result === undefined ? row.failures : result.ok ? 0 : row.failures + 1;
+  const isFound = result?.ok === false && failures >= FAILURES_MIN;
+  const detail = result === undefined || result.ok ? row.last_detail : result.detail;
+  const periodMs = result?.ok === true || isFound ? PERIOD_MS : AGAIN_MS;
+  await db.tx('decoys.looked', async (tx) => {
+    await tx.run(
+      sql`update decoys set next_ms = ${clock.now() + spreadMs(periodMs, rng)}, failures = ${isFound ? 0 : failures}, last_detail = ${detail}
+          where instance_id = ${row.instance_id}`,
+    );
+    if (!isFound) return;
+    const words = `it lets our probes in and turned away ${failures} logins that looked like its customer's (${detail})`;
+    await deps.accuse(tx, row.machine_id, words);
+  });
+}
+
+/** A decoy that fails shows something only if a customer could get in: probes are good, and nobody else fills the SSH server. */
+function tellsSomething(instance: InstanceRow, { clock, link }: DecoysDeps): boolean {
+  if (instance.status !== 'running' || instance.machine_id === null) return false;
+  const isProbed = clock.now() - (instance.last_reachable_ms ?? 0) <= PROBED_MS_MAX;
+  const life = link.lifeOf(instance.machine_id, instance.workload_id ?? '');
+  return isProbed && life.isAnswering && life.sshStreams <= CROWD_MAX;
+}
+
+async function attempt(row: DecoyRow, instance: InstanceRow, deps: DecoysDeps): Promise<LoginResult> {
+  const { db, doors, link, rng, clock, sealing } = deps;
+  const door = await doors.find(db.read, instance.id);
+  const keys = await among(db.read, instance.id, await deps.keysOf(db.read, instance));
+  const target = { kind: 'ssh' as const, authorized_keys: keys, client_ip: someAddress(rng) };
+  const login = {
+    user: USER,
+    privateKey: sealing.open(placeOf(instance.id), row.key_sealed),
+    hostKey: door?.host_key ?? null,
+    ident: IDENT,
+  };
+  return deps.logIn(login, () => link.openStream(row.machine_id, instance.workload_id ?? '', target), clock);
+}
+
+async function among(query: Query, instanceId: string, lines: readonly string[]): Promise<string[]> {
+  const row = await query.one(
+    z.object({ key_line: text }),
+    sql`select key_line from decoys where instance_id = ${instanceId}`,
+  );
+  return row === undefined ? [...lines] : [...lines, row.key_line].toSorted();
+}
+
+/** Customers' keys have none either. */
+function withoutComment(line: string): string {
+  return line.split(' ').slice(0, 2).join(' ');
+}
+
+function someAddress(rng: Rng): string {
+  const octet = (): number => 1 + Math.floor(rng.float() * 253);
+  const first = FIRST_OCTETS[Math.floor(rng.float() * FIRST_OCTETS.length)] ?? 81;
+  return [first, octet(), octet(), octet()].join('.');
+}
+
+function placeOf(instanceId: string): string {
+  return `decoys.key_sealed:${instanceId}`;
+}

@@ -1,0 +1,69 @@
+// What the SSH connections of one holder may keep together: counted by hand, and with clients whose programs never read.
+import { once } from 'node:events';
+import { PassThrough } from 'node:stream';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { type BufferBudget, createBufferBudget } from '../../../agent/holder/ssh-budget.ts';
+import { SSH_BUFFERED_BYTES_MAX } from '../../../shared/limits.ts';
+import { eventually } from '../../kit/processes.ts';
+import { client, closeSshDoors, exec, startWorld } from '../ssh-server.ts';
+
+const MIB = 1024 ** 2;
+
+describe('a budget', () => {
+  let budget: BufferBudget;
+  let held: Map<PassThrough, number>;
+  beforeEach(() => {
+    budget = createBufferBudget();
+    held = new Map();
+  });
+  const open = (bytes: number): PassThrough => {
+    const stream = new PassThrough();
+    held.set(stream, bytes);
+    budget.enter(stream, () => held.get(stream) ?? 0);
+    budget.grown(stream);
+    return stream;
+  };
+
+  test('cuts the connection that keeps the most, and no other', () => {
+    const streams = [20 * MIB, 60 * MIB, 48 * MIB].map(open);
+    expect(streams.map((stream) => stream.destroyed)).toEqual([false, false, false]);
+    open(1);
+    expect(streams.map((stream) => stream.destroyed)).toEqual([false, true, false]);
+  });
+
+  test('counts what is kept now, not what was kept', () => {
+    const first = open(SSH_BUFFERED_BYTES_MAX);
+    held.set(first, 0);
+    expect(open(SSH_BUFFERED_BYTES_MAX).destroyed).toBe(false);
+    expect(first.destroyed).toBe(false);
+  });
+
+  test('counts nothing of a connection that has closed', async () => {
+    const first = open(SSH_BUFFERED_BYTES_MAX);
+    first.destroy();
+    await new Promise((resolve) => void first.once('close', resolve));
+    expect(open(SSH_BUFFERED_BYTES_MAX).destroyed).toBe(false);
+  });
+});
+
+describe('clients whose programs never read', () => {
+  afterEach(closeSshDoors);
+
+  test('lose the connection that keeps the most; the others go on, and others come in', async () => {
+    const world = await startWorld();
+    const clients = [client(world), client(world)];
+    await Promise.all(clients.map((each) => once(each, 'ready')));
+    const channels = await Promise.all(clients.flatMap((each) => Array.from({ length: 60 }, () => exec(each))));
+    const window = Buffer.alloc(2 * MIB);
+    for (const channel of channels) channel.on('error', () => undefined).write(window);
+    const cut = (): boolean[] => world.streams.map((stream) => stream.destroyed);
+    await eventually('a cut', 20_000, async () => cut().includes(true) || undefined);
+    expect(cut().filter((isCut) => isCut)).toHaveLength(1);
+    const survivor = clients[cut().indexOf(false)];
+    if (survivor === undefined) throw new Error('both were cut');
+    await exec(survivor);
+    const other = client(world);
+    await once(other, 'ready');
+    await exec(other);
+  });
+});

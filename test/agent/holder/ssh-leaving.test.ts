@@ -1,0 +1,133 @@
+// SSH clients that leave: what they said to its end arrives inside, what broke off does not look whole, and nothing stays open.
+import { once } from 'node:events';
+import type { Socket } from 'node:net';
+import type { Client, ClientChannel } from 'ssh2';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createFrameDecoder, FRAME, FRAME_BYTES_MAX } from '../../../agent/wire/frames.ts';
+import { SESSION_LINGER_MS } from '../../../shared/limits.ts';
+import { eventually } from '../../kit/processes.ts';
+import { manualClock, type ManualClock } from '../manual-clock.ts';
+import { client, closeSshDoors, exec, startWorld, type World } from '../ssh-server.ts';
+
+/** Around what the socket to the guest holds: of one of these much is still on its way there when the client leaves. */
+const AMOUNTS = Array.from({ length: 12 }, (_, i) => 96_000 + i * 32_000);
+/** More than is on its way at any time, and no more than a client may say unasked. */
+const MUCH = 1_900_000;
+let clock: ManualClock;
+let world: World;
+let over: Client;
+
+beforeEach(async () => {
+  clock = manualClock();
+  world = await startWorld(clock);
+  over = client(world);
+  await once(over, 'ready');
+});
+afterEach(closeSshDoors);
+
+function forward(): Promise<ClientChannel> {
+  return new Promise((resolve, reject) => {
+    over.forwardOut('127.0.0.1', 1, '127.0.0.1', 80, (error, channel) => (error ? reject(error) : resolve(channel)));
+  });
+}
+
+/** The guest's end of the session that was opened in this place. */
+async function guestEnd(place: number): Promise<Socket> {
+  return eventually('session', 5_000, () => Promise.resolve(world.sessions[place]?.peer));
+}
+
+/** Says so many bytes that are all of it, and closes the channel without waiting for anything. */
+async function sayAndLeave(channel: ClientChannel, bytes: number): Promise<void> {
+  channel.end(Buffer.alloc(bytes));
+  await once(channel, 'finish');
+  channel.close();
+}
+
+/** The server has seen the client go. */
+async function lost(): Promise<void> {
+  await eventually('a closed connection', 4_000, () => Promise.resolve(world.streams[0]?.closed || undefined));
+}
+
+interface Heard {
+  bytes: number;
+  whole: boolean;
+}
+
+/** What the guest gets until the session is over; as a guest does, it closes then. */
+async function hear(peer: Socket): Promise<Heard> {
+  const heard = { bytes: 0, whole: false };
+  const decode = createFrameDecoder(FRAME_BYTES_MAX);
+  peer.on('data', (chunk: Buffer) => {
+    for (const { type, payload } of decode(chunk)) {
+      if (type === FRAME.data) heard.bytes += payload.length;
+      if (type === FRAME.eof) heard.whole = true;
+    }
+  });
+  peer.resume();
+  await once(peer, 'close');
+  return heard;
+}
+
+test.each([
+  ['a forwarded connection', forward],
+  ['a command', () => exec(over)],
+])('%s: who leaves after the last word has said all of it', async (_name, open) => {
+  for (const [place, bytes] of [...AMOUNTS, MUCH].entries()) {
+    const channel = await open();
+    const peer = await guestEnd(place);
+    peer.pause();
+    await sayAndLeave(channel, bytes);
+    if (bytes === MUCH) over.end();
+    expect(await hear(peer)).toEqual({ bytes, whole: true });
+  }
+});
+
+test('who is lost before that has not', async () => {
+  const channel = await forward();
+  const peer = await guestEnd(0);
+  channel.write(Buffer.alloc(1000));
+  const heard = hear(peer);
+  await once(peer, 'data');
+  over.destroy();
+  expect(await heard).toEqual({ bytes: 1000, whole: false });
+});
+
+test('a guest that takes nothing is waited for, but not for ever', async () => {
+  const channel = await forward();
+  const peer = await guestEnd(0);
+  peer.pause();
+  await sayAndLeave(channel, MUCH);
+  over.end();
+  await lost();
+  await new Promise((resolve) => setImmediate(resolve));
+  const { socket } = world.sessions[0] ?? {};
+  clock.advance(SESSION_LINGER_MS - 1);
+  expect(socket?.destroyed).toBe(false);
+  clock.advance(1);
+  expect(socket?.destroyed).toBe(true);
+});
+
+test('who leaves while it is being dialled inside leaves nothing open there', async () => {
+  const dialled = Promise.withResolvers<void>();
+  world.delay = dialled.promise;
+  forward().catch(() => undefined);
+  const peer = await guestEnd(0);
+  over.destroy();
+  await lost();
+  dialled.resolve();
+  await hear(peer);
+});
+
+test('who leaves while somebody connects to a port of theirs leaves nothing open either', async () => {
+  over.forwardIn('127.0.0.1', 7000, () => undefined);
+  await guestEnd(0);
+  const taken = Promise.withResolvers<void>();
+  await eventually('a listener', 5_000, async () => world.sessions[0]?.events.onAccepted && true);
+  world.delay = taken.promise;
+  world.sessions[0]?.events.onAccepted?.({ connection: 1, host: '127.0.0.1', port: 1 });
+  const peer = await guestEnd(1);
+  over.destroy();
+  await lost();
+  taken.resolve();
+  await hear(peer);
+});

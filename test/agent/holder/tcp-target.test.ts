@@ -1,0 +1,113 @@
+// Connections to the ports of an application: what ends, and what breaks off, does so on the other side too.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { createServer, connect, type Server, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { duplexPair, type Duplex } from 'node:stream';
+import { text } from 'node:stream/consumers';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { createFrameDecoder, FRAME, FRAME_BYTES_MAX } from '../../../agent/wire/frames.ts';
+import type { Guests, SessionEvents } from '../../../agent/holder/guest-connection.ts';
+import { openTcpDoor, type TcpDoor } from '../../../agent/holder/tcp-target.ts';
+import { manualClock } from '../manual-clock.ts';
+
+let server: Server;
+let inside: Socket;
+let events: SessionEvents;
+let client: Duplex;
+let outside: Duplex;
+/** The other end of `inside`. */
+let guest: Socket;
+let dir: string;
+let door: TcpDoor;
+
+beforeEach(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'tcp-door-'));
+  server = createServer().listen(join(dir, 'socket'));
+  await once(server, 'listening');
+  const guests: Pick<Guests, 'open'> = {
+    open: async (_request, heard) => {
+      events = heard;
+      inside = connect(join(dir, 'socket'));
+      [guest] = await once(server, 'connection');
+      return { socket: inside, resize: () => undefined, signal: () => undefined };
+    },
+  };
+  door = openTcpDoor({ guests: guests as Guests, clock: manualClock() });
+  await serve();
+});
+afterEach(() => {
+  inside.destroy();
+  server.close();
+  rmSync(dir, { recursive: true });
+});
+
+async function serve(): Promise<void> {
+  const [near, far] = duplexPair();
+  near.on('error', () => undefined);
+  [client, outside] = [near, far];
+  await door.serve(80, async () => far);
+}
+
+/** What the guest gets, which reads only now. */
+async function heardInside(): Promise<{ bytes: number; whole: boolean }> {
+  const heard = { bytes: 0, whole: false };
+  const decode = createFrameDecoder(FRAME_BYTES_MAX);
+  guest.on('data', (chunk: Buffer) => {
+    for (const { type, payload } of decode(chunk)) {
+      if (type === FRAME.data) heard.bytes += payload.length;
+      if (type === FRAME.eof) heard.whole = true;
+    }
+  });
+  await once(guest, 'close');
+  return heard;
+}
+
+test('an application that has said all ends the stream, and what still comes is dropped', async () => {
+  await events.onData('stdout', Buffer.from('bye'));
+  guest.resume();
+  events.onEof();
+  expect(await text(client.iterator({ destroyOnReturn: false }))).toBe('bye');
+  inside.destroy();
+  events.onEnd({ code: 0, signal: null });
+  // More than a stream holds that nobody reads.
+  for (let i = 0; i < 64; i += 1) if (!client.write(Buffer.alloc(64 * 1024))) await once(client, 'drain');
+  client.end();
+  await once(outside, 'end');
+});
+
+test('a client that has said all and closes has said all of it inside too', async () => {
+  // One of these is more than the socket to the guest holds, so that the rest is still on its way there.
+  for (let kib = 96; kib <= 480; kib += 32) {
+    await serve();
+    client.end(Buffer.alloc(kib * 1024));
+    events.onEof();
+    client.resume();
+    await once(outside, 'close');
+    expect(await heardInside()).toEqual({ bytes: kib * 1024, whole: true });
+  }
+});
+
+test('one that breaks off has not', async () => {
+  const heard = heardInside();
+  client.write('half');
+  await once(guest, 'data');
+  outside.destroy();
+  expect(await heard).toEqual({ bytes: 4, whole: false });
+});
+
+test('an application that breaks off breaks the stream off: half an answer must not look whole', async () => {
+  await events.onData('stdout', Buffer.from('half'));
+  events.onEnd(undefined);
+  await expect.poll(() => outside.destroyed).toBe(true);
+  expect(outside.writableFinished).toBe(false);
+});
+
+test('where no stream comes about the connection inside is closed, and its end concerns nobody', async () => {
+  await expect(door.serve(80, () => Promise.reject(new Error('404')))).rejects.toThrow('404');
+  expect(inside.destroyed).toBe(true);
+  // An error that nobody handles would end the holder; here it fails the run.
+  events.onEof();
+  events.onEnd(undefined);
+});

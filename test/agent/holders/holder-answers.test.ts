@@ -1,0 +1,67 @@
+// Whether a holder answers its supervisor: the question that decides about its replacement.
+import { mkdtempSync, rmSync } from 'node:fs';
+import { connect, createServer, type Server, type Socket } from 'node:net';
+import { once } from 'node:events';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { afterEach, beforeEach, expect, test } from 'vitest';
+import { sendJson } from '../../../agent/wire/frames.ts';
+import { type Holder, serveHolder } from '../../../agent/holders/holder-client.ts';
+import { createLog } from '../../../shared/log.ts';
+import { type ManualClock, manualClock } from '../manual-clock.ts';
+
+let dir: string;
+let server: Server;
+let clock: ManualClock;
+let holder: Holder;
+/** The holder's end. */
+let far: Socket;
+
+beforeEach(async () => {
+  dir = mkdtempSync(join(tmpdir(), 'holder-'));
+  server = createServer().listen(join(dir, 'socket'));
+  await once(server, 'listening');
+  const near = connect(join(dir, 'socket'));
+  [far] = (await once(server, 'connection')) as [Socket];
+  clock = manualClock();
+  holder = serveHolder(near, { clock, log: createLog('test', 'silent'), workloadId: 'wl' }, () => undefined);
+});
+afterEach(() => {
+  far.destroy();
+  holder.socket.destroy();
+  server.close();
+  rmSync(dir, { recursive: true });
+});
+
+test('a holder that says pong answers', async () => {
+  const asked = holder.answers();
+  await once(far, 'readable');
+  sendJson(far, { kind: 'pong' });
+  expect(await asked).toBe(true);
+});
+
+test('a holder that says nothing for five seconds does not answer', async () => {
+  const asked = holder.answers();
+  clock.advance(4_999);
+  let isOver = false;
+  void asked.then(() => (isOver = true));
+  await new Promise((resolve) => setImmediate(resolve));
+  expect(isOver).toBe(false);
+  clock.advance(1);
+  expect(await asked).toBe(false);
+});
+
+test('after a host has stood still, an answer that lies there is read before anybody judges', async () => {
+  const asked = holder.answers();
+  await once(far, 'readable');
+  // The clock jumps first, as it does in a process that wakes; the answer comes in the next turn.
+  clock.advance(4_500);
+  sendJson(far, { kind: 'pong' });
+  expect(await asked).toBe(true);
+});
+
+test('a holder that goes away does not answer', async () => {
+  const asked = holder.answers();
+  far.destroy();
+  expect(await asked).toBe(false);
+});

@@ -1,0 +1,49 @@
+// The README of a room: short, and two of its lines are facts that the plan and the imports decide.
+import { posix } from 'node:path';
+import { DAEMONS, type Room } from './house-plan.ts';
+import type { SourceFile } from './sources.ts';
+import { importsOf } from './walls.ts';
+
+const MAX_README_LINES = 20;
+
+/** Every room that exists says in a short README what it is for, what it owns, what it imports and what always holds. */
+export function roomReadmes(files: readonly SourceFile[]): string[] {
+  return DAEMONS.flatMap(({ folder, rooms }) =>
+    rooms
+      .filter((room) => files.some(({ path }) => path.startsWith(`${folder}/${room.path}/`)))
+      .flatMap((room) => brokenReadme(files, folder, room)),
+  );
+}
+
+function brokenReadme(files: readonly SourceFile[], folder: string, room: Room): string[] {
+  const path = `${folder}/${room.path}`;
+  const readme = files.find((file) => file.path === `${path}/README.md`);
+  if (readme === undefined) return [`${path} has no README.md (purpose, owns, imports, invariants).`];
+  const lines = readme.text.trimEnd().split('\n');
+  const wanted = [importsLine(files, folder, room.path), ...(folder === 'agent' ? [] : [ownsLine(room)])];
+  return [
+    ...wanted.filter((line) => !lines.includes(line)).map((line) => `${readme.path} does not have this line: ${line}`),
+    ...(lines.length > MAX_README_LINES
+      ? [`${readme.path} has ${lines.length} lines, more than ${MAX_README_LINES}.`]
+      : []),
+  ];
+}
+
+function ownsLine({ tables }: Room): string {
+  return `- Owns: ${tables.length === 0 ? 'no table' : named(tables)}.`;
+}
+
+/** The rooms that the sources of this room import, in the order of the house. */
+function importsLine(files: readonly SourceFile[], folder: string, room: string): string {
+  const own = `${folder}/${room}/`;
+  const targets = files
+    .filter(({ path }) => path.startsWith(own))
+    .flatMap((file) => importsOf(file).map((target) => posix.join(posix.dirname(file.path), target)));
+  const rooms = (DAEMONS.find((daemon) => daemon.folder === folder)?.rooms ?? []).map(({ path }) => path);
+  const entered = rooms.filter((path) => path !== room && targets.some((to) => to.startsWith(`${folder}/${path}/`)));
+  return `- Imports: ${entered.length === 0 ? 'only `shared`' : named(entered)}.`;
+}
+
+function named(names: readonly string[]): string {
+  return names.map((name) => `\`${name}\``).join(', ');
+}
