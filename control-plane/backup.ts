@@ -2,7 +2,7 @@
 import { chmodSync, chownSync, constants, copyFileSync, existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { isoTime } from '../shared/clock.ts';
-import type { Fields } from './admin/fields.ts';
+import type { Fields } from './base/http/operator.ts';
 import { backupSqlite, checkSqlite, flush } from './base/db/backup.ts';
 import { lockSqlite } from './base/db/sqlite.ts';
 import { assertSecretFits } from './base/http/secret-check.ts';

@@ -1,4 +1,5 @@
-// What everything stands on: the lease that makes this the only control plane on its database, and the database at its newest schema.
+// What everything stands on, and in which order the rooms stand: the lease that makes this the only control plane on its database, and the database at its newest schema.
+import { existsSync } from 'node:fs';
 import type { Clock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import type { Ids } from '../shared/ids.ts';
@@ -14,15 +15,52 @@ import {
   RENEW_MS,
   RENEWED_MS_MAX,
   renewLease,
-  type SeenLease,
   seeLease,
   takeLease,
 } from './base/db/lease.ts';
-import { migrate, prepareDatabase } from './base/db/migrate.ts';
+import { migrate, prepareDatabase, type RoomMigrations } from './base/db/migrate.ts';
 import { openPostgres } from './base/db/postgres.ts';
 import { openSqlite } from './base/db/sqlite.ts';
 import type { Config } from './config.ts';
-import { SCHEMA } from './schema.ts';
+
+/** The rooms from the ground floor up: a room imports only rooms that stand before it. A new room is its folder and one line here. */
+export const ROOMS = [
+  'base/db',
+  'base/http',
+  'base/blobs',
+  'base/outbound',
+  'base/systemd',
+  'base/accounts',
+  'base/events',
+  'base/operations',
+  'money/ledger',
+  'money/credits',
+  'money/metering',
+  'money/payouts',
+  'fleet/supply',
+  'fleet/link',
+  'fleet/placement',
+  'fleet/workloads',
+  'rental/launch',
+  'rental/endpoints',
+  'rental/reservations',
+  'rental/instances',
+  'rental/edge',
+  'rental/outages',
+  'rental/journal',
+  'rental/webhooks',
+  'models/catalog',
+  'models/gateway',
+  'models/videos',
+  'models/files',
+  'admin',
+] as const;
+
+/** The migrations of each room that has some. */
+export const SCHEMA: RoomMigrations[] = ROOMS.map((room) => ({
+  room,
+  directory: new URL(`./${room}/migrations/`, import.meta.url),
+})).filter(({ directory }) => existsSync(directory));
 
 const LEASE = 'primary';
 /** Between two looks at a lease that somebody else holds. */
@@ -120,8 +158,9 @@ function openOnPostgres(url: string, deps: Deps): Opened {
 }
 
 async function waitForLease(db: Db, holder: string, clock: Clock): Promise<Held> {
+  let seen = await seeLease(db, LEASE);
+  // From the first answer on: a server that answers slowly must not use up the time in which a dead holder is noticed.
   const startedMs = clock.monotonicMs();
-  let seen: SeenLease | undefined;
   let sinceMs = startedMs;
   for (;;) {
     const now = await seeLease(db, LEASE);

@@ -7,26 +7,25 @@ import type { Log } from '../shared/log.ts';
 import { ucentsFromDollars } from '../shared/money.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
-import type { Fields } from './admin/fields.ts';
+import type { Fields } from './base/http/operator.ts';
 import { openAdmin } from './admin/admin.ts';
 import { openAudit } from './admin/audit.ts';
-import { adminDeps } from './admin-deps.ts';
-import { openBlobs } from './base/blobs/blobs.ts';
-import { openReadiness } from './base/db/readiness.ts';
-import { openGrants } from './base/blobs/grants.ts';
-import { openMetrics } from './base/http/metrics.ts';
+import { type Blobs, openBlobs } from './base/blobs/blobs.ts';
+import { type Grants, openGrants } from './base/blobs/grants.ts';
+import { openCursors } from './base/http/cursors.ts';
+import { addMeasures, openMetrics } from './base/http/metrics.ts';
 import { assertSecretFits } from './base/http/secret-check.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSupervision, type Supervision } from './base/systemd/supervision.ts';
+import { type Brings, bringsOf, brought } from './brings.ts';
 import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openCertificates, openListeners } from './listeners.ts';
 import { type Running, startLoops, startWatchdog } from './loops.ts';
 import { readModels } from './models/catalog/models.ts';
 import { readEnvironments } from './rental/launch/environments.ts';
-import { addGauges } from './gauges.ts';
 import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
 import { readTemplates } from './rental/launch/templates.ts';
@@ -37,10 +36,6 @@ import { type Core, type Nudges, openRooms, type Rooms, type Settings } from './
 const LOOPBACK = '127.0.0.1';
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
-/** Agents come back after a restart spread over this time. */
-const RECONNECT_AFTER_MS = 1_000;
-/** Answers of models that are on their way get so long; the sockets close a few seconds later, so that callers are still told. */
-const ANSWERS_GRACE_MS = 5_000;
 
 export interface House {
   /** Opens the sockets and starts the loops. */
@@ -74,18 +69,24 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const modelHub = openModelHub(config.model_hub_url, core);
   const storage = openStorage(config, secret, core);
   const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub, storage });
-  const readiness = openReadiness(core);
-  const own = { metrics, loops: (): LoopStatus[] => statusesOf(running), reload: reloader(readAgain, rooms, log) };
-  addGauges(metrics.registry, { core, ...rooms, readiness, loops: own.loops });
+  const brings = bringsOf(core, rooms, {
+    cursors: openCursors(secret),
+    keep: config.retention,
+    audit,
+    metrics,
+    loops: () => statusesOf(running),
+    reload: reloader(readAgain, rooms, log),
+  });
+  addMeasures(metrics.registry, brought(brings, 'measures'));
   const web: HttpDeps = {
     ...core,
     metrics,
     authenticate: (token) => rooms.accounts.authenticate(token),
-    ready: async () => (running === undefined ? ['still starting'] : readiness.check()),
+    ready: async () => (running === undefined ? ['still starting'] : rooms.readiness.check()),
   };
-  const admin = openAdmin(adminDeps(core, rooms, own), audit, web);
+  const admin = openAdmin(brought(brings, 'operatorRoutes'), audit, web);
   const supervision = openSupervision(serviceManager(), core);
-  const listeners = openListeners(config, { core, rooms, web, certificates, epoch: foundation.epoch, secret });
+  const listeners = openListeners(config, { core, rooms, brings, web, certificates, epoch: foundation.epoch });
 
   return {
     admin,
@@ -95,7 +96,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
       await listeners.publicPorts.sync();
       // After a long absence, as after the restore of a backup, what the database says about hosts is too old to go by.
       if (await rooms.heartbeat.beat()) await rooms.supply.setAllOffline();
-      running = startLoops(core, rooms, listeners, config.retention);
+      running = startLoops(core, [...brings, listeners.brings]);
       const { alive, alivePeriodMs } = supervision;
       if (alivePeriodMs !== undefined) startWatchdog(core, running, { alive, alivePeriodMs });
       await admin.listen({ socketPath: config.admin_socket });
@@ -109,15 +110,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     },
     close: async () => {
       await drain(running, { supervision, listeners }, config.drain_seconds * 1_000);
-      await rooms.link.drain(RECONNECT_AFTER_MS);
-      rooms.logs.close();
-      await Promise.all([listeners.closeWeb(), rooms.gateway.drain(ANSWERS_GRACE_MS)]);
-      await rooms.gateway.close();
-      await admin.close();
-      await Promise.all(running?.loops.map((loop) => loop.stop()) ?? []);
-      await rooms.webhooks.courier.stop();
-      await running?.engine.stop();
-      await rooms.videos.close();
+      await closeRooms(brings, running, async () => listeners.closeWeb().then(() => admin.close()));
       await images.close();
       await modelHub.close();
       await foundation.close();
@@ -164,26 +157,36 @@ function reloadSettings(readAgain: () => Config, rooms: Rooms, log: Log): Fields
   return now;
 }
 
-/** These would open the ports again, or take closed ones for hosts that are out of reach. All others go on while streams last. */
-const ENDED_BEFORE_DRAIN = ['edge', 'watch', 'decoys'];
-
 async function drain(
   running: Running | undefined,
   { supervision, listeners }: { supervision: Supervision; listeners: Listeners },
   drainMs: number,
 ): Promise<void> {
   if (running !== undefined) await supervision.stopping(drainMs);
-  const ended = running?.loops.filter((loop) => ENDED_BEFORE_DRAIN.includes(loop.status().name)) ?? [];
-  await Promise.all(ended.map((loop) => loop.stop()));
+  const ended = running?.loops.filter(({ endsBeforeDrain }) => endsBeforeDrain) ?? [];
+  await Promise.all(ended.map(({ loop }) => loop.stop()));
   await listeners.drain(drainMs);
+}
+
+/** From the roof down. What is under way ends while the API and the operator's socket close. */
+async function closeRooms(
+  brings: readonly Brings[],
+  running: Running | undefined,
+  closeSockets: () => Promise<void>,
+): Promise<void> {
+  for (const room of brings) await room.leave?.();
+  await Promise.all([closeSockets(), ...brings.map((room) => room.finish?.())]);
+  await Promise.all(running?.loops.map(({ loop }) => loop.stop()) ?? []);
+  await running?.engine.stop();
+  for (const room of brings.toReversed()) await room.close?.();
 }
 
 function statusesOf(running: Running | undefined): LoopStatus[] {
   if (running === undefined) return [];
-  return [running.engine.loop, ...running.loops].map((loop) => loop.status());
+  return [running.engine.loop, ...running.loops.map(({ loop }) => loop)].map((loop) => loop.status());
 }
 
-function openStorage(config: Config, secret: Buffer, core: Core): Pick<Rooms, 'blobs' | 'grants'> {
+function openStorage(config: Config, secret: Buffer, core: Core): { blobs: Blobs; grants: Grants } {
   const { percent, gib } = config.disk_reserve;
   const reserve = { share: percent / 100, bytes: gib * GIB };
   return {
@@ -196,8 +199,8 @@ function openStorage(config: Config, secret: Buffer, core: Core): Pick<Rooms, 'b
 function nudgesOf(running: () => Running | undefined): Nudges {
   const nudgeLoop = (name: string): void =>
     running()
-      ?.loops.find((loop) => loop.status().name === name)
-      ?.nudge();
+      ?.loops.find(({ loop }) => loop.status().name === name)
+      ?.loop.nudge();
   return {
     engine: () => running()?.engine.nudge(),
     edge: () => nudgeLoop('edge'),

@@ -2,28 +2,27 @@
 import { HTTP_CONNECTIONS_PER_ADDRESS_MAX } from '../shared/limits.ts';
 import type { Log } from '../shared/log.ts';
 import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
-import { metricsRoute } from './admin/routes.ts';
+import { metricsRoute } from './admin/status-routes.ts';
 import { openAddressLimit } from './base/http/address-limit.ts';
-import { openCursors } from './base/http/cursors.ts';
 import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { openTls, type Tls, type TlsFiles } from './base/http/tls.ts';
+import { type Brings, brought } from './brings.ts';
 import type { Config } from './config.ts';
-import { publicRoutes } from './public-routes.ts';
 import type { AppAddress } from './rental/endpoints/app-address.ts';
 import { appAccess, doorAccess } from './rental/edge/access.ts';
 import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
 import { type AppServer, openAppServer } from './rental/edge/app-server.ts';
 import { openPublicPorts, type PublicPorts } from './rental/edge/public-ports.ts';
-import type { Query } from './base/db/db.ts';
-import type { InstanceRow } from './rental/instances/store.ts';
-import { sshKeysOf } from './looks.ts';
 import type { Core, Rooms } from './rooms.ts';
 
+const EDGE_PERIOD_MS = 2_000;
+/** Whoever renews a certificate sees it served soon. */
+const CERTIFICATES_PERIOD_MS = 10_000;
+
 export interface Listeners {
-  http: Http;
+  /** What the sockets themselves bring to the house. */
+  brings: Brings;
   publicPorts: PublicPorts;
-  /** Serves certificates that have been renewed. */
-  refreshCertificates(): void;
   listen(): Promise<{ port: number }>;
   /**
    * Instances and their applications take no new connections; those that are there may last for so long. The API goes on.
@@ -37,12 +36,12 @@ export interface Listeners {
 interface ListenersDeps {
   core: Core;
   rooms: Rooms;
+  /** What the rooms bring. */
+  brings: readonly Brings[];
   web: HttpDeps;
   certificates: Certificates;
-  /** Of the lease `primary`. */
+  /** The epoch of the lease `primary`. */
   epoch: number;
-  /** The server's own. */
-  secret: Buffer;
 }
 
 /** Opens no socket yet. */
@@ -53,9 +52,8 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
   const apps = config.apps === undefined ? undefined : openApps(config, config.apps, deps);
   const publicPorts = openPortsOf(config, core, rooms);
   return {
-    http,
+    brings: bringsOfSockets(http, publicPorts, tls),
     publicPorts,
-    refreshCertificates: tls.refresh,
     listen: async () => {
       if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
       if (config.apps !== undefined) await apps?.listen(config.apps.listen);
@@ -68,6 +66,16 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
       await http.close();
       await metricsHttp?.close();
     },
+  };
+}
+
+function bringsOfSockets(http: Http, publicPorts: PublicPorts, certificates: Certificates): Brings {
+  return {
+    loops: [
+      { name: 'edge', periodMs: EDGE_PERIOD_MS, run: () => publicPorts.sync(), endsBeforeDrain: true },
+      { name: 'certificates', periodMs: CERTIFICATES_PERIOD_MS, run: async () => certificates.refresh() },
+    ],
+    forgets: [{ what: 'idempotency_keys', run: http.purgeIdempotencyKeys }],
   };
 }
 
@@ -95,7 +103,7 @@ export function openCertificates(config: Config, log: Log): Certificates {
 function openPublicHttp(
   config: Config,
   tls: Tls | undefined,
-  { core, rooms, web, epoch, secret }: ListenersDeps,
+  { core, rooms, brings, web, epoch }: ListenersDeps,
 ): Http {
   const http = openHttp(web, {
     epoch,
@@ -115,7 +123,7 @@ function openPublicHttp(
     connectionsPerAddressMax: HTTP_CONNECTIONS_PER_ADDRESS_MAX,
     ...(tls === undefined ? {} : { tls }),
   });
-  http.register(publicRoutes({ ...core, ...rooms, cursors: openCursors(secret) }));
+  http.register(brought(brings, 'routes'));
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
   http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
   return http;
@@ -148,9 +156,8 @@ function openApps(
 }
 
 function openPortsOf(config: Config, core: Core, rooms: Rooms): PublicPorts {
-  const { link, doors, sshKeys, decoys } = rooms;
-  const keysOf = async (query: Query, instance: InstanceRow): Promise<string[]> =>
-    decoys.among(query, instance.id, await sshKeysOf(sshKeys, query, instance));
+  const { link, doors, decoys } = rooms;
+  const keysOf = decoys.loginKeysOf;
   return openPublicPorts({
     ...core,
     link,

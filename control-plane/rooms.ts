@@ -4,23 +4,22 @@ import type { Ids } from '../shared/ids.ts';
 import type { Log } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
 import { throttledLog } from '../shared/throttled-log.ts';
-import { decoysOf, outagesOf, startLooks } from './looks.ts';
-import { type Accounts, openAccounts } from './base/accounts/accounts.ts';
+import { openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
-import { type Books, openBooks } from './books.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
 import type { Grants } from './base/blobs/grants.ts';
 import type { Db } from './base/db/db.ts';
+import { openReadiness } from './base/db/readiness.ts';
 import { type Events, openEvents } from './base/events/events.ts';
 import type { Sealing } from './base/http/sealing.ts';
-import { openOperations, type Operations } from './base/operations/operations.ts';
+import { type Operations, openOperations } from './base/operations/operations.ts';
 import type { Outbound } from './base/outbound/outbound.ts';
-import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import type { LossBounds } from './money/credits/bounds.ts';
-import { type Credits, openCredits } from './money/credits/credits.ts';
+import { openCredits } from './money/credits/credits.ts';
+import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
 import { machinesThatServed } from './money/metering/store.ts';
-import { openPayouts, type Payouts } from './money/payouts/payouts.ts';
+import { openPayouts } from './money/payouts/payouts.ts';
 import { type Absence, openAbsence } from './fleet/link/absence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
 import { openLinkNotes } from './fleet/link/notes.ts';
@@ -31,24 +30,25 @@ import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
 import type { AppSite } from './rental/endpoints/app-address.ts';
 import { type Doors, openDoors } from './rental/endpoints/doors.ts';
 import { openReservations, type Reservations, type ReservationsDeps } from './rental/reservations/reservations.ts';
+import { type Instances, openInstances } from './rental/instances/instances.ts';
+import type { Probes } from './rental/instances/steps.ts';
 import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
 import type { Menu } from './rental/launch/runnable.ts';
-import type { Decoys } from './rental/outages/decoys.ts';
-import { logIn, newProbeKey, openProbes } from './rental/outages/probe.ts';
-import type { Probes } from './rental/instances/steps.ts';
-import { type Heartbeat, openHeartbeat } from './rental/outages/own-outages.ts';
-import { type Logs, openLogs } from './rental/journal/logs.ts';
+import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
 import { downSince } from './rental/outages/down-since.ts';
+import { openHeartbeat } from './rental/outages/own-outages.ts';
+import { logIn, newProbeKey, openProbes } from './rental/outages/probe.ts';
+import { startSeries } from './rental/outages/store.ts';
 import { openWatch, type Watch } from './rental/outages/watch.ts';
-import { type Instances, type InstancesDeps, openInstances } from './rental/instances/instances.ts';
-import { type Catalog, openCatalog } from './models/catalog/catalog.ts';
-import type { CatalogModel } from './models/catalog/models.ts';
-import { type Files, openFiles } from './models/files/files.ts';
-import { type Gateway, openGateway } from './models/gateway/gateway.ts';
-import { openVideos, type Videos } from './models/videos/videos.ts';
+import { openLogs } from './rental/journal/logs.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';
+import { openCatalog } from './models/catalog/catalog.ts';
+import type { CatalogModel } from './models/catalog/models.ts';
+import { openFiles } from './models/files/files.ts';
+import { openGateway } from './models/gateway/gateway.ts';
+import { openVideos } from './models/videos/videos.ts';
 
 /** What every room may be given. */
 export interface Core {
@@ -117,232 +117,127 @@ interface Outside {
   webhookOutbound: Outbound;
   images: Pick<Images, 'verify' | 'pullLogin'>;
   modelHub: Pick<ModelHub, 'weigh'>;
-  storage: Pick<Rooms, 'blobs' | 'grants'>;
+  storage: { blobs: Blobs; grants: Grants };
   probes?: Probes;
   logIn?: typeof logIn;
   openStream?: Link['openStream'];
 }
 
-export interface Rooms {
-  books: Books;
-  /** All at once, from the next use on. */
-  reload(next: Changeable): void;
-  blobs: Blobs;
-  grants: Grants;
-  accounts: Accounts;
-  sshKeys: SshKeys;
-  events: Events;
-  operations: Operations;
-  ledger: Ledger;
-  credits: Credits;
-  metering: Metering;
-  payouts: Payouts;
-  supply: Supply;
-  link: Link;
-  workloads: Workloads;
-  launch: LaunchRoom;
-  doors: Doors;
-  reservations: Reservations;
-  instances: Instances;
-  watch: Watch;
-  decoys: Decoys;
-  absence: Absence;
-  logs: Logs;
-  heartbeat: Heartbeat;
-  webhooks: Webhooks;
-  catalog: Catalog;
-  gateway: Gateway;
-  videos: Videos;
-  files: Files;
-}
+/** All rooms at work, by name. */
+export type Rooms = ReturnType<typeof openRooms>;
 
 /** A machine that was charged to others for so long has served them. */
 const SERVED_MS_MIN = 3_600_000;
 
-export function openRooms(core: Core, given: Settings, outside: Outside): Rooms {
+/** Settings that are `Changeable` are read at each use. */
+export function openRooms(core: Core, given: Settings, outside: Outside) {
+  const { db, clock, ids, rng, log, sealing } = core;
+  const { nudges, storage } = outside;
   // A copy: what is changed here is nobody else's.
   const settings = { ...given, menu: { ...given.menu } };
-  const rooms = openAll(core, settings, outside);
-  return {
-    ...rooms,
-    books: openBooks(core),
-    reload: ({ menu, ...next }) => {
-      Object.assign(settings, next);
-      Object.assign(settings.menu, menu);
-      rooms.catalog.replace(next.models);
-    },
-  };
-}
-
-type Describe = ReservationsDeps['describeInstances'];
-
-/** Settings that are `Changeable` are read at each use. */
-function openAll(core: Core, settings: Settings, outside: Outside): Omit<Rooms, 'reload' | 'books'> {
-  const sshKeys = openSshKeys(core);
-  const events = openEvents({ ...core, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
-  const operations = openOperations(core);
+  const sshKeys = openSshKeys({ clock, ids });
+  const events = openEvents({ clock, ids, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
+  const operations = openOperations({ clock, ids });
   const money = openMoney(core, settings, events);
-  const nudges = nudgesAfterChange(outside.nudges);
-  const fleet = openFleet(core, settings, {
+  const { ledger, metering } = money;
+  const fleet: Fleet = openFleet(core, settings, {
     events,
-    nudges: outside.nudges,
-    noteObserved: (tx, instanceId, observed) => instances.noteObserved(tx, instanceId, observed),
-    noteGpus: (tx, workloadId, fault) => instances.noteGpus(tx, workloadId, fault),
-    pullLogin: (machineId, workloadId) => instances.pullLogin(machineId, workloadId),
-    watch: () => watch,
+    nudges,
+    noteObserved: (tx, instanceId, observed) => rental.instances.noteObserved(tx, instanceId, observed),
+    noteGpus: (tx, workloadId, fault) => rental.instances.noteGpus(tx, workloadId, fault),
+    pullLogin: (machineId, workloadId) => rental.instances.pullLogin(machineId, workloadId),
+    onLife: (machineId) => rental.watch.onLife(machineId),
+    onHolder: (machineId, message) => rental.watch.onHolder(machineId, message),
   });
-  const launch = openLaunch({ ...core, ...outside, menu: settings.menu });
-  const doors = openDoors({ ...core, newProbeKey, hostnameOf: settings.hostnameOf, ports: settings.sshPorts });
-  const probes = outside.probes ?? openProbes({ ...core, doors, link: fleet.link, sshHost: settings.sshHost });
-  const decoys = decoysOf(core, { ...fleet, doors, sshKeys, logIn: outside.logIn ?? logIn });
-  const { reservationLeadMs: leadMs } = settings;
-  const describeInstances: Describe = (query, ids) => instances.ofReservations(query, ids);
-  const reservations = openReservations({ ...core, ...fleet, events, leadMs, describeInstances });
-  const answers = (machineId: string): boolean => fleet.link.lifeOf(machineId, '').isAnswering;
-  const rental: InstancesDeps = {
-    ...core,
-    events,
-    operations,
-    metering: money.metering,
-    ...fleet,
-    doors,
-    reservations,
-    ...termsOf(settings),
-    onRunning: (tx, started) => startLooks(tx, started, decoys),
-    downSince: (tx, instanceId, nowMs) => downSince(tx, instanceId, { isAnswering: answers, nowMs }),
-    assertSshKeys: (tx, orgId, ids) => sshKeys.assertKeysOfOrg(tx, orgId, ids),
-    runnable: launch.runnable,
-    imagePullLogin: launch.pullLogin,
-    probes,
-    push: (machineId) => fleet.link.push(machineId),
-    ...nudges,
-  };
-  const instances: Instances = openInstances(rental);
-  const watch: Watch = openWatch({ ...core, ...fleet, ...nudges, probes, outages: outagesOf(rental) });
+  const rental: Rental = openRental(core, settings, { outside, sshKeys, events, operations, metering, ...fleet });
   const webhooks: Webhooks = openWebhooks({
-    ...core,
+    db,
+    clock,
+    ids,
+    log,
+    rng,
+    sealing,
     outbound: outside.webhookOutbound,
     maxAttempts: settings.webhookMaxAttempts,
   });
+  const models = openModels(core, settings, { ledger, blobs: storage.blobs, nudges });
   return {
-    ...outside.storage,
-    accounts: openAccounts(core),
+    readiness: openReadiness({ db, clock, log }),
+    blobs: storage.blobs,
+    grants: storage.grants,
+    accounts: openAccounts({ db, clock, ids }),
     sshKeys,
     events,
     operations,
     ...money,
     ...fleet,
-    launch,
-    doors,
-    reservations,
-    instances,
-    watch,
-    decoys,
-    logs: openLogs({ ...core, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
-    heartbeat: openHeartbeat({ ...core, ...money }),
+    ...rental,
+    heartbeat: openHeartbeat({ db, clock, log, metering }),
+    logs: openLogs({ db, clock, log, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
     webhooks,
-    ...openModels(core, settings, { ...money, ...outside.storage, nudges: outside.nudges }),
-  };
-}
-
-function nudgesAfterChange(nudges: Nudges): Pick<InstancesDeps, 'onDoorsChanged' | 'nudge'> & { onLooksDue(): void } {
-  return {
-    onLooksDue: () => nudges.watch(),
-    onDoorsChanged: () => nudges.edge(),
-    nudge: () => {
-      nudges.engine();
-      nudges.webhooks();
+    ...models,
+    /** All at once, from the next use on. */
+    reload: ({ menu, ...next }: Changeable): void => {
+      Object.assign(settings, next);
+      Object.assign(settings.menu, menu);
+      models.catalog.replace(next.models);
     },
   };
 }
 
-/** What a rental costs and how many of them there may be. */
-function termsOf(settings: Settings) {
-  const { platformFeeBps, unpaidGpuHoursPerOrg, appSite } = settings;
-  return {
-    platformFeeBps,
-    openLaunchesMax: () => settings.openLaunchesPerOrg,
-    unpaidGpuHoursMax: unpaidGpuHoursPerOrg,
-    appSite,
-  };
-}
-
-function openMoney(
-  core: Core,
-  settings: Settings,
-  events: Events,
-): Pick<Rooms, 'ledger' | 'credits' | 'metering' | 'payouts'> {
-  const ledger = openLedger(core);
+function openMoney(core: Core, settings: Settings, events: Events) {
+  const { db, clock, ids, log } = core;
+  const ledger = openLedger({ clock });
   const credits = openCredits({
-    ...core,
+    db,
+    clock,
+    ids,
+    log,
     ledger,
     events,
     bounds: settings.lossBounds,
     servedOthers: (query, orgId, sinceMs) =>
-      machinesThatServed(query, orgId, { sinceMs, nowMs: core.clock.now(), forMs: SERVED_MS_MIN }),
+      machinesThatServed(query, orgId, { sinceMs, nowMs: clock.now(), forMs: SERVED_MS_MIN }),
   });
-  const metering = openMetering({ ...core, ledger, credits, launchHoldMinutes: settings.launchHoldMinutes });
-  return {
-    ledger,
-    credits,
-    metering,
-    payouts: openPayouts({ ...core, ledger, metering, delayMs: settings.earningsDelayMs }),
-  };
-}
-
-function openModels(
-  core: Core,
-  settings: Settings,
-  below: Pick<Rooms, 'ledger' | 'blobs'> & { nudges: Nudges },
-): Pick<Rooms, 'catalog' | 'gateway' | 'videos' | 'files'> {
-  const catalog = openCatalog(settings.models);
-  const gateway = openGateway({
-    ...core,
-    ...below,
-    catalog,
-    openPerKeyMax: () => settings.openInferenceRequestsPerKey,
-  });
-  const videos = openVideos({
-    ...core,
-    ...below,
-    catalog,
-    openPerOrgMax: () => settings.openVideosPerOrg,
-    bytesMax: settings.videoBytesMax,
-    nudge: () => below.nudges.engine(),
-  });
-  const { fileBytesMax: bytesMax, fileBytesPerOrg: bytesPerOrgMax } = settings;
-  return { catalog, gateway, videos, files: openFiles({ ...core, ...below, bytesMax, bytesPerOrgMax }) };
+  const { launchHoldMinutes, earningsDelayMs: delayMs } = settings;
+  const metering = openMetering({ db, clock, ids, ledger, credits, launchHoldMinutes });
+  return { ledger, credits, metering, payouts: openPayouts({ db, clock, ids, ledger, metering, delayMs }) };
 }
 
 /** What the fleet asks of the rooms above it. */
 interface AboveFleet extends Pick<Instances, 'noteObserved' | 'noteGpus' | 'pullLogin'> {
-  watch(): Pick<Watch, 'onLife' | 'onHolder'>;
+  onLife: Watch['onLife'];
+  onHolder: Watch['onHolder'];
   events: Events;
   nudges: Nudges;
 }
 
-function openFleet(
-  house: Core,
-  settings: Settings,
-  above: AboveFleet,
-): Pick<Rooms, 'supply' | 'workloads' | 'link' | 'absence'> {
-  const { nudges, events, noteObserved: onChange, noteGpus: onGpus, pullLogin } = above;
+interface Fleet {
+  supply: Supply;
+  workloads: Workloads;
+  link: Link;
+  absence: Absence;
+}
+
+function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
+  const { db, clock, ids, rng, sealing } = house;
+  const { nudges, events, noteObserved: onChange, noteGpus: onGpus, pullLogin, onLife, onHolder } = above;
   // Hosts are strangers: what they make us log is counted.
-  const core = { ...house, log: throttledLog(house.log, house.clock) };
-  const supply = openSupply({ ...core, events, onGpus, diskPriceUcentsPerGbHour: settings.diskPriceUcentsPerGbHour });
-  const workloads = openWorkloads({
-    ...core,
-    supply,
-    onChange,
-    isContested: (machineId) => link.isContested(machineId),
-  });
-  const notes = openLinkNotes(core);
+  const log = throttledLog(house.log, clock);
+  const { diskPriceUcentsPerGbHour } = settings;
+  const supply = openSupply({ db, clock, ids, log, events, onGpus, diskPriceUcentsPerGbHour });
+  const isContested = (machineId: string): boolean => link.isContested(machineId);
+  const workloads = openWorkloads({ db, clock, log, sealing, supply, onChange, isContested });
+  const notes = openLinkNotes({ db, clock });
   const machineKey = async (machineId: string): Promise<string | undefined> =>
-    (await findMachine(core.db.read, machineId))?.public_key ?? undefined;
+    (await findMachine(db.read, machineId))?.public_key ?? undefined;
   const link: Link = openLink({
-    ...core,
+    clock,
+    ids,
+    rng,
+    log,
     machineKey,
-    ratchets: openRatchets({ ...core, machineKey }),
+    ratchets: openRatchets({ db, sealing, machineKey }),
     handlers: {
       onUp: async (machineId, hello, clientIp) => {
         await workloads.meet(machineId, hello.held);
@@ -365,10 +260,112 @@ function openFleet(
         nudges.engine();
       },
       pullLogin,
-      onLife: (machineId) => above.watch().onLife(machineId),
-      onHolder: (machineId, message) => above.watch().onHolder(machineId, message),
+      onLife,
+      onHolder,
       desired: (machineId) => workloads.desired(machineId),
     },
   });
-  return { supply, workloads, link, absence: openAbsence({ ...core, supply, link }) };
+  return { supply, workloads, link, absence: openAbsence({ clock, log, supply, link }) };
+}
+
+interface BelowRental extends Fleet {
+  outside: Outside;
+  sshKeys: SshKeys;
+  events: Events;
+  operations: Operations;
+  metering: Metering;
+}
+
+interface Rental {
+  launch: LaunchRoom;
+  doors: Doors;
+  decoys: Decoys;
+  reservations: Reservations;
+  instances: Instances;
+  watch: Watch;
+}
+
+function openRental(core: Core, settings: Settings, below: BelowRental): Rental {
+  const { db, clock, ids, rng, log, sealing } = core;
+  const { outside, sshKeys, events, operations, metering, supply, workloads, link } = below;
+  const { nudges, images, modelHub } = outside;
+  const { hostnameOf, sshPorts: ports, sshHost, reservationLeadMs: leadMs, platformFeeBps, appSite } = settings;
+  const launch = openLaunch({ db, clock, ids, log, sealing, images, modelHub, menu: settings.menu });
+  const doors = openDoors({ db, clock, ids, sealing, newProbeKey, hostnameOf, ports });
+  const probes = outside.probes ?? openProbes({ db, clock, doors, link, sshHost });
+  const decoys = openDecoys({
+    db,
+    clock,
+    log,
+    rng,
+    sealing,
+    doors,
+    link,
+    newKey: newProbeKey,
+    logIn: outside.logIn ?? logIn,
+    customerKeysOf: (query, { org_id: orgId, request }) => sshKeys.linesOf(query, orgId, request.ssh_key_ids ?? null),
+    accuse: supply.accuse,
+  });
+  const describeInstances: ReservationsDeps['describeInstances'] = (query, contracts) =>
+    instances.ofReservations(query, contracts);
+  const reservations = openReservations({ db, clock, ids, log, events, supply, leadMs, describeInstances });
+  const isAnswering = (machineId: string): boolean => link.lifeOf(machineId, '').isAnswering;
+  const onDoorsChanged = (): void => nudges.edge();
+  const instances: Instances = openInstances({
+    db,
+    clock,
+    ids,
+    log,
+    events,
+    operations,
+    metering,
+    supply,
+    workloads,
+    doors,
+    reservations,
+    probes,
+    platformFeeBps,
+    appSite,
+    openLaunchesMax: () => settings.openLaunchesPerOrg,
+    unpaidGpuHoursMax: settings.unpaidGpuHoursPerOrg,
+    onRunning: async (tx, started) => {
+      await startSeries(tx, started);
+      await decoys.start(tx, started);
+    },
+    downSince: (tx, instanceId, nowMs) => downSince(tx, instanceId, { isAnswering, nowMs }),
+    assertSshKeys: (tx, orgId, keyIds) => sshKeys.assertKeysOfOrg(tx, orgId, keyIds),
+    runnable: launch.runnable,
+    imagePullLogin: launch.pullLogin,
+    push: (machineId) => link.push(machineId),
+    onDoorsChanged,
+    nudge: () => {
+      nudges.engine();
+      nudges.webhooks();
+    },
+  });
+  const onLooksDue = (): void => nudges.watch();
+  const watch = openWatch({ db, clock, log, rng, probes, link, instances, onLooksDue, onDoorsChanged });
+  return { launch, doors, decoys, reservations, instances, watch };
+}
+
+function openModels(core: Core, settings: Settings, below: { ledger: Ledger; blobs: Blobs; nudges: Nudges }) {
+  const { db, clock, ids, log } = core;
+  const { ledger, blobs, nudges } = below;
+  const catalog = openCatalog(settings.models);
+  const openPerKeyMax = (): number => settings.openInferenceRequestsPerKey;
+  const gateway = openGateway({ db, clock, ids, log, ledger, catalog, openPerKeyMax });
+  const videos = openVideos({
+    db,
+    clock,
+    ids,
+    log,
+    ledger,
+    catalog,
+    blobs,
+    openPerOrgMax: () => settings.openVideosPerOrg,
+    bytesMax: settings.videoBytesMax,
+    nudge: () => nudges.engine(),
+  });
+  const { fileBytesMax: bytesMax, fileBytesPerOrg: bytesPerOrgMax } = settings;
+  return { catalog, gateway, videos, files: openFiles({ db, clock, ids, blobs, bytesMax, bytesPerOrgMax }) };
 }

@@ -26,8 +26,11 @@ export interface Loop {
 export interface LoopOptions {
   name: string;
   periodMs: number;
-  /** Level-triggered: looks at state, does what is due. A throw is logged and the next period tries again. */
-  run(signal: AbortSignal): Promise<void>;
+  /**
+   * Level-triggered: looks at state, does what is due. A throw is logged and the next period tries again. If it resolves with `again`, there
+   * is more to do and the next run follows at once.
+   */
+  run(signal: AbortSignal): Promise<'again' | void>;
 }
 
 /** Without a reason, each nudge makes an error with a stack that nobody reads. */
@@ -55,7 +58,7 @@ export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }
     status.running = true;
     status.last_started_ms = clock.now();
     try {
-      await options.run(stopping.signal);
+      if ((await options.run(stopping.signal)) === 'again') nudged = true;
       status.last_error = null;
       status.last_success_ms = clock.now();
     } catch (error) {

@@ -4,12 +4,12 @@ import { isoTime } from '../../shared/clock.ts';
 import type { Db } from '../base/db/db.ts';
 import { type Route, route } from '../base/http/route.ts';
 import type { Audit } from './audit.ts';
-import { listOf, operator } from './fields.ts';
+import { listOf, operator } from '../base/http/operator.ts';
 
 const ENTRIES_MAX = 1000;
 
 /** The same routes; each that is not a GET leaves an entry once its request is well-formed. */
-export function audited(routes: Route[], audit: Pick<Audit, 'run'>): Route[] {
+export function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
   return routes.map((each) => {
     if (each.method === 'GET') return each;
     return {

@@ -2,8 +2,8 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import type { InjectedRequest } from '../base/http/server.ts';
-import type { Answer } from './daemon-door.ts';
-import type { Fields } from './fields.ts';
+import type { Answer } from './admin-socket.ts';
+import type { Fields } from '../base/http/operator.ts';
 import { tableOf } from './table.ts';
 
 export interface CommandDeps {

@@ -1,7 +1,7 @@
 // `admin credit ...`: what is above a bound of a day, and tenants whose credits wait.
 import type { Command } from 'commander';
 import { type CommandDeps, type CommonOptions, show, withCommon } from './command.ts';
-import { CREDIT_VERBS } from './credit-routes.ts';
+import { CREDIT_VERBS } from '../money/credits/operator-routes.ts';
 
 interface NoteOptions extends CommonOptions {
   note: string;

@@ -1,24 +1,10 @@
 // The operator's routes for rentals: what there is, what it was charged for and why, and ending one.
 import { z } from 'zod';
 import { INSTANCE_STATES, type InstanceState } from '../../shared/states.ts';
+import type { Instances } from '../rental/instances/instances.ts';
+import { type InstanceEvidenceDeps, openInstanceEvidence } from './instance-evidence.ts';
 import { type Route, route } from '../base/http/route.ts';
-import { AnyFields, type Fields, Id, listOf, operator } from './fields.ts';
-
-export interface InstanceCommands {
-  /** Newest first; without a status those that have not ended. */
-  list(filter: {
-    orgId: string | null;
-    machineId: string | null;
-    status: InstanceState | 'any' | null;
-    limit: number;
-  }): Promise<Fields[]>;
-  /** @throws ServiceError `not_found` */
-  show(id: string): Promise<Fields>;
-  /** What decided about its bill, oldest first. @throws ServiceError `not_found` */
-  why(id: string): Promise<Fields[]>;
-  /** @throws ServiceError `not_found`, `conflict` */
-  end(id: string, reason: string): Promise<Fields>;
-}
+import { AnyFields, Id, listOf, operator } from '../base/http/operator.ts';
 
 const BASE = '/admin/instances';
 const SHOWN_MAX = 1_000;
@@ -30,7 +16,8 @@ const Filter = z.strictObject({
   limit: z.coerce.number().int().min(1).max(SHOWN_MAX),
 });
 
-export function instanceAdminRoutes(instances: InstanceCommands): Route[] {
+export function instanceRoutes(deps: InstanceEvidenceDeps & { instances: Pick<Instances, 'end'> }): Route[] {
+  const evidence = openInstanceEvidence(deps);
   const shared = { ...operator, params: Id } as const;
   const shown = { description: 'The instance', schema: AnyFields };
   return [
@@ -45,7 +32,7 @@ export function instanceAdminRoutes(instances: InstanceCommands): Route[] {
       errors: [],
       handler: async ({ query }) => {
         const { org_id: orgId = null, machine_id: machineId = null, status = null, limit } = query;
-        return { status: 200, body: { data: await instances.list({ orgId, machineId, status, limit }) } };
+        return { status: 200, body: { data: await evidence.list({ orgId, machineId, status, limit }) } };
       },
     }),
     route({
@@ -56,7 +43,7 @@ export function instanceAdminRoutes(instances: InstanceCommands): Route[] {
       summary: 'Show an instance',
       responses: { 200: shown },
       errors: ['not_found'],
-      handler: async ({ params }) => ({ status: 200, body: await instances.show(params.id) }),
+      handler: async ({ params }) => ({ status: 200, body: await evidence.show(params.id) }),
     }),
     route({
       ...shared,
@@ -66,7 +53,7 @@ export function instanceAdminRoutes(instances: InstanceCommands): Route[] {
       summary: 'What decided about the bill of an instance, oldest first',
       responses: { 200: { description: 'The evidence', schema: listOf(AnyFields) } },
       errors: ['not_found'],
-      handler: async ({ params }) => ({ status: 200, body: { data: await instances.why(params.id) } }),
+      handler: async ({ params }) => ({ status: 200, body: { data: await evidence.why(params.id) } }),
     }),
     route({
       ...shared,
@@ -77,7 +64,10 @@ export function instanceAdminRoutes(instances: InstanceCommands): Route[] {
       body: z.strictObject({ reason: z.string().min(1).max(500) }),
       responses: { 200: shown },
       errors: ['not_found', 'conflict'],
-      handler: async ({ params, body }) => ({ status: 200, body: await instances.end(params.id, body.reason) }),
+      handler: async ({ params, body }) => ({
+        status: 200,
+        body: await evidence.bill(await deps.instances.end(params.id, body.reason)),
+      }),
     }),
   ];
 }

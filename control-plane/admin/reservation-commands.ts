@@ -2,7 +2,7 @@
 import { type Command, InvalidArgumentError } from 'commander';
 import type { Commitment } from '../../shared/api/reservation.ts';
 import { type CommandDeps, type CommonOptions, readTime, show, withCommon } from './command.ts';
-import { RESERVATION_VERBS } from './reservation-routes.ts';
+import { RESERVATION_VERBS } from '../rental/reservations/operator-routes.ts';
 
 interface CreateOptions extends CommonOptions {
   org: string;

@@ -1,7 +1,7 @@
 // `admin supplier ...` and `admin payout ...`: those who bring machines, and what they are paid.
 import type { Command } from 'commander';
 import { type CommandDeps, type CommonOptions, readCents, show, withCommon } from './command.ts';
-import { SUPPLIER_VERBS } from './supplier-routes.ts';
+import { SUPPLIER_VERBS } from '../fleet/supply/operator-routes.ts';
 
 export function addSupplierCommands(admin: Command, deps: CommandDeps): void {
   const supplier = admin.command('supplier').description('organisations that bring machines');

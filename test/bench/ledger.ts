@@ -7,7 +7,7 @@ import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
 import type { Db } from '../../control-plane/base/db/db.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { type Ledger, openLedger } from '../../control-plane/money/ledger/ledger.ts';
-import { SCHEMA } from '../../control-plane/schema.ts';
+import { SCHEMA } from '../../control-plane/foundation.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { median, percentile, report, timeMs } from './measure.ts';
 

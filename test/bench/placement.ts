@@ -7,7 +7,7 @@ import { migrate } from '../../control-plane/base/db/migrate.ts';
 import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
 import { candidates } from '../../control-plane/fleet/supply/offerings.ts';
 import { rank } from '../../control-plane/fleet/placement/placement.ts';
-import { SCHEMA } from '../../control-plane/schema.ts';
+import { SCHEMA } from '../../control-plane/foundation.ts';
 import { systemClock } from '../../shared/clock.ts';
 import { seededRng } from '../../shared/rng.ts';
 import { median, report, timeMs } from './measure.ts';

@@ -1,5 +1,5 @@
 // The whole public API without a network: every route of the house over a small world, each answer held to what its route declares.
-import { openCursors } from '../../control-plane/base/http/cursors.ts';
+import { brought } from '../../control-plane/brings.ts';
 import { openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { SCOPES } from '../../control-plane/base/http/scopes.ts';
@@ -8,7 +8,6 @@ import { sql } from '../../control-plane/base/db/db.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Http, type InjectedRequest, openHttp } from '../../control-plane/base/http/server.ts';
 import type { WireReply } from '../../control-plane/base/http/wire-reply.ts';
-import { publicRoutes } from '../../control-plane/public-routes.ts';
 import { createIds, type Ids } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { seededRng } from '../../shared/rng.ts';
@@ -98,7 +97,7 @@ export async function openApi(outside: WorldOutside = {}): Promise<Api> {
 function openOn(world: World, epoch: number, outside: WorldOutside): Api {
   const { db, clock, rooms } = world;
   const ids = createIds(clock, seededRng(1_000 + epoch));
-  const routes = publicRoutes({ ...rooms, db, clock, ids, cursors: openCursors(SECRET) });
+  const routes = brought(world.brings(), 'routes');
   const http = openHttp(
     {
       db,

@@ -1,18 +1,17 @@
 // A full disk: uploads stop before it, and if it comes all the same, callers are told to come back, and nothing is half done.
 import { join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
+import { brought } from '../../control-plane/brings.ts';
 import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
 import { countRow } from '../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { migrate } from '../../control-plane/base/db/migrate.ts';
 import { openReadiness } from '../../control-plane/base/db/readiness.ts';
 import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
-import { openCursors } from '../../control-plane/base/http/cursors.ts';
 import { openMetrics } from '../../control-plane/base/http/metrics.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Http, openHttp } from '../../control-plane/base/http/server.ts';
-import { publicRoutes } from '../../control-plane/public-routes.ts';
-import { SCHEMA } from '../../control-plane/schema.ts';
+import { SCHEMA } from '../../control-plane/foundation.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { systemRng } from '../../shared/rng.ts';
@@ -161,7 +160,7 @@ async function serve(world: World): Promise<Http> {
       strictResponses: true,
     },
   );
-  http.register(publicRoutes({ ...world.rooms, db, clock, ids, cursors: openCursors(secret) }));
+  http.register(brought(world.brings(), 'routes'));
   return http;
 }
 

@@ -3,12 +3,11 @@ import { readFileSync, statfsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { brought } from '../../control-plane/brings.ts';
 import { parse } from 'yaml';
 import { z } from 'zod';
 import { sql } from '../../control-plane/base/db/db.ts';
-import { type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
-import { openReadiness } from '../../control-plane/base/db/readiness.ts';
-import { addGauges } from '../../control-plane/gauges.ts';
+import { addMeasures, type Metrics, openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Gateway } from '../../control-plane/models/gateway/gateway.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import { someModels, videoModels } from '../kit/models.ts';
@@ -23,9 +22,8 @@ beforeEach(async () => {
   world = await openWorld(1, { settings: { models: [...someModels(), ...videos] } });
   metrics = openMetrics();
   loops = [];
-  const { db, clock, rooms } = world;
-  const readiness = openReadiness(world.core);
-  addGauges(metrics.registry, { core: { db, clock }, ...rooms, readiness, loops: () => loops });
+  const brings = world.brings({ loops: () => loops });
+  addMeasures(metrics.registry, brought(brings, 'measures'));
 });
 afterEach(() => world.close());
 
@@ -182,7 +180,7 @@ describe('the gauges', () => {
       tx.run(sql`insert into ledger_accounts (id, kind, owner_id, prepaid, debits_ucents, created_ms)
       values ('x', 'bad_debt', 'x', 0, 1, 1)`),
     );
-    await world.rooms.books.verify();
+    await world.books.verify();
     const now = world.clock.now() / 1000;
     expect(await scraped('svc_ledger_faults')).toEqual(['2']);
     expect(await scraped('svc_ledger_verified_timestamp_seconds')).toEqual([

@@ -1,12 +1,12 @@
 // What is forgotten and when, at both edges of its age; and what never is.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { brought } from '../../control-plane/brings.ts';
 import { z } from 'zod';
 import { int } from '../../control-plane/base/db/columns.ts';
 import { raw, sql } from '../../control-plane/base/db/db.ts';
 import { inPieces, PIECE_ROWS } from '../../control-plane/base/db/pieces.ts';
-import { forgetEvents } from '../../control-plane/base/events/forget.ts';
-import { forgetOld } from '../../control-plane/retention.ts';
-import { createLog } from '../../shared/log.ts';
+import { forgetEvents } from '../../control-plane/base/events/brings.ts';
+import { forgetOld } from '../../control-plane/loops.ts';
 import { openWorld, type World } from '../kit/world.ts';
 
 const DAY_MS = 86_400_000;
@@ -23,9 +23,8 @@ const countOf = async (table: string, where = '1 = 1'): Promise<number> =>
   (await world.db.read.one(Count, raw(`select count(*) as count from ${table} where ${where}`)))?.count ?? 0;
 
 function forget(signal = new AbortController().signal): Promise<void> {
-  const { db, clock, rooms } = world;
-  const core = { db, clock, log: createLog('test', 'silent') };
-  return forgetOld(signal, { core, webhooks: rooms.webhooks, purgeIdempotencyKeys: async () => 0, keep: KEEP });
+  const forgets = brought(world.brings({ keep: KEEP }), 'forgets');
+  return forgetOld(signal, forgets, world.core);
 }
 
 /** A rental that is over, on a host that has nothing of it any more. */

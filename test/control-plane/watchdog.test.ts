@@ -24,7 +24,7 @@ test('alive each period; not while a loop hangs, nor while the database fails', 
   const core = { db: { ...db, tx: failing }, clock, rng, ids, sealing, log: createLog('test', 'silent') };
   const hang = Promise.withResolvers<void>();
   const loop = startLoop({ name: 'stuck', periodMs: 1_000_000_000, run: () => hang.promise }, core);
-  const running = { engine: startEngine([], core), loops: [loop] };
+  const running = { engine: startEngine([], core), loops: [{ endsBeforeDrain: false, loop }] };
   let fed = 0;
   startWatchdog(core, running, { alivePeriodMs: PERIOD_MS, alive: async () => void (fed += 1) });
   const fedIn = async (ms: number): Promise<number> => {
@@ -41,7 +41,7 @@ test('alive each period; not while a loop hangs, nor while the database fails', 
   expect(await fedIn(PERIOD_MS * 3)).toBe(0);
   isBroken = false;
   expect(await fedIn(PERIOD_MS)).toBe(1);
-  await Promise.all(running.loops.map((each) => each.stop()));
+  await Promise.all(running.loops.map(({ loop: each }) => each.stop()));
   await running.engine.stop();
   await db.close();
 });

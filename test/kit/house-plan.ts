@@ -1,4 +1,8 @@
 // The plan of the house as data: which room stands above which, which tables it owns, and where an outside package may enter.
+import { globSync, readFileSync } from 'node:fs';
+import { join, resolve } from 'node:path';
+import { ROOMS } from '../../control-plane/foundation.ts';
+import { createdTables, withoutComments } from './sources.ts';
 
 export interface Room {
   /** Folder below the daemon, e.g. `base/db`. */
@@ -17,7 +21,7 @@ export interface Daemon {
   rooms: readonly Room[];
 }
 
-/** A new table or room is one line here. */
+/** In import order. A new room is one line in `ROOMS` of the control plane, or one here for the agent. */
 export const DAEMONS: readonly Daemon[] = [
   {
     folder: 'control-plane',
@@ -25,56 +29,14 @@ export const DAEMONS: readonly Daemon[] = [
       'main.ts',
       'house.ts',
       'rooms.ts',
-      'looks.ts',
-      'schema.ts',
-      'foundation.ts',
-      'gauges.ts',
-      'admin-deps.ts',
-      'books.ts',
-      'admin-decisions.ts',
-      'admin-instances.ts',
-      'backup.ts',
-      'config.ts',
+      'brings.ts',
       'listeners.ts',
       'loops.ts',
-      'public-routes.ts',
-      'retention.ts',
-      'serve-flags.ts',
+      'foundation.ts',
+      'backup.ts',
+      'config.ts',
     ],
-    rooms: [
-      { path: 'base/db', tables: ['schema_migrations', 'leases', 'commit_probes'] },
-      { path: 'base/http', tables: ['idempotency_keys', 'idempotency_counts', 'secret_checks'] },
-      { path: 'base/blobs', tables: [] },
-      { path: 'base/outbound', tables: [] },
-      { path: 'base/systemd', tables: [] },
-      { path: 'base/accounts', tables: ['orgs', 'api_keys', 'ssh_keys'] },
-      { path: 'base/events', tables: ['events'] },
-      { path: 'base/operations', tables: ['operations'] },
-      { path: 'money/ledger', tables: ['ledger_accounts', 'transfers', 'holds', 'ledger_proof', 'proven_accounts'] },
-      { path: 'money/credits', tables: ['free_times', 'held_credits', 'credit_flags'] },
-      { path: 'money/metering', tables: ['meter_segments'] },
-      { path: 'money/payouts', tables: ['disputes'] },
-      {
-        path: 'fleet/supply',
-        tables: ['suppliers', 'machines', 'machine_gpus', 'gpu_claims', 'enrollment_tokens', 'offerings', 'slot_wants'],
-      },
-      { path: 'fleet/link', tables: ['agent_links', 'link_ratchets'] },
-      { path: 'fleet/placement', tables: [] },
-      { path: 'fleet/workloads', tables: ['workloads', 'workload_machines'] },
-      { path: 'rental/launch', tables: ['registry_credentials'] },
-      { path: 'rental/endpoints', tables: ['doors', 'door_ports'] },
-      { path: 'rental/reservations', tables: ['reservations'] },
-      { path: 'rental/instances', tables: ['instances'] },
-      { path: 'rental/edge', tables: [] },
-      { path: 'rental/outages', tables: ['probes', 'heartbeats', 'decoys'] },
-      { path: 'rental/journal', tables: [] },
-      { path: 'rental/webhooks', tables: ['webhook_endpoints', 'webhook_deliveries', 'webhook_attempts'] },
-      { path: 'models/catalog', tables: [] },
-      { path: 'models/gateway', tables: ['request_receipts', 'forgotten_receipts'] },
-      { path: 'models/videos', tables: ['video_jobs'] },
-      { path: 'models/files', tables: ['files'] },
-      { path: 'admin', tables: ['audit_entries'] },
-    ],
+    rooms: ROOMS.map((path) => ({ path, tables: tablesOf(`control-plane/${path}`) })),
   },
   {
     folder: 'agent',
@@ -91,6 +53,15 @@ export const DAEMONS: readonly Daemon[] = [
     ],
   },
 ];
+
+/** The tables that the sources of a room create: in its migrations, or in `base/db` before any migration runs. */
+function tablesOf(folder: string): string[] {
+  const root = resolve(import.meta.dirname, '../..', folder);
+  const texts = globSync('**/*.{sql,ts}', { cwd: root })
+    .toSorted()
+    .map((name) => readFileSync(join(root, name), 'utf8'));
+  return [...new Set(texts.flatMap((text) => createdTables(withoutComments(text))))];
+}
 
 export interface Door {
   packages: readonly string[];

@@ -21,6 +21,13 @@ export function readSources(root: string): SourceFile[] {
     .filter((file) => !file.text.includes('\0'));
 }
 
+/** The tables that a migration, or code, creates. */
+export function createdTables(text: string): string[] {
+  return [...text.matchAll(/\bcreate\s+table\s+(?:if\s+not\s+exists\s+)?"?([a-z_]+)/gi)].flatMap(
+    ([, table]) => table ?? [],
+  );
+}
+
 /** The code without its comments. Line based, which is exact enough for formatted sources. */
 export function withoutComments(text: string): string {
   return text

@@ -1,14 +1,14 @@
 // Entries of the house's plan that nothing stands behind: a wall that guards nothing hides that the plan is old.
 import { DAEMONS, DOORS, type Daemon, type Door } from './house-plan.ts';
 import type { SourceFile } from './sources.ts';
-import { createdTables, importsOf, opens } from './walls.ts';
+import { importsOf, opens } from './walls.ts';
 
 interface Plan {
   daemons: readonly Daemon[];
   doors: readonly Door[];
 }
 
-/** One sentence for each file, room, table, package or door of the plan that the sources do not have. */
+/** One sentence for each file, room or door of the plan that the sources do not have. */
 export function unusedEntries(files: readonly SourceFile[], plan: Plan = { daemons: DAEMONS, doors: DOORS }): string[] {
   return [
     ...plan.daemons.flatMap((daemon) => unusedOf(daemon, files)),
@@ -17,9 +17,6 @@ export function unusedEntries(files: readonly SourceFile[], plan: Plan = { daemo
 }
 
 function unusedOf({ folder, composition, rooms }: Daemon, files: readonly SourceFile[]): string[] {
-  const created = new Set(
-    files.filter(({ path }) => path.startsWith(`${folder}/`)).flatMap(({ text }) => createdTables(text)),
-  );
   return [
     ...composition
       .filter((name) => !files.some(({ path }) => path === `${folder}/${name}`))
@@ -27,10 +24,6 @@ function unusedOf({ folder, composition, rooms }: Daemon, files: readonly Source
     ...rooms
       .filter((room) => !files.some(({ path }) => path.startsWith(`${folder}/${room.path}/`)))
       .map((room) => `${folder}/${room.path} has no file`),
-    ...rooms
-      .flatMap(({ tables }) => tables)
-      .filter((table) => !created.has(table))
-      .map((table) => `no migration creates ${table}`),
   ];
 }
 

@@ -8,11 +8,14 @@ import { type Audit, openAudit } from '../../control-plane/admin/audit.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
 import { type Core, type Nudges, type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
-import { type Books, openBooks } from '../../control-plane/books.ts';
+import { type Books, openBooks } from '../../control-plane/money/ledger/books.ts';
+import { type Brings, bringsOf, brought, type Process } from '../../control-plane/brings.ts';
+import { openCursors } from '../../control-plane/base/http/cursors.ts';
+import { openMetrics } from '../../control-plane/base/http/metrics.ts';
 import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
 import { openGrants } from '../../control-plane/base/blobs/grants.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
-import { SCHEMA } from '../../control-plane/schema.ts';
+import { SCHEMA } from '../../control-plane/foundation.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
 import type { CreateInstance } from '../../shared/api/instance.ts';
 import { createIds } from '../../shared/ids.ts';
@@ -58,7 +61,11 @@ export interface World {
   sinceMs(subjectId: string, type: string): Promise<number | undefined>;
   /** Types of all events of an instance or machine, oldest first. */
   journal(subjectId: string): Promise<string[]>;
-  /** Throws where the books do not agree. */
+  /** What the rooms bring to a process around them, with parts of that process replaced. */
+  brings(own?: Partial<Process>): readonly Brings[];
+  /** The proof of all rooms, on the database itself: that of a process may wait for the clock, or be over. */
+  books: Books;
+  /** Throws if the books do not agree. */
   verify(): Promise<void>;
   /** The next process on the same database, or on another: this one is gone as by kill -9, and must not be used any more. */
   restart(db?: Db): Promise<World>;
@@ -98,6 +105,18 @@ const NO_NUDGES: Nudges = {
   watch: () => undefined,
   webhooks: () => undefined,
 };
+
+/** The process around the rooms: it has no loops and no files. */
+function processAround(audit: Audit): Process {
+  return {
+    cursors: openCursors(new Uint8Array(32).fill(3)),
+    keep: { events_days: 400, operations_days: 90, workloads_days: 30, receipts_days: 90 },
+    audit,
+    metrics: openMetrics(),
+    loops: () => [],
+    reload: async () => ({}),
+  };
+}
 
 const GRANTS = openGrants(new Uint8Array(32).fill(7), 'https://api.example.com/v1');
 
@@ -177,6 +196,8 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
   );
   await rooms.doors.prepare();
 
+  const brings: World['brings'] = (own) => bringsOf(core, rooms, { ...processAround(audit), ...own });
+  const books = openBooks({ db, clock, log: core.log, proofs: () => brings() });
   const observe: World['observe'] = async (instanceId, patch) => {
     const instance = await findInstance(db.read, instanceId);
     await rooms.workloads.observe(instance?.machine_id ?? '', {
@@ -206,7 +227,26 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       const after = await rooms.instances.list(who.orgId, ALL, 1000);
       return after.find(({ instance }) => !before.has(instance.id))?.instance.id ?? '';
     },
-    drive: () => driveUntilIdle(rooms, clock),
+    drive: () => driveUntilIdle(brings(), clock),
+    ...journalOf(rooms, db),
+    brings,
+    books,
+    verify: () => verifyBooks(books),
+    close: async () => {
+      await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
+      await db.close();
+      rmSync(blobsDirectory, { recursive: true, force: true });
+    },
+  };
+}
+
+async function verifyBooks(books: Books): Promise<void> {
+  const faults = await books.verify();
+  if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
+}
+
+function journalOf(rooms: Rooms, db: Db): Pick<World, 'sinceMs' | 'journal'> {
+  return {
     sinceMs: async (subjectId, type) => {
       const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
       const sinceMs = rows.find((event) => event.type === type)?.data['since_ms'];
@@ -216,19 +256,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
       return rows.map((event) => event.type).toReversed();
     },
-    verify: () => verifyBooks(openBooks({ ...core, db })),
-    close: async () => {
-      await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
-      await db.close();
-      rmSync(blobsDirectory, { recursive: true, force: true });
-    },
   };
-}
-
-/** On the database itself: that of a process may wait for the clock, or be over. */
-async function verifyBooks(books: Books): Promise<void> {
-  const faults = await books.verify();
-  if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
 }
 
 /** What one process has of its own. */
@@ -291,8 +319,8 @@ async function addCustomer(
   return { orgId: org.id, apiKeyId: `apk_of_${org.id}` };
 }
 
-async function driveUntilIdle(rooms: Rooms, clock: VirtualClock): Promise<void> {
-  const drivers = [rooms.instances.driver, rooms.reservations.driver, rooms.videos.driver];
+async function driveUntilIdle(brings: readonly Brings[], clock: VirtualClock): Promise<void> {
+  const drivers = brought(brings, 'drivers');
   const signal = new AbortController().signal;
   for (let round = 0; round < 50; round += 1) {
     let found = 0;

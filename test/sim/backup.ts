@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { text } from '../../control-plane/base/db/columns.ts';
 import { type Db, join, raw, sql } from '../../control-plane/base/db/db.ts';
-import { SCHEMA } from '../../control-plane/schema.ts';
+import { SCHEMA } from '../../control-plane/foundation.ts';
 import type { Clock } from '../../shared/clock.ts';
 import { openTestDb } from '../kit/databases.ts';
 

@@ -18,8 +18,6 @@ export interface Plane {
   restart(db?: Db): Promise<void>;
 }
 
-const KEEP = { events_days: 400, operations_days: 90, workloads_days: 30, receipts_days: 90 };
-
 interface Outside {
   /** How doors are looked at. */
   probe(instanceId: string, plane: Plane, life: Life): Promise<ProbeResult>;
@@ -31,7 +29,8 @@ export async function openPlane(seed: number, { probe, onChange }: Outside): Pro
   let life: Life | undefined;
   let running: Running | undefined;
   const sockets = new Set<Socket>();
-  const nudge = (name: string) => (): void => running?.loops.find((loop) => loop.status().name === name)?.nudge();
+  const nudge = (name: string) => (): void =>
+    running?.loops.find(({ loop }) => loop.status().name === name)?.loop.nudge();
   const alive = (): Life => life as Life;
   /** The next life begins before its world is there. */
   let isOpen = true;
@@ -49,9 +48,7 @@ export async function openPlane(seed: number, { probe, onChange }: Outside): Pro
     probe: (instanceId) => probe(instanceId, plane, alive()),
   });
   const run = (): void => {
-    const sockets = { publicPorts: { sync: async () => undefined }, refreshCertificates: () => undefined };
-    const http = { purgeIdempotencyKeys: async () => 0 };
-    running = startLoops(world.core, world.rooms, { ...sockets, http }, KEEP);
+    running = startLoops(world.core, world.brings());
   };
   const plane: Plane = {
     world: () => world,

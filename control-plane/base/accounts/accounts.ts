@@ -6,7 +6,7 @@ import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { int, text } from '../db/columns.ts';
-import { type Db, DbError, sql } from '../db/db.ts';
+import { type Db, DbError, type Query, sql } from '../db/db.ts';
 import type { Caller } from '../http/route.ts';
 import * as keys from './api-keys.ts';
 
@@ -17,6 +17,8 @@ export interface Accounts {
   createOrg(name: string): Promise<Org>;
   /** Oldest first. */
   listOrgs(): Promise<Org[]>;
+  /** @throws ServiceError `not_found` */
+  assertOrg(orgId: string): Promise<void>;
   /** The key itself is in this answer and nowhere else. @throws ServiceError `not_found`, `validation_failed` */
   createKey(request: keys.NewKeyRequest): Promise<NewApiKey>;
   /** Oldest first, revoked and expired ones too; with null, of all organisations. */
@@ -43,10 +45,10 @@ export function openAccounts(deps: { db: Db; clock: Clock; ids: Ids }): Accounts
       const rows = await db.read.all(OrgRow, sql`select id, name, created_ms from orgs order by created_ms, id`);
       return rows.map(orgOf);
     },
+    assertOrg: (orgId) => assertOrg(db.read, orgId),
     createKey: (request) =>
       db.tx('accounts.create_key', async (tx) => {
-        const org = await tx.one(OrgRow, sql`select id, name, created_ms from orgs where id = ${request.orgId}`);
-        if (org === undefined) fail('not_found', `There is no organisation ${request.orgId}.`);
+        await assertOrg(tx, request.orgId);
         return keys.issueKey(tx, request, deps);
       }),
     listKeys: async (orgId) => (await keys.allKeys(db.read, orgId)).map(keys.apiKeyView),
@@ -57,6 +59,11 @@ export function openAccounts(deps: { db: Db; clock: Clock; ids: Ids }): Accounts
       }),
     authenticate: (token) => authenticate(deps, token),
   };
+}
+
+async function assertOrg(query: Query, orgId: string): Promise<void> {
+  const org = await query.one(OrgRow, sql`select id, name, created_ms from orgs where id = ${orgId}`);
+  if (org === undefined) fail('not_found', `There is no organisation ${orgId}.`);
 }
 
 async function authenticate({ db, clock }: { db: Db; clock: Clock }, token: string): Promise<Caller | undefined> {

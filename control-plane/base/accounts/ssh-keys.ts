@@ -12,9 +12,7 @@ import { readPublicKey } from './public-key.ts';
 const SshKeyRow = z.object({ id: text, name: text, fingerprint: text, created_ms: int });
 export type SshKeyRow = z.infer<typeof SshKeyRow>;
 
-const AuthorizedKey = z.object({ id: text, public_key: text });
-/** `public_key` is `<type> <base64>`. */
-export type AuthorizedKey = z.infer<typeof AuthorizedKey>;
+const KeyLine = z.object({ public_key: text });
 
 export interface SshKeys {
   /** @throws ServiceError `validation_failed` for a key that is not accepted, `conflict` for one that is registered already */
@@ -23,8 +21,8 @@ export interface SshKeys {
   remove(tx: Tx, orgId: string, id: string): Promise<boolean>;
   /** Newest first, at most `count`. */
   list(query: Query, orgId: string, from: Position | undefined, count: number): Promise<SshKeyRow[]>;
-  /** The keys that may log in: those of `ids` that still exist, or with null all of the organisation. */
-  keysForOrg(query: Query, orgId: string, ids: readonly string[] | null): Promise<AuthorizedKey[]>;
+  /** The keys that may log in, as `<type> <base64>`: those of `ids` that still exist, or with null all of the organisation. */
+  linesOf(query: Query, orgId: string, ids: readonly string[] | null): Promise<string[]>;
   /** @throws ServiceError `ssh_keys/org_mismatch` for another organisation's key, `validation_failed` for an unknown one */
   assertKeysOfOrg(tx: Tx, orgId: string, ids: readonly string[]): Promise<void>;
 }
@@ -54,13 +52,14 @@ export function openSshKeys(deps: { clock: Clock; ids: Ids }): SshKeys {
         sql`select id, name, fingerprint, created_ms from ssh_keys where org_id = ${orgId} and ${olderThan(from)}
             order by created_ms desc, id desc limit ${count}`,
       ),
-    keysForOrg: async (query, orgId, wanted) => {
+    linesOf: async (query, orgId, wanted) => {
       if (wanted?.length === 0) return [];
       const chosen = wanted === null ? sql`1 = 1` : sql`id in (${join([...wanted])})`;
-      return query.all(
-        AuthorizedKey,
-        sql`select id, public_key from ssh_keys where org_id = ${orgId} and ${chosen} order by created_ms, id`,
+      const rows = await query.all(
+        KeyLine,
+        sql`select public_key from ssh_keys where org_id = ${orgId} and ${chosen} order by created_ms, id`,
       );
+      return rows.map((row) => row.public_key);
     },
     assertKeysOfOrg,
   };

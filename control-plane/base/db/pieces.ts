@@ -1,5 +1,12 @@
 // Deleting a lot without a long transaction: piece by piece, each a transaction of its own that other writers get in between.
 
+/** What a room forgets, if the retention of the operator says so. */
+export interface Forgets {
+  what: string;
+  /** Ends early if the signal aborts. Resolves with how many rows went. */
+  run(signal: AbortSignal): Promise<number>;
+}
+
 /** Rows of one piece: about as long as a busy turn of the group commit. */
 export const PIECE_ROWS = 500;
 

@@ -1,5 +1,5 @@
 // Prometheus metrics of this process: Node's own, request durations, and whatever the rooms add to the registry.
-import { collectDefaultMetrics, Histogram, Registry } from 'prom-client';
+import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 export interface Metrics {
   readonly registry: Registry;
@@ -9,6 +9,50 @@ export interface Metrics {
   /** The text exposition format. */
   text(): Promise<string>;
   readonly contentType: string;
+}
+
+/** What a room lets operators watch: asked at each scrape. The alerts of systemd/alerts.yaml name these. */
+export interface Measure {
+  name: string;
+  help: string;
+  /** `counter` only grows while the process lives. */
+  kind: 'gauge' | 'counter';
+  labels?: readonly string[];
+  read(): Promise<Sample[]> | Sample[];
+}
+
+interface Sample {
+  labels?: Record<string, string>;
+  value: number;
+}
+
+/** The samples of a measure without labels. */
+export function one(value: number): Sample[] {
+  return [{ value }];
+}
+
+/** If several rooms bring a measure of one name, their samples stand beside each other. */
+export function addMeasures(registry: Registry, measures: readonly Measure[]): void {
+  for (const [first, ...others] of Map.groupBy(measures, ({ name }) => name).values()) {
+    if (first !== undefined) addMeasure(registry, first, others);
+  }
+}
+
+/** Samples that are not read any more disappear. */
+function addMeasure(registry: Registry, first: Measure, others: readonly Measure[]): void {
+  const { name, help, kind, labels = [] } = first;
+  const Metric = kind === 'gauge' ? Gauge : Counter;
+  const metric = new Metric({
+    name,
+    help,
+    labelNames: labels,
+    registers: [registry],
+    collect: async () => {
+      const samples = await Promise.all([first, ...others].map(async (measure) => measure.read()));
+      metric.reset();
+      for (const sample of samples.flat()) metric.inc(sample.labels ?? {}, sample.value);
+    },
+  });
 }
 
 export function openMetrics(): Metrics {

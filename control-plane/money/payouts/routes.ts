@@ -15,7 +15,7 @@ import type { Payouts } from './payouts.ts';
 /** What a cursor carries of the entry that it stands behind. */
 const LastEntry = z.strictObject({ id: z.string(), total: z.string(), least: z.string() });
 
-interface Deps {
+export interface PayoutRouteDeps {
   db: Db;
   cursors: Cursors;
   payouts: Payouts;
@@ -27,11 +27,11 @@ interface Deps {
 
 const shared = { method: 'GET', tag: 'Community supply', scope: 'supply:read', idempotency: 'none' } as const;
 
-export function payoutRoutes(deps: Deps): Route[] {
+export function payoutRoutes(deps: PayoutRouteDeps): Route[] {
   return [earningsRoute(deps), payoutsRoute(deps)];
 }
 
-function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: Deps): Route {
+function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: PayoutRouteDeps): Route {
   return route({
     ...shared,
     path: '/v1/community/earnings',
@@ -78,7 +78,7 @@ function earningsRoute({ db, cursors, payouts, supplierOf, machinesOf }: Deps): 
   });
 }
 
-function payoutsRoute({ db, cursors, supplierOf }: Deps): Route {
+function payoutsRoute({ db, cursors, supplierOf }: PayoutRouteDeps): Route {
   return route({
     ...shared,
     path: '/v1/community/payouts',

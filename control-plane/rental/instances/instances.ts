@@ -14,6 +14,7 @@ import type { Door } from '../endpoints/doors.ts';
 import { create } from './create.ts';
 import { endByOperator, stopUnpaid } from './ending.ts';
 import { gpuGrace, noteGpus } from './gpu-faults.ts';
+import { confirmOutage, endOutage, giveUp, noteReachable } from './outages.ts';
 import { plan } from './plan.ts';
 import { pullLogin, type PullLoginDeps } from './pull-login.ts';
 import { remove } from './remove.ts';
@@ -35,7 +36,19 @@ export interface InstanceWithDoor {
   door: Door | undefined;
 }
 
-export interface Instances {
+/** What a verdict about the SSH path does to a rental, in the caller's transaction. False if the rental has moved on. */
+export interface Verdicts {
+  /** It is out of reach since then, and not charged. */
+  confirmOutage(tx: Tx, instance: store.InstanceRow, outage: { sinceMs: number; evidence: string }): Promise<boolean>;
+  /** It runs again, and is charged from `sinceMs`, when it first answered. */
+  endOutage(tx: Tx, instance: store.InstanceRow, sinceMs: number): Promise<boolean>;
+  /** The grace of an outage is over: the rental has failed. */
+  giveUp(tx: Tx, instance: store.InstanceRow, reason: string): Promise<boolean>;
+  /** A probe was good. */
+  noteReachable(tx: Tx, instance: store.InstanceRow, nowMs: number): Promise<void>;
+}
+
+export interface Instances extends Verdicts {
   /** Accepts a launch. @throws ServiceError for every refusal of specification 4.3 */
   create(caller: CallerKey, request: CreateInstance, settle: Settle): Promise<OperationRow>;
   /** Accepts a termination. @throws ServiceError `not_found` */
@@ -121,10 +134,7 @@ export function openInstances(deps: InstancesDeps): Instances {
       return withDoor(instance);
     },
     list: (orgId, after, limit) => list(orgId, { after, limit }, deps),
-    show: ({ instance, door }, { credentials } = { credentials: false }) => {
-      const password = credentials && door !== undefined ? { appPassword: doors.appPassword(door) } : {};
-      return instanceView(instance, { door, site: deps.appSite, ...password });
-    },
+    show: (found, options) => show(found, options, deps),
     driver: {
       name: 'instances',
       due: (nowMs, limit) => store.dueInstances(db.read, nowMs, limit),
@@ -134,6 +144,7 @@ export function openInstances(deps: InstancesDeps): Instances {
     noteGpus: (tx, workloadId, fault) => noteGpus(tx, workloadId, { fault, nowMs: clock.now() }, deps),
     ofReservations: (query, reservationIds) => ofReservations(query, reservationIds, deps),
     pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId, deps),
+    ...verdictsOf(deps),
     end: async (id, reason) => {
       const [ended, machineId] = await db.tx('instances.end', (tx) => endByOperator(tx, id, reason, deps));
       deps.log.info({ instance_id: id, org_id: ended.org_id, reason }, 'the operator ended an instance');
@@ -145,6 +156,26 @@ export function openInstances(deps: InstancesDeps): Instances {
       if (machineId !== undefined) afterCommit([machineId]);
     },
   };
+}
+
+function verdictsOf(deps: InstancesDeps): Verdicts {
+  const { clock } = deps;
+  return {
+    confirmOutage: (tx, instance, outage) => confirmOutage(tx, instance, { ...outage, nowMs: clock.now() }, deps),
+    endOutage: (tx, instance, sinceMs) => endOutage(tx, instance, { sinceMs, nowMs: clock.now() }, deps),
+    giveUp: (tx, instance, reason) => giveUp(tx, instance, { nowMs: clock.now(), reason }, deps),
+    noteReachable,
+  };
+}
+
+function show(
+  { instance, door }: InstanceWithDoor,
+  options: { credentials: boolean } | undefined,
+  { doors, appSite }: InstancesDeps,
+): Instance {
+  const withPassword = options?.credentials === true && door !== undefined;
+  const password = withPassword ? { appPassword: doors.appPassword(door) } : {};
+  return instanceView(instance, { door, site: appSite, ...password });
 }
 
 async function list(

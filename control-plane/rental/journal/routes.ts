@@ -12,7 +12,7 @@ import { type Route, route } from '../../base/http/route.ts';
 import type { Instances } from '../instances/instances.ts';
 import type { Logs } from './logs.ts';
 
-interface Deps {
+export interface JournalRouteDeps {
   db: Db;
   clock: Clock;
   cursors: Cursors;
@@ -24,11 +24,11 @@ interface Deps {
 const InstanceId = z.strictObject({ id: z.string().describe('The instance id') });
 const tag = 'Instances';
 
-export function edgeRoutes(deps: Deps): Route[] {
+export function journalRoutes(deps: JournalRouteDeps): Route[] {
   return [eventsRoute(deps), logsRoute(deps)];
 }
 
-function eventsRoute({ db, cursors, events, instances }: Deps): Route {
+function eventsRoute({ db, cursors, events, instances }: JournalRouteDeps): Route {
   return route({
     method: 'GET',
     path: '/v1/instances/{id}/events',
@@ -55,7 +55,7 @@ function eventsRoute({ db, cursors, events, instances }: Deps): Route {
   });
 }
 
-function logsRoute({ clock, logs }: Deps): Route {
+function logsRoute({ clock, logs }: JournalRouteDeps): Route {
   return route({
     method: 'GET',
     path: '/v1/instances/{id}/logs',

@@ -48,8 +48,8 @@ type DecoyRow = z.infer<typeof DecoyRow>;
 export interface Decoys {
   /** A rental begins to run: it gets a decoy. */
   start(tx: Tx, rental: { instanceId: string; machineId: string; nowMs: number }): Promise<void>;
-  /** The key of an instance's decoy among those of its customers, in no order that tells; its OpenSSH lines. */
-  among(query: Query, instanceId: string, lines: readonly string[]): Promise<string[]>;
+  /** OpenSSH lines of the keys that may log in: those of the customer with that of the decoy among them, in an order that tells nothing. */
+  loginKeysOf(query: Query, instance: InstanceRow): Promise<string[]>;
   /** Logs in wherever it is due. */
   run(signal: AbortSignal): Promise<void>;
 }
@@ -63,8 +63,8 @@ interface DecoysDeps {
   doors: Pick<Doors, 'find'>;
   link: Pick<Link, 'openStream' | 'lifeOf'>;
   newKey(): ProbeKey;
-  /** Keys of the customers of an instance. */
-  keysOf(query: Query, instance: InstanceRow): Promise<string[]>;
+  /** OpenSSH lines of the keys that the customer of an instance logs in with. */
+  customerKeysOf(query: Query, instance: InstanceRow): Promise<string[]>;
   logIn(login: Login, openStream: () => ReturnType<Link['openStream']>, clock: Clock): Promise<LoginResult>;
   /** Takes a machine off the market until the operator has looked at it. */
   accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
@@ -82,7 +82,7 @@ export function openDecoys(deps: DecoysDeps): Decoys {
             on conflict (instance_id) do nothing`,
       );
     },
-    among: (query, instanceId, lines) => among(query, instanceId, lines),
+    loginKeysOf: (query, instance) => loginKeysOf(query, instance, deps),
     run: async (signal) => {
       const due = await db.read.all(
         DecoyRow,
@@ -137,7 +137,7 @@ function tellsSomething(instance: InstanceRow, { clock, link }: DecoysDeps): boo
 async function attempt(row: DecoyRow, instance: InstanceRow, deps: DecoysDeps): Promise<LoginResult> {
   const { db, doors, link, rng, clock, sealing } = deps;
   const door = await doors.find(db.read, instance.id);
-  const keys = await among(db.read, instance.id, await deps.keysOf(db.read, instance));
+  const keys = await loginKeysOf(db.read, instance, deps);
   const target = { kind: 'ssh' as const, authorized_keys: keys, client_ip: someAddress(rng) };
   const login = {
     user: USER,
@@ -148,12 +148,17 @@ async function attempt(row: DecoyRow, instance: InstanceRow, deps: DecoysDeps): 
   return deps.logIn(login, () => link.openStream(row.machine_id, instance.workload_id ?? '', target), clock);
 }
 
-async function among(query: Query, instanceId: string, lines: readonly string[]): Promise<string[]> {
+async function loginKeysOf(
+  query: Query,
+  instance: InstanceRow,
+  { customerKeysOf }: Pick<DecoysDeps, 'customerKeysOf'>,
+): Promise<string[]> {
+  const lines = await customerKeysOf(query, instance);
   const row = await query.one(
     z.object({ key_line: text }),
-    sql`select key_line from decoys where instance_id = ${instanceId}`,
+    sql`select key_line from decoys where instance_id = ${instance.id}`,
   );
-  return row === undefined ? [...lines] : [...lines, row.key_line].toSorted();
+  return row === undefined ? lines : [...lines, row.key_line].toSorted();
 }
 
 /** Customers' keys have none either. */

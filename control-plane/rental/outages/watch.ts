@@ -1,13 +1,14 @@
-// Watches the SSH path of every running rental, confirms outages, ends them or the rental, and keeps the evidence.
+// Watches the SSH path of every running rental, confirms instances, ends them or the rental, and keeps the evidence.
 import { messageOf } from '../../../shared/errors.ts';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { HolderMessage } from '../../../shared/protocol/link.ts';
 import type { Rng } from '../../../shared/rng.ts';
-import type { Db, Tx } from '../../base/db/db.ts';
+import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
+import type { Verdicts } from '../instances/instances.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { Probes } from '../instances/steps.ts';
 import { evidenceOf, seriesOf } from './down-since.ts';
@@ -28,15 +29,6 @@ const LOOKS_AT_ONCE_MAX = 50;
 /** Of one run; the rest waits for the next, a second later. */
 const LOOKS_PER_RUN_MAX = 1000;
 
-/** What the instances room does with a verdict; each in the caller's transaction, false where the rental has moved on. */
-export interface Outages {
-  seen(tx: Tx, instance: InstanceRow, nowMs: number): Promise<void>;
-  confirm(tx: Tx, instance: InstanceRow, sinceMs: number, evidence: string): Promise<boolean>;
-  /** It runs again, and is charged from `sinceMs`, when it first answered. */
-  recover(tx: Tx, instance: InstanceRow, sinceMs: number): Promise<boolean>;
-  giveUp(tx: Tx, instance: InstanceRow, reason: string): Promise<boolean>;
-}
-
 export interface Watch {
   /** Looks at every rental that is due. */
   run(signal: AbortSignal): Promise<void>;
@@ -53,7 +45,7 @@ interface WatchDeps {
   rng: Rng;
   probes: Probes;
   link: Pick<Link, 'lifeOf' | 'repair'>;
-  outages: Outages;
+  instances: Verdicts;
   onLooksDue(): void;
   onDoorsChanged(): void;
 }
@@ -119,7 +111,7 @@ async function lookOrLog(before: store.ProbeRow, fleet: FleetView, deps: WatchDe
 }
 
 async function look(rental: InstanceRow, before: store.ProbeRow, fleet: FleetView, deps: WatchDeps): Promise<void> {
-  const { clock, outages, link } = deps;
+  const { clock, instances, link } = deps;
   const workloadId = rental.workload_id ?? '';
   const startMs = clock.now();
   const result = await deps.probes.holder(rental.id);
@@ -152,11 +144,14 @@ async function look(rental: InstanceRow, before: store.ProbeRow, fleet: FleetVie
   await deps.db.tx('edge.looked', async (tx) => {
     await store.writeProbe(tx, row);
     if (series.failures === 1) await store.hastenOthers(tx, row.machine_id, endMs, ALARMED_MAX);
-    if (result.ok) await outages.seen(tx, rental, endMs);
-    if (decided === 'confirm') await outages.confirm(tx, rental, series.lifeMs ?? startMs, evidenceOf(row));
-    if (decided === 'recover') await outages.recover(tx, rental, series.firstSuccessMs ?? endMs);
+    if (result.ok) await instances.noteReachable(tx, rental, endMs);
+    if (decided === 'confirm') {
+      const outage = { sinceMs: series.lifeMs ?? startMs, evidence: evidenceOf(row) };
+      await instances.confirmOutage(tx, rental, outage);
+    }
+    if (decided === 'recover') await instances.endOutage(tx, rental, series.firstSuccessMs ?? endMs);
     if (decided === 'give up') {
-      await outages.giveUp(tx, rental, `The host could not be reached for too long (${row.last_detail}).`);
+      await instances.giveUp(tx, rental, `The host could not be reached for too long (${row.last_detail}).`);
     }
   });
   const told = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: row.last_detail };

@@ -10,20 +10,24 @@ const PIECE = 200;
 /** Endpoints of one run; the rest goes with the next. */
 const ENDPOINTS_PER_RUN_MAX = 100;
 
-/** Ends early where the signal aborts. */
-export async function purge({ db, clock }: { db: Db; clock: Clock }, signal: AbortSignal): Promise<void> {
+/** Ends early if the signal aborts. Resolves with how many deliveries went. */
+export async function purge({ db, clock }: { db: Db; clock: Clock }, signal: AbortSignal): Promise<number> {
+  let gone = 0;
   for (const endpointId of await deletedEndpoints(db.read, ENDPOINTS_PER_RUN_MAX)) {
-    await forgetAll(db, { endpointId }, signal);
-    if (signal.aborted) return;
+    gone += await forgetAll(db, { endpointId }, signal);
+    if (signal.aborted) return gone;
     await db.tx('webhooks.forget_endpoint', (tx) => forgetEndpoint(tx, endpointId));
   }
-  await forgetAll(db, { completedUntilMs: clock.now() - HISTORY_MS }, signal);
+  return gone + (await forgetAll(db, { completedUntilMs: clock.now() - HISTORY_MS }, signal));
 }
 
-async function forgetAll(db: Db, whose: Parameters<typeof forgettable>[1], signal: AbortSignal): Promise<void> {
+async function forgetAll(db: Db, whose: Parameters<typeof forgettable>[1], signal: AbortSignal): Promise<number> {
+  let gone = 0;
   while (!signal.aborted) {
     const ids = await forgettable(db.read, whose, PIECE);
-    if (ids.length === 0) return;
+    if (ids.length === 0) break;
     await db.tx('webhooks.forget', (tx) => forgetDeliveries(tx, ids));
+    gone += ids.length;
   }
+  return gone;
 }

@@ -37,7 +37,8 @@ export interface Webhooks {
   /** In the transaction of the event. */
   noteEvent(tx: Tx, event: EventRow): Promise<void>;
   courier: Courier;
-  purge(signal: AbortSignal): Promise<void>;
+  /** Resolves with how many deliveries went. */
+  purge(signal: AbortSignal): Promise<number>;
 }
 
 interface Deps extends Omit<CourierDeps, 'secrets'> {

@@ -1,17 +1,11 @@
 // The audit journal: every operator's action leaves one entry, committed with its effect.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { openAdmin } from '../../../control-plane/admin/admin.ts';
-import { adminRoutes } from '../../../control-plane/admin/routes.ts';
-import { adminDeps } from '../../../control-plane/admin-deps.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { clearing, payable } from '../../../control-plane/money/ledger/accounts.ts';
-import { openMetrics } from '../../../control-plane/base/http/metrics.ts';
 import type { Route } from '../../../control-plane/base/http/route.ts';
 import type { Http } from '../../../control-plane/base/http/server.ts';
 import { isoTime } from '../../../shared/clock.ts';
-import { createIds } from '../../../shared/ids.ts';
-import { createLog } from '../../../shared/log.ts';
-import { seededRng } from '../../../shared/rng.ts';
+import { openOperator } from '../../kit/operator.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
@@ -19,17 +13,9 @@ let routes: Route[];
 let http: Http;
 beforeEach(async () => {
   world = await openWorld();
-  const { clock, rooms, audit, db } = world;
-  const metrics = openMetrics();
-  const deps = adminDeps({ db: audit.db, clock }, rooms, {
-    loops: () => [],
-    metrics,
-    reload: async () => ({}),
-  });
-  routes = adminRoutes(deps).filter((each) => each.method !== 'GET');
-  const ids = createIds(clock, seededRng(2));
-  const log = createLog('test', 'silent');
-  http = openAdmin(deps, audit, { db, clock, ids, log, metrics, ready: async () => [] });
+  const operator = openOperator(world);
+  http = operator.http;
+  routes = operator.routes.filter((each) => each.method !== 'GET');
 });
 afterEach(async () => {
   await http.close();

@@ -1,7 +1,7 @@
 // What an operator reads about a rental: its bill, the evidence that decided about it, and how it is ended.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import type { Fields } from '../../../control-plane/admin/fields.ts';
-import { instanceCommands } from '../../../control-plane/admin-instances.ts';
+import type { Fields } from '../../../control-plane/base/http/operator.ts';
+import { type InstanceEvidence, openInstanceEvidence } from '../../../control-plane/admin/instance-evidence.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import { type MadeMachine, openWorld, type World } from '../../kit/world.ts';
@@ -23,9 +23,11 @@ afterEach(async () => {
   await world.close();
 });
 
-const commands = () => instanceCommands(world, world.rooms);
-const list = (filter: Partial<Parameters<ReturnType<typeof commands>['list']>[0]> = {}): Promise<Fields[]> =>
-  commands().list({ orgId: null, machineId: null, status: null, limit: 100, ...filter });
+const evidence = (): InstanceEvidence => openInstanceEvidence({ ...world.core, events: world.rooms.events });
+const end = (id: string, reason: string): Promise<Fields> =>
+  world.rooms.instances.end(id, reason).then((row) => evidence().bill(row));
+const list = (filter: Partial<Parameters<InstanceEvidence['list']>[0]> = {}): Promise<Fields[]> =>
+  evidence().list({ orgId: null, machineId: null, status: null, limit: 100, ...filter });
 const ids = (rows: Fields[]): unknown[] => rows.map((row) => row['instance_id']);
 
 async function run(): Promise<string> {
@@ -72,11 +74,11 @@ describe('why', () => {
     const sinceMs = world.clock.now() - HOUR_MS;
     await world.db.tx('outage', (tx) => world.rooms.metering.closeSegment(tx, id, sinceMs, '3 failed probes: banner'));
     await world.clock.advance(HOUR_MS);
-    await commands().end(id, 'the host is gone');
+    await end(id, 'the host is gone');
     await world.observe(id, { phase: 'removed' });
     await world.drive();
     await world.rooms.payouts.disputes.open({ instanceId: id, sinceMs: null, reason: 'it was slow' });
-    const rows = await commands().why(id);
+    const rows = await evidence().why(id);
     const times = rows.map((row) => Date.parse(String(row['at'])));
     expect(times).toEqual(times.toSorted((a, b) => a - b));
     const of = (what: string): Fields => rows.find((row) => row['what'] === what) ?? {};
@@ -94,9 +96,9 @@ describe('why', () => {
   });
 
   test('and show know no instance that there is not', async () => {
-    await expect(commands().why('i-none')).rejects.toMatchObject({ code: 'not_found' });
-    await expect(commands().show('i-none')).rejects.toMatchObject({ code: 'not_found' });
-    await expect(commands().end('i-none', 'x')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(evidence().why('i-none')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(evidence().show('i-none')).rejects.toMatchObject({ code: 'not_found' });
+    await expect(end('i-none', 'x')).rejects.toMatchObject({ code: 'not_found' });
   });
 });
 
@@ -104,16 +106,16 @@ describe('an end by the operator', () => {
   test('stops a running rental, which pays until then and reads the reason; a second one is a conflict', async () => {
     const id = await run();
     await world.clock.advance(HOUR_MS);
-    expect(await commands().end(id, 'mining')).toMatchObject({
+    expect(await end(id, 'mining')).toMatchObject({
       status: 'stopping',
       billed_seconds: 3_600,
       cost: '2.00',
     });
-    await expect(commands().end(id, 'mining')).rejects.toMatchObject({ code: 'conflict' });
+    await expect(end(id, 'mining')).rejects.toMatchObject({ code: 'conflict' });
     expect((await world.rooms.workloads.desired(made.machineId)).workloads).toMatchObject([{ desired: 'removed' }]);
     await world.observe(id, { phase: 'removed' });
     await world.drive();
-    const shown = await commands().show(id);
+    const shown = await evidence().show(id);
     expect(shown).toMatchObject({ status: 'terminated', status_reason: 'Ended by the operator: mining', cost: '2.00' });
     expect(await world.journal(id)).toContain('instance.terminated');
     expect((await gpusOf(world.db.read, made.machineId)).filter((gpu) => gpu.held_by !== null)).toEqual([]);
@@ -123,7 +125,7 @@ describe('an end by the operator', () => {
     const id = await world.launch(who);
     await world.observe(id, { phase: 'pulling' });
     await world.drive();
-    expect(await commands().end(id, 'abuse')).toMatchObject({ status: 'terminated', billed_seconds: 0, cost: '0.00' });
+    expect(await end(id, 'abuse')).toMatchObject({ status: 'terminated', billed_seconds: 0, cost: '0.00' });
     expect(await operationOf(id)).toBe('cancelled');
   });
 });

@@ -1,8 +1,6 @@
 // What the operator is answered about a contract: which GPUs it takes, when, and what is missing.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { adminDeps } from '../../../control-plane/admin-deps.ts';
-import type { Fields } from '../../../control-plane/admin/fields.ts';
-import { openMetrics } from '../../../control-plane/base/http/metrics.ts';
+import { openOperator } from '../../kit/operator.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const DAY_MS = 24 * 3_600_000;
@@ -15,15 +13,9 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-const commands = () =>
-  adminDeps(world, world.rooms, {
-    loops: () => [],
-    metrics: openMetrics(),
-    reload: async () => ({}),
-  }).reservations;
 const iso = (offsetMs: number): string => new Date(world.clock.now() + offsetMs).toISOString();
-const create = (gpus: number, startsInMs: number): Promise<Fields> =>
-  commands().create({
+const create = (gpus: number, startsInMs: number): Promise<Record<string, unknown>> =>
+  openOperator(world).ask('POST', '/admin/reservations', {
     org_id: orgId,
     title: 'training',
     starts_at: iso(startsInMs),
@@ -47,7 +39,7 @@ test('a contract that begins later names the machines that it would find, and it
   });
   await world.clock.advance(2 * DAY_MS);
   await world.drive();
-  expect(await commands().show(String(made['reservation_id']))).toMatchObject({
+  expect(await openOperator(world).ask('GET', `/admin/reservations/${String(made['reservation_id'])}`)).toMatchObject({
     set_aside_at: setAsideAt,
     set_aside: `3 H100_SXM on ${machineId}`,
     slots: 3,

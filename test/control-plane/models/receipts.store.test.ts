@@ -1,12 +1,12 @@
 // Receipts as proof: they and the ledger tell the same, what does not is found, and what is forgotten still adds up.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { brought } from '../../../control-plane/brings.ts';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
-import { forgetReceipts } from '../../../control-plane/models/gateway/forget.ts';
+import { forgetReceipts } from '../../../control-plane/models/gateway/brings.ts';
 import { freeOutcome } from '../../../control-plane/models/gateway/outcome.ts';
 import { findReceipt, pageOfReceipts, setClosed } from '../../../control-plane/models/gateway/store.ts';
-import { forgetOld } from '../../../control-plane/retention.ts';
-import { createLog } from '../../../shared/log.ts';
+import { forgetOld } from '../../../control-plane/loops.ts';
 import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -36,13 +36,11 @@ function ask(gone = new AbortController().signal): Promise<Reply> {
 }
 const idOf = (reply: Reply): string => reply.headers?.['x-receipt-id'] ?? '';
 const isThere = async (id: string): Promise<boolean> => (await findReceipt(world.db.read, id)) !== undefined;
-const faults = (): Promise<string[]> => world.rooms.books.verify();
+const faults = (): Promise<string[]> => world.books.verify();
 const tamper = (query: ReturnType<typeof sql>): Promise<number> => world.db.tx('test.tamper', (tx) => tx.run(query));
 function forget(): Promise<void> {
-  const { db, clock, rooms } = world;
-  const core = { db, clock, log: createLog('test', 'silent') };
-  const signal = new AbortController().signal;
-  return forgetOld(signal, { core, webhooks: rooms.webhooks, purgeIdempotencyKeys: async () => 0, keep: KEEP });
+  const forgets = brought(world.brings({ keep: KEEP }), 'forgets');
+  return forgetOld(new AbortController().signal, forgets, world.core);
 }
 
 describe('a receipt', () => {

@@ -1,7 +1,7 @@
 // The proof of the books in its loop: what is new each hour, everything each night; every fault is named until it is mended.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql, type Sql } from '../../../control-plane/base/db/db.ts';
-import { type Books, openBooks } from '../../../control-plane/books.ts';
+import { type Books, openBooks } from '../../../control-plane/money/ledger/books.ts';
 import { accountId, funding, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import type { NewTransfer } from '../../../control-plane/money/ledger/ledger.ts';
 import { proofState } from '../../../control-plane/money/ledger/proof-store.ts';
@@ -25,7 +25,7 @@ beforeEach(async () => {
   ({ orgId } = await world.customer(1_000_000));
   logged = [];
   const log = createLog('test', 'info', { write: (line) => void logged.push(JSON.parse(line)) });
-  books = openBooks({ ...world, log });
+  books = openBooks({ db: world.db, clock: world.clock, log, proofs: () => world.brings() });
 });
 afterEach(() => world.close());
 
@@ -196,7 +196,7 @@ describe('the proof of everything', () => {
     let monotonicMs = 0;
     // Each look at it finds it half a slice later: one piece fits into a run.
     const clock = { ...world.clock, monotonicMs: () => (monotonicMs += 30_000) };
-    const slow = openBooks({ db: world.db, clock, log: createLog('test', 'silent') });
+    const slow = openBooks({ ...world.core, clock, proofs: () => world.brings() });
     let runs = 1;
     for (; await slow.run(NEVER); runs += 1) await charge(idOf(10_000 + runs));
     expect(runs).toBeGreaterThan(8);

@@ -123,7 +123,7 @@ test('the proof finds a balance that its entries do not explain', async () => {
   await world.db.tx('tamper', (tx) =>
     tx.run(sql`update ledger_accounts set credits_ucents = 1001 where owner_id = 'alice'`),
   );
-  const faults = await world.rooms.books.verify();
+  const faults = await world.books.verify();
   expect(faults).toEqual([
     'customer_wallet:alice: credits kept 1001, entries sum to 1000',
     'debits 1000 differ from credits 1001',

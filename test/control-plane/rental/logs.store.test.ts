@@ -4,7 +4,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
 import { openCursors } from '../../../control-plane/base/http/cursors.ts';
-import { edgeRoutes } from '../../../control-plane/rental/journal/routes.ts';
+import { journalRoutes } from '../../../control-plane/rental/journal/routes.ts';
 import { type Logs, openLogs } from '../../../control-plane/rental/journal/logs.ts';
 import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_READ_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -105,7 +105,7 @@ describe('a log', () => {
   });
 
   test('that is followed frees its stream when its reader leaves in silence', async () => {
-    const routes = edgeRoutes({ ...world, ...world.rooms, logs, cursors: openCursors(Buffer.alloc(32)) });
+    const routes = journalRoutes({ ...world, ...world.rooms, logs, cursors: openCursors(Buffer.alloc(32)) });
     const [near] = duplexPair();
     answer = () => near;
     const query = { tail: 1, follow: 'true' };

@@ -7,7 +7,7 @@ import { type Events, openEvents } from '../../../control-plane/base/events/even
 import { openSealing } from '../../../control-plane/base/http/sealing.ts';
 import { openOutbound } from '../../../control-plane/base/outbound/outbound.ts';
 import { openWebhooks, type Webhooks } from '../../../control-plane/rental/webhooks/webhooks.ts';
-import { SCHEMA } from '../../../control-plane/schema.ts';
+import { SCHEMA } from '../../../control-plane/foundation.ts';
 import { type Clock, systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { createLog, type Log } from '../../../shared/log.ts';

@@ -4,7 +4,7 @@ import { z } from 'zod';
 import { int, ucents } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
 import { isFree, releaseLease, renewLease, seeLease, takeLease } from '../../../../control-plane/base/db/lease.ts';
-import { SCHEMA } from '../../../../control-plane/schema.ts';
+import { SCHEMA } from '../../../../control-plane/foundation.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 
 let db: Db;

@@ -2,7 +2,7 @@
 import { expect, test } from 'vitest';
 import { assertSecretFits } from '../../../../control-plane/base/http/secret-check.ts';
 import { openSealing } from '../../../../control-plane/base/http/sealing.ts';
-import { SCHEMA } from '../../../../control-plane/schema.ts';
+import { SCHEMA } from '../../../../control-plane/foundation.ts';
 import { systemClock } from '../../../../shared/clock.ts';
 import { createIds } from '../../../../shared/ids.ts';
 import { systemRng } from '../../../../shared/rng.ts';

@@ -1,20 +1,11 @@
 // The operator's routes for what is above a bound: credits and payments that wait, and tenants whose credits wait.
 import { z } from 'zod';
-import { type Route, route } from '../base/http/route.ts';
-import { AnyFields, type Fields, Id, listOf, operationOf, operator } from './fields.ts';
-
-export interface CreditCommands {
-  /** What waits first, then the latest decisions. */
-  list(): Promise<Fields[]>;
-  /** @throws ServiceError `not_found`, `conflict` */
-  release(id: string, note: string): Promise<Fields>;
-  /** @throws ServiceError `not_found`, `conflict` */
-  refuse(id: string, note: string): Promise<Fields>;
-  /** Organisations that are flagged. */
-  flags(): Promise<Fields[]>;
-  /** @throws ServiceError `not_found` */
-  trust(orgId: string, note: string): Promise<Fields>;
-}
+import { isoTime } from '../../../shared/clock.ts';
+import { dollarText } from '../../../shared/money.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import type { Credits } from './credits.ts';
+import type { CreditFlag, HeldCredit } from './store.ts';
+import { AnyFields, type Fields, Id, listOf, operationOf, operator } from '../../base/http/operator.ts';
 
 /** Verb -> what it does to a credit or payment that waits. */
 export const CREDIT_VERBS = {
@@ -24,7 +15,7 @@ export const CREDIT_VERBS = {
 
 const Note = z.strictObject({ note: z.string().min(1).max(1_000) });
 
-export function creditAdminRoutes(credits: CreditCommands): Route[] {
+export function creditOperatorRoutes(credits: Credits): Route[] {
   const decisions = (['release', 'refuse'] as const).map((verb) =>
     route({
       ...operator,
@@ -36,7 +27,10 @@ export function creditAdminRoutes(credits: CreditCommands): Route[] {
       body: Note,
       responses: { 200: { description: 'The credit', schema: AnyFields } },
       errors: ['not_found', 'conflict'],
-      handler: async ({ params, body }) => ({ status: 200, body: await credits[verb](params.id, body.note) }),
+      handler: async ({ params, body }) => ({
+        status: 200,
+        body: creditFields(await credits[verb](params.id, body.note)),
+      }),
     }),
   );
   const lists = [
@@ -44,13 +38,13 @@ export function creditAdminRoutes(credits: CreditCommands): Route[] {
       path: '/admin/credits',
       operationId: 'adminListCredits',
       summary: 'What waits for the operator',
-      list: credits.list,
+      list: async () => (await credits.list()).map(creditFields),
     },
     {
       path: '/admin/credit-flags',
       operationId: 'adminListCreditFlags',
       summary: 'Flagged tenants',
-      list: credits.flags,
+      list: async () => (await credits.flags()).map(flagFields),
     },
   ].map(({ list, ...what }) =>
     route({
@@ -72,7 +66,35 @@ export function creditAdminRoutes(credits: CreditCommands): Route[] {
     body: Note,
     responses: { 200: { description: 'The tenant', schema: AnyFields } },
     errors: ['not_found'],
-    handler: async ({ params, body }) => ({ status: 200, body: await credits.trust(params.id, body.note) }),
+    handler: async ({ params, body }) => ({ status: 200, body: flagFields(await credits.trust(params.id, body.note)) }),
   });
   return [...lists, ...decisions, trust];
+}
+
+function creditFields(row: HeldCredit): Fields {
+  return {
+    credit_id: row.id,
+    state: row.state,
+    kind: row.kind,
+    because: row.why,
+    dollars: dollarText(row.amount_ucents),
+    org_id: row.org_id,
+    supplier_id: row.supplier_id,
+    instance_id: row.subject_id,
+    cause: row.cause,
+    from: isoTime(row.from_ms),
+    until: isoTime(row.until_ms),
+    evidence: row.evidence,
+    note: row.note,
+    decided_at: row.decided_ms === null ? null : isoTime(row.decided_ms),
+  };
+}
+
+function flagFields(row: CreditFlag): Fields {
+  return {
+    org_id: row.org_id,
+    flagged_at: row.flagged_ms === null ? null : isoTime(row.flagged_ms),
+    trusted_at: row.trusted_ms === null ? null : isoTime(row.trusted_ms),
+    detail: row.detail,
+  };
 }

@@ -1,22 +1,10 @@
 // The proof of all books, again and again: what is new each hour, everything each night, in pieces between which everybody else writes.
-import type { Clock } from '../shared/clock.ts';
-import type { Log } from '../shared/log.ts';
-import type { Db, Tx } from './base/db/db.ts';
-import { receiptHoldFaults, receiptProof } from './models/gateway/verify.ts';
-import { videoHoldFaults, videoProof } from './models/videos/verify.ts';
-import { creditFaults } from './money/credits/verify.ts';
-import {
-  forgetProven,
-  noteProven,
-  proofState,
-  type ProofState,
-  subjectsAfter,
-  totalsOf,
-} from './money/ledger/proof-store.ts';
-import type { RoomProof } from './money/ledger/charges.ts';
-import { accountFaults, advance, sumFaults } from './money/ledger/verify.ts';
-import { meteringProof } from './money/metering/verify.ts';
-import { payoutFaults } from './money/payouts/verify.ts';
+import type { Clock } from '../../../shared/clock.ts';
+import type { Log } from '../../../shared/log.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
+import { forgetProven, noteProven, proofState, type ProofState, subjectsAfter, totalsOf } from './proof-store.ts';
+import type { RoomProof } from './charges.ts';
+import { accountFaults, advance } from './verify.ts';
 
 const PIECE = 500;
 /** No transaction is under way for so long: what was posted before is all there. */
@@ -39,17 +27,23 @@ export interface Books {
 
 type Proof = AsyncGenerator<void, string[]>;
 
-const ROOMS: readonly RoomProof[] = [meteringProof, receiptProof, videoProof];
-/** These proofs are short enough for one transaction each. */
-const AT_ONCE: readonly ((tx: Tx) => Promise<string[]>)[] = [
-  sumFaults,
-  creditFaults,
-  payoutFaults,
-  receiptHoldFaults,
-  videoHoldFaults,
-];
+/** What a room proves of itself. */
+export interface Proofs {
+  /** Its rows against the ledger, in pieces. */
+  charges?: RoomProof;
+  /** Proofs that are short enough for one transaction each: broken invariants in words. */
+  invariants?: readonly ((tx: Tx) => Promise<string[]>)[];
+}
 
-export function openBooks(deps: { db: Db; clock: Clock; log: Log }): Books {
+interface BooksDeps {
+  db: Db;
+  clock: Clock;
+  log: Log;
+  /** In the order of the house. */
+  proofs(): readonly Proofs[];
+}
+
+export function openBooks(deps: BooksDeps): Books {
   const { clock } = deps;
   let current: Proof | undefined;
   return {
@@ -74,7 +68,7 @@ export function openBooks(deps: { db: Db; clock: Clock; log: Log }): Books {
 }
 
 /** A fault in the new part is reported only if the whole proof confirms it. */
-async function* due(deps: { db: Db; clock: Clock; log: Log }): Proof {
+async function* due(deps: BooksDeps): Proof {
   const { db, clock } = deps;
   if (isWholeDue(await proofState(db.read), clock.now())) return yield* whole(deps);
   const faults = yield* prove(deps, false);
@@ -89,7 +83,7 @@ function isWholeDue({ faults, whole_proven_ms: provenMs }: ProofState, nowMs: nu
   return faults > 0 || provenMs === null || nightOf(nowMs) !== nightOf(provenMs);
 }
 
-async function* whole(deps: { db: Db; clock: Clock; log: Log }): Proof {
+async function* whole(deps: BooksDeps): Proof {
   const { db, clock, log } = deps;
   await db.tx('books.again', forgetProven);
   const faults = yield* prove(deps, true);
@@ -99,7 +93,8 @@ async function* whole(deps: { db: Db; clock: Clock; log: Log }): Proof {
   return faults;
 }
 
-async function* prove({ db, clock }: { db: Db; clock: Clock }, isWhole: boolean): Proof {
+async function* prove({ db, clock, proofs }: BooksDeps, isWhole: boolean): Proof {
+  const rooms = proofs().flatMap(({ charges }) => charges ?? []);
   const found = new Set<string>();
   const note = (faults: readonly string[]): void => faults.forEach((fault) => found.add(fault));
   const reach = { untilMs: clock.now() - SETTLED_MS, limit: PIECE };
@@ -107,13 +102,13 @@ async function* prove({ db, clock }: { db: Db; clock: Clock }, isWhole: boolean)
     const faults = await db.tx('books.transfers', async (tx) => {
       const subjects = await advance(tx, reach);
       if (subjects === undefined || isWhole) return subjects === undefined ? undefined : [];
-      return faultsOfNew(tx, subjects);
+      return faultsOfNew(tx, subjects, rooms);
     });
     if (faults === undefined) break;
     note(faults);
     yield;
   }
-  if (isWhole) note(yield* proveRooms(db));
+  if (isWhole) note(yield* proveRooms(db, rooms));
   for (let afterId: string | undefined = ''; afterId !== undefined;) {
     const from: string = afterId;
     const piece = await db.tx('books.accounts', (tx) => accountFaults(tx, from, PIECE));
@@ -121,18 +116,18 @@ async function* prove({ db, clock }: { db: Db; clock: Clock }, isWhole: boolean)
     afterId = piece.lastId;
     yield;
   }
-  for (const proveAtOnce of AT_ONCE) {
-    note(await db.tx('books.at_once', proveAtOnce));
+  for (const invariant of proofs().flatMap(({ invariants = [] }) => invariants)) {
+    note(await db.tx('books.invariant', invariant));
     yield;
   }
   return [...found];
 }
 
 /** Retention has not deleted any row that is this new: a charge without a row is a fault. */
-async function faultsOfNew(tx: Tx, subjectIds: readonly string[]): Promise<string[]> {
+async function faultsOfNew(tx: Tx, subjectIds: readonly string[], rooms: readonly RoomProof[]): Promise<string[]> {
   const posted = await totalsOf(tx, subjectIds);
   const faults: string[] = [];
-  for (const room of ROOMS) {
+  for (const room of rooms) {
     const proof = await room.prove(tx, posted);
     faults.push(
       ...proof.faults,
@@ -142,9 +137,9 @@ async function faultsOfNew(tx: Tx, subjectIds: readonly string[]): Promise<strin
   return faults;
 }
 
-async function* proveRooms(db: Db): Proof {
+async function* proveRooms(db: Db, rooms: readonly RoomProof[]): Proof {
   const faults: string[] = [];
-  for (const room of ROOMS) {
+  for (const room of rooms) {
     const before = await room.forgottenUcents?.(db.read);
     const rowless = { ucents: 0n, ids: new Array<string>() };
     // Both sides are walked: a charge that the ledger lacks is found only from the rows.

@@ -1,15 +1,10 @@
 // The operator's routes for disputes: what a rental earned waits, until it is released or refunded.
 import { z } from 'zod';
-import { type Route, route } from '../base/http/route.ts';
-import { AnyFields, type Fields, Id, listOf, operator } from './fields.ts';
-
-export interface DisputeCommands {
-  /** `sinceMs` null: the whole rental. @throws ServiceError `not_found`, `conflict` */
-  open(dispute: { instanceId: string; sinceMs: number | null; reason: string }): Promise<Fields>;
-  /** @throws ServiceError `not_found`, `conflict` */
-  resolve(id: string, resolution: { refund: boolean; note: string }): Promise<Fields>;
-  list(): Promise<Fields[]>;
-}
+import { isoTime } from '../../../shared/clock.ts';
+import { dollarText } from '../../../shared/money.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import type { Dispute, Disputes } from './disputes.ts';
+import { AnyFields, type Fields, Id, listOf, operator } from '../../base/http/operator.ts';
 
 const BASE = '/admin/disputes';
 const Words = z.string().min(1).max(1_000);
@@ -19,7 +14,7 @@ const NewDispute = z.strictObject({
   reason: Words,
 });
 
-export function disputeAdminRoutes(disputes: DisputeCommands): Route[] {
+export function disputeOperatorRoutes(disputes: Disputes): Route[] {
   const shown = { description: 'The dispute', schema: AnyFields };
   return [
     route({
@@ -30,7 +25,7 @@ export function disputeAdminRoutes(disputes: DisputeCommands): Route[] {
       summary: 'List disputes, newest first',
       responses: { 200: { description: 'The latest', schema: listOf(AnyFields) } },
       errors: [],
-      handler: async () => ({ status: 200, body: { data: await disputes.list() } }),
+      handler: async () => ({ status: 200, body: { data: (await disputes.list()).map(disputeFields) } }),
     }),
     route({
       ...operator,
@@ -44,7 +39,7 @@ export function disputeAdminRoutes(disputes: DisputeCommands): Route[] {
       handler: async ({ body }) => {
         const sinceMs = body.since === undefined ? null : Date.parse(body.since);
         const { instance_id: instanceId, reason } = body;
-        return { status: 201, body: await disputes.open({ instanceId, sinceMs, reason }) };
+        return { status: 201, body: disputeFields(await disputes.open({ instanceId, sinceMs, reason })) };
       },
     }),
     route({
@@ -57,7 +52,24 @@ export function disputeAdminRoutes(disputes: DisputeCommands): Route[] {
       body: z.strictObject({ refund: z.boolean(), note: Words }),
       responses: { 200: shown },
       errors: ['not_found', 'conflict'],
-      handler: async ({ params, body }) => ({ status: 200, body: await disputes.resolve(params.id, body) }),
+      handler: async ({ params, body }) => ({
+        status: 200,
+        body: disputeFields(await disputes.resolve(params.id, body)),
+      }),
     }),
   ];
+}
+
+function disputeFields(row: Dispute): Fields {
+  return {
+    dispute_id: row.id,
+    instance_id: row.instance_id,
+    state: row.state,
+    since: row.since_ms === 0 ? null : isoTime(row.since_ms),
+    reason: row.reason,
+    refunded: dollarText(row.refunded_ucents),
+    note: row.note,
+    opened_at: isoTime(row.opened_ms),
+    resolved_at: row.resolved_ms === null ? null : isoTime(row.resolved_ms),
+  };
 }

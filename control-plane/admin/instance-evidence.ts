@@ -1,50 +1,67 @@
 // Rentals in an operator's words: what each was charged for, and the evidence that decided about it, from the rooms that keep it.
-import { isoTime } from '../shared/clock.ts';
-import { fail } from '../shared/errors.ts';
-import { dollarsFromUcents, dollarText } from '../shared/money.ts';
-import type { Fields } from './admin/fields.ts';
-import type { InstanceCommands } from './admin/instance-routes.ts';
-import { type Query, sql } from './base/db/db.ts';
-import { findWorkload } from './fleet/workloads/store.ts';
-import { freeTimesOf, heldOf } from './money/credits/store.ts';
-import { explainedTransfers } from './money/ledger/store.ts';
-import { costUcents } from './money/metering/posting.ts';
-import { type Segment, segmentsOf } from './money/metering/store.ts';
-import { disputesOf } from './money/payouts/disputes.ts';
-import { findProbe } from './rental/outages/store.ts';
-import { findInstance, findInstances, type InstanceRow } from './rental/instances/store.ts';
-import type { Core, Rooms } from './rooms.ts';
+import { type Clock, isoTime } from '../../shared/clock.ts';
+import { fail } from '../../shared/errors.ts';
+import type { InstanceState } from '../../shared/states.ts';
+import { dollarsFromUcents, dollarText } from '../../shared/money.ts';
+import type { Fields } from '../base/http/operator.ts';
+import { type Db, type Query, sql } from '../base/db/db.ts';
+import type { Events } from '../base/events/events.ts';
+import { findWorkload } from '../fleet/workloads/store.ts';
+import { freeTimesOf, heldOf } from '../money/credits/store.ts';
+import { explainedTransfers } from '../money/ledger/store.ts';
+import { costUcents } from '../money/metering/posting.ts';
+import { type Segment, segmentsOf } from '../money/metering/store.ts';
+import { disputesOf } from '../money/payouts/disputes.ts';
+import { findProbe } from '../rental/outages/store.ts';
+import { findInstance, findInstances, type InstanceRow } from '../rental/instances/store.ts';
 
 /** An operator looks through no more. */
 const EVENTS_SHOWN_MAX = 1_000;
 
-type Deps = Pick<Core, 'db' | 'clock'>;
+export interface InstanceEvidenceDeps {
+  db: Db;
+  clock: Clock;
+  events: Events;
+}
 
-export function instanceCommands({ db, clock }: Deps, rooms: Rooms): InstanceCommands {
+interface InstanceFilter {
+  orgId: string | null;
+  machineId: string | null;
+  status: InstanceState | 'any' | null;
+  limit: number;
+}
+
+export interface InstanceEvidence {
+  /** Newest first; without a status those that have not ended. */
+  list(filter: InstanceFilter): Promise<Fields[]>;
+  /** @throws ServiceError `not_found` */
+  show(id: string): Promise<Fields>;
+  /** What decided about its bill, oldest first. @throws ServiceError `not_found` */
+  why(id: string): Promise<Fields[]>;
+  /** A row with what it costs until now. */
+  bill(row: InstanceRow): Promise<Fields>;
+}
+
+export function openInstanceEvidence({ db, clock, events }: InstanceEvidenceDeps): InstanceEvidence {
   const read = db.read;
-  const withBill = async (rows: InstanceRow[]): Promise<Fields[]> => {
-    const segments = Map.groupBy(
-      await segmentsOf(
-        read,
-        rows.map((row) => row.id),
-      ),
-      (segment) => segment.subject_id,
-    );
+  const withBills = async (rows: InstanceRow[]): Promise<Fields[]> => {
+    const ids = rows.map((row) => row.id);
+    const segments = Map.groupBy(await segmentsOf(read, ids), (segment) => segment.subject_id);
     return rows.map((row) => ({ ...rowFields(row), ...billFields(segments.get(row.id) ?? [], clock.now()) }));
   };
+  const bill = async (row: InstanceRow): Promise<Fields> => (await withBills([row]))[0] ?? {};
   const found = async (id: string): Promise<InstanceRow> =>
     (await findInstance(read, id)) ?? fail('not_found', `There is no instance ${id}.`);
   return {
-    list: async (filter) => withBill(await findInstances(read, filter)),
+    list: async (filter) => withBills(await findInstances(read, filter)),
     show: async (id) => {
       const row = await found(id);
-      const [fields] = await withBill([row]);
-      return { ...fields, ...(await detailFields(read, row)) };
+      return { ...(await bill(row)), ...(await detailFields(read, row)) };
     },
     why: async (id) => {
       await found(id);
       const parts = await Promise.all([
-        eventNotes(read, id, rooms),
+        eventNotes(read, id, events),
         chargeNotes(read, id, clock.now()),
         creditNotes(read, id),
         ledgerNotes(read, id),
@@ -55,10 +72,7 @@ export function instanceCommands({ db, clock }: Deps, rooms: Rooms): InstanceCom
         .toSorted((a, b) => a.atMs - b.atMs)
         .map(noteFields);
     },
-    end: async (id, reason) => {
-      const [fields] = await withBill([await rooms.instances.end(id, reason)]);
-      return fields ?? {};
-    },
+    bill,
   };
 }
 
@@ -125,7 +139,7 @@ function noteFields({ atMs, untilMs, what, ucents, detail }: Note): Fields {
   };
 }
 
-async function eventNotes(query: Query, id: string, { events }: Rooms): Promise<Note[]> {
+async function eventNotes(query: Query, id: string, events: Events): Promise<Note[]> {
   const rows = await events.ofSubject(query, id, sql`1 = 1`, EVENTS_SHOWN_MAX);
   return rows.map((event) => {
     const { reason, machine_id: machineId } = event.data;

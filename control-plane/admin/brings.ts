@@ -1,0 +1,43 @@
+// What this room brings to the house: the operator's routes that ask several rooms, or the process itself.
+import type { LoopStatus } from '../../shared/loop.ts';
+import type { Measure } from '../base/http/metrics.ts';
+import { auditRoute } from './audit-routes.ts';
+import type { Audit } from './audit.ts';
+import { type BalanceDeps, balanceRoutes } from './balance-routes.ts';
+import { instanceRoutes } from './instance-routes.ts';
+import { type StatusDeps, statusRoutes } from './status-routes.ts';
+
+type Deps = BalanceDeps & Parameters<typeof instanceRoutes>[0] & StatusDeps & { audit: Audit };
+
+export function adminBrings(deps: Deps) {
+  return {
+    operatorRoutes: [
+      ...balanceRoutes(deps),
+      ...instanceRoutes(deps),
+      ...statusRoutes(deps),
+      auditRoute({ db: deps.db, audit: deps.audit }),
+    ],
+    measures: loopMeasures(deps.loops),
+  };
+}
+
+function loopMeasures(loops: () => LoopStatus[]): Measure[] {
+  const ofEach = (valueOf: (loop: LoopStatus) => number): ReturnType<Measure['read']> =>
+    loops().map((loop) => ({ labels: { loop: loop.name }, value: valueOf(loop) / 1000 }));
+  return [
+    {
+      name: 'svc_loop_last_success_timestamp_seconds',
+      help: 'When a loop last ended well; 0: not yet',
+      kind: 'gauge',
+      labels: ['loop'],
+      read: () => ofEach((loop) => loop.last_success_ms ?? 0),
+    },
+    {
+      name: 'svc_loop_period_seconds',
+      help: 'How often a loop runs',
+      kind: 'gauge',
+      labels: ['loop'],
+      read: () => ofEach((loop) => loop.period_ms),
+    },
+  ];
+}

@@ -1,0 +1,26 @@
+// What this room brings to the house.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Ids } from '../../../shared/ids.ts';
+import type { Db } from '../db/db.ts';
+import type { Cursors } from '../http/cursors.ts';
+import type { Accounts } from './accounts.ts';
+import { apiKeyRoutes } from './api-key-routes.ts';
+import { accountOperatorRoutes } from './operator-routes.ts';
+import { sshKeyRoutes } from './routes.ts';
+import type { SshKeys } from './ssh-keys.ts';
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  cursors: Cursors;
+  accounts: Accounts;
+  sshKeys: SshKeys;
+}
+
+export function accountsBrings({ db, clock, ids, cursors, accounts, sshKeys }: Deps) {
+  return {
+    routes: [...apiKeyRoutes({ db, clock, ids, cursors }), ...sshKeyRoutes({ db, sshKeys, cursors })],
+    operatorRoutes: accountOperatorRoutes(accounts),
+  };
+}

@@ -1,0 +1,22 @@
+// What this room brings to the house.
+import type { Clock } from '../../../shared/clock.ts';
+import { type Db, sql } from '../db/db.ts';
+import { type Forgets, inPieces, type Piece } from '../db/pieces.ts';
+
+/** Events are forgotten `keepMs` after they happened. */
+export function eventsBrings({ db, clock, keepMs }: { db: Db; clock: Clock; keepMs: number }) {
+  const forgets: Forgets = {
+    what: 'events',
+    run: (signal) => inPieces(clock.now() - keepMs, (piece) => forgetEvents(db, piece), signal),
+  };
+  return { forgets: [forgets] };
+}
+
+/** What webhooks make of an event is their own, and so is its age. */
+export function forgetEvents(db: Db, { untilMs, limit }: Piece): Promise<number> {
+  return db.tx('events.forget', (tx) =>
+    tx.run(
+      sql`delete from events where id in (select id from events where created_ms <= ${untilMs} order by created_ms limit ${limit})`,
+    ),
+  );
+}

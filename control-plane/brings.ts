@@ -1,0 +1,175 @@
+// What each room brings to the house, as data. Sockets, loops, metrics, retention, proofs and the operator's commands iterate over this list.
+import type { LoopOptions, LoopStatus } from '../shared/loop.ts';
+import type { Fields } from './base/http/operator.ts';
+import type { Audit } from './admin/audit.ts';
+import { adminBrings } from './admin/brings.ts';
+import { accountsBrings } from './base/accounts/brings.ts';
+import { blobsBrings } from './base/blobs/brings.ts';
+import { dbBrings } from './base/db/brings.ts';
+import type { Forgets } from './base/db/pieces.ts';
+import { eventsBrings } from './base/events/brings.ts';
+import type { Cursors } from './base/http/cursors.ts';
+import type { Measure, Metrics } from './base/http/metrics.ts';
+import type { Route } from './base/http/route.ts';
+import { operationsBrings } from './base/operations/brings.ts';
+import type { Driver } from './base/operations/engine.ts';
+import type { Config } from './config.ts';
+import { linkBrings } from './fleet/link/brings.ts';
+import { supplyBrings } from './fleet/supply/brings.ts';
+import { supplierOfOrg } from './fleet/supply/store.ts';
+import { workloadsBrings } from './fleet/workloads/brings.ts';
+import { ROOMS } from './foundation.ts';
+import { catalogBrings } from './models/catalog/brings.ts';
+import { filesBrings } from './models/files/brings.ts';
+import { gatewayBrings } from './models/gateway/brings.ts';
+import { videosBrings } from './models/videos/brings.ts';
+import { creditsBrings } from './money/credits/brings.ts';
+import { openBooks, type Proofs } from './money/ledger/books.ts';
+import { ledgerBrings } from './money/ledger/brings.ts';
+import { meteringBrings } from './money/metering/brings.ts';
+import { payoutsBrings } from './money/payouts/brings.ts';
+import { instancesBrings } from './rental/instances/brings.ts';
+import { machinesOf } from './rental/instances/store.ts';
+import { journalBrings } from './rental/journal/brings.ts';
+import { launchBrings } from './rental/launch/brings.ts';
+import { outagesBrings } from './rental/outages/brings.ts';
+import { reservationsBrings } from './rental/reservations/brings.ts';
+import { webhooksBrings } from './rental/webhooks/brings.ts';
+import type { Core, Rooms } from './rooms.ts';
+
+const DAY_MS = 86_400_000;
+
+export interface RoomLoop extends LoopOptions {
+  /** It ends before streams are drained; all other loops go on meanwhile. */
+  endsBeforeDrain?: boolean;
+}
+
+export interface Brings extends Proofs {
+  /** For the public listener, agents included: what the OpenAPI document shows. */
+  routes?: readonly Route[];
+  /** For the operator's socket. */
+  operatorRoutes?: readonly Route[];
+  /** Kinds of due rows that the engine drives. */
+  drivers?: readonly Driver[];
+  loops?: readonly RoomLoop[];
+  measures?: readonly Measure[];
+  forgets?: readonly Forgets[];
+  /** Says goodbye, before the API closes. */
+  leave?(): Promise<void>;
+  /** Lets what is under way end, while the API closes. */
+  finish?(): Promise<void>;
+  /** After the last loop has ended. */
+  close?(): Promise<void>;
+}
+
+/** What only the process around the rooms knows. */
+export interface Process {
+  cursors: Cursors;
+  keep: Config['retention'];
+  audit: Audit;
+  metrics: Metrics;
+  loops(): LoopStatus[];
+  reload(): Promise<Fields>;
+}
+
+type Room = (typeof ROOMS)[number];
+type Wing<Name extends string> = Record<Extract<Room, `${Name}/${string}`>, Brings>;
+
+/** In the order of the house. A room that is missing here does not compile. */
+export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Brings[] {
+  const { db, clock, log } = core;
+  const inOrder = (): Brings[] => ROOMS.map((room) => brings[room]);
+  const brings: Record<Room, Brings> = {
+    ...baseBrings(core, rooms, own),
+    ...moneyBrings(core, rooms, own),
+    'money/ledger': ledgerBrings({ db, books: openBooks({ db, clock, log, proofs: inOrder }) }),
+    ...fleetBrings(core, rooms, own),
+    ...rentalBrings(core, rooms, own),
+    ...modelsBrings(core, rooms, own),
+    admin: adminBrings({
+      db,
+      clock,
+      ledger: rooms.ledger,
+      assertOrg: rooms.accounts.assertOrg,
+      events: rooms.events,
+      instances: rooms.instances,
+      audit: own.audit,
+      metrics: own.metrics,
+      loops: own.loops,
+      reload: own.reload,
+    }),
+  };
+  return inOrder();
+}
+
+/** One part of what all rooms bring. */
+export function brought<Part extends 'routes' | 'operatorRoutes' | 'drivers' | 'loops' | 'measures' | 'forgets'>(
+  brings: readonly Brings[],
+  part: Part,
+): NonNullable<Brings[Part]>[number][] {
+  return brings.flatMap((room) => (room[part] ?? []) as NonNullable<Brings[Part]>[number][]);
+}
+
+function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'base'> {
+  const { accounts, sshKeys, operations, blobs, grants, files, videos } = rooms;
+  const namedBy = { files: files.namedBlobs, videos: videos.namedBlobs };
+  return {
+    'base/db': dbBrings({ readiness: rooms.readiness }),
+    'base/http': {},
+    'base/blobs': blobsBrings({ clock, blobs, grants, namedBy }),
+    'base/outbound': {},
+    'base/systemd': {},
+    'base/accounts': accountsBrings({ db, clock, ids, cursors, accounts, sshKeys }),
+    'base/events': eventsBrings({ db, clock, keepMs: keep.events_days * DAY_MS }),
+    'base/operations': operationsBrings({ db, clock, operations, keepMs: keep.operations_days * DAY_MS }),
+  };
+}
+
+function moneyBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): Omit<Wing<'money'>, 'money/ledger'> {
+  const { ledger, metering, payouts, heartbeat, instances } = rooms;
+  const { beat } = heartbeat;
+  const { stopUnpaid } = instances;
+  const supplierOf: Parameters<typeof payoutsBrings>[0]['supplierOf'] = async (query, orgId) =>
+    (await supplierOfOrg(query, orgId))?.id;
+  return {
+    'money/credits': creditsBrings({ db, credits: rooms.credits }),
+    'money/metering': meteringBrings({ db, clock, cursors, ledger, metering, beat, stopUnpaid }),
+    'money/payouts': payoutsBrings({ db, cursors, payouts, machinesOf, supplierOf }),
+  };
+}
+
+function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'fleet'> {
+  const { supply, payouts, link, absence, workloads } = rooms;
+  const keepMs = keep.workloads_days * DAY_MS;
+  return {
+    'fleet/supply': supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }),
+    'fleet/link': linkBrings({ link, absence }),
+    'fleet/placement': {},
+    'fleet/workloads': workloadsBrings({ db, clock, workloads, push: link.push, keepMs }),
+  };
+}
+
+function rentalBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): Wing<'rental'> {
+  const { launch, reservations, instances, watch, decoys, heartbeat, events, logs, webhooks } = rooms;
+  return {
+    'rental/launch': launchBrings({ db, cursors, launch }),
+    'rental/endpoints': {},
+    'rental/reservations': reservationsBrings({ reservations, assertOrg: rooms.accounts.assertOrg }),
+    'rental/instances': instancesBrings({ db, clock, cursors, instances }),
+    'rental/edge': {},
+    'rental/outages': outagesBrings({ db, watch, decoys, heartbeat }),
+    'rental/journal': journalBrings({ db, clock, cursors, events, instances, logs }),
+    'rental/webhooks': webhooksBrings({ db, clock, cursors, webhooks }),
+  };
+}
+
+function modelsBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'models'> {
+  const { catalog, gateway, videos, blobs, files } = rooms;
+  const keepMs = keep.receipts_days * DAY_MS;
+  return {
+    'models/catalog': catalogBrings({ catalog }),
+    'models/gateway': gatewayBrings({ db, clock, cursors, gateway, keepMs }),
+    'models/videos': videosBrings({ db, cursors, blobs, videos }),
+    'models/files': filesBrings({ files }),
+  };
+}

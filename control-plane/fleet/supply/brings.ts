@@ -1,0 +1,66 @@
+// What this room brings to the house.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Db, Query } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import { type Measure, one } from '../../base/http/metrics.ts';
+import type { Payouts } from '../../money/payouts/payouts.ts';
+import { catalogRoutes } from './catalog-routes.ts';
+import { machineRoutes } from './machine-routes.ts';
+import { supplyOperatorRoutes } from './operator-routes.ts';
+import { supplyRoutes } from './routes.ts';
+import { countMachinesByState } from './store.ts';
+import type { Supply } from './supply.ts';
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  cursors: Cursors;
+  supply: Supply;
+  payouts: Payouts;
+  /** By instance: where it ran. */
+  machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
+}
+
+export function supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }: Deps) {
+  const view = { clock, payouts, machinesOf };
+  return {
+    routes: [
+      ...catalogRoutes({ db, cursors }),
+      ...supplyRoutes({ ...view, db, supply }),
+      ...machineRoutes({ ...view, db, cursors, supply }),
+    ],
+    operatorRoutes: supplyOperatorRoutes({ db, supply, payouts }),
+    measures: measures(db),
+  };
+}
+
+function measures(db: Db): Measure[] {
+  return [
+    {
+      name: 'svc_machines',
+      help: 'Machines by status, and whether their agent is connected',
+      kind: 'gauge',
+      labels: ['status', 'online'],
+      read: async () =>
+        (await countMachinesByState(db.read)).map(({ status, online, count }) => ({
+          labels: { status, online: String(online) },
+          value: count,
+        })),
+    },
+    {
+      name: 'svc_machines_with_unknown_workloads',
+      help: 'Machines that run containers which the database does not know, or are connected and have not said',
+      kind: 'gauge',
+      read: async () => one((await countMachinesByState(db.read)).reduce((sum, row) => sum + row.with_unknown, 0)),
+    },
+    {
+      name: 'svc_machines_failed',
+      help: 'Machines that the operator has listed and whose verification failed: they are not on offer',
+      kind: 'gauge',
+      read: async () => {
+        const listed = (await countMachinesByState(db.read)).filter(({ status }) => status === 'listed');
+        return one(listed.reduce((sum, row) => sum + row.failed, 0));
+      },
+    },
+  ];
+}

@@ -1,0 +1,182 @@
+// The operator's routes for suppliers, what they are paid, and their machines.
+import { z } from 'zod';
+import { isoTime } from '../../../shared/clock.ts';
+import { fail } from '../../../shared/errors.ts';
+import { dollarsFromUcents } from '../../../shared/money.ts';
+import type { Db } from '../../base/db/db.ts';
+import { payoutEntries, type PayoutEntry } from '../../money/ledger/suppliers.ts';
+import type { Payouts, Standing } from '../../money/payouts/payouts.ts';
+import { payoutView } from '../../money/payouts/routes.ts';
+import { allMachines, allSuppliers, findSupplier, type MachineRow, type SupplierRow } from './store.ts';
+import type { Supply } from './supply.ts';
+import { faultWords, obstacleOf } from './verdict.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import { AnyFields, Cents, type Fields, Id, listOf, operationOf, operator } from '../../base/http/operator.ts';
+
+/** Verb -> what it does; each is a POST without a body. */
+export const SUPPLIER_VERBS = {
+  suspend: 'offer none of its machines and take no more; what runs goes on, what was earned stays owed',
+  resume: 'end a suspension',
+} as const;
+
+const BASE = '/admin/suppliers';
+/** An operator looks through no more. */
+const PAYOUTS_SHOWN_MAX = 1_000;
+const Payout = z.strictObject({ cents: Cents.optional(), reference: z.string().min(1).max(255) });
+
+interface Deps {
+  db: Db;
+  supply: Supply;
+  payouts: Payouts;
+}
+
+export function supplyOperatorRoutes(deps: Deps): Route[] {
+  return [...supplierRoutes(deps), ...payoutRoutes(deps), ...machineRoutes(deps)];
+}
+
+function supplierRoutes({ db, supply, payouts }: Deps): Route[] {
+  const show = async (row: SupplierRow): Promise<Fields> => ({
+    supplier_id: row.id,
+    org_id: row.org_id,
+    status: row.status,
+    ...standingFields(await payouts.standing(db.read, row.id)),
+    created_at: isoTime(row.created_ms),
+  });
+  const moves = { suspend: supply.suspendSupplier, resume: supply.resumeSupplier };
+  const list = route({
+    ...operator,
+    method: 'GET',
+    path: BASE,
+    operationId: 'adminListSuppliers',
+    summary: 'List suppliers',
+    responses: { 200: { description: 'All of them', schema: listOf(AnyFields) } },
+    errors: [],
+    handler: async () => ({ status: 200, body: { data: await Promise.all((await allSuppliers(db.read)).map(show)) } }),
+  });
+  const verbs = (Object.keys(SUPPLIER_VERBS) as (keyof typeof SUPPLIER_VERBS)[]).map((verb) =>
+    route({
+      ...operator,
+      method: 'POST',
+      path: `${BASE}/{id}/${verb}`,
+      operationId: operationOf(verb, 'Supplier'),
+      summary: SUPPLIER_VERBS[verb],
+      params: Id,
+      responses: { 200: { description: 'The supplier', schema: AnyFields } },
+      errors: ['not_found', 'conflict'],
+      handler: async ({ params }) => ({ status: 200, body: await show(await moves[verb](params.id)) }),
+    }),
+  );
+  return [list, ...verbs];
+}
+
+function payoutRoutes({ db, payouts }: Deps): Route[] {
+  return [
+    route({
+      ...operator,
+      method: 'POST',
+      path: `${BASE}/{id}/payouts`,
+      operationId: 'adminCreatePayout',
+      summary: 'Enter that a supplier was paid; the same reference counts once',
+      params: Id,
+      body: Payout,
+      responses: { 201: { description: 'The payout, and what is owed now', schema: AnyFields } },
+      errors: ['not_found', 'conflict'],
+      handler: async ({ params: { id }, body: { cents = null, reference } }) => {
+        if ((await findSupplier(db.read, id)) === undefined) fail('not_found', `There is no supplier ${id}.`);
+        const payout = await payouts.pay({ supplierId: id, cents, reference });
+        return {
+          status: 201,
+          body: { ...payoutFields(payout), ...standingFields(await payouts.standing(db.read, id)) },
+        };
+      },
+    }),
+    route({
+      ...operator,
+      method: 'GET',
+      path: '/admin/payouts',
+      operationId: 'adminListPayouts',
+      summary: 'List payouts, newest first',
+      query: z.strictObject({ supplier_id: z.string().optional() }),
+      responses: { 200: { description: 'The latest', schema: listOf(AnyFields) } },
+      errors: [],
+      handler: async ({ query }) => {
+        const rows = await payoutEntries(db.read, query.supplier_id, undefined, PAYOUTS_SHOWN_MAX);
+        return { status: 200, body: { data: rows.map(payoutFields) } };
+      },
+    }),
+  ];
+}
+
+function machineRoutes({ db, supply }: Deps): Route[] {
+  const list = route({
+    ...operator,
+    method: 'GET',
+    path: '/admin/machines',
+    operationId: 'adminListMachines',
+    summary: 'List machines',
+    responses: { 200: { description: 'All of them', schema: listOf(AnyFields) } },
+    errors: [],
+    handler: async () => ({ status: 200, body: { data: (await allMachines(db.read)).map(machineFields) } }),
+  });
+  const verbs = {
+    approve: 'List a machine for rent',
+    suspend: 'Take a machine out of the market',
+    unify: 'Say that one host alone has the identity of a machine again',
+  } as const;
+  const judge = {
+    approve: supply.approve,
+    suspend: supply.suspend,
+    unify: (id: string) => supply.setCopied(id, false),
+  };
+  const moves = (['approve', 'suspend', 'unify'] as const).map((verb) =>
+    route({
+      ...operator,
+      method: 'POST',
+      path: `/admin/machines/{id}/${verb}`,
+      operationId: operationOf(verb, 'Machine'),
+      summary: verbs[verb],
+      params: Id,
+      responses: { 200: { description: 'The machine', schema: AnyFields } },
+      errors: ['not_found', 'conflict'],
+      handler: async ({ params }) => ({ status: 200, body: machineFields(await judge[verb](params.id)) }),
+    }),
+  );
+  return [list, ...moves];
+}
+
+function standingFields({ accruedCents, unpaidCents, payableCents }: Standing): Fields {
+  return {
+    accrued_cents: Number(accruedCents),
+    unpaid_cents: Number(unpaidCents),
+    payable_cents: Number(payableCents),
+  };
+}
+
+function payoutFields(row: PayoutEntry): Fields {
+  return { supplier_id: row.subject_id, ...payoutView(row) };
+}
+
+function machineFields(row: MachineRow): Fields {
+  return {
+    machine_id: row.id,
+    supplier_id: row.supplier_id,
+    status: row.status,
+    approved: row.approved,
+    off_market_because: obstacleOf(row) ?? null,
+    verification_status: row.verification_status,
+    verification_detail: row.verification_detail,
+    online: row.online,
+    gpus: row.inventory?.gpus.length ?? null,
+    gpu_name: row.inventory?.gpus[0]?.name ?? null,
+    gpu_error: row.inventory?.gpu_error ?? null,
+    gpu_faults: faultWords(row.inventory?.gpu_faults ?? []),
+    engine: row.inventory?.engine_version ?? null,
+    network_fence: row.inventory?.network_fence ?? null,
+    fence_error: row.inventory?.fence_error ?? null,
+    region: row.region,
+    price_per_hour: dollarsFromUcents(row.price_ucents_per_hour),
+    unknown_workloads: row.unknown_workloads?.join(', ') ?? 'not reported yet',
+    copied_since: row.copied_ms === null ? null : isoTime(row.copied_ms),
+    last_heartbeat_at: row.last_heartbeat_ms === null ? null : isoTime(row.last_heartbeat_ms),
+  };
+}

@@ -1,0 +1,55 @@
+// What this room brings to the house.
+import type { Clock } from '../../../shared/clock.ts';
+import { WorkloadId } from '../../../shared/protocol/workload.ts';
+import { type Db, sql } from '../../base/db/db.ts';
+import { type Forgets, inPieces, type Piece } from '../../base/db/pieces.ts';
+import { AnyFields, Id, operator } from '../../base/http/operator.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import type { Workloads } from './workloads.ts';
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  workloads: Workloads;
+  /** Sends a machine its desired state. */
+  push(machineId: string): void;
+  /** Workloads are forgotten so long after nothing was left of them. */
+  keepMs: number;
+}
+
+export function workloadsBrings(deps: Deps) {
+  const { db, clock, keepMs } = deps;
+  const forgets: Forgets = {
+    what: 'workloads',
+    run: (signal) => inPieces(clock.now() - keepMs, (piece) => forgetWorkloads(db, piece), signal),
+  };
+  return { forgets: [forgets], operatorRoutes: [removeUnknownRoute(deps)] };
+}
+
+function removeUnknownRoute({ workloads, push }: Deps): Route {
+  return route({
+    ...operator,
+    method: 'DELETE',
+    path: '/admin/machines/{id}/unknown-workloads/{workload_id}',
+    operationId: 'adminRemoveUnknownWorkload',
+    summary: 'End a container that a machine runs and the database does not know',
+    params: Id.extend({ workload_id: WorkloadId }),
+    responses: { 200: { description: 'What is wanted of the machine', schema: AnyFields } },
+    errors: ['not_found', 'conflict'],
+    handler: async ({ params: { id, workload_id: workloadId } }) => {
+      await workloads.removeUnknown(id, workloadId);
+      push(id);
+      return { status: 200, body: { machine_id: id, workload_id: workloadId, desired: 'removed' } };
+    },
+  });
+}
+
+/** A tombstone that a host has not confirmed stays, however old it is. */
+function forgetWorkloads(db: Db, { untilMs, limit }: Piece): Promise<number> {
+  return db.tx('workloads.forget', (tx) =>
+    tx.run(
+      sql`delete from workloads where id in (
+            select id from workloads where state = 'gone' and changed_ms <= ${untilMs} order by changed_ms limit ${limit})`,
+    ),
+  );
+}

@@ -1,0 +1,98 @@
+// What this room brings to the house.
+import type { Clock } from '../../../shared/clock.ts';
+import type { LoopOptions } from '../../../shared/loop.ts';
+import type { Db } from '../../base/db/db.ts';
+import { type Forgets, inPieces, type Piece } from '../../base/db/pieces.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import { type Measure, one } from '../../base/http/metrics.ts';
+import type { Gateway } from './gateway.ts';
+import { receiptRoutes } from './receipt-routes.ts';
+import { gatewayRoutes } from './routes.ts';
+import { removeClosed, rememberForgotten } from './store.ts';
+import { receiptHoldFaults, receiptProof } from './verify.ts';
+
+/** What a process that died has left held is given back at the start; this is for what the database could not close. */
+const SWEEP_PERIOD_MS = 15_000;
+/** Servers that are out rest for five seconds between health checks. */
+const SERVERS_PERIOD_MS = 1_000;
+/** Answers of models that are on their way get so long; the sockets close a few seconds later, so that callers are still told. */
+const ANSWERS_GRACE_MS = 5_000;
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  cursors: Cursors;
+  gateway: Gateway;
+  /** Receipts are forgotten so long after they were closed. */
+  keepMs: number;
+}
+
+export function gatewayBrings({ db, clock, cursors, gateway, keepMs }: Deps) {
+  const loops: LoopOptions[] = [
+    { name: 'receipts', periodMs: SWEEP_PERIOD_MS, run: async (signal) => void (await gateway.sweep(signal)) },
+    { name: 'model-servers', periodMs: SERVERS_PERIOD_MS, run: gateway.lookAtServers },
+  ];
+  const forgets: Forgets = {
+    what: 'receipts',
+    run: (signal) => inPieces(clock.now() - keepMs, (piece) => forgetReceipts(db, piece), signal),
+  };
+  return {
+    routes: [...gatewayRoutes({ gateway }), ...receiptRoutes({ db, cursors })],
+    loops,
+    measures: measures(gateway),
+    charges: receiptProof,
+    invariants: [receiptHoldFaults],
+    forgets: [forgets],
+    finish: () => gateway.drain(ANSWERS_GRACE_MS),
+    close: () => gateway.close(),
+  };
+}
+
+function measures(gateway: Gateway): Measure[] {
+  return [
+    {
+      name: 'svc_inference_open_requests',
+      help: 'Requests to models that are being answered',
+      kind: 'gauge',
+      read: () => one(gateway.openRequests()),
+    },
+    {
+      name: 'svc_inference_upstream_out',
+      help: '1 while a model server is sent no requests because it fails, 0 for others that were asked',
+      kind: 'gauge',
+      labels: ['upstream', 'upstream_model'],
+      read: () =>
+        gateway.servers().map(({ upstream, model, isOut }) => ({
+          labels: { upstream, upstream_model: model },
+          value: isOut ? 1 : 0,
+        })),
+    },
+    {
+      name: 'svc_inference_requests_total',
+      help: 'Requests to models by how they ended',
+      kind: 'counter',
+      labels: ['model', 'ending'],
+      read: () =>
+        gateway.counts.endings().map(({ model, ending, count }) => ({ labels: { model, ending }, value: count })),
+    },
+    {
+      name: 'svc_inference_upstream_failures_total',
+      help: 'Requests that a model server did not take or answer',
+      kind: 'counter',
+      labels: ['upstream'],
+      read: () => gateway.counts.failures().map(({ upstream, count }) => ({ labels: { upstream }, value: count })),
+    },
+  ];
+}
+
+/**
+ * One that is open stays, however old it is. What the others charged is remembered as one sum, because the ledger keeps its transfers.
+ */
+export function forgetReceipts(db: Db, piece: Piece): Promise<number> {
+  return db.tx('receipts.forget', async (tx) => {
+    const removed = await removeClosed(tx, piece);
+    const ucents = removed.reduce((sum, each) => sum + each.charged_ucents, 0n);
+    if (removed.length > 0) await rememberForgotten(tx, { receipts: removed.length, ucents });
+    return removed.length;
+  });
+}

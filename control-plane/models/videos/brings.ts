@@ -1,0 +1,54 @@
+// What this room brings to the house.
+import type { Blobs } from '../../base/blobs/blobs.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import type { Measure } from '../../base/http/metrics.ts';
+import { videoRoutes } from './routes.ts';
+import { countByStatus } from './store.ts';
+import { videoHoldFaults, videoProof } from './verify.ts';
+import type { Videos } from './videos.ts';
+
+interface Deps {
+  db: Db;
+  cursors: Cursors;
+  blobs: Blobs;
+  videos: Videos;
+}
+
+export function videosBrings({ db, cursors, blobs, videos }: Deps) {
+  return {
+    routes: videoRoutes({ videos, cursors, blobs }),
+    drivers: [videos.driver],
+    measures: measures(db, videos),
+    charges: videoProof,
+    invariants: [videoHoldFaults],
+    close: () => videos.close(),
+  };
+}
+
+function measures(db: Db, { counts }: Videos): Measure[] {
+  return [
+    {
+      name: 'svc_videos',
+      help: 'Video jobs that are not over, by status',
+      kind: 'gauge',
+      labels: ['status'],
+      read: async () =>
+        (await countByStatus(db.read)).map(({ status, count }) => ({ labels: { status }, value: count })),
+    },
+    {
+      name: 'svc_videos_total',
+      help: 'Video jobs by how they ended',
+      kind: 'counter',
+      labels: ['model', 'status'],
+      read: () => counts.endings().map(({ model, status, count }) => ({ labels: { model, status }, value: count })),
+    },
+    {
+      name: 'svc_inference_upstream_failures_total',
+      help: 'Requests that a model server did not take or answer',
+      kind: 'counter',
+      labels: ['upstream'],
+      read: () => counts.failures().map(({ upstream, count }) => ({ labels: { upstream }, value: count })),
+    },
+  ];
+}

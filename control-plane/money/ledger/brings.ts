@@ -1,0 +1,64 @@
+// What this room brings to the house.
+import { z } from 'zod';
+import type { LoopOptions } from '../../../shared/loop.ts';
+import type { Db } from '../../base/db/db.ts';
+import { type Measure, one } from '../../base/http/metrics.ts';
+import { operator } from '../../base/http/operator.ts';
+import { type Route, route } from '../../base/http/route.ts';
+import type { Books } from './books.ts';
+import { proofState } from './proof-store.ts';
+import { sumFaults } from './verify.ts';
+
+/** What is new in the books; once a night everything. */
+const BOOKS_PERIOD_MS = 3_600_000;
+
+export function ledgerBrings({ db, books }: { db: Db; books: Books }) {
+  const loop: LoopOptions = {
+    name: 'books',
+    periodMs: BOOKS_PERIOD_MS,
+    run: async (signal) => ((await books.run(signal)) ? 'again' : undefined),
+  };
+  return { loops: [loop], measures: measures(db), invariants: [sumFaults], operatorRoutes: [verifyRoute(books)] };
+}
+
+/** 0 before the first proof. */
+function measures(db: Db): Measure[] {
+  return [
+    {
+      name: 'svc_ledger_faults',
+      help: 'Broken invariants of the books that the last proof has found; the log names each',
+      kind: 'gauge',
+      read: async () => one((await proofState(db.read)).faults),
+    },
+    {
+      name: 'svc_ledger_verified_timestamp_seconds',
+      help: 'When the books were last proven to the end: what was new in them, and the whole',
+      kind: 'gauge',
+      labels: ['extent'],
+      read: async () => {
+        const { new_proven_ms: newMs, whole_proven_ms: wholeMs } = await proofState(db.read);
+        return [
+          { labels: { extent: 'new' }, value: (newMs ?? 0) / 1000 },
+          { labels: { extent: 'whole' }, value: (wholeMs ?? 0) / 1000 },
+        ];
+      },
+    },
+  ];
+}
+
+function verifyRoute(books: Pick<Books, 'verify'>): Route {
+  const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
+  return route({
+    ...operator,
+    method: 'POST',
+    path: '/admin/ledger/verify',
+    operationId: 'adminVerifyLedger',
+    summary: 'Prove that the books agree',
+    responses: { 200: { description: 'The verdict', schema: Verdict } },
+    errors: [],
+    handler: async () => {
+      const faults = await books.verify();
+      return { status: 200, body: { ok: faults.length === 0, faults } };
+    },
+  });
+}

@@ -1,0 +1,12 @@
+// What this room brings to the house.
+import { disputeOperatorRoutes } from './operator-routes.ts';
+import { type PayoutRouteDeps, payoutRoutes } from './routes.ts';
+import { payoutFaults } from './verify.ts';
+
+export function payoutsBrings(deps: PayoutRouteDeps) {
+  return {
+    routes: payoutRoutes(deps),
+    operatorRoutes: disputeOperatorRoutes(deps.payouts.disputes),
+    invariants: [payoutFaults],
+  };
+}

@@ -1,0 +1,42 @@
+// What this room brings to the house.
+import type { Clock } from '../../../shared/clock.ts';
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import { type Measure, one } from '../../base/http/metrics.ts';
+import { countByStatus, dueForMs } from './counts.ts';
+import type { Instances } from './instances.ts';
+import { instanceRoutes } from './routes.ts';
+
+interface Deps {
+  db: Db;
+  clock: Clock;
+  cursors: Cursors;
+  instances: Instances;
+}
+
+export function instancesBrings({ db, clock, cursors, instances }: Deps) {
+  return {
+    routes: instanceRoutes({ db, cursors, instances }),
+    drivers: [instances.driver],
+    measures: measures(db, clock),
+  };
+}
+
+function measures(db: Db, clock: Clock): Measure[] {
+  return [
+    {
+      name: 'svc_instances',
+      help: 'Instances that are not terminated, by status',
+      kind: 'gauge',
+      labels: ['status'],
+      read: async () =>
+        (await countByStatus(db.read)).map(({ status, count }) => ({ labels: { status }, value: count })),
+    },
+    {
+      name: 'svc_instances_due_seconds',
+      help: 'How long the instance that waits longest for the engine has been due',
+      kind: 'gauge',
+      read: async () => one((await dueForMs(db.read, clock.now())) / 1000),
+    },
+  ];
+}

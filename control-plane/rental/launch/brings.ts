@@ -1,0 +1,10 @@
+// What this room brings to the house.
+import type { Db } from '../../base/db/db.ts';
+import type { Cursors } from '../../base/http/cursors.ts';
+import type { LaunchRoom } from './launch.ts';
+import { menuRoutes } from './menu-routes.ts';
+import { registryCredentialRoutes } from './routes.ts';
+
+export function launchBrings({ db, cursors, launch }: { db: Db; cursors: Cursors; launch: LaunchRoom }) {
+  return { routes: [...menuRoutes({ launch, cursors }), ...registryCredentialRoutes({ db, launch, cursors })] };
+}

@@ -1,0 +1,56 @@
+// What this room brings to the house.
+import type { LoopOptions } from '../../../shared/loop.ts';
+import type { Db } from '../../base/db/db.ts';
+import { type Measure, one } from '../../base/http/metrics.ts';
+import type { Decoys } from './decoys.ts';
+import { type Heartbeat, HEARTBEAT_PERIOD_MS } from './own-outages.ts';
+import { countMachines } from './store.ts';
+import { failsTogether } from './verdict.ts';
+import type { Watch } from './watch.ts';
+
+const WATCH_PERIOD_MS = 1_000;
+const DECOYS_PERIOD_MS = 30_000;
+
+interface Deps {
+  db: Db;
+  watch: Watch;
+  decoys: Decoys;
+  heartbeat: Heartbeat;
+}
+
+/** Probes and decoys end before streams are drained: they would take closed ports for hosts that are out of reach. */
+export function outagesBrings({ db, watch, decoys, heartbeat }: Deps) {
+  const endsBeforeDrain = true;
+  const loops: (LoopOptions & { endsBeforeDrain?: boolean })[] = [
+    { name: 'heartbeat', periodMs: HEARTBEAT_PERIOD_MS, run: async () => void (await heartbeat.beat()) },
+    { name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => watch.run(signal), endsBeforeDrain },
+    { name: 'decoys', periodMs: DECOYS_PERIOD_MS, run: (signal) => decoys.run(signal), endsBeforeDrain },
+  ];
+  return { loops, measures: measures(db, heartbeat) };
+}
+
+function measures(db: Db, heartbeat: Heartbeat): Measure[] {
+  return [
+    {
+      name: 'svc_machines_failing_probes',
+      help: 'Machines with a rental that cannot be reached',
+      kind: 'gauge',
+      read: async () => one((await countMachines(db.read)).failing),
+    },
+    {
+      name: 'svc_verdicts_held',
+      help: '1 while so many machines fail together that verdicts wait',
+      kind: 'gauge',
+      read: async () => {
+        const { machines, failing } = await countMachines(db.read);
+        return one(failsTogether(machines, failing) ? 1 : 0);
+      },
+    },
+    {
+      name: 'svc_clock_steps_total',
+      help: 'How often the wall clock of this host was set under the running process',
+      kind: 'counter',
+      read: () => one(heartbeat.clockSteps()),
+    },
+  ];
+}

@@ -1,0 +1,41 @@
+// The operator's server over a small world, without a socket: every operator route, its audit entries included.
+import { openAdmin } from '../../control-plane/admin/admin.ts';
+import { brought, type Process } from '../../control-plane/brings.ts';
+import { openMetrics } from '../../control-plane/base/http/metrics.ts';
+import type { Route } from '../../control-plane/base/http/route.ts';
+import type { Http, InjectedRequest } from '../../control-plane/base/http/server.ts';
+import { createIds } from '../../shared/ids.ts';
+import { createLog } from '../../shared/log.ts';
+import { seededRng } from '../../shared/rng.ts';
+import type { World } from './world.ts';
+
+export interface Operator {
+  http: Http;
+  routes: readonly Route[];
+  /** The answer's body. @throws with the `code` and `detail` of a refusal */
+  ask(method: InjectedRequest['method'], url: string, payload?: object): Promise<Record<string, unknown>>;
+}
+
+/** `change` may replace a route before it is served. */
+export function openOperator(
+  world: World,
+  own: Partial<Process> = {},
+  change: (route: Route) => Route = (route) => route,
+): Operator {
+  const { db, clock, audit } = world;
+  const metrics = own.metrics ?? openMetrics();
+  const routes = brought(world.brings({ metrics, ...own }), 'operatorRoutes').map(change);
+  const ids = createIds(clock, seededRng(2));
+  const log = createLog('test', 'silent');
+  const http = openAdmin(routes, audit, { db, clock, ids, log, metrics, ready: async () => [] });
+  return {
+    http,
+    routes,
+    ask: async (method, url, payload) => {
+      const reply = await http.inject({ method, url, ...(payload === undefined ? {} : { payload }) });
+      const body = JSON.parse(reply.body) as Record<string, unknown>;
+      if (reply.status >= 400) throw Object.assign(new Error(String(body['detail'])), body);
+      return body;
+    },
+  };
+}
