@@ -1,6 +1,8 @@
 // SSH keys (specification 2.5, 4.2, 7.2) where they meet instances: which may be named, and what deleting one in use does.
 import { expect, test } from 'vitest';
+import type { Query } from '../../control-plane/base/db/db.ts';
 import { doorAccess } from '../../control-plane/rental/edge/access.ts';
+import type { InstanceRow } from '../../control-plane/rental/instances/store.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, made } from './api.ts';
@@ -23,7 +25,8 @@ const launch = (keyIds: string[] | undefined, more: object = {}): Promise<Answer
 /** The keys that somebody who connects to the instance now is let in with. */
 async function keysAtTheDoor(instanceId: string): Promise<string[] | undefined> {
   const { db, rooms } = api.world;
-  const { loginKeysOf: keysOf } = rooms.decoys;
+  const keysOf = (query: Query, { org_id: orgId, request }: InstanceRow): Promise<string[]> =>
+    rooms.sshKeys.linesOf(query, orgId, request.ssh_key_ids ?? null);
   return (await doorAccess(instanceId, { db, doors: rooms.doors, keysOf }))?.authorizedKeys;
 }
 async function runningInstance(keyIds: string[] | undefined): Promise<string> {
