@@ -12,6 +12,7 @@ import { openAdmin } from './admin/admin.ts';
 import { openAudit } from './admin/audit.ts';
 import { adminDeps } from './admin-deps.ts';
 import { openBlobs } from './base/blobs/blobs.ts';
+import { type Ballast, BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { openReadiness } from './base/db/readiness.ts';
 import { openGrants } from './base/blobs/grants.ts';
 import { openMetrics } from './base/http/metrics.ts';
@@ -64,7 +65,11 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const secret = readSecret(config, rng);
   const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
   const metrics = openMetrics();
-  const foundation = await openOwnFoundation(config, { ...outside, onCommit: metrics.observeCommit });
+  const ballast = ballastOf(config, outside);
+  const onDatabase = { onCommit: metrics.observeCommit, makeRoom: ballast?.release };
+  const foundation = await openOwnFoundation(config, { ...outside, ...onDatabase });
+  await ballast?.restore();
+  const hasRoom = ballast?.hasRoom ?? ((): boolean => true);
   const audit = openAudit({ ...outside, db: foundation.db });
   const core: Core = { ...outside, db: audit.db };
   let running: Running | undefined;
@@ -74,7 +79,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const modelHub = openModelHub(config.model_hub_url, core);
   const storage = openStorage(config, secret, core);
   const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub, storage });
-  const readiness = openReadiness(core);
+  const readiness = openReadiness({ ...core, hasRoom });
   const own = { metrics, loops: (): LoopStatus[] => statusesOf(running), reload: reloader(readAgain, rooms, log) };
   addGauges(metrics.registry, { core, ...rooms, readiness, loops: own.loops });
   const web: HttpDeps = {
@@ -82,6 +87,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     metrics,
     authenticate: (token) => rooms.accounts.authenticate(token),
     ready: async () => (running === undefined ? ['still starting'] : readiness.check()),
+    hasRoom,
   };
   const admin = openAdmin(adminDeps(core, rooms, own), audit, web);
   const supervision = openSupervision(serviceManager(), core);
@@ -120,9 +126,15 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
       await rooms.videos.close();
       await images.close();
       await modelHub.close();
+      ballast?.close();
       await foundation.close();
     },
   };
+}
+
+/** A PostgreSQL server has a disk of its own, which is its operator's affair. */
+function ballastOf({ database }: Config, deps: Parameters<typeof openBallast>[2]): Ballast | undefined {
+  return 'sqlite' in database ? openBallast(`${database.sqlite}.ballast`, BALLAST_BYTES, deps) : undefined;
 }
 
 /** @throws Error where the secret is not the one that the database was written under */

@@ -24,7 +24,7 @@ beforeEach(async () => {
   metrics = openMetrics();
   loops = [];
   const { db, clock, rooms } = world;
-  const readiness = openReadiness(world.core);
+  const readiness = openReadiness({ ...world.core, hasRoom: () => true });
   addGauges(metrics.registry, { core: { db, clock }, ...rooms, readiness, loops: () => loops });
 });
 afterEach(() => world.close());

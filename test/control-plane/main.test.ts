@@ -140,7 +140,7 @@ describe('what cannot be started says why, before it makes what it does not need
       () => ({ listen: { host: '127.0.0.1', port } }),
       /another process listens on 127\.0\.0\.1 port \d+: end it/,
       // An address is taken last: whoever is answered there finds everything in place.
-      ['db', 'db.lock', 'secret'],
+      ['db', 'db.ballast', 'db.lock', 'secret'],
     ],
     [
       'a certificate that is not there',

@@ -50,6 +50,7 @@ beforeEach(async () => {
     log,
     metrics,
     ready: async () => [],
+    hasRoom: () => true,
   });
   directory = mkdtempSync(join(tmpdir(), 'svc-'));
   socketPath = join(directory, 'admin.sock');

@@ -29,7 +29,7 @@ beforeEach(async () => {
   routes = adminRoutes(deps).filter((each) => each.method !== 'GET');
   const ids = createIds(clock, seededRng(2));
   const log = createLog('test', 'silent');
-  http = openAdmin(deps, audit, { db, clock, ids, log, metrics, ready: async () => [] });
+  http = openAdmin(deps, audit, { db, clock, ids, log, metrics, ready: async () => [], hasRoom: () => true });
 });
 afterEach(async () => {
   await http.close();
