@@ -262,6 +262,12 @@ function inferenceCounts({ gateway: { counts }, videos }: GaugesDeps): Measure[]
         })),
     },
     {
+      name: 'svc_inference_beyond_context_total',
+      help: 'Answers of model servers that used more context than their model is sold with',
+      labels: ['model'],
+      read: () => counts.beyondContexts().map(({ model, count }) => ({ labels: { model }, value: count })),
+    },
+    {
       name: 'svc_videos_total',
       help: 'Video jobs by how they ended',
       labels: ['model', 'status'],

@@ -20,7 +20,7 @@ const WEBHOOKS_PERIOD_MS = 500;
 const RECEIPTS_PERIOD_MS = 15_000;
 /** Nothing waits for it. The first run is at the start, and removes the halves of a process that died. */
 const BLOBS_PERIOD_MS = 600_000;
-/** Those that are out rest for five seconds between looks. */
+/** Those that are out rest for five seconds between looks, or not at all while they load their model. */
 const MODEL_SERVERS_PERIOD_MS = 1_000;
 const PURGE_PERIOD_MS = 3_600_000;
 /** What is new in the books; once a night everything. */
