@@ -12,7 +12,7 @@ import { openAdmin } from './admin/admin.ts';
 import { openAudit } from './admin/audit.ts';
 import { adminDeps } from './admin-deps.ts';
 import { openBlobs } from './base/blobs/blobs.ts';
-import { type Ballast, BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
+import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { openReadiness } from './base/db/readiness.ts';
 import { openGrants } from './base/blobs/grants.ts';
 import { openMetrics } from './base/http/metrics.ts';
@@ -65,11 +65,8 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const secret = readSecret(config, rng);
   const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
   const metrics = openMetrics();
-  const ballast = ballastOf(config, outside);
-  const onDatabase = { onCommit: metrics.observeCommit, makeRoom: ballast?.release };
-  const foundation = await openOwnFoundation(config, { ...outside, ...onDatabase });
-  await ballast?.restore();
-  const hasRoom = ballast?.hasRoom ?? ((): boolean => true);
+  const foundation = await openOwnFoundation(config, { ...outside, onCommit: metrics.observeCommit });
+  const { hasRoom } = foundation;
   const audit = openAudit({ ...outside, db: foundation.db });
   const core: Core = { ...outside, db: audit.db };
   let running: Running | undefined;
@@ -126,28 +123,36 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
       await rooms.videos.close();
       await images.close();
       await modelHub.close();
-      ballast?.close();
       await foundation.close();
     },
   };
 }
 
-/** A PostgreSQL server has a disk of its own, which is its operator's affair. */
-function ballastOf({ database }: Config, deps: Parameters<typeof openBallast>[2]): Ballast | undefined {
-  return 'sqlite' in database ? openBallast(`${database.sqlite}.ballast`, BALLAST_BYTES, deps) : undefined;
+interface Ground extends Foundation {
+  /** False while the disk of the database is full. A PostgreSQL server has a disk of its own, which is its operator's affair. */
+  hasRoom(): boolean;
 }
 
 /** @throws Error where the secret is not the one that the database was written under */
 async function openOwnFoundation(
   { database }: Config,
   deps: Parameters<typeof openFoundation>[1] & Pick<Core, 'sealing'>,
-): Promise<Foundation> {
-  const foundation = await openFoundation(database, deps);
+): Promise<Ground> {
+  const ballast = 'sqlite' in database ? openBallast(`${database.sqlite}.ballast`, BALLAST_BYTES, deps) : undefined;
+  const foundation = await openFoundation(database, { ...deps, makeRoom: ballast?.release });
   await assertSecretFits(foundation.db, deps.sealing).catch(async (error: unknown) => {
     await foundation.close();
     throw error;
   });
-  return foundation;
+  await ballast?.restore();
+  return {
+    ...foundation,
+    hasRoom: ballast?.hasRoom ?? ((): boolean => true),
+    close: () => {
+      ballast?.close();
+      return foundation.close();
+    },
+  };
 }
 
 /** Everything is read before anything is changed. What else of the configuration has changed counts from the next start on. */
