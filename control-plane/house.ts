@@ -77,15 +77,12 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const storage = openStorage(config, secret, core);
   const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub, storage });
   const readiness = openReadiness({ ...core, hasRoom });
-  const own = { metrics, loops: (): LoopStatus[] => statusesOf(running), reload: reloader(readAgain, rooms, log) };
+  const reload = async (): Promise<Fields> => reloadSettings(readAgain, { rooms, listeners }, log);
+  const own = { metrics, loops: (): LoopStatus[] => statusesOf(running), reload };
   addGauges(metrics.registry, { core, ...rooms, readiness, loops: own.loops });
-  const web: HttpDeps = {
-    ...core,
-    metrics,
-    authenticate: (token) => rooms.accounts.authenticate(token),
-    ready: async () => (running === undefined ? ['still starting'] : readiness.check()),
-    hasRoom,
-  };
+  const ready = async (): Promise<string[]> => (running === undefined ? ['still starting'] : readiness.check());
+  const { authenticate } = rooms.accounts;
+  const web: HttpDeps = { ...core, metrics, authenticate, ready, hasRoom };
   const admin = openAdmin(adminDeps(core, rooms, own), audit, web);
   const supervision = openSupervision(serviceManager(), core);
   const listeners = openListeners(config, { core, rooms, web, certificates, epoch: foundation.epoch, secret });
@@ -156,19 +153,22 @@ async function openOwnFoundation(
 }
 
 /** Everything is read before anything is changed. What else of the configuration has changed counts from the next start on. */
-function reloader(readAgain: () => Config, rooms: Rooms, log: Log): () => Promise<Fields> {
-  return async () => reloadSettings(readAgain, rooms, log);
-}
-
-function reloadSettings(readAgain: () => Config, rooms: Rooms, log: Log): Fields {
+function reloadSettings(
+  readAgain: () => Config,
+  { rooms, listeners }: { rooms: Rooms; listeners: Listeners },
+  log: Log,
+): Fields {
+  let config: Config;
   let next: Settings;
   try {
-    next = settingsOf(readAgain());
+    config = readAgain();
+    next = settingsOf(config);
   } catch (error) {
     log.error({ detail: messageOf(error) }, 'the files of the operator have a mistake; nothing was changed');
     return fail('validation_failed', `Nothing was changed. ${messageOf(error)}`);
   }
   rooms.reload(next);
+  listeners.reload(config);
   const now = {
     models: next.models.length,
     templates: next.menu.templates.size,
@@ -176,6 +176,7 @@ function reloadSettings(readAgain: () => Config, rooms: Rooms, log: Log): Fields
     open_launches_per_org: next.openLaunchesPerOrg,
     open_inference_requests_per_key: next.openInferenceRequestsPerKey,
     open_videos_per_org: next.openVideosPerOrg,
+    ...config.rate_limits,
   };
   log.info(now, 'models, templates, environments and limits were read again');
   return now;

@@ -5,6 +5,7 @@ import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
 import { metricsRoute } from './admin/routes.ts';
 import { openAddressLimit } from './base/http/address-limit.ts';
 import { openCursors } from './base/http/cursors.ts';
+import type { RateLimitOptions } from './base/http/rate-limits.ts';
 import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { openTls, type Tls, type TlsFiles } from './base/http/tls.ts';
 import type { Config } from './config.ts';
@@ -24,6 +25,8 @@ export interface Listeners {
   publicPorts: PublicPorts;
   /** Serves certificates that have been renewed. */
   refreshCertificates(): void;
+  /** Takes over what of the configuration counts without a restart. */
+  reload(config: Config): void;
   listen(): Promise<{ port: number }>;
   /**
    * Instances and their applications take no new connections; those that are there may last for so long. The API goes on.
@@ -56,6 +59,7 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
     http,
     publicPorts,
     refreshCertificates: tls.refresh,
+    reload: (next) => http.setRateLimits(rateLimitsOf(next)),
     listen: async () => {
       if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
       if (config.apps !== undefined) await apps?.listen(config.apps.listen);
@@ -103,15 +107,7 @@ function openPublicHttp(
     baseUrl: config.base_url,
     trustProxy: config.trust_proxy,
     sealing: core.sealing,
-    rateLimits: {
-      perKeyPerSecond: config.rate_limits.per_key_per_second,
-      perIpPerSecond: config.rate_limits.per_ip_per_second,
-      burst: config.rate_limits.burst,
-      inference: {
-        perKeyPerSecond: config.rate_limits.inference_per_key_per_second,
-        burst: config.rate_limits.inference_burst,
-      },
-    },
+    rateLimits: rateLimitsOf(config),
     connectionsPerAddressMax: HTTP_CONNECTIONS_PER_ADDRESS_MAX,
     ...(tls === undefined ? {} : { tls }),
   });
@@ -119,6 +115,15 @@ function openPublicHttp(
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
   http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
   return http;
+}
+
+function rateLimitsOf({ rate_limits: limits }: Config): RateLimitOptions {
+  return {
+    perKeyPerSecond: limits.per_key_per_second,
+    perIpPerSecond: limits.per_ip_per_second,
+    burst: limits.burst,
+    inference: { perKeyPerSecond: limits.inference_per_key_per_second, burst: limits.inference_burst },
+  };
 }
 
 function openMetricsHttp(config: Config, web: HttpDeps): Http {

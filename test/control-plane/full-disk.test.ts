@@ -264,7 +264,7 @@ test('on a disk that is really full deletes work at once, rentals end and are bi
   const rented = await world.launch(who);
   await world.observe(rented, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
   await world.drive();
-  const key = await world.rooms.blobs.newKey('files');
+  const key = world.rooms.blobs.newKey('files');
   const stored = await world.rooms.blobs.write(key, Readable.from([Buffer.alloc(9)]), { bytesMax: 9, signal });
   const file = {
     id: 'file-mine',

@@ -88,6 +88,8 @@ export interface Http {
   listen(address: ListenAddress): Promise<{ port: number }>;
   /** Hands over connections that ask for an upgrade on a path that begins with `pathPrefix`. Authentication is the listener's. */
   onUpgrade(pathPrefix: string, listener: UpgradeListener): void;
+  /** Counts from the next request on. */
+  setRateLimits(next: RateLimitOptions): void;
   /** The OpenAPI 3.1 document of the public routes. */
   openapi(): object;
   /** Forgets replies older than 24 hours; returns how many. */
@@ -137,6 +139,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     register,
     openapi,
     onUpgrade: upgrades.add,
+    setRateLimits: (next) => limits?.change(next),
     purgeIdempotencyKeys: idempotency.purge,
     listen: async (address) => {
       await listenOn(app, address);
