@@ -81,6 +81,8 @@ interface Deps {
   rng: Rng;
   log: Log;
   onCommit?: OnCommit;
+  /** On SQLite: called if the disk is full; true if there is room now. */
+  makeRoom?: (() => boolean) | undefined;
 }
 
 /** The lease comes before the schema: a newer version that is started too early must not change the database under a running one. */

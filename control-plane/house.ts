@@ -14,6 +14,7 @@ import { type Blobs, openBlobs } from './base/blobs/blobs.ts';
 import { type Grants, openGrants } from './base/blobs/grants.ts';
 import { openCursors } from './base/http/cursors.ts';
 import { addMeasures, openMetrics } from './base/http/metrics.ts';
+import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
 import { assertSecretFits } from './base/http/secret-check.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
@@ -60,6 +61,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const outside = { clock, rng, ids, log, sealing: openSealing(secret, ids) };
   const metrics = openMetrics();
   const foundation = await openOwnFoundation(config, { ...outside, onCommit: metrics.observeCommit });
+  const { hasRoom } = foundation;
   const audit = openAudit({ ...outside, db: foundation.db });
   const core: Core = { ...outside, db: audit.db };
   let running: Running | undefined;
@@ -68,14 +70,14 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const images = openImages(privateRegistriesOf(config), { clock });
   const modelHub = openModelHub(config.model_hub_url, core);
   const storage = openStorage(config, secret, core);
-  const rooms = openRooms(core, settings, { nudges, webhookOutbound, images, modelHub, storage });
+  const rooms = openRooms(core, settings, { nudges, hasRoom, webhookOutbound, images, modelHub, storage });
   const brings = bringsOf(core, rooms, {
     cursors: openCursors(secret),
     keep: config.retention,
     audit,
     metrics,
     loops: () => statusesOf(running),
-    reload: reloader(readAgain, rooms, log),
+    reload: async () => reloadSettings(readAgain, { rooms, listeners }, log),
   });
   addMeasures(metrics.registry, brought(brings, 'measures'));
   const web: HttpDeps = {
@@ -83,6 +85,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     metrics,
     authenticate: (token) => rooms.accounts.authenticate(token),
     ready: async () => (running === undefined ? ['still starting'] : rooms.readiness.check()),
+    hasRoom,
   };
   const admin = openAdmin(brought(brings, 'operatorRoutes'), audit, web);
   const supervision = openSupervision(serviceManager(), core);
@@ -118,33 +121,50 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   };
 }
 
+interface Ground extends Foundation {
+  /** False while the disk of the database is full. A PostgreSQL server has a disk of its own, which is its operator's affair. */
+  hasRoom(): boolean;
+}
+
 /** @throws Error where the secret is not the one that the database was written under */
 async function openOwnFoundation(
   { database }: Config,
   deps: Parameters<typeof openFoundation>[1] & Pick<Core, 'sealing'>,
-): Promise<Foundation> {
-  const foundation = await openFoundation(database, deps);
+): Promise<Ground> {
+  const ballast = 'sqlite' in database ? openBallast(`${database.sqlite}.ballast`, BALLAST_BYTES, deps) : undefined;
+  const foundation = await openFoundation(database, { ...deps, makeRoom: ballast?.release });
   await assertSecretFits(foundation.db, deps.sealing).catch(async (error: unknown) => {
     await foundation.close();
     throw error;
   });
-  return foundation;
+  await ballast?.restore();
+  return {
+    ...foundation,
+    hasRoom: ballast?.hasRoom ?? ((): boolean => true),
+    close: () => {
+      ballast?.close();
+      return foundation.close();
+    },
+  };
 }
 
 /** Everything is read before anything is changed. What else of the configuration has changed counts from the next start on. */
-function reloader(readAgain: () => Config, rooms: Rooms, log: Log): () => Promise<Fields> {
-  return async () => reloadSettings(readAgain, rooms, log);
-}
-
-function reloadSettings(readAgain: () => Config, rooms: Rooms, log: Log): Fields {
+function reloadSettings(
+  readAgain: () => Config,
+  { rooms, listeners }: { rooms: Rooms; listeners: Listeners },
+  log: Log,
+): Fields {
+  let config: Config;
   let next: Settings;
   try {
-    next = settingsOf(readAgain());
+    config = readAgain();
+    next = settingsOf(config);
   } catch (error) {
     log.error({ detail: messageOf(error) }, 'the files of the operator have a mistake; nothing was changed');
     return fail('validation_failed', `Nothing was changed. ${messageOf(error)}`);
   }
   rooms.reload(next);
+  listeners.reload(config);
   const now = {
     models: next.models.length,
     templates: next.menu.templates.size,
@@ -152,6 +172,7 @@ function reloadSettings(readAgain: () => Config, rooms: Rooms, log: Log): Fields
     open_launches_per_org: next.openLaunchesPerOrg,
     open_inference_requests_per_key: next.openInferenceRequestsPerKey,
     open_videos_per_org: next.openVideosPerOrg,
+    ...config.rate_limits,
   };
   log.info(now, 'models, templates, environments and limits were read again');
   return now;

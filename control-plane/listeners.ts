@@ -4,6 +4,7 @@ import type { Log } from '../shared/log.ts';
 import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
 import { metricsRoute } from './admin/status-routes.ts';
 import { openAddressLimit } from './base/http/address-limit.ts';
+import type { RateLimitOptions } from './base/http/rate-limits.ts';
 import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { openTls, type Tls, type TlsFiles } from './base/http/tls.ts';
 import { type Brings, brought } from './brings.ts';
@@ -23,6 +24,8 @@ export interface Listeners {
   /** What the sockets themselves bring to the house. */
   brings: Brings;
   publicPorts: PublicPorts;
+  /** Takes over what of the configuration counts without a restart. */
+  reload(config: Config): void;
   listen(): Promise<{ port: number }>;
   /**
    * Instances and their applications take no new connections; those that are there may last for so long. The API goes on.
@@ -54,6 +57,7 @@ export function openListeners(config: Config, deps: ListenersDeps): Listeners {
   return {
     brings: bringsOfSockets(http, publicPorts, tls),
     publicPorts,
+    reload: (next) => http.setRateLimits(rateLimitsOf(next)),
     listen: async () => {
       if (config.metrics_listen !== undefined) await metricsHttp?.listen(config.metrics_listen);
       if (config.apps !== undefined) await apps?.listen(config.apps.listen);
@@ -111,15 +115,7 @@ function openPublicHttp(
     baseUrl: config.base_url,
     trustProxy: config.trust_proxy,
     sealing: core.sealing,
-    rateLimits: {
-      perKeyPerSecond: config.rate_limits.per_key_per_second,
-      perIpPerSecond: config.rate_limits.per_ip_per_second,
-      burst: config.rate_limits.burst,
-      inference: {
-        perKeyPerSecond: config.rate_limits.inference_per_key_per_second,
-        burst: config.rate_limits.inference_burst,
-      },
-    },
+    rateLimits: rateLimitsOf(config),
     connectionsPerAddressMax: HTTP_CONNECTIONS_PER_ADDRESS_MAX,
     ...(tls === undefined ? {} : { tls }),
   });
@@ -127,6 +123,15 @@ function openPublicHttp(
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
   http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
   return http;
+}
+
+function rateLimitsOf({ rate_limits: limits }: Config): RateLimitOptions {
+  return {
+    perKeyPerSecond: limits.per_key_per_second,
+    perIpPerSecond: limits.per_ip_per_second,
+    burst: limits.burst,
+    inference: { perKeyPerSecond: limits.inference_per_key_per_second, burst: limits.inference_burst },
+  };
 }
 
 function openMetricsHttp(config: Config, web: HttpDeps): Http {

@@ -114,6 +114,8 @@ export interface Nudges {
 /** What lies outside of the rooms; `probes`, `logIn` and `openStream` replace the network if there is none. */
 interface Outside {
   nudges: Nudges;
+  /** False while the disk of the database is full. */
+  hasRoom(): boolean;
   webhookOutbound: Outbound;
   images: Pick<Images, 'verify' | 'pullLogin'>;
   modelHub: Pick<ModelHub, 'weigh'>;
@@ -162,7 +164,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   });
   const models = openModels(core, settings, { ledger, blobs: storage.blobs, nudges });
   return {
-    readiness: openReadiness({ db, clock, log }),
+    readiness: openReadiness({ db, clock, log, hasRoom: outside.hasRoom }),
     blobs: storage.blobs,
     grants: storage.grants,
     accounts: openAccounts({ db, clock, ids }),

@@ -61,7 +61,14 @@ export const ChatCompletion = z
       .array(
         z.strictObject({
           index: z.int().describe('Always 0'),
-          message: ChatMessage.describe('The answer'),
+          message: z
+            .strictObject({
+              role: z.literal('assistant').describe('Always `assistant`'),
+              content: z.string().describe('What is said'),
+              refusal: z.null().describe('Always null: a model that does not want to answer says so in its text'),
+            })
+            .describe('The answer'),
+          logprobs: z.null().describe('Always null'),
           finish_reason: FinishReason.describe('Why the answer ends'),
         }),
       )
@@ -77,8 +84,10 @@ const chunkChoice = z.strictObject({
     .strictObject({
       role: z.literal('assistant').optional().describe('In the first chunk'),
       content: z.string().optional().describe('What comes behind the text so far'),
+      refusal: z.null().optional().describe('In the first chunk, always null'),
     })
     .describe('What is new'),
+  logprobs: z.null().describe('Always null'),
   finish_reason: FinishReason.nullable().describe('Why the answer ends, in the last chunk with a choice'),
 });
 

@@ -22,7 +22,7 @@ export const CHAT_NOTHINGS: Nothings = {
 };
 
 /** What the lists do not say again for each member: null asks for nothing wherever a request can do without the member. */
-const REQUIRED: readonly string[] = ['model', 'messages', 'input', 'prompt'];
+const REQUIRED: readonly string[] = ['model', 'messages', 'messages[].role', 'messages[].content', 'input', 'prompt'];
 
 /** The values as people read them: `n`: 1. */
 export function nothingsText(nothings: Nothings): string {
@@ -38,6 +38,9 @@ export function withoutNothings(body: unknown, nothings: Nothings, path = ''): u
   const asked = Object.entries(body).filter(([name, value]) => !isNothing(`${path}${name}`, value, nothings));
   return Object.fromEntries(
     asked.map(([name, value]): [string, unknown] => {
+      // Clients send an answer back as they got it.
+      if (name === 'messages' && Array.isArray(value))
+        return [name, value.map((message: unknown) => withoutNothings(message, nothings, 'messages[].'))];
       const inner = `${path}${name}.`;
       const hasMore = Object.keys(nothings).some((member) => member.startsWith(inner));
       return [name, hasMore ? withoutNothings(value, nothings, inner) : value];

@@ -76,6 +76,7 @@ async function openFleet(machines: number): Promise<Fleet> {
       maxPriceUcentsPerHour: null,
       diskGb: null,
       minVramGb: 0,
+      endsMs: null,
       exceptMachineIds: [],
     };
     const chosen = rank(request, await db.tx('choose', (tx) => candidates(tx, request)))[0];

@@ -107,6 +107,7 @@ function openOn(world: World, epoch: number, outside: WorldOutside): Api {
       metrics: openMetrics(),
       authenticate: rooms.accounts.authenticate,
       ready: async () => [],
+      hasRoom: () => true,
     },
     {
       epoch,

@@ -104,7 +104,7 @@ describe('pricing', () => {
       disk_configurable: false,
       disk_price_per_gb_hour: 0,
     });
-    const want = { machineId, gpuType: 'H100_SXM', count: 3, heldBy: 'w', reservedBy: null, diskGb: 0 };
+    const want = { machineId, gpuType: 'H100_SXM', count: 3, heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
     await api.world.db.tx('hold', (tx) => api.world.rooms.supply.hold(tx, want));
     expect(await rows('/v1/pricing')).toMatchObject([{ offering_id: row?.['offering_id'], available: 1 }]);
     await api.world.rooms.supply.setOnline(machineId, false);

@@ -46,11 +46,11 @@ describe('a stream', () => {
     };
     const chunk = (delta: object, finish_reason: string | null = null): object => ({
       ...facts,
-      choices: [{ index: 0, delta, finish_reason }],
+      choices: [{ index: 0, delta, logprobs: null, finish_reason }],
     });
     const chunks = chunksOf(answer);
     expect(chunks).toEqual([
-      chunk({ role: 'assistant', content: '' }),
+      chunk({ role: 'assistant', content: '', refusal: null }),
       chunk({ content: 'Hello' }),
       chunk({ content: ' there.' }),
       chunk({}, 'stop'),

@@ -16,6 +16,7 @@ openModelsForEachTest();
 
 const ask = (body: object = {}): Promise<Answer> =>
   api.call('POST', PATH, { key: owner.key, body: { model: 'acme/small-chat', messages: HI, ...body } });
+const beyond = (): object[] => api.world.rooms.gateway.counts.beyondContexts();
 const spentUcents = async (): Promise<bigint> => {
   const { postedUcents, heldUcents } = await api.world.rooms.ledger.balance(api.world.db.read, {
     kind: 'customer_wallet',
@@ -34,7 +35,14 @@ describe('an answer', () => {
       object: 'chat.completion',
       created: Math.floor(api.world.clock.now() / 1000),
       model: 'acme/small-chat',
-      choices: [{ index: 0, message: { role: 'assistant', content: 'Hello there.' }, finish_reason: 'stop' }],
+      choices: [
+        {
+          index: 0,
+          message: { role: 'assistant', content: 'Hello there.', refusal: null },
+          logprobs: null,
+          finish_reason: 'stop',
+        },
+      ],
       usage: { prompt_tokens: 6, completion_tokens: 3, total_tokens: 9 },
     });
     expect(answer.body).not.toMatch(/secret|cmpl-of-the-server|timings/);
@@ -123,6 +131,36 @@ describe('an answer', () => {
     const refused = expectRefused(PATH, await ask(), 'context_length_exceeded');
     expect(refused.text).toContain('What was sent has 8193 tokens');
     expect(await spentUcents()).toBe(0n);
+    expect(beyond()).toEqual([{ model: 'acme/small-chat', count: 1 }]);
+  });
+
+  test.each([
+    [8_192, 0],
+    [8_193, 1],
+  ])(
+    'that takes %d tokens of a context of 8192 with its prompt, from any engine and in both forms: counted %d times',
+    async (tokens, times) => {
+      const usage = { prompt_tokens: 8_000, completion_tokens: tokens - 8_000 };
+      upstream.next({ body: { ...HELLO, usage } });
+      expect((await ask()).status).toBe(200);
+      expect(beyond()).toEqual(times === 0 ? [] : [{ model: 'acme/small-chat', count: times }]);
+      const last = { choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }] };
+      upstream.next({ events: [last, { choices: [], usage }, '[DONE]'] });
+      await ask({ stream: true });
+      expect(beyond()).toEqual(times === 0 ? [] : [{ model: 'acme/small-chat', count: 2 * times }]);
+    },
+  );
+
+  test('may be sent back as it came, with what is null in it', async () => {
+    const { message } = ChatCompletion.parse((await ask()).json).choices[0] ?? {};
+    const messages = [{ role: 'user', content: 'hi' }, message, { role: 'user', content: 'more' }];
+    expect((await ask({ messages })).status).toBe(200);
+    expect(upstream.asked.at(-1)?.body['messages']).toEqual([
+      { role: 'user', content: 'hi' },
+      { role: 'assistant', content: 'Hello there.' },
+      { role: 'user', content: 'more' },
+    ]);
+    expectRefused(PATH, await ask({ messages: [{ role: 'user', content: null }] }), 'validation_failed');
   });
 
   test('tells nothing of the cache of its server, which others have filled too', async () => {

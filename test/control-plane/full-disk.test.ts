@@ -1,23 +1,26 @@
 // A full disk: uploads stop before it, and if it comes all the same, callers are told to come back, and nothing is half done.
 import { join } from 'node:path';
+import { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { brought } from '../../control-plane/brings.ts';
 import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
 import { countRow } from '../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { migrate } from '../../control-plane/base/db/migrate.ts';
+import { openBallast } from '../../control-plane/base/db/ballast.ts';
 import { openReadiness } from '../../control-plane/base/db/readiness.ts';
 import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
 import { openMetrics } from '../../control-plane/base/http/metrics.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Http, openHttp } from '../../control-plane/base/http/server.ts';
 import { SCHEMA } from '../../control-plane/foundation.ts';
+import { insertFile } from '../../control-plane/models/files/store.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { systemRng } from '../../shared/rng.ts';
 import { mountSmallDisk, type SmallDisk } from '../kit/small-disk.ts';
 import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
-import { openWorld, type World } from '../kit/world.ts';
+import { LAUNCH, openWorld, type World } from '../kit/world.ts';
 
 const MIB = 1024 ** 2;
 
@@ -37,11 +40,13 @@ afterEach(async () => {
 
 const log = createLog('test', 'silent');
 const signal = new AbortController().signal;
-/** Writes about a megabyte. */
-const write = (): Promise<unknown> =>
-  db.tx('write', (tx) =>
-    tx.run(sql`insert into orgs (id, name, created_ms) values (${crypto.randomUUID()}, ${'x'.repeat(MIB)}, 0)`),
-  );
+const hasRoom = (): boolean => true;
+/** Writes about a megabyte; more of it than the cache holds meets the disk before the commit. */
+const write = (times = 1): Promise<unknown> =>
+  db.tx('write', async (tx) => {
+    for (let i = 0; i < times; i += 1)
+      await tx.run(sql`insert into orgs (id, name, created_ms) values (${crypto.randomUUID()}, ${'x'.repeat(MIB)}, 0)`);
+  });
 const orgs = async (): Promise<number | undefined> =>
   (await db.read.one(countRow, sql`select count(*) as count from orgs`))?.count;
 
@@ -72,7 +77,7 @@ test('one customer uploads until uploads are refused: everybody else writes on, 
   expect(disk.freeBytes()).toBeLessThan(reserve.bytes + 6 * MIB);
   await write();
   expect(await orgs()).toBe(1);
-  expect(await openReadiness({ db, clock, log }).check()).toEqual([]);
+  expect(await openReadiness({ db, clock, log, hasRoom }).check()).toEqual([]);
   for (const key of kept.slice(0, 2)) await blobs.remove(key);
   await upload();
 });
@@ -102,7 +107,7 @@ test('an upload fits that leaves exactly the reserve; one page more is refused, 
 });
 
 test('writes fail with one error, reads go on, readiness tells, and all is well once there is room', async () => {
-  const readiness = openReadiness({ db, clock, log });
+  const readiness = openReadiness({ db, clock, log, hasRoom });
   expect(await readiness.check()).toEqual([]);
   await write();
   disk.fill();
@@ -129,7 +134,7 @@ test('a database that never commits is not ready, and is asked once by however m
       return new Promise<never>(() => undefined);
     },
   };
-  const readiness = openReadiness({ db: hung, clock, log });
+  const readiness = openReadiness({ db: hung, clock, log, hasRoom });
   const both = [readiness.check(), readiness.check()];
   await clock.advance(5_000);
   expect(await Promise.all(both)).toEqual(Array(2).fill(['the database does not commit in time']));
@@ -137,10 +142,10 @@ test('a database that never commits is not ready, and is asked once by however m
   expect(asked).toBe(1);
 });
 
-async function serve(world: World): Promise<Http> {
+async function serve(world: World, hasRoom: () => boolean): Promise<Http> {
   const ids = createIds(clock, systemRng());
   const secret = new Uint8Array(32).fill(3);
-  const readiness = openReadiness({ db, clock, log });
+  const readiness = openReadiness({ db, clock, log, hasRoom });
   const http = openHttp(
     {
       db,
@@ -150,6 +155,7 @@ async function serve(world: World): Promise<Http> {
       metrics: openMetrics(),
       authenticate: world.rooms.accounts.authenticate,
       ready: readiness.check,
+      hasRoom,
     },
     {
       epoch: 1,
@@ -174,7 +180,7 @@ test('a customer of a full service is told 503 and when to come back, reads go o
     scopes: ['full_access', 'supply: write'],
     expiresMs: null,
   });
-  const http = await serve(world);
+  const http = await serve(world, hasRoom);
   const call = (method: 'GET' | 'POST', url: string) =>
     http.inject({ method, url, headers: { authorization: `Bearer ${key}`, 'idempotency-key': 'same' } });
   disk.fill();
@@ -189,4 +195,150 @@ test('a customer of a full service is told 503 and when to come back, reads go o
   await http.close();
   await world.close();
   db = openSqlite(join(disk.dir, 'a.db'), { clock });
+});
+
+const BALLAST_BYTES = 8 * MIB;
+
+interface Ballasted {
+  world: World;
+  http: Http;
+  who: { orgId: string; apiKeyId: string };
+  call(
+    method: 'GET' | 'POST' | 'DELETE',
+    url: string,
+    body?: object,
+  ): Promise<{ status: number; retryAfter: string | undefined; body: string }>;
+  /** What the log says of errors. */
+  errors: string[];
+  close(): Promise<void>;
+}
+
+/** A service on the small disk, with a ballast beside its database. */
+async function openBallasted(): Promise<Ballasted> {
+  await db.close();
+  const errors: string[] = [];
+  const noisy = createLog('test', 'error', { write: (line) => void errors.push(line) });
+  const path = join(disk.dir, 'a.db');
+  const ballast = openBallast(`${path}.ballast`, BALLAST_BYTES, { clock, rng: systemRng(), log: noisy });
+  db = openSqlite(path, { clock, makeRoom: ballast.release });
+  await ballast.restore();
+  const first = await openWorld();
+  const world = await first.restart(db);
+  await first.close();
+  const who = await world.customer(10_000);
+  const scopes = ['full_access', 'supply: write', 'instances: write', 'instances: read', 'files: write'];
+  const { key, id } = await world.rooms.accounts.createKey({ orgId: who.orgId, name: 'k', scopes, expiresMs: null });
+  const http = await serve(world, ballast.hasRoom);
+  return {
+    world,
+    http,
+    who: { orgId: who.orgId, apiKeyId: id },
+    errors,
+    call: async (method, url, body) => {
+      const headers = {
+        authorization: `Bearer ${key}`,
+        'idempotency-key': crypto.randomUUID(),
+        'content-type': 'application/json',
+      };
+      const reply = await http.inject({
+        method,
+        url,
+        headers,
+        ...(body === undefined ? {} : { payload: JSON.stringify(body) }),
+      });
+      return { status: reply.status, retryAfter: reply.headers['retry-after'], body: reply.body };
+    },
+    close: async () => {
+      ballast.close();
+      await http.close();
+      await world.close();
+      db = openSqlite(path, { clock });
+    },
+  };
+}
+
+test('on a disk that is really full deletes work at once, rentals end and are billed, and all that stores is 503 until there is room', async () => {
+  const { world, who, call, errors, close } = await openBallasted();
+  await world.machine({ gpus: 2 });
+  const rented = await world.launch(who);
+  await world.observe(rented, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  await world.drive();
+  const key = world.rooms.blobs.newKey('files');
+  const stored = await world.rooms.blobs.write(key, Readable.from([Buffer.alloc(9)]), { bytesMax: 9, signal });
+  const file = {
+    id: 'file-mine',
+    org_id: who.orgId,
+    purpose: 'fine-tune' as const,
+    filename: 'a.jsonl',
+    bytes: stored.bytes,
+    sha256: stored.sha256,
+    blob_key: key,
+    report: { valid: true, examples: 1, estimated_tokens: 1, problems_found: 0, problems: [], repeated_examples: 0 },
+    created_ms: clock.now(),
+  };
+  await db.tx('test.file', (tx) => insertFile(tx, file));
+  expect((await call('GET', '/readyz')).status).toBe(200);
+  await clock.advance(60_000);
+
+  disk.fill();
+  expect(disk.freeBytes()).toBe(0);
+  // Nobody has met the full disk before this one.
+  expect((await call('DELETE', `/v1/instances/${rented}`)).status).toBe(202);
+  expect((await call('DELETE', '/v1/files/file-mine')).status).toBe(200);
+  await world.observe(rented, { phase: 'removed' });
+  await world.drive();
+  expect(await world.journal(rented)).toEqual(expect.arrayContaining(['instance.stopping', 'instance.terminated']));
+  for (const url of ['/v1/instances', '/v1/community/supplier']) {
+    expect(await call('POST', url, url === '/v1/instances' ? LAUNCH : undefined)).toMatchObject({
+      status: 503,
+      retryAfter: '30',
+    });
+  }
+  expect((await call('GET', '/readyz')).body).toContain('the disk of the database is full');
+  expect((await call('GET', '/readyz')).status).toBe(503);
+  expect((await call('GET', '/v1/balance')).status).toBe(200);
+  expect(errors.map((line) => (JSON.parse(line) as { msg: string }).msg)).toEqual([
+    expect.stringContaining('the disk of the database is full: deletes and what runs go on'),
+  ]);
+  await clock.advance(60_000);
+  expect((await call('POST', '/v1/community/supplier')).status).toBe(503);
+
+  disk.empty();
+  await expect.poll(async () => (await clock.advance(5_000), (await call('GET', '/readyz')).status)).toBe(200);
+  expect((await call('POST', '/v1/community/supplier')).status).toBe(200);
+  await world.verify();
+  await close();
+});
+
+test('what shares a commit that finds no room gets another try together, whether one statement or the commit finds it', async () => {
+  await db.close();
+  const path = join(disk.dir, 'a.db');
+  const ballast = openBallast(`${path}.ballast`, BALLAST_BYTES, { clock, rng: systemRng(), log });
+  db = openSqlite(path, { clock, makeRoom: ballast.release });
+  await ballast.restore();
+  disk.fill();
+  await Promise.all([write(), write(4), write()]);
+  expect(await orgs()).toBe(6);
+  // The ballast is all there was.
+  disk.empty();
+  disk.fill();
+  await expect(Promise.all([write(), write(), write()])).rejects.toMatchObject({ code: 'disk_full' });
+  ballast.close();
+});
+
+test('the ballast is made only where as much again is free beside it, and what it leaves is never used up by it', async () => {
+  const path = join(disk.dir, 'ballast');
+  const lines: string[] = [];
+  const noisy = createLog('test', 'info', { write: (line) => void lines.push(line) });
+  const ballast = openBallast(path, BALLAST_BYTES, { clock, rng: systemRng(), log: noisy });
+  disk.fill(2 * BALLAST_BYTES - 4096);
+  await ballast.restore();
+  expect([ballast.hasRoom(), ballast.release(), disk.freeBytes()]).toEqual([false, false, 2 * BALLAST_BYTES - 4096]);
+  disk.empty();
+  disk.fill(2 * BALLAST_BYTES);
+  await expect.poll(async () => (await clock.advance(5_000), ballast.hasRoom())).toBe(true);
+  expect(disk.freeBytes()).toBe(BALLAST_BYTES);
+  expect(lines.map((line) => (JSON.parse(line) as { level: number }).level)).toEqual([50, 30]);
+  expect([ballast.release(), disk.freeBytes(), ballast.release()]).toEqual([true, 2 * BALLAST_BYTES, false]);
+  ballast.close();
 });

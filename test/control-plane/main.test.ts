@@ -10,7 +10,7 @@ import { capture } from '../kit/capture.ts';
 import { modelsFile } from '../kit/models.ts';
 import { hasSystemd, type NotifySocket, openNotifySocket } from '../kit/notify-socket.ts';
 import { freePort } from '../kit/ports.ts';
-import { type Program, startProgram } from '../kit/processes.ts';
+import { eventually, type Program, startProgram } from '../kit/processes.ts';
 
 const LAUNCHER = resolve(import.meta.dirname, '../../control-plane/svc-control-plane.js');
 
@@ -80,6 +80,34 @@ test("SIGHUP and the operator's command read the files again; a mistake changes 
   });
 });
 
+test('rates are read again too: whoever has used up his requests waits by the new rate, and a mistake in one changes none', async () => {
+  const path = join(dir, 'config.yaml');
+  const config = readFileSync(path, 'utf8').replace(/\}$/, '');
+  const reload = async () => {
+    const { code, stdout, stderr } = await capture([
+      process.execPath,
+      LAUNCHER,
+      'admin',
+      'reload',
+      '--json',
+      '--config',
+      path,
+    ]);
+    return code === 0 ? (JSON.parse(stdout.toString()) as object) : stderr;
+  };
+  const ask = async (): Promise<[number, string | null]> => {
+    const { status, headers } = await fetch(`http://127.0.0.1:${port}/v1/openapi.json`);
+    return [status, headers.get('retry-after')];
+  };
+  writeFileSync(path, `${config},\n"rate_limits": { "per_ip_per_second": 0.5, "burst": 1 } }`);
+  expect(await ask()).toEqual([200, null]);
+  expect(await reload()).toMatchObject({ per_ip_per_second: 0.5, burst: 1, per_key_per_second: 100 });
+  await eventually('the bucket is empty', 10_000, async () => ((await ask())[0] === 429 ? true : undefined));
+  writeFileSync(path, `${config},\n"rate_limits": { "per_ip_per_second": 200, "burst": 0 } }`);
+  expect(await reload()).toMatch(/config\.yaml:2: rate_limits\.burst: /);
+  expect((await ask())[0]).toBe(429);
+});
+
 test('one signal ends it in order, with exit code 0', async () => {
   process.kill(daemon.pid, 'SIGTERM');
   await daemon.waitForOutput(/stopping: requests under way are finished first/);
@@ -140,7 +168,7 @@ describe('what cannot be started says why, before it makes what it does not need
       () => ({ listen: { host: '127.0.0.1', port } }),
       /another process listens on 127\.0\.0\.1 port \d+: end it/,
       // An address is taken last: whoever is answered there finds everything in place.
-      ['db', 'db.lock', 'secret'],
+      ['db', 'db.ballast', 'db.lock', 'secret'],
     ],
     [
       'a certificate that is not there',

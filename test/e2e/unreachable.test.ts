@@ -24,6 +24,8 @@ afterAll(async () => {
 });
 
 const MINUTE_MS = 60_000;
+/** The audit's flood ended a rental after half an hour. A login goes through it in the short form too. */
+const FLOOD_MS = process.env['SOAK'] === '1' ? 32 * MINUTE_MS : 0;
 
 /** Two good looks from now on. */
 async function looksAreGood(read: () => Promise<Instance>): Promise<void> {
@@ -37,19 +39,36 @@ async function looksAreGood(read: () => Promise<Instance>): Promise<void> {
   }
 }
 
-test('idle connections of strangers neither end billing nor keep the customer out', async () => {
-  const { api } = stack.customer;
-  const instance = await stack.rent();
-  const flood = floodIdle(instance.connection?.port ?? 0);
-  try {
-    await eventually('a flood', MINUTE_MS, async () => (flood.opened() >= 24 ? true : undefined));
-    expect((await stack.ssh(instance).run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
-    await looksAreGood(() => api.get(`/instances/${instance.id}`, Instance));
-  } finally {
-    flood.stop();
-  }
-  await terminate(api, instance.id);
-});
+test(
+  'idle connections of strangers neither end billing nor keep the customer out',
+  { timeout: FLOOD_MS + 5 * MINUTE_MS },
+  async () => {
+    const { api } = stack.customer;
+    const instance = await stack.rent();
+    const flood = floodIdle(instance.connection?.port ?? 0);
+    try {
+      await eventually('a flood', MINUTE_MS, async () => (flood.opened() >= 24 ? true : undefined));
+      const floodedMs = performance.now();
+      while (performance.now() - floodedMs < FLOOD_MS) {
+        expect((await stack.ssh(instance).run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
+        await looksAreGood(() => api.get(`/instances/${instance.id}`, Instance));
+      }
+      expect((await stack.ssh(instance).run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
+      await looksAreGood(() => api.get(`/instances/${instance.id}`, Instance));
+    } finally {
+      flood.stop();
+    }
+    const lived = (Date.now() - Date.parse(instance.ready_at ?? '')) / 1000;
+    await terminate(api, instance.id);
+    const { data: usage } = await api.get('/usage?bucket=day', pageSchema(UsageRow));
+    const charged = usage
+      .filter((row) => row.instance_id === instance.id)
+      .reduce((sum, row) => sum + row.gpu_seconds, 0);
+    expect(charged).toBeGreaterThan(lived - 1);
+    const { data: events } = await api.get(`/instances/${instance.id}/events`, pageSchema(InstanceEvent));
+    expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');
+  },
+);
 
 test('a holder that hangs is replaced: the program inside goes on, and nothing is credited', async () => {
   const { api } = stack.customer;

@@ -27,7 +27,7 @@ export function openOperator(
   const routes = brought(world.brings({ metrics, ...own }), 'operatorRoutes').map(change);
   const ids = createIds(clock, seededRng(2));
   const log = createLog('test', 'silent');
-  const http = openAdmin(routes, audit, { db, clock, ids, log, metrics, ready: async () => [] });
+  const http = openAdmin(routes, audit, { db, clock, ids, log, metrics, ready: async () => [], hasRoom: () => true });
   return {
     http,
     routes,

@@ -182,6 +182,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     { ...SETTINGS, ...outside.settings },
     {
       nudges: outside.nudges ?? NO_NUDGES,
+      hasRoom: () => true,
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,

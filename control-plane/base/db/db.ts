@@ -75,13 +75,17 @@ export function isAway(error: unknown): boolean {
   return typeof code === 'string' ? AWAY_CODES.test(code) : AWAY_WORDS.test(error.message);
 }
 
+export function isFull(error: unknown): boolean {
+  return error instanceof Error && 'code' in error && FULL_CODES.has(String(error.code));
+}
+
 /** A full disk and a server that is away as our own errors, whichever engine met them; everything else as it is. */
 export function engineError(error: unknown): unknown {
   if (error instanceof DbError) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
   if (isAway(error) || LATE_CODES.has(code))
     return new DbError('unavailable', `the database cannot be used now: ${messageOf(error)}`, error);
-  if (!FULL_CODES.has(code)) return error;
+  if (!isFull(error)) return error;
   return new DbError('disk_full', 'the disk of the database is full', error);
 }
 

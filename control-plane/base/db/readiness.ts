@@ -12,7 +12,17 @@ export interface Readiness {
   check(): Promise<string[]>;
 }
 
-export function openReadiness(deps: { db: Db; clock: Clock; log: Log }): Readiness {
+interface ReadinessDeps {
+  db: Db;
+  clock: Clock;
+  log: Log;
+  /** False while the disk of the database is full and only its ballast lets anything be written. */
+  hasRoom(): boolean;
+}
+
+const FULL = 'the disk of the database is full';
+
+export function openReadiness(deps: ReadinessDeps): Readiness {
   const { clock, log } = deps;
   let known: { reasons: string[]; atMs: number } | undefined;
   let underWay: Promise<string[]> | undefined;
@@ -20,8 +30,8 @@ export function openReadiness(deps: { db: Db; clock: Clock; log: Log }): Readine
   const ask = async (): Promise<string[]> => {
     const { reasons, error } = await commit(deps);
     const wasReady = known === undefined || known.reasons.length === 0;
-    if (wasReady && reasons.length > 0) log.error({ reasons, err: error }, 'the database takes no writes');
-    if (!wasReady && reasons.length === 0) log.info('the database takes writes again');
+    if (wasReady && reasons.length > 0) log.error({ reasons, err: error }, 'the database is not ready for writes');
+    if (!wasReady && reasons.length === 0) log.info('the database is ready for writes again');
     known = { reasons, atMs: clock.monotonicMs() };
     return reasons;
   };
@@ -35,7 +45,7 @@ export function openReadiness(deps: { db: Db; clock: Clock; log: Log }): Readine
   };
 }
 
-async function commit({ db, clock }: { db: Db; clock: Clock }): Promise<{ reasons: string[]; error?: unknown }> {
+async function commit({ db, clock, hasRoom }: ReadinessDeps): Promise<{ reasons: string[]; error?: unknown }> {
   const late = Promise.withResolvers<{ reasons: string[] }>();
   const cancel = clock.after(COMMIT_MS_MAX, () => late.resolve({ reasons: ['the database does not commit in time'] }));
   const atMs = clock.now();
@@ -46,7 +56,7 @@ async function commit({ db, clock }: { db: Db; clock: Clock }): Promise<{ reason
       ),
     )
     .then(
-      () => ({ reasons: [] }),
+      () => ({ reasons: hasRoom() ? [] : [FULL] }),
       (error: unknown) => ({ reasons: [reasonOf(error)], error }),
     );
   try {
@@ -57,7 +67,5 @@ async function commit({ db, clock }: { db: Db; clock: Clock }): Promise<{ reason
 }
 
 function reasonOf(error: unknown): string {
-  return error instanceof DbError && error.code === 'disk_full'
-    ? 'the disk of the database is full'
-    : 'the database does not commit';
+  return error instanceof DbError && error.code === 'disk_full' ? FULL : 'the database does not commit';
 }

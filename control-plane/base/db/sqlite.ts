@@ -3,7 +3,7 @@ import Database from 'better-sqlite3';
 import type { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
 import { type Clock } from '../../../shared/clock.ts';
-import { type Db, DbError, type Query, type Tx, storedValue } from './db.ts';
+import { type Db, DbError, isFull, type Query, type Tx, storedValue } from './db.ts';
 import { type Body, type OnCommit, openGroupCommit, type Outcome } from './group-commit.ts';
 
 /** Bodies that share one commit at most; bounds how long the first of them waits. */
@@ -16,21 +16,28 @@ interface Connection {
   prepare(text: string): Database.Statement;
 }
 
+interface SqliteDeps {
+  clock: Clock;
+  onCommit?: OnCommit | undefined;
+  /** Called if the disk is full; true if there is room now, so that what did not fit is worth another try. */
+  makeRoom?: (() => boolean) | undefined;
+}
+
 /**
  * Opens (and creates) the database at `path`, or an own one in memory for `:memory:`.
  * @throws DbError `database_in_use` when another process has it, `unsupported` for an unsafe SQLite.
  */
-export function openSqlite(path: string, deps: { clock: Clock; onCommit?: OnCommit }): Db {
-  const { clock } = deps;
+export function openSqlite(path: string, { clock, onCommit, makeRoom = () => false }: SqliteDeps): Db {
   const unlock = path === ':memory:' ? () => undefined : lockSqlite(path);
   const writer = connect(path, false);
   refuseUnsafeVersion(versionOf(writer.database));
   const reader = path === ':memory:' ? undefined : connect(path, true);
-  const group = openGroupCommit((batch) => commitBatch(writer, batch, clock), {
-    clock,
-    batchMax: BODIES_PER_COMMIT_MAX,
-    onCommit: deps.onCommit,
-  });
+  const commit = (batch: readonly Body[]): Promise<Outcome[]> =>
+    commitBatch(writer, batch, clock).catch((error: unknown) => {
+      if (!isFull(error) || !makeRoom()) throw error;
+      return commitBatch(writer, batch, clock);
+    });
+  const group = openGroupCommit(commit, { clock, batchMax: BODIES_PER_COMMIT_MAX, onCommit });
   // In memory there is one connection, so a read waits its turn like a write; it must not see half a transaction.
   const reads = reader === undefined ? queuedReads(group.tx) : statements(reader, () => true);
 

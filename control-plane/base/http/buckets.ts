@@ -15,6 +15,13 @@ export interface Buckets {
   /** Takes the tokens in any case. Returns how long the caller must wait for those that were not there yet, 0 if they all were. */
   owe(name: string, tokens: number): number;
   giveBack(name: string, tokens: number): void;
+  /** Another rate and burst from now on. What each caller has taken stays taken. */
+  change(rate: Rate): void;
+}
+
+export interface Rate {
+  perSecond: number;
+  burst: number;
 }
 
 /** A full bucket needs no memory; above this number full ones are forgotten. */
@@ -22,8 +29,9 @@ const BUCKETS_MAX = 20_000;
 /** Sums of fractions of a millisecond must not cost a token. */
 export const EPSILON_MS = 1e-6;
 
-export function openBuckets({ perSecond, burst }: { perSecond: number; burst: number }, clock: Clock): Buckets {
-  const tokenMs = 1000 / perSecond;
+export function openBuckets(rate: Rate, clock: Clock): Buckets {
+  let tokenMs = 1000 / rate.perSecond;
+  let { burst } = rate;
   /** A bucket is the moment at which it is full again; one that is not here is full. */
   const fullAtMs = new Map<string, number>();
   const set = (name: string, ms: number, nowMs: number): void => {
@@ -54,6 +62,15 @@ export function openBuckets({ perSecond, burst }: { perSecond: number; burst: nu
     giveBack: (name, tokens) => {
       const beforeMs = fullAtMs.get(name);
       if (beforeMs !== undefined) fullAtMs.set(name, beforeMs - tokens * tokenMs);
+    },
+    change: (next) => {
+      const nowMs = clock.monotonicMs();
+      const nextTokenMs = 1000 / next.perSecond;
+      for (const [name, ms] of fullAtMs) {
+        const taken = Math.min(Math.max(0, ms - nowMs) / tokenMs, next.burst);
+        fullAtMs.set(name, nowMs + taken * nextTokenMs);
+      }
+      [tokenMs, burst] = [nextTokenMs, next.burst];
     },
   };
 }

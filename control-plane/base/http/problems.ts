@@ -5,9 +5,9 @@ import type { Problem } from '../../../shared/api/problem.ts';
 import { DbError } from '../db/db.ts';
 import type { WireReply } from './wire-reply.ts';
 
-/** Somebody must make room. */
 /** A server that was restarted is back by then. */
 const LOST_DATABASE_RETRY_SECONDS = 5;
+/** Somebody must make room. */
 const FULL_DISK_RETRY_SECONDS = 30;
 const PROBLEM_TYPE = 'application/problem+json';
 

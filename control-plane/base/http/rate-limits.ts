@@ -2,7 +2,7 @@
 import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
-import { EPSILON_MS, openBuckets, type Taken } from './buckets.ts';
+import { EPSILON_MS, openBuckets, type Rate, type Taken } from './buckets.ts';
 
 export interface RateLimitOptions {
   perKeyPerSecond: number;
@@ -22,6 +22,8 @@ export interface RateLimits {
   takeForIp(ip: string): void;
   /** Takes back one `takeForIp`: the caller has shown who it is. */
   giveBackForIp(ip: string): void;
+  /** Counts from the next request on. */
+  change(next: RateLimitOptions): void;
 }
 
 /** What the answer of an inference request tells of its key's rate, as clients of the chat-completion wire format know it. */
@@ -31,18 +33,19 @@ export const RATE_HEADERS = {
   'X-Ratelimit-Reset-Requests': 'How long until it may send all of them again, like `12ms` or `1m30.5s`',
 };
 
-export function openRateLimits(options: RateLimitOptions, clock: Clock): RateLimits {
-  const { perKeyPerSecond, perIpPerSecond, burst, inference } = options;
-  const keys = openBuckets({ perSecond: perKeyPerSecond, burst }, clock);
-  const addresses = openBuckets({ perSecond: perIpPerSecond, burst }, clock);
-  const inferenceKeys = openBuckets({ perSecond: inference.perKeyPerSecond, burst: inference.burst }, clock);
+export function openRateLimits(first: RateLimitOptions, clock: Clock): RateLimits {
+  let options = first;
+  const keys = openBuckets(ratesOf(first).keys, clock);
+  const addresses = openBuckets(ratesOf(first).addresses, clock);
+  const inferenceKeys = openBuckets(ratesOf(first).inferenceKeys, clock);
   return {
     takeForKey: (apiKeyId) =>
       assertTaken(
         keys.take(apiKeyId),
-        `This API key may send ${perKeyPerSecond} requests a second, and ${burst} at once`,
+        `This API key may send ${options.perKeyPerSecond} requests a second, and ${options.burst} at once`,
       ),
     takeForInference: (apiKeyId, tell) => {
+      const { inference } = options;
       const taken = inferenceKeys.take(apiKeyId);
       tell(rateHeaders(taken, inference.burst));
       assertTaken(
@@ -53,9 +56,29 @@ export function openRateLimits(options: RateLimitOptions, clock: Clock): RateLim
     takeForIp: (ip) =>
       assertTaken(
         addresses.take(networkOf(ip)),
-        `Your address may send ${perIpPerSecond} requests a second, and ${burst} at once`,
+        `Your address may send ${options.perIpPerSecond} requests a second, and ${options.burst} at once`,
       ),
     giveBackForIp: (ip) => addresses.giveBack(networkOf(ip), 1),
+    change: (next) => {
+      options = next;
+      const rates = ratesOf(next);
+      keys.change(rates.keys);
+      addresses.change(rates.addresses);
+      inferenceKeys.change(rates.inferenceKeys);
+    },
+  };
+}
+
+function ratesOf({
+  perKeyPerSecond,
+  perIpPerSecond,
+  burst,
+  inference,
+}: RateLimitOptions): Record<'keys' | 'addresses' | 'inferenceKeys', Rate> {
+  return {
+    keys: { perSecond: perKeyPerSecond, burst },
+    addresses: { perSecond: perIpPerSecond, burst },
+    inferenceKeys: { perSecond: inference.perKeyPerSecond, burst: inference.burst },
   };
 }
 

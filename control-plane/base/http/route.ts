@@ -114,6 +114,8 @@ export interface RouteFacts {
   /** The path ends with `{id}`, and that may hold slashes, as they are or as %2F. */
   idHasSlashes?: boolean;
   callback?: CallbackSpec;
+  /** A POST that ends something, as a DELETE does: it is taken in while the disk of the database is full. */
+  endsSomething?: boolean;
   /** Agents' and operators' routes: not in the OpenAPI document. */
   hidden?: boolean;
 }
@@ -175,4 +177,9 @@ export function uploadRoute<
 /** A request to a model: what limits the rate of those is told in the headers of the answer. Whoever follows a job asks no model. */
 export function isInference({ scope, method }: Pick<RouteFacts, 'scope' | 'method'>): boolean {
   return scope === 'serverless:write' && method === 'POST';
+}
+
+/** Whether more is kept after the request than before it. */
+export function storesSomething({ method, endsSomething = false }: RouteFacts): boolean {
+  return method !== 'GET' && method !== 'DELETE' && !endsSomething;
 }

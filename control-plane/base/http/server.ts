@@ -10,7 +10,7 @@ import type { Ids } from '../../../shared/ids.ts';
 import { parseJson, TooManyValues } from '../../../shared/json.ts';
 import { BODY_BYTES_MAX, HEADER_BYTES_READ_MAX, JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
-import type { Db } from '../db/db.ts';
+import { type Db, DbError } from '../db/db.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
 import { answer, type AnswerDeps } from './answer.ts';
 import { authorize } from './checks.ts';
@@ -22,7 +22,7 @@ import { openapiDocument } from './openapi.ts';
 import { abandonedRequest, internalError, knownError } from './problems.ts';
 import { openRateLimits, type RateLimitOptions, type RateLimits } from './rate-limits.ts';
 import { refusalReply } from './refusals.ts';
-import { type Caller, isInference, type Route } from './route.ts';
+import { type Caller, isInference, type Route, storesSomething } from './route.ts';
 import { undeclared } from './route-errors.ts';
 import type { Sealing } from './sealing.ts';
 import type { Tls } from './tls.ts';
@@ -48,6 +48,8 @@ export interface HttpDeps {
   authenticate(token: string): Promise<Caller | undefined>;
   /** Reasons why this process is not ready to serve; none means ready. */
   ready(): Promise<string[]>;
+  /** False while the disk of the database is full: then only what is needed to end things is taken in. */
+  hasRoom(): boolean;
 }
 
 export interface HttpOptions {
@@ -86,6 +88,8 @@ export interface Http {
   listen(address: ListenAddress): Promise<{ port: number }>;
   /** Hands over connections that ask for an upgrade on a path that begins with `pathPrefix`. Authentication is the listener's. */
   onUpgrade(pathPrefix: string, listener: UpgradeListener): void;
+  /** Counts from the next request on. */
+  setRateLimits(next: RateLimitOptions): void;
   /** The OpenAPI 3.1 document of the public routes. */
   openapi(): object;
   /** Forgets replies older than 24 hours; returns how many. */
@@ -116,7 +120,8 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     for (const each of more) {
       assertPlaced(each, options);
       routes.push(each);
-      const add = (to: FastifyInstance): void => addRoute(to, each, { ...deps, limits }, answerDeps);
+      const mayWait = options.audience === 'public' && storesSomething(each);
+      const add = (to: FastifyInstance): void => addRoute(to, each, { ...deps, limits, mayWait }, answerDeps);
       if (each.upload === undefined) add(app);
       else void app.register(async (scope) => (leaveUnread(scope), add(scope)));
     }
@@ -134,6 +139,7 @@ export function openHttp(deps: HttpDeps, options: HttpOptions): Http {
     register,
     openapi,
     onUpgrade: upgrades.add,
+    setRateLimits: (next) => limits?.change(next),
     purgeIdempotencyKeys: idempotency.purge,
     listen: async (address) => {
       await listenOn(app, address);
@@ -238,6 +244,8 @@ declare module 'fastify' {
 
 interface RouteDeps extends HttpDeps {
   limits: RateLimits | undefined;
+  /** Refused while the disk of the database is full. */
+  mayWait: boolean;
 }
 
 function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps: AnswerDeps): void {
@@ -251,10 +259,11 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
     // Before the body is read: strangers do not get to send one.
     onRequest: async (request, reply) => {
       limits?.takeForIp(request.ip);
-      if (scope === 'none' || scope === 'operator') return;
+      if (scope === 'none' || scope === 'operator') return refuseIfFull(deps);
       const caller = await authorize(request.headers.authorization, scope, deps.authenticate);
       if (isInference(each)) limits?.takeForInference(caller.apiKeyId, (headers) => void reply.headers(headers));
       else limits?.takeForKey(caller.apiKeyId);
+      refuseIfFull(deps);
       request.setDecorator('caller', caller);
       assertMediaType(each, request.raw);
     },
@@ -282,6 +291,11 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
       return send(reply, wire);
     },
   });
+}
+
+/** @throws DbError `disk_full` */
+function refuseIfFull({ mayWait, hasRoom }: RouteDeps): void {
+  if (mayWait && !hasRoom()) throw new DbError('disk_full', 'the disk of the database is full');
 }
 
 function goneSignal(response: ServerResponse): AbortSignal {

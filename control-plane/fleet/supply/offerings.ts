@@ -3,6 +3,7 @@ import { z } from 'zod';
 import { CANDIDATES_MAX, DISK_GB_INCLUDED, DISK_GB_MIN, GPUS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, raw, sql } from '../../base/db/db.ts';
+import { gpusWithin, lenders } from './lending.ts';
 import * as store from './store.ts';
 import { obstacleOf } from './verdict.ts';
 
@@ -57,13 +58,16 @@ export interface CapacityRequest {
   diskGb: number | null;
   /** Of each GPU; 0: any. */
   minVramGb: number;
+  /** When the launch is over at the latest; null: it does not end by itself. */
+  endsMs: number | null;
   /** Machines that have failed this launch before. */
   exceptMachineIds: string[];
 }
 
 /**
  * At most CANDIDATES_MAX offerings that fit, cheapest first. One index range per count of free GPUs, so the cost does not grow with
- * the fleet: machines with too few free GPUs are never looked at.
+ * the fleet: machines with too few free GPUs are never looked at. A launch that is over in time may borrow GPUs of contracts; there
+ * `gpu_free` counts them.
  */
 export async function candidates(query: Query, request: CapacityRequest): Promise<Candidate[]> {
   const fits = conditions(request);
@@ -73,9 +77,23 @@ export async function candidates(query: Query, request: CapacityRequest): Promis
       sql`select * from (select ${CANDIDATE} from offerings where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
             and gpu_free = ${free} and ${fits} order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}) as range_${sqlNumber(free)}`,
   );
-  return query.all(
+  const free = await query.all(
     CandidateRow,
     sql`${join(ranges, ' union all ')} order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}`,
+  );
+  if (request.endsMs === null) return free;
+  const lent = await lentCandidates(query, request, request.endsMs);
+  return [...lent, ...free.filter(({ id }) => !lent.some((offering) => offering.id === id))];
+}
+
+function lentCandidates(query: Query, request: CapacityRequest, endsMs: number): Promise<Candidate[]> {
+  const within = gpusWithin(endsMs);
+  return query.all(
+    CandidateRow,
+    sql`select id, machine_id, region, ${within} as gpu_free, price_ucents_per_hour from offerings
+        where listed = 1 and gpu_type = ${request.gpuType} and tier = 'on_demand'
+          and machine_id in (${lenders(request.gpuType, endsMs)}) and ${within} >= ${request.gpuCount} and ${conditions(request)}
+        order by price_ucents_per_hour, id limit ${CANDIDATES_MAX}`,
   );
 }
 
@@ -104,7 +122,7 @@ export async function narrowing(query: Query, request: CapacityRequest): Promise
   const ofType = sql`gpu_type = ${request.gpuType}`;
   const bigEnough = sql`${ofType} and gpu_total >= ${request.gpuCount}`;
   const withVram = sql`${bigEnough} and vram_gb >= ${request.minVramGb}`;
-  const free = sql`${withVram} and gpu_free >= ${request.gpuCount}`;
+  const free = sql`${withVram} and ${gpusWithin(request.endsMs)} >= ${request.gpuCount}`;
   const withDisk = sql`${free} and ${diskCondition(request)}`;
   const affordable = sql`${free} and ${conditions(request)}`;
   const count = (condition: Sql): Sql => sql`coalesce(sum(case when ${condition} then 1 else 0 end), 0)`;
@@ -215,9 +233,9 @@ export async function cheapestType(
   query: Query,
   request: Omit<CapacityRequest, 'gpuType'>,
 ): Promise<string | undefined> {
-  const { gpuCount, minVramGb, offeringId, region } = request;
+  const { gpuCount, minVramGb, offeringId, region, endsMs } = request;
   const pinned = offeringId === null ? sql`1 = 1` : sql`id = ${offeringId}`;
-  const isFree = sql`gpu_free >= ${gpuCount} and ${conditions({ ...request, region: null })}`;
+  const isFree = sql`${gpusWithin(endsMs)} >= ${gpuCount} and ${conditions({ ...request, region: null })}`;
   const isNear = region === null ? sql`1 = 1` : sql`region = ${region}`;
   const first = (condition: Sql): Sql => sql`case when ${condition} then 0 else 1 end`;
   const row = await query.one(

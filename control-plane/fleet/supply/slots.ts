@@ -37,7 +37,7 @@ export function slotsOf(query: Query, reservedBy: string): Promise<Slots[]> {
   );
 }
 
-export type SlotRequest = Omit<CapacityRequest, 'maxPriceUcentsPerHour'>;
+export type SlotRequest = Omit<CapacityRequest, 'maxPriceUcentsPerHour' | 'endsMs'>;
 
 /** The machines where a launch under the contract fits. Its time is paid for already, so the price is 0 and no cap applies. */
 export async function slotCandidates(query: Query, reservedBy: string, request: SlotRequest): Promise<Candidate[]> {
@@ -121,15 +121,16 @@ export interface SlotWish {
   machineId: string;
   gpuType: string;
   count: number;
-  /** The reservation contract. */
+  /** The reservation contract, and when it begins: until then others may borrow the GPUs. */
   reservedBy: string;
+  startsMs: number;
 }
 
 /** Sets up to `count` free GPUs aside; how many there were. */
 export function setAside(tx: Tx, want: SlotWish): Promise<number> {
   const free = sql`machine_id = ${want.machineId} and held_by is null and reserved_by is null and usable = 1`;
   return tx.run(
-    sql`update machine_gpus set reserved_by = ${want.reservedBy}
+    sql`update machine_gpus set reserved_by = ${want.reservedBy}, reserved_from_ms = ${want.startsMs}
         where ${free} and gpu_uuid in (
           select gpu_uuid from machine_gpus where ${free} and gpu_type = ${want.gpuType}
           order by gpu_index limit ${want.count})`,
@@ -139,8 +140,9 @@ export function setAside(tx: Tx, want: SlotWish): Promise<number> {
 const WantRow = z.object({ reserved_by: text, gpu_type: text, region: text, gpus_missing: int });
 /** GPUs that a contract lacks at present. */
 export type SlotWant = z.infer<typeof WantRow>;
+const DatedWantRow = WantRow.extend({ starts_ms: int });
 
-export async function insertWant(tx: Tx, want: SlotWant & { starts_ms: number }): Promise<void> {
+export async function insertWant(tx: Tx, want: z.infer<typeof DatedWantRow>): Promise<void> {
   await tx.run(
     sql`insert into slot_wants (reserved_by, gpu_type, region, gpus_missing, starts_ms)
         values (${want.reserved_by}, ${want.gpu_type}, ${want.region}, ${want.gpus_missing}, ${want.starts_ms})`,
@@ -165,8 +167,8 @@ export async function dropWants(tx: Tx, reservedBy: string): Promise<void> {
  */
 export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
   const wants = await tx.all(
-    WantRow,
-    sql`select w.reserved_by, w.gpu_type, w.region, w.gpus_missing
+    DatedWantRow,
+    sql`select w.reserved_by, w.gpu_type, w.region, w.gpus_missing, w.starts_ms
         from offerings o join slot_wants w on w.gpu_type = o.gpu_type and w.region = o.region
         where o.machine_id = ${machineId} and o.listed = 1 and o.tier = 'on_demand' and o.gpu_free > 0
         order by w.starts_ms, w.reserved_by, w.gpu_type`,
@@ -174,7 +176,7 @@ export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
   let served = 0;
   for (const want of wants) {
     const { reserved_by: reservedBy, gpu_type: gpuType, region, gpus_missing: missing } = want;
-    const got = await setAside(tx, { machineId, gpuType, count: missing, reservedBy });
+    const got = await setAside(tx, { machineId, gpuType, count: missing, reservedBy, startsMs: want.starts_ms });
     if (got > 0) {
       const its = sql`reserved_by = ${reservedBy} and gpu_type = ${gpuType} and region = ${region}`;
       if (got === missing) await tx.run(sql`delete from slot_wants where ${its}`);
@@ -202,7 +204,7 @@ const MachineIdRow = z.object({ machine_id: text });
 async function giveUp(tx: Tx, which: Sql): Promise<string[]> {
   const rows = await tx.all(
     MachineIdRow,
-    sql`update machine_gpus set reserved_by = null where ${which} returning machine_id`,
+    sql`update machine_gpus set reserved_by = null, reserved_from_ms = null where ${which} returning machine_id`,
   );
   return [...new Set(rows.map((row) => row.machine_id))];
 }

@@ -5,6 +5,7 @@ import type { MachineState } from '../../../shared/states.ts';
 import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { ApprovedGpu } from './approval.ts';
+import { type GpuWant, isLendable } from './lending.ts';
 import type { Verdict } from './verdict.ts';
 
 const SupplierRow = z.object({
@@ -330,19 +331,22 @@ export async function dropExcept(tx: Tx, machineId: string, uuids: string[]): Pr
 
 const UuidRow = z.object({ gpu_uuid: text });
 
-/** Takes `count` free GPUs of a type; the answer has fewer where there were fewer. */
-export async function takeGpus(
-  tx: Tx,
-  want: { machineId: string; gpuType: string; count: number; heldBy: string; reservedBy: string | null },
-): Promise<string[]> {
-  const mine = want.reservedBy === null ? sql`reserved_by is null` : sql`reserved_by = ${want.reservedBy}`;
+/**
+ * Takes `count` GPUs of a type that are free to the launch; the answer has fewer where there were fewer. Borrowed ones come first, so that
+ * those that anybody may have stay on offer, and of these the ones that are lent for the shortest time.
+ */
+export async function takeGpus(tx: Tx, want: GpuWant): Promise<string[]> {
+  const mine =
+    want.reservedBy === null
+      ? sql`(reserved_by is null or ${isLendable(want.endsMs)})`
+      : sql`reserved_by = ${want.reservedBy}`;
   const free = sql`machine_id = ${want.machineId} and held_by is null and usable = 1 and ${mine}`;
   const rows = await tx.all(
     UuidRow,
     sql`update machine_gpus set held_by = ${want.heldBy}
         where ${free} and gpu_uuid in (
           select gpu_uuid from machine_gpus where ${free} and gpu_type = ${want.gpuType}
-          order by gpu_index limit ${want.count})
+          order by case when reserved_by is null then 1 else 0 end, reserved_from_ms, gpu_index limit ${want.count})
         returning gpu_uuid`,
   );
   return rows.map((row) => row.gpu_uuid);

@@ -9,6 +9,7 @@ import type { EnrollRequest, Inventory } from '../../../shared/protocol/inventor
 import type { Db, Query, Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
 import { appraise } from './appraisal.ts';
+import type { GpuWant } from './lending.ts';
 import { type Listing, openListing, ownMachine } from './listing.ts';
 import { refreshOfferings } from './offerings.ts';
 import * as slots from './slots.ts';
@@ -28,13 +29,7 @@ export interface DeclaredMachine {
 
 export const NO_SUPPLIER = 'This organisation is no supplier yet: POST /v1/community/supplier first.';
 
-export interface Want {
-  machineId: string;
-  gpuType: string;
-  count: number;
-  heldBy: string;
-  /** Only slots of this reservation contract; null: only GPUs that no contract has set aside. */
-  reservedBy: string | null;
+export interface Want extends GpuWant {
   /** Disk that goes with the GPUs; 0 where the host does not limit disks. */
   diskGb: number;
 }

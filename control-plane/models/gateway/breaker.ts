@@ -1,6 +1,9 @@
 // Keeps requests from a server that fails again and again; a look at it, and then a single request, bring it back.
 import type { Clock } from '../../../shared/clock.ts';
 
+/** What a look at a server finds. */
+export type Health = 'well' | 'loading' | 'dead';
+
 export interface Breaker {
   /** Whether it may be sent a request now. */
   takes(): boolean;
@@ -12,7 +15,7 @@ export interface Breaker {
   /** While it is out and `backInMs` is 0, and once it has failed again and again for one key alone. */
   isLookDue(): boolean;
   /** What a look at it has found. */
-  found(isAlive: boolean): void;
+  found(health: Health): void;
 }
 
 /**
@@ -23,6 +26,8 @@ const FAILURES = 5;
 const WINDOW_MS = 10_000;
 /** So long it is left alone then, and again after a look or a request that fails. */
 const REST_MS = 5_000;
+/** One that loads its model is about to be back: it is looked at in each round. */
+const LOADING_REST_MS = 500;
 
 interface Failure {
   atMs: number;
@@ -58,12 +63,13 @@ export function openBreaker(clock: Clock): Breaker {
     isOut: () => out !== undefined,
     backInMs,
     isLookDue: () => (out === undefined ? isSuspect : backInMs() === 0),
-    found: (isAlive) => {
+    found: (health) => {
       const isTrusted = out === undefined && !isSuspect;
       if (isTrusted) return;
       isSuspect = false;
-      if (out === undefined && isAlive) failures = [];
-      else out = { untilMs: clock.monotonicMs() + REST_MS, isAlive };
+      const restMs = health === 'loading' ? LOADING_REST_MS : REST_MS;
+      if (out === undefined && health === 'well') failures = [];
+      else out = { untilMs: clock.monotonicMs() + restMs, isAlive: health === 'well' };
     },
     send: (apiKeyId) => {
       // Where nothing comes of it within the rest, the next look lets another one through.

@@ -13,7 +13,7 @@ import { receiptHoldFaults, receiptProof } from './verify.ts';
 
 /** What a process that died has left held is given back at the start; this is for what the database could not close. */
 const SWEEP_PERIOD_MS = 15_000;
-/** Servers that are out rest for five seconds between health checks. */
+/** Servers that are out rest for five seconds between health checks, or not at all while they load their model. */
 const SERVERS_PERIOD_MS = 1_000;
 /** Answers of models that are on their way get so long; the sockets close a few seconds later, so that callers are still told. */
 const ANSWERS_GRACE_MS = 5_000;
@@ -81,6 +81,13 @@ function measures(gateway: Gateway): Measure[] {
       kind: 'counter',
       labels: ['upstream'],
       read: () => gateway.counts.failures().map(({ upstream, count }) => ({ labels: { upstream }, value: count })),
+    },
+    {
+      name: 'svc_inference_beyond_context_total',
+      help: 'Answers of model servers that used more context than their model is sold with',
+      kind: 'counter',
+      labels: ['model'],
+      read: () => gateway.counts.beyondContexts().map(({ model, count }) => ({ labels: { model }, value: count })),
     },
   ];
 }

@@ -11,7 +11,7 @@ import { assertFits, boundedUsage, type PlannedChat, planChat } from './chat-pla
 import { DONE, readChunk, streamMembers, upstreamBody } from './chat-wire.ts';
 import { type EventWriter, openEventWriter } from './event-writer.ts';
 import { freeOutcome, type Used, usedOutcome } from './outcome.ts';
-import { countChat } from './count-chat.ts';
+import { countChat, noteContext } from './count-chat.ts';
 import { chatUcents } from './price.ts';
 import { type OpenRequest, receiptHeader } from './requests.ts';
 import { BadEvents, eventData } from './sse.ts';
@@ -27,6 +27,7 @@ export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply>
     const chat: Chat = { call, planned, open, answering, said: '', usage: undefined, finished: false, state: 'going' };
     const pieces = eventData(answering.exchange.body);
     const first = await firstPiece(pieces, chat).catch((error: unknown) => {
+      noteContext(chat.usage, { planned, upstream: answering.upstream }, deps);
       if (error instanceof ServiceError && error.code === 'context_length_exceeded') answering.answered();
       else answering.failed();
       answering.end();
@@ -104,12 +105,14 @@ function askForStream(
 }
 
 /** Until it is there, a failure still has a status of its own. */
-async function firstPiece(pieces: AsyncGenerator<string[]>, { open, planned }: Chat): Promise<string[]> {
+async function firstPiece(pieces: AsyncGenerator<string[]>, chat: Chat): Promise<string[]> {
+  const { open, planned } = chat;
   try {
     const first = await pieces.next();
     const [data] = first.done === true ? [] : first.value;
     const chunk = data === undefined ? undefined : readChunk(data);
     if (first.done !== true && chunk !== undefined) {
+      chat.usage = chunk.usage;
       assertFits(chunk.usage?.prompt_tokens ?? 0, planned);
       return first.value;
     }
@@ -130,7 +133,7 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
   const chunk = chunksOf(chat, deps);
   let failure: ServiceError | undefined;
   try {
-    await writer.send([chunk({ role: 'assistant', content: '' })], signal);
+    await writer.send([chunk({ role: 'assistant', content: '', refusal: null })], signal);
     for (let piece: string[] | undefined = first; piece !== undefined && !signal.aborted;) {
       await writer.send(take(piece, chat, chunk), signal);
       if (chat.state !== 'going') break;
@@ -201,6 +204,7 @@ async function usedOf(
   deps: CallDeps,
 ): Promise<Used & { usage: TokenUsage }> {
   const { upstream } = answering;
+  noteContext(usage, { planned, upstream }, deps);
   const counted = await countChat(upstream, { messages: call.body.messages, answer: said, told: usage }, deps);
   const countedBy = usage !== undefined && !finished ? 'running' : counted.countedBy;
   const bounded = boundedUsage(counted.usage, planned);
@@ -220,7 +224,7 @@ function chunksOf({ open, planned, call }: Chat, deps: CallDeps): MakeChunk {
     object: CHUNK,
     created: facts.created,
     model: facts.model,
-    choices: [{ index: 0, delta, finish_reason: finishReason }],
+    choices: [{ index: 0, delta, logprobs: null, finish_reason: finishReason }],
     ...usage,
   });
 }

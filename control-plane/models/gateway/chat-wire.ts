@@ -125,7 +125,9 @@ export function completionView(
     object: 'chat.completion',
     created: facts.created,
     model: facts.model,
-    choices: [{ index: 0, message: { role: 'assistant', content }, finish_reason: finishReason }],
+    choices: [
+      { index: 0, message: { role: 'assistant', content, refusal: null }, logprobs: null, finish_reason: finishReason },
+    ],
     usage: facts.usage,
   };
 }

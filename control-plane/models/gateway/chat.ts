@@ -6,7 +6,7 @@ import type { Call, Reply } from '../../base/http/route.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { affinityOf } from './affinity.ts';
 import { assertFits, boundedUsage, type PlannedChat, planChat } from './chat-plan.ts';
-import { countChat } from './count-chat.ts';
+import { countChat, noteContext } from './count-chat.ts';
 import { completionView, readCompletion, streamMembers, upstreamBody } from './chat-wire.ts';
 import { gather, isGathered, type Said } from './gather.ts';
 import { type Used, usedOutcome } from './outcome.ts';
@@ -38,6 +38,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
     const answering = await askForWhole(question, deps);
     const { upstream } = answering;
     const used = async (said: Said): Promise<Used & { usage: TokenUsage }> => {
+      noteContext(said.usage, { planned, upstream }, deps);
       assertFits(said.usage?.prompt_tokens ?? 0, planned);
       const counted = await countChat(
         upstream,

@@ -1,6 +1,9 @@
 // How the tokens of a chat are counted: by the server, else by its tokenizer, else by us from the text.
 import type { ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
+import type { Log } from '../../../shared/log.ts';
 import type { Upstream } from '../catalog/models.ts';
+import type { PlannedChat } from './chat-plan.ts';
+import type { Counts } from './counts.ts';
 import { estimatedUsage } from './price.ts';
 import type { Receipt } from './store.ts';
 import { tokenizedChat, type TokenizerDeps } from './tokenize.ts';
@@ -20,4 +23,20 @@ export async function countChat(
   const usage = await tokenizedChat(upstream, { messages, answer }, deps);
   if (usage !== undefined) return { usage, countedBy: 'tokenizer' };
   return { usage: estimatedUsage(messages, answer), countedBy: 'estimate' };
+}
+
+/** Tells the operator of a server whose context is longer than what its model is sold with. `told`: by the server itself. */
+export function noteContext(
+  told: TokenUsage | undefined,
+  { planned, upstream }: { planned: PlannedChat; upstream: Upstream },
+  { counts, log }: { counts: Counts; log: Log },
+): void {
+  const tokens = (told?.prompt_tokens ?? 0) + (told?.completion_tokens ?? 0);
+  const { contextLength, callable } = planned;
+  if (tokens <= contextLength) return;
+  counts.beyondContext(callable.model.id);
+  log.warn(
+    { model: callable.model.id, upstream: upstream.base_url, tokens, context_length: contextLength },
+    'a model server has used more context than the catalogue gives its model: start it with that length',
+  );
 }

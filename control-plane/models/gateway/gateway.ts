@@ -7,7 +7,7 @@ import { type ChatCall, completeChat } from './chat.ts';
 import { streamChat } from './chat-stream.ts';
 import { type Counts, openCounts } from './counts.ts';
 import { embed, type EmbeddingsCall } from './embeddings.ts';
-import { isAlive } from './health.ts';
+import { healthOf } from './health.ts';
 import { type ImagesCall, makeImages } from './images.ts';
 import { openRequests, type RequestsDeps } from './requests.ts';
 import { openUpstreams, type Upstreams } from './upstreams.ts';
@@ -22,7 +22,7 @@ export interface Gateway {
   /** Looks at servers that were out for long enough, whether they are back. */
   lookAtServers(signal: AbortSignal): Promise<void>;
   /** For operators. */
-  readonly counts: Pick<Counts, 'endings' | 'failures'>;
+  readonly counts: Pick<Counts, 'endings' | 'failures' | 'beyondContexts'>;
   servers: Upstreams['states'];
   openRequests(): number;
   /** Lets what is open end within `graceMs`, gives up the rest, and waits until that is settled. */
@@ -36,13 +36,13 @@ export function openGateway(deps: Omit<RequestsDeps, 'counts'> & { catalog: Cata
   const counts = openCounts();
   const requests = openRequests({ ...deps, counts });
   const upstreams = openUpstreams({ ...deps, counts });
-  const calls: CallDeps = { ...deps, exchanges, requests, upstreams };
+  const calls: CallDeps = { ...deps, exchanges, requests, upstreams, counts };
   return {
     completeChat: (call) => (call.body.stream === true ? streamChat(call, calls) : completeChat(call, calls)),
     embed: (call) => embed(call, calls),
     makeImages: (call) => makeImages(call, calls),
     sweep: requests.sweep,
-    lookAtServers: (signal) => upstreams.look((upstream) => isAlive(upstream, exchanges, signal)),
+    lookAtServers: (signal) => upstreams.look((upstream) => healthOf(upstream, exchanges, signal)),
     counts,
     servers: upstreams.states,
     openRequests: requests.open,

@@ -2,13 +2,15 @@
 import { type Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Upstream } from '../catalog/models.ts';
+import type { Health } from './breaker.ts';
 import { besideV1, headersFor } from './server-request.ts';
+import { isLoading } from './upstream-refusals.ts';
 
 /** One that takes longer than this to connect, or then to answer, is not well. */
 const LOOK_MS = 2_000;
 
 /** By `GET /health`, which vLLM, SGLang, llama.cpp and TEI have; from others a 404 is a sign of life too. */
-export async function isAlive(upstream: Upstream, exchanges: Exchanges, signal: AbortSignal): Promise<boolean> {
+export async function healthOf(upstream: Upstream, exchanges: Exchanges, signal: AbortSignal): Promise<Health> {
   try {
     const exchange = await exchanges.open({
       method: 'GET',
@@ -20,10 +22,12 @@ export async function isAlive(upstream: Upstream, exchanges: Exchanges, signal: 
       idleMs: LOOK_MS,
       signal,
     });
+    const loads = await isLoading(exchange);
     exchange.end();
-    return exchange.status < 500;
+    if (loads) return 'loading';
+    return exchange.status < 500 ? 'well' : 'dead';
   } catch (error) {
-    if (error instanceof OutboundError) return false;
+    if (error instanceof OutboundError) return 'dead';
     throw error;
   }
 }

@@ -2,7 +2,7 @@
 import type { Clock } from '../../../shared/clock.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { byAffinity } from './affinity.ts';
-import { type Breaker, openBreaker } from './breaker.ts';
+import { type Breaker, type Health, openBreaker } from './breaker.ts';
 import type { Counts } from './counts.ts';
 
 export interface Upstreams {
@@ -16,7 +16,7 @@ export interface Upstreams {
   /** Until the first of them that is out may be back, in milliseconds. */
   backInMs(all: readonly Upstream[]): number;
   /** Looks at those that have been out for long enough, and at those that fail for one caller alone. */
-  look(isAlive: (upstream: Upstream) => Promise<boolean>): Promise<void>;
+  look(healthOf: (upstream: Upstream) => Promise<Health>): Promise<void>;
   /** Of each that was asked yet. */
   states(): { upstream: string; model: string; isOut: boolean }[];
 }
@@ -75,9 +75,9 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
       };
     },
     backInMs: (all) => Math.min(...all.map((upstream) => serverOf(upstream).breaker.backInMs())),
-    look: async (isAlive) => {
+    look: async (healthOf) => {
       const due = [...servers.values()].filter(({ breaker }) => breaker.isLookDue());
-      await Promise.all(due.map(async ({ upstream, breaker }) => breaker.found(await isAlive(upstream))));
+      await Promise.all(due.map(async ({ upstream, breaker }) => breaker.found(await healthOf(upstream))));
     },
     states: () =>
       [...servers.values()].map(({ upstream, breaker }) => ({

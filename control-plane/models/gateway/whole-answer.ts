@@ -5,6 +5,7 @@ import type { Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { type Answering, ask, type AskDeps, brokenAnswer, type Question } from './ask.ts';
 import { readText } from './read-answer.ts';
+import type { Counts } from './counts.ts';
 import type { Requests } from './requests.ts';
 
 /** What every call of a model needs. */
@@ -12,6 +13,7 @@ export interface CallDeps extends AskDeps {
   clock: Clock;
   catalog: Catalog;
   requests: Requests;
+  counts: Counts;
 }
 
 /** How an answer is read. */

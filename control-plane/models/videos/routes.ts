@@ -118,6 +118,7 @@ function cancelRoute({ videos }: RoutesDeps): Route {
   return route({
     method: 'POST',
     path: '/v1/videos/{id}/cancel',
+    endsSomething: true,
     operationId: 'cancelVideo',
     tag,
     summary: 'Cancel a video',

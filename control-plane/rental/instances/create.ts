@@ -1,6 +1,5 @@
 // POST /v1/instances: everything that must be true before a launch is accepted, and the one transaction that accepts it.
 import type { CreateInstance } from '../../../shared/api/instance.ts';
-import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { Events } from '../../base/events/events.ts';
@@ -23,7 +22,6 @@ export interface CreateDeps extends PlaceDeps {
   openLaunchesMax(): number;
   /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
   unpaidGpuHoursMax: number;
-  clock: Clock;
   events: Events;
   operations: Operations;
   reservations: Pick<Reservations, 'choose' | 'chooseType'>;
@@ -60,7 +58,7 @@ export async function create(
   }
   if (request.ssh_key_ids !== undefined) await deps.assertSshKeys(tx, caller.orgId, request.ssh_key_ids);
   if (request.offering_id !== undefined) await refusePin(tx, request, request.offering_id);
-  const want = wantedCapacity(request);
+  const want = wantedCapacity(request, now);
   const { gpuType, minVramGb, warnings } = await chooseGpu(tx, wish, want, {
     reserved: (vramGb) => deps.reservations.chooseType(tx, { ...want, minVramGb: vramGb, orgId: caller.orgId }),
   });
@@ -94,10 +92,10 @@ export async function create(
 async function contractOf(
   tx: Tx,
   instance: store.InstanceRow,
-  { reservations }: CreateDeps,
+  { reservations, clock }: CreateDeps,
 ): Promise<ChosenContract | undefined> {
   if (instance.tier !== 'reserved') return undefined;
-  return reservations.choose(tx, { ...capacityRequest(instance), orgId: instance.org_id });
+  return reservations.choose(tx, { ...capacityRequest(instance, clock.now()), orgId: instance.org_id });
 }
 
 /** Shown until the launch has a place of its own. There is an offer: a launch without any was refused. */

@@ -229,6 +229,7 @@ async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
       placedMs: workload?.created_ms ?? null,
       startingMs: workload?.starting_ms ?? null,
       reachedMs: instance.last_reachable_ms,
+      endsByItself: instance.request.auto_terminate_hours !== undefined,
       ownImage: instance.launch.own_image,
       triedMachines: instance.tried_machine_ids.length,
       autoTerminateMs: instance.auto_terminate_ms,

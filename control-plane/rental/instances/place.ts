@@ -2,6 +2,7 @@
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { DISK_GB_INCLUDED, DISK_GB_MIN } from '../../../shared/limits.ts';
 import { dollarsFromUcents, dollarText, nearestUcents, UCENTS_PER_CENT } from '../../../shared/money.ts';
+import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
@@ -21,12 +22,14 @@ import * as supplyStore from '../../fleet/supply/store.ts';
 import { explain, rank } from '../../fleet/placement/placement.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
 import type { Doors } from '../endpoints/doors.ts';
+import { latestEnd } from './plan.ts';
 import * as store from './store.ts';
 
 /** Specification 4.3: the price may exceed the viewed one by this much. */
 const PRICE_TOLERANCE_UCENTS = UCENTS_PER_CENT;
 
 export interface PlaceDeps {
+  clock: Clock;
   ids: Ids;
   supply: Supply;
   metering: Metering;
@@ -81,6 +84,7 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
 export async function explainNoPlace(
   query: Query,
   instance: store.InstanceRow,
+  nowMs: number,
 ): Promise<{ code: 'no_capacity' | 'offering_unavailable'; detail: string }> {
   if (instance.tier === 'spot') {
     return {
@@ -94,7 +98,7 @@ export async function explainNoPlace(
       detail: `The reservation ${instance.reservation_id} has no free slot on another machine. Launch again when an instance of it has ended.`,
     };
   }
-  const request = capacityRequest(instance);
+  const request = capacityRequest(instance, nowMs);
   if (request.offeringId !== null) return explainPin(request.offeringId, await findListed(query, request.offeringId));
   return { code: 'no_capacity', detail: explain(request, await narrowing(query, request)) };
 }
@@ -123,9 +127,10 @@ async function holdBest(
   tx: Tx,
   instance: store.InstanceRow,
   heldBy: string,
-  { supply, workloads }: PlaceDeps,
+  { supply, workloads, clock }: PlaceDeps,
 ): Promise<Held | undefined> {
-  for (const candidate of await fitting(tx, instance)) {
+  const request = capacityRequest(instance, clock.now());
+  for (const candidate of await fitting(tx, instance, request)) {
     const offering = await findListed(tx, candidate.id);
     if (offering === undefined || !(await workloads.hasRoom(tx, offering.machine_id))) continue;
     const diskGb = diskOn(offering, instance.request.disk_gb);
@@ -135,6 +140,7 @@ async function holdBest(
       count: instance.gpu_count,
       heldBy,
       reservedBy: instance.reservation_id,
+      endsMs: request.endsMs,
       diskGb: diskGb ?? 0,
     });
     if (gpuUuids !== undefined) return { offering, gpuUuids, diskGb };
@@ -167,9 +173,8 @@ function priceOf(instance: store.InstanceRow, offering: Offering, diskGb: number
 }
 
 /** The preferred region first; elsewhere only where it has nothing. A reserved launch stays within its contract's slots. */
-async function fitting(query: Query, instance: store.InstanceRow): Promise<Candidate[]> {
+async function fitting(query: Query, instance: store.InstanceRow, request: CapacityRequest): Promise<Candidate[]> {
   if (instance.tier === 'spot') return [];
-  const request = capacityRequest(instance);
   if (instance.reservation_id !== null) {
     return rank(request, await slotCandidates(query, instance.reservation_id, request));
   }
@@ -177,9 +182,9 @@ async function fitting(query: Query, instance: store.InstanceRow): Promise<Candi
   return rank(request, inRegion.length > 0 ? inRegion : await candidates(query, { ...request, region: null }));
 }
 
-/** What a launch of the instance needs, now or on another host. */
-export function capacityRequest(instance: store.InstanceRow): CapacityRequest {
-  const wanted = wantedCapacity(instance.request);
+/** What a launch of the instance needs if it is placed now, for the first time or on another host. */
+export function capacityRequest(instance: store.InstanceRow, nowMs: number): CapacityRequest {
+  const wanted = wantedCapacity(instance.request, nowMs);
   const placed = instance.price_ucents_per_hour > 0n ? instance.price_ucents_per_hour : null;
   const caps = [wanted.maxPriceUcentsPerHour, placed].filter((value) => value !== null);
   return {
@@ -192,14 +197,15 @@ export function capacityRequest(instance: store.InstanceRow): CapacityRequest {
 }
 
 /** What the request says of the capacity that it needs, before a GPU type is chosen. */
-export function wantedCapacity(request: CreateInstance): Omit<CapacityRequest, 'gpuType' | 'minVramGb'> {
-  const { max_price_per_hour: cap } = request;
+export function wantedCapacity(request: CreateInstance, nowMs: number): Omit<CapacityRequest, 'gpuType' | 'minVramGb'> {
+  const { max_price_per_hour: cap, auto_terminate_hours: hours } = request;
   return {
     gpuCount: request.gpu_count,
     offeringId: request.offering_id ?? null,
     region: request.region ?? null,
     maxPriceUcentsPerHour: cap === undefined ? null : nearestUcents(cap),
     diskGb: request.disk_gb ?? null,
+    endsMs: hours === undefined ? null : latestEnd(nowMs, hours),
     exceptMachineIds: [],
   };
 }

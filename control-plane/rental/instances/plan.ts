@@ -8,6 +8,7 @@ import type { InstanceState } from '../../../shared/states.ts';
 const ACKNOWLEDGE_MS_MAX = 60_000;
 /** A host judges by itself whether its container stays silent. One that has not done so a little later is given up. */
 const CONTAINER_STARTS_MS_MAX = GUEST_SILENT_MS_MAX + 30_000;
+export const HOUR_MS = 3_600_000;
 /** Between two tries of the public SSH path while an instance starts. */
 const PROBE_AGAIN_MS = 1_000;
 /** A way in that was tried this lately still counts when the container runs. */
@@ -23,6 +24,8 @@ export interface Facts {
   startingMs: number | null;
   /** When the public SSH path was last seen whole; null before the first time. */
   reachedMs: number | null;
+  /** It has a runtime limit. */
+  endsByItself: boolean;
   /** The customer named the image, and may read about it. */
   ownImage: boolean;
   triedMachines: number;
@@ -117,9 +120,18 @@ function planStarting(facts: Facts, nowMs: number): Step {
   return hasDoor(observed) && !isReached ? { do: 'probe-early', ...note } : { do: 'note', ...note };
 }
 
-/** A pull may take long; a container that is made takes seconds. */
-function startDeadline({ enteredMs, startingMs, observed }: Facts): number {
-  const deadlineMs = enteredMs + STARTING_MS_MAX;
+/**
+ * When a launch with this runtime limit is over and has let its GPUs go at the latest, if it is placed at `placedMs` and not placed anew: it
+ * is acknowledged, starts, runs and stops as slowly as each of these may be.
+ */
+export function latestEnd(placedMs: number, hours: number): number {
+  return placedMs + ACKNOWLEDGE_MS_MAX + STARTING_MS_MAX + hours * HOUR_MS + STOPPING_MS_MAX;
+}
+
+/** A pull may take long; a container that is made takes seconds. A launch that ends by itself may have borrowed GPUs, so it keeps to `latestEnd`. */
+function startDeadline({ enteredMs, placedMs, endsByItself, startingMs, observed }: Facts): number {
+  const acknowledgedMs = endsByItself ? Math.min(enteredMs, (placedMs ?? enteredMs) + ACKNOWLEDGE_MS_MAX) : enteredMs;
+  const deadlineMs = acknowledgedMs + STARTING_MS_MAX;
   if (observed?.phase !== 'starting' || startingMs === null) return deadlineMs;
   return Math.min(deadlineMs, startingMs + CONTAINER_STARTS_MS_MAX);
 }

@@ -4,11 +4,10 @@ import type { Log } from '../../../shared/log.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import type { CreateDeps } from './create.ts';
 import { explainNoPlace, place } from './place.ts';
-import type { Step } from './plan.ts';
+import { HOUR_MS, type Step } from './plan.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
-const HOUR_MS = 3_600_000;
 /** What `place` throws about the launch itself. */
 const REFUSALS_AT_PLACE = new Set<ErrorCode>(['insufficient_balance', 'price_changed']);
 
@@ -98,7 +97,7 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
     const machineId = await place(tx, instance, deps);
     const touched = instance.machine_id === null ? [] : [instance.machine_id];
     if (machineId === undefined) {
-      const nothing = await explainNoPlace(tx, instance);
+      const nothing = await explainNoPlace(tx, instance, nowMs);
       const detail = because === null ? nothing.detail : `On the chosen host, ${because}. ${nothing.detail}`;
       const code = because === null || nothing.code === 'offering_unavailable' ? nothing.code : 'operation_failed';
       await failLaunch(tx, instance, { code, detail, nowMs }, deps);

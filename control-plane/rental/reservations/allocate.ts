@@ -12,7 +12,7 @@ export async function claim(tx: Tx, contract: ReservationRow, supply: Supply): P
   for (const entry of contract.commitment) {
     const rooms = await freeRoom(tx, kindOf(entry));
     const count = Math.min(entry.gpu_count, gpusIn(rooms));
-    await take(tx, contract.id, { kind: kindOf(entry), rooms, count }, supply);
+    await take(tx, contract, { kind: kindOf(entry), rooms, count }, supply);
     const { gpu_type, region, gpu_count: committed } = entry;
     if (count === committed) continue;
     const want = { reserved_by: contract.id, gpu_type, region, gpus_missing: committed - count };
@@ -33,7 +33,7 @@ export async function replaceLost(tx: Tx, contract: ReservationRow, supply: Supp
     const has = slots.filter(isOfEntry).reduce((sum, slot) => sum + slot.slots, 0);
     const awaited = wants.find(isOfEntry)?.gpus_missing ?? 0;
     const rooms = await freeRoom(tx, kindOf(entry));
-    await take(tx, contract.id, { kind: kindOf(entry), rooms, count: committed - has - awaited }, supply);
+    await take(tx, contract, { kind: kindOf(entry), rooms, count: committed - has - awaited }, supply);
   }
 }
 
@@ -53,7 +53,7 @@ export function gpusIn(rooms: readonly Room[]): number {
 /** On as few machines as possible. */
 async function take(
   tx: Tx,
-  reservedBy: string,
+  { id: reservedBy, starts_ms: startsMs }: ReservationRow,
   { kind, rooms, count }: { kind: Kind; rooms: Room[]; count: number },
   supply: Supply,
 ): Promise<void> {
@@ -63,7 +63,7 @@ async function take(
     fail('conflict', `${count} ${gpuType} in ${region} are needed and ${gpusIn(rooms)} are free. Nothing was changed.`);
   }
   for (const part of parts) {
-    const reserved = await supply.reserve(tx, { ...part, gpuType, reservedBy });
+    const reserved = await supply.reserve(tx, { ...part, gpuType, reservedBy, startsMs });
     if (!reserved) fail('conflict', `A GPU of machine ${part.machineId} was taken meanwhile. Try again.`);
   }
 }

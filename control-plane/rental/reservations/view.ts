@@ -16,7 +16,8 @@ export function reservationView(row: ReservationRow, { slots, instances }: Holdi
   const contract = standing(row, nowMs);
   const { days, isSoon } = daysUntilEnd(contract, nowMs);
   const committed = gpusOf(contract.commitment);
-  const allocated = allocatedGpus(slots, instances);
+  // Nobody can launch under it before; whoever uses its GPUs until then has borrowed them.
+  const allocated = nowMs < contract.starts_ms ? 0 : allocatedGpus(slots, instances);
   return {
     reservation_id: contract.id,
     title: contract.title,

@@ -14,6 +14,11 @@ import { seededRng } from '../../../shared/rng.ts';
 import { eventually, startProgram, type Program } from '../../kit/processes.ts';
 import { manualClock } from '../manual-clock.ts';
 
+/** The audit's flood took six minutes. Whoever runs that has other work too, and a probe has ten seconds. */
+const IS_SOAK = process.env['SOAK'] === '1';
+const FLOOD_MS = IS_SOAK ? 6 * 60_000 : 0;
+const LAG_MS_MAX = IS_SOAK ? 5_000 : 500;
+
 const SMALL: Frame = { type: FRAME.data, payload: Buffer.from('x') };
 
 describe('frames of a container', () => {
@@ -91,8 +96,12 @@ describe('a holder whose guest floods sixty sessions', () => {
       taken += 1;
       return work(bytes);
     });
-    await eventually('a flood', 20_000, async () => taken > 30_000 || undefined);
-    expect(delay.max / 1e6).toBeLessThan(500);
+    const startedMs = performance.now();
+    await eventually('a flood', 20_000 + FLOOD_MS, async () => {
+      const isLong = performance.now() - startedMs >= FLOOD_MS;
+      return (isLong && taken > 30_000) || undefined;
+    });
+    expect(delay.max / 1e6).toBeLessThan(LAG_MS_MAX);
   });
 
   test('cuts a session off that says nothing again and again', async () => {

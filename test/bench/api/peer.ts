@@ -92,6 +92,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       fileBytesPerOrg: 0,
     },
     {
+      hasRoom: () => true,
       nudges: { engine: none, edge: none, watch: none, webhooks: none },
       webhookOutbound: openOutbound({ ports: 'any', privateNetworks: [], namedHosts: [] }, { clock }),
       images: fakeImages(),

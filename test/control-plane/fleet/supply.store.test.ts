@@ -178,7 +178,7 @@ describe('an offering', () => {
       gpu_faults: [{ uuid: gpus[3] ?? '', severity: 'broken', detail: 'Xid 79: it has fallen off the bus' }],
     });
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 2 }]);
-    const want = { machineId, gpuType: 'H100_SXM', count: 3, heldBy: 'w', reservedBy: null, diskGb: 0 };
+    const want = { machineId, gpuType: 'H100_SXM', count: 3, heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
     expect(await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, want))).toBeUndefined();
     const two = await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, { ...want, count: 2 }));
     expect(two?.toSorted()).toEqual(gpus.slice(1, 3).toSorted());
@@ -190,7 +190,7 @@ describe('an offering', () => {
   test('ends while nvidia-smi of the host fails; its rentals keep their GPUs, and all is as before when it works again', async () => {
     const { machineId } = await world.machine({ gpus: 2 });
     const enrolled = (await gpusOf(world.db.read, machineId)).map((gpu) => gpu.gpu_uuid);
-    const want = { machineId, gpuType: 'H100_SXM', count: 1, heldBy: 'w', reservedBy: null, diskGb: 0 };
+    const want = { machineId, gpuType: 'H100_SXM', count: 1, heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
     await world.db.tx('hold', (tx) => world.rooms.supply.hold(tx, want));
     const inventory = inventoryOf(2, () => '');
     const broken = { ...inventory, gpus: [], gpu_error: 'Driver/library version mismatch' };
@@ -262,6 +262,7 @@ describe('an offering', () => {
       maxPriceUcentsPerHour: null,
       diskGb: null,
       minVramGb: 0,
+      endsMs: null,
       exceptMachineIds: [],
     };
     const found = async (gpuCount: number): Promise<number[]> =>

@@ -130,6 +130,7 @@ test('one GPU that is fit is enough to be on offer; the other is not rented, and
         count: 1,
         heldBy: world.clock.now().toString(),
         reservedBy: null,
+        endsMs: null,
         diskGb: 0,
       }),
     );

@@ -84,12 +84,12 @@ describe('a server that fails for one key alone', () => {
 
   test('is out if the look finds it dead, and forgets its failures if it is well', () => {
     failFor('apk_a', 5);
-    breaker.found(true);
+    breaker.found('well');
     expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, false]);
     failFor('apk_b', 4);
     expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, false]);
     failFor('apk_b', 1);
-    breaker.found(false);
+    breaker.found('dead');
     expect([...state(), breaker.isOut()]).toEqual([false, 5_000, true]);
   });
 
@@ -113,20 +113,30 @@ describe('a server that is out', () => {
 
   test('rests again after a look that finds it dead', async () => {
     await clock.advance(5_000);
-    breaker.found(false);
+    breaker.found('dead');
     expect(state()).toEqual([false, 5_000]);
+  });
+
+  test('rests half a second if it loads its model, so that it is back soon after', async () => {
+    await clock.advance(5_000);
+    breaker.found('loading');
+    expect(state()).toEqual([false, 500]);
+    await clock.advance(500);
+    expect(breaker.isLookDue()).toBe(true);
+    breaker.found('well');
+    expect(breaker.takes()).toBe(true);
   });
 
   test('takes one request after a look that finds it alive, and no other', async () => {
     await clock.advance(5_000);
-    breaker.found(true);
+    breaker.found('well');
     expect(breaker.takes()).toBe(true);
     breaker.send('apk_x');
     expect(state()).toEqual([false, 5_000]);
   });
 
   test('is back once that request is answered, with all its failures forgotten', async () => {
-    breaker.found(true);
+    breaker.found('well');
     breaker.send('apk_x').answered();
     expect([...state(), breaker.isOut()]).toEqual([...TAKES, false]);
     fail(4);
@@ -136,7 +146,7 @@ describe('a server that is out', () => {
   });
 
   test('rests again once that request fails', async () => {
-    breaker.found(true);
+    breaker.found('well');
     const trial = breaker.send('apk_x');
     await clock.advance(3_000);
     trial.failed();
@@ -144,16 +154,16 @@ describe('a server that is out', () => {
   });
 
   test('is looked at again where nothing comes of that request within five seconds', async () => {
-    breaker.found(true);
+    breaker.found('well');
     breaker.send('apk_x');
     await clock.advance(5_000);
     expect(state()).toEqual([false, 0]);
   });
 
   test('is left alone by a look that ends after it is back', () => {
-    breaker.found(true);
+    breaker.found('well');
     breaker.send('apk_x').answered();
-    breaker.found(false);
+    breaker.found('dead');
     expect(state()).toEqual(TAKES);
   });
 });

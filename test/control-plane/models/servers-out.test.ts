@@ -207,6 +207,23 @@ describe('a server that is out', () => {
     expect(first.looks).toBe(1);
   });
 
+  test('is back within a second of the end of its loading, and no request is sent to it before', async () => {
+    const loading = { error: { code: 503, message: 'Loading model', type: 'unavailable_error' } };
+    first.health = { status: 503, body: loading };
+    await api.world.clock.advance(5_000);
+    for (let second = 1; second <= 30; second += 1) {
+      await look();
+      expect(first.looks).toBe(second);
+      expect((await ask()).headers['retry-after']).toBe('1');
+      await api.world.clock.advance(1_000);
+    }
+    first.health = {};
+    first.usual = () => ({});
+    await look();
+    expect((await ask()).status).toBe(200);
+    expect([first.asked.length, out()]).toEqual([6, [false]]);
+  });
+
   test('stays out where it says nothing for two seconds', async () => {
     first.health = { ending: 'stall' };
     await api.world.clock.advance(5_000);

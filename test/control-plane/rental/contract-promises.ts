@@ -38,8 +38,13 @@ function statusOf(type: string): ReservationState | undefined {
 
 const HeldRow = z.object({ reserved_by: text.nullable(), tier: text.nullable(), reservation_id: text.nullable() });
 
-/** A slot is held by launches under its contract alone, and these hold nothing else while the contract has its slots. */
-async function misusedSlots({ db }: World): Promise<string[]> {
+/**
+ * A slot is held by launches under its contract, and until the contract begins by those that end by themselves. Those under a contract hold
+ * nothing else while it has its slots.
+ */
+async function misusedSlots({ db, clock }: World): Promise<string[]> {
+  const isBorrowed = sql`i.reservation_id is null and i.request like '%auto_terminate_hours%'
+    and (g.reserved_from_ms > ${clock.now()} or i.status not in ('allocating', 'starting', 'running', 'unreachable'))`;
   const rows = await db.read.all(
     HeldRow,
     sql`select g.reserved_by, i.tier, i.reservation_id
@@ -48,7 +53,7 @@ async function misusedSlots({ db }: World): Promise<string[]> {
           left join instances i on i.id = w.instance_id
           left join reservations r on r.id = i.reservation_id
         where g.held_by is not null
-          and (g.reserved_by <> coalesce(i.reservation_id, '')
+          and (g.reserved_by <> coalesce(i.reservation_id, '') and not (${isBorrowed})
             or g.reserved_by is null and r.status not in ('expired', 'cancelled'))`,
   );
   return rows.map(

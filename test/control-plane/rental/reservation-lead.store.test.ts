@@ -1,5 +1,7 @@
 // The lead time of a contract: its GPUs stay on the market until then, and those in use become its slots as they are released.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
+import { latestEnd } from '../../../control-plane/rental/instances/plan.ts';
+import { findInstance } from '../../../control-plane/rental/instances/store.ts';
 import type { OperatorView } from '../../../control-plane/rental/reservations/reservations.ts';
 import type { NewReservation } from '../../../shared/api/reservation.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -190,6 +192,90 @@ describe('a GPU in use at the lead time', () => {
     await world.machine({ gpus: 2 });
     await world.rooms.reservations.reassign(made.id);
     expect([await has(made.id), await onOffer()]).toEqual([[1, 0], 1]);
+  });
+});
+
+describe('a launch that ends by itself', () => {
+  const hours = 2;
+  const longestMs = latestEnd(0, hours);
+  const limited = { auto_terminate_hours: hours };
+  const placedAt = async (id: string): Promise<string | null> =>
+    (await findInstance(world.db.read, id))?.machine_id ?? null;
+  const runs = async (id: string): Promise<void> => {
+    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await world.drive();
+  };
+
+  test('borrows a GPU of a contract if it is over a millisecond before the start, and not if it may last until the start', async () => {
+    const { machineId } = await world.machine();
+    const { contract: made } = await contract(1, longestMs);
+    const late = await world.launch(other, limited);
+    await world.drive();
+    expect((await findInstance(world.db.read, late))?.status).toBe('error');
+    await world.rooms.reservations.cancel(made.id);
+    await contract(1, longestMs + 1);
+    expect(await placedAt(await world.launch(other, limited))).toBe(machineId);
+  });
+
+  test('gives it back to the contract, never to the market, and the offer shows at no time what others could not have', async () => {
+    await world.machine();
+    const { contract: made } = await contract(1, LEAD_MS);
+    const borrowed = await world.launch(other, limited);
+    await runs(borrowed);
+    expect([await has(made.id), await onOffer()]).toEqual([[1, 0], 0]);
+    expect((await world.rooms.reservations.ofOrg(holder))[0]?.utilization.allocated_gpus).toBe(0);
+    await pass(hours * HOUR_MS);
+    expect(await world.journal(borrowed)).toContain('instance.stopping');
+    await world.observe(borrowed, { phase: 'stopped' });
+    expect([await has(made.id), await onOffer()]).toEqual([[1, 0], 0]);
+    const endless = await world.launch(other);
+    await world.drive();
+    expect((await findInstance(world.db.read, endless))?.status).toBe('error');
+    await pass(LEAD_MS - hours * HOUR_MS);
+    await world.launch({ orgId: holder, apiKeyId: 'apk_holder' }, { tier: 'reserved' });
+    expect(lines).toEqual([]);
+  });
+
+  test('leaves what anybody may have to others, and takes both together if it needs both', async () => {
+    const { machineId } = await world.machine({ gpus: 3 });
+    await contract(2, LEAD_MS);
+    await world.launch(other, limited);
+    expect(await onOffer()).toBe(1);
+    expect(await placedAt(await world.launch(other, { ...limited, gpu_count: 2 }))).toBe(machineId);
+    expect(await onOffer()).toBe(0);
+  });
+
+  test('goes to the cheapest host as ever, be its GPUs free or lent, and borrows nothing of a contract that has begun', async () => {
+    const { machineId: cheap } = await world.machine({ dollars: 1 });
+    await contract(1, LEAD_MS);
+    const { machineId: dear } = await world.machine({ dollars: 3 });
+    const first = await world.launch(other, limited);
+    expect(await placedAt(first)).toBe(cheap);
+    await end(first);
+    await pass(LEAD_MS);
+    expect(await placedAt(await world.launch(other, limited))).toBe(dear);
+  });
+
+  test('is tried elsewhere if it starts so late that it could outlast its loan', async () => {
+    await world.machine();
+    const { contract: made } = await contract(1, longestMs + 1);
+    const slow = await world.launch(other, limited);
+    // The control plane was away: the host answered, and the engine gets to it long after.
+    await world.clock.advance(HOUR_MS);
+    await runs(slow);
+    expect((await findInstance(world.db.read, slow))?.status).toBe('error');
+    await world.observe(slow, { phase: 'removed' });
+    await pass(longestMs + 1 - HOUR_MS);
+    expect([await has(made.id), lines]).toEqual([[1, 0], []]);
+  });
+
+  test('keeps its GPU as any other launch does if the contract is cancelled, and then frees it to the market', async () => {
+    await world.machine();
+    const { contract: made } = await contract(1, LEAD_MS);
+    const borrowed = await world.launch(other, limited);
+    await world.rooms.reservations.cancel(made.id);
+    await end(borrowed);
+    expect(await onOffer()).toBe(1);
   });
 });
 

@@ -32,6 +32,7 @@ const anyStep = fc.oneof(
       do: fc.constant('launch' as const),
       gpus: fc.integer({ min: 1, max: 3 }),
       tier: fc.constantFrom('reserved' as const, 'on_demand' as const),
+      hours: fc.constantFrom(undefined, 1, 24),
     }),
   },
   { weight: 2, arbitrary: fc.record({ do: fc.constant('end' as const), which: fc.nat({ max: 5 }) }) },
@@ -61,7 +62,7 @@ async function take(step: Step, { world, who, contracts, instances }: Life): Pro
       return;
     }
     case 'launch':
-      instances.push(await world.launch(who, { tier: step.tier, gpu_count: step.gpus }));
+      instances.push(await launchAndRun(world, who, step));
       return;
     case 'end': {
       const id = instances[step.which] ?? '';
@@ -78,6 +79,17 @@ async function take(step: Step, { world, who, contracts, instances }: Life): Pro
     default:
       await reservations[step.do](contracts[step.which] ?? '');
   }
+}
+
+async function launchAndRun(
+  world: World,
+  who: Life['who'],
+  { tier, gpus, hours }: Extract<Step, { do: 'launch' }>,
+): Promise<string> {
+  const limit = hours === undefined ? {} : { auto_terminate_hours: hours };
+  const id = await world.launch(who, { tier, gpu_count: gpus, ...limit });
+  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+  return id;
 }
 
 /** Contracts that have GPUs before their lead time, or were not looked at then. The clock went on by a millisecond since. */

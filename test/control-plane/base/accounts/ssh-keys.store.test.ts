@@ -42,6 +42,7 @@ beforeEach(async () => {
       metrics: openMetrics(),
       authenticate: accounts.authenticate,
       ready: async () => [],
+      hasRoom: () => true,
     },
     { epoch: 1, audience: 'public', baseUrl: 'https://x/v1', trustProxy: [], strictResponses: true },
   );

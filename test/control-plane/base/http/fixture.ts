@@ -74,6 +74,7 @@ function openServer(db: Db, options: BenchOptions, clock: Clock): Http {
       metrics: openMetrics(),
       authenticate: async (token) => CALLERS[token],
       ready: options.ready ?? (async () => []),
+      hasRoom: () => true,
     },
     {
       epoch: 1,

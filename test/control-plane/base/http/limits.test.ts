@@ -68,6 +68,24 @@ describe('rates', () => {
     expect(await statuses(4, 'all')).toEqual([200, 200, 200, 429]);
   });
 
+  test('that change count from the next request on, and what was taken before stays taken', async () => {
+    const clock = virtualClock();
+    const rates = { perKeyPerSecond: 1, perIpPerSecond: 1, burst: 4, inference };
+    const limits = openRateLimits(rates, clock);
+    for (let i = 0; i < 3; i += 1) limits.takeForIp('192.0.2.1');
+    limits.change({ ...rates, perIpPerSecond: 0.1, burst: 5 });
+    const taken = (ip: string): number => {
+      for (let count = 0; ; count += 1) if (isRefused(() => limits.takeForIp(ip))) return count;
+    };
+    expect([taken('192.0.2.1'), taken('192.0.2.2')]).toEqual([2, 5]);
+    await clock.advance(10_000);
+    expect(taken('192.0.2.1')).toBe(1);
+    // A smaller burst is not owed below nothing.
+    limits.change({ ...rates, perIpPerSecond: 1, burst: 1 });
+    await clock.advance(1_000);
+    expect(taken('192.0.2.1')).toBe(1);
+  });
+
   test('an address is limited with and without a key, also where there is nothing', async () => {
     const { get } = await openLimited({ perKeyPerSecond: 1000, perIpPerSecond: 0.1, burst: 4 });
     const urls = ['/v1/ip', '/v1/things/x', '/v1/nowhere', '/v1/things/x'];

@@ -1,0 +1,103 @@
+// Attacks that need minutes, on real processes: they run in the soak, and their short forms beside what they attack.
+import { randomBytes } from 'node:crypto';
+import { setTimeout as sleep } from 'node:timers/promises';
+import { afterAll, beforeAll, describe, expect, test } from 'vitest';
+import { Balance, UsageRow } from '../../shared/api/billing.ts';
+import { InstanceEvent } from '../../shared/api/instance-journal.ts';
+import { Instance } from '../../shared/api/instance.ts';
+import { pageSchema } from '../../shared/api/page.ts';
+import { PricingRow } from '../../shared/api/pricing.ts';
+import { floodLink } from '../attacks/link-frames.ts';
+import { openSlowRegistry, type SlowRegistry } from '../attacks/slow-registry.ts';
+import { openApiClient, terminate } from '../kit/api-client.ts';
+import { busyboxImage } from '../kit/images.ts';
+import { freePort } from '../kit/ports.ts';
+import { eventually } from '../kit/processes.ts';
+import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
+
+const MINUTE_MS = 60_000;
+/** As long as the audit's, and somewhat more. */
+const FRAMES_MS = 3 * MINUTE_MS;
+/** 110 frames held everything up for 121 seconds. */
+const READ_MS_MAX = 3_000;
+/** Fewer than one key may send. */
+const READ_AGAIN_MS = 50;
+const SLOW_LAUNCHES = 3;
+
+describe.skipIf(process.env['SOAK'] !== '1')('for minutes', () => {
+  let stack: RentalStack;
+  let slowPort: number;
+  let slow: SlowRegistry;
+  beforeAll(async () => {
+    slowPort = await freePort();
+    const hosts = (registry: string): object[] =>
+      [registry, `127.0.0.1:${slowPort}`].map((host) => ({ host, plain_http: true }));
+    stack = await openRentalStack({ settings: (registry) => ({ images: { private_registries: hosts(registry) } }) });
+    await stack.engine.letThrough(slowPort);
+    slow = await openSlowRegistry(slowPort, stack.registry);
+  });
+  afterAll(async () => {
+    await slow.stop();
+    expect(await stack.end()).toEqual([]);
+  });
+
+  test(
+    'frames of strangers stop neither the API nor the bill, and nobody is paid for them',
+    { timeout: FRAMES_MS + 5 * MINUTE_MS },
+    async () => {
+      const { api } = stack.customer;
+      const instance = await stack.rent();
+      const { port } = new URL(stack.controlPlane.agentUrl);
+      const flood = floodLink(Number(port));
+      let slowestMs = 0;
+      try {
+        const startedMs = performance.now();
+        while (performance.now() - startedMs < FRAMES_MS) {
+          const askedMs = performance.now();
+          expect((await api.get(`/instances/${instance.id}`, Instance)).status).toBe('running');
+          slowestMs = Math.max(slowestMs, performance.now() - askedMs);
+          await sleep(READ_AGAIN_MS);
+        }
+      } finally {
+        flood.stop();
+      }
+      expect(flood.sent()).toBeGreaterThan(1_000);
+      expect(slowestMs).toBeLessThan(READ_MS_MAX);
+      const lived = (Date.now() - Date.parse(instance.ready_at ?? '')) / 1000;
+      await terminate(api, instance.id);
+      const { data: usage } = await api.get('/usage?bucket=day', pageSchema(UsageRow));
+      const charged = usage
+        .filter((row) => row.instance_id === instance.id)
+        .reduce((sum, row) => sum + row.gpu_seconds, 0);
+      expect(charged).toBeGreaterThan(lived - 1);
+      const { data: events } = await api.get(`/instances/${instance.id}/events`, pageSchema(InstanceEvent));
+      expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');
+      expect(stack.controlPlane.daemon.logTail(10_000)).not.toMatch(/we were away/);
+    },
+  );
+
+  test(
+    'a registry that trickles holds GPUs for a minute, by the fault of the image',
+    { timeout: 10 * MINUTE_MS },
+    async () => {
+      // With a layer that the engine has not.
+      const { ref } = await busyboxImage(stack.registry, { name: 'slow', files: { '/noise': randomBytes(1024 ** 2) } });
+      const image = ref.replace(stack.registry.host, `127.0.0.1:${slowPort}`);
+      const stranger = openApiClient(stack.controlPlane.baseUrl);
+      const allFree = (): Promise<true> =>
+        eventually('eight GPUs on offer', MINUTE_MS, async () => {
+          const [offer] = (await stranger.get('/pricing', pageSchema(PricingRow))).data;
+          return offer?.available === 8 ? true : undefined;
+        });
+      await allFree();
+      for (let i = 1; i <= SLOW_LAUNCHES; i += 1) {
+        const startedMs = performance.now();
+        await expect(stack.rent({ image, gpu_count: 8 })).rejects.toThrow(/image_unavailable/);
+        expect(performance.now() - startedMs).toBeLessThan(1.5 * MINUTE_MS);
+        expect(slow.layers()).toBeGreaterThanOrEqual(i);
+        await allFree();
+      }
+      expect((await stack.customer.api.get('/balance', Balance)).held_cents).toBe(0);
+    },
+  );
+});
