@@ -73,6 +73,7 @@ export const DAEMONS: readonly Daemon[] = [
       { path: 'models/files', tables: ['files'] },
       { path: 'models/finetuning', tables: ['finetuning_jobs', 'finetuning_events'] },
       { path: 'admin', tables: ['audit_entries'] },
+      { path: 'docs', tables: [] },
     ],
   },
   {
@@ -109,6 +110,11 @@ export const DOORS: readonly Door[] = [
     packages: ['undici', 'ipaddr.js'],
     doors: ['control-plane/base/outbound/'],
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
+  },
+  {
+    packages: ['marked'],
+    doors: ['control-plane/docs/'],
+    why: 'the pages of the manual are rendered in one place, with raw HTML off',
   },
   {
     packages: ['luxon'],
