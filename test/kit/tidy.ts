@@ -4,7 +4,6 @@ import { withoutComments, type SourceFile } from './sources.ts';
 
 const MAX_LINES = 400;
 const MAX_TEST_LINES = 600;
-const MAX_README_LINES = 20;
 
 export function fileSizes(files: readonly SourceFile[]): string[] {
   return typescript(files).flatMap((file) => {
@@ -52,9 +51,7 @@ export function roomReadmes(files: readonly SourceFile[]): string[] {
     .filter((room) => files.some(({ path }) => path.startsWith(`${room}/`)))
     .flatMap((room) => {
       const readme = files.find(({ path }) => path === `${room}/README.md`);
-      if (readme === undefined) return [`${room} has no README.md (purpose, owns, may enter, invariants).`];
-      const lines = lineCount(readme.text);
-      return lines > MAX_README_LINES ? [`${readme.path} has ${lines} lines, more than ${MAX_README_LINES}.`] : [];
+      return readme === undefined ? [`${room} has no README.md (purpose, owns, may enter, invariants).`] : [];
     });
 }
 
@@ -106,7 +103,6 @@ export function leftovers(files: readonly SourceFile[]): string[] {
       const broken: string[] = [];
       if (notes.test(text)) broken.push(`${path} holds a note for later: do it, or open an issue.`);
       if (parked.test(text)) broken.push(`${path} parks a test: a test that does not run proves nothing.`);
-      if (text.includes('\u2014')) broken.push(`${path} has an em dash: use a comma, a colon or two sentences.`);
       return broken;
     });
 }

@@ -1,5 +1,5 @@
 // Says of a call in the documents whether the service takes it: its routes and their bodies, the commands' real grammar, the scripts.
-import { readFileSync } from 'node:fs';
+import { existsSync, readFileSync } from 'node:fs';
 import { join, resolve } from 'node:path';
 import { parseArgs } from 'node:util';
 import { Command as Program } from 'commander';
@@ -25,6 +25,7 @@ export function openJudge(routes: readonly Route[]): Judge {
   };
   const judge: Judge = async ([program, ...args]) => {
     if (program === 'npm') return judgeNpm(args, judge);
+    if (program === 'npx') return judgeVitest(args);
     if (program === 'curl') return judgeCurl(args, routes);
     if (program === 'svc-agent') return judgeOptions(args, (command) => helpOf('agent/svc-agent.js', command));
     if (program === 'svc-control-plane') {
@@ -43,6 +44,13 @@ async function judgeNpm(args: readonly string[], judge: Judge): Promise<void> {
   const { scripts } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { scripts: object };
   if (verb !== 'run' || !(script in scripts)) throw new Error(`npm has no such script: ${args.join(' ')}`);
   if (dashes !== undefined && script.startsWith('svc-')) await judge([script, ...own]);
+}
+
+function judgeVitest([program, verb, option, project = '', ...files]: readonly string[]): void {
+  if (program !== 'vitest' || verb !== 'run' || option !== '--project') throw new Error(`npx ${program} is not known`);
+  const config = readFileSync(join(ROOT, 'vitest.config.ts'), 'utf8');
+  if (!config.includes(`name: '${project}'`)) throw new Error(`vitest has no project ${project}`);
+  for (const file of files) if (!existsSync(join(ROOT, file))) throw new Error(`there is no test ${file}`);
 }
 
 function judgeCurl(args: string[], routes: readonly Route[]): void {

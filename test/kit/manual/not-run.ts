@@ -29,6 +29,26 @@ export const NOT_RUN: readonly NotRun[] = [
     provenBy: ['.ci/run', 'npm ci && npm test'],
   },
   {
+    command: 'npm run fix',
+    reason: 'it changes the sources',
+    provenBy: ['test/kit/lanes.ts', "command: ['oxfmt', '--check', '.']"],
+  },
+  {
+    command: 'npx vitest run --project walls',
+    reason: 'it is a run of the tests',
+    provenBy: ['test/kit/lanes.ts', "vitest('walls')"],
+  },
+  {
+    command: 'npx vitest run --project unit test/shared/money.test.ts',
+    reason: 'it is a run of the tests',
+    provenBy: ['test/kit/lanes.ts', "vitest('unit')"],
+  },
+  {
+    command: 'npm run check',
+    reason: 'it is a run of the checks',
+    provenBy: ['test/kit/lanes.ts', 'export const LANES'],
+  },
+  {
     command: 'npm run package',
     reason: 'it takes long, and another test makes the package',
     provenBy: [PACKAGE_TEST, 'the tarball is the same for the same sources, and its sum is beside it'],
@@ -104,6 +124,24 @@ export const NOT_RUN: readonly NotRun[] = [
   {
     command: 'svc-control-plane admin credit refuse <credit id> --note "the tenant had ended it"',
     reason: 'a credit is held only above a bound of dollars a day',
+    provenBy: [ADMIN_TEST, "for (const verb of ['release', 'refuse', 'trust'])"],
+  },
+  {
+    command: 'svc-control-plane admin machine unify <machine id>',
+    reason: 'it is refused unless a copy of the host has linked',
+    provenBy: [
+      'test/control-plane/fleet/copies.store.test.ts',
+      'a copied machine is offered no longer until the operator says that one is left',
+    ],
+  },
+  {
+    command: 'svc-control-plane admin machine remove-unknown <machine id> <workload id>',
+    reason: 'it is refused unless the machine runs a container that the database does not know',
+    provenBy: [RESTORE_TEST, "operator('admin', 'machine', 'remove-unknown'"],
+  },
+  {
+    command: 'svc-control-plane admin credit trust <org id> --note "its image had the fault"',
+    reason: 'it is refused unless the tenant is flagged',
     provenBy: [ADMIN_TEST, "for (const verb of ['release', 'refuse', 'trust'])"],
   },
 ];

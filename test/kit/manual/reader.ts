@@ -96,5 +96,8 @@ export function openReader(options: ReaderOptions): Reader {
 
 /** The log of a daemon that the reader has started. */
 export function logOf(dir: string, name: string): string {
-  return readFileSync(join(dir, `${name}.log`), 'utf8').split('\n').slice(-30).join('\n');
+  return readFileSync(join(dir, `${name}.log`), 'utf8')
+    .split('\n')
+    .slice(-30)
+    .join('\n');
 }

@@ -13,10 +13,8 @@ export interface Recorder {
 }
 
 /** Programs that are not called, with those that are real because they only read or write below the scratch folder. */
-const WRITTEN_DOWN = [
-  ...['curl', 'npm', 'svc-control-plane', 'svc-agent', 'ssh', 'scp', 'sftp', 'tar', 'systemctl'],
-  ...['pg_dump', 'pg_restore', 'nft', 'grep', 'sleep'],
-];
+const WRITTEN_DOWN =
+  'curl npm npx svc-control-plane svc-agent ssh scp sftp ssh-keygen tar systemctl pg_dump pg_restore nft grep sleep';
 const REAL = { cat: '/bin/cat', install: '/usr/bin/install' };
 
 const STUB = `#!/bin/sh
@@ -37,10 +35,12 @@ export function openRecorder(dir: string, sampleOf: (placeholder: string) => str
     writeFileSync(file, STUB);
     chmodSync(file, 0o755);
   };
-  for (const name of WRITTEN_DOWN) stub(join(bin, name));
+  for (const name of WRITTEN_DOWN.split(' ')) stub(join(bin, name));
   for (const [name, target] of Object.entries(REAL)) symlinkSync(target, join(bin, name));
   stub(join(work, 'install.sh'));
-  writeFileSync(join(home, '.ssh/id_ed25519.pub'), 'ssh-ed25519 AAAA laptop\n');
+  for (const name of ['id_ed25519.pub', 'gpu.pub']) {
+    writeFileSync(join(home, '.ssh', name), 'ssh-ed25519 AAAA laptop\n');
+  }
   const env = {
     PATH: bin,
     HOME: home,
