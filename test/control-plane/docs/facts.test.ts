@@ -1,5 +1,5 @@
 // What the manual states as tables and files agrees with the code: settings, error codes, scopes, examples in YAML, and the bounds of pages.
-import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
+import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
 import { afterAll, describe, expect, test } from 'vitest';
@@ -12,6 +12,7 @@ import { fillTemplate } from '../../../control-plane/rental/launch/fill.ts';
 import { readTemplates } from '../../../control-plane/rental/launch/templates.ts';
 import { CHAT_NOTHINGS } from '../../../shared/api/nothings.ts';
 import { ERRORS } from '../../../shared/errors.ts';
+import { DAEMONS } from '../../kit/house-plan.ts';
 import { blocksOf, headingsOf, pageOf, readPages, yamlOf } from '../../kit/manual/documents.ts';
 
 const ROOT = resolve(import.meta.dirname, '../../..');
@@ -92,6 +93,14 @@ test('the table of values that ask for nothing has every member', () => {
     ...rows,
     ['any member that is not required', '`null`'],
   ]);
+});
+
+test('the table of rooms is the plan of the house, as far as it is built', () => {
+  const planned = DAEMONS.flatMap(({ folder, rooms }) => rooms.map(({ path }) => `${folder}/${path}`));
+  const named = tableOf('architecture', 'Wings and rooms').flatMap(([wing = '', rooms = '']) =>
+    rooms.split(', ').map((room) => `${wing}/${room}`),
+  );
+  expect(named).toEqual(planned.filter((path) => existsSync(join(ROOT, path))));
 });
 
 describe('examples in YAML', () => {
