@@ -8,6 +8,7 @@ import { openCursors } from './base/http/cursors.ts';
 import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { openTls, type Tls, type TlsFiles } from './base/http/tls.ts';
 import type { Config } from './config.ts';
+import { docsRoutes } from './docs/routes.ts';
 import { publicRoutes } from './public-routes.ts';
 import type { AppAddress } from './rental/doors/app-address.ts';
 import { appAccess, doorAccess } from './rental/edge/access.ts';
@@ -116,6 +117,7 @@ function openPublicHttp(
     ...(tls === undefined ? {} : { tls }),
   });
   http.register(publicRoutes({ ...core, ...rooms, cursors: openCursors(secret) }));
+  http.register(docsRoutes());
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
   http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
   return http;

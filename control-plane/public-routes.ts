@@ -8,7 +8,6 @@ import type { Db } from './base/db/db.ts';
 import type { Cursors } from './base/http/cursors.ts';
 import type { Route } from './base/http/route.ts';
 import { operationRoutes } from './base/operations/routes.ts';
-import { docsRoutes } from './docs/routes.ts';
 import { catalogRoutes } from './fleet/supply/catalog-routes.ts';
 import { machineRoutes } from './fleet/supply/machine-routes.ts';
 import { supplyRoutes } from './fleet/supply/routes.ts';
@@ -31,7 +30,6 @@ import type { Rooms } from './rooms.ts';
 
 export function publicRoutes(deps: Rooms & { db: Db; clock: Clock; ids: Ids; cursors: Cursors }): Route[] {
   return [
-    ...docsRoutes(),
     ...catalogRoutes(deps),
     ...blobRoutes(deps),
     ...menuRoutes(deps),

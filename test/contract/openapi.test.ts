@@ -59,7 +59,7 @@ describe('the document', () => {
     const hidden = api.routes.filter((route) => route.hidden === true).map(({ path }) => path);
     const registered = api.routes.filter((route) => route.hidden !== true);
     expect(shown.toSorted()).toEqual(registered.map(({ method, path }) => `${method} ${path}`).toSorted());
-    expect(hidden).toEqual(['/', '/docs', '/docs/{page}', '/v1/blobs/{key}', '/v1/blobs/{key}', '/agent/v1/enroll']);
+    expect(hidden).toEqual(['/v1/blobs/{key}', '/v1/blobs/{key}', '/agent/v1/enroll']);
   });
 
   test('describes the event that a webhook endpoint is sent, with its headers', () => {

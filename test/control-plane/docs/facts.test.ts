@@ -11,6 +11,7 @@ import { imageOf, readEnvironments } from '../../../control-plane/rental/launch/
 import { fillTemplate } from '../../../control-plane/rental/launch/fill.ts';
 import { readTemplates } from '../../../control-plane/rental/launch/templates.ts';
 import { CHAT_NOTHINGS } from '../../../shared/api/nothings.ts';
+import { Problem } from '../../../shared/api/problem.ts';
 import { ERRORS } from '../../../shared/errors.ts';
 import { DAEMONS } from '../../kit/house-plan.ts';
 import { blocksOf, headingsOf, pageOf, readPages, yamlOf } from '../../kit/manual/documents.ts';
@@ -93,6 +94,12 @@ test('the table of values that ask for nothing has every member', () => {
     ...rows,
     ['any member that is not required', '`null`'],
   ]);
+});
+
+test('the example of a refusal is a problem document', () => {
+  const [example] = blocksOf(docs('api-conventions')).filter(({ language }) => language === 'json');
+  const { code, status, title } = Problem.parse(JSON.parse(example?.text ?? ''));
+  expect(ERRORS[code as keyof typeof ERRORS]).toEqual({ status, title });
 });
 
 test('the table of rooms is the plan of the house, as far as it is built', () => {

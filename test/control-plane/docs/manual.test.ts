@@ -4,6 +4,7 @@ import { existsSync, globSync, statSync } from 'node:fs';
 import { dirname, join, normalize, resolve } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PAGES } from '../../../control-plane/docs/manual.ts';
+import { docsRoutes } from '../../../control-plane/docs/routes.ts';
 import { anchorOf, renderMarkdown } from '../../../control-plane/docs/render.ts';
 import { type Answer, type Api, openApi } from '../../contract/api.ts';
 import { headingsOf, linksOf, pageOf, readPages } from '../../kit/manual/documents.ts';
@@ -15,6 +16,7 @@ let api: Api;
 let served: Map<string, Answer>;
 beforeAll(async () => {
   api = await openApi();
+  api.http.register(docsRoutes());
   const hrefs = ['/docs', '/docs/api', ...PAGES.filter((name) => name !== 'index').map((name) => `/docs/${name}`)];
   served = new Map();
   for (const href of hrefs) served.set(href, await api.call('GET', href));
