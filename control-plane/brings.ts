@@ -98,6 +98,8 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
       loops: own.loops,
       reload: own.reload,
     }),
+    // The public listener alone renders its pages.
+    docs: {},
   };
   return inOrder();
 }

@@ -54,6 +54,7 @@ export const ROOMS = [
   'models/videos',
   'models/files',
   'admin',
+  'docs',
 ] as const;
 
 /** The migrations of each room that has some. */

@@ -54,6 +54,8 @@ const LEFT_OUT = [
   /^node_modules\/better-sqlite3\/(deps|src)(\/|$)/,
   // A second copy of the program that is in @esbuild/linux-x64.
   /^node_modules\/esbuild\/bin(\/|$)/,
+  // Its command line and the page about it.
+  /^node_modules\/marked\/(bin|man)(\/|$)/,
   // What it is tried and measured with.
   /^node_modules\/@fastify\/busboy\/(bench|benchmarks|test)(\/|$)/,
   // Other platforms.

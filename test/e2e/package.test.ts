@@ -12,6 +12,7 @@ import {
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
+import { PAGES } from '../../control-plane/docs/manual.ts';
 import { buildPackage, type Package } from '../../installer/package.ts';
 import type { Instance } from '../../shared/api/instance.ts';
 import type { AgentHost } from '../kit/agent-host.ts';
@@ -107,6 +108,14 @@ test('it holds what runs on this platform, and nothing else', () => {
     'node_modules/@lydell/node-pty-linux-x64/pty.node',
     'node_modules/better-sqlite3/prebuilds/linux-x64.node',
   ]);
+});
+
+test('the control plane serves the manual out of the package', async () => {
+  const root = stack.controlPlane.baseUrl.replace(/\/v1$/, '');
+  for (const name of PAGES.filter((each) => each !== 'index')) {
+    const response = await fetch(`${root}/docs/${name}`);
+    expect([name, response.status, await response.text()]).toEqual([name, 200, expect.stringContaining('<h1 id=')]);
+  }
 });
 
 test('where there is no Node, install.sh puts the agent there; enrolled, it carries a rental', async () => {

@@ -92,6 +92,11 @@ export const DOORS: readonly Door[] = [
     why: 'whoever calls an address that a stranger has named goes through the guard of that room',
   },
   {
+    packages: ['marked'],
+    doors: ['control-plane/docs/'],
+    why: 'the pages of the manual are rendered in one place, with raw HTML off',
+  },
+  {
     packages: ['luxon'],
     doors: ['shared/iso-time.ts'],
     why: 'time is handed in as milliseconds; only what callers write is parsed',

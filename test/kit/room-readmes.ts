@@ -4,8 +4,6 @@ import { DAEMONS, type Room } from './house-plan.ts';
 import type { SourceFile } from './sources.ts';
 import { importsOf } from './walls.ts';
 
-const MAX_README_LINES = 20;
-
 /** Every room that exists says in a short README what it is for, what it owns, what it imports and what always holds. */
 export function roomReadmes(files: readonly SourceFile[]): string[] {
   return DAEMONS.flatMap(({ folder, rooms }) =>
@@ -21,12 +19,9 @@ function brokenReadme(files: readonly SourceFile[], folder: string, room: Room):
   if (readme === undefined) return [`${path} has no README.md (purpose, owns, imports, invariants).`];
   const lines = readme.text.trimEnd().split('\n');
   const wanted = [importsLine(files, folder, room.path), ...(folder === 'agent' ? [] : [ownsLine(room)])];
-  return [
-    ...wanted.filter((line) => !lines.includes(line)).map((line) => `${readme.path} does not have this line: ${line}`),
-    ...(lines.length > MAX_README_LINES
-      ? [`${readme.path} has ${lines.length} lines, more than ${MAX_README_LINES}.`]
-      : []),
-  ];
+  return wanted
+    .filter((line) => !lines.includes(line))
+    .map((line) => `${readme.path} does not have this line: ${line}`);
 }
 
 function ownsLine({ tables }: Room): string {

@@ -1,4 +1,4 @@
-// GET /docs: the OpenAPI document as one page for people. No script and nothing from elsewhere, so the policy allows neither.
+// GET /docs/api: the OpenAPI document as one page for people. No script and nothing from elsewhere, so the policy allows neither.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { fieldRow, readSchema, schemaHtml } from './docs-schema.ts';
@@ -42,13 +42,13 @@ interface Endpoint {
 }
 
 const STYLE = `
-:root { color-scheme: light dark; --line: color-mix(in srgb, CanvasText 18%, Canvas); --soft: color-mix(in srgb, CanvasText 6%, Canvas) }
-body { margin: 0; font: 15px/1.5 system-ui, sans-serif; display: grid; grid-template-columns: 17rem minmax(0, 60rem) }
+:root { color-scheme: light dark; --line: light-dark(#dfe3e8, #272d36); --soft: light-dark(#eef0f3, #0a0d10) }
+body { margin: 0; font: 15px/1.5 system-ui, sans-serif; display: grid; grid-template-columns: 17rem minmax(0, 60rem); color: light-dark(#14181f, #e9ecf0); background: light-dark(#f6f7f8, #0e1115) }
 nav { position: sticky; top: 0; height: 100vh; overflow: auto; padding: 1rem; box-sizing: border-box; border-right: 1px solid var(--line); font-size: 13px }
 nav ul { list-style: none; margin: 0; padding: 0 }
 nav h2 { font-size: 13px; margin: 1rem 0 .2rem; border: 0 }
 main { padding: 1rem 2rem 6rem }
-a { color: LinkText; text-decoration: none } a:hover { text-decoration: underline }
+a { color: light-dark(#2246c7, #93adff); text-decoration: none } a:hover { text-decoration: underline }
 h2 { margin-top: 3rem; border-bottom: 1px solid var(--line) }
 h3 { margin-top: 2.5rem } h4 { margin: 1.2rem 0 .3rem }
 code { font: 13px ui-monospace, monospace; background: var(--soft); padding: .1em .3em; border-radius: 3px; overflow-wrap: anywhere }
@@ -94,7 +94,7 @@ function page(document: OpenApi): string {
 <nav><strong>${escapeHtml(info.title)}</strong>${sections.map(navHtml).join('')}
 <h2>Schemas</h2><ul>${schemas.map(([name]) => `<li><a href="#schema-${name}">${name}</a></li>`).join('')}</ul></nav>
 <main><h1>${escapeHtml(info.title)}</h1>${prose(info.description)}
-<p>All paths are below ${servers.map(({ url }) => code(url)).join(', ')}. Programs read the same in <a href="/v1/openapi.json">openapi.json</a>.</p>
+<p>All paths are below ${servers.map(({ url }) => code(url)).join(', ')}. Programs read the same in <a href="/v1/openapi.json">openapi.json</a>. The <a href="/docs">manual</a> explains how to use them.</p>
 <h2 id="authentication">Authentication</h2>${prose(components.securitySchemes.api_key.description)}
 ${sections.map((section) => `<h2>${escapeHtml(section.name)}</h2>${section.endpoints.map(endpointHtml).join('')}`).join('')}
 <h2>Schemas</h2>${schemas.map(([name, schema]) => `<h3 id="schema-${name}">${name}</h3>${schemaHtml(readSchema(schema))}`).join('')}

@@ -13,9 +13,9 @@ const BODY = '{"id":"evt_1"}';
 const TIME = 1_767_225_600;
 const VECTOR = 't=1767225600,v1=4c19823ff36fbe91381643fe7bccab85e74bc5fcc5e61a4a99b7b001b1ae6faa';
 
-/** The receiver that the README shows, with one line behind it that tells what it found. */
-const README = readFileSync(new URL('../../../../README.md', import.meta.url), 'utf8');
-const SHOWN = `${/```js\n([^]*?)```/.exec(README)?.[1]}\ngenuine && fresh ? 204 : 400;`;
+/** The receiver that the manual shows, with one line behind it that tells what it found. */
+const MANUAL = readFileSync(new URL('../../../../control-plane/docs/customer.md', import.meta.url), 'utf8');
+const SHOWN = `${/```js\n([^]*?)```/.exec(MANUAL)?.[1]}\ngenuine && fresh ? 204 : 400;`;
 
 function verifyAsShown(secret: string, { headers, body }: ReturnType<typeof received>, nowSeconds: number): unknown {
   const Date = { now: () => nowSeconds * 1000 };
@@ -45,7 +45,7 @@ test('during a rotation both secrets sign, the new one first', () => {
 
 describe.each([
   ['that knows only the specification', verify],
-  ['of the README', verifyAsShown],
+  ['of the manual', verifyAsShown],
 ])('a receiver %s', (_which, verifies) => {
   test('takes what is signed, up to 300 seconds away in either direction', () => {
     for (const [seconds, answer] of [

@@ -1,0 +1,147 @@
+// Commands of the documents that the test of the manual cannot run in place: why, and which test proves each instead.
+
+export interface NotRun {
+  /** The command, as it is written. */
+  command: string;
+  reason: string;
+  /** A file, and a text in it: the title of the test. */
+  provenBy: readonly [file: string, title: string];
+}
+
+const PACKAGE_TEST = 'test/e2e/package.test.ts';
+const INSTALL_TEST = 'test/installer/install.test.ts';
+const RESTORE_TEST = 'test/e2e/restore.test.ts';
+const UNITS_TEST = 'test/systemd/units.test.ts';
+const ADMIN_TEST = 'test/control-plane/admin/admin.test.ts';
+
+const UNPACK = 'tar -xzf gpu-rental-service-*-linux-x64.tar.gz && cd gpu-rental-service-*-linux-x64';
+const NEEDS_SYSTEMD = 'it needs systemd and changes the machine';
+
+export const NOT_RUN: readonly NotRun[] = [
+  {
+    command: 'npm ci && npm run demo',
+    reason: 'it is a run of its own, with its own engine',
+    provenBy: ['test/e2e/demo.test.ts', 'with --once it walks through every step, exits 0, and nothing is left'],
+  },
+  {
+    command: 'npm ci && npm test',
+    reason: 'it is the command that runs this test',
+    provenBy: ['.ci/run', 'npm ci && npm test'],
+  },
+  {
+    command: 'npm run fix',
+    reason: 'it changes the sources',
+    provenBy: ['test/kit/lanes.ts', "command: ['oxfmt', '--check', '.']"],
+  },
+  {
+    command: 'npx vitest run --project walls',
+    reason: 'it is a run of the tests',
+    provenBy: ['test/kit/lanes.ts', "vitest('walls')"],
+  },
+  {
+    command: 'npx vitest run --project unit test/shared/money.test.ts',
+    reason: 'it is a run of the tests',
+    provenBy: ['test/kit/lanes.ts', "vitest('unit')"],
+  },
+  {
+    command: 'npm run check',
+    reason: 'it is a run of the checks',
+    provenBy: ['test/kit/lanes.ts', 'export const LANES'],
+  },
+  {
+    command: 'npm run package',
+    reason: 'it takes long, and another test makes the package',
+    provenBy: [PACKAGE_TEST, 'the tarball is the same for the same sources, and its sum is beside it'],
+  },
+  {
+    command: UNPACK,
+    reason: 'there is no package in place',
+    provenBy: [PACKAGE_TEST, 'where there is no Node, install.sh puts the agent there; enrolled, it carries a rental'],
+  },
+  {
+    command: './install.sh control-plane',
+    reason: NEEDS_SYSTEMD,
+    provenBy: [INSTALL_TEST, 'brings the control plane its user, unit and configuration'],
+  },
+  {
+    command: './install.sh agent --url https://api.example.com --token <enrollment token>',
+    reason: NEEDS_SYSTEMD,
+    provenBy: [PACKAGE_TEST, 'where there is no Node, install.sh puts the agent there; enrolled, it carries a rental'],
+  },
+  {
+    command: './install.sh agent',
+    reason: NEEDS_SYSTEMD,
+    provenBy: [
+      PACKAGE_TEST,
+      'an upgrade restarts the supervisor only: sessions go on, also when the old version is gone',
+    ],
+  },
+  {
+    command: './install.sh remove agent',
+    reason: NEEDS_SYSTEMD,
+    provenBy: [PACKAGE_TEST, 'it is removed by force only while a rental runs, and leaves nothing on the engine'],
+  },
+  {
+    command: 'systemctl start svc-control-plane',
+    reason: NEEDS_SYSTEMD,
+    provenBy: [UNITS_TEST, 'what the units start is there'],
+  },
+  {
+    command: 'systemctl stop svc-control-plane',
+    reason: NEEDS_SYSTEMD,
+    provenBy: [UNITS_TEST, 'a stop is told to the main process alone'],
+  },
+  {
+    command: 'systemctl restart svc-control-plane',
+    reason: NEEDS_SYSTEMD,
+    provenBy: ['test/control-plane/main.test.ts', 'one signal ends it in order, with exit code 0'],
+  },
+  {
+    command: 'systemctl reload svc-control-plane',
+    reason: NEEDS_SYSTEMD,
+    provenBy: ['test/control-plane/main.test.ts', "SIGHUP and the operator's command read the files again"],
+  },
+  {
+    command: 'svc-control-plane restore /var/backups/control-plane.db --force',
+    reason: 'the daemon must be stopped, and the other pages need it',
+    provenBy: [RESTORE_TEST, 'from before the last launches is restored: adopt first'],
+  },
+  {
+    command: 'pg_dump --format=custom --file=/var/backups/control-plane.dump postgres://svc@db.internal/svc',
+    reason: 'the test of the manual stands on SQLite',
+    provenBy: [RESTORE_TEST, "command: 'pg_dump'"],
+  },
+  {
+    command: 'pg_restore --clean --if-exists --dbname=postgres://svc@db.internal/svc /var/backups/control-plane.dump',
+    reason: 'the test of the manual stands on SQLite',
+    provenBy: [RESTORE_TEST, "command: 'pg_restore'"],
+  },
+  {
+    command: 'svc-control-plane admin credit release <credit id> --note "the host was down"',
+    reason: 'a credit is held only above a bound of dollars a day',
+    provenBy: [ADMIN_TEST, "trust: 'adminTrustTenant'"],
+  },
+  {
+    command: 'svc-control-plane admin credit refuse <credit id> --note "the tenant had ended it"',
+    reason: 'a credit is held only above a bound of dollars a day',
+    provenBy: [ADMIN_TEST, "trust: 'adminTrustTenant'"],
+  },
+  {
+    command: 'svc-control-plane admin machine unify <machine id>',
+    reason: 'it is refused unless a copy of the host has linked',
+    provenBy: [
+      'test/control-plane/fleet/copies.store.test.ts',
+      'a copied machine is offered no longer until the operator says that one is left',
+    ],
+  },
+  {
+    command: 'svc-control-plane admin machine remove-unknown <machine id> <workload id>',
+    reason: 'it is refused unless the machine runs a container that the database does not know',
+    provenBy: [RESTORE_TEST, "operator('admin', 'machine', 'remove-unknown'"],
+  },
+  {
+    command: 'svc-control-plane admin credit trust <org id> --note "its image had the fault"',
+    reason: 'it is refused unless the tenant is flagged',
+    provenBy: [ADMIN_TEST, "trust: 'adminTrustTenant'"],
+  },
+];
