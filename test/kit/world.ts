@@ -8,7 +8,6 @@ import { type Audit, openAudit } from '../../control-plane/admin/audit.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
 import { type Outbound, openOutbound } from '../../control-plane/base/outbound/outbound.ts';
 import { type Core, type Nudges, type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
-import { type Books, openBooks } from '../../control-plane/books.ts';
 import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
 import { openGrants } from '../../control-plane/base/blobs/grants.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
@@ -29,6 +28,7 @@ import { seededRng } from '../../shared/rng.ts';
 import { openTestDb } from './databases.ts';
 import { type FakeImages, fakeImages } from './fake-images.ts';
 import { type FakeModelHub, fakeModelHub } from './fake-model-hub.ts';
+import { openProofs } from './invariants.ts';
 import { type VirtualClock, virtualClock } from './virtual-clock.ts';
 
 export interface World {
@@ -58,10 +58,11 @@ export interface World {
   sinceMs(subjectId: string, type: string): Promise<number | undefined>;
   /** Types of all events of an instance or machine, oldest first. */
   journal(subjectId: string): Promise<string[]>;
-  /** Throws where the books do not agree. */
+  /** Throws if the books do not agree, a hold has no owner, or a host was not sent its desired state. */
   verify(): Promise<void>;
   /** The next process on the same database, or on another: this one is gone as by kill -9, and must not be used any more. */
   restart(db?: Db): Promise<World>;
+  /** Throws if a hold has no owner, or a host was not sent its desired state. */
   close(): Promise<void>;
 }
 
@@ -176,23 +177,15 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     },
   );
   await rooms.doors.prepare();
-
-  const observe: World['observe'] = async (instanceId, patch) => {
-    const instance = await findInstance(db.read, instanceId);
-    await rooms.workloads.observe(instance?.machine_id ?? '', {
-      type: 'observed',
-      held: null,
-      unknown_workload_ids: [],
-      workloads: [{ ...NOTHING_OBSERVED, workload_id: instance?.workload_id ?? '', ...patch }],
-    });
-  };
+  const isSimulated = outside.processOn !== undefined;
+  const proofs = await openProofs(rooms, { ...core, db }, { isSimulated });
 
   return {
     ...ground,
     audit,
     rooms,
     core,
-    observe,
+    observe: (instanceId, patch) => observe(rooms, db, instanceId, patch),
     restart: async (other = db) => {
       const next = await openOn({ ...ground, db: other }, seed + 1, outside);
       if (await next.rooms.heartbeat.beat()) await next.rooms.supply.setAllOffline();
@@ -216,19 +209,17 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       const rows = await rooms.events.ofSubject(db.read, subjectId, ALL, 1000);
       return rows.map((event) => event.type).toReversed();
     },
-    verify: () => verifyBooks(openBooks({ ...core, db })),
+    verify: async () => {
+      await proofs.books();
+      await proofs.promises();
+    },
     close: async () => {
+      await proofs.promises();
       await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
       await db.close();
       rmSync(blobsDirectory, { recursive: true, force: true });
     },
   };
-}
-
-/** On the database itself: that of a process may wait for the clock, or be over. */
-async function verifyBooks(books: Books): Promise<void> {
-  const faults = await books.verify();
-  if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
 }
 
 /** What one process has of its own. */
@@ -289,6 +280,21 @@ async function addCustomer(
     ]),
   );
   return { orgId: org.id, apiKeyId: `apk_of_${org.id}` };
+}
+
+async function observe(
+  rooms: Rooms,
+  db: Db,
+  instanceId: string,
+  patch: Parameters<World['observe']>[1],
+): Promise<void> {
+  const instance = await findInstance(db.read, instanceId);
+  await rooms.workloads.observe(instance?.machine_id ?? '', {
+    type: 'observed',
+    held: null,
+    unknown_workload_ids: [],
+    workloads: [{ ...NOTHING_OBSERVED, workload_id: instance?.workload_id ?? '', ...patch }],
+  });
 }
 
 async function driveUntilIdle(rooms: Rooms, clock: VirtualClock): Promise<void> {
