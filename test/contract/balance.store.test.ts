@@ -32,7 +32,9 @@ async function rent(subjectId: string): Promise<void> {
 const tick = (): Promise<string[]> => api.world.rooms.metering.tick(new AbortController().signal);
 const passes = (seconds: number): Promise<void> => api.world.clock.advance(seconds * SECOND_MS);
 const hold = (cents: bigint): Promise<void> =>
-  api.world.db.tx('test.hold', (tx) => api.world.rooms.ledger.setHold(tx, 'other', wallet(owner.orgId), cents * CENT));
+  api.world.db.tx('test.hold', (tx) =>
+    api.world.rooms.ledger.setHold(tx, 'test:other', wallet(owner.orgId), cents * CENT),
+  );
 
 async function balance(): Promise<Record<string, unknown>> {
   const { status, json } = await api.call('GET', '/v1/balance', { key: owner.key });
@@ -59,6 +61,8 @@ test('what is set aside for a launch is held and not available', async () => {
   const { db, rooms } = api.world;
   await db.tx('test.hold', (tx) => rooms.metering.holdForLaunch(tx, 'i-1', owner.orgId, 3_600n * CENT));
   expect(await balance()).toEqual(cents(FUNDS, 600));
+  await db.tx('test.release', (tx) => rooms.metering.releaseHold(tx, 'i-1', owner.orgId));
+  expect(await balance()).toEqual(cents(FUNDS, 0));
 });
 
 test('an hour that is not posted is taken off second by second, and balance and usage add up', async () => {

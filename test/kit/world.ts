@@ -32,6 +32,7 @@ import { seededRng } from '../../shared/rng.ts';
 import { openTestDb } from './databases.ts';
 import { type FakeImages, fakeImages } from './fake-images.ts';
 import { type FakeModelHub, fakeModelHub } from './fake-model-hub.ts';
+import { openInvariants } from './invariants.ts';
 import { type VirtualClock, virtualClock } from './virtual-clock.ts';
 
 export interface World {
@@ -65,10 +66,11 @@ export interface World {
   brings(own?: Partial<Process>): readonly Brings[];
   /** The proof of all rooms, on the database itself: that of a process may wait for the clock, or be over. */
   books: Books;
-  /** Throws if the books do not agree. */
+  /** Throws if the books do not agree, a hold has no owner, or a host was not sent its desired state. */
   verify(): Promise<void>;
   /** The next process on the same database, or on another: this one is gone as by kill -9, and must not be used any more. */
   restart(db?: Db): Promise<World>;
+  /** Throws if a hold has no owner, or a host was not sent its desired state. */
   close(): Promise<void>;
 }
 
@@ -196,25 +198,17 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     },
   );
   await rooms.doors.prepare();
-
   const brings: World['brings'] = (own) => bringsOf(core, rooms, { ...processAround(audit), ...own });
   const books = openBooks({ db, clock, log: core.log, proofs: () => brings() });
-  const observe: World['observe'] = async (instanceId, patch) => {
-    const instance = await findInstance(db.read, instanceId);
-    await rooms.workloads.observe(instance?.machine_id ?? '', {
-      type: 'observed',
-      held: null,
-      unknown_workload_ids: [],
-      workloads: [{ ...NOTHING_OBSERVED, workload_id: instance?.workload_id ?? '', ...patch }],
-    });
-  };
+  const isSimulated = outside.processOn !== undefined;
+  const invariants = await openInvariants(rooms, db, { isSimulated });
 
   return {
     ...ground,
     audit,
     rooms,
     core,
-    observe,
+    observe: (instanceId, patch) => observe(rooms, db, instanceId, patch),
     restart: async (other = db) => {
       const next = await openOn({ ...ground, db: other }, seed + 1, outside);
       if (await next.rooms.heartbeat.beat()) await next.rooms.supply.setAllOffline();
@@ -232,8 +226,12 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     ...journalOf(rooms, db),
     brings,
     books,
-    verify: () => verifyBooks(books),
+    verify: async () => {
+      await verifyBooks(books);
+      await invariants();
+    },
     close: async () => {
+      await invariants();
       await Promise.all([rooms.gateway.close(), rooms.videos.close()]);
       await db.close();
       rmSync(blobsDirectory, { recursive: true, force: true });
@@ -318,6 +316,21 @@ async function addCustomer(
     ]),
   );
   return { orgId: org.id, apiKeyId: `apk_of_${org.id}` };
+}
+
+async function observe(
+  rooms: Rooms,
+  db: Db,
+  instanceId: string,
+  patch: Parameters<World['observe']>[1],
+): Promise<void> {
+  const instance = await findInstance(db.read, instanceId);
+  await rooms.workloads.observe(instance?.machine_id ?? '', {
+    type: 'observed',
+    held: null,
+    unknown_workload_ids: [],
+    workloads: [{ ...NOTHING_OBSERVED, workload_id: instance?.workload_id ?? '', ...patch }],
+  });
 }
 
 async function driveUntilIdle(brings: readonly Brings[], clock: VirtualClock): Promise<void> {

@@ -44,7 +44,7 @@ interface WatchDeps {
   log: Log;
   rng: Rng;
   probes: Probes;
-  link: Pick<Link, 'lifeOf' | 'repair'>;
+  link: Pick<Link, 'lifeOf' | 'repair' | 'push'>;
   instances: Verdicts;
   onLooksDue(): void;
   onDoorsChanged(): void;
@@ -158,5 +158,7 @@ async function look(rental: InstanceRow, before: store.ProbeRow, fleet: FleetVie
   if (isRepaired) deps.log.warn(told, 'the SSH server of a workload does not answer: its host replaces the holder');
   if (decided === 'as it is' || decided === 'repair') return;
   deps.log.warn(told, 'the verdict on an SSH path changed');
+  // If only the holder has failed, the host is connected. It removes the container now, and its GPUs become free.
+  if (decided === 'give up') link.push(before.machine_id);
   deps.onDoorsChanged();
 }

@@ -95,7 +95,7 @@ describe('a balance', () => {
   test('that just covers the most that a request can cost is enough; a microcent less is 402', async () => {
     const who = await world.customer(1);
     const leave = (ucents: bigint): Promise<void> =>
-      world.db.tx('test', (tx) => world.rooms.ledger.setHold(tx, 'test', wallet(who.orgId), 1_000_000n - ucents));
+      world.db.tx('test', (tx) => world.rooms.ledger.setHold(tx, 'test:all', wallet(who.orgId), 1_000_000n - ucents));
     upstream.usual = () => ({ body: { ...HELLO, usage: { prompt_tokens: 0, completion_tokens: 0 } } });
     await leave(boundUcents(10));
     expect(await codeOf(complete(world, who))).toBe('answered');

@@ -117,7 +117,7 @@ describe('the hourly proof', () => {
 
   test('finds a hold that no account knows', async () => {
     await write(
-      sql`insert into holds (id, account_id, amount_ucents, updated_ms) values ('h', ${accountId(wallet(orgId))}, 3, 1)`,
+      sql`insert into holds (id, account_id, amount_ucents, updated_ms) values ('test:h', ${accountId(wallet(orgId))}, 3, 1)`,
     );
     expect(await nextHour()).toEqual([`customer_wallet:${orgId}: holds kept 0, entries sum to 3`]);
   });

@@ -86,7 +86,7 @@ describe('transfers', () => {
 
 describe('holds', () => {
   const hold = (amount: bigint): Promise<void> =>
-    world.db.tx('hold', (tx) => world.rooms.ledger.setHold(tx, 'h', alice, amount));
+    world.db.tx('hold', (tx) => world.rooms.ledger.setHold(tx, 'test:h', alice, amount));
 
   test('make money unavailable, move, and give it back', async () => {
     await post(transfer());
@@ -113,7 +113,7 @@ describe('holds', () => {
 
   test('cover as much as there is', async () => {
     await post(transfer());
-    const covered = await world.db.tx('cover', (tx) => world.rooms.ledger.coverHold(tx, 'h', alice, 5000n));
+    const covered = await world.db.tx('cover', (tx) => world.rooms.ledger.coverHold(tx, 'test:h', alice, 5000n));
     expect(covered).toBe(1000n);
   });
 });

@@ -130,4 +130,5 @@ test('a launch hold covers ten minutes and is refused one cent below', async () 
     world.db.tx('hold', (tx) => world.rooms.metering.holdForLaunch(tx, `i-${orgId}`, orgId, 3_600_000_000n));
   await expect(hold(poor.orgId)).rejects.toMatchObject({ code: 'insufficient_balance' });
   await hold(just.orgId);
+  await world.db.tx('release', (tx) => world.rooms.metering.releaseHold(tx, `i-${just.orgId}`, just.orgId));
 });

@@ -1,0 +1,202 @@
+// Draws faults at random in the sources of rooms, plants each in a copy of the project, and prints which of them no test notices.
+//
+//   npm run mutants -- control-plane/money agent/runtime --seed 7 --count 20
+//
+// - A fault is one small change of the code or of its SQL: a condition negated, one side of && or || dropped, a boundary moved by one, a
+//   statement dropped, a constant changed, a condition or a tie-break of a query dropped (faults.ts, sql-faults.ts).
+// - The tool draws `--count` faults in each room, at most one in a line. The same seed draws the same faults from the same sources.
+// - Nobody commits what the compiler refuses, so the tool draws another fault instead.
+// - First each fault runs alone against the folder of tests that mirrors its room.
+// - Then all survivors together run against the whole unit project. Each test file that fails there runs against each survivor alone.
+//   This repeats until all tests pass with the faults that are left.
+// - `--quick` skips the second part, and the slow tests of the first. Tests that need containers or PostgreSQL never run.
+//
+// A survivor means that a test is missing, or that the code does nothing (drop it), or that no test can see the difference.
+// Why this is not StrykerJS: version 10 runs here (with `tsconfigFile` set to a file that does not exist), but it treats SQL as plain
+// text, cannot draw a sample, and has to run every test once for each room.
+import { existsSync, globSync, readFileSync } from 'node:fs';
+import { dirname, join, resolve } from 'node:path';
+import { parseArgs } from 'node:util';
+import { type Rng, seededRng } from '../../../shared/rng.ts';
+import { type Fault, faultsOf } from './faults.ts';
+import { NO_END, openTrial, type Trial, WHOLE_LIMIT_MS } from './trial.ts';
+
+/** A run with a fault may take this many times as long as a run without one, and at least LIMIT_MS_MIN. */
+const SLOWER_MAX = 4;
+const LIMIT_MS_MIN = 60_000;
+const LONG_MS_MIN = 10_000;
+/** The table shows at most this many characters of the replaced text. */
+const WAS_CHARS_MAX = 90;
+
+export interface Hunt {
+  root: string;
+  /** Folders with sources, relative to `root`. */
+  rooms: readonly string[];
+  seed: number;
+  /** How many faults are drawn in each room. */
+  count: number;
+  quick: boolean;
+  write(line: string): void;
+}
+
+export interface Verdict {
+  fault: Fault;
+  /** The test file that fails; undefined if none does. */
+  caughtBy: string | undefined;
+}
+
+export async function hunt({ root, rooms, seed, count, quick, write }: Hunt): Promise<Verdict[]> {
+  const trial = openTrial(root);
+  try {
+    const verdicts: Verdict[] = [];
+    for (const room of rooms) {
+      const drawn = await drawFaults(trial, faultsIn(root, room), { rng: seededRng(seed), count });
+      const [short, long] = roundsOf(await trial.times([mirrorOf(root, room)]));
+      const rounds = quick ? [short] : [short, long];
+      for (const fault of drawn) {
+        const caughtBy = await firstFailing(trial, fault, rounds);
+        verdicts.push({ fault, caughtBy });
+        write(lineOf({ fault, caughtBy }));
+      }
+    }
+    if (!quick) await meetAllTests(trial, verdicts, (verdict) => write(lineOf(verdict)));
+    const caught = verdicts.filter(({ caughtBy }) => caughtBy !== undefined).length;
+    write(`${caught} of ${verdicts.length} caught (${Math.round((100 * caught) / Math.max(verdicts.length, 1))} %)`);
+    return verdicts;
+  } finally {
+    trial.close();
+  }
+}
+
+function faultsIn(root: string, room: string): Fault[] {
+  return globSync(`${room}/**/*.ts`, { cwd: root })
+    .toSorted()
+    .flatMap((path) => faultsOf(path, readFileSync(join(root, path), 'utf8')));
+}
+
+/** Draws faults at random until enough of them compile. No two of them touch, so they can be planted together. */
+function drawFaults(
+  trial: Trial,
+  all: readonly Fault[],
+  { rng, count }: { rng: Rng; count: number },
+): Promise<Fault[]> {
+  const shuffled = all.map((fault) => ({ fault, rank: rng.float() })).toSorted((one, other) => one.rank - other.rank);
+  const apart: Fault[] = [];
+  for (const { fault } of shuffled) if (!apart.some((other) => touch(fault, other))) apart.push(fault);
+  return compiling(trial, apart, count);
+}
+
+function touch(one: Fault, other: Fault): boolean {
+  if (one.path !== other.path) return false;
+  return one.line === other.line || (one.start <= other.end && other.start <= one.end);
+}
+
+async function compiling(trial: Trial, faults: readonly Fault[], count: number): Promise<Fault[]> {
+  const found: Fault[] = [];
+  for (let next = 0; found.length < count && next < faults.length;) {
+    const some = faults.slice(next, next + count - found.length);
+    next += some.length;
+    const refused = await refusedByTypes(trial, some);
+    found.push(...some.filter((fault) => !refused.has(fault)));
+  }
+  return found;
+}
+
+/** Compiles one fault of each file at a time, so that the file in a message names the fault. */
+async function refusedByTypes(trial: Trial, faults: readonly Fault[]): Promise<Set<Fault>> {
+  const refused = new Set<Fault>();
+  for (let rest = [...faults]; rest.length > 0;) {
+    const batch = rest.filter((fault, at) => rest.findIndex(({ path }) => path === fault.path) === at);
+    rest = rest.filter((fault) => !batch.includes(fault));
+    const complained = await trial.miscompiled(batch);
+    // If the compiler names a file without a fault, any fault of the batch may be the reason.
+    const isPlain = complained.every((path) => batch.some((fault) => fault.path === path));
+    for (const fault of batch) {
+      const own = isPlain ? complained.includes(fault.path) : (await trial.miscompiled([fault])).length > 0;
+      if (own) refused.add(fault);
+    }
+  }
+  return refused;
+}
+
+/** Returns the nearest folder below test/ that mirrors the room, for example test/control-plane/rental. */
+function mirrorOf(root: string, room: string): string {
+  for (let folder = room; folder !== '.'; folder = dirname(folder)) {
+    if (existsSync(join(root, 'test', folder))) return join('test', folder);
+  }
+  throw new Error(`${room} has no tests of its own`);
+}
+
+interface Round {
+  tests: string[];
+  limitMs: number;
+}
+
+/** Slow tests run only if the others have not noticed the fault. */
+function roundsOf(times: ReadonlyMap<string, number>): [short: Round, long: Round] {
+  const isLong = (file: string): boolean => (times.get(file) ?? 0) > LONG_MS_MIN;
+  const round = (tests: string[]): Round => {
+    const wholeMs = tests.reduce((sum, file) => sum + (times.get(file) ?? 0), 0);
+    return { tests, limitMs: Math.max(LIMIT_MS_MIN, SLOWER_MAX * wholeMs) };
+  };
+  const files = [...times.keys()];
+  return [round(files.filter((file) => !isLong(file))), round(files.filter(isLong))];
+}
+
+async function firstFailing(trial: Trial, fault: Fault, rounds: readonly Round[]): Promise<string | undefined> {
+  for (const { tests, limitMs } of rounds) {
+    if (tests.length === 0) continue;
+    const [file] = await trial.failing([fault], { tests, bail: true, limitMs });
+    if (file !== undefined) return file;
+  }
+  return undefined;
+}
+
+/** Runs all tests with all survivors at once, then finds out which fault makes which file fail. */
+async function meetAllTests(
+  trial: Trial,
+  verdicts: readonly Verdict[],
+  tell: (verdict: Verdict) => void,
+): Promise<void> {
+  for (;;) {
+    const left = verdicts.filter(({ caughtBy }) => caughtBy === undefined);
+    if (left.length === 0) return;
+    const faults = left.map(({ fault }) => fault);
+    const failing = await trial.failing(faults, { tests: [], bail: false, limitMs: WHOLE_LIMIT_MS });
+    if (failing.length === 0) return;
+    const tests = failing.includes(NO_END) ? [] : failing;
+    for (const verdict of left) {
+      [verdict.caughtBy] = await trial.failing([verdict.fault], { tests, bail: true, limitMs: WHOLE_LIMIT_MS });
+      if (verdict.caughtBy !== undefined) tell(verdict);
+    }
+    // These files fail only with several faults at once, so they catch no single fault.
+    if (left.every(({ caughtBy }) => caughtBy === undefined)) return;
+  }
+}
+
+function lineOf({ fault, caughtBy }: Verdict): string {
+  const { path, line, what, was } = fault;
+  const verdict = caughtBy === undefined ? 'SURVIVED' : `caught by ${caughtBy}`;
+  return `${path}:${line}  ${what}: ${was.length > WAS_CHARS_MAX ? `${was.slice(0, WAS_CHARS_MAX)}...` : was}  ${verdict}`;
+}
+
+if (import.meta.main) {
+  const { values, positionals } = parseArgs({
+    allowPositionals: true,
+    options: {
+      seed: { type: 'string', default: '1' },
+      count: { type: 'string', default: '20' },
+      quick: { type: 'boolean', default: false },
+    },
+  });
+  const rooms = positionals.map((room) => room.replace(/\/$/, ''));
+  if (rooms.length === 0) throw new Error('name the rooms: npm run mutants -- control-plane/money agent/runtime');
+  await hunt({
+    root: resolve(import.meta.dirname, '../../..'),
+    rooms,
+    seed: Number(values.seed),
+    count: Number(values.count),
+    quick: values.quick,
+    write: console.log,
+  });
+}
