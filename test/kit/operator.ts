@@ -1,6 +1,8 @@
-// The operator's server over a small world, without a socket: every operator route, its audit entries included.
+// The process around the rooms of a small world, and the operator's server in it: every operator route, without a socket.
 import { openAdmin } from '../../control-plane/admin/admin.ts';
+import type { Audit } from '../../control-plane/admin/audit.ts';
 import { brought, type Process } from '../../control-plane/brings.ts';
+import { openCursors } from '../../control-plane/base/http/cursors.ts';
 import { openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import type { Http, InjectedRequest } from '../../control-plane/base/http/server.ts';
@@ -14,6 +16,18 @@ export interface Operator {
   routes: readonly Route[];
   /** The answer's body. @throws with the `code` and `detail` of a refusal */
   ask(method: InjectedRequest['method'], url: string, payload?: object): Promise<Record<string, unknown>>;
+}
+
+/** The process around the rooms: it has no loops and no files. */
+export function processAround(audit: Audit): Process {
+  return {
+    cursors: openCursors(new Uint8Array(32).fill(3)),
+    keep: { events_days: 400, operations_days: 90, workloads_days: 30, receipts_days: 90 },
+    audit,
+    metrics: openMetrics(),
+    loops: () => [],
+    reload: async () => ({}),
+  };
 }
 
 /** `change` may replace a route before it is served. */

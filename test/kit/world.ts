@@ -10,8 +10,6 @@ import { type Outbound, openOutbound } from '../../control-plane/base/outbound/o
 import { type Core, type Nudges, type Rooms, openRooms, type Settings } from '../../control-plane/rooms.ts';
 import { type Books, openBooks } from '../../control-plane/money/ledger/books.ts';
 import { type Brings, bringsOf, brought, type Process } from '../../control-plane/brings.ts';
-import { openCursors } from '../../control-plane/base/http/cursors.ts';
-import { openMetrics } from '../../control-plane/base/http/metrics.ts';
 import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
 import { openGrants } from '../../control-plane/base/blobs/grants.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
@@ -33,6 +31,7 @@ import { openTestDb } from './databases.ts';
 import { type FakeImages, fakeImages } from './fake-images.ts';
 import { type FakeModelHub, fakeModelHub } from './fake-model-hub.ts';
 import { openInvariants } from './invariants.ts';
+import { processAround } from './operator.ts';
 import { type VirtualClock, virtualClock } from './virtual-clock.ts';
 
 export interface World {
@@ -107,18 +106,6 @@ const NO_NUDGES: Nudges = {
   watch: () => undefined,
   webhooks: () => undefined,
 };
-
-/** The process around the rooms: it has no loops and no files. */
-function processAround(audit: Audit): Process {
-  return {
-    cursors: openCursors(new Uint8Array(32).fill(3)),
-    keep: { events_days: 400, operations_days: 90, workloads_days: 30, receipts_days: 90 },
-    audit,
-    metrics: openMetrics(),
-    loops: () => [],
-    reload: async () => ({}),
-  };
-}
 
 const GRANTS = openGrants(new Uint8Array(32).fill(7), 'https://api.example.com/v1');
 

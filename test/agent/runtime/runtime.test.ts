@@ -183,7 +183,11 @@ test('an image whose pull has failed for one launch is pulled again for the next
   pullFaults = [new PullEnded('the registry sent too little', 'image')];
   const take = (revision: number, ids: string[]): Promise<void> =>
     runtime.take({
-      ...{ type: 'desired', epoch: 1, revision, complete: true, now_ms: 0 },
+      type: 'desired',
+      epoch: 1,
+      revision,
+      complete: true,
+      now_ms: 0,
       workloads: ids.map((id) => desiredWorkload(id, 'image')),
     });
   const phaseOf = (id: string): string | undefined =>
