@@ -69,6 +69,17 @@ describe('wrong scope', () => {
   );
 });
 
+describe('a body', () => {
+  const changing = keyed.filter(({ method, body, upload }) => method !== 'GET' && !body && !upload);
+
+  test.each(named(changing))('that %s does not take is refused by its first member', async (_id, route) => {
+    const owner = await api.account();
+    const id = (await makerFor(route.path)?.(api, owner)) ?? '';
+    const answer = await api.call(route.method, urlOf(route.path, id), { key: owner.key, body: { planted: 1 } });
+    expect(expectRefused(route.path, answer, 'validation_failed').fields).toEqual(['planted']);
+  });
+});
+
 describe('wrong organisation', () => {
   test.each(named(naming.filter(({ path }) => makerFor(path) !== undefined)))(
     '%s is 404 for a stranger, as if there were nothing, and works for the owner',

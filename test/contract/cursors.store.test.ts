@@ -47,6 +47,21 @@ test.each(Object.entries(PAGED_LISTS))(
   },
 );
 
+test.each(Object.entries(PAGED_LISTS))('%s has nothing after a last page that is exactly full', async (_id, open) => {
+  const list = await open(api, owner);
+  for (let i = 0; i < 3; i += 1) await list.add();
+  const all = await idsOf(list);
+  expect(all.length).toBeGreaterThan(1);
+  const full = await read(list, all.length);
+  expect(entriesOf(list, full).map(list.idOf)).toEqual(all);
+  expect([full.json.next_cursor, full.json['has_more'] ?? false]).toEqual([null, false]);
+  const first = await read(list, all.length - 1);
+  expect(first.json['has_more'] ?? true).toBe(true);
+  const last = await read(list, all.length - 1, first.json.next_cursor ?? '');
+  expect(entriesOf(list, last).map(list.idOf)).toEqual(all.slice(-1));
+  expect([last.json.next_cursor, last.json['has_more'] ?? false]).toEqual([null, false]);
+});
+
 test.each(Object.entries(PAGED_LISTS).filter(([id]) => !OF_EVERYBODY.includes(id)))(
   '%s refuses the cursor of another owner, although it is genuine',
   async (_id, open) => {

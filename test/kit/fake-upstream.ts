@@ -127,8 +127,10 @@ async function speak(response: ServerResponse, answer: FakeAnswer, cut: WeakSet<
     response.writeHead(answer.status ?? 200, { 'content-type': type, ...answer.headers });
     response.flushHeaders();
   }
-  for (const event of events ?? []) {
-    const text = typeof event === 'string' ? event : `data: ${JSON.stringify(event)}\n\n`;
+  for (const [index, event] of (events ?? []).entries()) {
+    // The format allows both forms, and some servers leave the space out.
+    const member = index % 2 === 0 ? 'data:' : 'data: ';
+    const text = typeof event === 'string' ? event : `${member}${JSON.stringify(event)}\n\n`;
     if (answer.pauseMs !== undefined) await sleep(answer.pauseMs);
     if (gone.signal.aborted) return;
     if (!response.write(text)) await once(response, 'drain', { signal: gone.signal }).catch(() => undefined);

@@ -8,6 +8,7 @@ import { GPUS_DIFFER_CODE } from '../../../agent/gpus/visible.ts';
 import { DISK } from '../../../agent/host/state.ts';
 import { openDesired } from '../../../agent/runtime/desired.ts';
 import type { Engine, LocalContainer } from '../../../agent/runtime/engine.ts';
+import { PullEnded } from '../../../agent/runtime/pull-watch.ts';
 import { openRecords } from '../../../agent/runtime/records.ts';
 import { openRuntime, type Doors, type Runtime } from '../../../agent/runtime/runtime.ts';
 import { type Clock, systemClock } from '../../../shared/clock.ts';
@@ -31,6 +32,8 @@ let guest: () => boolean;
 let fenceFault: Error | undefined;
 /** For each question whether the image is there: it is not. Afterwards it is. */
 let absences: boolean[];
+/** Why the next pulls fail, one each. */
+let pullFaults: Error[];
 /** Calls that change what is on the engine, as they begin. */
 let calls: string[];
 
@@ -39,6 +42,7 @@ beforeEach(async () => {
   phases = [];
   calls = [];
   absences = [];
+  pullFaults = [];
   staysUp = true;
   guest = () => staysUp;
   clock = systemClock();
@@ -107,7 +111,11 @@ function slowEngine(): Engine {
     keepSpareNetwork: async () => void calls.push('spare'),
     removeUnusedNetworks: async () => undefined,
     inspectImage: async () => (absences.shift() === true ? undefined : image),
-    pull: async () => void calls.push('pull'),
+    pull: async () => {
+      calls.push('pull');
+      const fault = pullFaults.shift();
+      if (fault !== undefined) throw fault;
+    },
     disk: async () => undefined,
     removeImage: async () => undefined,
     create: async () => {
@@ -168,6 +176,27 @@ test('an image that is removed from the host after its pull is pulled again', as
   await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
   await eventually('running workload', 10_000, async () => phases.at(-1) === 'running' || undefined);
   expect(calls.filter((call) => call !== 'spare')).toEqual(['pull', 'pull', 'create', 'start']);
+});
+
+test('an image whose pull has failed for one launch is pulled again for the next one', async () => {
+  absences = [true, true];
+  pullFaults = [new PullEnded('the registry sent too little', 'image')];
+  const take = (revision: number, ids: string[]): Promise<void> =>
+    runtime.take({
+      type: 'desired',
+      epoch: 1,
+      revision,
+      complete: true,
+      now_ms: 0,
+      workloads: ids.map((id) => desiredWorkload(id, 'image')),
+    });
+  const phaseOf = (id: string): string | undefined =>
+    runtime.observed().workloads.find((workload) => workload.workload_id === id)?.phase;
+  await take(1, ['wl_first']);
+  await eventually('failed workload', 10_000, async () => phaseOf('wl_first') === 'failed' || undefined);
+  await take(2, ['wl_first', ID]);
+  await eventually('running workload', 10_000, async () => phaseOf(ID) === 'running' || undefined);
+  expect(calls.filter((call) => call === 'pull')).toEqual(['pull', 'pull']);
 });
 
 test('the next network is made as soon as a launch is over', async () => {

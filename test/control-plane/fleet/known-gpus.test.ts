@@ -20,6 +20,9 @@ test.each([
   ['NVIDIA GeForce RTX 3090', 24_576, 'RTX_3090', 24],
   ['Tesla T4', 15_360, 'T4', 16],
   ['Tesla V100-SXM2-16GB', 16_384, 'V100_SXM_16GB', 16],
+  ['Tesla V100-SXM2-32GB', 32_510, 'V100_SXM_32GB', 32],
+  ['Tesla V100S-PCIE-32GB', 32_510, 'V100_PCIE_32GB', 32],
+  ['Tesla V100-PCIE-16GB', 16_160, 'V100_PCIE_16GB', 16],
 ])('%s with %d MiB is a %s of %d GB', (name, memoryMib, gpuType, vramGb) => {
   expect(identifyGpu(name, memoryMib)).toEqual({ gpu_type: gpuType, vram_gb: vramGb });
   expect(architectureOf(gpuType)).toMatch(/^[A-Z]/);

@@ -86,6 +86,27 @@ describe('a launch', () => {
     ]);
   });
 
+  test('nudges those who drive it, open its ports and deliver its webhooks', async () => {
+    const nudged = new Set<string>();
+    const nudge = (who: string) => (): void => void nudged.add(who);
+    const nudges = {
+      engine: nudge('engine'),
+      edge: nudge('edge'),
+      watch: () => undefined,
+      webhooks: nudge('webhooks'),
+    };
+    await world.close();
+    world = await openWorld(1, { nudges });
+    await world.machine();
+    const who = await world.customer(10_000);
+    nudged.clear();
+    const id = await world.launch(who);
+    expect([...nudged].toSorted()).toEqual(['edge', 'engine', 'webhooks']);
+    nudged.clear();
+    await remove(who, id);
+    expect([...nudged].toSorted()).toEqual(['edge', 'engine', 'webhooks']);
+  });
+
   test('has its way in tried while the container starts, and runs on its word without another try', async () => {
     await world.machine();
     const id = await world.launch(await world.customer(10_000));

@@ -179,7 +179,7 @@ describe('a rental that is ended while looks at it fail', () => {
     await world.rooms.instances.remove(who, id, async () => undefined);
     const ended = await instance(id);
     expect(ended?.status_reason).toMatch(
-      /^The SSH path was down: \d+ failed SSH probes since .*That time is not charged\.$/,
+      /^The SSH path was down: \d+ failed SSH probes since .*; last: banner: the connection was closed; .*That time is not charged\.$/,
     );
     const sinceMs = Date.parse(/since (\S+);/.exec(ended?.status_reason ?? '')?.[1] ?? '');
     expect(sinceMs).toBeGreaterThan(startedMs);

@@ -3,6 +3,7 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Facts, plan } from '../../../control-plane/rental/instances/plan.ts';
 import { type ObservedWorkload, WORKLOAD_PHASES } from '../../../shared/protocol/workload.ts';
+import type { ErrorCode } from '../../../shared/errors.ts';
 import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../shared/states.ts';
 
 const STATES = Object.keys(INSTANCE_STATES) as InstanceState[];
@@ -193,17 +194,44 @@ describe('an image of the operator', () => {
     expect(JSON.stringify(plan({ ...starting, triedMachines: 3 }, 1))).not.toContain('secret/app');
     expect(plan({ ...starting, status: 'running' }, 1)).toEqual({ do: 'lose', reason: 'the container failed' });
   });
+});
 
-  test('that has nothing to run is tried elsewhere, and an own one is not', () => {
-    const observed = { ...NOTHING, phase: 'failed', failure_code: 'no_command', detail: 'nothing to run' } as const;
-    expect(plan({ ...starting, observed }, 1)).toEqual({ do: 'place', because: 'its image has nothing to run' });
-    const step = { do: 'fail', code: 'image_unavailable', detail: 'nothing to run' };
-    expect(plan({ ...starting, observed, ownImage: true }, 1)).toEqual(step);
+describe('a container that failed', () => {
+  const UNAVAILABLE = 'image_unavailable';
+  /** By failure code: the error that ends a launch of the customer's own image, and the reason that is given for an operator's image. */
+  const FAILURES: Record<NonNullable<ObservedWorkload['failure_code']>, [ErrorCode | undefined, string]> = {
+    image_pull_failed: [UNAVAILABLE, 'its image could not be pulled'],
+    no_command: [UNAVAILABLE, 'its image has nothing to run'],
+    guest_silent: [UNAVAILABLE, 'the container did not answer'],
+    start_failed: [undefined, 'the container could not be started'],
+    gpu_unavailable: [undefined, 'a GPU was not there'],
+    engine_unavailable: [undefined, 'the container engine of the host did not answer'],
+  };
+  const failed = (failure_code: ObservedWorkload['failure_code'], detail: string | null): Facts => ({
+    ...RUNNING,
+    status: 'starting',
+    observed: { ...NOTHING, phase: 'failed', failure_code, detail },
   });
 
-  test("is told in the host's own words where the customer has named it", () => {
-    const step = { do: 'fail', code: 'image_unavailable', detail: 'no such image: secret/app' };
-    expect(plan({ ...starting, ownImage: true }, 1)).toEqual(step);
+  test.each(Object.entries(FAILURES) as [keyof typeof FAILURES, [ErrorCode | undefined, string]][])(
+    'with %s is tried on another host, unless the own image of the customer is to blame',
+    (code, [own, told]) => {
+      const facts = failed(code, 'the words of the host');
+      expect(plan(facts, 1)).toEqual(
+        own === undefined
+          ? { do: 'place', because: 'the words of the host' }
+          : { do: 'fail', code: own, detail: 'the words of the host' },
+      );
+      expect(plan({ ...facts, ownImage: false }, 1)).toEqual({ do: 'place', because: told });
+      const last = plan({ ...facts, ownImage: false, triedMachines: 3 }, 1);
+      const detail = `Tried 3 hosts; on the last one, ${told}.`;
+      expect(last).toEqual({ do: 'fail', code: 'operation_failed', detail });
+    },
+  );
+
+  test.each([true, false])('for no reason that is known is tried on another host, own image or not: %s', (ownImage) => {
+    const because = 'the container could not be started';
+    expect(plan({ ...failed(null, null), ownImage }, 1)).toEqual({ do: 'place', because });
   });
 });
 

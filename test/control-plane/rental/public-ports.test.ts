@@ -1,14 +1,20 @@
 // The public ports of an instance: one address does not get all connections, and a proxy does.
 import { once } from 'node:events';
 import { connect, type Socket } from 'node:net';
-import { PassThrough, type Duplex } from 'node:stream';
+import { PassThrough } from 'node:stream';
 import { afterEach, describe, expect, test } from 'vitest';
 import { openPublicPorts, type PublicPorts } from '../../../control-plane/rental/edge/public-ports.ts';
+import type { Link } from '../../../control-plane/fleet/link/link.ts';
 import { PORT_CONNECTIONS_PER_ADDRESS_MAX, SSH_CONNECTIONS_MAX, SSH_LOGIN_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import { freePort } from '../../kit/ports.ts';
 
+/** The address of the listener is not one that callers come from. */
+const HOST = '127.0.0.4';
+
 let ports: PublicPorts;
+/** The instance that the SSH port belongs to. */
+let owner: string;
 const sockets: Socket[] = [];
 /** The clock of the ports is ahead by so much. */
 let aheadMs = 0;
@@ -29,17 +35,18 @@ afterEach(async () => {
 /** Listens; hosts never answer, unless what they answer with is named. */
 async function open(
   trustProxy: string[],
-  openStream: () => Promise<Duplex> = () => new Promise(() => undefined),
+  openStream: Link['openStream'] = () => new Promise(() => undefined),
 ): Promise<number> {
   const port = await freePort();
+  owner = 'i';
   ports = openPublicPorts({
     clock,
     log: createLog('test', 'silent'),
-    host: '127.0.0.1',
+    host: HOST,
     trustProxy,
     db: { read: { all: async () => [], one: async () => undefined } },
-    doors: { openDoors: async () => [{ instance_id: 'i', ssh_port: port, tcp_ports: [] }] },
-    access: async () => ({ machineId: 'm', workloadId: 'w', authorizedKeys: [] }),
+    doors: { openDoors: async () => [{ instance_id: owner, ssh_port: port, tcp_ports: [] }] },
+    access: async (id) => ({ machineId: 'm', workloadId: `workload of ${id}`, authorizedKeys: [] }),
     link: { openStream },
   });
   await ports.sync();
@@ -50,7 +57,7 @@ async function open(
 async function dial(port: number, count: number, localAddress = '127.0.0.1'): Promise<{ closed: number }> {
   const told = { closed: 0 };
   for (let i = 0; i < count; i += 1) {
-    const socket = connect({ port, host: '127.0.0.1', localAddress });
+    const socket = connect({ port, host: HOST, localAddress });
     sockets.push(socket);
     socket.resume().on('close', () => (told.closed += 1));
     await once(socket, 'connect');
@@ -95,10 +102,39 @@ test('a proxy that is named gets more', async () => {
   await expect.poll(() => proxy.closed).toBe(1);
 });
 
+test('the host of an SSH server is sent the address of each caller', async () => {
+  const targets: unknown[] = [];
+  const port = await open([], async (_machineId, _workloadId, target) => {
+    targets.push(target);
+    return new PassThrough();
+  });
+  for (const address of ['127.0.0.2', '127.0.0.3']) {
+    const before = targets.length;
+    await dial(port, 1, address);
+    await expect.poll(() => targets.length).toBe(before + 1);
+    expect(targets.at(-1)).toEqual({ kind: 'ssh', authorized_keys: [], client_ip: address });
+  }
+});
+
+test('a port that passes to another instance leads there, and drops the callers of the one before', async () => {
+  const asked: string[] = [];
+  const port = await open([], async (_machineId, workloadId) => {
+    asked.push(workloadId);
+    return new PassThrough();
+  });
+  const before = await dial(port, 1);
+  await expect.poll(() => asked).toEqual(['workload of i']);
+  owner = 'j';
+  await ports.sync();
+  await expect.poll(() => before.closed).toBe(1);
+  await dial(port, 1);
+  await expect.poll(() => asked).toEqual(['workload of i', 'workload of j']);
+});
+
 describe('a stop', () => {
   const GRACE_MS = 10_000;
   const isRefused = async (port: number): Promise<boolean> => {
-    const socket = connect({ port, host: '127.0.0.1' });
+    const socket = connect({ port, host: HOST });
     sockets.push(socket);
     return once(socket, 'connect').then(
       () => false,
@@ -107,7 +143,7 @@ describe('a stop', () => {
   };
   /** A session: what is said comes back from the host. */
   async function session(port: number): Promise<{ socket: Socket; echo(word: string): Promise<string> }> {
-    const socket = connect({ port, host: '127.0.0.1' });
+    const socket = connect({ port, host: HOST });
     sockets.push(socket);
     const echo = async (word: string): Promise<string> => {
       socket.write(word);

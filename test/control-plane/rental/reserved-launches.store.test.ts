@@ -119,6 +119,17 @@ describe('a reserved launch', () => {
     expect(await available()).toEqual([6]);
   });
 
+  test('finds no slot where the host has found the GPU broken, until it is mended', async () => {
+    const { machineId, inventory } = await world.machine({ gpus: 2 });
+    const id = await contract(2);
+    const broken = { uuid: inventory.gpus[0]?.uuid ?? '', severity: 'broken', detail: 'Xid 79' } as const;
+    await world.rooms.supply.reportInventory(machineId, { ...inventory, gpu_faults: [broken] });
+    expect(totals(await world.rooms.reservations.show(id))).toEqual({ slots: 2, inUse: 0, free: 1 });
+    await expect(launch({ gpu_count: 2 })).rejects.toMatchObject({ code: 'reservation/no_capacity' });
+    await world.rooms.supply.reportInventory(machineId, inventory);
+    await launch({ gpu_count: 2 });
+  });
+
   test('needs its GPUs on one machine, and says so', async () => {
     await world.machine({ gpus: 2 });
     await world.machine({ gpus: 2 });

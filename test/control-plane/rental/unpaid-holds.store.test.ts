@@ -61,6 +61,22 @@ test('launches at the same moment count before any time has passed', async () =>
   await world.launch(who, { gpu_count: 6 });
 });
 
+test('time under a reservation contract is paid for elsewhere, and adds nothing', async () => {
+  const nowMs = world.clock.now();
+  await world.rooms.reservations.create({
+    org_id: who.orgId,
+    title: 'training',
+    starts_at: new Date(nowMs).toISOString(),
+    ends_at: new Date(nowMs + 30 * DAY_MS).toISOString(),
+    renewal: 'none',
+    commitment: [{ gpu_type: 'H100_SXM', region: 'eu-west', gpu_count: 8 }],
+  });
+  await run(await world.launch(who, { gpu_count: 8, tier: 'reserved' }));
+  await world.clock.advance(2 * HOUR_MS);
+  await squat(8, 14 * MINUTE_MS);
+  await expect(world.launch(who, { gpu_count: 2 })).rejects.toMatchObject(refused);
+});
+
 test('a launch that runs in the end does not count, and what is paid adds a quarter', async () => {
   const id = await world.launch(who, { gpu_count: 4 });
   await world.clock.advance(20 * MINUTE_MS + 1);

@@ -45,7 +45,7 @@ export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const clock = options.clock ?? systemClock();
   const db = options.db ?? (await openEffectsDb(clock));
   const http = openServer(db, options, clock);
-  http.register(options.routes?.(db) ?? [...thingRoutes(db), inferenceRoute, followRoute]);
+  http.register(options.routes?.(db) ?? [...thingRoutes(db), touchRoute, inferenceRoute, followRoute]);
   return {
     db,
     http,
@@ -111,6 +111,19 @@ const followRoute = route({
   responses: { 200: { description: 'How it stands' } },
   errors: [],
   handler: async () => ({ status: 200, body: {} }),
+});
+
+const touchRoute = route({
+  ...common,
+  method: 'POST',
+  path: '/v1/things/{id}/touch',
+  operationId: 'touchThing',
+  scope: 'instances:write',
+  idempotency: 'none',
+  params: z.strictObject({ id: z.string().max(36) }),
+  responses: { 204: { description: 'Touched' } },
+  errors: [],
+  handler: async () => ({ status: 204 }),
 });
 
 function thingRoutes(db: Db): Route[] {

@@ -356,3 +356,18 @@ describe('what is no HTTP', () => {
     expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n[^]*"code":"request_timeout"/);
   });
 });
+
+test('a route without a body takes none, unless it is an empty one', async () => {
+  const bench = await openBench();
+  open.push(bench);
+  const ask = (payload: object | string): Promise<WireReply> => {
+    const headers = as('all', { 'content-type': 'application/json' });
+    return bench.http.inject({ method: 'POST', url: '/v1/things/x/touch', headers, payload });
+  };
+  expect((await ask('')).status).toBe(204);
+  expect((await ask({})).status).toBe(204);
+  const reply = await ask({ x: 1 });
+  expect(reply.status).toBe(422);
+  expect(problemOf(reply).errors).toEqual([{ field: 'x', rule: 'is not a known field' }]);
+  expect(problemOf(await ask('[]')).errors).toEqual([{ field: 'body', rule: 'must be an object' }]);
+});
