@@ -3,7 +3,7 @@ import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf } from '../shared/errors.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
-import { endDoor } from './holders/holders.ts';
+import { endHolderOf } from './holders/holders.ts';
 import type { AgentConfig } from './config.ts';
 import { readGpus } from './gpus/nvidia-smi.ts';
 import { readHostFacts } from './host/facts.ts';
@@ -53,7 +53,7 @@ export async function clearHost(config: AgentConfig, { force }: { force: boolean
     }
     for (const { workload_id: id } of containers) await engine.remove(id);
     await engine.removeUnusedNetworks();
-    for (const id of await workloadsIn(stateDir)) await endDoor(stateDir, id);
+    for (const id of await workloadsIn(stateDir)) await endHolderOf(stateDir, id);
     if (config.network_fence === 'nftables') await removeFence();
     return running;
   } finally {

@@ -9,8 +9,8 @@ import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
 import { dialStream } from './wire/dial.ts';
 import { HOLDER_FLAGS } from './holders/holder-flags.ts';
-import { type AccessDoors, openDoors } from './holders/holders.ts';
-import { bareNode, type Kit, prepareKit } from './holders/bundle.ts';
+import { type HolderProcesses, openHolders } from './holders/holders.ts';
+import { bareNode, type Bundle, prepareBundle } from './holders/bundle.ts';
 import { readCa, type AgentConfig } from './config.ts';
 import { openConfinement } from './host/confinement.ts';
 import { readBootId, readHostFacts, readLimits } from './host/facts.ts';
@@ -23,7 +23,7 @@ import type { AgentStatus } from './host/status-socket.ts';
 import { proveIdentity, readIdentity, type Identity } from './link/identity.ts';
 import { dialLink } from './link/dial.ts';
 import { openLink, type Link, type LinkPeer } from './link/link.ts';
-import { openRatchet } from './link/ratchet.ts';
+import { openCloneToken } from './link/clone-token.ts';
 import { openDesired } from './runtime/desired.ts';
 import { openDocker } from './runtime/docker.ts';
 import type { Engine } from './runtime/engine.ts';
@@ -35,7 +35,7 @@ import { logLines } from './runtime/logs.ts';
 import type { GpuStanding } from './runtime/plan.ts';
 import { openRecords, workloadFolder } from './runtime/records.ts';
 import { openRuntime, type Runtime, type RuntimeDeps } from './runtime/runtime.ts';
-import { openStock, type Stock } from './inventory.ts';
+import { openInventory, type InventoryWatch } from './inventory.ts';
 
 export interface Enrolment {
   identity: Identity;
@@ -57,26 +57,26 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   const ca = await readCa(config);
   const engine = openDocker({ socketPath: config.docker_socket, machineId });
   const [facts, bootId, limits] = await Promise.all([readHostFacts(config.state_dir), readBootId(), readLimits()]);
-  const kit = await prepareKit(config.state_dir);
+  const bundle = await prepareBundle(config.state_dir);
   let link: Link | undefined;
-  let stock: Stock | undefined;
-  const fence = openFenceOf(config, { engine, kit, clock, log }, () => stock?.nudge());
-  stock = await openStock(config, { engine, facts, bootId, kit, fence, clock, log });
-  const { inventory } = stock;
+  let inventoryWatch: InventoryWatch | undefined;
+  const fence = openFenceOf(config, { engine, bundle, clock, log }, () => inventoryWatch?.nudge());
+  inventoryWatch = await openInventory(config, { engine, facts, bootId, bundle, fence, clock, log });
+  const { inventory } = inventoryWatch;
   const changed = (): void => link?.observedChanged();
 
-  const startHolder = await holderStarter(kit, log);
+  const startHolder = await holderStarter(bundle, log);
   const tell: Link['sendHolder'] = (seen) => link?.sendHolder(seen);
-  const doors = openDoors({ clock, log, stateDir: config.state_dir, kit, startHolder, tell }, () => {
+  const holders = openHolders({ clock, log, stateDir: config.state_dir, bundle, startHolder, tell }, () => {
     changed();
-    runtime.doorsChanged();
+    runtime.holdersChanged();
   });
   const runtime = openRuntime(
     {
       clock,
       log,
       engine,
-      doors,
+      holders,
       ...(await openMemory(config, { engine, bootId, clock, log })),
       machine: () => ({ ...facts, gpu_count: inventory().gpus.length, limits }),
       assertFenced: fence.assertStands,
@@ -95,20 +95,20 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
       prove: (nonce) => proveIdentity(identity, machineId, nonce),
       observed: runtime.observed,
       onDesired: runtime.take,
-      onOpen: streamOpener({ engine, doors, ca }, (token) => wire(STREAMS_PATH + encodeURIComponent(token))),
-      onRepair: (workloadId) => void doors.replace(workloadId, 'it does not answer the control plane'),
-      ratchet: await openRatchet(config.state_dir, { files: DISK, log }),
+      onOpen: streamOpener({ engine, holders, ca }, (token) => wire(STREAMS_PATH + encodeURIComponent(token))),
+      onRepair: (workloadId) => void holders.replace(workloadId, 'it does not answer the control plane'),
+      cloneToken: await openCloneToken(config.state_dir, { files: DISK, log }),
     },
     { clock, rng: systemRng(), log, dial: (to) => dialLink(to, ca) },
   );
-  stock.start(runtime.containerIds, link.sendInventory);
+  inventoryWatch.start(runtime.containerIds, link.sendInventory);
   log.info({ version: VERSION, machine_id: machineId, url, gpus: inventory().gpus.length }, 'the agent runs');
 
   return {
-    status: () => statusOf({ link, runtime, fence, stock, doors }),
+    status: () => statusOf({ link, runtime, fence, inventoryWatch, holders }),
     stop: async () => {
-      await Promise.all([link.stop(), stock.stop(), fence.stop(), runtime.stop()]);
-      await doors.leave();
+      await Promise.all([link.stop(), inventoryWatch.stop(), fence.stop(), runtime.stop()]);
+      await holders.leave();
     },
   };
 }
@@ -125,13 +125,13 @@ export async function readEnrolment(stateDir: string): Promise<Enrolment> {
 
 function openFenceOf(
   config: AgentConfig,
-  deps: { engine: Engine; kit: Kit; clock: Clock; log: Log },
+  deps: { engine: Engine; bundle: Bundle; clock: Clock; log: Log },
   onChange: () => void,
 ): Fence {
-  const { engine, kit, clock, log } = deps;
+  const { engine, bundle, clock, log } = deps;
   if (config.network_fence === 'none') return openNoFence(log);
   const nftables = openNftables();
-  const attack = (): Promise<void> => attackFence({ engine, node: bareNode(kit), nftables });
+  const attack = (): Promise<void> => attackFence({ engine, node: bareNode(bundle), nftables });
   const facts = { resolvers: readResolvers, networks: readOwnNetworks };
   return openFence({ clock, log, engine, nftables, attack, ...facts }, onChange);
 }
@@ -170,7 +170,7 @@ function toldOf(inventory: Inventory): Pick<AgentStatus, 'gpus' | 'gpu_error' | 
 }
 
 async function holderStarter(
-  { holderProgram }: Kit,
+  { holderProgram }: Bundle,
   log: Log,
 ): Promise<(folder: string, logFile: string) => Promise<number>> {
   const confinement = await openConfinement();
@@ -185,26 +185,26 @@ function statusOf(rooms: {
   link: Link;
   runtime: Runtime;
   fence: Fence;
-  stock: Stock;
-  doors: AccessDoors;
+  inventoryWatch: InventoryWatch;
+  holders: HolderProcesses;
 }): AgentStatus {
-  const { link, runtime, fence, stock, doors } = rooms;
+  const { link, runtime, fence, inventoryWatch, holders } = rooms;
   return {
     version: VERSION,
     link: link.status(),
-    loops: [...runtime.status(), ...fence.status(), ...stock.loops(), doors.status()],
-    ...toldOf(stock.inventory()),
+    loops: [...runtime.status(), ...fence.status(), ...inventoryWatch.loops(), holders.status()],
+    ...toldOf(inventoryWatch.inventory()),
     ...fence.finding(),
   };
 }
 
 function streamOpener(
-  { engine, doors, ca }: { engine: Engine; doors: AccessDoors; ca: string | undefined },
+  { engine, holders, ca }: { engine: Engine; holders: HolderProcesses; ca: string | undefined },
   urlOf: (token: string) => string,
 ): LinkPeer['onOpen'] {
   return async ({ workload_id, stream_id, token, target }) => {
     const url = urlOf(token);
-    if (target.kind !== 'logs') return doors.open({ workload_id, stream_id, target, ca, url });
+    if (target.kind !== 'logs') return holders.open({ workload_id, stream_id, target, ca, url });
     await sendLog(await engine.logs(workload_id, target), { url, ca: ca ?? null });
   };
 }

@@ -5,7 +5,7 @@ import type { Log } from '../shared/log.ts';
 import { type Loop, type LoopStatus, startLoop } from '../shared/loop.ts';
 import type { Inventory } from '../shared/protocol/inventory.ts';
 import { VERSION } from '../shared/version.ts';
-import { bareNode, type Kit, removeOldKits } from './holders/bundle.ts';
+import { bareNode, type Bundle, removeOldBundles } from './holders/bundle.ts';
 import type { AgentConfig } from './config.ts';
 import { openKernelLog } from './gpus/kernel-log.ts';
 import { readToolkitVersion } from './gpus/toolkit.ts';
@@ -24,7 +24,7 @@ const KERNEL_LOG_PERIOD_MS = 5_000;
 /** An engine that was away at our start is tried when it is back. */
 const DISK_PERIOD_MS = 10 * 60_000;
 
-export interface Stock {
+export interface InventoryWatch {
   /** As last taken. */
   inventory(): Inventory;
   /** Takes it again and again; `tell` hears of each change. */
@@ -35,20 +35,20 @@ export interface Stock {
   stop(): Promise<void>;
 }
 
-interface StockDeps {
+interface InventoryDeps {
   engine: Engine;
   facts: HostFacts;
   bootId: string;
-  kit: Kit;
+  bundle: Bundle;
   fence: Pick<Fence, 'finding'>;
   clock: Clock;
   log: Log;
 }
 
 /** Starts without GPUs where nvidia-smi fails: a host whose driver was upgraded under it still has rentals that are to be reached. */
-export async function openStock(config: AgentConfig, deps: StockDeps): Promise<Stock> {
-  const { engine, facts, kit, fence, clock, log } = deps;
-  const disk = await openDiskCheck(config.state_dir, { engine, node: bareNode(kit), log });
+export async function openInventory(config: AgentConfig, deps: InventoryDeps): Promise<InventoryWatch> {
+  const { engine, facts, bundle, fence, clock, log } = deps;
+  const disk = await openDiskCheck(config.state_dir, { engine, node: bareNode(bundle), log });
   const gpus = await openGpuWatch({
     nvidiaSmi: config.nvidia_smi,
     stateDir: config.state_dir,
@@ -69,26 +69,26 @@ export async function openStock(config: AgentConfig, deps: StockDeps): Promise<S
   return {
     inventory: () => inventory,
     start: (containerIds, tell) => {
-      const takeStock = async (): Promise<void> => {
+      const readInventory = async (): Promise<void> => {
         // An engine that does not answer is not an empty one.
         const containers = await engine.list().catch(() => undefined);
         const inUse = containers?.flatMap((container) => container.mount_sources);
-        if (inUse !== undefined) await removeOldKits(config.state_dir, kit, inUse);
+        if (inUse !== undefined) await removeOldBundles(config.state_dir, bundle, inUse);
         const now = await take(containerIds());
         if (JSON.stringify(now) === JSON.stringify(inventory)) return;
         inventory = now;
         tell(now);
       };
-      const stock = startLoop({ name: 'inventory', periodMs: INVENTORY_PERIOD_MS, run: takeStock }, deps);
+      const inventoryWatch = startLoop({ name: 'inventory', periodMs: INVENTORY_PERIOD_MS, run: readInventory }, deps);
       const tryDisk = async (): Promise<void> => {
         await disk.measure();
-        stock.nudge();
+        inventoryWatch.nudge();
       };
       const hearGpus = async (): Promise<void> => {
-        if (await gpus.hear()) stock.nudge();
+        if (await gpus.hear()) inventoryWatch.nudge();
       };
       loops = [
-        stock,
+        inventoryWatch,
         startLoop({ name: 'disk', periodMs: DISK_PERIOD_MS, run: tryDisk }, deps),
         startLoop({ name: 'kernel-log', periodMs: KERNEL_LOG_PERIOD_MS, run: hearGpus }, deps),
       ];
@@ -138,7 +138,7 @@ export async function findFence({ network_fence }: AgentConfig): Promise<FenceFi
   return { network_fence, fence_error: await assertNftables().then(() => '', messageOf) };
 }
 
-export interface StockTaking {
+export interface InventoryReading {
   engine: Engine;
   facts: HostFacts;
   /** Whether containers are held to their disk size here; false where nobody has tried yet. */
@@ -147,7 +147,7 @@ export interface StockTaking {
 }
 
 /** An engine that does not answer has no version. */
-export async function takeInventory(gpus: GpuReading, taking: StockTaking): Promise<Inventory> {
+export async function takeInventory(gpus: GpuReading, taking: InventoryReading): Promise<Inventory> {
   const { engine, facts, diskEnforced, fence } = taking;
   const [engineVersion, toolkitVersion] = await Promise.all([engine.version().catch(() => ''), readToolkitVersion()]);
   return {

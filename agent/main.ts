@@ -64,7 +64,7 @@ async function runSupervisor(options: { config?: string }): Promise<void> {
     // The second signal does not wait: containers and holders go on either way.
     if (stopping) process.exit(1);
     stopping = true;
-    log.info({ signal }, 'the agent leaves; containers and their doors stay');
+    log.info({ signal }, 'the agent ends; containers and their holders stay');
     void Promise.all([house.stop(), statusSocket.close()]).then(() => process.exit(0));
   };
   process.on('SIGTERM', stop);

@@ -113,12 +113,12 @@ export function brought<Part extends 'routes' | 'operatorRoutes' | 'drivers' | '
 }
 
 function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'base'> {
-  const { accounts, sshKeys, operations, blobs, grants, files, videos } = rooms;
+  const { accounts, sshKeys, operations, blobs, presignedUrls, files, videos } = rooms;
   const namedBy = { files: files.namedBlobs, videos: videos.namedBlobs };
   return {
     'base/db': dbBrings({ readiness: rooms.readiness }),
     'base/http': {},
-    'base/blobs': blobsBrings({ clock, blobs, grants, namedBy }),
+    'base/blobs': blobsBrings({ clock, blobs, presignedUrls, namedBy }),
     'base/outbound': {},
     'base/systemd': {},
     'base/accounts': accountsBrings({ db, clock, ids, cursors, accounts, sshKeys }),
@@ -128,8 +128,8 @@ function baseBrings({ db, clock, ids }: Core, rooms: Rooms, { cursors, keep }: P
 }
 
 function moneyBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): Omit<Wing<'money'>, 'money/ledger'> {
-  const { ledger, metering, payouts, heartbeat, instances } = rooms;
-  const { beat } = heartbeat;
+  const { ledger, metering, payouts, ownOutages, instances } = rooms;
+  const { beat } = ownOutages;
   const { stopUnpaid } = instances;
   const supplierOf: Parameters<typeof payoutsBrings>[0]['supplierOf'] = async (query, orgId) =>
     (await supplierOfOrg(query, orgId))?.id;
@@ -141,25 +141,25 @@ function moneyBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): O
 }
 
 function fleetBrings({ db, clock }: Core, rooms: Rooms, { cursors, keep }: Process): Wing<'fleet'> {
-  const { supply, payouts, link, absence, workloads } = rooms;
+  const { supply, payouts, link, presence, workloads } = rooms;
   const keepMs = keep.workloads_days * DAY_MS;
   return {
     'fleet/supply': supplyBrings({ db, clock, cursors, supply, payouts, machinesOf }),
-    'fleet/link': linkBrings({ link, absence }),
+    'fleet/link': linkBrings({ link, presence }),
     'fleet/placement': {},
     'fleet/workloads': workloadsBrings({ db, clock, workloads, push: link.push, keepMs }),
   };
 }
 
 function rentalBrings({ db, clock }: Core, rooms: Rooms, { cursors }: Process): Wing<'rental'> {
-  const { launch, reservations, instances, watch, decoys, heartbeat, events, logs, webhooks } = rooms;
+  const { launch, reservations, instances, watch, decoys, ownOutages, events, logs, webhooks } = rooms;
   return {
     'rental/launch': launchBrings({ db, cursors, launch }),
     'rental/endpoints': {},
     'rental/reservations': reservationsBrings({ reservations, assertOrg: rooms.accounts.assertOrg }),
     'rental/instances': instancesBrings({ db, clock, cursors, instances }),
     'rental/edge': {},
-    'rental/outages': outagesBrings({ db, watch, decoys, heartbeat }),
+    'rental/outages': outagesBrings({ db, watch, decoys, ownOutages }),
     'rental/journal': journalBrings({ db, clock, cursors, events, instances, logs }),
     'rental/webhooks': webhooksBrings({ db, clock, cursors, webhooks }),
   };

@@ -6,7 +6,7 @@ import { z } from 'zod';
 import { ucentsFromDollars } from '../shared/money.ts';
 import type { Rng } from '../shared/rng.ts';
 import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
-import type { ServiceManager } from './base/systemd/supervision.ts';
+import type { ServiceManager } from './base/systemd/systemd.ts';
 import { ATTEMPTS_MAX } from './rental/webhooks/schedule.ts';
 
 const SECRET_BYTES = 32;
@@ -115,7 +115,7 @@ const ConfigFields = z.strictObject({
       /** Uncharged time on the hosts of one supplier, which loses it. */
       credits_per_supplier: Dollars.default(500),
       /** What one supplier is paid for time in which the control plane itself was away. */
-      absence_per_supplier: Dollars.default(500),
+      own_outages_per_supplier: Dollars.default(500),
     })
     .prefault({}),
   /** Dollars an hour for each GB of an instance's disk beyond the included 100, on hosts that honour disk_gb. */

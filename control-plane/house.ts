@@ -11,7 +11,7 @@ import type { Fields } from './base/http/operator.ts';
 import { openAdmin } from './admin/admin.ts';
 import { openAudit } from './admin/audit.ts';
 import { type Blobs, openBlobs } from './base/blobs/blobs.ts';
-import { type Grants, openGrants } from './base/blobs/grants.ts';
+import { type PresignedUrls, openPresignedUrls } from './base/blobs/presigned-urls.ts';
 import { openCursors } from './base/http/cursors.ts';
 import { addMeasures, openMetrics } from './base/http/metrics.ts';
 import { BALLAST_BYTES, openBallast } from './base/db/ballast.ts';
@@ -19,7 +19,7 @@ import { assertSecretFits } from './base/http/secret-check.ts';
 import { openSealing } from './base/http/sealing.ts';
 import type { Http, HttpDeps } from './base/http/server.ts';
 import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
-import { openSupervision, type Supervision } from './base/systemd/supervision.ts';
+import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, bringsOf, brought } from './brings.ts';
 import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
@@ -30,7 +30,7 @@ import { readEnvironments } from './rental/launch/environments.ts';
 import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
 import { readTemplates } from './rental/launch/templates.ts';
-import type { PrivateRegistry } from './rental/launch/ways.ts';
+import type { PrivateRegistry } from './rental/launch/registry-clients.ts';
 import { type Core, type Nudges, openRooms, type Rooms, type Settings } from './rooms.ts';
 
 /** Where probes find the SSH ports when they listen on every address. */
@@ -88,19 +88,19 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     hasRoom,
   };
   const admin = openAdmin(brought(brings, 'operatorRoutes'), audit, web);
-  const supervision = openSupervision(serviceManager(), core);
+  const systemd = openSystemd(serviceManager(), core);
   const listeners = openListeners(config, { core, rooms, brings, web, certificates, epoch: foundation.epoch });
 
   return {
     admin,
     onLost: foundation.onLost,
     start: async () => {
-      await rooms.doors.prepare();
+      await rooms.endpoints.prepare();
       await listeners.publicPorts.sync();
       // After a long absence, as after the restore of a backup, what the database says about hosts is too old to go by.
-      if (await rooms.heartbeat.beat()) await rooms.supply.setAllOffline();
+      if (await rooms.ownOutages.beat()) await rooms.supply.setAllOffline();
       running = startLoops(core, [...brings, listeners.brings]);
-      const { alive, alivePeriodMs } = supervision;
+      const { alive, alivePeriodMs } = systemd;
       if (alivePeriodMs !== undefined) startWatchdog(core, running, { alive, alivePeriodMs });
       await admin.listen({ socketPath: config.admin_socket });
       const { port } = await listeners.listen();
@@ -108,11 +108,11 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
         { version: VERSION, host: config.listen.host, port, admin_socket: config.admin_socket },
         'the control plane serves',
       );
-      await supervision.ready();
+      await systemd.ready();
       return { port };
     },
     close: async () => {
-      await drain(running, { supervision, listeners }, config.drain_seconds * 1_000);
+      await drain(running, { systemd, listeners }, config.drain_seconds * 1_000);
       await closeRooms(brings, running, async () => listeners.closeWeb().then(() => admin.close()));
       await images.close();
       await modelHub.close();
@@ -167,8 +167,8 @@ function reloadSettings(
   listeners.reload(config);
   const now = {
     models: next.models.length,
-    templates: next.menu.templates.size,
-    frameworks: Object.keys(next.menu.environments.frameworks).length,
+    templates: next.presets.templates.size,
+    frameworks: Object.keys(next.presets.environments.frameworks).length,
     open_launches_per_org: next.openLaunchesPerOrg,
     open_inference_requests_per_key: next.openInferenceRequestsPerKey,
     open_videos_per_org: next.openVideosPerOrg,
@@ -180,10 +180,10 @@ function reloadSettings(
 
 async function drain(
   running: Running | undefined,
-  { supervision, listeners }: { supervision: Supervision; listeners: Listeners },
+  { systemd, listeners }: { systemd: Systemd; listeners: Listeners },
   drainMs: number,
 ): Promise<void> {
-  if (running !== undefined) await supervision.stopping(drainMs);
+  if (running !== undefined) await systemd.stopping(drainMs);
   const ended = running?.loops.filter(({ endsBeforeDrain }) => endsBeforeDrain) ?? [];
   await Promise.all(ended.map(({ loop }) => loop.stop()));
   await listeners.drain(drainMs);
@@ -207,12 +207,12 @@ function statusesOf(running: Running | undefined): LoopStatus[] {
   return [running.engine.loop, ...running.loops.map(({ loop }) => loop)].map((loop) => loop.status());
 }
 
-function openStorage(config: Config, secret: Buffer, core: Core): { blobs: Blobs; grants: Grants } {
+function openStorage(config: Config, secret: Buffer, core: Core): { blobs: Blobs; presignedUrls: PresignedUrls } {
   const { percent, gib } = config.disk_reserve;
   const reserve = { share: percent / 100, bytes: gib * GIB };
   return {
     blobs: openBlobs(blobsDirectory(config), { ...core, reserve }),
-    grants: openGrants(secret, config.base_url),
+    presignedUrls: openPresignedUrls(secret, config.base_url),
   };
 }
 
@@ -235,7 +235,7 @@ function lossBoundsOf({ loss_bounds: bounds }: Config): Settings['lossBounds'] {
   return {
     orgCreditsUcents: ucents(bounds.credits_per_org),
     supplierCreditsUcents: ucents(bounds.credits_per_supplier),
-    supplierPaymentsUcents: ucents(bounds.absence_per_supplier),
+    supplierPaymentsUcents: ucents(bounds.own_outages_per_supplier),
   };
 }
 
@@ -256,7 +256,7 @@ function settingsOf(config: Config): Settings {
       config.apps === undefined ? undefined : { domain: config.apps.domain, publicPort: config.apps.public_port },
     sshPorts: config.ssh.port_range,
     sshHost: everywhere ? LOOPBACK : config.ssh.host,
-    menu: {
+    presets: {
       templates: readTemplates(config.templates_file),
       environments: readEnvironments(config.environments_file),
     },

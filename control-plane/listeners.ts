@@ -11,7 +11,7 @@ import { type Brings, brought } from './brings.ts';
 import type { Config } from './config.ts';
 import { docsRoutes } from './docs/routes.ts';
 import type { AppAddress } from './rental/endpoints/app-address.ts';
-import { appAccess, doorAccess } from './rental/edge/access.ts';
+import { appAccess, endpointAccess } from './rental/edge/access.ts';
 import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
 import { type AppServer, openAppServer } from './rental/edge/app-server.ts';
 import { openPublicPorts, type PublicPorts } from './rental/edge/public-ports.ts';
@@ -146,9 +146,9 @@ function openApps(
   { domain }: NonNullable<Config['apps']>,
   { core, rooms, certificates }: ListenersDeps,
 ): AppServer {
-  const { link, doors } = rooms;
+  const { link, endpoints } = rooms;
   const findApp = async (address: AppAddress): Promise<App | undefined> => {
-    const access = await appAccess(address, { db: core.db, doors });
+    const access = await appAccess(address, { db: core.db, endpoints });
     if (access === undefined) return undefined;
     const { machineId, workloadId, target, login } = access;
     return { login, target, dial: () => link.openStream(machineId, workloadId, target) };
@@ -162,14 +162,14 @@ function openApps(
 }
 
 function openPortsOf(config: Config, core: Core, rooms: Rooms): PublicPorts {
-  const { link, doors, decoys } = rooms;
+  const { link, endpoints, decoys } = rooms;
   const keysOf = decoys.loginKeysOf;
   return openPublicPorts({
     ...core,
     link,
-    doors,
+    endpoints,
     host: config.ssh.host,
     trustProxy: config.trust_proxy,
-    access: (instanceId) => doorAccess(instanceId, { db: core.db, doors, keysOf }),
+    access: (instanceId) => endpointAccess(instanceId, { db: core.db, endpoints, keysOf }),
   });
 }

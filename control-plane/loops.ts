@@ -4,7 +4,7 @@ import type { Log } from '../shared/log.ts';
 import { type Loop, startLoop } from '../shared/loop.ts';
 import type { Forgets } from './base/db/pieces.ts';
 import { type Engine, startEngine } from './base/operations/engine.ts';
-import { hangingLoops, type Supervision } from './base/systemd/supervision.ts';
+import { hangingLoops, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, brought, type RoomLoop } from './brings.ts';
 import type { Core } from './rooms.ts';
 
@@ -57,15 +57,15 @@ export async function forgetOld(
 export function startWatchdog(
   core: Core,
   running: Running,
-  supervision: Pick<Supervision, 'alive'> & { alivePeriodMs: number },
+  systemd: Pick<Systemd, 'alive'> & { alivePeriodMs: number },
 ): void {
   const run = async (): Promise<void> => {
     const loops = [running.engine.loop, ...running.loops.map(({ loop }) => loop)].map((loop) => loop.status());
     const hanging = hangingLoops(loops, core.clock.now());
     if (hanging.length > 0) throw new Error(`these loops hang: ${hanging.join(', ')}`);
     await core.db.tx('watchdog', async () => undefined);
-    await supervision.alive();
+    await systemd.alive();
   };
-  const loop = startLoop({ name: 'watchdog', periodMs: supervision.alivePeriodMs, run }, core);
+  const loop = startLoop({ name: 'watchdog', periodMs: systemd.alivePeriodMs, run }, core);
   running.loops.push({ endsBeforeDrain: false, loop });
 }

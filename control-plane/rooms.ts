@@ -7,7 +7,7 @@ import { throttledLog } from '../shared/throttled-log.ts';
 import { openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
-import type { Grants } from './base/blobs/grants.ts';
+import type { PresignedUrls } from './base/blobs/presigned-urls.ts';
 import type { Db } from './base/db/db.ts';
 import { openReadiness } from './base/db/readiness.ts';
 import { type Events, openEvents } from './base/events/events.ts';
@@ -20,25 +20,25 @@ import { type Ledger, openLedger } from './money/ledger/ledger.ts';
 import { type Metering, openMetering } from './money/metering/metering.ts';
 import { machinesThatServed } from './money/metering/store.ts';
 import { openPayouts } from './money/payouts/payouts.ts';
-import { type Absence, openAbsence } from './fleet/link/absence.ts';
+import { type Presence, openPresence } from './fleet/link/presence.ts';
 import { type Link, openLink } from './fleet/link/link.ts';
-import { openLinkNotes } from './fleet/link/notes.ts';
-import { openRatchets } from './fleet/link/ratchets.ts';
+import { openLinkRecords } from './fleet/link/link-records.ts';
+import { openCloneTokens } from './fleet/link/clone-tokens.ts';
 import { findMachine } from './fleet/supply/store.ts';
 import { openSupply, type Supply } from './fleet/supply/supply.ts';
 import { openWorkloads, type Workloads } from './fleet/workloads/workloads.ts';
 import type { AppSite } from './rental/endpoints/app-address.ts';
-import { type Doors, openDoors } from './rental/endpoints/doors.ts';
+import { type Endpoints, openEndpoints } from './rental/endpoints/endpoints.ts';
 import { openReservations, type Reservations, type ReservationsDeps } from './rental/reservations/reservations.ts';
 import { type Instances, openInstances } from './rental/instances/instances.ts';
 import type { Probes } from './rental/instances/steps.ts';
 import type { Images } from './rental/launch/images.ts';
 import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
-import type { Menu } from './rental/launch/runnable.ts';
+import type { Presets } from './rental/launch/runnable.ts';
 import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
 import { downSince } from './rental/outages/down-since.ts';
-import { openHeartbeat } from './rental/outages/own-outages.ts';
+import { openOwnOutages } from './rental/outages/own-outages.ts';
 import { logIn, newProbeKey, openProbes } from './rental/outages/probe.ts';
 import { startSeries } from './rental/outages/store.ts';
 import { openWatch, type Watch } from './rental/outages/watch.ts';
@@ -81,7 +81,7 @@ export interface Settings {
   /** Where probes find the public SSH ports. */
   sshHost: string;
   /** What can be launched without an own image. */
-  menu: Menu;
+  presets: Presets;
   /** Of one webhook delivery. */
   webhookMaxAttempts: number;
   /** What can be called. */
@@ -100,7 +100,7 @@ export interface Settings {
 /** What the operator may change while the process runs. Rooms read it at each use and keep none of it. */
 export type Changeable = Pick<
   Settings,
-  'menu' | 'models' | 'openLaunchesPerOrg' | 'openInferenceRequestsPerKey' | 'openVideosPerOrg'
+  'presets' | 'models' | 'openLaunchesPerOrg' | 'openInferenceRequestsPerKey' | 'openVideosPerOrg'
 >;
 
 /** What rooms ask of the processes around them, after a commit. */
@@ -118,8 +118,8 @@ interface Outside {
   hasRoom(): boolean;
   webhookOutbound: Outbound;
   images: Pick<Images, 'verify' | 'pullLogin'>;
-  modelHub: Pick<ModelHub, 'weigh'>;
-  storage: { blobs: Blobs; grants: Grants };
+  modelHub: Pick<ModelHub, 'sizeOf'>;
+  storage: { blobs: Blobs; presignedUrls: PresignedUrls };
   probes?: Probes;
   logIn?: typeof logIn;
   openStream?: Link['openStream'];
@@ -136,7 +136,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   const { db, clock, ids, rng, log, sealing } = core;
   const { nudges, storage } = outside;
   // A copy: what is changed here is nobody else's.
-  const settings = { ...given, menu: { ...given.menu } };
+  const settings = { ...given, presets: { ...given.presets } };
   const sshKeys = openSshKeys({ clock, ids });
   const events = openEvents({ clock, ids, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
   const operations = openOperations({ clock, ids });
@@ -166,7 +166,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
   return {
     readiness: openReadiness({ db, clock, log, hasRoom: outside.hasRoom }),
     blobs: storage.blobs,
-    grants: storage.grants,
+    presignedUrls: storage.presignedUrls,
     accounts: openAccounts({ db, clock, ids }),
     sshKeys,
     events,
@@ -174,14 +174,14 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     ...money,
     ...fleet,
     ...rental,
-    heartbeat: openHeartbeat({ db, clock, log, metering }),
+    ownOutages: openOwnOutages({ db, clock, log, metering }),
     logs: openLogs({ db, clock, log, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
     webhooks,
     ...models,
     /** All at once, from the next use on. */
-    reload: ({ menu, ...next }: Changeable): void => {
+    reload: ({ presets, ...next }: Changeable): void => {
       Object.assign(settings, next);
-      Object.assign(settings.menu, menu);
+      Object.assign(settings.presets, presets);
       models.catalog.replace(next.models);
     },
   };
@@ -218,7 +218,7 @@ interface Fleet {
   supply: Supply;
   workloads: Workloads;
   link: Link;
-  absence: Absence;
+  presence: Presence;
 }
 
 function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
@@ -230,7 +230,7 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
   const supply = openSupply({ db, clock, ids, log, events, onGpus, diskPriceUcentsPerGbHour });
   const isContested = (machineId: string): boolean => link.isContested(machineId);
   const workloads = openWorkloads({ db, clock, log, sealing, supply, onChange, isContested });
-  const notes = openLinkNotes({ db, clock });
+  const notes = openLinkRecords({ db, clock });
   const machineKey = async (machineId: string): Promise<string | undefined> =>
     (await findMachine(db.read, machineId))?.public_key ?? undefined;
   const link: Link = openLink({
@@ -239,7 +239,7 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
     rng,
     log,
     machineKey,
-    ratchets: openRatchets({ db, sealing, machineKey }),
+    cloneTokens: openCloneTokens({ db, sealing, machineKey }),
     handlers: {
       onUp: async (machineId, hello, clientIp) => {
         await workloads.meet(machineId, hello.held);
@@ -267,7 +267,7 @@ function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
       desired: (machineId) => workloads.desired(machineId),
     },
   });
-  return { supply, workloads, link, absence: openAbsence({ clock, log, supply, link }) };
+  return { supply, workloads, link, presence: openPresence({ clock, log, supply, link }) };
 }
 
 interface BelowRental extends Fleet {
@@ -280,7 +280,7 @@ interface BelowRental extends Fleet {
 
 interface Rental {
   launch: LaunchRoom;
-  doors: Doors;
+  endpoints: Endpoints;
   decoys: Decoys;
   reservations: Reservations;
   instances: Instances;
@@ -292,16 +292,16 @@ function openRental(core: Core, settings: Settings, below: BelowRental): Rental 
   const { outside, sshKeys, events, operations, metering, supply, workloads, link } = below;
   const { nudges, images, modelHub } = outside;
   const { hostnameOf, sshPorts: ports, sshHost, reservationLeadMs: leadMs, platformFeeBps, appSite } = settings;
-  const launch = openLaunch({ db, clock, ids, log, sealing, images, modelHub, menu: settings.menu });
-  const doors = openDoors({ db, clock, ids, sealing, newProbeKey, hostnameOf, ports });
-  const probes = outside.probes ?? openProbes({ db, clock, doors, link, sshHost });
+  const launch = openLaunch({ db, clock, ids, log, sealing, images, modelHub, presets: settings.presets });
+  const endpoints = openEndpoints({ db, clock, ids, sealing, newProbeKey, hostnameOf, ports });
+  const probes = outside.probes ?? openProbes({ db, clock, endpoints, link, sshHost });
   const decoys = openDecoys({
     db,
     clock,
     log,
     rng,
     sealing,
-    doors,
+    endpoints,
     link,
     newKey: newProbeKey,
     logIn: outside.logIn ?? logIn,
@@ -312,7 +312,7 @@ function openRental(core: Core, settings: Settings, below: BelowRental): Rental 
     instances.ofReservations(query, contracts);
   const reservations = openReservations({ db, clock, ids, log, events, supply, leadMs, describeInstances });
   const isAnswering = (machineId: string): boolean => link.lifeOf(machineId, '').isAnswering;
-  const onDoorsChanged = (): void => nudges.edge();
+  const onEndpointsChanged = (): void => nudges.edge();
   const instances: Instances = openInstances({
     db,
     clock,
@@ -323,7 +323,7 @@ function openRental(core: Core, settings: Settings, below: BelowRental): Rental 
     metering,
     supply,
     workloads,
-    doors,
+    endpoints,
     reservations,
     probes,
     platformFeeBps,
@@ -339,15 +339,15 @@ function openRental(core: Core, settings: Settings, below: BelowRental): Rental 
     runnable: launch.runnable,
     imagePullLogin: launch.pullLogin,
     push: (machineId) => link.push(machineId),
-    onDoorsChanged,
+    onEndpointsChanged,
     nudge: () => {
       nudges.engine();
       nudges.webhooks();
     },
   });
   const onLooksDue = (): void => nudges.watch();
-  const watch = openWatch({ db, clock, log, rng, probes, link, instances, onLooksDue, onDoorsChanged });
-  return { launch, doors, decoys, reservations, instances, watch };
+  const watch = openWatch({ db, clock, log, rng, probes, link, instances, onLooksDue, onEndpointsChanged });
+  return { launch, endpoints, decoys, reservations, instances, watch };
 }
 
 function openModels(core: Core, settings: Settings, below: { ledger: Ledger; blobs: Blobs; nudges: Nudges }) {

@@ -117,7 +117,7 @@ export const LINK_PONG_MS_MAX = 4_000;
 /** Three missed pings: the peer is gone even if TCP has not noticed. */
 export const LINK_SILENCE_MS_MAX = 35_000;
 /** A copy of a host's disk that is older than that is told from the host when it links. */
-export const RATCHET_MS = 60_000;
+export const CLONE_TOKEN_MS = 60_000;
 export const LINK_RECONNECT_MS_MIN = 500;
 export const LINK_RECONNECT_MS_MAX = 15_000;
 /** The agent's own authentication must be over by then. */
@@ -131,7 +131,7 @@ export const STREAM_CLOSE_MS_MAX = 10_000;
 /** Peers of idle connections are asked by TCP whether they are still there: a host that lost its power says nothing. */
 export const TCP_KEEP_ALIVE_MS = 60_000;
 
-/** SSH door guards (research: a public SSH server without these can be emptied of memory or sockets). */
+/** SSH endpoint guards (research: a public SSH server without these can be emptied of memory or sockets). */
 export const SSH_LOGIN_GRACE_MS = 20_000;
 export const SSH_UNAUTHENTICATED_MAX = 10;
 /** A caller for whom there is no place yet waits so long. */

@@ -113,14 +113,14 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
   [
     'tableOwners',
     'alter in a foreign migration',
-    file('control-plane/admin/migrations/0001-a.sql', 'ALTER TABLE doors ADD x text;'),
+    file('control-plane/admin/migrations/0001-a.sql', 'ALTER TABLE endpoints ADD x text;'),
     'rental/endpoints',
   ],
   [
     'migrations',
     'a foreign table',
-    file('control-plane/base/db/migrations/0002-a.sql', 'CREATE TABLE doors (x)'),
-    'creates doors, which rental/endpoints',
+    file('control-plane/base/db/migrations/0002-a.sql', 'CREATE TABLE endpoints (x)'),
+    'creates endpoints, which rental/endpoints',
   ],
   ['migrations', 'a bad name', file('control-plane/base/db/migrations/init.sql', 'select 1;'), 'NNNN-name'],
   ['migrations', 'another place', file('shared/0001-init.sql', 'select 1;'), 'NNNN-name'],

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import { GpuFacts, GpuFault } from '../../shared/protocol/inventory.ts';
 import type { KernelRecord } from './kernel-log.ts';
-import { busIdOf, type DriverNews, readDriverLine } from './xids.ts';
+import { busIdOf, type DriverMessage, readDriverLine } from './xids.ts';
 
 const Finding = z.strictObject({ xid: z.number(), severity: GpuFault.shape.severity, words: z.string() });
 
@@ -100,7 +100,7 @@ function reasonsOf(
   ];
 }
 
-function afterNews(cards: Card[], news: DriverNews): Card[] {
+function afterNews(cards: Card[], news: DriverMessage): Card[] {
   if (news.kind === 'loaded') return cards.map((card) => ({ ...card, findings: [] }));
   const known = cards.find((card) => card.bus_id === news.bus_id);
   const before: Card = known ?? { uuid: '', bus_id: news.bus_id, listed: null, missed: 0, findings: [] };

@@ -4,7 +4,7 @@ import type { GpuFault } from '../../shared/protocol/inventory.ts';
 export type Severity = GpuFault['severity'];
 
 /** What one line of the kernel log says. `bus_id` is written as `busIdOf` writes it. */
-export type DriverNews =
+export type DriverMessage =
   | { kind: 'card'; bus_id: string; uuid: string }
   | { kind: 'fault'; bus_id: string; finding: Finding }
   /** The driver itself says that nothing is left to mend. */
@@ -50,7 +50,7 @@ const WORDS_CHARS_MAX = 100;
  * Reads a line that the kernel wrote; undefined where it says nothing of this kind. Only the beginning of a line counts: the kernel also
  * quotes names that a tenant has chosen, further back.
  */
-export function readDriverLine(text: string): DriverNews | undefined {
+export function readDriverLine(text: string): DriverMessage | undefined {
   const card = /^NVRM: GPU at (?:PCI:)?([0-9a-f:]+): (GPU-[0-9a-f-]+)/i.exec(text);
   if (card?.[1] !== undefined && card[2] !== undefined) {
     return { kind: 'card', bus_id: busIdOf(card[1]), uuid: card[2] };
@@ -67,7 +67,7 @@ export function busIdOf(text: string): string {
   return `${domain.slice(-4).padStart(4, '0')}:${slot}`.toLowerCase();
 }
 
-function readXid(busId: string, xid: number, rest: string): DriverNews | undefined {
+function readXid(busId: string, xid: number, rest: string): DriverMessage | undefined {
   if (xid === RECOVERY_ACTION) return readRecoveryAction(busId, rest);
   const severity = xid in BROKEN ? 'broken' : 'unfit';
   const words = BROKEN[xid] ?? UNFIT[xid];
@@ -75,7 +75,7 @@ function readXid(busId: string, xid: number, rest: string): DriverNews | undefin
 }
 
 /** `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`. One that is to be drained first still works. */
-function readRecoveryAction(busId: string, rest: string): DriverNews | undefined {
+function readRecoveryAction(busId: string, rest: string): DriverMessage | undefined {
   const action = / to 0x[0-9a-f]+ \(([^()]+)\)/i.exec(rest)?.[1];
   if (action === undefined) return undefined;
   if (/^none$/i.test(action)) return { kind: 'mended', bus_id: busId };

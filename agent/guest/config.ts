@@ -1,4 +1,4 @@
-// Where the guest finds its instructions: the door folder named on the command line, and what the engine put into our environment.
+// Where the guest finds its instructions: the run folder named on the command line, and what the engine put into our environment.
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
@@ -11,7 +11,7 @@ interface LaunchFile {
 }
 
 export interface GuestConfig {
-  doorSocket: string;
+  guestSocket: string;
   /** The native half of our terminals, beside this program. */
   ptyModule: string;
   argv: string[];
@@ -24,10 +24,10 @@ export interface GuestConfig {
 
 const PATH_DEFAULT = '/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin';
 
-/** Reads `<door>/launch.json`; `argv` is this process's own. */
+/** Reads `<run>/launch.json`; `argv` is this process's own. */
 export function readGuestConfig(argv: readonly string[]): GuestConfig {
-  const [, program = '', door = ''] = argv;
-  const launch: LaunchFile = JSON.parse(readFileSync(join(door, 'launch.json'), 'utf8'));
+  const [, program = '', run = ''] = argv;
+  const launch: LaunchFile = JSON.parse(readFileSync(join(run, 'launch.json'), 'utf8'));
   const own = process.env;
   const fromEngine: Record<string, string> = {};
   for (const name of ['NVIDIA_VISIBLE_DEVICES', 'HOSTNAME']) {
@@ -35,7 +35,7 @@ export function readGuestConfig(argv: readonly string[]): GuestConfig {
     if (value !== undefined) fromEngine[name] = value;
   }
   return {
-    doorSocket: join(door, 'guest.sock'),
+    guestSocket: join(run, 'guest.sock'),
     ptyModule: join(dirname(program), 'pty.node'),
     argv: launch.argv,
     env: { PATH: PATH_DEFAULT, ...launch.env, ...fromEngine },

@@ -4,14 +4,14 @@ import type { Clock } from '../../shared/clock.ts';
 import { SESSION_LINGER_MS } from '../../shared/limits.ts';
 import { feed, pump } from './flow.ts';
 import { FRAME, sendFrame, sendJson } from '../wire/frames.ts';
-import type { SessionNews, SessionRequest } from '../wire/guest-messages.ts';
+import type { SessionMessage, SessionRequest } from '../wire/guest-messages.ts';
 
 /** Connects inside and carries it on `socket`, or tells why not. */
 export function dial(socket: Socket, request: Extract<SessionRequest, { kind: 'dial' }>, clock: Clock): void {
   const target = connect({ host: request.host, port: request.port, allowHalfOpen: true, noDelay: true });
   const abandon = (): void => void target.destroy();
   const failed = (error: Error): void => {
-    const news: SessionNews = { kind: 'failed', detail: error.message };
+    const news: SessionMessage = { kind: 'failed', detail: error.message };
     if (socket.writable) sendJson(socket, news);
     socket.end();
   };
@@ -26,7 +26,7 @@ export function dial(socket: Socket, request: Extract<SessionRequest, { kind: 'd
 
 /** A connection inside, from now on the session's own. */
 export function carry(socket: Socket, target: Socket, clock: Clock): void {
-  const started: SessionNews = { kind: 'started' };
+  const started: SessionMessage = { kind: 'started' };
   let whole = false;
   if (socket.writable) sendJson(socket, started);
   target.once('end', () => {

@@ -5,7 +5,7 @@ import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
 import type { Clock } from '../../shared/clock.ts';
 import { sendJson } from '../wire/frames.ts';
-import type { SessionNews } from '../wire/guest-messages.ts';
+import type { SessionMessage } from '../wire/guest-messages.ts';
 
 export interface Listeners {
   /** Listens for as long as `session` is open. `port` 0: any that is free. */
@@ -34,7 +34,7 @@ export function createListeners(clock: Clock): Listeners {
     found?.cancel();
     return found?.socket;
   };
-  const offer = (socket: Socket, tell: (news: SessionNews) => void): void => {
+  const offer = (socket: Socket, tell: (news: SessionMessage) => void): void => {
     if (waiting.size >= WAITING_MAX) return void socket.destroy();
     last += 1;
     const connection = last;
@@ -45,8 +45,12 @@ export function createListeners(clock: Clock): Listeners {
     tell({ kind: 'accepted', connection, host: socket.remoteAddress ?? '', port: socket.remotePort ?? 0 });
   };
 
-  const open = (session: Socket, start: (server: Server) => void, describe: (server: Server) => SessionNews): void => {
-    const tell = (news: SessionNews): void => {
+  const open = (
+    session: Socket,
+    start: (server: Server) => void,
+    describe: (server: Server) => SessionMessage,
+  ): void => {
+    const tell = (news: SessionMessage): void => {
       if (session.writable) sendJson(session, news);
     };
     const server = createServer({ allowHalfOpen: true, noDelay: true, pauseOnConnect: true }, (socket) =>

@@ -9,7 +9,7 @@ import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from '../wire/frames.ts';
 import { createListeners } from './listeners.ts';
 import { type MainProcess, startMainProcess } from './main-process.ts';
 import { startSession, type GuestSession } from './sessions.ts';
-import type { Exit, GuestHello, GuestNews, HolderWord } from '../wire/guest-messages.ts';
+import type { Exit, GuestHello, GuestMessage, GuestOrder } from '../wire/guest-messages.ts';
 
 const RECONNECT_MS = 200;
 const clock = systemClock();
@@ -18,7 +18,7 @@ const listeners = createListeners(clock);
 /** Keeps a control connection to the holder, which may be restarted at any time. Never resolves. */
 async function serve(config: GuestConfig, onConnection: (control: Socket) => void): Promise<never> {
   for (;;) {
-    const control = connect(config.doorSocket);
+    const control = connect(config.guestSocket);
     control.on('error', () => control.destroy());
     control.once('connect', () => {
       introduce(control, { kind: 'control' });
@@ -33,10 +33,10 @@ async function serve(config: GuestConfig, onConnection: (control: Socket) => voi
   }
 }
 
-function obey(word: HolderWord, config: GuestConfig, sessions: Map<string, GuestSession>): void {
+function obey(word: GuestOrder, config: GuestConfig, sessions: Map<string, GuestSession>): void {
   switch (word.kind) {
     case 'open': {
-      const socket = connect({ path: config.doorSocket });
+      const socket = connect({ path: config.guestSocket });
       const deps = { clock, env: config.env, ptyModule: config.ptyModule, listeners };
       introduce(socket, { kind: 'session', token: word.token });
       sessions.set(
@@ -59,7 +59,7 @@ function introduce(socket: Socket, hello: GuestHello): void {
 }
 
 function tellExit(control: Socket, exit: Exit): void {
-  const news: GuestNews = { kind: 'main_exit', exit };
+  const news: GuestMessage = { kind: 'main_exit', exit };
   if (control.writable) sendJson(control, news);
 }
 

@@ -10,7 +10,7 @@ import { FRAME, sendJson } from '../wire/frames.ts';
 import { serveSftp } from './sftp.ts';
 import type { Listeners } from './listeners.ts';
 import { loadPty, openTerminal, type Terminal } from './pty.ts';
-import type { Exit, SessionNews, SessionRequest } from '../wire/guest-messages.ts';
+import type { Exit, SessionMessage, SessionRequest } from '../wire/guest-messages.ts';
 
 export interface GuestSession extends Controls {
   /** The holder has left: said apart from the session, whose own end is not seen while a program does not take what came before it. */
@@ -173,7 +173,7 @@ function sftp(socket: Socket, deps: AccountDeps): Controls {
   return NOTHING_TO_SAY;
 }
 
-function tell(socket: Socket, news: SessionNews): void {
+function tell(socket: Socket, news: SessionMessage): void {
   if (socket.writable) sendJson(socket, news);
 }
 

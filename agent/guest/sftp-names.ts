@@ -51,7 +51,7 @@ async function realPath(name: Buffer): Promise<Buffer> {
   } catch (error) {
     const cut = name.lastIndexOf('/');
     const [folder, last] = [name.subarray(0, Math.max(cut, 1)), name.subarray(cut + 1)];
-    if (!isAbsence(error) || last.length === 0) throw error;
+    if (!isOwnOutage(error) || last.length === 0) throw error;
     return joined(await fs.realpath(folder, { encoding: 'buffer' }), last);
   }
 }
@@ -59,7 +59,7 @@ async function realPath(name: Buffer): Promise<Buffer> {
 /** What is at `to` stays: version 3 refuses it, and clients that want it replaced use posix-rename. */
 async function renameToNew(from: Buffer, to: Buffer): Promise<void> {
   const there: Stats | undefined = await fs.lstat(to).catch((error: unknown) => {
-    if (isAbsence(error)) return undefined;
+    if (isOwnOutage(error)) return undefined;
     throw error;
   });
   if (there !== undefined) throw new SftpError(STATUS.failure, 'there is something by the new name already');
@@ -78,6 +78,6 @@ function joined(folder: Buffer, name: Buffer): Buffer {
   return folder.at(-1) === SLASH[0] ? Buffer.concat([folder, name]) : Buffer.concat([folder, SLASH, name]);
 }
 
-function isAbsence(error: unknown): boolean {
+function isOwnOutage(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }

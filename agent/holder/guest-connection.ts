@@ -5,7 +5,7 @@ import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { createGuestPace, type Rest } from './guest-pace.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, FrameError, sendJson, type Frame } from '../wire/frames.ts';
-import type { Exit, HolderWord, SessionRequest } from '../wire/guest-messages.ts';
+import type { Exit, GuestOrder, SessionRequest } from '../wire/guest-messages.ts';
 
 const ExitWord = z.object({ code: z.int().min(0).max(255).nullable(), signal: z.string().max(32).nullable() });
 const Hello = z.discriminatedUnion('kind', [
@@ -13,7 +13,7 @@ const Hello = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('session'), token: z.string().max(64) }),
 ]);
 const News = z.object({ kind: z.literal('main_exit'), exit: ExitWord });
-const SessionWord = z.discriminatedUnion('kind', [
+const SessionMessageSchema = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('started'),
     port: z.int().min(0).max(65_535).optional(),
@@ -89,7 +89,7 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
   let control: Socket | undefined;
   let mainExit: Exit | null = null;
 
-  const send = (word: HolderWord): void => {
+  const send = (word: GuestOrder): void => {
     if (control?.writable === true) sendJson(control, word);
   };
 
@@ -212,8 +212,8 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
   let running = false;
   let saidAll = false;
   let exit: Exit | undefined;
-  const hearWord = (frame: Frame): void => {
-    const word = parse(SessionWord, frame);
+  const receive = (frame: Frame): void => {
+    const word = parse(SessionMessageSchema, frame);
     if (word.kind === 'exit') exit = word.exit;
     if (word.kind === 'failed') failed(new Error(word.detail));
     if (word.kind === 'accepted' && running && events.onAccepted !== undefined) return events.onAccepted(word);
@@ -232,7 +232,7 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
   const hear = (frame: Frame): Promise<void> | undefined => {
     switch (frame.type) {
       case FRAME.json:
-        hearWord(frame);
+        receive(frame);
         return undefined;
       case FRAME.data:
         return hearData('stdout', frame.payload);

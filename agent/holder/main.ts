@@ -1,5 +1,5 @@
 // The holder: one process per workload on the host. It ends SSH for that workload and dials its own data streams, so a restart of the
-// supervisor drops no session and a tenant can only hurt the own door.
+// supervisor drops no session and a tenant can only hurt the own run.
 import { createServer, connect, type Socket } from 'node:net';
 import { open, writeFile } from 'node:fs/promises';
 import { flushCompileCache } from 'node:module';
@@ -13,17 +13,17 @@ import { systemRng } from '../../shared/rng.ts';
 import { becomeUser, userOf } from '../host/confinement.ts';
 import { removePath } from '../host/state.ts';
 import { dialStream } from '../wire/dial.ts';
-import { doorPaths, openDoorToUser } from '../wire/workload-folder.ts';
+import { workloadPaths, openRunFolderToUser } from '../wire/workload-folder.ts';
 import { openGuests } from './guest-connection.ts';
 import { eachFrame, FRAME, sendJson } from '../wire/frames.ts';
 import { boundedLog } from './log.ts';
-import { HOLDER_WORD_BYTES_MAX, SupervisorWord, type HolderNews } from '../wire/holder-messages.ts';
+import { HOLDER_MESSAGE_BYTES_MAX, SupervisorMessage, type HolderReport } from '../wire/holder-messages.ts';
 import { loadHostKey } from './host-key.ts';
-import { openSshDoor, type SshDoor } from './ssh-server.ts';
-import { openTcpDoor, type TcpDoor } from './tcp-target.ts';
-import { openTerminalDoor, type TerminalDoor } from './terminal-target.ts';
+import { openSshServer, type SshServer } from './ssh-server.ts';
+import { openTcpServer, type TcpServer } from './tcp-target.ts';
+import { openTerminalServer, type TerminalServer } from './terminal-target.ts';
 
-type OpenWord = Extract<SupervisorWord, { kind: 'open' }>;
+type OpenRequest = Extract<SupervisorMessage, { kind: 'open' }>;
 
 /** A workload whose folder is gone has no use for a holder, even where nobody could tell it. */
 const FOLDER_CHECK_MS = 60_000;
@@ -33,7 +33,7 @@ const FOLDER_CHECK_MS = 60_000;
  * answers already, this one ends at once.
  */
 export async function runHolder(folder: string, pageFolder: string): Promise<void> {
-  const paths = doorPaths(folder);
+  const paths = workloadPaths(folder);
   if (await answers(paths.holderSocket)) return process.exit(0);
   const clock = systemClock();
   const log = createLog('holder', 'info', boundedLog(process.stdout.fd));
@@ -44,7 +44,7 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   await writeFile(paths.holderPid, String(process.pid));
 
   const supervisors = new Set<Socket>();
-  const status = (): HolderNews => ({
+  const status = (): HolderReport => ({
     kind: 'status',
     host_key: hostKey.publicLine,
     guest: guests.connected(),
@@ -57,11 +57,11 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
       for (const socket of supervisors) sendJson(socket, status());
     },
   });
-  await openDoorToUser(folder);
-  const doors: HolderDoors = {
-    ssh: openSshDoor({ clock, log, guests, hostKey: hostKey.privateKey }),
-    tcp: openTcpDoor({ guests, clock }),
-    terminal: openTerminalDoor({ clock, ids, guests, folder: pageFolder }),
+  await openRunFolderToUser(folder);
+  const servers: HolderServers = {
+    ssh: openSshServer({ clock, log, guests, hostKey: hostKey.privateKey }),
+    tcp: openTcpServer({ guests, clock }),
+    terminal: openTerminalServer({ clock, ids, guests, folder: pageFolder }),
   };
   const leave = (reason: string): void => {
     log.info({ reason }, 'the holder ends');
@@ -73,25 +73,25 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
     socket.on('error', () => socket.destroy());
     socket.once('close', () => supervisors.delete(socket));
     sendJson(socket, status());
-    void eachFrame(socket, HOLDER_WORD_BYTES_MAX, ({ type, payload }) => {
+    void eachFrame(socket, HOLDER_MESSAGE_BYTES_MAX, ({ type, payload }) => {
       if (type !== FRAME.json) return;
-      const word = SupervisorWord.parse(JSON.parse(payload.toString()));
+      const word = SupervisorMessage.parse(JSON.parse(payload.toString()));
       if (word.kind === 'exit') return leave('the workload is over');
-      if (word.kind === 'ping') return sendJson(socket, { kind: 'pong' } satisfies HolderNews);
-      void openStream(word, doors, (news) => sendJson(socket, news));
+      if (word.kind === 'ping') return sendJson(socket, { kind: 'pong' } satisfies HolderReport);
+      void openStream(word, servers, (news) => sendJson(socket, news));
     }).catch((error: unknown) => {
       log.warn({ detail: messageOf(error) }, 'a supervisor spoke nonsense');
       socket.destroy();
     });
   });
   // Held open: soon this process may not look into the folders above any more.
-  const door = await open(paths.door);
+  const run = await open(paths.run);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
     server.listen(paths.holderSocket, resolve);
   });
   const checkFolder = async (): Promise<void> => {
-    if ((await door.stat()).nlink === 0) leave("the workload's folder is gone");
+    if ((await run.stat()).nlink === 0) leave("the workload's folder is gone");
   };
   // Only root may do this, so it is done before anybody is served; the compile cache is for the next holder.
   flushCompileCache();
@@ -100,29 +100,33 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   log.info({ folder }, 'the holder serves');
 }
 
-interface HolderDoors {
-  ssh: SshDoor;
-  tcp: TcpDoor;
-  terminal: TerminalDoor;
+interface HolderServers {
+  ssh: SshServer;
+  tcp: TcpServer;
+  terminal: TerminalServer;
 }
 
-async function openStream(word: OpenWord, doors: HolderDoors, tell: (news: HolderNews) => void): Promise<void> {
+async function openStream(
+  word: OpenRequest,
+  servers: HolderServers,
+  tell: (news: HolderReport) => void,
+): Promise<void> {
   try {
-    await serveStream(word, doors);
+    await serveStream(word, servers);
     tell({ kind: 'opened', stream_id: word.stream_id });
   } catch (error) {
     tell({ kind: 'refused', stream_id: word.stream_id, detail: messageOf(error).slice(0, 400) });
   }
 }
 
-async function serveStream(word: OpenWord, doors: HolderDoors): Promise<void> {
+async function serveStream(word: OpenRequest, servers: HolderServers): Promise<void> {
   const { target } = word;
-  if (target.kind === 'tcp') return doors.tcp.serve(target.port, () => dialStream(word));
+  if (target.kind === 'tcp') return servers.tcp.serve(target.port, () => dialStream(word));
   const stream = await dialStream(word);
   try {
-    if (target.kind === 'ssh') doors.ssh.serve(stream, target);
-    else if (target.kind === 'probe') doors.ssh.serveProbe(stream, target);
-    else doors.terminal.serve(stream);
+    if (target.kind === 'ssh') servers.ssh.serve(stream, target);
+    else if (target.kind === 'probe') servers.ssh.serveProbe(stream, target);
+    else servers.terminal.serve(stream);
   } catch (error) {
     stream.destroy();
     throw error;

@@ -16,7 +16,7 @@ import { createPace } from './ssh-pace.ts';
 import { serveReverse } from './ssh-reverse.ts';
 import { serveSession } from './ssh-session.ts';
 
-export interface SshDoor {
+export interface SshServer {
   /** Serves one client on a byte stream of its own. Throws if there are too many already. */
   serve(stream: Duplex, target: Pick<SshTarget, 'authorized_keys' | 'client_ip'>): void;
   /** Lets the control plane log in, and do nothing else, on a place that no customer and no stranger can take. */
@@ -24,7 +24,7 @@ export interface SshDoor {
   close(): void;
 }
 
-export interface SshDoorDeps {
+export interface SshServerDeps {
   clock: Clock;
   log: Log;
   guests: Guests;
@@ -40,7 +40,7 @@ const IDENT_MS_MAX = 1_000;
 const GCM = ['aes128-gcm@openssh.com', 'aes256-gcm@openssh.com'] as const;
 const CTR = ['aes128-ctr', 'aes192-ctr', 'aes256-ctr'] as const;
 
-export function openSshDoor(deps: SshDoorDeps): SshDoor {
+export function openSshServer(deps: SshServerDeps): SshServer {
   const { clock, log } = deps;
   const admission = openAdmission(clock);
   const budget = createBufferBudget();
@@ -123,7 +123,7 @@ function speakSsh({ stream, ident, keys, hostKey }: Talk, onClient: (client: Con
 function serveChannels(
   client: Connection,
   stream: Duplex,
-  { guests, clock, budget }: SshDoorDeps & { budget: BufferBudget },
+  { guests, clock, budget }: SshServerDeps & { budget: BufferBudget },
 ): void {
   const gone = new AbortController();
   const pace = createPace(stream);

@@ -6,7 +6,7 @@ import { TCP_CONNECTIONS_MAX } from '../../shared/limits.ts';
 import { frameSink, leaveSession } from './frame-sink.ts';
 import type { Guests } from './guest-connection.ts';
 
-export interface TcpDoor {
+export interface TcpServer {
   /** Dials the port inside, then the stream: where nobody listens inside, no stream comes about. Rejects with the reason. */
   serve(port: number, dialStream: () => Promise<Duplex>): Promise<void>;
 }
@@ -14,7 +14,7 @@ export interface TcpDoor {
 /** What applications call localhost. */
 const LOOPBACK = '127.0.0.1';
 
-export function openTcpDoor({ guests, clock }: { guests: Guests; clock: Clock }): TcpDoor {
+export function openTcpServer({ guests, clock }: { guests: Guests; clock: Clock }): TcpServer {
   const open = new Set<Socket>();
   let opening = 0;
 

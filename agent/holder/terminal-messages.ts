@@ -3,15 +3,15 @@
 import { z } from 'zod';
 
 /** Page -> holder. */
-export const PageWord = z.discriminatedUnion('kind', [
+export const PageMessage = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('resize'), cols: z.int().min(1).max(1000), rows: z.int().min(1).max(1000) }),
   /** So many more bytes have been shown: the holder lets no more than SHOWN_LATE_BYTES_MAX be on their way. */
   z.strictObject({ kind: z.literal('shown'), bytes: z.int().min(0) }),
 ]);
-export type PageWord = z.infer<typeof PageWord>;
+export type PageMessage = z.infer<typeof PageMessage>;
 
 /** Holder -> page. */
-export type HolderSays =
+export type TerminalMessage =
   /** The bytes that follow begin at `place`; those up to `end` are of the past, and questions in them are not to be answered. */
   | { kind: 'begin'; session: string; place: number; end: number }
   /** The program in the terminal is over. */

@@ -13,14 +13,14 @@ import type { Guests } from './guest-connection.ts';
 import type { TerminalSession, Viewer } from './terminal-session.ts';
 import { openTerminals, type Terminals } from './terminals.ts';
 import { TERMINAL_CLOSE } from './terminal-close.ts';
-import { type HolderSays, PageWord } from './terminal-messages.ts';
+import { type TerminalMessage, PageMessage } from './terminal-messages.ts';
 
-export interface TerminalDoor {
+export interface TerminalServer {
   /** Serves HTTP on the stream. Throws where there are too many already. */
   serve(stream: Duplex): void;
 }
 
-interface TerminalDoorDeps {
+interface TerminalServerDeps {
   clock: Clock;
   ids: Ids;
   guests: Guests;
@@ -56,7 +56,7 @@ const SessionQuery = z.object({
 });
 type SessionQuery = z.infer<typeof SessionQuery>;
 
-export function openTerminalDoor(deps: TerminalDoorDeps): TerminalDoor {
+export function openTerminalServer(deps: TerminalServerDeps): TerminalServer {
   const terminals = openTerminals(deps);
   const sockets = new WebSocketServer({ noServer: true, maxPayload: MESSAGE_BYTES_MAX, perMessageDeflate: false });
   const open = new Set<Duplex>();
@@ -118,7 +118,7 @@ function pathOf(url = ''): string {
 }
 
 async function showTerminal(socket: WebSocket, query: SessionQuery, terminals: Terminals): Promise<void> {
-  const say = (word: HolderSays): void => socket.send(JSON.stringify(word));
+  const say = (word: TerminalMessage): void => socket.send(JSON.stringify(word));
   const { cols, rows } = query;
   try {
     const { id, session } = await terminals.find(query.session, { cols, rows });
@@ -159,9 +159,9 @@ function listen(socket: WebSocket, session: TerminalSession, viewer: Viewer): vo
   });
 }
 
-function readWord(text: string): PageWord | undefined {
+function readWord(text: string): PageMessage | undefined {
   try {
-    return PageWord.safeParse(JSON.parse(text)).data;
+    return PageMessage.safeParse(JSON.parse(text)).data;
   } catch {
     return undefined;
   }

@@ -11,19 +11,19 @@ import { sealedLoader } from './loader.ts';
 import type { Mount } from '../runtime/engine.ts';
 
 /** Below a folder that is named by its content, so an upgrade makes a new one beside the one that is in use. */
-export interface Kit {
-  /** Mounted read-only at `KIT_TARGET`. */
+export interface Bundle {
+  /** Mounted read-only at `BUNDLE_TARGET`. */
   folder: string;
   /** Starts the holder, which is in one file: that takes a third of the time that its sources take, and a restarted one is the same one. */
   holderProgram: string;
-  /** Node inside a container, where the kit is mounted at `KIT_TARGET`; its arguments follow. */
+  /** Node inside a container, where the bundle is mounted at `BUNDLE_TARGET`; its arguments follow. */
   node: string[];
-  /** The program line inside the container; the door folder follows as last argument. */
+  /** The program line inside the container; the run folder follows as last argument. */
   entrypoint: string[];
 }
 
-export const KIT_TARGET = '/.svc';
-export const DOOR_TARGET = `${KIT_TARGET}/door`;
+export const BUNDLE_TARGET = '/.svc';
+export const RUN_TARGET = `${BUNDLE_TARGET}/run`;
 
 /** The last argument is the workload's folder; the page lies beside it. */
 const HOLDER_RUN = "void program.runHolder(process.argv.at(-1) ?? '', `${__dirname}/page`);";
@@ -40,10 +40,10 @@ const LDD_MS_MAX = 20_000;
 const GUEST_HEAP_MIB = 128;
 
 /**
- * Makes the kit below `stateDir`, or finds the one an earlier start made. Each file is compared with what it is made from, so one that a
+ * Makes the bundle below `stateDir`, or finds the one an earlier start made. Each file is compared with what it is made from, so one that a
  * power cut has torn is made anew. Needs glibc's `ldd` on the host.
  */
-export async function prepareKit(stateDir: string): Promise<Kit> {
+export async function prepareBundle(stateDir: string): Promise<Bundle> {
   const [guest, holder, page] = await Promise.all([
     bundle('guest/main.ts'),
     bundle('holder/main.ts', HOLDER_RUN),
@@ -57,7 +57,7 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
   const sealed = sealedLoader(await readFile(libraries.loader));
   const programs = [guest, holder, sealed, ...page.map((file) => file.contents)];
   const name = await contentName(programs, [node, ptyModule, ...libraries.files]);
-  const whole = join(stateDir, 'kits', name);
+  const whole = join(stateDir, 'bundles', name);
   const folder = join(whole, 'guest');
   const loader = basename(libraries.loader);
   await makeFolders(folder);
@@ -76,17 +76,19 @@ export async function prepareKit(stateDir: string): Promise<Kit> {
 }
 
 /** Node in a container that has nothing else: its program line, arguments follow, and what it needs to see. */
-export function bareNode(kit: Kit): { argv: string[]; mounts: Mount[] } {
-  return { argv: kit.node, mounts: [{ source: kit.folder, target: KIT_TARGET }] };
+export function bareNode(bundle: Bundle): { argv: string[]; mounts: Mount[] } {
+  return { argv: bundle.node, mounts: [{ source: bundle.folder, target: BUNDLE_TARGET }] };
 }
 
-/** Removes the kits of earlier versions (over 100 MB each) that no container sees any more. `inUse`: folders that containers see. */
-export async function removeOldKits(stateDir: string, kit: Kit, inUse: readonly string[]): Promise<string[]> {
-  const kits = join(stateDir, 'kits');
-  const current = basename(dirname(kit.folder));
-  const names = await readdir(kits);
-  const old = names.filter((name) => name !== current && !inUse.some((path) => path.startsWith(join(kits, name, '/'))));
-  for (const name of old) await removePath(join(kits, name));
+/** Removes the bundles of earlier versions (over 100 MB each) that no container sees any more. `inUse`: folders that containers see. */
+export async function removeOldBundles(stateDir: string, bundle: Bundle, inUse: readonly string[]): Promise<string[]> {
+  const bundles = join(stateDir, 'bundles');
+  const current = basename(dirname(bundle.folder));
+  const names = await readdir(bundles);
+  const old = names.filter(
+    (name) => name !== current && !inUse.some((path) => path.startsWith(join(bundles, name, '/'))),
+  );
+  for (const name of old) await removePath(join(bundles, name));
   return old;
 }
 
@@ -106,13 +108,13 @@ export function parseLdd(text: string): { loader: string | undefined; files: str
 
 function nodeOf(loader: string): string[] {
   return [
-    `${KIT_TARGET}/${loader}`,
+    `${BUNDLE_TARGET}/${loader}`,
     // The image's cache could lead to libraries of the image.
     '--inhibit-cache',
     '--library-path',
-    `${KIT_TARGET}/lib`,
-    `${KIT_TARGET}/node`,
-    `--openssl-config=${KIT_TARGET}/${OPENSSL_CONFIG}`,
+    `${BUNDLE_TARGET}/lib`,
+    `${BUNDLE_TARGET}/node`,
+    `--openssl-config=${BUNDLE_TARGET}/${OPENSSL_CONFIG}`,
   ];
 }
 
@@ -122,7 +124,7 @@ function entrypointOf(loader: string): string[] {
     `--max-old-space-size=${GUEST_HEAP_MIB}`,
     // A tenant's SIGUSR1 would otherwise open Node's debugger.
     '--disable-sigusr1',
-    `${KIT_TARGET}/guest.cjs`,
+    `${BUNDLE_TARGET}/guest.cjs`,
   ];
 }
 
@@ -186,21 +188,21 @@ async function contentName(programs: Uint8Array[], files: string[]): Promise<str
 
 async function makeFolders(guestFolder: string): Promise<void> {
   const whole = dirname(guestFolder);
-  // A mount needs a place: each workload's door is mounted over `door`.
-  const guestFolders = [guestFolder, join(guestFolder, 'lib'), join(guestFolder, 'door')];
+  // A mount needs a place: the `run/` of each workload is mounted over this `run`.
+  const guestFolders = [guestFolder, join(guestFolder, 'lib'), join(guestFolder, 'run')];
   for (const path of [...guestFolders, join(whole, 'page')]) await mkdir(path, { recursive: true });
   for (const path of guestFolders) await chmod(path, 0o755);
   for (const path of [guestFolder, whole, dirname(whole), dirname(dirname(whole))]) await syncFolder(path);
 }
 
-interface KitFile {
+interface BundleFile {
   /** A path, or the content. */
   source: string | Uint8Array;
   target: string;
   mode: number;
 }
 
-async function placeAll(files: KitFile[]): Promise<void> {
+async function placeAll(files: BundleFile[]): Promise<void> {
   for (const file of files) {
     const { source, target, mode } = file;
     if (await isPlaced(file)) continue;
@@ -209,7 +211,7 @@ async function placeAll(files: KitFile[]): Promise<void> {
   }
 }
 
-async function isPlaced({ source, target, mode }: KitFile): Promise<boolean> {
+async function isPlaced({ source, target, mode }: BundleFile): Promise<boolean> {
   try {
     const { mode: placedMode } = await stat(target);
     if ((placedMode & 0o777) !== mode) return false;

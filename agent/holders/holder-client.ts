@@ -4,21 +4,21 @@ import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
 import type { Log } from '../../shared/log.ts';
-import type { DoorStatus } from '../runtime/observe.ts';
+import type { HolderStatus } from '../runtime/observe.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendJson } from '../wire/frames.ts';
-import { type DoorTarget, HolderNews, type SupervisorWord } from '../wire/holder-messages.ts';
+import { type HolderTarget, HolderReport, type SupervisorMessage } from '../wire/holder-messages.ts';
 
 export interface StreamOpen {
   workload_id: string;
   stream_id: string;
   url: string;
   ca: string | undefined;
-  target: DoorTarget;
+  target: HolderTarget;
 }
 
 export interface Holder {
   socket: Socket;
-  status(): DoorStatus;
+  status(): HolderStatus;
   /** Resolves once the stream is dialled; rejects with the holder's reason. */
   open(stream: StreamOpen): Promise<void>;
   /** Whether it answers within five seconds. */
@@ -40,13 +40,13 @@ interface HolderDeps {
 export function serveHolder(
   socket: Socket,
   deps: HolderDeps,
-  onChange: (status: DoorStatus | undefined) => void,
+  onChange: (status: HolderStatus | undefined) => void,
 ): Holder {
   const opening = new Map<string, { resolve: () => void; reject: (error: Error) => void }>();
   let pong = Promise.withResolvers<boolean>();
-  let status: DoorStatus = { up: false, guest: false, host_key: null, main_exit: null };
+  let status: HolderStatus = { up: false, guest: false, host_key: null, main_exit: null };
 
-  const hear = (news: HolderNews): void => {
+  const hear = (news: HolderReport): void => {
     switch (news.kind) {
       case 'status':
         status = { up: true, guest: news.guest, host_key: news.host_key, main_exit: news.main_exit };
@@ -62,7 +62,7 @@ export function serveHolder(
   const listen = async (): Promise<void> => {
     try {
       await eachFrame(socket, FRAME_BYTES_MAX, ({ type, payload }) => {
-        if (type === FRAME.json) hear(HolderNews.parse(JSON.parse(payload.toString())));
+        if (type === FRAME.json) hear(HolderReport.parse(JSON.parse(payload.toString())));
       });
     } catch (error) {
       deps.log.warn({ workload_id: deps.workloadId, detail: messageOf(error) }, 'a holder spoke nonsense');
@@ -79,7 +79,7 @@ export function serveHolder(
     status: () => status,
     answers: () => {
       pong = Promise.withResolvers<boolean>();
-      sendJson(socket, { kind: 'ping' } satisfies SupervisorWord);
+      sendJson(socket, { kind: 'ping' } satisfies SupervisorMessage);
       let cancel = deps.clock.after(PONG_MS_MAX, () => {
         cancel = deps.clock.after(PONG_READ_MS, () => pong.resolve(false));
       });
@@ -91,7 +91,7 @@ export function serveHolder(
       const cancel = deps.clock.after(STREAM_DIAL_MS_MAX, () =>
         answer.reject(new Error('the holder did not dial in time')),
       );
-      const word: SupervisorWord = { kind: 'open', stream_id, url, ca: ca ?? null, target };
+      const word: SupervisorMessage = { kind: 'open', stream_id, url, ca: ca ?? null, target };
       sendJson(socket, word);
       await answer.promise.finally(() => {
         cancel();
@@ -104,7 +104,7 @@ export function serveHolder(
 /** Tells a holder that its workload is over; one that is not there needs no telling. */
 export function endHolder(socket: Socket | undefined): void {
   if (socket === undefined) return;
-  const word: SupervisorWord = { kind: 'exit' };
+  const word: SupervisorMessage = { kind: 'exit' };
   sendJson(socket, word);
   socket.end();
 }

@@ -1,4 +1,4 @@
-// The supervisor's side of every workload's door: starts the holder process where none answers, talks to it, and leaves it alone when leaving.
+// The supervisor's side of every workload's run: starts the holder process where none answers, talks to it, and leaves it alone when leaving.
 import { connect, type Socket } from 'node:net';
 import { chmod, chown, mkdir } from 'node:fs/promises';
 import type { Clock } from '../../shared/clock.ts';
@@ -6,26 +6,26 @@ import type { Log } from '../../shared/log.ts';
 import { type LoopStatus, startLoop } from '../../shared/loop.ts';
 import { endProcess } from '../host/run.ts';
 import { writeFileSafely } from '../host/state.ts';
-import type { DoorStatus } from '../runtime/observe.ts';
+import type { HolderStatus } from '../runtime/observe.ts';
 import { workloadFolder } from '../runtime/records.ts';
-import type { Doors } from '../runtime/runtime.ts';
+import type { Holders } from '../runtime/runtime.ts';
 import type { Launch } from '../runtime/shape.ts';
-import { doorPaths, openDoorToUser } from '../wire/workload-folder.ts';
+import { workloadPaths, openRunFolderToUser } from '../wire/workload-folder.ts';
 import { endHolder, serveHolder, type Holder, type StreamOpen } from './holder-client.ts';
-import { DOOR_TARGET, KIT_TARGET, type Kit } from './bundle.ts';
+import { RUN_TARGET, BUNDLE_TARGET, type Bundle } from './bundle.ts';
 
-export interface DoorsDeps {
+export interface HoldersDeps {
   clock: Clock;
   log: Log;
   stateDir: string;
-  kit: Kit;
+  bundle: Bundle;
   /** Starts `svc-agent holder --dir <folder>` in a session of its own. */
   startHolder: (folder: string, logFile: string) => Promise<number>;
   /** Tells the control plane what we have seen of a holder. */
   tell(seen: { workload_id: string; state: 'silent' | 'replaced'; detail: string }): void;
 }
 
-export interface AccessDoors extends Doors {
+export interface HolderProcesses extends Holders {
   /** Has the holder dial the stream. Rejects with a reason where it cannot. */
   open(stream: StreamOpen): Promise<void>;
   /** Ends the holder of a workload, whatever state it is in, and starts another. What runs in the container goes on. Never rejects. */
@@ -44,9 +44,9 @@ const CHECK_MS = 10_000;
 const SILENT = 'the holder did not answer the agent';
 
 /** `onChange` is called whenever `statuses()` may have changed. */
-export function openDoors(deps: DoorsDeps, onChange: () => void): AccessDoors {
+export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProcesses {
   const holders = new Map<string, Holder>();
-  const lastStatus = new Map<string, DoorStatus>();
+  const lastStatus = new Map<string, HolderStatus>();
   const ensuring = new Map<string, Promise<void>>();
   let left = false;
 
@@ -61,10 +61,10 @@ export function openDoors(deps: DoorsDeps, onChange: () => void): AccessDoors {
 
   const start = async (id: string): Promise<void> => {
     const folder = workloadFolder(deps.stateDir, id);
-    const { holderSocket, door, log } = doorPaths(folder);
+    const { holderSocket, run, log } = workloadPaths(folder);
     const answering = await dial(holderSocket);
     if (answering !== undefined) return adopt(id, answering);
-    await mkdir(door, { recursive: true, mode: 0o755 });
+    await mkdir(run, { recursive: true, mode: 0o755 });
     const pid = await deps.startHolder(folder, log);
     deps.log.info({ workload_id: id, pid }, 'a holder was started');
     const deadlineMs = deps.clock.monotonicMs() + START_MS_MAX;
@@ -92,14 +92,14 @@ export function openDoors(deps: DoorsDeps, onChange: () => void): AccessDoors {
     replace,
     open: async (stream) => {
       const holder = holders.get(stream.workload_id);
-      if (holder === undefined) throw new Error('this workload has no door here');
+      if (holder === undefined) throw new Error('this workload has no holder here');
       await holder.open(stream);
     },
     statuses: () => statusesOf(holders, lastStatus),
     end: async (id) => {
       lastStatus.delete(id);
       const held = holders.get(id)?.socket;
-      if (held === undefined) await endDoor(deps.stateDir, id);
+      if (held === undefined) await endHolderOf(deps.stateDir, id);
       else endHolder(held);
     },
     status: checks.status,
@@ -114,8 +114,8 @@ export function openDoors(deps: DoorsDeps, onChange: () => void): AccessDoors {
 /** Asks every holder whether it answers, and replaces those that do not. */
 async function check(
   holders: ReadonlyMap<string, Holder>,
-  replace: AccessDoors['replace'],
-  { tell }: DoorsDeps,
+  replace: HolderProcesses['replace'],
+  { tell }: HoldersDeps,
 ): Promise<void> {
   await Promise.all(
     [...holders].map(async ([id, holder]) => {
@@ -132,7 +132,7 @@ interface Replaced {
   isKnown(id: string): boolean;
 }
 
-function replacer({ holders, ensure, isKnown }: Replaced, deps: DoorsDeps): AccessDoors['replace'] {
+function replacer({ holders, ensure, isKnown }: Replaced, deps: HoldersDeps): HolderProcesses['replace'] {
   const { clock, log, stateDir, tell } = deps;
   /** When each workload's holder was replaced last. Old entries are forgotten. */
   const replacedMs = new Map<string, number>();
@@ -143,7 +143,7 @@ function replacer({ holders, ensure, isKnown }: Replaced, deps: DoorsDeps): Acce
     log.warn({ workload_id: id, reason }, 'a holder is replaced');
     const folder = workloadFolder(stateDir, id);
     try {
-      while (!(await endProcess(doorPaths(folder).holderPid, folder))) await clock.sleep(CONNECT_RETRY_MS);
+      while (!(await endProcess(workloadPaths(folder).holderPid, folder))) await clock.sleep(CONNECT_RETRY_MS);
       holders.get(id)?.socket.destroy();
       holders.delete(id);
       await ensure(id);
@@ -156,40 +156,40 @@ function replacer({ holders, ensure, isKnown }: Replaced, deps: DoorsDeps): Acce
 }
 
 /** Ends the holder of a workload, if one answers. */
-export async function endDoor(stateDir: string, workloadId: string): Promise<void> {
-  endHolder(await dial(doorPaths(workloadFolder(stateDir, workloadId)).holderSocket));
+export async function endHolderOf(stateDir: string, workloadId: string): Promise<void> {
+  endHolder(await dial(workloadPaths(workloadFolder(stateDir, workloadId)).holderSocket));
 }
 
 /** A holder that is being restarted keeps its host key and its main process's end: those are known from before. */
 function statusesOf(
   holders: ReadonlyMap<string, Holder>,
-  last: ReadonlyMap<string, DoorStatus>,
-): Map<string, DoorStatus> {
-  const statuses = new Map<string, DoorStatus>();
+  last: ReadonlyMap<string, HolderStatus>,
+): Map<string, HolderStatus> {
+  const statuses = new Map<string, HolderStatus>();
   for (const [id, status] of last) statuses.set(id, { ...status, up: false, guest: false });
   for (const [id, holder] of holders) statuses.set(id, holder.status());
   return statuses;
 }
 
 async function prepare(
-  deps: DoorsDeps,
+  deps: HoldersDeps,
   id: string,
   launch: Launch,
   ownerUid: number | null,
-): ReturnType<Doors['prepare']> {
+): ReturnType<Holders['prepare']> {
   const folder = workloadFolder(deps.stateDir, id);
-  const { door, launchFile } = doorPaths(folder);
-  await mkdir(door, { recursive: true, mode: 0o755 });
-  await chmod(door, 0o755);
+  const { run, launchFile } = workloadPaths(folder);
+  await mkdir(run, { recursive: true, mode: 0o755 });
+  await chmod(run, 0o755);
   // Environments hold secrets: only the image's user reads them, where we can know who that is.
   await writeFileSafely(launchFile, JSON.stringify(launch), ownerUid === null ? 0o444 : 0o400);
   if (ownerUid !== null) await chown(launchFile, ownerUid, ownerUid);
-  await openDoorToUser(folder);
+  await openRunFolderToUser(folder);
   return {
-    entrypoint: [...deps.kit.entrypoint, DOOR_TARGET],
+    entrypoint: [...deps.bundle.entrypoint, RUN_TARGET],
     mounts: [
-      { source: deps.kit.folder, target: KIT_TARGET },
-      { source: door, target: DOOR_TARGET },
+      { source: deps.bundle.folder, target: BUNDLE_TARGET },
+      { source: run, target: RUN_TARGET },
     ],
   };
 }

@@ -15,19 +15,19 @@ import {
   type DesiredMessage,
   type ObservedMessage,
   type OpenMessage,
-  type Position,
+  type Revision,
   type PullAnswer,
   type PullLoginMessage,
 } from '../../shared/protocol/link.ts';
 import type { LinkSocket } from '../../shared/protocol/link-socket.ts';
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../shared/protocol/version.ts';
 import type { Rng } from '../../shared/rng.ts';
-import type { Ratchet } from './ratchet.ts';
+import type { CloneToken } from './clone-token.ts';
 import { openPullLogins, type PullLogins } from './pull-logins.ts';
 
 /** What the link asks of the rest of the agent. */
 export interface LinkPeer {
-  hello(): { held: Position | null; boot_id: string; inventory: Inventory };
+  hello(): { held: Revision | null; boot_id: string; inventory: Inventory };
   /** base64url signature over the server's nonce. */
   prove(nonce: string): string;
   observed(): ObservedMessage;
@@ -36,7 +36,7 @@ export interface LinkPeer {
   onOpen(message: OpenMessage): Promise<void>;
   /** The holder of a workload does not answer the control plane: replace it. */
   onRepair(workloadId: string): void;
-  ratchet: Ratchet;
+  cloneToken: CloneToken;
 }
 
 export interface LinkOptions {
@@ -223,14 +223,13 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
   let desiredQueue = Promise.resolve();
 
   const sayHello = async (nonce: string): Promise<void> => {
-    const ratchet = await peer.ratchet.shown();
     post({
       type: 'hello',
       machine_id: options.machineId,
       proof: peer.prove(nonce),
       protocol: { min: PROTOCOL_MIN, max: PROTOCOL_MAX },
       ...peer.hello(),
-      ratchet,
+      clone_token: await peer.cloneToken.shown(),
     });
   };
   const open = async (message: OpenMessage): Promise<void> => {
@@ -251,9 +250,9 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
         return close(LINK_CLOSE.version, 'no common protocol version');
       case 'welcome':
         return deps.welcome();
-      case 'ratchet':
-        return void peer.ratchet.keep(message.value).then((isKept) => {
-          if (isKept) post({ type: 'ratchet_kept', value: message.value });
+      case 'clone_token':
+        return void peer.cloneToken.keep(message.value).then((isKept) => {
+          if (isKept) post({ type: 'clone_token_kept', value: message.value });
         });
       case 'desired':
         desiredQueue = desiredQueue

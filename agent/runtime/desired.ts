@@ -3,12 +3,12 @@ import { join } from 'node:path';
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Log } from '../../shared/log.ts';
-import { Position, type DesiredMessage } from '../../shared/protocol/link.ts';
+import { Revision, type DesiredMessage } from '../../shared/protocol/link.ts';
 import { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { StateFiles } from '../host/state.ts';
 
 const HeldState = z.strictObject({
-  ...Position.shape,
+  ...Revision.shape,
   workloads: z.array(DesiredWorkload),
   /** What the control plane's clock showed when this state came, and what ours counted since which boot: for the time until it is told again. */
   told: z.strictObject({ server_ms: z.int(), monotonic_ms: z.number(), boot_id: z.string() }),
@@ -94,6 +94,6 @@ function sinceBoot(told: HeldState['told'], bootId: string): HeldState['told'] {
 }
 
 /** True where `a` was decided after `b`: a later epoch, or a later revision of the same one. */
-function isNewer(a: Position, b: Position): boolean {
+function isNewer(a: Revision, b: Revision): boolean {
   return a.epoch > b.epoch || (a.epoch === b.epoch && a.revision > b.revision);
 }

@@ -5,8 +5,8 @@ import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { isMissing, type Facts } from './plan.ts';
 import type { WorkloadRecord } from './records.ts';
 
-/** What is known of a workload's door. */
-export interface DoorStatus {
+/** What is known of a workload's holder. */
+export interface HolderStatus {
   /** The holder process answers. */
   up: boolean;
   /** The guest inside the container is connected to it. */
@@ -16,7 +16,7 @@ export interface DoorStatus {
 }
 
 export interface ObservedFacts extends Facts {
-  doors: ReadonlyMap<string, DoorStatus>;
+  holders: ReadonlyMap<string, HolderStatus>;
   /** The last failure to start, per workload. */
   startErrors: ReadonlyMap<string, string>;
 }
@@ -51,13 +51,13 @@ function phaseOf(id: string, facts: ObservedFacts): ObservedWorkload['phase'] | 
 
 /** Once the guest has been there, its absence is the tenant's own doing and no reason to take `running` back. */
 function isReachable(id: string, record: WorkloadRecord | undefined, facts: ObservedFacts): boolean {
-  const door = facts.doors.get(id);
-  return door?.up === true && (door.guest || record?.ever_running === true);
+  const holder = facts.holders.get(id);
+  return holder?.up === true && (holder.guest || record?.ever_running === true);
 }
 
 function describe(id: string, phase: ObservedWorkload['phase'], facts: ObservedFacts): ObservedWorkload {
   const record = facts.records.get(id);
-  const door = facts.doors.get(id);
+  const holder = facts.holders.get(id);
   const wanted = facts.desired.find((workload) => workload.workload_id === id);
   const pull = phase === 'pulling' && wanted !== undefined ? facts.pulls(wanted) : undefined;
   return {
@@ -65,8 +65,8 @@ function describe(id: string, phase: ObservedWorkload['phase'], facts: ObservedF
     phase,
     pull: pull?.state === 'pulling' ? pull.progress : null,
     image_digest: record?.image_digest ?? null,
-    host_key: door?.host_key ?? null,
-    main_exit: door?.main_exit ?? null,
+    host_key: holder?.host_key ?? null,
+    main_exit: holder?.main_exit ?? null,
     failure_code: phase === 'failed' ? (record?.failure?.code ?? null) : null,
     detail: detailOf(id, phase, facts),
   };
@@ -76,7 +76,7 @@ function detailOf(id: string, phase: ObservedWorkload['phase'], facts: ObservedF
   const record = facts.records.get(id);
   if (phase === 'failed') return record?.failure?.detail.slice(0, 2048) ?? null;
   if (phase === 'starting') return facts.startErrors.get(id)?.slice(0, 2048) ?? null;
-  if (phase === 'running' && facts.doors.get(id)?.guest === false)
+  if (phase === 'running' && facts.holders.get(id)?.guest === false)
     return 'the helper inside the container does not answer';
   return null;
 }

@@ -12,7 +12,7 @@ export type Step =
   | { kind: 'pull'; workload_id: string; workload: DesiredWorkload }
   | { kind: 'create'; workload_id: string; workload: DesiredWorkload }
   | { kind: 'start'; workload_id: string; container_id: string }
-  | { kind: 'door'; workload_id: string }
+  | { kind: 'holder'; workload_id: string }
   | {
       kind: 'fail';
       workload_id: string;
@@ -38,11 +38,11 @@ export interface Facts extends GpuStanding {
   containers: readonly LocalContainer[] | null;
   /** For how long it has not answered. */
   engineAwayMs: number;
-  /** Workloads whose door (the holder process) answers. */
-  doorsUp: ReadonlySet<string>;
-  /** For how long a container has run, its door open, and nobody inside has spoken yet: by workload. */
+  /** Workloads whose holder (the holder process) answers. */
+  holdersUp: ReadonlySet<string>;
+  /** For how long a container has run, its holder open, and nobody inside has spoken yet: by workload. */
   silentMs: ReadonlyMap<string, number>;
-  /** Workloads (and `door <id>`) that a step is at work on: facts about them are already old. */
+  /** Workloads (and `holder <id>`) that a step is at work on: facts about them are already old. */
   busy: ReadonlySet<string>;
   pulls: (wanted: Wanted) => PullStatus;
   /** No step before this time: what failed is tried again later each time. */
@@ -58,7 +58,7 @@ const PULL_FAULT = { image: 'image_pull_failed', host: 'start_failed' } as const
 const ENGINE_AWAY_MS_MAX = 2 * 60_000;
 const SILENT = `nothing inside the container has answered within ${GUEST_SILENT_MS_MAX / 60_000} minutes of its start: the image keeps it from starting`;
 
-/** The steps that are due, at most one per workload and one for its door; order between workloads means nothing. */
+/** The steps that are due, at most one per workload and one for its holder; order between workloads means nothing. */
 export function plan(facts: Facts): Step[] {
   const wanted = new Map(facts.desired.map((workload) => [workload.workload_id, workload]));
   const ids = new Set([...wanted.keys(), ...facts.records.keys()]);
@@ -75,7 +75,9 @@ function planWorkload(id: string, workload: DesiredWorkload | undefined, facts: 
   if (record?.failure) return [];
   if (isMissing(id, record, facts)) return [];
   const steps = planContainer(workload, facts);
-  return facts.doorsUp.has(id) || !isDue(doorKey(id), facts) ? steps : [...steps, { kind: 'door', workload_id: id }];
+  return facts.holdersUp.has(id) || !isDue(holderKey(id), facts)
+    ? steps
+    : [...steps, { kind: 'holder', workload_id: id }];
 }
 
 /**
@@ -98,9 +100,9 @@ function hasEnded(workload: DesiredWorkload | undefined, { serverNowMs }: Facts)
   return endsAtMs !== null && serverNowMs >= endsAtMs + AUTO_TERMINATE_GRACE_MS;
 }
 
-/** A door is worked on beside its container, under a key of its own. */
-export function doorKey(workloadId: string): string {
-  return `door ${workloadId}`;
+/** A holder is worked on beside its container, under a key of its own. */
+export function holderKey(workloadId: string): string {
+  return `holder ${workloadId}`;
 }
 
 function isDue(key: string, facts: Facts): boolean {

@@ -9,7 +9,7 @@ const WorkloadRecord = z.strictObject({
   workload_id: z.string(),
   container_id: z.string().nullable(),
   image_digest: z.string().nullable(),
-  /** Its door has answered from inside at least once. */
+  /** Its holder has answered from inside at least once. */
   ever_running: z.boolean(),
   failure: z.strictObject({ code: ObservedWorkload.shape.failure_code.unwrap(), detail: z.string() }).nullable(),
   /** The order to remove it has come; it is never taken back. */

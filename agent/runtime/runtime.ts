@@ -3,13 +3,13 @@ import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import { startLoop, type LoopStatus } from '../../shared/loop.ts';
-import type { DesiredMessage, ObservedMessage, Position, PullAnswer } from '../../shared/protocol/link.ts';
+import type { DesiredMessage, ObservedMessage, Revision, PullAnswer } from '../../shared/protocol/link.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { createAttempts, type Attempts } from './attempts.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalContainer, Mount } from './engine.ts';
-import { observe, type DoorStatus, type ObservedFacts } from './observe.ts';
-import { doorKey, type GpuStanding, plan, type Step } from './plan.ts';
+import { observe, type HolderStatus, type ObservedFacts } from './observe.ts';
+import { holderKey, type GpuStanding, plan, type Step } from './plan.ts';
 import { openPulls, type Pulls } from './pulls.ts';
 import type { Images } from './images.ts';
 import type { Records } from './records.ts';
@@ -18,13 +18,13 @@ import { createSilence, type Silence } from './silence.ts';
 import { createSteps, type StepsDeps } from './steps.ts';
 
 /** The way into a workload, kept by another room. */
-export interface Doors {
-  /** Makes the door's folder and says how our program gets into the container. `ownerUid` null: any user of the container. */
+export interface Holders {
+  /** Makes the holder's folder and says how our program gets into the container. `ownerUid` null: any user of the container. */
   prepare(workloadId: string, launch: Launch, ownerUid: number | null): Promise<GuestEntry>;
-  /** Makes the door's process answer. */
+  /** Makes the holder's process answer. */
   ensure(workloadId: string): Promise<void>;
-  statuses(): ReadonlyMap<string, DoorStatus>;
-  /** The door closes for good. */
+  statuses(): ReadonlyMap<string, HolderStatus>;
+  /** The holder closes for good. */
   end(workloadId: string): Promise<void>;
 }
 
@@ -32,7 +32,7 @@ export interface RuntimeDeps {
   clock: Clock;
   log: Log;
   engine: Engine;
-  doors: Doors;
+  holders: Holders;
   desired: Desired;
   records: Records;
   images: Images;
@@ -50,12 +50,12 @@ export interface RuntimeDeps {
 export interface Runtime {
   /** Stores a newer desired state before anything acts on it; an older one changes nothing. */
   take(message: DesiredMessage): Promise<void>;
-  held(): Position | null;
+  held(): Revision | null;
   observed(): ObservedMessage;
   /** Ids of our containers, running or not, as last seen. */
   containerIds(): string[];
-  /** `doors.statuses()` have changed. */
-  doorsChanged(): void;
+  /** `holders.statuses()` have changed. */
+  holdersChanged(): void;
   status(): LoopStatus[];
   /** Leaves everything as it is; waits for the steps at work. */
   stop(): Promise<void>;
@@ -66,7 +66,7 @@ const IMAGES_PERIOD_MS = 60_000;
 
 /** Starts the loop. `onChange` is called whenever `observed()` may have changed. */
 export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
-  const { clock, log, doors, desired, records } = deps;
+  const { clock, log, holders, desired, records } = deps;
   const changed = (): void => {
     onChange();
     loop.nudge();
@@ -76,7 +76,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const pulls = openPulls(deps.engine, changed, { ...deps, hasRoom });
   const work = createWork({ ...deps, pulls }, changed);
   const listing = createListing(deps.engine, deps);
-  const silence = createSilence(clock, doors);
+  const silence = createSilence(clock, holders);
   /** What was at work when the engine last answered, or has begun since: the answer may not show what it did. */
   let unseen: ReadonlySet<string> = new Set();
 
@@ -97,7 +97,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     unseen = new Set([...busyBefore, ...work.busy]);
     onChange();
     // After it was told: a customer waits for that.
-    await recordReachable(doors, silence.spoken, { records, work });
+    await recordReachable(holders, silence.spoken, { records, work });
     if (work.launchIsOver()) spare.nudge();
   };
   /** Between launches, as soon as one is over: an engine that makes a network is slow at everything else. */
@@ -116,7 +116,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     held: () => positionOf(desired),
     observed: () => ({ type: 'observed', held: positionOf(desired), ...observe(facts(listing.known(), unseen)) }),
     containerIds: () => (listing.known() ?? []).map((container) => container.id),
-    doorsChanged: () => {
+    holdersChanged: () => {
       silence.listen();
       loop.nudge();
     },
@@ -141,18 +141,18 @@ interface Sources extends RuntimeDeps {
 }
 
 function gatherFacts(
-  { clock, doors, desired, records, gpus, quarantineMs, pulls, work, listing, silence }: Sources,
+  { clock, holders, desired, records, gpus, quarantineMs, pulls, work, listing, silence }: Sources,
   containers: LocalContainer[] | null,
   busy: ReadonlySet<string>,
 ): ObservedFacts {
-  const statuses = doors.statuses();
+  const statuses = holders.statuses();
   return {
     desired: desired.held()?.workloads ?? [],
     records: records.all(),
     containers,
     engineAwayMs: listing.awayMs(),
-    doorsUp: new Set([...statuses].filter(([, status]) => status.up).map(([id]) => id)),
-    doors: statuses,
+    holdersUp: new Set([...statuses].filter(([, status]) => status.up).map(([id]) => id)),
+    holders: statuses,
     silentMs: silence.ms,
     busy,
     pulls: pulls.status,
@@ -167,11 +167,11 @@ function gatherFacts(
 
 /** Whose guest has answered once runs: that it does not later is the tenant's own doing. */
 async function recordReachable(
-  doors: Doors,
+  holders: Holders,
   spoken: ReadonlySet<string>,
   { records, work }: { records: Records; work: Work },
 ): Promise<void> {
-  const statuses = doors.statuses();
+  const statuses = holders.statuses();
   for (const id of spoken) {
     if (statuses.get(id)?.guest === true) work.forget(id);
     const record = records.all().get(id);
@@ -182,7 +182,7 @@ async function recordReachable(
 }
 
 interface Work {
-  /** Keys that a step is at work on: a workload's id, or `door <id>`. */
+  /** Keys that a step is at work on: a workload's id, or `holder <id>`. */
   busy: ReadonlySet<string>;
   attempts: Attempts;
   /** The last failure of each workload. */
@@ -229,7 +229,7 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
     attempts,
     errors,
     begin: (step) => {
-      const key = step.kind === 'door' ? doorKey(step.workload_id) : step.workload_id;
+      const key = step.kind === 'holder' ? holderKey(step.workload_id) : step.workload_id;
       busy.add(key);
       const work = perform(step, key).finally(() => {
         busy.delete(key);
@@ -240,7 +240,7 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
     },
     forget: (id) => {
       attempts.forget(id);
-      attempts.forget(doorKey(id));
+      attempts.forget(holderKey(id));
       errors.delete(id);
     },
     noteLaunched: () => void (hasLaunched = true),
@@ -285,7 +285,7 @@ function createListing(engine: Engine, { clock, log }: Pick<RuntimeDeps, 'clock'
   };
 }
 
-function positionOf(desired: Desired): Position | null {
+function positionOf(desired: Desired): Revision | null {
   const held = desired.held();
   return held === undefined ? null : { epoch: held.epoch, revision: held.revision };
 }

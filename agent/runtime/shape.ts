@@ -2,7 +2,7 @@
 import { commandOf, type DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { ContainerShape, ImageFacts, Mount } from './engine.ts';
 
-/** What the main process gets: the guest starts it so. Written to the workload's door folder. */
+/** What the main process gets: the guest starts it so. Written to the workload's holder folder. */
 export interface Launch {
   argv: string[];
   env: Record<string, string>;

@@ -9,14 +9,14 @@ import type { Images } from './images.ts';
 import type { Step } from './plan.ts';
 import type { Pulls } from './pulls.ts';
 import type { Records, WorkloadRecord } from './records.ts';
-import type { Doors } from './runtime.ts';
+import type { Holders } from './runtime.ts';
 import { launchOf, shapeOf, type Machine } from './shape.ts';
 
 export interface StepsDeps {
   desired: Pick<Desired, 'serverNowMs'>;
   log: Log;
   engine: Engine;
-  doors: Doors;
+  holders: Holders;
   records: Records;
   pulls: Pulls;
   images: Images;
@@ -35,7 +35,7 @@ type Executors = { [K in Step['kind']]: (step: StepOf<K>, attempt: number) => Pr
 
 /** `attempt` counts from 1 since the workload was last reachable. */
 export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: number): Promise<void> } {
-  const { desired, log, engine, doors, records, pulls, images, assertFenced } = deps;
+  const { desired, log, engine, holders, records, pulls, images, assertFenced } = deps;
 
   const executors: Executors = {
     pull: async ({ workload }) => {
@@ -60,7 +60,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
       });
     },
 
-    door: ({ workload_id }) => doors.ensure(workload_id),
+    holder: ({ workload_id }) => holders.ensure(workload_id),
 
     fail: async ({ workload_id, workload, code, detail }) => {
       pulls.forget(workload);
@@ -74,14 +74,14 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
         log.error({ err: error, workload_id }, 'the end of a workload could not be stored; it is stopped all the same');
       });
       await engine.stopAndCut(workload_id);
-      await doors.end(workload_id);
+      await holders.end(workload_id);
       await records.change(workload_id, { stopped_ms: desired.serverNowMs() });
       log.info({ workload_id }, 'a workload was stopped and cut off');
     },
 
     remove: async ({ workload_id }) => {
       await engine.remove(workload_id);
-      await doors.end(workload_id);
+      await holders.end(workload_id);
       await records.bury(workload_id);
       log.info({ workload_id }, 'a workload was removed');
     },
@@ -106,7 +106,7 @@ function startFailure({ code, reason }: LastExit, attempt: number): WorkloadReco
 
 /** Its id; undefined where there is none to start, which the records and the pulls say by then. */
 async function create(
-  { engine, doors, records, pulls, log, machine, etcFiles }: StepsDeps,
+  { engine, holders, records, pulls, log, machine, etcFiles }: StepsDeps,
   workload: DesiredWorkload,
 ): Promise<string | undefined> {
   const { workload_id, image: ref } = workload;
@@ -121,7 +121,7 @@ async function create(
     await records.change(workload_id, { failure: { code: 'no_command', detail } });
     return undefined;
   }
-  const { entrypoint, mounts } = await doors.prepare(workload_id, launch, uidOf(image.user));
+  const { entrypoint, mounts } = await holders.prepare(workload_id, launch, uidOf(image.user));
   const entry = { entrypoint, mounts: [...mounts, ...(await etcFiles(workload_id, workload.instance_id))] };
   const containerId = await engine.create(shapeOf(workload, image, entry, machine()));
   await records.change(workload_id, { container_id: containerId, image_digest: image.digest });

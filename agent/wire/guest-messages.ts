@@ -1,7 +1,7 @@
 // What holder and guest say to each other in JSON frames. The guest trusts the holder; the holder checks every word (guests.ts).
 
 /** Holder -> guest, on the control connection. */
-export type HolderWord =
+export type GuestOrder =
   | { kind: 'open'; token: string; request: SessionRequest }
   | { kind: 'resize'; token: string; cols: number; rows: number }
   | { kind: 'signal'; token: string; signal: string }
@@ -36,10 +36,10 @@ export interface Exit {
 export type GuestHello = { kind: 'control' } | { kind: 'session'; token: string };
 
 /** Guest -> holder, later on the control connection. */
-export type GuestNews = { kind: 'main_exit'; exit: Exit };
+export type GuestMessage = { kind: 'main_exit'; exit: Exit };
 
 /** Guest -> holder on a session's connection: `started` or `failed` first, `exit` after the last byte of output. */
-export type SessionNews =
+export type SessionMessage =
   /** `port`, `path`: what is listened on. */
   | { kind: 'started'; port?: number; path?: string }
   | { kind: 'failed'; detail: string }

@@ -4,28 +4,28 @@ import { LINK_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
 import { ProbeTarget, SshTarget, TcpTarget, TerminalTarget } from '../../shared/protocol/link.ts';
 
 /** What a holder serves itself. */
-const DoorTarget = z.discriminatedUnion('kind', [SshTarget, ProbeTarget, TcpTarget, TerminalTarget]);
-export type DoorTarget = z.infer<typeof DoorTarget>;
+const HolderTarget = z.discriminatedUnion('kind', [SshTarget, ProbeTarget, TcpTarget, TerminalTarget]);
+export type HolderTarget = z.infer<typeof HolderTarget>;
 
 /** Supervisor -> holder. */
-export const SupervisorWord = z.discriminatedUnion('kind', [
+export const SupervisorMessage = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('open'),
     stream_id: z.string(),
     /** `wss://host/agent/v1/streams/<token>`. */
     url: z.string(),
     ca: z.string().nullable(),
-    target: DoorTarget,
+    target: HolderTarget,
   }),
   /** Answered with `pong` by a holder that serves. */
   z.object({ kind: z.literal('ping') }),
   /** The workload is over. */
   z.object({ kind: z.literal('exit') }),
 ]);
-export type SupervisorWord = z.infer<typeof SupervisorWord>;
+export type SupervisorMessage = z.infer<typeof SupervisorMessage>;
 
 /** Holder -> supervisor: `status` at once and after every change. */
-export const HolderNews = z.discriminatedUnion('kind', [
+export const HolderReport = z.discriminatedUnion('kind', [
   z.object({
     kind: z.literal('status'),
     host_key: z.string().max(256),
@@ -36,7 +36,7 @@ export const HolderNews = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('opened'), stream_id: z.string() }),
   z.object({ kind: z.literal('refused'), stream_id: z.string(), detail: z.string() }),
 ]);
-export type HolderNews = z.infer<typeof HolderNews>;
+export type HolderReport = z.infer<typeof HolderReport>;
 
 /** An open message came over the link, so it is not much larger than a link message. */
-export const HOLDER_WORD_BYTES_MAX = 2 * LINK_MESSAGE_BYTES_MAX;
+export const HOLDER_MESSAGE_BYTES_MAX = 2 * LINK_MESSAGE_BYTES_MAX;

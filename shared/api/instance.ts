@@ -248,8 +248,8 @@ const ReachablePort = z.strictObject({
 });
 
 const Connection = z.strictObject({
-  hostname: z.string().optional().describe('Host name of the SSH door'),
-  port: z.int().optional().describe('TCP port of the SSH door'),
+  hostname: z.string().optional().describe('Host name of the SSH endpoint'),
+  port: z.int().optional().describe('TCP port of the SSH endpoint'),
   ssh_command: z.string().optional().describe('Ready to paste'),
   host_key: z
     .string()

@@ -36,7 +36,7 @@ export type NewReservation = z.infer<typeof NewReservation>;
 
 const ReservedInstance = z.strictObject({
   instance_id: z.string().describe('The same as in GET /v1/instances'),
-  hostname: z.string().nullable().describe('Host name of its SSH door; null before it has one'),
+  hostname: z.string().nullable().describe('Host name of its SSH endpoint; null before it has one'),
   gpu_count: z.int().describe('GPUs that it takes of the contract'),
   status: z
     .enum(['allocating', 'booting', 'running', 'unreachable', 'stopping', 'error'])

@@ -1,7 +1,7 @@
 // The control link: one WebSocket per machine, dialled by the agent, JSON text messages. This file is the specification of that wire.
 //
-// Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome` -> then, in any order, `ratchet`, `desired`, `open`, `pull_login`,
-// `repair`, `drain` from the server and `ratchet_kept`, `observed`, `inventory`, `pull_login`, `holder`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
+// Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome` -> then, in any order, `clone_token`, `desired`, `open`, `pull_login`,
+// `repair`, `drain` from the server and `clone_token_kept`, `observed`, `inventory`, `pull_login`, `holder`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
 // A message that does not decode closes the link with a reason and nothing else.
 import { z } from 'zod';
 import { parseJson, TooManyValues } from '../json.ts';
@@ -10,8 +10,8 @@ import { Inventory } from './inventory.ts';
 import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
 
 /** Where desired state stands: a restored control plane raises the epoch, every change raises the revision. */
-export const Position = z.strictObject({ epoch: z.int().min(0), revision: z.int().min(0) });
-export type Position = z.infer<typeof Position>;
+export const Revision = z.strictObject({ epoch: z.int().min(0), revision: z.int().min(0) });
+export type Revision = z.infer<typeof Revision>;
 
 /** The SSH server of a workload's holder. */
 export const SshTarget = z.strictObject({
@@ -68,7 +68,7 @@ const PullAnswer = z.discriminatedUnion('kind', [
 export type PullAnswer = z.infer<typeof PullAnswer>;
 
 /** Opaque to the host. */
-const RatchetValue = z.string().min(1).max(128);
+const CloneTokenValue = z.string().min(1).max(128);
 
 export const ServerMessage = z.discriminatedUnion('type', [
   z.strictObject({
@@ -78,11 +78,11 @@ export const ServerMessage = z.discriminatedUnion('type', [
     protocol: z.strictObject({ min: z.int(), max: z.int() }),
   }),
   z.strictObject({ type: z.literal('welcome'), protocol: z.int(), now_ms: z.int() }),
-  /** After each welcome and every RATCHET_MS: the host stores it, says `ratchet_kept`, and shows the newest at its next hello. */
-  z.strictObject({ type: z.literal('ratchet'), value: RatchetValue }),
+  /** After each welcome and every CLONE_TOKEN_MS: the host stores it, says `clone_token_kept`, and shows the newest at its next hello. */
+  z.strictObject({ type: z.literal('clone_token'), value: CloneTokenValue }),
   z.strictObject({
     type: z.literal('desired'),
-    ...Position.shape,
+    ...Revision.shape,
     /** Always true: the message names every workload of this machine. An agent ignores a message without it. */
     complete: z.literal(true),
     /** The control plane's clock, for what ends at a time. */
@@ -117,18 +117,18 @@ export const AgentMessage = z.discriminatedUnion('type', [
     proof: z.string().min(1).max(128),
     protocol: z.strictObject({ min: z.int(), max: z.int() }),
     /** The desired state this host holds; null on a fresh one. Above the server's own: the server was restored from a backup. */
-    held: Position.nullable(),
+    held: Revision.nullable(),
     /** Changes with every boot of the host. */
     boot_id: z.string().max(64),
     inventory: Inventory,
     /** The newest value that is on the host's disk; null before the first. One that is too old is of a copy of that disk. */
-    ratchet: RatchetValue.nullable(),
+    clone_token: CloneTokenValue.nullable(),
   }),
-  z.strictObject({ type: z.literal('ratchet_kept'), value: RatchetValue }),
+  z.strictObject({ type: z.literal('clone_token_kept'), value: CloneTokenValue }),
   z.strictObject({
     type: z.literal('observed'),
     /** The desired state that this was computed from; null before the first one. */
-    held: Position.nullable(),
+    held: Revision.nullable(),
     workloads: z.array(ObservedWorkload).max(WORKLOADS_PER_MACHINE_MAX),
     /** Ids from labels of our containers that no desired state names: reported, never touched. */
     unknown_workload_ids: z.array(z.string().max(64)).max(WORKLOADS_PER_MACHINE_MAX),

@@ -4,7 +4,7 @@
 //   time, when a rental ends, how large its disk is, and whether its image is private: then its login is asked for; the inventory
 //   says whether disks are held to their size and whether the network fence stands; streams lead to SSH, to a port inside or to the container's log;
 //   a workload that failed names whose fault it is, also where nothing inside its container speaks; the inventory names the GPUs that are not fit to be rented and the container toolkit;
-//   a ratchet tells a host from copies of its disk.
+//   a clone token tells a host from copies of its disk.
 
 export const PROTOCOL_MIN = 1;
 export const PROTOCOL_MAX = 1;

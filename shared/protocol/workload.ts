@@ -51,7 +51,7 @@ export function commandOf(
 }
 
 /**
- * - `pulling` .. `starting`: on the way. `running`: the container is up and its SSH door answers on the host.
+ * - `pulling` .. `starting`: on the way. `running`: the container is up and its SSH endpoint answers on the host.
  * - `failed`: it cannot run here; `detail` says why. `stopped`: the container is stopped and cut off, its disk kept.
  * - `removed`: nothing of it is left. `missing`: it was running here once and the engine no longer knows it.
  */

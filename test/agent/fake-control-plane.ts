@@ -1,4 +1,4 @@
-// The control plane as an agent sees it: enrolment, the link, data streams, and one TCP port per workload that leads to its SSH door.
+// The control plane as an agent sees it: enrolment, the link, data streams, and one TCP port per workload that leads to its SSH run.
 import { createPublicKey, randomBytes, verify } from 'node:crypto';
 import { createServer as createHttpServer, type ServerResponse } from 'node:http';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
@@ -47,11 +47,11 @@ export interface FakeControlPlane {
   /** Workloads whose registry login the agent has asked for. */
   pullLoginsAsked: string[];
   /** Values that the host says to have stored. */
-  ratchetsKept: string[];
+  cloneTokensKept: string[];
   /** Streams that the agent refused. */
   refused: { streamId: string; detail: string }[];
   enrolments: EnrollRequest[];
-  /** Listens on loopback; every connection is led through a new stream to the workload's SSH door. */
+  /** Listens on loopback; every connection is led through a new stream to the workload's SSH run. */
   sshPort(workloadId: string, keys: () => SshKeys): Promise<number>;
   /** Asks for a stream and gives it. */
   stream(workloadId: string, keys: SshKeys): Promise<Duplex>;
@@ -65,7 +65,7 @@ export const MACHINE_ID = '0192aaaa-0000-7000-8000-000000000001';
 export async function startFakeControlPlane(): Promise<FakeControlPlane> {
   const enrolments: EnrollRequest[] = [];
   const sockets = new Set<Socket>();
-  const doors: Server[] = [];
+  const holders: Server[] = [];
   const link = createLinkEnd(() => enrolments.at(-1)?.public_key ?? '');
   const streams = createStreams(link);
   const http = createHttpServer((request, response) => {
@@ -102,12 +102,12 @@ export async function startFakeControlPlane(): Promise<FakeControlPlane> {
         );
       }).listen(0, '127.0.0.1');
       await once(server, 'listening');
-      doors.push(server);
+      holders.push(server);
       return (server.address() as AddressInfo).port;
     },
     stream: streams.open,
     stop: async () => {
-      for (const server of doors) server.close();
+      for (const server of holders) server.close();
       websockets.clients.forEach((client) => client.terminate());
       for (const socket of sockets) socket.destroy();
       http.closeAllConnections();
@@ -146,7 +146,7 @@ type LinkEnd = Pick<
   | 'ended'
   | 'refused'
   | 'pullLoginsAsked'
-  | 'ratchetsKept'
+  | 'cloneTokensKept'
   | 'dropLink'
 > & { serve(client: WebSocket): void };
 
@@ -154,7 +154,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
   const hellos: HelloMessage[] = [];
   const ended: { code: number; reason: string }[] = [];
   const refused: { streamId: string; detail: string }[] = [];
-  const [pullLoginsAsked, ratchetsKept]: [string[], string[]] = [[], []];
+  const [pullLoginsAsked, cloneTokensKept]: [string[], string[]] = [[], []];
   let link: WebSocket | undefined;
   let inventory: Inventory | undefined;
   let observed: ObservedMessage | undefined;
@@ -178,7 +178,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
     ended,
     refused,
     pullLoginsAsked,
-    ratchetsKept,
+    cloneTokensKept,
     send,
     sendText: (text) => link?.send(text),
     connected: () => link !== undefined,
@@ -206,7 +206,7 @@ function createLinkEnd(publicKey: () => string): LinkEnd {
         if (message.type === 'hello') greet(client, nonce, message);
         else if (message.type === 'observed') observed = message;
         else if (message.type === 'inventory') ({ inventory } = message);
-        else if (message.type === 'ratchet_kept') ratchetsKept.push(message.value);
+        else if (message.type === 'clone_token_kept') cloneTokensKept.push(message.value);
         else if (message.type === 'pull_login') pullLoginsAsked.push(message.workload_id);
         else if (message.type === 'stream_refused')
           refused.push({ streamId: message.stream_id, detail: message.detail });

@@ -1,4 +1,4 @@
-// The SSH door of a workload in this process, with a guest that a test plays.
+// The SSH server of a workload in this process, with a guest that a test plays.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, createServer, type AddressInfo, type Socket } from 'node:net';
 import { once } from 'node:events';
@@ -8,7 +8,7 @@ import ssh2, { type ClientChannel, type ConnectConfig } from 'ssh2';
 import type { Guests, SessionEvents } from '../../agent/holder/guest-connection.ts';
 import type { SessionRequest } from '../../agent/wire/guest-messages.ts';
 import { makeKeyPair } from '../../agent/holder/host-key.ts';
-import { openSshDoor, type SshDoor } from '../../agent/holder/ssh-server.ts';
+import { openSshServer, type SshServer } from '../../agent/holder/ssh-server.ts';
 import { systemClock, type Clock } from '../../shared/clock.ts';
 import { createLog } from '../../shared/log.ts';
 
@@ -22,12 +22,12 @@ export const stranger = makeKeyPair();
 export const keys = { authorized_keys: [user.public], client_ip: '127.0.0.1' };
 
 /** Closes all that this file has opened. */
-export function closeSshDoors(): void {
+export function closeSshServers(): void {
   for (const close of closing.splice(0)) close();
 }
 
 export interface World {
-  door: SshDoor;
+  run: SshServer;
   port: number;
   /** Leads to the place of the probe, whose key is the stranger's. */
   probePort: number;
@@ -53,19 +53,19 @@ export async function startWorld(clock: Clock = systemClock()): Promise<World> {
     },
     close: () => Promise.resolve(),
   };
-  const door = openSshDoor({ clock, log, guests, hostKey });
+  const run = openSshServer({ clock, log, guests, hostKey });
   const streams: Socket[] = [];
   const port = await listen((socket) => {
     streams.push(socket);
     try {
-      door.serve(socket, keys);
+      run.serve(socket, keys);
     } catch {
       socket.destroy();
     }
   });
-  const probePort = await listen((socket) => door.serveProbe(socket, { probe_key: stranger.public }));
-  closing.push(door.close);
-  return Object.assign(world, { door, port, probePort, streams });
+  const probePort = await listen((socket) => run.serveProbe(socket, { probe_key: stranger.public }));
+  closing.push(run.close);
+  return Object.assign(world, { run, port, probePort, streams });
 }
 
 async function listen(serve: (socket: Socket) => void): Promise<number> {
@@ -77,7 +77,7 @@ async function listen(serve: (socket: Socket) => void): Promise<number> {
 
 /** As between holder and guest: a unix socket. */
 async function socketPair(): Promise<[Socket, Socket]> {
-  const dir = mkdtempSync(join(tmpdir(), 'door-'));
+  const dir = mkdtempSync(join(tmpdir(), 'run-'));
   const server = createServer().listen(join(dir, 'socket'));
   await once(server, 'listening');
   const near = connect(join(dir, 'socket'));

@@ -1,4 +1,4 @@
-// Strangers at the door of the control link: what they send before a proof is bounded, and so is what a host sends after it.
+// Strangers at the endpoint of the control link: what they send before a proof is bounded, and so is what a host sends after it.
 import { generateKeyPairSync, sign } from 'node:crypto';
 import { EventEmitter, once } from 'node:events';
 import { createServer } from 'node:http';
@@ -93,7 +93,7 @@ function openStage(): Stage {
             held: null,
             boot_id: 'b',
             inventory: inventoryOf(8, () => 'GPU-1'),
-            ratchet: null,
+            clone_token: null,
           }),
         ),
     };
@@ -183,7 +183,7 @@ test('a caller who has proven nothing is cut off in the middle of a long message
     ids: createIds(clock, rng),
     log: createLog('test', 'silent'),
     machineKey: unexpected,
-    ratchets: { show: unexpected, next: unexpected, kept: unexpected },
+    cloneTokens: { show: unexpected, next: unexpected, kept: unexpected },
     handlers: {
       onUp: unexpected,
       onCopy: unexpected,

@@ -1,4 +1,4 @@
-// From the accepted request to a running instance whose door answers, on a warm image, against `docker run -d` of that image on the same engine.
+// From the accepted request to a running instance whose endpoint answers, on a warm image, against `docker run -d` of that image on the same engine.
 import { Instance } from '../../shared/api/instance.ts';
 import { terminate } from '../kit/api-client.ts';
 import { runProgram } from '../kit/processes.ts';
@@ -8,7 +8,7 @@ import { median, report, shuffled, timeMs } from './measure.ts';
 
 const OURS = 'ours';
 const ROUNDS = 9;
-/** What the service may take on top: the guest, the door and a real login through the public port. */
+/** What the service may take on top: the guest, the endpoint and a real login through the public port. */
 const ON_TOP_MS_MAX = 300;
 
 /** A rented container has a GPU, so `docker run` is measured with one too: what the GPU's hook takes is not ours. */

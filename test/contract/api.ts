@@ -72,7 +72,7 @@ export async function made(api: Api, { key }: ApiAccount): Promise<Record<string
     instances: sql`instances`,
     operations: sql`operations`,
     workloads: sql`workloads`,
-    doors: sql`doors`,
+    endpoints: sql`endpoints`,
     deliveries: sql`webhook_deliveries`,
     events: sql`events where type like 'instance.%'`,
     charges: sql`transfers where kind <> 'funding'`,

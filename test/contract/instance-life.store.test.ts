@@ -38,7 +38,7 @@ async function run(body: object = {}): Promise<string> {
   await report(id, 'running');
   return id;
 }
-/** The looks at SSH doors for `ms` of virtual time. */
+/** The looks at SSH endpoints for `ms` of virtual time. */
 async function watch(ms: number): Promise<void> {
   const { signal } = new AbortController();
   for (let passed = 0; passed < ms; passed += 1000) {

@@ -291,7 +291,7 @@ describe('ports', () => {
     expect(renamed).toMatchObject({ status: 200, json: { connection: { app_user: 'svc' } } });
     expect(renamed.body).not.toContain(shown.app_password);
     const Stored = z.object({ app_password_sealed: z.string() });
-    const stored = await api.world.db.read.one(Stored, sql`select app_password_sealed from doors`);
+    const stored = await api.world.db.read.one(Stored, sql`select app_password_sealed from endpoints`);
     expect(stored?.app_password_sealed).not.toContain(shown.app_password);
     const wrong = await api.call('GET', `/v1/instances/${id}?include=secrets`, { key: owner.key });
     expect(wrong).toMatchObject({ status: 422, json: { errors: [{ field: 'include' }] } });

@@ -27,7 +27,7 @@ const OPENS: [scope: string, method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: s
 
 test.each(OPENS)('%s alone opens %s %s, and all others do not', async (scope, method, url) => {
   const { key } = await api.account([scope]);
-  // Past the door: what is asked for is not there, or nothing was said.
+  // Past the endpoint: what is asked for is not there, or nothing was said.
   expect([200, 404, 422]).toContain((await api.call(method, url, { key })).status);
   const others = Object.keys(SCOPES).filter((other) => other !== scope.replace(' ', ''));
   expect(others).toHaveLength(Object.keys(SCOPES).length - 1);
@@ -66,7 +66,7 @@ describe('a key with full_access', () => {
     expect(answers.map(({ status }: Answer) => status)).toEqual(platform.map(() => 403));
   });
 
-  test('gets past the door of every inference endpoint', async () => {
+  test('gets past the endpoint of every inference endpoint', async () => {
     const { key } = await api.account(['full_access']);
     const inference = OPENS.filter(([, , url]) => isInferencePath(url));
     const answers = await Promise.all(inference.map(([, method, url]) => api.call(method, url, { key })));

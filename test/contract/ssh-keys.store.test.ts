@@ -1,7 +1,7 @@
 // SSH keys (specification 2.5, 4.2, 7.2) where they meet instances: which may be named, and what deleting one in use does.
 import { expect, test } from 'vitest';
 import type { Query } from '../../control-plane/base/db/db.ts';
-import { doorAccess } from '../../control-plane/rental/edge/access.ts';
+import { endpointAccess } from '../../control-plane/rental/edge/access.ts';
 import type { InstanceRow } from '../../control-plane/rental/instances/store.ts';
 import { KEYS } from '../control-plane/base/accounts/ssh-key-samples.ts';
 import { LAUNCH } from '../kit/world.ts';
@@ -23,11 +23,11 @@ const launch = (keyIds: string[] | undefined, more: object = {}): Promise<Answer
   return api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, ...chosen, ...more } });
 };
 /** The keys that somebody who connects to the instance now is let in with. */
-async function keysAtTheDoor(instanceId: string): Promise<string[] | undefined> {
+async function keysOfEndpoint(instanceId: string): Promise<string[] | undefined> {
   const { db, rooms } = api.world;
   const keysOf = (query: Query, { org_id: orgId, request }: InstanceRow): Promise<string[]> =>
     rooms.sshKeys.linesOf(query, orgId, request.ssh_key_ids ?? null);
-  return (await doorAccess(instanceId, { db, doors: rooms.doors, keysOf }))?.authorizedKeys;
+  return (await endpointAccess(instanceId, { db, endpoints: rooms.endpoints, keysOf }))?.authorizedKeys;
 }
 async function runningInstance(keyIds: string[] | undefined): Promise<string> {
   await api.world.machine();
@@ -45,32 +45,32 @@ const bare = (line: string): string => line.split(' ').slice(0, 2).join(' ');
 test('deleting a key that an instance uses is allowed and takes effect at the next connect', async () => {
   const [ed, ec] = [await register(KEYS.ed.line), await register(KEYS.ec256.line)];
   const id = await runningInstance([ed, ec]);
-  expect(await keysAtTheDoor(id)).toEqual([bare(KEYS.ed.line), bare(KEYS.ec256.line)]);
+  expect(await keysOfEndpoint(id)).toEqual([bare(KEYS.ed.line), bare(KEYS.ec256.line)]);
   expect((await api.call('DELETE', `/v1/ssh-keys/${ed}`, { key: owner.key })).status).toBe(204);
-  expect(await keysAtTheDoor(id)).toEqual([bare(KEYS.ec256.line)]);
+  expect(await keysOfEndpoint(id)).toEqual([bare(KEYS.ec256.line)]);
   expect((await api.call('DELETE', `/v1/ssh-keys/${ec}`, { key: owner.key })).status).toBe(204);
-  expect(await keysAtTheDoor(id)).toEqual([]);
+  expect(await keysOfEndpoint(id)).toEqual([]);
   expect((await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json['status']).toBe('running');
 });
 
 test('with ssh_key_ids those keys may connect and no others', async () => {
   const [, ec] = [await register(KEYS.ed.line), await register(KEYS.ec256.line)];
-  expect(await keysAtTheDoor(await runningInstance([ec]))).toEqual([bare(KEYS.ec256.line)]);
-  expect(await keysAtTheDoor(await runningInstance([]))).toEqual([]);
+  expect(await keysOfEndpoint(await runningInstance([ec]))).toEqual([bare(KEYS.ec256.line)]);
+  expect(await keysOfEndpoint(await runningInstance([]))).toEqual([]);
 });
 
 test('without ssh_key_ids all keys of the organisation may connect, also those that come later', async () => {
   await register(KEYS.ed.line);
   const id = await runningInstance(undefined);
   await register(KEYS.ec256.line);
-  expect(await keysAtTheDoor(id)).toEqual([bare(KEYS.ed.line), bare(KEYS.ec256.line)]);
+  expect(await keysOfEndpoint(id)).toEqual([bare(KEYS.ed.line), bare(KEYS.ec256.line)]);
 });
 
 test('a launch without any key is accepted, and nobody may connect until one is registered', async () => {
   const id = await runningInstance(undefined);
-  expect(await keysAtTheDoor(id)).toEqual([]);
+  expect(await keysOfEndpoint(id)).toEqual([]);
   await register(KEYS.ed.line);
-  expect(await keysAtTheDoor(id)).toEqual([bare(KEYS.ed.line)]);
+  expect(await keysOfEndpoint(id)).toEqual([bare(KEYS.ed.line)]);
 });
 
 test("another organisation's key is 403 ssh_keys/org_mismatch for every tier, and nothing is launched", async () => {

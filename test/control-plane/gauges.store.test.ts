@@ -74,9 +74,9 @@ describe('the gauges', () => {
   });
   test('tell whether the database takes writes, and how often the clock was set', async () => {
     expect(await scraped('svc_database_writable')).toEqual(['1']);
-    await world.rooms.heartbeat.beat();
+    await world.rooms.ownOutages.beat();
     world.clock.step(60_000);
-    await world.rooms.heartbeat.beat();
+    await world.rooms.ownOutages.beat();
     expect(await scraped('svc_clock_steps_total')).toEqual(['1']);
     const { tx } = world.core.db;
     world.core.db.tx = () => Promise.reject(new Error('disk full'));

@@ -15,7 +15,7 @@ let api: Api;
 let owner: ApiAccount;
 const shipped = { templates: readTemplates(undefined), environments: readEnvironments(undefined) };
 const now = (change: Partial<Changeable> = {}): Changeable => ({
-  menu: shipped,
+  presets: shipped,
   models: someModels(first.baseUrl),
   openLaunchesPerOrg: 1_000,
   openInferenceRequestsPerKey: 64,
@@ -64,7 +64,7 @@ test('templates and environments change in their lists and for launches', async 
     ...shipped.environments,
     frameworks: { [kept]: frameworks[kept] },
   } as typeof shipped.environments;
-  api.world.rooms.reload(now({ menu: { templates, environments } }));
+  api.world.rooms.reload(now({ presets: { templates, environments } }));
   expect((await api.call('GET', '/v1/templates')).json.data?.map(({ id }) => id)).toEqual(['ssh']);
   expect((await api.call('GET', '/v1/environments')).json['frameworks']).toEqual([kept]);
   const launch = (body: object): Promise<Answer> =>
@@ -97,8 +97,8 @@ test('limits count for the next request', async () => {
 test('the rooms of one process change nothing of what they were given', async () => {
   const given = now();
   const other = await openApi({ settings: given });
-  other.world.rooms.reload(now({ menu: { ...shipped, templates: new Map() }, models: [] }));
-  expect(given.menu.templates.size).toBeGreaterThan(1);
+  other.world.rooms.reload(now({ presets: { ...shipped, templates: new Map() }, models: [] }));
+  expect(given.presets.templates.size).toBeGreaterThan(1);
   expect((await api.call('GET', '/v1/templates')).json.data?.length).toBeGreaterThan(1);
   await other.close();
 });

@@ -1,7 +1,7 @@
 // The watchdog is fed while the loops and the database work, and no longer.
 import { expect, test } from 'vitest';
 import { startWatchdog } from '../../control-plane/loops.ts';
-import { RUN_MS_MAX } from '../../control-plane/base/systemd/supervision.ts';
+import { RUN_MS_MAX } from '../../control-plane/base/systemd/systemd.ts';
 import { startEngine } from '../../control-plane/base/operations/engine.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';

@@ -1,4 +1,4 @@
-// The public SSH door with the real OpenSSH client: control plane, tunnel, holder and guest in between, every byte and code as sent.
+// The public SSH endpoint with the real OpenSSH client: control plane, tunnel, holder and guest in between, every byte and code as sent.
 import { spawn as spawnPty } from '@lydell/node-pty';
 import { createHash, randomBytes } from 'node:crypto';
 import { mkdirSync } from 'node:fs';
@@ -149,7 +149,7 @@ test('one connection carries many sessions (ControlMaster)', async () => {
   await master.stop();
 });
 
-test('the door of a terminated instance is closed, and its sessions end', async () => {
+test('the endpoint of a terminated instance is closed, and its sessions end', async () => {
   const other = await stack.rent();
   const client = stack.ssh(other);
   const session = client.start('cat');

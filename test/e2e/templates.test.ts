@@ -27,7 +27,7 @@ let directory: string;
 const SIZES: Record<string, number> = { 'org/small': 15 * GIB, 'org/large': 90 * GIB };
 
 beforeAll(async () => {
-  directory = mkdtempSync(join(tmpdir(), 'menu-'));
+  directory = mkdtempSync(join(tmpdir(), 'presets-'));
   hub = createServer((request, response) => {
     const [, model = ''] = /^\/api\/models\/(.+)\?/.exec(request.url ?? '') ?? [];
     const size = SIZES[model];
@@ -35,7 +35,7 @@ beforeAll(async () => {
     else response.end(JSON.stringify({ gated: false, siblings: [{ rfilename: 'model.safetensors', size }] }));
   }).listen(0, '127.0.0.1');
   await once(hub, 'listening');
-  stack = await openRentalStack({ settings: writeMenu });
+  stack = await openRentalStack({ settings: writePresets });
 });
 afterAll(async () => {
   expect(await stack.end()).toEqual([]);
@@ -43,7 +43,7 @@ afterAll(async () => {
   rmSync(directory, { recursive: true });
 });
 
-function writeMenu(registryHost: string): object {
+function writePresets(registryHost: string): object {
   const image = `${registryHost}/busybox:latest`;
   const page = {
     id: 'page',

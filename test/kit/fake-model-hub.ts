@@ -1,12 +1,12 @@
 // The model hub in memory: it knows what a test tells it, and nothing else.
 import type { ModelHub, Weights } from '../../control-plane/rental/launch/model-hub.ts';
 
-export interface FakeModelHub extends Pick<ModelHub, 'weigh'> {
+export interface FakeModelHub extends Pick<ModelHub, 'sizeOf'> {
   /** Model -> size of its weights, or why it is not known. */
   known: Map<string, Weights>;
 }
 
 export function fakeModelHub(): FakeModelHub {
   const known = new Map<string, Weights>();
-  return { known, weigh: async (model) => known.get(model) ?? { unknown: 'does not exist on the model hub' } };
+  return { known, sizeOf: async (model) => known.get(model) ?? { unknown: 'does not exist on the model hub' } };
 }

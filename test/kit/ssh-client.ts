@@ -1,4 +1,4 @@
-// The real OpenSSH client against an instance's door, with the host key that the API published and nothing from ~/.ssh.
+// The real OpenSSH client against an instance's endpoint, with the host key that the API published and nothing from ~/.ssh.
 import { mkdirSync, readFileSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type { Instance } from '../../shared/api/instance.ts';
@@ -30,11 +30,11 @@ export async function makeIdentity(dir: string, name: string): Promise<SshIdenti
   return { keyFile, publicKey: readFileSync(`${keyFile}.pub`, 'utf8').trim() };
 }
 
-/** Throws where the instance has no door yet. The host key is checked: a wrong one ends the connection. */
+/** Throws where the instance has no endpoint yet. The host key is checked: a wrong one ends the connection. */
 export function openSshClient(instance: Instance, identity: SshIdentity): SshClient {
   const { hostname, port, host_key: hostKey } = instance.connection ?? {};
   if (hostname === undefined || port === undefined || hostKey === undefined) {
-    throw new Error(`instance ${instance.id} is ${instance.status} and has no door`);
+    throw new Error(`instance ${instance.id} is ${instance.status} and has no endpoint`);
   }
   const knownHosts = `${identity.keyFile}.known_hosts.${instance.id}`;
   writeFileSync(knownHosts, `[${hostname}]:${port} ${hostKey}\n`);

@@ -69,7 +69,7 @@ const CUSTOMER_SCOPES = [
 export async function openStack(options: StackOptions = {}): Promise<Stack> {
   const { gpus = { env: {} }, postgresUrl, authority, settings = () => ({}) } = options;
   const dir = mkdtempSync(join(tmpdir(), 'gpu-'));
-  chmodSync(dir, 0o755); // users inside containers reach their door below it
+  chmodSync(dir, 0o755); // users inside containers reach their endpoint below it
   const agents: AgentHost[] = [];
   const undo: (() => Promise<unknown>)[] = [];
   const stop = async (): Promise<string[]> => {

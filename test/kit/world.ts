@@ -11,7 +11,7 @@ import { type Core, type Nudges, type Rooms, openRooms, type Settings } from '..
 import { type Books, openBooks } from '../../control-plane/money/ledger/books.ts';
 import { type Brings, bringsOf, brought, type Process } from '../../control-plane/brings.ts';
 import { openBlobs } from '../../control-plane/base/blobs/blobs.ts';
-import { openGrants } from '../../control-plane/base/blobs/grants.ts';
+import { openPresignedUrls } from '../../control-plane/base/blobs/presigned-urls.ts';
 import { type Db, sql } from '../../control-plane/base/db/db.ts';
 import { SCHEMA } from '../../control-plane/foundation.ts';
 import { funding, wallet } from '../../control-plane/money/ledger/accounts.ts';
@@ -44,7 +44,7 @@ export interface World {
   blobsDirectory: string;
   /** What the rooms stand on. */
   core: Core;
-  /** What the next look at an SSH door shows. */
+  /** What the next look at an SSH endpoint shows. */
   probeAnswers: Map<string, ProbeResult>;
   images: FakeImages;
   modelHub: FakeModelHub;
@@ -90,7 +90,7 @@ const SETTINGS: Settings = {
   appSite: { domain: 'apps.test', publicPort: 443 },
   sshPorts: { first: 30000, last: 30399 },
   sshHost: '127.0.0.1',
-  menu: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
+  presets: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
   webhookMaxAttempts: 5,
   models: [],
   openInferenceRequestsPerKey: 64,
@@ -107,7 +107,7 @@ const NO_NUDGES: Nudges = {
   webhooks: () => undefined,
 };
 
-const GRANTS = openGrants(new Uint8Array(32).fill(7), 'https://api.example.com/v1');
+const PRESIGNED_URLS = openPresignedUrls(new Uint8Array(32).fill(7), 'https://api.example.com/v1');
 
 export interface MachineOptions {
   gpus?: number;
@@ -175,7 +175,10 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       webhookOutbound: outside.webhookOutbound ?? nowhere(clock),
       images,
       modelHub,
-      storage: { blobs: openBlobs(blobsDirectory, { ...core, reserve: { share: 0, bytes: 0 } }), grants: GRANTS },
+      storage: {
+        blobs: openBlobs(blobsDirectory, { ...core, reserve: { share: 0, bytes: 0 } }),
+        presignedUrls: PRESIGNED_URLS,
+      },
       probes: {
         holder: outside.probe ?? (async (instanceId) => probeAnswers.get(instanceId) ?? { ok: true }),
         listener: async () => ({ ok: true }),
@@ -184,7 +187,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
       openStream: emptyLog,
     },
   );
-  await rooms.doors.prepare();
+  await rooms.endpoints.prepare();
   const brings: World['brings'] = (own) => bringsOf(core, rooms, { ...processAround(audit), ...own });
   const books = openBooks({ db, clock, log: core.log, proofs: () => brings() });
   const isSimulated = outside.processOn !== undefined;
@@ -198,7 +201,7 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     observe: (instanceId, patch) => observe(rooms, db, instanceId, patch),
     restart: async (other = db) => {
       const next = await openOn({ ...ground, db: other }, seed + 1, outside);
-      if (await next.rooms.heartbeat.beat()) await next.rooms.supply.setAllOffline();
+      if (await next.rooms.ownOutages.beat()) await next.rooms.supply.setAllOffline();
       return next;
     },
     customer: (cents) => addCustomer(rooms, db, { cents, nowMs: clock.now() }),

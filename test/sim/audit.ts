@@ -53,8 +53,8 @@ function brokenStay(stay: Stay, { fleet, stays, entries, usage }: Books): string
     [usage.get(id) === charged || charged === 0n, `charged ${charged}, and its usage says ${usage.get(id)}`],
     [-of('supplier_payable') - of('platform_revenue') === charged, `charged ${charged}, which is not what others got`],
     [
-      isWithin(-of('supplier_payable') - supplierPart(charged), bounds.ownAbsenceMs, (rate * 4n) / 5n, pieces),
-      `the supplier has ${-of('supplier_payable')}, of the charge it is ${supplierPart(charged)}, for absences of ${bounds.ownAbsenceMs.join(' to ')} ms`,
+      isWithin(-of('supplier_payable') - supplierPart(charged), bounds.ownOutageMs, (rate * 4n) / 5n, pieces),
+      `the supplier has ${-of('supplier_payable')}, of the charge it is ${supplierPart(charged)}, for absences of ${bounds.ownOutageMs.join(' to ')} ms`,
     ],
     [of('bad_debt') <= costOf(UNCOVERED_MS_MAX, rate), `${of('bad_debt')} could not be charged any more`],
     [
@@ -67,8 +67,8 @@ function brokenStay(stay: Stay, { fleet, stays, entries, usage }: Books): string
 
 function seenOf(stay: Stay, { witness, clock }: Fleet, stays: readonly Stay[]): Seen {
   return {
-    door: witness.doors(stay.workloadId),
-    goodDoor: witness.goodDoors(stay.workloadId),
+    run: witness.holders(stay.workloadId),
+    goodEndpoint: witness.goodEndpoints(stay.workloadId),
     container: witness.containers(stay.workloadId),
     copies: witness.copies(stay.machineId),
     planeUp: without(witness.planeUp(), witness.absences()),
@@ -83,7 +83,7 @@ function seenOf(stay: Stay, { witness, clock }: Fleet, stays: readonly Stay[]): 
 function machinesFailing(outage: Span, stays: readonly Stay[], witness: Fleet['witness']): number {
   const failing = stays.filter((stay) => {
     const rented = overlap([outage], [[stay.readyMs, stay.endMs]]);
-    return without(rented, witness.doors(stay.workloadId)).length > 0;
+    return without(rented, witness.holders(stay.workloadId)).length > 0;
   });
   return new Set(failing.map(({ machineId }) => machineId)).size;
 }

@@ -5,10 +5,10 @@ import type { Stay } from './stays.ts';
 
 /** What of the world bears on one rental. */
 export interface Seen {
-  /** Its door may have worked; at other times it did not. */
-  door: Span[];
+  /** Its endpoint may have worked; at other times it did not. */
+  run: Span[];
   /** It did work. */
-  goodDoor: Span[];
+  goodEndpoint: Span[];
   /** Its container ran. */
   container: Span[];
   planeUp: Span[];
@@ -39,7 +39,7 @@ const QUIET_AFTER_START_MS = 120_000;
 const TOGETHER_MACHINES = 5;
 const TOGETHER_HOLD_MS = 10 * 60_000;
 /** Of our own absences only longer ones are credited; that we are there is written down so often. */
-const ABSENCE_MS = 60_000;
+const OWN_OUTAGE_MS = 60_000;
 const BEAT_EVERY_MS = 11_000;
 /** From the begin of a start to our first word. */
 const START_MS = 5_000;
@@ -55,22 +55,22 @@ export interface Bounds {
   /** Time that is charged: at least, at most. */
   chargedMs: readonly [number, number];
   /** Time that the platform pays the supplier for: at least, at most. */
-  ownAbsenceMs: readonly [number, number];
+  ownOutageMs: readonly [number, number];
   broken: string[];
 }
 
 export function boundsOf(stay: Stay, seen: Seen): Bounds {
   const running = overlap(stay.running, [[stay.readyMs, Math.min(seen.nowMs, stay.readyMs + seen.limitMs)]]);
-  const sure = seen.absences.filter(([fromMs, untilMs]) => untilMs - fromMs > ABSENCE_MS);
+  const sure = seen.absences.filter(([fromMs, untilMs]) => untilMs - fromMs > OWN_OUTAGE_MS);
   const perhaps = seen.absences.flatMap(([fromMs, untilMs]): Span[] =>
-    untilMs - fromMs > ABSENCE_MS - BEAT_EVERY_MS ? [[fromMs - BEAT_EVERY_MS, untilMs + START_MS]] : [],
+    untilMs - fromMs > OWN_OUTAGE_MS - BEAT_EVERY_MS ? [[fromMs - BEAT_EVERY_MS, untilMs + START_MS]] : [],
   );
   const alive = without(running, stay.dead);
   const most = without(alive, sure);
   const least = without(alive, perhaps);
   return {
     chargedMs: [lengthMs(least), lengthMs(most)],
-    ownAbsenceMs: [lengthMs(overlap(alive, sure)), lengthMs(overlap(running, perhaps))],
+    ownOutageMs: [lengthMs(overlap(alive, sure)), lengthMs(overlap(running, perhaps))],
     broken: [
       ...brokenStart(stay, seen),
       ...brokenEnd(stay, seen),
@@ -81,20 +81,20 @@ export function boundsOf(stay: Stay, seen: Seen): Bounds {
   };
 }
 
-function brokenStart({ readyMs, id }: Stay, { door, container, planeUp, copies }: Seen): string[] {
+function brokenStart({ readyMs, id }: Stay, { run, container, planeUp, copies }: Seen): string[] {
   if (copies.some(([fromMs]) => fromMs <= readyMs)) return [];
   // A container that has ended is told of later where its engine cannot be asked.
   const ran = union(container.map(([fromMs, untilMs]) => [fromMs, untilMs + CONTAINER_GONE_MS]));
-  const served = overlap(overlap(door, ran), planeUp);
+  const served = overlap(overlap(run, ran), planeUp);
   const isServed = served.some(([fromMs, untilMs]) => fromMs <= readyMs && readyMs <= untilMs + ROUND_MS);
   return isServed ? [] : [`${id} was said to run when nobody could get in`];
 }
 
-function brokenEnd(stay: Stay, { askedToEndMs, goodDoor, planeUp }: Seen): string[] {
+function brokenEnd(stay: Stay, { askedToEndMs, goodEndpoint, planeUp }: Seen): string[] {
   const { id, endMs, running } = stay;
   const lastMs = running.at(-1)?.[1] ?? 0;
   const broken = lastMs > askedToEndMs ? [`${id} ran on after its customer had ended it`] : [];
-  const good = overlap(overlap(goodDoor, planeUp), [[endMs - GRACE_MS, endMs]]);
+  const good = overlap(overlap(goodEndpoint, planeUp), [[endMs - GRACE_MS, endMs]]);
   const wasBack = good.some(([fromMs, untilMs]) => untilMs - fromMs > RECOVER_MS);
   if (stay.givenUp && wasBack) broken.push(`${id} was given up though it was back within the grace`);
   return broken;
@@ -102,7 +102,7 @@ function brokenEnd(stay: Stay, { askedToEndMs, goodDoor, planeUp }: Seen): strin
 
 /** An outage that lasts long enough to be found is charged up to the last answer of its host before the first look that could fail. */
 function chargedWhileDead(stay: Stay, seen: Seen, charged: readonly Span[]): string[] {
-  const outages = without([[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]], seen.door).flatMap((outage): string[] => {
+  const outages = without([[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]], seen.run).flatMap((outage): string[] => {
     const [fromMs, untilMs] = outage;
     const heldMs = seen.failingWith(outage) >= TOGETHER_MACHINES ? TOGETHER_HOLD_MS : 0;
     const isFound = seen.planeUp.some(([upMs, downMs]) => {
@@ -121,13 +121,13 @@ function chargedWhileDead(stay: Stay, seen: Seen, charged: readonly Span[]): str
   return [...outages, ...idle];
 }
 
-/** Nobody is said to be unreachable whose door works. */
+/** Nobody is said to be unreachable whose endpoint works. */
 function deadWhileAlive(stay: Stay, seen: Seen): string[] {
-  const worked = overlap(seen.goodDoor, seen.planeUp);
+  const worked = overlap(seen.goodEndpoint, seen.planeUp);
   return stay.dead.flatMap(([fromMs]) => {
     // The last proof of life is as old as a good look can be.
     const isExplained = without([[fromMs - LINK_BACK_MS, fromMs + LOOK_EVERY_MS + LOOK_MS_MAX]], worked).length > 0;
-    return isExplained ? [] : [`${stay.id} was unreachable from ${at(fromMs)} on, and its door worked`];
+    return isExplained ? [] : [`${stay.id} was unreachable from ${at(fromMs)} on, and its endpoint worked`];
   });
 }
 
@@ -135,7 +135,7 @@ function deadWhileAlive(stay: Stay, seen: Seen): string[] {
 function notCharged(stay: Stay, seen: Seen, charged: readonly Span[]): string[] {
   const rented: Span[] = [[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]];
   const away = seen.absences.map(([fromMs, untilMs]): Span => [fromMs - BEAT_EVERY_MS, untilMs]);
-  const used = without(overlap(overlap(overlap(seen.goodDoor, seen.container), seen.planeUp), rented), union(away));
+  const used = without(overlap(overlap(overlap(seen.goodEndpoint, seen.container), seen.planeUp), rented), union(away));
   return used.flatMap((span) => {
     const freeMs = lengthMs([span]) - lengthMs(overlap(charged, [span]));
     if (freeMs <= RECOVER_MS) return [];

@@ -27,7 +27,7 @@ test(
 test('a copy that is as young as its disk ends no rental before it is found out', { timeout: 60_000 }, async () => {
   const { fleet, host } = await openSmallFleet();
   const id = await rent(fleet);
-  // The copy knows of the container, which stays with its host, and has the newest ratchet.
+  // The copy knows of the container, which stays with its host, and has the newest clone token.
   const copy = await startCopy(fleet, host, host.disk.copy());
   await endCopy(fleet, host, copy);
   await settle(fleet, host, id);

@@ -1,11 +1,11 @@
-// The holders of a host: one process per workload that goes on while agents come and go, and answers at the workload's door.
-import type { DoorStatus } from '../../agent/runtime/observe.ts';
-import type { Doors } from '../../agent/runtime/runtime.ts';
+// The holders of a host: one process per workload that goes on while agents come and go, and answers at the workload's run.
+import type { HolderStatus } from '../../agent/runtime/observe.ts';
+import type { Holders } from '../../agent/runtime/runtime.ts';
 import type { Clock } from '../../shared/clock.ts';
 import type { SimEngine } from './engine.ts';
 
-export interface Holders {
-  /** Whoever asks at its door is let in. */
+export interface SimHolders {
+  /** Whoever dials its SSH server is let in. */
   answers(workloadId: string): boolean;
   /** It is there, and answers nobody. */
   hang(workloadId: string): void;
@@ -16,12 +16,12 @@ export interface Holders {
   endAll(): void;
   ids(): string[];
   /** A fresh agent knows none of them until it has asked. */
-  doorsOfAnAgent(): Doors;
+  holdersOfAnAgent(): Holders;
 }
 
 const START_MS = 300;
 
-export function openHolders(engine: SimEngine, clock: Clock, onChange: () => void): Holders {
+export function openSimHolders(engine: SimEngine, clock: Clock, onChange: () => void): SimHolders {
   const up = new Set<string>();
   const hung = new Set<string>();
   const kill = (id: string): void => {
@@ -41,9 +41,9 @@ export function openHolders(engine: SimEngine, clock: Clock, onChange: () => voi
       up.clear();
       hung.clear();
     },
-    doorsOfAnAgent: () => {
+    holdersOfAnAgent: () => {
       const known = new Set<string>();
-      const statusOf = (id: string): DoorStatus => ({
+      const statusOf = (id: string): HolderStatus => ({
         up: up.has(id),
         guest: up.has(id) && engine.containers.get(id)?.running === true,
         host_key: `ssh-ed25519 ${id}`,

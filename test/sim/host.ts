@@ -2,7 +2,7 @@
 import { createPrivateKey, createPublicKey } from 'node:crypto';
 import { proveIdentity, type Identity } from '../../agent/link/identity.ts';
 import { openLink } from '../../agent/link/link.ts';
-import { openRatchet } from '../../agent/link/ratchet.ts';
+import { openCloneToken } from '../../agent/link/clone-token.ts';
 import { openDesired } from '../../agent/runtime/desired.ts';
 import { openImages } from '../../agent/runtime/images.ts';
 import { openRecords } from '../../agent/runtime/records.ts';
@@ -14,7 +14,7 @@ import { type DesiredMessage, LINK_CLOSE } from '../../shared/protocol/link.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
 import type { Rng } from '../../shared/rng.ts';
 import { type Disk, openDisk } from './disk.ts';
-import { openHolders, type Holders } from './holders.ts';
+import { openSimHolders, type SimHolders } from './holders.ts';
 import { type SimEngine, openEngine } from './engine.ts';
 import { type Life, openLife } from './life.ts';
 import { openPath, type Path, type Socket } from './wire.ts';
@@ -26,13 +26,13 @@ export interface SimHost {
   supplierOrgId: string;
   engine: SimEngine;
   disk: Disk;
-  holders: Holders;
+  holders: SimHolders;
   path: Path;
   /** By how much its wall clock is wrong. */
   setClockAhead(ms: number): void;
   /** Makes its calls take so many times as long. */
   setSlowness(factor: number): void;
-  /** Somebody who asks for the workload's door over the network gets to it. */
+  /** Somebody who asks for the workload's endpoint over the network gets to it. */
   answersFor(workloadId: string): boolean;
   startAgent(): Promise<void>;
   /** As by kill -9. */
@@ -67,7 +67,7 @@ interface HostDeps {
 interface Agent {
   life: Life;
   sockets: Set<Socket>;
-  doorsChanged(): void;
+  holdersChanged(): void;
 }
 
 /** `disk` is empty unless said otherwise. */
@@ -79,11 +79,11 @@ export function openHost(deps: HostDeps, disk = openDisk(deps.clock)): SimHost {
   let agent: Agent | undefined;
   const onEnd = orders.noteEnd;
   const changed = (): void => {
-    agent?.doorsChanged();
+    agent?.holdersChanged();
     deps.onChange();
   };
   const engine = openEngine({ clock, rng, slowness: () => slowness }, onEnd, changed);
-  const holders = openHolders(engine, clock, changed);
+  const holders = openSimHolders(engine, clock, changed);
   const path = openPath(() => Math.round(5 + rng.float() * 60), deps.onChange);
 
   const killAgent = (isPowerCut: boolean): void => {
@@ -125,11 +125,11 @@ export function openHost(deps: HostDeps, disk = openDisk(deps.clock)): SimHost {
         });
         return socket;
       };
-      const starting: Agent = { life, sockets, doorsChanged: () => undefined };
+      const starting: Agent = { life, sockets, holdersChanged: () => undefined };
       agent = starting;
       deps.onChange();
       const bootId = `boot-${boots}`;
-      starting.doorsChanged = await runAgent({ ...deps, life, engine, disk, holders, dial, bootId, orders });
+      starting.holdersChanged = await runAgent({ ...deps, life, engine, disk, holders, dial, bootId, orders });
     },
     killAgent: () => killAgent(false),
     cutPower: () => {
@@ -146,13 +146,13 @@ interface AgentDeps extends Omit<HostDeps, 'dial'> {
   life: Life;
   engine: SimEngine;
   disk: Disk;
-  holders: Holders;
+  holders: SimHolders;
   dial(): Socket;
   bootId: string;
   orders: Orders;
 }
 
-/** Put together as in agent/house.ts; gives what hears of changes at the doors. */
+/** Put together as in agent/house.ts; gives what hears of changes at the holders. */
 async function runAgent(deps: AgentDeps): Promise<() => void> {
   const { life, machineId, identity, inventory, orders } = deps;
   const log = createLog('agent', 'silent');
@@ -161,14 +161,14 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
   const changed = (): void => link.observedChanged();
   const desired = await openDesired('state', { files, log, clock, bootId: deps.bootId });
   const records = await openRecords('state', { files, log, now: clock.now });
-  const ratchet = await openRatchet('state', { files, log });
+  const cloneToken = await openCloneToken('state', { files, log });
   // Nothing is waited for from here on: what the runtime sees is told to the link.
   const runtime = openRuntime(
     {
       clock,
       log,
       engine: life.within(deps.engine.engine),
-      doors: life.within(deps.holders.doorsOfAnAgent()),
+      holders: life.within(deps.holders.holdersOfAnAgent()),
       desired,
       records,
       etcFiles: async () => [],
@@ -200,13 +200,13 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
       },
       onOpen: async () => undefined,
       onRepair: (id) => deps.holders.replace(id),
-      ratchet,
+      cloneToken,
     },
     { clock, rng: deps.rng, log, dial: deps.dial },
   );
   return () => {
     changed();
-    runtime.doorsChanged();
+    runtime.holdersChanged();
   };
 }
 

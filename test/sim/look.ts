@@ -13,11 +13,11 @@ export async function lookFromOutside(
   const { rooms, core } = plane.world();
   const instance = await findInstance(core.db.read, instanceId);
   const host = hosts.find(({ machineId }) => machineId === instance?.machine_id);
-  if (host === undefined || instance?.workload_id == null) return { ok: false, leg: 'door', detail: 'it has no host' };
+  if (host === undefined || instance?.workload_id == null) return { ok: false, leg: 'run', detail: 'it has no host' };
   if (!rooms.link.isUp(host.machineId)) return { ok: false, leg: 'link', detail: 'the host is not connected' };
   await life.clock.sleep(2 * host.path.delayMs());
   if (host.answersFor(instance.workload_id) && (!host.isCopied() || host.isLinked())) return { ok: true };
-  if (host.path.isOpen()) return { ok: false, leg: 'refused', detail: 'this workload has no door here' };
+  if (host.path.isOpen()) return { ok: false, leg: 'refused', detail: 'this workload has no endpoint here' };
   await life.clock.sleep(PROBE_MS_MAX);
   return { ok: false, leg: 'stream', detail: 'stream: no answer within 5 s' };
 }

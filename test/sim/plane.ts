@@ -19,7 +19,7 @@ export interface Plane {
 }
 
 interface Outside {
-  /** How doors are looked at. */
+  /** How holders are looked at. */
   probe(instanceId: string, plane: Plane, life: Life): Promise<ProbeResult>;
   /** It comes or goes. */
   onChange(): void;
@@ -74,7 +74,7 @@ export async function openPlane(seed: number, { probe, onChange }: Outside): Pro
       onChange();
     },
   };
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   run();
   return plane;
 }

@@ -200,7 +200,7 @@ function planeDown(fleet: Fleet, forMs: number, { restored }: { restored?: Backu
     plane.kill();
     const end = async (): Promise<void> => {
       if (restored !== undefined) witness.forgetSince(restored.atMs);
-      witness.noteAbsence([goneMs, clock.now()]);
+      witness.noteOwnOutage([goneMs, clock.now()]);
       await plane.restart(restored === undefined ? undefined : await restore(restored, clock));
     };
     return { forMs, end };

@@ -1,4 +1,4 @@
-// What the world itself knows of a fleet, whatever the control plane believes: which doors worked, when somebody was away, what was asked.
+// What the world itself knows of a fleet, whatever the control plane believes: which holders worked, when somebody was away, what was asked.
 import type { VirtualClock } from '../kit/virtual-clock.ts';
 import type { SimHost } from './host.ts';
 import { openTrack, type Span, type Track } from './spans.ts';
@@ -24,9 +24,9 @@ export interface Witness {
   /** Something may have changed. */
   watch(): void;
   /** Of the path, the agent and the holder of a workload together: somebody who comes to its host may get in. */
-  doors(workloadId: string): Span[];
+  holders(workloadId: string): Span[];
   /** And nothing of the host's connections lags or is lost: they do get in. */
-  goodDoors(workloadId: string): Span[];
+  goodEndpoints(workloadId: string): Span[];
   containers(workloadId: string): Span[];
   /** A host of its identity ran beside it. */
   copies(machineId: string): Span[];
@@ -35,7 +35,7 @@ export interface Witness {
   upUntilMs(): number;
   /** The control plane was gone for so long, and what it did in it is lost: its death and its return, or the backup and the return. */
   absences(): readonly Span[];
-  noteAbsence(span: Span): void;
+  noteOwnOutage(span: Span): void;
   /** A backup of then is back: what was said to customers and by suppliers since then is not known any more. */
   forgetSince(ms: number): void;
   /** What one GPU of it costs from now on. */
@@ -50,8 +50,8 @@ export interface Witness {
 
 /** `isPlaneUp` and `hosts` are asked at each change. */
 export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPlaneUp: () => boolean): Witness {
-  const doors = new Map<string, Track>();
-  const goodDoors = new Map<string, Track>();
+  const holders = new Map<string, Track>();
+  const goodEndpoints = new Map<string, Track>();
   const containers = new Map<string, Track>();
   const copies = new Map<string, Track>();
   const plane = openTrack(clock.now);
@@ -67,25 +67,25 @@ export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPl
       for (const host of hosts) {
         trackOf(copies, host.machineId).note(host.isCopied());
         for (const id of [...host.engine.containers.keys(), ...host.holders.ids()]) {
-          for (const tracks of [doors, goodDoors, containers]) trackOf(tracks, id);
+          for (const tracks of [holders, goodEndpoints, containers]) trackOf(tracks, id);
         }
       }
-      for (const [id, track] of doors) track.note(hosts.some((host) => host.answersFor(id)));
-      for (const [id, track] of goodDoors) {
+      for (const [id, track] of holders) track.note(hosts.some((host) => host.answersFor(id)));
+      for (const [id, track] of goodEndpoints) {
         track.note(hosts.some((host) => host.answersFor(id) && host.path.isCalm() && !host.isCopied()));
       }
       for (const [id, track] of containers) {
         track.note(hosts.some(({ engine }) => engine.containers.get(id)?.running === true));
       }
     },
-    doors: (id) => doors.get(id)?.spans() ?? [],
-    goodDoors: (id) => goodDoors.get(id)?.spans() ?? [],
+    holders: (id) => holders.get(id)?.spans() ?? [],
+    goodEndpoints: (id) => goodEndpoints.get(id)?.spans() ?? [],
     containers: (id) => containers.get(id)?.spans() ?? [],
     copies: (id) => copies.get(id)?.spans() ?? [],
     planeUp: plane.spans,
     upUntilMs: () => plane.spans().at(-1)?.[1] ?? clock.now(),
     absences: () => absences,
-    noteAbsence: (span) => void absences.push(span),
+    noteOwnOutage: (span) => void absences.push(span),
     forgetSince: (ms) => {
       witness.looks = witness.looks.filter((look) => look.endMs <= ms);
       for (const [id, atMs] of witness.ends) if (atMs > ms) witness.ends.delete(id);

@@ -1,6 +1,6 @@
 // The page's end of a terminal: a WebSocket that is opened again when it breaks, and goes on at the byte where it broke.
 import { TERMINAL_CLOSE } from '../terminal-close.ts';
-import type { HolderSays, PageWord } from '../terminal-messages.ts';
+import type { TerminalMessage, PageMessage } from '../terminal-messages.ts';
 
 /** What a page is told. */
 export interface Listener {
@@ -21,7 +21,7 @@ export interface Connection {
   received(): number;
   /** What is typed while there is no connection is lost. */
   type(bytes: Uint8Array): void;
-  tell(word: PageWord): void;
+  tell(word: PageMessage): void;
 }
 
 /** A tab keeps the id of its terminal to itself, over reloads: every tab has a terminal of its own. */
@@ -36,7 +36,7 @@ export function openConnection(listener: Listener): Connection {
   let received = 0;
   let retryMs = RETRY_MS_MIN;
 
-  const hear = (said: HolderSays): void => {
+  const hear = (said: TerminalMessage): void => {
     switch (said.kind) {
       case 'begin': {
         const continues = said.place === received && said.session === sessionStorage.getItem(KEY);
@@ -66,7 +66,7 @@ export function openConnection(listener: Listener): Connection {
     opening.binaryType = 'arraybuffer';
     opening.addEventListener('message', ({ data }: MessageEvent<string | ArrayBuffer>) => {
       if (!isCurrent()) return;
-      if (typeof data === 'string') return hear(JSON.parse(data) as HolderSays);
+      if (typeof data === 'string') return hear(JSON.parse(data) as TerminalMessage);
       received += data.byteLength;
       listener.show(new Uint8Array(data), { end: received, isCurrent });
     });

@@ -8,7 +8,7 @@ import type { Ids } from '../../../shared/ids.ts';
 import { API_KEYS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { countRow, int, json, text } from '../db/columns.ts';
 import { type Query, type Tx, sql } from '../db/db.ts';
-import { olderThan, type Position } from '../http/cursors.ts';
+import { olderThan, type Cursor } from '../http/cursors.ts';
 import type { Caller } from '../http/route.ts';
 import { readScope, type Scope, scopeText, scopeTexts } from '../http/scopes.ts';
 
@@ -111,12 +111,7 @@ export function allKeys(query: Query, orgId: string | null): Promise<ApiKeyRow[]
 }
 
 /** Newest first, at most `count`, revoked and expired ones too. */
-export function pageOfKeys(
-  query: Query,
-  orgId: string,
-  from: Position | undefined,
-  count: number,
-): Promise<ApiKeyRow[]> {
+export function pageOfKeys(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<ApiKeyRow[]> {
   return query.all(
     ApiKeyRow,
     sql`select ${COLUMNS} from api_keys where org_id = ${orgId} and ${olderThan(from)}

@@ -6,7 +6,7 @@ import type { Ids } from '../../../shared/ids.ts';
 import { SSH_KEYS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import { countRow, int, text } from '../db/columns.ts';
 import { type Query, type Tx, join, sql } from '../db/db.ts';
-import { olderThan, type Position } from '../http/cursors.ts';
+import { olderThan, type Cursor } from '../http/cursors.ts';
 import { readPublicKey } from './public-key.ts';
 
 const SshKeyRow = z.object({ id: text, name: text, fingerprint: text, created_ms: int });
@@ -20,7 +20,7 @@ export interface SshKeys {
   /** False where the organisation has no such key. */
   remove(tx: Tx, orgId: string, id: string): Promise<boolean>;
   /** Newest first, at most `count`. */
-  list(query: Query, orgId: string, from: Position | undefined, count: number): Promise<SshKeyRow[]>;
+  list(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<SshKeyRow[]>;
   /** The keys that may log in, as `<type> <base64>`: those of `ids` that still exist, or with null all of the organisation. */
   linesOf(query: Query, orgId: string, ids: readonly string[] | null): Promise<string[]>;
   /** @throws ServiceError `ssh_keys/org_mismatch` for another organisation's key, `validation_failed` for an unknown one */

@@ -3,7 +3,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import { type Measure, one } from '../http/metrics.ts';
 import type { Blobs } from './blobs.ts';
-import type { Grants } from './grants.ts';
+import type { PresignedUrls } from './presigned-urls.ts';
 import { blobRoutes } from './routes.ts';
 import type { Claims } from './sweep.ts';
 
@@ -13,18 +13,18 @@ const SWEEP_PERIOD_MS = 600_000;
 interface Deps {
   clock: Clock;
   blobs: Blobs;
-  grants: Grants;
+  presignedUrls: PresignedUrls;
   /** By owner: of these keys, those that a row of the room names. A blob that none of them names is removed. */
   namedBy: Claims;
 }
 
-export function blobsBrings({ clock, blobs, grants, namedBy }: Deps) {
+export function blobsBrings({ clock, blobs, presignedUrls, namedBy }: Deps) {
   const sweep: LoopOptions = {
     name: 'blobs',
     periodMs: SWEEP_PERIOD_MS,
     run: async (signal) => void (await blobs.sweep(namedBy, signal)),
   };
-  return { routes: blobRoutes({ blobs, grants, clock }), loops: [sweep], measures: diskMeasures(blobs) };
+  return { routes: blobRoutes({ blobs, presignedUrls, clock }), loops: [sweep], measures: diskMeasures(blobs) };
 }
 
 /** 0 before the first blob. */

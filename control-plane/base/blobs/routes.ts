@@ -5,16 +5,16 @@ import { fail } from '../../../shared/errors.ts';
 import { type Route, route, uploadRoute } from '../http/route.ts';
 import type { Blobs } from './blobs.ts';
 import { blobReply } from './content.ts';
-import { type Grant, GrantQuery, type Grants } from './grants.ts';
+import { type PresignedUrl, PresignedQuery, type PresignedUrls } from './presigned-urls.ts';
 
 const params = z.strictObject({ key: z.string() });
 const Stored = z.strictObject({ bytes: z.int(), sha256: z.string() });
 
-export function blobRoutes(deps: { blobs: Blobs; grants: Grants; clock: Clock }): Route[] {
-  const { blobs, grants, clock } = deps;
+export function blobRoutes(deps: { blobs: Blobs; presignedUrls: PresignedUrls; clock: Clock }): Route[] {
+  const { blobs, presignedUrls, clock } = deps;
   const common = { path: '/v1/blobs/{key}', tag: 'blobs', scope: 'none', idempotency: 'none', hidden: true } as const;
-  const allowed = (method: Grant['method'], key: string, query: GrantQuery): Grant => {
-    const grant = grants.read(method, key, query);
+  const allowed = (method: PresignedUrl['method'], key: string, query: PresignedQuery): PresignedUrl => {
+    const grant = presignedUrls.read(method, key, query);
     if (grant === undefined)
       return fail('url_invalid', 'This URL was not made here for this, or was changed. Ask for a new one.');
     if (grant.expiresS * 1000 <= clock.now()) fail('url_invalid', 'This URL has expired. Ask for a new one.');
@@ -27,7 +27,7 @@ export function blobRoutes(deps: { blobs: Blobs; grants: Grants; clock: Clock })
       operationId: 'readBlob',
       summary: 'Read what a presigned URL stands for',
       params,
-      query: GrantQuery,
+      query: PresignedQuery,
       responses: {
         200: { description: 'All of it', mediaType: 'application/octet-stream' },
         206: { description: 'The range of bytes that was asked for', mediaType: 'application/octet-stream' },
@@ -50,7 +50,7 @@ export function blobRoutes(deps: { blobs: Blobs; grants: Grants; clock: Clock })
       operationId: 'writeBlob',
       summary: 'Write what a presigned URL stands for, once',
       params,
-      query: GrantQuery,
+      query: PresignedQuery,
       upload: {},
       responses: { 201: { description: 'It is stored', schema: Stored } },
       errors: ['url_invalid', 'conflict', 'storage_full'],

@@ -6,14 +6,14 @@ import type { Page } from '../../../shared/api/page.ts';
 import { type Sql, sql } from '../db/db.ts';
 
 /** The last row of a page, in lists that go from new to old. */
-export interface Position {
+export interface Cursor {
   createdMs: number;
   id: string;
 }
 
 export interface Cursors {
   /** @throws ServiceError `validation_failed` for a cursor that is not one of this list's. */
-  read(list: string, cursor: string | undefined): Position | undefined;
+  read(list: string, cursor: string | undefined): Cursor | undefined;
   /**
    * Makes the page from at most `limit` + 1 rows: the one too many says that there is another page.
    * `list` names the list, and whose it is where that matters; `read` must be given the same.
@@ -22,7 +22,7 @@ export interface Cursors {
 }
 
 export interface PageView<R, T> {
-  at(row: R): Position;
+  at(row: R): Cursor;
   show(row: R): T;
 }
 
@@ -35,7 +35,7 @@ export function openCursors(secret: Uint8Array): Cursors {
   const sign = (list: string, position: string): Buffer =>
     createHmac('sha256', key).update(`cursor\n${list}\n${position}`).digest().subarray(0, SIGNATURE_BYTES);
 
-  const encode = (list: string, { createdMs, id }: Position): string => {
+  const encode = (list: string, { createdMs, id }: Cursor): string => {
     const position = Buffer.from(JSON.stringify([createdMs, id])).toString('base64url');
     return `${position}.${sign(list, position).toString('base64url')}`;
   };
@@ -60,6 +60,6 @@ export function openCursors(secret: Uint8Array): Cursors {
 }
 
 /** A condition for `where`: rows older than `position`; all rows without one. Goes with `order by created_ms desc, id desc`. */
-export function olderThan(position: Position | undefined): Sql {
+export function olderThan(position: Cursor | undefined): Sql {
   return position === undefined ? sql`1 = 1` : sql`(created_ms, id) < (${position.createdMs}, ${position.id})`;
 }

@@ -1,7 +1,7 @@
 // The links of all machines: one live session each, desired state pushed when it moved, streams asked for.
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
-import { LINK_HELLO_BYTES_MAX, LINK_MESSAGE_BYTES_MAX, RATCHET_MS } from '../../../shared/limits.ts';
+import { LINK_HELLO_BYTES_MAX, LINK_MESSAGE_BYTES_MAX, CLONE_TOKEN_MS } from '../../../shared/limits.ts';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
@@ -19,7 +19,7 @@ import {
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
-import type { Ratchets } from './ratchets.ts';
+import type { CloneTokens } from './clone-tokens.ts';
 import { openReadBudget } from './read-budget.ts';
 import { runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
@@ -80,14 +80,14 @@ export interface WorkloadLife {
   sshStreams: number;
 }
 
-/** A host that lost its link to a copy is back by then, and shows a ratchet that tells the two apart. */
+/** A host that lost its link to a copy is back by then, and shows a clone token that tells the two apart. */
 const CONTESTED_MS = 35_000;
 /** A machine pulls for as many workloads as it has GPUs; more questions than this are not answered. */
 const PULL_LOGINS_PER_MACHINE_MAX = 16;
 
 type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'> & {
   handlers: LinkHandlers;
-  ratchets: Ratchets;
+  cloneTokens: CloneTokens;
 };
 
 export function openLink(deps: LinkDeps): Link {
@@ -231,7 +231,7 @@ interface Ground {
 
 /** What a session's life does to the room: the newest link of a machine is the only one that counts. */
 function sessionEvents({ sessions, contestedMs, streams, lives }: Ground, deps: LinkDeps) {
-  const { handlers, log, ratchets } = deps;
+  const { handlers, log, cloneTokens } = deps;
   const pullLogins = openPullLogins(deps);
   return {
     onOpen: async (session: Session, hello: HelloMessage, clientIp: string): Promise<void> => {
@@ -239,12 +239,12 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Ground, deps: 
       if (before !== undefined) contestedMs.set(session.machineId, deps.clock.monotonicMs() + CONTESTED_MS);
       before?.close(LINK_CLOSE.superseded, 'a newer link of this machine is up');
       sessions.set(session.machineId, session);
-      if (!(await ratchets.show(session.machineId, hello.ratchet))) await handlers.onCopy(session.machineId);
+      if (!(await cloneTokens.show(session.machineId, hello.clone_token))) await handlers.onCopy(session.machineId);
       await handlers.onUp(session.machineId, hello, clientIp);
       log.info({ machine_id: session.machineId, client_ip: clientIp }, 'agent link up');
       handlers.onLife(session.machineId);
       pushDesired(session, deps);
-      turnRatchet(session, () => sessions.get(session.machineId) === session, deps);
+      turnCloneToken(session, () => sessions.get(session.machineId) === session, deps);
     },
     onMessage: async (session: Session, message: AgentMessage): Promise<void> => {
       if (sessions.get(session.machineId) !== session) return;
@@ -255,8 +255,8 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Ground, deps: 
           return handlers.onInventory(session.machineId, message.inventory);
         case 'holder':
           return handlers.onHolder(session.machineId, message);
-        case 'ratchet_kept':
-          return ratchets.kept(session.machineId, message.value);
+        case 'clone_token_kept':
+          return cloneTokens.kept(session.machineId, message.value);
         case 'pull_login':
           return void pullLogins.answer(session, message.workload_id);
         case 'stream_refused':
@@ -291,17 +291,17 @@ function pushDesired(session: Session, { handlers, log }: LinkDeps): void {
 }
 
 /** Now, and again and again while the link lasts. */
-function turnRatchet(session: Session, isUp: () => boolean, deps: LinkDeps): void {
-  const { clock, rng, log, ratchets } = deps;
+function turnCloneToken(session: Session, isUp: () => boolean, deps: LinkDeps): void {
+  const { clock, rng, log, cloneTokens } = deps;
   if (!isUp()) return;
-  ratchets
+  cloneTokens
     .next(session.machineId)
-    .then((value) => session.send({ type: 'ratchet', value }))
+    .then((value) => session.send({ type: 'clone_token', value }))
     .catch((error: unknown) => {
       const told = { machine_id: session.machineId, reason: messageOf(error) };
-      log.error(told, 'a ratchet could not be turned; the next time comes');
+      log.error(told, 'a cloneToken could not be turned; the next time comes');
     });
-  clock.after(spreadMs(RATCHET_MS, rng), () => turnRatchet(session, isUp, deps));
+  clock.after(spreadMs(CLONE_TOKEN_MS, rng), () => turnCloneToken(session, isUp, deps));
 }
 
 /** Logins are fetched beside the link's other messages: a slow registry must not hold up what the machine observes. */

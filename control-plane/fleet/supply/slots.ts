@@ -117,7 +117,7 @@ export async function supplyOf(query: Query, { gpuType, region }: Kind): Promise
   return row?.n ?? 0;
 }
 
-export interface SlotWish {
+export interface SlotReservation {
   machineId: string;
   gpuType: string;
   count: number;
@@ -127,7 +127,7 @@ export interface SlotWish {
 }
 
 /** Sets up to `count` free GPUs aside; how many there were. */
-export function setAside(tx: Tx, want: SlotWish): Promise<number> {
+export function setAside(tx: Tx, want: SlotReservation): Promise<number> {
   const free = sql`machine_id = ${want.machineId} and held_by is null and reserved_by is null and usable = 1`;
   return tx.run(
     sql`update machine_gpus set reserved_by = ${want.reservedBy}, reserved_from_ms = ${want.startsMs}

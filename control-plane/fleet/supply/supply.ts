@@ -72,7 +72,7 @@ export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
   /** Frees what `heldBy` holds; nothing happens the second time. */
   release(tx: Tx, heldBy: string): Promise<void>;
   /** Sets GPUs that are free now aside for a reservation contract; false where there are too few: the caller rolls back. */
-  reserve(tx: Tx, want: slots.SlotWish): Promise<boolean>;
+  reserve(tx: Tx, want: slots.SlotReservation): Promise<boolean>;
   /** Sets GPUs aside for a contract as they come free, before anybody else can take them. */
   awaitSlots(tx: Tx, want: slots.SlotWant & { starts_ms: number }): Promise<void>;
   /** Ends what is set aside for the contract, and what it waits for: free GPUs are on offer again at once, those in use when they are released. */

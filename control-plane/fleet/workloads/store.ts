@@ -1,7 +1,7 @@
 // The SQL of workloads and of each machine's revision.
 import { z } from 'zod';
 import { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/workload.ts';
-import type { Position } from '../../../shared/protocol/link.ts';
+import type { Revision } from '../../../shared/protocol/link.ts';
 import { mayMove, WORKLOAD_STATES, type WorkloadState } from '../../../shared/states.ts';
 import { countRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
@@ -90,7 +90,7 @@ export async function bumpRevision(tx: Tx, machineId: string, nowMs: number): Pr
   );
 }
 
-export async function position(query: Query, machineId: string): Promise<Position> {
+export async function position(query: Query, machineId: string): Promise<Revision> {
   const row = await query.one(
     PositionRow,
     sql`select epoch, revision from workload_machines where machine_id = ${machineId}`,
@@ -98,7 +98,7 @@ export async function position(query: Query, machineId: string): Promise<Positio
   return row ?? { epoch: 1, revision: 0 };
 }
 
-export async function setPosition(tx: Tx, machineId: string, to: Position): Promise<void> {
+export async function setPosition(tx: Tx, machineId: string, to: Revision): Promise<void> {
   await tx.run(
     sql`insert into workload_machines (machine_id, epoch, revision) values (${machineId}, ${to.epoch}, ${to.revision})
         on conflict (machine_id) do update set epoch = excluded.epoch, revision = excluded.revision`,

@@ -4,7 +4,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { WORKLOADS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
-import type { DesiredMessage, ObservedMessage, Position } from '../../../shared/protocol/link.ts';
+import type { DesiredMessage, ObservedMessage, Revision } from '../../../shared/protocol/link.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
@@ -37,7 +37,7 @@ export interface Workloads {
    */
   observe(machineId: string, message: ObservedMessage): Promise<void>;
   /** A host that holds more than we ever sent proves that this database is an old one: start above it. */
-  meet(machineId: string, held: Position | null): Promise<void>;
+  meet(machineId: string, held: Revision | null): Promise<void>;
   /**
    * The operator's word: a container that a host reports and nobody here knows should go. Nothing happens where it is going already.
    * @throws ServiceError `not_found`, `conflict`
@@ -189,7 +189,7 @@ async function observeOne(
 
 /**
  * Of two hosts with one identity one has the container, and the other says that it is not there: what ran counts as running, and keeps its
- * GPUs, until one host is left. Meanwhile the looks at its door find out whether it does. Where it is not yet known whether there are two,
+ * GPUs, until one host is left. Meanwhile the looks at its endpoint find out whether it does. Where it is not yet known whether there are two,
  * the host says it again soon.
  */
 async function isDoubtful(

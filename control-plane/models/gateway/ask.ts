@@ -11,7 +11,7 @@ import { headersFor } from './server-request.ts';
 import { isLoading, refusalOf } from './upstream-refusals.ts';
 import type { Upstreams } from './upstreams.ts';
 
-export interface Question {
+export interface UpstreamRequest {
   callable: Callable;
   /** Behind the server's base_url. */
   path: string;
@@ -49,8 +49,8 @@ export interface AskDeps {
 }
 
 /** @throws ServiceError `upstream_unavailable`, `upstream_timeout`, `upstream_error`, `context_length_exceeded`, `invalid_request` */
-export async function ask(question: Question, deps: AskDeps): Promise<Answering> {
-  const { callable, affinity, signal } = question;
+export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Promise<Answering> {
+  const { callable, affinity, signal } = upstreamRequest;
   const { upstreams, log } = deps;
   const asked: Upstream[] = [];
   let retryAfterSeconds: number | undefined;
@@ -58,7 +58,7 @@ export async function ask(question: Question, deps: AskDeps): Promise<Answering>
     const upstream = upstreams.next(callable.upstreams, { affinity, asked });
     if (upstream === undefined) break;
     asked.push(upstream);
-    const attempt = await askOne(question, upstream, deps);
+    const attempt = await askOne(upstreamRequest, upstream, deps);
     if ('answering' in attempt) return attempt.answering;
     assertWaitedFor(signal);
     log.warn({ upstream: upstream.base_url, reason: attempt.passedOver }, 'a model server is passed over');
@@ -95,45 +95,45 @@ const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
 const BUSY = 429;
 const REFUSING: readonly number[] = [BUSY, 502, 503];
 
-async function askOne(question: Question, upstream: Upstream, deps: AskDeps): Promise<Attempt> {
-  const { signal } = question;
-  const leftMs = question.startedMs + question.answerMs(upstream) - deps.clock.monotonicMs();
+async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps: AskDeps): Promise<Attempt> {
+  const { signal } = upstreamRequest;
+  const leftMs = upstreamRequest.startedMs + upstreamRequest.answerMs(upstream) - deps.clock.monotonicMs();
   if (leftMs <= 0) throw timedOut(undefined);
-  const turn = deps.upstreams.begin(upstream, question.apiKeyId);
+  const slot = deps.upstreams.begin(upstream, upstreamRequest.apiKeyId);
   const failed = (): void => {
-    if (!signal.aborted) turn.failed();
+    if (!signal.aborted) slot.failed();
   };
   try {
     const exchange = await deps.exchanges.open({
       method: 'POST',
-      url: `${upstream.base_url}${question.path}`,
+      url: `${upstream.base_url}${upstreamRequest.path}`,
       headers: headersFor(upstream),
-      body: JSON.stringify({ ...(await question.body(upstream)), model: upstream.model }),
+      body: JSON.stringify({ ...(await upstreamRequest.body(upstream)), model: upstream.model }),
       connectMs: Math.min(upstream.connect_ms, leftMs),
       statusMs: leftMs,
-      idleMs: question.idleMs(upstream),
+      idleMs: upstreamRequest.idleMs(upstream),
       signal,
     });
     const end = (): void => {
       exchange.end();
-      turn.over();
+      slot.over();
     };
-    if (exchange.status === 200) return { answering: { upstream, exchange, answered: turn.answered, failed, end } };
+    if (exchange.status === 200) return { answering: { upstream, exchange, answered: slot.answered, failed, end } };
     if (REFUSING.includes(exchange.status)) {
-      if (exchange.status === BUSY || (await isLoading(exchange))) turn.busy();
+      if (exchange.status === BUSY || (await isLoading(exchange))) slot.busy();
       else failed();
       end();
       return { passedOver: `it answers ${exchange.status}`, retryAfterSeconds: retryAfterOf(exchange) };
     }
-    throw await refusalOf(exchange, { upstream, model: question.callable.model, log: deps.log });
+    throw await refusalOf(exchange, { upstream, model: upstreamRequest.callable.model, log: deps.log });
   } catch (error) {
-    turn.over();
+    slot.over();
     if (error instanceof OutboundError && UNSENT.includes(error.code)) {
       failed();
       return { passedOver: error.message, retryAfterSeconds: 1 };
     }
     const broken = error instanceof ServiceError ? error : brokenAnswer(error, signal);
-    if (ERRORS[broken.code].status < 500) turn.answered();
+    if (ERRORS[broken.code].status < 500) slot.answered();
     else failed();
     throw broken;
   }

@@ -23,7 +23,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
   const { body } = call;
   const planned = planChat(body, deps.catalog);
   return deps.requests.serve({ ...call, ...planned }, async (open) => {
-    const question = {
+    const upstreamRequest = {
       callable: planned.callable,
       path: '/chat/completions',
       body: async (upstream: Upstream) => ({
@@ -35,7 +35,7 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
       affinity: chatAffinity(call, planned),
       signal: open.signal,
     };
-    const answering = await askForWhole(question, deps);
+    const answering = await askForWhole(upstreamRequest, deps);
     const { upstream } = answering;
     const used = async (said: Said): Promise<Used & { usage: TokenUsage }> => {
       noteContext(said.usage, { planned, upstream }, deps);

@@ -69,7 +69,7 @@ function planEmbeddings(body: EmbeddingsRequest, catalog: Catalog): { callable: 
   return { callable, inputs };
 }
 
-interface VectorsQuestion {
+interface VectorsRequest {
   callable: Callable;
   inputs: readonly string[];
   dimensions: number | undefined;
@@ -88,8 +88,8 @@ interface Vectors {
   upstream: string;
 }
 
-async function askForVectors(question: VectorsQuestion, deps: CallDeps): Promise<Vectors> {
-  const { callable, inputs, signal } = question;
+async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): Promise<Vectors> {
+  const { callable, inputs, signal } = upstreamRequest;
   const startedMs = deps.clock.monotonicMs();
   // Whichever of them answers takes that many.
   const atOnce = Math.min(...callable.upstreams.map((upstream) => upstream.max_inputs));
@@ -97,8 +97,8 @@ async function askForVectors(question: VectorsQuestion, deps: CallDeps): Promise
   let bytesLeft = EMBEDDINGS_ANSWER_BYTES_MAX;
   for (let i = 0; i < inputs.length; i += atOnce) {
     const some = inputs.slice(i, i + atOnce);
-    const body = (): object => bodyOf(some, question.dimensions);
-    const asked = { callable, path: '/embeddings', body, apiKeyId: question.apiKeyId, startedMs, signal };
+    const body = (): object => bodyOf(some, upstreamRequest.dimensions);
+    const asked = { callable, path: '/embeddings', body, apiKeyId: upstreamRequest.apiKeyId, startedMs, signal };
     const reading = { bytesMax: bytesLeft, read: (text: string) => readVectors(text, some.length) };
     const { answer: read, bytes, upstream } = await askWhole(asked, reading, deps);
     bytesLeft -= bytes;
@@ -107,7 +107,8 @@ async function askForVectors(question: VectorsQuestion, deps: CallDeps): Promise
     all.tokens += read.tokens ?? (await countTexts(some, { all, upstream }, deps));
   }
   const lengths = new Set(all.vectors.map(({ length }) => length));
-  if (lengths.size !== 1 || (question.dimensions !== undefined && !lengths.has(question.dimensions))) failUnusable();
+  if (lengths.size !== 1 || (upstreamRequest.dimensions !== undefined && !lengths.has(upstreamRequest.dimensions)))
+    failUnusable();
   return all;
 }
 

@@ -21,7 +21,7 @@ export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Repl
   const { callable, size } = planImages(call.body, deps.catalog);
   const ucents = imagesUcents({ count: n, size }, callable.pricing);
   return deps.requests.serve({ ...call, callable, boundUcents: ucents }, async (open) => {
-    const question = {
+    const upstreamRequest = {
       callable,
       path: '/images/generations',
       body: () => ({ prompt, n, response_format: 'b64_json', ...(size === undefined ? {} : { size }) }),
@@ -30,7 +30,7 @@ export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Repl
       signal: open.signal,
     };
     const reading = { bytesMax: IMAGES_ANSWER_BYTES_MAX, read: (text: string) => readImages(text, n) };
-    const { answer: data, upstream } = await askWhole(question, reading, deps);
+    const { answer: data, upstream } = await askWhole(upstreamRequest, reading, deps);
     await open.close(
       usedOutcome('completed', { ucents, images: n, countedBy: 'upstream', upstream: upstream.base_url }),
     );

@@ -3,7 +3,7 @@ import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
-import type { Position } from '../../base/http/cursors.ts';
+import type { Cursor } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
 
@@ -58,7 +58,7 @@ export function findReceipt(query: Query, id: string): Promise<Receipt | undefin
 export function pageOfReceipts(
   query: Query,
   orgId: string,
-  from: Position | undefined,
+  from: Cursor | undefined,
   count: number,
 ): Promise<Receipt[]> {
   const older = from === undefined ? sql`1 = 1` : sql`(opened_ms, id) < (${from.createdMs}, ${from.id})`;

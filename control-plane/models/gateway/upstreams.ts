@@ -12,7 +12,7 @@ export interface Upstreams {
     how: { affinity: string | undefined; asked: readonly Upstream[] },
   ): Upstream | undefined;
   /** A request of this API key is sent to it. */
-  begin(upstream: Upstream, apiKeyId: string): Turn;
+  begin(upstream: Upstream, apiKeyId: string): Slot;
   /** Until the first of them that is out may be back, in milliseconds. */
   backInMs(all: readonly Upstream[]): number;
   /** Looks at those that have been out for long enough, and at those that fail for one caller alone. */
@@ -22,7 +22,7 @@ export interface Upstreams {
 }
 
 /** One request to one server. */
-export interface Turn {
+export interface Slot {
   /** It has begun to answer as it should, or refuses the request for a reason of the caller's. */
   answered(): void;
   /** It has refused for a reason of its own, or its answer cannot be used. */

@@ -3,7 +3,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Catalog } from '../catalog/catalog.ts';
 import type { Upstream } from '../catalog/models.ts';
-import { type Answering, ask, type AskDeps, brokenAnswer, type Question } from './ask.ts';
+import { type Answering, ask, type AskDeps, brokenAnswer, type UpstreamRequest } from './ask.ts';
 import { readText } from './read-answer.ts';
 import type { Counts } from './counts.ts';
 import type { Requests } from './requests.ts';
@@ -31,22 +31,22 @@ export interface WholeAnswer<T> {
 
 /** @throws ServiceError those of `ask` and of a broken answer; `upstream_response_too_large`, and `upstream_error` for one that cannot be used */
 export async function askWhole<T>(
-  question: WholeQuestion,
+  upstreamRequest: WholeRequest,
   reading: Reading<T>,
   deps: AskDeps,
 ): Promise<WholeAnswer<T>> {
-  return readWhole(await askForWhole(question, deps), reading, question.signal);
+  return readWhole(await askForWhole(upstreamRequest, deps), reading, upstreamRequest.signal);
 }
 
-export type WholeQuestion = Omit<Question, 'answerMs' | 'idleMs'>;
+export type WholeRequest = Omit<UpstreamRequest, 'answerMs' | 'idleMs'>;
 
 /** @throws ServiceError those of `ask` */
-export function askForWhole(question: WholeQuestion, deps: AskDeps): Promise<Answering> {
-  const times: Pick<Question, 'answerMs' | 'idleMs'> = {
+export function askForWhole(upstreamRequest: WholeRequest, deps: AskDeps): Promise<Answering> {
+  const times: Pick<UpstreamRequest, 'answerMs' | 'idleMs'> = {
     answerMs: (upstream) => upstream.answer_ms,
     idleMs: (upstream) => upstream.idle_ms,
   };
-  return ask({ ...question, ...times }, deps);
+  return ask({ ...upstreamRequest, ...times }, deps);
 }
 
 /** @throws ServiceError those of a broken answer; `upstream_response_too_large`, and `upstream_error` for one that cannot be used */

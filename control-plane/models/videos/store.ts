@@ -4,7 +4,7 @@ import type { ErrorCode } from '../../../shared/errors.ts';
 import type { VideoState } from '../../../shared/states.ts';
 import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.ts';
-import type { Position } from '../../base/http/cursors.ts';
+import type { Cursor } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
 
 /** What its server is asked for. */
@@ -81,7 +81,7 @@ export function findJob(query: Query, id: string): Promise<Job | undefined> {
 
 export interface ListFrom {
   /** The last one of the page before. */
-  from: Position | undefined;
+  from: Cursor | undefined;
   order: 'asc' | 'desc';
   count: number;
 }

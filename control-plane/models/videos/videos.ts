@@ -1,7 +1,7 @@
 // Video jobs: submitted and paid for, driven by the engine from server to server until their file is here, kept for a day.
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
-import type { Position } from '../../base/http/cursors.ts';
+import type { Cursor } from '../../base/http/cursors.ts';
 import type { Reply } from '../../base/http/route.ts';
 import type { Driver } from '../../base/operations/engine.ts';
 import { openExchanges } from '../../base/outbound/exchange.ts';
@@ -25,7 +25,7 @@ export interface Videos {
   get(orgId: string, id: string): Promise<store.Job>;
   list(orgId: string, from: store.ListFrom): Promise<store.Job[]>;
   /** Where the page after a job begins, also after one that was deleted meanwhile. @throws ServiceError `validation_failed` */
-  positionOf(orgId: string, id: string): Promise<Position>;
+  positionOf(orgId: string, id: string): Promise<Cursor>;
   /** `settle` is told of the job as it is then: one that is over, or whose video is finished, stays as it was. @throws ServiceError `not_found` */
   cancel(orgId: string, id: string, settle: (tx: Tx, job: store.Job) => Promise<void>): Promise<store.Job>;
   /** Forgets a job that is over, and its file. @throws ServiceError `not_found`, `conflict` */

@@ -10,7 +10,7 @@ import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import { earnedByKind } from '../ledger/suppliers.ts';
 import { type Bound, BOUND_WINDOW_MS, FLAG_WINDOW_MS, isSuspect, type LossBounds, splitAt } from './bounds.ts';
-import { ABSENCE_PAYMENT, decisionOf, holdingOf } from './posting.ts';
+import { OWN_OUTAGE_PAYMENT, decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
 
 /** An operator looks through no more. */
@@ -32,7 +32,7 @@ export interface NewFreeTime {
   evidence: string;
 }
 
-export interface AbsencePayment {
+export interface OwnOutagePayment {
   /** Deterministic, of the transfer. */
   id: string;
   subjectId: string;
@@ -53,7 +53,7 @@ export interface Credits {
   /** The wall clock was set forward by so much: no time that is free now lasts longer by it. */
   skip(tx: Tx, stepMs: number): Promise<void>;
   /** Pays a supplier for an absence of ours, from our revenue; what is above the bound is held. */
-  payAbsence(tx: Tx, payment: AbsencePayment): Promise<void>;
+  payOwnOutage(tx: Tx, payment: OwnOutagePayment): Promise<void>;
   /** What waits first, then the latest decisions. */
   list(): Promise<store.HeldCredit[]>;
   /** The customer gets the credit, or the supplier the payment. @throws ServiceError `not_found`, `conflict` if it was decided before */
@@ -102,7 +102,7 @@ export function openCredits(deps: CreditsDeps): Credits {
       }),
     end: (tx, subjectId, untilMs) => end(tx, subjectId, untilMs, deps),
     skip: (tx, stepMs) => store.shortenFreeTimes(tx, stepMs),
-    payAbsence: (tx, payment) => payAbsence(tx, payment, deps),
+    payOwnOutage: (tx, payment) => payOwnOutage(tx, payment, deps),
     list: () => store.latestHeld(db.read, SHOWN_MAX),
     release: (id, note) => db.tx('credits.release', (tx) => decide(tx, id, { state: 'released', note }, deps)),
     refuse: (id, note) => db.tx('credits.refuse', (tx) => decide(tx, id, { state: 'refused', note }, deps)),
@@ -163,7 +163,7 @@ async function boundsOf(tx: Tx, time: store.FreeTime, deps: CreditsDeps): Promis
   const { orgCreditsUcents, supplierCreditsUcents } = deps.bounds;
   const usedUcents = await store.grantedToOrg(tx, time.org_id, sinceMs);
   const bounds: [Bound, ...Bound[]] = [{ why: 'org_bound', usedUcents, maxUcents: orgCreditsUcents }];
-  if (time.cause !== 'absence') {
+  if (time.cause !== 'own_outage') {
     const lostUcents = await store.grantedOnSupplier(tx, time.supplier_id, sinceMs);
     bounds.push({ why: 'supplier_bound', usedUcents: lostUcents, maxUcents: supplierCreditsUcents });
   }
@@ -191,17 +191,17 @@ async function isUnderSuspicion(tx: Tx, orgId: string, { clock, log, servedOther
   return true;
 }
 
-async function payAbsence(tx: Tx, payment: AbsencePayment, deps: CreditsDeps): Promise<void> {
+async function payOwnOutage(tx: Tx, payment: OwnOutagePayment, deps: CreditsDeps): Promise<void> {
   const { supplierId, amountUcents } = payment;
   if (amountUcents === 0n) return;
   const sinceMs = deps.clock.now() - BOUND_WINDOW_MS;
-  const usedUcents = await earnedByKind(tx, supplierId, { kind: ABSENCE_PAYMENT.atOnce, sinceMs });
+  const usedUcents = await earnedByKind(tx, supplierId, { kind: OWN_OUTAGE_PAYMENT.atOnce, sinceMs });
   const maxUcents = deps.bounds.supplierPaymentsUcents;
   const { grantedUcents, heldUcents, why } = splitAt(amountUcents, [{ why: 'supplier_bound', usedUcents, maxUcents }]);
   if (grantedUcents > 0n) {
-    const leg = { id: payment.id, ...ABSENCE_PAYMENT.leg(supplierId), amountUcents: grantedUcents };
+    const leg = { id: payment.id, ...OWN_OUTAGE_PAYMENT.leg(supplierId), amountUcents: grantedUcents };
     const { subjectId, evidence, untilMs: effectiveMs } = payment;
-    const transfer = { ...leg, kind: ABSENCE_PAYMENT.atOnce, subjectId, evidence, effectiveMs };
+    const transfer = { ...leg, kind: OWN_OUTAGE_PAYMENT.atOnce, subjectId, evidence, effectiveMs };
     await deps.ledger.post(tx, payment.id, [transfer]);
   }
   if (heldUcents === 0n) return;
@@ -211,7 +211,7 @@ async function payAbsence(tx: Tx, payment: AbsencePayment, deps: CreditsDeps): P
       kind: 'payment',
       why,
       free_time_id: null,
-      cause: 'absence',
+      cause: 'own_outage',
       subject_id: payment.subjectId,
       org_id: payment.orgId,
       supplier_id: supplierId,

@@ -5,9 +5,9 @@ import type { NewTransfer } from '../ledger/ledger.ts';
 import type { HeldCredit } from './store.ts';
 
 /** What a supplier is paid for an absence of ours, from our revenue: at once, or after a decision. */
-export const ABSENCE_PAYMENT = {
-  atOnce: 'absence.supplier',
-  released: 'absence.released',
+export const OWN_OUTAGE_PAYMENT = {
+  atOnce: 'own_outage.supplier',
+  released: 'own_outage.released',
   leg: (supplierId: string): { debit: AccountRef; credit: AccountRef } => ({
     debit: revenue,
     credit: payable(supplierId),
@@ -41,8 +41,8 @@ export function holdingOf(row: HeldCredit): NewTransfer[] {
 export function decisionOf(row: HeldCredit, state: 'released' | 'refused'): NewTransfer[] {
   if (row.kind === 'payment') {
     const paid = {
-      kind: ABSENCE_PAYMENT.released,
-      ...ABSENCE_PAYMENT.leg(row.supplier_id),
+      kind: OWN_OUTAGE_PAYMENT.released,
+      ...OWN_OUTAGE_PAYMENT.leg(row.supplier_id),
       amountUcents: row.amount_ucents,
     };
     return transfersOf(row, state === 'released' ? [paid] : []);
@@ -58,7 +58,7 @@ export function decisionOf(row: HeldCredit, state: 'released' | 'refused'): NewT
       },
     ]);
   }
-  const supplierUcents = row.cause === 'absence' ? 0n : supplierPartUcents(row.amount_ucents, row.supplier_bps);
+  const supplierUcents = row.cause === 'own_outage' ? 0n : supplierPartUcents(row.amount_ucents, row.supplier_bps);
   return transfersOf(row, [
     {
       kind: 'credit.refused_supplier',

@@ -9,7 +9,7 @@ const FreeTimeRow = z.object({
   org_id: text,
   supplier_id: text,
   machine_id: text,
-  cause: z.enum(['outage', 'gpu_fault', 'absence']),
+  cause: z.enum(['outage', 'gpu_fault', 'own_outage']),
   rate_ucents_per_hour: ucents,
   supplier_bps: int,
   from_ms: int,
@@ -107,7 +107,7 @@ export function grantedToOrg(query: Query, orgId: string, sinceMs: number): Prom
 
 /** What the supplier lost to such times. It is paid for an absence of ours, so that does not count. */
 export function grantedOnSupplier(query: Query, supplierId: string, sinceMs: number): Promise<bigint> {
-  return granted(query, sql`supplier_id = ${supplierId} and ended_ms > ${sinceMs} and cause <> 'absence'`);
+  return granted(query, sql`supplier_id = ${supplierId} and ended_ms > ${sinceMs} and cause <> 'own_outage'`);
 }
 
 async function granted(query: Query, which: Sql): Promise<bigint> {

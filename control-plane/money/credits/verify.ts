@@ -33,7 +33,7 @@ function timeFaults(times: readonly store.FreeTime[], rows: readonly store.HeldC
 }
 
 async function transferFaults(tx: Tx, rows: readonly store.HeldCredit[]): Promise<string[]> {
-  const posted = await amountsOfKinds(tx, ['credit.', 'absence.released']);
+  const posted = await amountsOfKinds(tx, ['credit.', 'own_outage.released']);
   const due = new Map(rows.flatMap((row) => dueOf(row).map(({ id, amountUcents }) => [id, amountUcents] as const)));
   return [...new Set([...posted.keys(), ...due.keys()])].flatMap((id) => {
     const [want, is] = [due.get(id) ?? 0n, posted.get(id) ?? 0n];

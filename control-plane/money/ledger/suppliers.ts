@@ -5,7 +5,7 @@ import { join, type Query, type Sql, sql } from '../../base/db/db.ts';
 import { accountId, payable } from './accounts.ts';
 
 /** Where a page of entries begins: behind this one, from new to old. */
-export interface EntryPosition {
+export interface EntryCursor {
   postedMs: number;
   /** Of the transfer. */
   id: string;
@@ -29,7 +29,7 @@ const PAID = sql`kind = 'payout'`;
 export function earnedEntries(
   query: Query,
   supplierId: string,
-  after: EntryPosition | undefined,
+  after: EntryCursor | undefined,
   limit: number,
 ): Promise<SupplierEntry[]> {
   const account = accountId(payable(supplierId));
@@ -81,7 +81,7 @@ const PAYOUT = sql`id, subject_id, amount_ucents, evidence, posted_ms`;
 export function payoutEntries(
   query: Query,
   supplierId: string | undefined,
-  after: EntryPosition | undefined,
+  after: EntryCursor | undefined,
   limit: number,
 ): Promise<PayoutEntry[]> {
   const whose = supplierId === undefined ? sql`1 = 1` : sql`debit_account_id = ${accountId(payable(supplierId))}`;
@@ -165,6 +165,6 @@ export function standings(query: Query): Promise<z.infer<typeof StandingRow>[]> 
   );
 }
 
-function behind(position: EntryPosition | undefined): Sql {
+function behind(position: EntryCursor | undefined): Sql {
   return position === undefined ? sql`1 = 1` : sql`(posted_ms, id) < (${position.postedMs}, ${position.id})`;
 }

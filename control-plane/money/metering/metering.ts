@@ -7,7 +7,7 @@ import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Credits } from '../credits/credits.ts';
 import type { FreeTime } from '../credits/store.ts';
-import { type Absence, excuse } from './excuse.ts';
+import { type Absence, excuse } from './outage-credit.ts';
 import { costUcents, holdId, transfersOf, unpostedUcents } from './posting.ts';
 import * as store from './store.ts';
 
@@ -53,7 +53,7 @@ export interface Metering {
    */
   refund(tx: Tx, subjectId: string, back: { sinceMs: number; evidence: string }): Promise<bigint>;
   /** Takes an absence of the whole control plane out of every open segment, in pieces; returns how many that were. */
-  excuseAll(absence: Absence): Promise<number>;
+  creditOwnOutage(absence: Absence): Promise<number>;
   /** Takes time that never was, because the wall clock was set forward, out of every segment. Nobody is paid for it, nothing is free. */
   skipAll(step: { fromMs: number; untilMs: number; evidence: string }): Promise<void>;
   /** One pass over all open segments. Resolves with the rentals whose balance no longer covers the next ticks. */
@@ -65,7 +65,7 @@ interface MeteringDeps {
   clock: Clock;
   ids: Ids;
   ledger: Ledger;
-  credits: Pick<Credits, 'begin' | 'end' | 'skip' | 'payAbsence'>;
+  credits: Pick<Credits, 'begin' | 'end' | 'skip' | 'payOwnOutage'>;
   launchHoldMinutes: number;
 }
 
@@ -99,7 +99,7 @@ export function openMetering(deps: MeteringDeps): Metering {
     pauseForGpuFault: (tx, subjectId, toMs, evidence) =>
       close(tx, subjectId, { toMs, evidence, cause: 'gpu_fault' }, deps),
     refund: (tx, subjectId, back) => refund(tx, subjectId, back, deps),
-    excuseAll: (absence) => excuseAll(absence, { ...deps, metering }),
+    creditOwnOutage: (absence) => creditOwnOutage(absence, { ...deps, metering }),
     skipAll: (step) => skipAll(step, deps),
     tick: (signal) => tick(signal, deps),
   };
@@ -163,7 +163,7 @@ async function close(
   });
 }
 
-async function excuseAll(absence: Absence, deps: MeteringDeps & { metering: Metering }): Promise<number> {
+async function creditOwnOutage(absence: Absence, deps: MeteringDeps & { metering: Metering }): Promise<number> {
   let count = 0;
   let afterId: string | undefined = '';
   while (afterId !== undefined) {
@@ -172,9 +172,9 @@ async function excuseAll(absence: Absence, deps: MeteringDeps & { metering: Mete
       const segments = await store.openSegments(tx, from, TICK_PIECE);
       // The new segments come later in the order of ids, and begin where the absence ended.
       const old = segments.filter((segment) => segment.started_ms < absence.untilMs);
-      const closeForAbsence = (subjectId: string, toMs: number): Promise<void> =>
-        close(tx, subjectId, { toMs, evidence: absence.evidence, cause: 'absence' }, deps);
-      for (const segment of old) await excuse(tx, segment, absence, { ...deps, closeForAbsence });
+      const closeForOwnOutage = (subjectId: string, toMs: number): Promise<void> =>
+        close(tx, subjectId, { toMs, evidence: absence.evidence, cause: 'own_outage' }, deps);
+      for (const segment of old) await excuse(tx, segment, absence, { ...deps, closeForOwnOutage });
       count += old.length;
       return segments.at(-1)?.id;
     });

@@ -8,7 +8,7 @@ import * as store from './store.ts';
 
 export type GroupBy = 'instance_id' | 'gpu_type';
 
-export interface UsageQuestion {
+export interface UsageQuery {
   orgId: string;
   bucket: Bucket;
   groupBy: GroupBy;
@@ -44,7 +44,7 @@ interface Rental {
  * bucket and grouping and over windows that are cut anywhere: microcents to what the ledger has charged, seconds and whole cents to
  * what each rental has in all, rounded down once.
  */
-export async function usageRows(query: Query, question: UsageQuestion): Promise<UsageRow[]> {
+export async function usageRows(query: Query, question: UsageQuery): Promise<UsageRow[]> {
   const { bucket, after, limit } = question;
   const untilMs = Math.min(question.endMs, question.nowMs);
   const rows: UsageRow[] = [];
@@ -71,7 +71,7 @@ function endOfBuckets(atMs: number, bucket: Bucket, count: number): number {
   return endMs;
 }
 
-async function rentalsIn(query: Query, slice: Piece, { orgId, groupBy }: UsageQuestion): Promise<Rental[]> {
+async function rentalsIn(query: Query, slice: Piece, { orgId, groupBy }: UsageQuery): Promise<Rental[]> {
   const segments = await store.segmentsOfRentals(query, orgId, slice);
   return [...Map.groupBy(segments, (segment) => segment.subject_id)].flatMap(([subjectId, ofRental]) => {
     const [first] = ofRental;

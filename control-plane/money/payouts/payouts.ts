@@ -9,7 +9,7 @@ import type { Ledger } from '../ledger/ledger.ts';
 import type { Metering } from '../metering/metering.ts';
 import {
   earnedEntries,
-  type EntryPosition,
+  type EntryCursor,
   findPayout,
   paidTo,
   type PayoutEntry,
@@ -44,7 +44,7 @@ export interface Payouts {
   /** Zero for somebody who has never earned anything. */
   standing(query: Query, supplierId: string): Promise<Standing>;
   /** At most `limit` entries behind `after`, newest first. */
-  earnings(supplierId: string, after: (EntryPosition & Level) | undefined, limit: number): Promise<EarningsPage>;
+  earnings(supplierId: string, after: (EntryCursor & Level) | undefined, limit: number): Promise<EarningsPage>;
   /** Enters that the supplier was paid. @throws ServiceError `conflict` for more than is payable, or a reference of another payout */
   pay(payout: NewPayout): Promise<PayoutEntry>;
   disputes: Disputes;

@@ -1,12 +1,12 @@
-// Who may come through an instance's door at this moment.
+// Who may come through an instance's endpoint at this moment.
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { AppAddress } from '../endpoints/app-address.ts';
 import { CONNECTABLE, findInstance, type InstanceRow } from '../instances/store.ts';
-import type { Doors } from '../endpoints/doors.ts';
+import type { Endpoints } from '../endpoints/endpoints.ts';
 import type { AppLogin } from './app-login.ts';
 
-export interface DoorAccess {
+export interface EndpointAccess {
   machineId: string;
   workloadId: string;
   /** OpenSSH lines. */
@@ -24,7 +24,7 @@ export interface AppAccess {
 /** How an address on the web is reached at this moment; undefined where nothing is served there. */
 export async function appAccess(
   { instanceId, at }: AppAddress,
-  { db, doors }: { db: Db; doors: Doors },
+  { db, endpoints }: { db: Db; endpoints: Endpoints },
 ): Promise<AppAccess | undefined> {
   const instance = await findInstance(db.read, instanceId);
   if (instance === undefined || !CONNECTABLE.has(instance.status)) return undefined;
@@ -32,22 +32,23 @@ export async function appAccess(
   const served = launch.ports.find((one) =>
     at === 'primary' ? one.primary === true : one.port === at && one.protocol === 'http',
   );
-  const door = await doors.find(db.read, instanceId);
-  if (door === undefined || !door.open || machineId === null || workloadId === null) return undefined;
-  const login = { user: door.app_user, password: doors.appPassword(door) };
+  const endpoint = await endpoints.find(db.read, instanceId);
+  if (endpoint === undefined || !endpoint.open || machineId === null || workloadId === null) return undefined;
+  const login = { user: endpoint.app_user, password: endpoints.appPassword(endpoint) };
   if (at === 'terminal') return { machineId, workloadId, target: { kind: 'terminal' }, login };
   return served && { machineId, workloadId, target: { kind: 'tcp', port: served.port }, login };
 }
 
 /** Keys are read for every connection, so adding or deleting one takes effect at the next login. */
-export async function doorAccess(
+export async function endpointAccess(
   instanceId: string,
-  deps: { db: Db; doors: Doors; keysOf(query: Query, instance: InstanceRow): Promise<string[]> },
-): Promise<DoorAccess | undefined> {
-  const { db, doors } = deps;
+  deps: { db: Db; endpoints: Endpoints; keysOf(query: Query, instance: InstanceRow): Promise<string[]> },
+): Promise<EndpointAccess | undefined> {
+  const { db, endpoints } = deps;
   const instance = await findInstance(db.read, instanceId);
-  const door = await doors.find(db.read, instanceId);
-  if (instance === undefined || !CONNECTABLE.has(instance.status) || door === undefined || !door.open) return undefined;
+  const endpoint = await endpoints.find(db.read, instanceId);
+  if (instance === undefined || !CONNECTABLE.has(instance.status) || endpoint === undefined || !endpoint.open)
+    return undefined;
   if (instance.machine_id === null || instance.workload_id === null) return undefined;
   const authorizedKeys = await deps.keysOf(db.read, instance);
   return { machineId: instance.machine_id, workloadId: instance.workload_id, authorizedKeys };

@@ -31,7 +31,7 @@ const FORWARDED = new Set([
 export interface RequestFacts {
   clientIp: string;
   host: string;
-  /** The header that opened the door. */
+  /** The header that opened the endpoint. */
   without: string;
   /** A cookie that is ours. */
   withoutCookie: string;

@@ -8,19 +8,19 @@ export interface AppLogin {
   password: string;
 }
 
-/** Opens the door and leaves Authorization to the application. */
+/** Opens the endpoint and leaves Authorization to the application. */
 export const SVC_AUTH_HEADER = 'x-svc-auth';
 
 /** `__Host-`: browsers take it over TLS only, for this very host, and no neighbour below the same domain can set it. */
 export const LOGIN_COOKIE = '__Host-svc-login';
 
-/** `through`: the header, or the cookie, that opened the door, which the application must not see. */
+/** `through`: the header, or the cookie, that opened the endpoint, which the application must not see. */
 export type Entry =
   | { ok: true; through: 'authorization' | typeof SVC_AUTH_HEADER | typeof LOGIN_COOKIE }
   | { ok: false };
 
 /**
- * `Authorization: Basic` or `Bearer <password>` opens the door; so does `X-Svc-Auth`, with either value or the bare password, for
+ * `Authorization: Basic` or `Bearer <password>` opens the endpoint; so does `X-Svc-Auth`, with either value or the bare password, for
  * applications that have an Authorization of their own. WebKit sends no Authorization with a WebSocket's handshake: a page that was
  * opened with the login got a cookie, which counts for requests of that page. `host` is the Host header.
  */

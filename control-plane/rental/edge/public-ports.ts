@@ -1,4 +1,4 @@
-// Public TCP ports: one for SSH per open door, one for each tcp port of the application; each connection is a stream to its host.
+// Public TCP ports: one for SSH per open endpoint, one for each tcp port of the application; each connection is a stream to its host.
 import { createServer, type Server, type Socket } from 'node:net';
 import { pipeline } from 'node:stream';
 import { messageOf } from '../../../shared/errors.ts';
@@ -15,11 +15,11 @@ import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { openAddressLimit } from '../../base/http/address-limit.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import type { DoorPorts, Doors } from '../endpoints/doors.ts';
-import type { DoorAccess } from './access.ts';
+import type { EndpointPorts, Endpoints } from '../endpoints/endpoints.ts';
+import type { EndpointAccess } from './access.ts';
 
 export interface PublicPorts {
-  /** Opens a listener for every open door and closes all others, with their connections. */
+  /** Opens a listener for every open endpoint and closes all others, with their connections. */
   sync(): Promise<void>;
   /** Refuses new connections; those that are there may last for `graceMs` more. Not to be called beside `sync`. */
   close(graceMs: number): Promise<void>;
@@ -49,12 +49,12 @@ interface PublicPortsDeps {
   clock: Pick<Clock, 'monotonicMs' | 'after'>;
   log: Log;
   link: Pick<Link, 'openStream'>;
-  doors: Pick<Doors, 'openDoors'>;
+  endpoints: Pick<Endpoints, 'openEndpoints'>;
   host: string;
   /** Proxies that stand for many clients each. */
   trustProxy: readonly string[];
   /** Who may come in right now; undefined where the instance is not to be reached. */
-  access(instanceId: string): Promise<DoorAccess | undefined>;
+  access(instanceId: string): Promise<EndpointAccess | undefined>;
 }
 
 export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
@@ -103,7 +103,9 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
 
   return {
     sync: async () => {
-      const open = new Map((await deps.doors.openDoors(db.read)).flatMap(portsOf).map((port) => [nameOf(port), port]));
+      const open = new Map(
+        (await deps.endpoints.openEndpoints(db.read)).flatMap(portsOf).map((port) => [nameOf(port), port]),
+      );
       // A listener of which the system has taken its socket is opened anew.
       for (const [name, listener] of listeners) {
         if (!open.has(name) || !listener.server.listening) await shut(name, listener, 0);
@@ -132,7 +134,7 @@ function strangerOf(connections: Listener['connections'], nowMs: number): Connec
   return firstOfLargestNetwork([...connections].filter(({ openedMs }) => nowMs - openedMs < SSH_LOGIN_MS_MAX));
 }
 
-function portsOf({ instance_id: instanceId, ssh_port: sshPort, tcp_ports: tcpPorts }: DoorPorts): PublicPort[] {
+function portsOf({ instance_id: instanceId, ssh_port: sshPort, tcp_ports: tcpPorts }: EndpointPorts): PublicPort[] {
   const app = tcpPorts.map(({ port, public_port: publicPort }) => ({ publicPort, instanceId, appPort: port }));
   return [{ publicPort: sshPort, instanceId, appPort: null }, ...app];
 }

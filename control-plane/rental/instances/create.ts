@@ -30,7 +30,7 @@ export interface CreateDeps extends PlaceDeps {
 }
 
 /** What was asked for, and what that runs. */
-export interface Wish {
+export interface LaunchRequest {
   request: CreateInstance;
   runnable: Runnable;
 }
@@ -46,7 +46,7 @@ export interface Created {
 export async function create(
   tx: Tx,
   caller: { orgId: string; apiKeyId: string },
-  wish: Wish,
+  wish: LaunchRequest,
   deps: CreateDeps,
 ): Promise<Created> {
   const { request, runnable } = wish;
@@ -106,7 +106,7 @@ async function regionOfOffers(tx: Tx, which: { gpuType: string; offeringId: stri
 }
 
 /** Hosts that are merely busy count: then the launch is accepted, and its operation tells how it went. */
-async function refuseWithoutOffer(tx: Tx, { request, runnable }: Wish, gpuType: string): Promise<void> {
+async function refuseWithoutOffer(tx: Tx, { request, runnable }: LaunchRequest, gpuType: string): Promise<void> {
   const diskGb = request.disk_gb ?? null;
   if (!(await isOffered(tx, { gpuType, diskGb: null }))) {
     fail(runnable.ownImage ? 'image_unavailable' : 'environment_unavailable', {

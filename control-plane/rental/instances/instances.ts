@@ -10,7 +10,7 @@ import type { OperationRow } from '../../base/operations/operations.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import type { LaunchRoom } from '../launch/launch.ts';
 import type { AppSite } from '../endpoints/app-address.ts';
-import type { Door } from '../endpoints/doors.ts';
+import type { Endpoint } from '../endpoints/endpoints.ts';
 import { create } from './create.ts';
 import { endByOperator, stopUnpaid } from './ending.ts';
 import { gpuGrace, noteGpus } from './gpu-faults.ts';
@@ -31,9 +31,9 @@ export interface CallerKey {
 /** Runs in the effect's transaction: stores the reply under the caller's idempotency key. */
 export type Settle = (tx: Tx, operation: OperationRow) => Promise<void>;
 
-export interface InstanceWithDoor {
+export interface InstanceWithEndpoint {
   instance: store.InstanceRow;
-  door: Door | undefined;
+  endpoint: Endpoint | undefined;
 }
 
 /** What a verdict about the SSH path does to a rental, in the caller's transaction. False if the rental has moved on. */
@@ -54,12 +54,12 @@ export interface Instances extends Verdicts {
   /** Accepts a termination. @throws ServiceError `not_found` */
   remove(caller: CallerKey, id: string, settle: Settle): Promise<OperationRow>;
   /** @throws ServiceError `not_found` */
-  rename(tx: Tx, orgId: string, id: string, name: string | null): Promise<InstanceWithDoor>;
+  rename(tx: Tx, orgId: string, id: string, name: string | null): Promise<InstanceWithEndpoint>;
   /** @throws ServiceError `not_found` */
-  get(orgId: string, id: string): Promise<InstanceWithDoor>;
-  list(orgId: string, after: Sql, limit: number): Promise<InstanceWithDoor[]>;
+  get(orgId: string, id: string): Promise<InstanceWithEndpoint>;
+  list(orgId: string, after: Sql, limit: number): Promise<InstanceWithEndpoint[]>;
   /** As the API shows it. `credentials` shows the application's password, which nothing else does. */
-  show(found: InstanceWithDoor, options?: { credentials: boolean }): Instance;
+  show(found: InstanceWithEndpoint, options?: { credentials: boolean }): Instance;
   /** What the engine calls. */
   driver: Driver;
   /** A host reported something new about the workload of an instance. */
@@ -81,8 +81,8 @@ export type InstancesDeps = StepDeps &
     runnable: LaunchRoom['runnable'];
     /** After a commit: send the machine its desired state. */
     push(machineId: string): void;
-    /** After a commit that may have opened or closed a door. */
-    onDoorsChanged(): void;
+    /** After a commit that may have opened or closed a endpoint. */
+    onEndpointsChanged(): void;
     /** After a commit that made a row due. */
     nudge(): void;
     /** Where applications are served; undefined where they are not. */
@@ -90,16 +90,16 @@ export type InstancesDeps = StepDeps &
   };
 
 export function openInstances(deps: InstancesDeps): Instances {
-  const { db, clock, doors } = deps;
+  const { db, clock, endpoints } = deps;
 
   const afterCommit = (machineIds: readonly (string | null | undefined)[]): void => {
     for (const machineId of new Set(machineIds)) if (machineId) deps.push(machineId);
-    deps.onDoorsChanged();
+    deps.onEndpointsChanged();
     deps.nudge();
   };
-  const withDoor = async (instance: store.InstanceRow): Promise<InstanceWithDoor> => ({
+  const withEndpoint = async (instance: store.InstanceRow): Promise<InstanceWithEndpoint> => ({
     instance,
-    door: await doors.find(db.read, instance.id),
+    endpoint: await endpoints.find(db.read, instance.id),
   });
 
   return {
@@ -131,7 +131,7 @@ export function openInstances(deps: InstancesDeps): Instances {
     get: async (orgId, id) => {
       const instance = await store.findInstance(db.read, id);
       if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
-      return withDoor(instance);
+      return withEndpoint(instance);
     },
     list: (orgId, after, limit) => list(orgId, { after, limit }, deps),
     show: (found, options) => show(found, options, deps),
@@ -169,39 +169,42 @@ function verdictsOf(deps: InstancesDeps): Verdicts {
 }
 
 function show(
-  { instance, door }: InstanceWithDoor,
+  { instance, endpoint }: InstanceWithEndpoint,
   options: { credentials: boolean } | undefined,
-  { doors, appSite }: InstancesDeps,
+  { endpoints, appSite }: InstancesDeps,
 ): Instance {
-  const withPassword = options?.credentials === true && door !== undefined;
-  const password = withPassword ? { appPassword: doors.appPassword(door) } : {};
-  return instanceView(instance, { door, site: appSite, ...password });
+  const withPassword = options?.credentials === true && endpoint !== undefined;
+  const password = withPassword ? { appPassword: endpoints.appPassword(endpoint) } : {};
+  return instanceView(instance, { endpoint, site: appSite, ...password });
 }
 
 async function list(
   orgId: string,
   page: { after: Sql; limit: number },
-  { db, doors }: InstancesDeps,
-): Promise<InstanceWithDoor[]> {
+  { db, endpoints }: InstancesDeps,
+): Promise<InstanceWithEndpoint[]> {
   const rows = await store.instancesOfOrg(db.read, orgId, page.after, page.limit);
   const ids = rows.map((row) => row.id);
-  const doorOf = await doors.ofInstances(db.read, ids);
-  return rows.map((instance) => ({ instance, door: doorOf.get(instance.id) }));
+  const endpointOf = await endpoints.ofInstances(db.read, ids);
+  return rows.map((instance) => ({ instance, endpoint: endpointOf.get(instance.id) }));
 }
 
 async function ofReservations(
   query: Query,
   reservationIds: readonly string[],
-  { doors }: InstancesDeps,
+  { endpoints }: InstancesDeps,
 ): Promise<Map<string, ReservedInstance[]>> {
   const rows = await store.liveOfReservations(query, reservationIds);
-  const doorOf = await doors.ofInstances(
+  const endpointOf = await endpoints.ofInstances(
     query,
     rows.map((row) => row.id),
   );
   const byContract = Map.groupBy(rows, (row) => row.reservation_id ?? '');
   return new Map(
-    [...byContract].map(([id, ofContract]) => [id, ofContract.flatMap((row) => reservedView(row, doorOf.get(row.id)))]),
+    [...byContract].map(([id, ofContract]) => [
+      id,
+      ofContract.flatMap((row) => reservedView(row, endpointOf.get(row.id))),
+    ]),
   );
 }
 
@@ -209,12 +212,12 @@ async function rename(
   tx: Tx,
   orgId: string,
   { id, name }: { id: string; name: string | null },
-  { doors }: InstancesDeps,
-): Promise<InstanceWithDoor> {
+  { endpoints }: InstancesDeps,
+): Promise<InstanceWithEndpoint> {
   const instance = await store.findInstance(tx, id);
   if (instance === undefined || instance.org_id !== orgId) return fail('not_found', `There is no instance ${id}.`);
   await store.setName(tx, id, name);
-  return { instance: { ...instance, name }, door: await doors.find(tx, id) };
+  return { instance: { ...instance, name }, endpoint: await endpoints.find(tx, id) };
 }
 
 async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
@@ -250,7 +253,7 @@ async function noteObserved(
 ): Promise<void> {
   const instance = await store.findInstance(tx, instanceId);
   if (instance === undefined || instance.workload_id !== observed.workload_id) return;
-  if (observed.host_key !== null) await deps.doors.setHostKey(tx, instanceId, observed.host_key);
+  if (observed.host_key !== null) await deps.endpoints.setHostKey(tx, instanceId, observed.host_key);
   await store.noteReason(tx, instanceId, runningReason({ gpuFault: instance.gpu_fault, observed }));
   await store.makeDue(tx, instanceId, deps.clock.now());
 }

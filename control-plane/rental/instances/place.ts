@@ -21,7 +21,7 @@ import type { Supply } from '../../fleet/supply/supply.ts';
 import * as supplyStore from '../../fleet/supply/store.ts';
 import { explain, rank } from '../../fleet/placement/placement.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
-import type { Doors } from '../endpoints/doors.ts';
+import type { Endpoints } from '../endpoints/endpoints.ts';
 import { latestEnd } from './plan.ts';
 import * as store from './store.ts';
 
@@ -34,7 +34,7 @@ export interface PlaceDeps {
   supply: Supply;
   metering: Metering;
   workloads: Workloads;
-  doors: Doors;
+  endpoints: Endpoints;
 }
 
 /**
@@ -64,9 +64,9 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
     disk_gb: diskGb,
     ends_at_ms: null,
   });
-  if ((await deps.doors.find(tx, instance.id)) === undefined) {
+  if ((await deps.endpoints.find(tx, instance.id)) === undefined) {
     const tcpPorts = launch.ports.filter(({ protocol }) => protocol === 'tcp').map(({ port }) => port);
-    await deps.doors.open(tx, instance.id, tcpPorts);
+    await deps.endpoints.open(tx, instance.id, tcpPorts);
   }
   await store.setPlacement(tx, instance.id, {
     machineId: offering.machine_id,
@@ -149,9 +149,9 @@ async function holdBest(
 }
 
 /** A launch that names no size is not kept from a host that is short of disk: it gets what is there. */
-function diskOn(offering: Offering, wishedGb: number | undefined): number | null {
+function diskOn(offering: Offering, wantedGb: number | undefined): number | null {
   if (!offering.disk_configurable) return null;
-  return wishedGb ?? Math.max(DISK_GB_MIN, Math.min(DISK_GB_INCLUDED, offering.disk_free_gb));
+  return wantedGb ?? Math.max(DISK_GB_MIN, Math.min(DISK_GB_INCLUDED, offering.disk_free_gb));
 }
 
 /** A rescue costs no more than the first place, and a reserved launch nothing. Extra disk is outside of the viewed price. */

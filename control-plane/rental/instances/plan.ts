@@ -117,7 +117,7 @@ function planStarting(facts: Facts, nowMs: number): Step {
   if (observed?.phase === 'running') return isReached ? { do: 'run' } : { do: 'probe', againMs: PROBE_AGAIN_MS };
   if (observed === null) return { do: 'wait', untilMs: deadlineMs };
   const note = { progress: progressOf(observed), untilMs: deadlineMs };
-  return hasDoor(observed) && !isReached ? { do: 'probe-early', ...note } : { do: 'note', ...note };
+  return hasEndpoint(observed) && !isReached ? { do: 'probe-early', ...note } : { do: 'note', ...note };
 }
 
 /**
@@ -142,7 +142,7 @@ function wasReached({ reachedMs, placedMs }: Facts, nowMs: number): boolean {
 }
 
 /** The host's side of the way in answers before the container does; a pull may take too long for that to mean anything at its end. */
-function hasDoor({ phase, host_key }: ObservedWorkload): boolean {
+function hasEndpoint({ phase, host_key }: ObservedWorkload): boolean {
   return host_key !== null && (phase === 'creating' || phase === 'starting');
 }
 

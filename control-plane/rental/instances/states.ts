@@ -1,4 +1,4 @@
-// The one `move` of an instance: status, event, billing, door and operation change together or not at all.
+// The one `move` of an instance: status, event, billing, endpoint and operation change together or not at all.
 import type { ErrorCode } from '../../../shared/errors.ts';
 import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../shared/states.ts';
 import type { Tx } from '../../base/db/db.ts';
@@ -6,7 +6,7 @@ import type { Events, EventType } from '../../base/events/events.ts';
 import type { Operations } from '../../base/operations/operations.ts';
 import type { Metering } from '../../money/metering/metering.ts';
 import type { Workloads } from '../../fleet/workloads/workloads.ts';
-import type { Doors } from '../endpoints/doors.ts';
+import type { Endpoints } from '../endpoints/endpoints.ts';
 import * as store from './store.ts';
 
 export interface MoveDeps {
@@ -14,7 +14,7 @@ export interface MoveDeps {
   operations: Operations;
   metering: Metering;
   workloads: Workloads;
-  doors: Doors;
+  endpoints: Endpoints;
   platformFeeBps: number;
   /** A rental runs for the first time: a room above begins to watch it. In the same transaction. */
   onRunning(tx: Tx, rental: { instanceId: string; machineId: string; nowMs: number }): Promise<void>;
@@ -134,7 +134,7 @@ export async function chargeFrom(tx: Tx, instance: store.InstanceRow, nowMs: num
 
 async function letGo(tx: Tx, instance: store.InstanceRow, deps: MoveDeps): Promise<void> {
   if (instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
-  await deps.doors.close(tx, instance.id);
+  await deps.endpoints.close(tx, instance.id);
 }
 
 async function finishOperations(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<void> {

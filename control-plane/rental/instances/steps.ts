@@ -52,7 +52,7 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
       deps.log.info({ instance_id: instance.id, machine_id: instance.machine_id }, 'instance terminated');
       return moved(instance, deps, (tx, now) => move(tx, instance, { to: 'terminated', nowMs: now }, deps));
     case 'probe':
-      return tryDoor(instance, step.againMs, deps);
+      return tryEndpoint(instance, step.againMs, deps);
     case 'probe-early':
       if ((await probeBoth(instance.id, deps)).ok)
         await deps.db.tx('instances.reached', (tx) => store.setReachable(tx, instance.id, deps.clock.now()));
@@ -137,7 +137,7 @@ async function probeBoth(instanceId: string, { probes }: StepDeps): Promise<Prob
   return holder.ok ? probes.listener(instanceId) : holder;
 }
 
-async function tryDoor(instance: store.InstanceRow, againMs: number, deps: StepDeps): Promise<string[]> {
+async function tryEndpoint(instance: store.InstanceRow, againMs: number, deps: StepDeps): Promise<string[]> {
   const result = await probeBoth(instance.id, deps);
   const nowMs = deps.clock.now();
   if (result.ok) return run({ ...instance, last_reachable_ms: nowMs }, deps);

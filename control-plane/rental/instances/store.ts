@@ -48,7 +48,7 @@ const InstanceRow = z.object({
 });
 export type InstanceRow = z.infer<typeof InstanceRow>;
 
-/** Statuses in which a customer can connect: probes may say that a door is down, whoever gets through is let in. */
+/** Statuses in which a customer can connect: probes may say that a endpoint is down, whoever gets through is let in. */
 export const CONNECTABLE: ReadonlySet<InstanceState> = new Set<InstanceState>(['running', 'unreachable']);
 
 /** Statuses in which an instance has GPUs, and goes on. */

@@ -4,7 +4,7 @@ import type { ReservedInstance } from '../../../shared/api/reservation.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import { type AppSite, appUrl } from '../endpoints/app-address.ts';
-import type { Door } from '../endpoints/doors.ts';
+import type { Endpoint } from '../endpoints/endpoints.ts';
 import { CONNECTABLE, type InstanceRow } from './store.ts';
 
 /** How the list of contracts calls the statuses of instances that are not terminated (specification 2.2, 2.7). */
@@ -19,14 +19,14 @@ const RESERVED_STATUS: Partial<Record<InstanceRow['status'], ReservedInstance['s
 
 /** What the view needs beside the row. `appPassword` is given only to a reader who asked for credentials. */
 export interface Surroundings {
-  door: Door | undefined;
+  endpoint: Endpoint | undefined;
   /** Where applications are served; undefined where they are not. */
   site: AppSite | undefined;
   appPassword?: string | undefined;
 }
 
 export function instanceView(row: InstanceRow, around: Surroundings): Instance {
-  const { door } = around;
+  const { endpoint } = around;
   const timeOrNull = (ms: number | null): string | null => (ms === null ? null : isoTime(ms));
   return {
     id: row.id,
@@ -49,15 +49,15 @@ export function instanceView(row: InstanceRow, around: Surroundings): Instance {
     ...(row.status === 'unreachable' && row.unreachable_since_ms !== null
       ? { unreachable_since: isoTime(row.unreachable_since_ms) }
       : {}),
-    connection: door !== undefined && CONNECTABLE.has(row.status) ? connectionView(row, door, around) : null,
+    connection: endpoint !== undefined && CONNECTABLE.has(row.status) ? connectionView(row, endpoint, around) : null,
   };
 }
 
 /** The instance as the list of contracts shows it; nothing if it is terminated or was stopped. */
-export function reservedView(row: InstanceRow, door: Door | undefined): ReservedInstance[] {
+export function reservedView(row: InstanceRow, endpoint: Endpoint | undefined): ReservedInstance[] {
   const status = RESERVED_STATUS[row.status];
   if (status === undefined) return [];
-  return [{ instance_id: row.id, hostname: door?.hostname ?? null, gpu_count: row.gpu_count, status }];
+  return [{ instance_id: row.id, hostname: endpoint?.hostname ?? null, gpu_count: row.gpu_count, status }];
 }
 
 /** The limit stays. So does the time of its end, whatever else ends the rental, until the limit itself does: `expire` takes it away then. */
@@ -68,20 +68,20 @@ function limitView(row: InstanceRow): Pick<Instance, 'auto_terminate_hours' | 'a
   return { auto_terminate_hours: hours, ...(endMs === null ? {} : { auto_terminate_at: isoTime(endMs) }) };
 }
 
-function connectionView(row: InstanceRow, door: Door, { site, appPassword }: Surroundings): Connection {
+function connectionView(row: InstanceRow, endpoint: Endpoint, { site, appPassword }: Surroundings): Connection {
   return {
-    hostname: door.hostname,
-    port: door.ssh_port,
-    ssh_command: `ssh -p ${door.ssh_port} root@${door.hostname}`,
-    ...(door.host_key === null ? {} : { host_key: door.host_key }),
-    ...appView(row, door, { site, appPassword }),
+    hostname: endpoint.hostname,
+    port: endpoint.ssh_port,
+    ssh_command: `ssh -p ${endpoint.ssh_port} root@${endpoint.hostname}`,
+    ...(endpoint.host_key === null ? {} : { host_key: endpoint.host_key }),
+    ...appView(row, endpoint, { site, appPassword }),
   };
 }
 
 /** The console needs a place on the web and nothing of the image; the login is there where it opens something. */
 function appView(
   { id, launch, status }: InstanceRow,
-  door: Door,
+  endpoint: Endpoint,
   { site, appPassword }: Pick<Surroundings, 'site' | 'appPassword'>,
 ): Partial<Connection> {
   const web = site === undefined ? [] : launch.ports.filter(({ protocol }) => protocol === 'http');
@@ -90,14 +90,14 @@ function appView(
       ? []
       : [{ port, protocol: 'http' as const, url: appUrl(site, { instanceId: id, at: port }) }],
   );
-  const tcp = door.tcp_ports.map((one) => ({ ...one, protocol: 'tcp' as const, hostname: door.hostname }));
+  const tcp = endpoint.tcp_ports.map((one) => ({ ...one, protocol: 'tcp' as const, hostname: endpoint.hostname }));
   const hasPrimary = site !== undefined && web.some(({ primary }) => primary === true);
   return {
     ...(hasPrimary ? { app_url: appUrl(site, { instanceId: id, at: 'primary' }) } : {}),
     ...(site === undefined || status !== 'running'
       ? {}
       : { terminal_url: appUrl(site, { instanceId: id, at: 'terminal' }) }),
-    ...(site === undefined ? {} : { app_user: door.app_user }),
+    ...(site === undefined ? {} : { app_user: endpoint.app_user }),
     ...(site === undefined || appPassword === undefined ? {} : { app_password: appPassword }),
     ...(pages.length + tcp.length === 0 ? {} : { ports: [...pages, ...tcp] }),
   };

@@ -10,7 +10,7 @@ import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
 import { findInstance } from '../instances/store.ts';
 
-export interface LogWish {
+export interface LogRequest {
   tail: number;
   /** Only lines after this time; ISO 8601. */
   since: string | undefined;
@@ -18,9 +18,9 @@ export interface LogWish {
 
 export interface Logs {
   /** The last lines, oldest first. @throws ServiceError `not_found`, `logs_unavailable`, `unavailable` */
-  read(orgId: string, instanceId: string, wish: LogWish): Promise<LogLine[]>;
+  read(orgId: string, instanceId: string, wish: LogRequest): Promise<LogLine[]>;
   /** @throws ServiceError as `read`, and `rate_limit_exceeded` where the organisation follows too many */
-  follow(orgId: string, instanceId: string, wish: LogWish): Promise<FollowedLog>;
+  follow(orgId: string, instanceId: string, wish: LogRequest): Promise<FollowedLog>;
   /** Ends all that is followed. */
   close(): void;
 }
@@ -98,7 +98,7 @@ export function openLogs(deps: LogsDeps): Logs {
 async function openLog(
   orgId: string,
   instanceId: string,
-  wish: LogWish & { follow: boolean },
+  wish: LogRequest & { follow: boolean },
   { db, log, link }: LogsDeps,
 ): Promise<Duplex> {
   const instance = await findInstance(db.read, instanceId);

@@ -5,7 +5,7 @@ import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { REGISTRY_CREDENTIALS_PER_ORG_MAX } from '../../../shared/limits.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
-import type { Position } from '../../base/http/cursors.ts';
+import type { Cursor } from '../../base/http/cursors.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { ImageLogin } from './images.ts';
 import { readRegistry } from './reference.ts';
@@ -15,7 +15,7 @@ export interface Credentials {
   /** @throws ServiceError `validation_failed`, `conflict` above the limit */
   add(tx: Tx, orgId: string, request: RegistryCredentialCreate): Promise<store.CredentialRow>;
   /** Newest first, at most `count`. */
-  list(query: Query, orgId: string, from: Position | undefined, count: number): Promise<store.CredentialRow[]>;
+  list(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<store.CredentialRow[]>;
   /** False where the organisation has no such credential. */
   remove(tx: Tx, orgId: string, id: string): Promise<boolean>;
   /** Undefined where the organisation has no such credential. */

@@ -7,12 +7,12 @@ import type { OutboundResponse } from '../../base/outbound/outbound.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { RegistryLogin } from './authorization.ts';
 import { openCache } from './cache.ts';
-import { openGate } from './gate.ts';
+import { openSemaphore } from './semaphore.ts';
 import { type ImageCommand, MANIFEST_TYPES, pickPlatform, readConfig, readManifest } from './manifests.ts';
 import type { ImageReference } from './reference.ts';
 import { blocked, unavailable, unreachable } from './refusals.ts';
 import { openSession, type Session, type Visit } from './session.ts';
-import { openWays, type PrivateRegistry, type Way } from './ways.ts';
+import { openRegistryClients, type PrivateRegistry, type RegistryClient } from './registry-clients.ts';
 
 /** What was found out about an image. */
 export interface ImageFacts extends ImageCommand {
@@ -53,7 +53,7 @@ export function openImages(
   deps: { clock: Clock; resolve?: (hostname: string) => Promise<string[]>; ca?: string },
 ): Images {
   const { clock } = deps;
-  const ways = openWays(privateRegistries, deps);
+  const clients = openRegistryClients(privateRegistries, deps);
   const answers = openCache<ImageFacts>(clock, {
     keepMs: ANSWER_MS,
     refusalKeepMs: REFUSAL_MS,
@@ -61,7 +61,7 @@ export function openImages(
   });
   // What a digest stands for never changes; whether it may be pulled does, and is asked for anew.
   const contents = openCache<ImageFacts>(clock, { keepMs: Infinity, refusalKeepMs: 0, entriesMax: ENTRIES_MAX });
-  const gate = openGate(clock, CHECKS_PER_REGISTRY_MAX);
+  const semaphore = openSemaphore(clock, CHECKS_PER_REGISTRY_MAX);
 
   const visit = async <T>(
     reference: ImageReference,
@@ -71,16 +71,16 @@ export function openImages(
     const untilMs = clock.monotonicMs() + CHECK_MS_MAX;
     const one: Visit = { reference, login, untilMs };
     const begin = async () => ({
-      result: await work(openSession(one, { clock, ...ways.to(reference.registry) }), one),
+      result: await work(openSession(one, { clock, ...clients.to(reference.registry) }), one),
     });
-    const done = await gate.run(reference.registry, CHECK_MS_MAX, begin);
+    const done = await semaphore.run(reference.registry, CHECK_MS_MAX, begin);
     if (done === undefined) throw unreachable(reference, 'too many checks of its images are under way');
     return done.result;
   };
 
   return {
     verify: async (reference, login) => {
-      refuseBlocked(reference, ways.to(reference.registry));
+      refuseBlocked(reference, clients.to(reference.registry));
       return answers.get(keyOf(reference, login?.credentialId), () =>
         visit(reference, login, async (session) => {
           const digest = await resolve(reference, session);
@@ -95,12 +95,12 @@ export function openImages(
         await resolve(reference, session);
         return session.authorization();
       }),
-    close: () => ways.close(),
+    close: () => clients.close(),
   };
 }
 
 /** What can be refused without a request is. */
-function refuseBlocked(reference: ImageReference, { outbound, baseUrl }: Way): void {
+function refuseBlocked(reference: ImageReference, { outbound, baseUrl }: RegistryClient): void {
   try {
     outbound.assertAllowed(baseUrl);
   } catch (error) {

@@ -9,11 +9,11 @@ import { commandOf } from '../../../shared/protocol/workload.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import { type Credentials, openCredentials } from './credentials.ts';
-import { openGate } from './gate.ts';
+import { openSemaphore } from './semaphore.ts';
 import type { ImageLogin, Images } from './images.ts';
 import { type ImageReference, parseReference, pinnedText } from './reference.ts';
 import { unavailable } from './refusals.ts';
-import { type Menu, type Runnable, type RunnableDeps, runnableOf } from './runnable.ts';
+import { type Presets, type Runnable, type RunnableDeps, runnableOf } from './runnable.ts';
 
 /** An image and what is run in it. */
 export interface ImageRequest {
@@ -25,7 +25,7 @@ export interface ImageRequest {
 
 export interface LaunchRoom {
   credentials: Credentials;
-  menu: Menu;
+  presets: Presets;
   /**
    * What the request runs: its image exists, the organisation may pull it, our hosts can run it, and there is something to run.
    * Asks registries and the model hub, so never in a transaction.
@@ -51,12 +51,12 @@ export function openLaunch(deps: {
   log: Log;
   sealing: Sealing;
   images: Pick<Images, 'verify' | 'pullLogin'>;
-  menu: Menu;
+  presets: Presets;
   modelHub: RunnableDeps['modelHub'];
 }): LaunchRoom {
   const { db, log, images } = deps;
   const credentials = openCredentials(deps);
-  const turns = openGate(deps.clock, CHECKS_PER_ORG_MAX);
+  const turns = openSemaphore(deps.clock, CHECKS_PER_ORG_MAX);
 
   const loginFor = async (orgId: string, id: string, { registry }: ImageReference): Promise<ImageLogin> => {
     const found = await credentials.open(db.read, orgId, id);
@@ -91,7 +91,7 @@ export function openLaunch(deps: {
 
   return {
     credentials,
-    menu: deps.menu,
+    presets: deps.presets,
     runnable: (orgId, request) => runnableOf(orgId, request, { ...deps, verifyImage }),
     pullLogin: async (orgId, image, credentialId) => {
       const reference = parseReference(image);

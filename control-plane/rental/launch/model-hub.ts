@@ -13,7 +13,7 @@ export type Weights = { bytes: number } | { unknown: string };
 
 export interface ModelHub {
   /** The size of the weights that a server loads. Takes at most `ASK_MS_MAX`; never throws. */
-  weigh(model: string): Promise<Weights>;
+  sizeOf(model: string): Promise<Weights>;
   close(): Promise<void>;
 }
 
@@ -67,7 +67,7 @@ export function openModelHub(
   };
 
   return {
-    weigh: async (model) => {
+    sizeOf: async (model) => {
       if (!REPOSITORY.test(model)) return { unknown: 'is no name of a repository on the model hub' };
       try {
         return await answers.get(model, async () => {

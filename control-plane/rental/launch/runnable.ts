@@ -10,7 +10,7 @@ import { MODEL, type Template } from './templates.ts';
 
 /** What operators offer to launch. */
 /** Read at each use: the operator may change it. */
-export interface Menu {
+export interface Presets {
   /** By id. */
   templates: ReadonlyMap<string, Template>;
   environments: Environments;
@@ -36,8 +36,8 @@ export interface Runnable {
 
 export interface RunnableDeps {
   log: Log;
-  menu: Menu;
-  modelHub: Pick<ModelHub, 'weigh'>;
+  presets: Presets;
+  modelHub: Pick<ModelHub, 'sizeOf'>;
   /** The image pinned to its digest. @throws ServiceError where it cannot be pulled or has nothing to run */
   verifyImage(orgId: string, request: ImageRequest): Promise<string>;
 }
@@ -74,7 +74,7 @@ async function ownImage(
 
 async function environment(orgId: string, request: CreateInstance, deps: RunnableDeps): Promise<Runnable> {
   const named = request.environment;
-  const image = imageOf(deps.menu.environments, named);
+  const image = imageOf(deps.presets.environments, named);
   const what = {
     field: 'environment',
     text: named === undefined ? 'the default environment' : `the environment ${named}`,
@@ -97,7 +97,7 @@ async function template(
   templateId: string,
   deps: RunnableDeps,
 ): Promise<Runnable> {
-  const found = deps.menu.templates.get(templateId);
+  const found = deps.presets.templates.get(templateId);
   if (found === undefined)
     return failField('template_id', `must be one of GET /v1/templates, which ${templateId} is not`);
   const { env, entrypoint, cmd } = fillTemplate(found, request.env ?? {}, request.gpu_count);
@@ -106,7 +106,7 @@ async function template(
   const name = found.serves_model ? env[MODEL] : undefined;
   const [image, weights] = await Promise.all([
     verifyOurs(orgId, wanted, what, deps),
-    name === undefined ? undefined : deps.modelHub.weigh(name),
+    name === undefined ? undefined : deps.modelHub.sizeOf(name),
   ]);
   const isKnown = weights !== undefined && 'bytes' in weights;
   return {

@@ -14,10 +14,10 @@ import {
 } from './authorization.ts';
 import type { ImageReference } from './reference.ts';
 import { blocked, refused, unreachable } from './refusals.ts';
-import type { Way } from './ways.ts';
+import type { RegistryClient } from './registry-clients.ts';
 
 type Request = Pick<OutboundRequest, 'method' | 'url' | 'headers' | 'bodyBytesMax'>;
-type SessionDeps = Way & { clock: Clock };
+type SessionDeps = RegistryClient & { clock: Clock };
 
 /** Who asks, about what, and until when (on the clock's monotonic counter). */
 export interface Visit {

@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { countRow, int, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
-import { olderThan, type Position } from '../../base/http/cursors.ts';
+import { olderThan, type Cursor } from '../../base/http/cursors.ts';
 
 const CredentialRow = z.object({
   id: text,
@@ -35,7 +35,7 @@ export function findCredential(query: Query, orgId: string, id: string): Promise
 export function credentialsOfOrg(
   query: Query,
   orgId: string,
-  from: Position | undefined,
+  from: Cursor | undefined,
   count: number,
 ): Promise<CredentialRow[]> {
   return query.all(

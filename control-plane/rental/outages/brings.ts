@@ -3,7 +3,7 @@ import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Decoys } from './decoys.ts';
-import { type Heartbeat, HEARTBEAT_PERIOD_MS } from './own-outages.ts';
+import { type OwnOutages, BEAT_PERIOD_MS } from './own-outages.ts';
 import { countMachines } from './store.ts';
 import { failsTogether } from './verdict.ts';
 import type { Watch } from './watch.ts';
@@ -15,21 +15,21 @@ interface Deps {
   db: Db;
   watch: Watch;
   decoys: Decoys;
-  heartbeat: Heartbeat;
+  ownOutages: OwnOutages;
 }
 
 /** Probes and decoys end before streams are drained: they would take closed ports for hosts that are out of reach. */
-export function outagesBrings({ db, watch, decoys, heartbeat }: Deps) {
+export function outagesBrings({ db, watch, decoys, ownOutages }: Deps) {
   const endsBeforeDrain = true;
   const loops: (LoopOptions & { endsBeforeDrain?: boolean })[] = [
-    { name: 'heartbeat', periodMs: HEARTBEAT_PERIOD_MS, run: async () => void (await heartbeat.beat()) },
+    { name: 'ownOutages', periodMs: BEAT_PERIOD_MS, run: async () => void (await ownOutages.beat()) },
     { name: 'watch', periodMs: WATCH_PERIOD_MS, run: (signal) => watch.run(signal), endsBeforeDrain },
     { name: 'decoys', periodMs: DECOYS_PERIOD_MS, run: (signal) => decoys.run(signal), endsBeforeDrain },
   ];
-  return { loops, measures: measures(db, heartbeat) };
+  return { loops, measures: measures(db, ownOutages) };
 }
 
-function measures(db: Db, heartbeat: Heartbeat): Measure[] {
+function measures(db: Db, ownOutages: OwnOutages): Measure[] {
   return [
     {
       name: 'svc_machines_failing_probes',
@@ -50,7 +50,7 @@ function measures(db: Db, heartbeat: Heartbeat): Measure[] {
       name: 'svc_clock_steps_total',
       help: 'How often the wall clock of this host was set under the running process',
       kind: 'counter',
-      read: () => one(heartbeat.clockSteps()),
+      read: () => one(ownOutages.clockSteps()),
     },
   ];
 }

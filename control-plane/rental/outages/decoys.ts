@@ -14,7 +14,7 @@ import { int, text } from '../../base/db/columns.ts';
 import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import type { Doors, ProbeKey } from '../endpoints/doors.ts';
+import type { Endpoints, ProbeKey } from '../endpoints/endpoints.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { LoginResult, Login } from './probe.ts';
 
@@ -60,7 +60,7 @@ interface DecoysDeps {
   log: Log;
   rng: Rng;
   sealing: Sealing;
-  doors: Pick<Doors, 'find'>;
+  endpoints: Pick<Endpoints, 'find'>;
   link: Pick<Link, 'openStream' | 'lifeOf'>;
   newKey(): ProbeKey;
   /** OpenSSH lines of the keys that the customer of an instance logs in with. */
@@ -135,14 +135,14 @@ function tellsSomething(instance: InstanceRow, { clock, link }: DecoysDeps): boo
 }
 
 async function attempt(row: DecoyRow, instance: InstanceRow, deps: DecoysDeps): Promise<LoginResult> {
-  const { db, doors, link, rng, clock, sealing } = deps;
-  const door = await doors.find(db.read, instance.id);
+  const { db, endpoints, link, rng, clock, sealing } = deps;
+  const endpoint = await endpoints.find(db.read, instance.id);
   const keys = await loginKeysOf(db.read, instance, deps);
   const target = { kind: 'ssh' as const, authorized_keys: keys, client_ip: someAddress(rng) };
   const login = {
     user: USER,
     privateKey: sealing.open(placeOf(instance.id), row.key_sealed),
-    hostKey: door?.host_key ?? null,
+    hostKey: endpoint?.host_key ?? null,
     ident: IDENT,
   };
   return deps.logIn(login, () => link.openStream(row.machine_id, instance.workload_id ?? '', target), clock);

@@ -7,16 +7,16 @@ import { type Db, type Query, type Tx, sql } from '../../base/db/db.ts';
 import type { Metering } from '../../money/metering/metering.ts';
 import { findInstance } from '../instances/store.ts';
 
-export const HEARTBEAT_PERIOD_MS = 10_000;
+export const BEAT_PERIOD_MS = 10_000;
 /** A restart takes less; above it, nobody could have reached an instance or ended it. */
-export const ABSENCE_MS_MIN = 60_000;
+export const OWN_OUTAGE_MS_MIN = 60_000;
 
 /** Clocks of hosts are slewed; only somebody who sets one makes it go so much faster or slower between two beats. */
 const CLOCK_STEP_MS_MIN = 5_000;
 
-export interface Heartbeat {
+export interface OwnOutages {
   /**
-   * Says that we are alive. If we did not for more than ABSENCE_MS_MIN, nobody is charged for the time since, and suppliers are paid for it
+   * Says that we are alive. If we did not for more than OWN_OUTAGE_MS_MIN, nobody is charged for the time since, and suppliers are paid for it
    * by us (DESIGN section 7). Within one process the monotonic clock measures that: a wall clock that is set pays nobody. Across a restart
    * the wall clock tells, within the bounds of money/credits. If it dies half way and is repeated, the row still tells of the whole absence.
    * Loops that call it at the same moment share one run. Resolves with whether we were away for so long.
@@ -28,11 +28,11 @@ export interface Heartbeat {
 
 const BeatRow = z.object({ beat_ms: int });
 
-interface HeartbeatDeps {
+interface OwnOutagesDeps {
   db: Db;
   clock: Clock;
   log: Log;
-  metering: Pick<Metering, 'excuseAll' | 'skipAll'>;
+  metering: Pick<Metering, 'creditOwnOutage' | 'skipAll'>;
 }
 
 /** A moment on both clocks. */
@@ -41,7 +41,7 @@ interface Moment {
   monotonicMs: number;
 }
 
-export function openHeartbeat(deps: HeartbeatDeps): Heartbeat {
+export function openOwnOutages(deps: OwnOutagesDeps): OwnOutages {
   const { db, clock } = deps;
   let last: Moment | undefined;
   let steps = 0;
@@ -57,7 +57,7 @@ export function openHeartbeat(deps: HeartbeatDeps): Heartbeat {
     if (stepMs !== 0) await noteStep(now.wallMs, stepMs, deps);
     if (stepMs !== 0) steps += 1;
     const written = { wallMs: clock.now(), monotonicMs: clock.monotonicMs() };
-    await db.tx('edge.heartbeat', (tx) => write(tx, written.wallMs));
+    await db.tx('edge.ownOutages', (tx) => write(tx, written.wallMs));
     last = written;
     return wasAway;
   };
@@ -68,7 +68,7 @@ export function openHeartbeat(deps: HeartbeatDeps): Heartbeat {
   };
 }
 
-async function noteStep(nowMs: number, stepMs: number, { log, metering }: HeartbeatDeps): Promise<void> {
+async function noteStep(nowMs: number, stepMs: number, { log, metering }: OwnOutagesDeps): Promise<void> {
   const seconds = Math.round(stepMs / 1000);
   log.error(
     { seconds },
@@ -83,15 +83,15 @@ async function noteStep(nowMs: number, stepMs: number, { log, metering }: Heartb
 /** Credits the time since the last beat if it was an absence. `awayMs` is undefined for the first beat of a process. Whether it was. */
 async function excuse(
   { awayMs, untilMs }: { awayMs: number | undefined; untilMs: number },
-  { db, log, metering }: HeartbeatDeps,
+  { db, log, metering }: OwnOutagesDeps,
 ): Promise<boolean> {
   const row = await db.read.one(BeatRow, sql`select beat_ms from heartbeats where id = 1`);
   if (row === undefined) return false;
   const fromMs = row.beat_ms;
-  if ((awayMs ?? untilMs - fromMs) <= ABSENCE_MS_MIN) return false;
+  if ((awayMs ?? untilMs - fromMs) <= OWN_OUTAGE_MS_MIN) return false;
   const [from, until] = [isoTime(fromMs), isoTime(untilMs)];
   const evidence = `the control plane was away from ${from} to ${until}`;
-  const rentals = await metering.excuseAll({ fromMs, untilMs, evidence, limitOf });
+  const rentals = await metering.creditOwnOutage({ fromMs, untilMs, evidence, limitOf });
   log.error({ from, until, rentals }, 'we were away: this time is credited to customers and paid to suppliers');
   return true;
 }

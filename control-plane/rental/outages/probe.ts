@@ -10,7 +10,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Link } from '../../fleet/link/link.ts';
-import type { Doors, ProbeKey } from '../endpoints/doors.ts';
+import type { Endpoints, ProbeKey } from '../endpoints/endpoints.ts';
 import type { Probes } from '../instances/steps.ts';
 import { findInstance } from '../instances/store.ts';
 
@@ -29,26 +29,26 @@ export type LoginResult = { ok: true } | { ok: false; leg: ProbeLeg; detail: str
 interface ProbesDeps {
   db: Pick<Db, 'read'>;
   clock: Clock;
-  doors: Pick<Doors, 'find'>;
+  endpoints: Pick<Endpoints, 'find'>;
   link: Pick<Link, 'openStream'>;
   /** The address of the public ports. */
   sshHost: string;
 }
 
-export function openProbes({ db, clock, doors, link, sshHost: host }: ProbesDeps): Probes {
+export function openProbes({ db, clock, endpoints, link, sshHost: host }: ProbesDeps): Probes {
   return {
     holder: async (instanceId) => {
       const { machine_id: machineId, workload_id: workloadId } = (await findInstance(db.read, instanceId)) ?? {};
-      const door = await doors.find(db.read, instanceId);
-      if (door === undefined || !door.open || machineId == null || workloadId == null)
+      const endpoint = await endpoints.find(db.read, instanceId);
+      if (endpoint === undefined || !endpoint.open || machineId == null || workloadId == null)
         return { ok: false, leg: 'stream', detail: 'the instance has no SSH port' };
-      const target = { kind: 'probe' as const, probe_key: door.probe_public_key };
-      const login = { user: PROBE_USER, privateKey: door.probe_private_key, hostKey: door.host_key };
+      const target = { kind: 'probe' as const, probe_key: endpoint.probe_public_key };
+      const login = { user: PROBE_USER, privateKey: endpoint.probe_private_key, hostKey: endpoint.host_key };
       return logIn(login, () => link.openStream(machineId, workloadId, target), clock);
     },
     listener: async (instanceId) => {
-      const door = await doors.find(db.read, instanceId);
-      if (door !== undefined && (await isListening({ host, port: door.ssh_port }, clock))) return { ok: true };
+      const endpoint = await endpoints.find(db.read, instanceId);
+      if (endpoint !== undefined && (await isListening({ host, port: endpoint.ssh_port }, clock))) return { ok: true };
       return { ok: false, leg: 'listener', detail: 'our own public port takes no connections' };
     },
   };
@@ -121,7 +121,7 @@ function isListening(address: { host: string; port: number }, clock: Clock): Pro
   });
 }
 
-/** A fresh key for one door. */
+/** A fresh key for one endpoint. */
 export function newProbeKey(): ProbeKey {
   // ssh2 drops leading zeros of a public key, so one pair in 256 cannot be read by anyone: then another is made.
   for (;;) {

@@ -47,7 +47,7 @@ interface WatchDeps {
   link: Pick<Link, 'lifeOf' | 'repair' | 'push'>;
   instances: Verdicts;
   onLooksDue(): void;
-  onDoorsChanged(): void;
+  onEndpointsChanged(): void;
 }
 
 export function openWatch(deps: WatchDeps): Watch {
@@ -106,7 +106,7 @@ async function lookOrLog(before: store.ProbeRow, fleet: FleetView, deps: WatchDe
     await deps.db.tx('edge.forget', (tx) => store.forgetProbe(tx, before.instance_id));
   } catch (error) {
     const told = { instance_id: before.instance_id, reason: messageOf(error) };
-    deps.log.error(told, 'a look at an SSH door failed on our side; it is repeated');
+    deps.log.error(told, 'a look at an SSH endpoint failed on our side; it is repeated');
   }
 }
 
@@ -160,5 +160,5 @@ async function look(rental: InstanceRow, before: store.ProbeRow, fleet: FleetVie
   deps.log.warn(told, 'the verdict on an SSH path changed');
   // If only the holder has failed, the host is connected. It removes the container now, and its GPUs become free.
   if (decided === 'give up') link.push(before.machine_id);
-  deps.onDoorsChanged();
+  deps.onEndpointsChanged();
 }

@@ -49,7 +49,7 @@ export interface CourierDeps {
 }
 
 /** What is carried: the row as it was read, and the endpoint that it goes to. */
-interface Parcel {
+interface DueDelivery {
   id: string;
   delivery: DeliveryRow;
   endpoint: EndpointRow;
@@ -58,15 +58,15 @@ interface Parcel {
 export function openCourier(deps: CourierDeps): Courier {
   const { db, clock, log } = deps;
   const stopping = new AbortController();
-  const lanes = openLanes<Parcel>({
+  const lanes = openLanes<DueDelivery>({
     max: UNDER_WAY_MAX,
     log,
-    due: (endpointId, busy) => dueParcels(endpointId, busy, deps),
-    carry: async (parcel) => {
+    due: (endpointId, busy) => dueJobs(endpointId, busy, deps),
+    carry: async (job) => {
       try {
-        await deliver(parcel, deps, stopping.signal);
+        await deliver(job, deps, stopping.signal);
       } catch (error) {
-        const told = { delivery_id: parcel.id, err: error };
+        const told = { delivery_id: job.id, err: error };
         log.error(told, 'a webhook attempt came to nothing on our side; it is repeated');
         await clock.sleep(UNRECORDED_WAIT_MS, stopping.signal);
       }
@@ -91,25 +91,25 @@ export function openCourier(deps: CourierDeps): Courier {
   };
 }
 
-async function dueParcels(
+async function dueJobs(
   endpointId: string,
   busy: number,
   { db, clock }: CourierDeps,
-): Promise<{ slots: number; jobs: Parcel[] }> {
+): Promise<{ slots: number; jobs: DueDelivery[] }> {
   const [nowMs, endpoint] = [clock.now(), await findEndpoint(db.read, endpointId)];
   if (endpoint === undefined || endpoint.status === 'disabled') return { slots: 0, jobs: [] };
   // Those under way may still be due, so ask for more than there is room for.
   const due = (isUrgent: boolean, slots: number): Promise<DeliveryRow[]> =>
     dueDeliveries(db.read, endpointId, { nowMs, isUrgent, limit: slots + busy });
-  const parcel = (delivery: DeliveryRow): Parcel => ({ id: delivery.id, delivery, endpoint });
+  const job = (delivery: DeliveryRow): DueDelivery => ({ id: delivery.id, delivery, endpoint });
   const urgent = await due(true, URGENT_AT_ONCE_MAX);
-  if (urgent.length > 0) return { slots: URGENT_AT_ONCE_MAX, jobs: urgent.map(parcel) };
+  if (urgent.length > 0) return { slots: URGENT_AT_ONCE_MAX, jobs: urgent.map(job) };
   const slots = slotsOf(endpoint, nowMs);
   if (slots <= busy) return { slots, jobs: [] };
-  return { slots, jobs: (await due(false, slots)).map(parcel) };
+  return { slots, jobs: (await due(false, slots)).map(job) };
 }
 
-async function deliver({ delivery, endpoint }: Parcel, deps: CourierDeps, stopping: AbortSignal): Promise<void> {
+async function deliver({ delivery, endpoint }: DueDelivery, deps: CourierDeps, stopping: AbortSignal): Promise<void> {
   const isUrgent = (delivery.urgent_ms ?? Infinity) <= deps.clock.now();
   const isProbe = endpoint.status === 'degraded' && delivery.next_trigger === 'schedule' && !isUrgent;
   const trigger: Trigger = isProbe ? 'probe' : delivery.next_trigger;

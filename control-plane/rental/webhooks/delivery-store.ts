@@ -4,7 +4,7 @@ import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_DELIVERY_STATES, type WebhookDeliveryState } from '../../../shared/states.ts';
 import { flag, int, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
-import { olderThan, type Position } from '../../base/http/cursors.ts';
+import { olderThan, type Cursor } from '../../base/http/cursors.ts';
 
 const Trigger = z.enum(['schedule', 'manual', 'probe']);
 export type Trigger = z.infer<typeof Trigger>;
@@ -50,7 +50,7 @@ export function findDelivery(query: Query, id: string): Promise<DeliveryRow | un
 export function pageOfDeliveries(
   query: Query,
   endpointId: string,
-  from: Position | undefined,
+  from: Cursor | undefined,
   count: number,
 ): Promise<DeliveryRow[]> {
   return query.all(

@@ -4,7 +4,7 @@ import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_ENDPOINT_STATES } from '../../../shared/states.ts';
 import { countRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, join, sql } from '../../base/db/db.ts';
-import { olderThan, type Position } from '../../base/http/cursors.ts';
+import { olderThan, type Cursor } from '../../base/http/cursors.ts';
 import type { Health } from './schedule.ts';
 
 const EndpointRow = z.object({
@@ -59,7 +59,7 @@ export function endpointsOfOrg(query: Query, orgId: string): Promise<EndpointRow
 export function pageOfEndpoints(
   query: Query,
   orgId: string,
-  from: Position | undefined,
+  from: Cursor | undefined,
   count: number,
 ): Promise<EndpointRow[]> {
   return query.all(

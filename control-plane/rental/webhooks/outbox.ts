@@ -55,7 +55,7 @@ export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAt
 
 function bodyOf(event: EventRow & { type: WebhookEventType }, row: InstanceRow): WebhookEvent {
   // Every move counts the version up, so of two events of one instance the later has the greater.
-  const shown = instanceView(row, { door: undefined, site: undefined });
+  const shown = instanceView(row, { endpoint: undefined, site: undefined });
   const instance = Sent.parse({ ...shown, version: row.facts_version });
   return { id: event.id, type: event.type, created_at: isoTime(event.created_ms), data: { instance } };
 }

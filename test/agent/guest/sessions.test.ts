@@ -9,7 +9,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { createFrameDecoder, FRAME, FRAME_BYTES_MAX, sendFrame } from '../../../agent/wire/frames.ts';
 import { createListeners } from '../../../agent/guest/listeners.ts';
 import { startSession, type GuestSession } from '../../../agent/guest/sessions.ts';
-import type { SessionNews, SessionRequest } from '../../../agent/wire/guest-messages.ts';
+import type { SessionMessage, SessionRequest } from '../../../agent/wire/guest-messages.ts';
 import { SESSION_LINGER_MS } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
 import { manualClock, type ManualClock } from '../manual-clock.ts';
@@ -37,15 +37,15 @@ afterEach(() => {
 });
 
 async function start(request: SessionRequest): Promise<void> {
-  const news: SessionNews[] = [];
-  const path = join(dir, `door-${closing.length}`);
-  const door = createServer().listen(path);
-  await once(door, 'listening');
+  const news: SessionMessage[] = [];
+  const path = join(dir, `run-${closing.length}`);
+  const run = createServer().listen(path);
+  await once(run, 'listening');
   guest = connect(path);
-  [holder] = await once(door, 'connection');
+  [holder] = await once(run, 'connection');
   holder.on('error', () => undefined);
   closing.push(
-    () => door.close(),
+    () => run.close(),
     () => holder.destroy(),
     () => guest.destroy(),
   );

@@ -9,26 +9,26 @@ import { eachFrame } from '../../../agent/wire/frames.ts';
 import { eventually, startProgram, type Program } from '../../kit/processes.ts';
 
 const GUEST = join(import.meta.dirname, '../../../agent/guest/main.ts');
-let door: string;
+let run: string;
 let guest: Program;
 beforeEach(() => {
-  door = mkdtempSync(join(tmpdir(), 'door-'));
-  const argv = ['/bin/touch', join(door, 'tenant-runs')];
-  writeFileSync(join(door, 'launch.json'), JSON.stringify({ argv, env: {}, stop_signal: '', gpu_uuids: [] }));
-  guest = startProgram({ command: process.execPath, args: [GUEST, door], env: { NODE_DEBUG: 'net' } });
+  run = mkdtempSync(join(tmpdir(), 'run-'));
+  const argv = ['/bin/touch', join(run, 'tenant-runs')];
+  writeFileSync(join(run, 'launch.json'), JSON.stringify({ argv, env: {}, stop_signal: '', gpu_uuids: [] }));
+  guest = startProgram({ command: process.execPath, args: [GUEST, run], env: { NODE_DEBUG: 'net' } });
 });
 afterEach(async () => {
   await guest.stop('SIGKILL');
-  rmSync(door, { recursive: true });
+  rmSync(run, { recursive: true });
 });
 
 test('nothing of the tenant runs before the guest has spoken to its host', async () => {
-  const ran = (): boolean => existsSync(join(door, 'tenant-runs'));
+  const ran = (): boolean => existsSync(join(run, 'tenant-runs'));
   const server = createServer();
   // It has found nobody to speak to, again and again.
   await guest.waitForOutput(/(pipe true.*){3}/s);
   expect(ran()).toBe(false);
-  server.listen(join(door, 'guest.sock'));
+  server.listen(join(run, 'guest.sock'));
   const [socket] = (await once(server, 'connection')) as [Socket];
   const words: unknown[] = [];
   void eachFrame(socket, 1024, ({ payload }) => void words.push(JSON.parse(payload.toString())));

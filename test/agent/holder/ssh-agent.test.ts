@@ -11,7 +11,7 @@ import { createListeners } from '../../../agent/guest/listeners.ts';
 import { SSH_CHANNELS_MAX } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
 import { manualClock } from '../manual-clock.ts';
-import { client, closeSshDoors, startWorld, type World } from '../ssh-server.ts';
+import { client, closeSshServers, startWorld, type World } from '../ssh-server.ts';
 
 let dir: string;
 /** The client's own, which answers everything with the same word. */
@@ -28,7 +28,7 @@ beforeEach(async () => {
   await once(over, 'ready');
 });
 afterEach(() => {
-  closeSshDoors();
+  closeSshServers();
   agent.close();
   rmSync(dir, { recursive: true });
 });
@@ -52,7 +52,7 @@ async function ask({ events, peer }: World['sessions'][number]): Promise<string>
   return Buffer.concat([...decode(answer ?? Buffer.alloc(0))].map((frame) => frame.payload)).toString();
 }
 
-describe('the door', () => {
+describe('the SSH server', () => {
   test('opens channels to the agent of a client that has offered it, until the session ends', async () => {
     const channel = await exec(true);
     const listener = await opened('listen_agent');
@@ -96,10 +96,10 @@ describe('the door', () => {
 
 describe('the guest', () => {
   test("listens on a socket that only the image's user reaches, and takes it away with the session", async () => {
-    const door = createServer().listen(join(dir, 'door'));
-    await once(door, 'listening');
-    const holder = connect(join(dir, 'door'));
-    const [session]: Socket[] = await once(door, 'connection');
+    const run = createServer().listen(join(dir, 'run'));
+    await once(run, 'listening');
+    const holder = connect(join(dir, 'run'));
+    const [session]: Socket[] = await once(run, 'connection');
     if (session === undefined) throw new Error('no connection');
     const listeners = createListeners(manualClock());
     listeners.listenAgent(session);
@@ -115,6 +115,6 @@ describe('the guest', () => {
     holder.destroy();
     await once(session, 'close');
     expect(() => statSync(dirname(path))).toThrow('ENOENT');
-    door.close();
+    run.close();
   });
 });

@@ -5,7 +5,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type BufferBudget, createBufferBudget } from '../../../agent/holder/ssh-budget.ts';
 import { SSH_BUFFERED_BYTES_MAX } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
-import { client, closeSshDoors, exec, startWorld } from '../ssh-server.ts';
+import { client, closeSshServers, exec, startWorld } from '../ssh-server.ts';
 
 const MIB = 1024 ** 2;
 
@@ -47,7 +47,7 @@ describe('a budget', () => {
 });
 
 describe('clients whose programs never read', () => {
-  afterEach(closeSshDoors);
+  afterEach(closeSshServers);
 
   test('lose the connection that keeps the most; the others go on, and others come in', async () => {
     const world = await startWorld();

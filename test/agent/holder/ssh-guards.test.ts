@@ -9,10 +9,10 @@ import { createLoginJudge } from '../../../agent/holder/ssh-auth.ts';
 import { algorithmsFor } from '../../../agent/holder/ssh-server.ts';
 import { eventually } from '../../kit/processes.ts';
 import { manualClock } from '../manual-clock.ts';
-import { client, closeSshDoors, exec, keys, startWorld, stranger, user, type World } from '../ssh-server.ts';
+import { client, closeSshServers, exec, keys, startWorld, stranger, user, type World } from '../ssh-server.ts';
 
 const { utils } = ssh2;
-afterEach(closeSshDoors);
+afterEach(closeSshServers);
 
 /** What ssh2 keeps to itself and an attacker changes. */
 interface Internals {
@@ -101,7 +101,7 @@ describe('logging in', () => {
 });
 
 describe('memory', () => {
-  test('a client that grants a huge window and does not read makes us hold little', async () => {
+  test('a client that presigned URLs a huge window and does not read makes us hold little', async () => {
     const world = await startWorld();
     const over = client(world);
     await once(over, 'ready');
@@ -181,7 +181,7 @@ describe('limits', () => {
     const clock = manualClock();
     const world = await startWorld(clock);
     const stream = silent();
-    world.door.serve(stream, keys);
+    world.run.serve(stream, keys);
     clock.advance(19_000);
     expect(stream.destroyed).toBe(false);
     clock.advance(1_000);
@@ -192,7 +192,7 @@ describe('limits', () => {
   const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   const serveFrom = (world: World, address: string, count = 1): Duplex[] => {
     const streams = Array.from({ length: count }, silent);
-    for (const stream of streams) world.door.serve(stream, { ...keys, client_ip: address });
+    for (const stream of streams) world.run.serve(stream, { ...keys, client_ip: address });
     return streams;
   };
   const alive = (streams: readonly Duplex[]): number => streams.filter((stream) => !stream.destroyed).length;

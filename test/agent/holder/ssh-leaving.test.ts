@@ -7,7 +7,7 @@ import { createFrameDecoder, FRAME, FRAME_BYTES_MAX } from '../../../agent/wire/
 import { SESSION_LINGER_MS } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
 import { manualClock, type ManualClock } from '../manual-clock.ts';
-import { client, closeSshDoors, exec, startWorld, type World } from '../ssh-server.ts';
+import { client, closeSshServers, exec, startWorld, type World } from '../ssh-server.ts';
 
 /** Around what the socket to the guest holds: of one of these much is still on its way there when the client leaves. */
 const AMOUNTS = Array.from({ length: 12 }, (_, i) => 96_000 + i * 32_000);
@@ -23,7 +23,7 @@ beforeEach(async () => {
   over = client(world);
   await once(over, 'ready');
 });
-afterEach(closeSshDoors);
+afterEach(closeSshServers);
 
 function forward(): Promise<ClientChannel> {
   return new Promise((resolve, reject) => {

@@ -1,4 +1,4 @@
-// The door of a workload end to end: real Docker Engine, real guest and holder, the real OpenSSH client through a data stream.
+// The SSH server of a workload end to end: real Docker Engine, real guest and holder, the real OpenSSH client through a data stream.
 import { spawn, type ChildProcess } from 'node:child_process';
 import { createHash, randomBytes } from 'node:crypto';
 import { readFileSync, statSync } from 'node:fs';
@@ -237,7 +237,7 @@ describe("the client's SSH agent (-A)", () => {
   });
   afterAll(() => agent.kill());
 
-  // As ssh-add asks, spoken by the kit's own Node: the images here have no OpenSSH. Prints the answer.
+  // As ssh-add asks, spoken by the bundle's own Node: the images here have no OpenSSH. Prints the answer.
   const list = `for loader in /.svc/ld-*; do $loader --library-path /.svc/lib /.svc/node -e '
     require("net").connect(process.env.SSH_AUTH_SOCK, function () {
       this.write(Buffer.from([0, 0, 0, 1, 11]));

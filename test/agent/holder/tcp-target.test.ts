@@ -9,7 +9,7 @@ import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createFrameDecoder, FRAME, FRAME_BYTES_MAX } from '../../../agent/wire/frames.ts';
 import type { Guests, SessionEvents } from '../../../agent/holder/guest-connection.ts';
-import { openTcpDoor, type TcpDoor } from '../../../agent/holder/tcp-target.ts';
+import { openTcpServer, type TcpServer } from '../../../agent/holder/tcp-target.ts';
 import { manualClock } from '../manual-clock.ts';
 
 let server: Server;
@@ -20,10 +20,10 @@ let outside: Duplex;
 /** The other end of `inside`. */
 let guest: Socket;
 let dir: string;
-let door: TcpDoor;
+let run: TcpServer;
 
 beforeEach(async () => {
-  dir = mkdtempSync(join(tmpdir(), 'tcp-door-'));
+  dir = mkdtempSync(join(tmpdir(), 'tcp-target-'));
   server = createServer().listen(join(dir, 'socket'));
   await once(server, 'listening');
   const guests: Pick<Guests, 'open'> = {
@@ -34,7 +34,7 @@ beforeEach(async () => {
       return { socket: inside, resize: () => undefined, signal: () => undefined };
     },
   };
-  door = openTcpDoor({ guests: guests as Guests, clock: manualClock() });
+  run = openTcpServer({ guests: guests as Guests, clock: manualClock() });
   await serve();
 });
 afterEach(() => {
@@ -47,7 +47,7 @@ async function serve(): Promise<void> {
   const [near, far] = duplexPair();
   near.on('error', () => undefined);
   [client, outside] = [near, far];
-  await door.serve(80, async () => far);
+  await run.serve(80, async () => far);
 }
 
 /** What the guest gets, which reads only now. */
@@ -105,7 +105,7 @@ test('an application that breaks off breaks the stream off: half an answer must 
 });
 
 test('where no stream comes about the connection inside is closed, and its end concerns nobody', async () => {
-  await expect(door.serve(80, () => Promise.reject(new Error('404')))).rejects.toThrow('404');
+  await expect(run.serve(80, () => Promise.reject(new Error('404')))).rejects.toThrow('404');
   expect(inside.destroyed).toBe(true);
   // An error that nobody handles would end the holder; here it fails the run.
   events.onEof();

@@ -1,53 +1,53 @@
-// The kit is whole after every start, and kits of earlier versions go once no container sees them.
+// The bundle is whole after every start, and bundles of earlier versions go once no container sees them.
 import { hash } from 'node:crypto';
 import * as fs from 'node:fs';
 import { tmpdir } from 'node:os';
 import { basename, dirname, join } from 'node:path';
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { prepareKit, removeOldKits } from '../../../agent/holders/bundle.ts';
+import { prepareBundle, removeOldBundles } from '../../../agent/holders/bundle.ts';
 import { startProgram } from '../../kit/processes.ts';
 
 let dir: string;
 beforeEach(() => {
-  dir = fs.mkdtempSync(join(tmpdir(), 'kits-'));
+  dir = fs.mkdtempSync(join(tmpdir(), 'bundles-'));
   for (const name of ['current', 'seen', 'seen-not', 'broken.new'])
-    fs.mkdirSync(join(dir, 'kits', name, 'guest'), { recursive: true });
+    fs.mkdirSync(join(dir, 'bundles', name, 'guest'), { recursive: true });
 });
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
 test('what no container sees is removed; the current one and those in use stay', async () => {
-  const kit = { folder: join(dir, 'kits/current/guest'), holderProgram: '', node: [], entrypoint: [] };
-  const removed = await removeOldKits(dir, kit, [join(dir, 'kits/seen/guest'), '/somewhere/else']);
+  const bundle = { folder: join(dir, 'bundles/current/guest'), holderProgram: '', node: [], entrypoint: [] };
+  const removed = await removeOldBundles(dir, bundle, [join(dir, 'bundles/seen/guest'), '/somewhere/else']);
   expect(removed.toSorted()).toEqual(['broken.new', 'seen-not']);
-  expect(fs.readdirSync(join(dir, 'kits')).toSorted()).toEqual(['current', 'seen']);
+  expect(fs.readdirSync(join(dir, 'bundles')).toSorted()).toEqual(['current', 'seen']);
 });
 
 test('what a power cut has torn is whole after the next start, and what is whole is left as it is', async () => {
-  const kit = await prepareKit(dir);
-  const whole = dirname(kit.folder);
+  const bundle = await prepareBundle(dir);
+  const whole = dirname(bundle.folder);
   const before = contents(whole);
-  const node = join(kit.folder, 'node');
+  const node = join(bundle.folder, 'node');
   const { size, atime, mtime } = fs.statSync(node);
   const zeros = fs.openSync(node, 'r+');
   fs.writeSync(zeros, Buffer.alloc(4096), 0, 4096, size - 8192);
   fs.closeSync(zeros);
   fs.utimesSync(node, atime, mtime);
-  fs.truncateSync(join(kit.folder, 'guest.cjs'), 1000);
-  fs.truncateSync(kit.holderProgram, 0);
+  fs.truncateSync(join(bundle.folder, 'guest.cjs'), 1000);
+  fs.truncateSync(bundle.holderProgram, 0);
   fs.rmSync(join(whole, 'page/page.js'));
-  fs.chmodSync(join(kit.folder, 'pty.node'), 0o600);
-  const loader = join(kit.folder, basename(kit.node[0] ?? ''));
+  fs.chmodSync(join(bundle.folder, 'pty.node'), 0o600);
+  const loader = join(bundle.folder, basename(bundle.node[0] ?? ''));
   const { ino } = fs.statSync(loader);
-  expect(await prepareKit(dir)).toEqual(kit);
+  expect(await prepareBundle(dir)).toEqual(bundle);
   expect(contents(whole)).toEqual(before);
   expect(fs.statSync(loader).ino).toBe(ino);
   expect(fs.statSync(node).ino).not.toBe(ino);
 });
 
 test('what a holder has compiled is there for the next one while the first one serves, and only its owner can write it', async () => {
-  const { holderProgram } = await prepareKit(dir);
+  const { holderProgram } = await prepareBundle(dir);
   const workload = join(dir, 'workload');
-  fs.mkdirSync(join(workload, 'door'), { recursive: true });
+  fs.mkdirSync(join(workload, 'run'), { recursive: true });
   // The tests' own cache would take its place.
   const holder = startProgram({
     command: process.execPath,

@@ -8,7 +8,7 @@ import { dialLink } from '../../../agent/link/dial.ts';
 import { enroll } from '../../../agent/link/enroll.ts';
 import { loadIdentity, proveIdentity, readIdentity } from '../../../agent/link/identity.ts';
 import { openLink, type Link, type LinkPeer } from '../../../agent/link/link.ts';
-import { openRatchet } from '../../../agent/link/ratchet.ts';
+import { openCloneToken } from '../../../agent/link/clone-token.ts';
 import { systemClock } from '../../../shared/clock.ts';
 import { GPUS_PER_MACHINE_MAX, LAUNCH_BYTES_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -119,7 +119,7 @@ describe('link', () => {
       onOpen: async (message) => void opened.push(message),
 
       onRepair: (id) => void repaired.push(id),
-      ratchet: await openRatchet(stateDir, { files: DISK, log: createLog('test', 'silent') }),
+      cloneToken: await openCloneToken(stateDir, { files: DISK, log: createLog('test', 'silent') }),
       ...patch,
     };
     link = openLink({ url: `${plane.url.replace('http', 'ws')}/agent/v1/link`, machineId: MACHINE_ID }, peer, {
@@ -157,15 +157,15 @@ describe('link', () => {
     expect(link?.status().connected).toBe(true);
   });
 
-  test('stores each ratchet, says so, and shows the newest at the next hello', async () => {
+  test('stores each clone token, says so, and shows the newest at the next hello', async () => {
     await open();
     await eventually('link', 5_000, () => Promise.resolve(link?.status().connected || undefined));
-    for (const value of ['r1', 'r2']) plane.send({ type: 'ratchet', value });
-    await eventually('answers', 5_000, () => Promise.resolve(plane.ratchetsKept.length === 2 || undefined));
+    for (const value of ['r1', 'r2']) plane.send({ type: 'clone_token', value });
+    await eventually('answers', 5_000, () => Promise.resolve(plane.cloneTokensKept.length === 2 || undefined));
     plane.send({ type: 'drain', reconnect_after_ms: 0 });
     await hello(2);
-    expect(plane.hellos.map(({ ratchet }) => ratchet)).toEqual([null, 'r2']);
-    expect(plane.ratchetsKept).toEqual(['r1', 'r2']);
+    expect(plane.hellos.map(({ clone_token }) => clone_token)).toEqual([null, 'r2']);
+    expect(plane.cloneTokensKept).toEqual(['r1', 'r2']);
   });
 
   test('the login of a private image is asked for, and comes back to whoever asked', async () => {
@@ -193,7 +193,7 @@ describe('link', () => {
         onOpen: () => Promise.resolve(),
 
         onRepair: (id) => void repaired.push(id),
-        ratchet: await openRatchet(stateDir, { files: DISK, log: createLog('test', 'silent') }),
+        cloneToken: await openCloneToken(stateDir, { files: DISK, log: createLog('test', 'silent') }),
       },
       { clock: systemClock(), rng: seededRng(1), log: createLog('test', 'silent'), dial },
     );
@@ -220,8 +220,8 @@ describe('link', () => {
   });
 
   test('a stream that cannot be opened is refused with a reason', async () => {
-    await open({ onOpen: () => Promise.reject(new Error('no door')) });
-    await expect(plane.stream('wl_a', { authorized_keys: [] })).rejects.toThrow('no door');
+    await open({ onOpen: () => Promise.reject(new Error('no holder')) });
+    await expect(plane.stream('wl_a', { authorized_keys: [] })).rejects.toThrow('no holder');
   });
 
   test('a lost link comes back, and one that is drained comes back later', async () => {

@@ -3,7 +3,7 @@ import { mkdirSync, mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { bareNode, type Kit, KIT_TARGET, prepareKit } from '../../../agent/holders/bundle.ts';
+import { bareNode, type Bundle, BUNDLE_TARGET, prepareBundle } from '../../../agent/holders/bundle.ts';
 import { openDiskCheck } from '../../../agent/runtime/disk-check.ts';
 import { openDocker } from '../../../agent/runtime/docker.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -13,7 +13,7 @@ import { containerShape, importEmptyImage } from '../container-shape.ts';
 
 const log = createLog('test', 'silent');
 let stateDir: string;
-let kit: Kit;
+let bundle: Bundle;
 let btrfs: MountedBtrfs;
 let holding: Engine;
 let plain: Engine;
@@ -23,8 +23,8 @@ beforeAll(async () => {
   btrfs = mountBtrfs();
   const dir = join(btrfs.dir, 'e');
   mkdirSync(dir);
-  [kit, holding, plain] = await Promise.all([
-    prepareKit(stateDir),
+  [bundle, holding, plain] = await Promise.all([
+    prepareBundle(stateDir),
     startEngine({ dir, storageDriver: 'btrfs' }),
     startEngine(),
   ]);
@@ -39,7 +39,7 @@ const engineOf = ({ socketPath }: Engine): ReturnType<typeof openDocker> => open
 const check = (engine: Engine, name: string): ReturnType<typeof openDiskCheck> =>
   openDiskCheck(join(stateDir, name), {
     engine: engineOf(engine),
-    node: bareNode(kit),
+    node: bareNode(bundle),
     log,
   });
 
@@ -67,14 +67,14 @@ describe('the try', () => {
       ...engine,
       runBare: (run) => engine.runBare({ ...run, mounts: run.mounts.filter(({ target }) => target !== '/etc/hosts') }),
     };
-    const disk = await openDiskCheck(join(stateDir, 'open'), { engine: open, node: bareNode(kit), log });
+    const disk = await openDiskCheck(join(stateDir, 'open'), { engine: open, node: bareNode(bundle), log });
     await disk.measure();
     expect(disk.enforced()).toBe(false);
   });
 
   test('clears away what a crash has left of an earlier one', async () => {
     const disk = await check(holding, 'again');
-    const { argv, mounts } = bareNode(kit);
+    const { argv, mounts } = bareNode(bundle);
     const hanging = engineOf(holding).runBare({
       name: 'disk',
       argv: [...argv, '-e', 'setInterval(() => 0, 1e6)'],
@@ -103,8 +103,8 @@ test.each([
   `;
   await importEmptyImage(holding.docker, changes);
   const engine = engineOf(holding);
-  const mounts = [{ source: kit.folder, target: KIT_TARGET }];
-  const shape = containerShape('wl_disk', { entrypoint: [...kit.node, '-e', fill], mounts, disk_gb: 1 });
+  const mounts = [{ source: bundle.folder, target: BUNDLE_TARGET }];
+  const shape = containerShape('wl_disk', { entrypoint: [...bundle.node, '-e', fill], mounts, disk_gb: 1 });
   const id = await engine.create(shape);
   await engine.start(id);
   await holding.docker.getContainer(id).wait();

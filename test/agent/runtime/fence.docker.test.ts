@@ -3,7 +3,7 @@ import { mkdtempSync, writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import type Docker from 'dockerode';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { type Kit, KIT_TARGET, prepareKit } from '../../../agent/holders/bundle.ts';
+import { type Bundle, BUNDLE_TARGET, prepareBundle } from '../../../agent/holders/bundle.ts';
 import { readResolvers } from '../../../agent/host/resolvers.ts';
 import { pullImage } from '../../kit/engine.ts';
 import { busyboxImage, type TestImage } from '../../kit/images.ts';
@@ -16,7 +16,7 @@ import { attack, QUESTION, runInside } from './fence-attack.ts';
 let world: AgentWorld;
 let outside: Outside;
 let image: TestImage;
-let kit: Kit;
+let bundle: Bundle;
 const resolvers = (await readResolvers()).filter((each) => /^\d/.test(each) && !each.startsWith('127.'));
 
 const CLOSED = /^(10|192\.168|100|169\.254|172)\./;
@@ -28,7 +28,7 @@ beforeAll(async () => {
   world = await startAgentWorld({ quarantineMinutes: 0 });
   outside = await openOutside(world.engine, resolvers);
   image = await busyboxImage(world.registry);
-  kit = await prepareKit(world.stateDir);
+  bundle = await prepareBundle(world.stateDir);
   const { docker } = world.engine;
   // As an agent has left it that named no bridges.
   await docker.createNetwork({ Name: 'svc-wl_old', Labels: { 'svc.machine_id': 'earlier' } });
@@ -133,7 +133,7 @@ const OPEN_IPV6 = { 'a public address': 'tcp 2a00:78::2 80' };
 const nodeIn =
   (name: string) =>
   (argv: string[]): Promise<string> =>
-    runInside(world.engine.docker.getContainer(name), [...kit.node, ...argv]);
+    runInside(world.engine.docker.getContainer(name), [...bundle.node, ...argv]);
 const attackFrom = (id: string, targets: Record<string, string>): Promise<{ reached: string[]; refused: string[] }> =>
   attack(nodeIn(`svc-${id}`), targets);
 const nothing = (targets: object): { reached: string[]; refused: string[] } => ({
@@ -193,7 +193,7 @@ describe('from a container with rights that ours do not have, in the network of 
       HostConfig: {
         NetworkMode: await networkOf('wl_a'),
         CapAdd: ['NET_ADMIN'],
-        Binds: [`${kit.folder}:${KIT_TARGET}:ro`],
+        Binds: [`${bundle.folder}:${BUNDLE_TARGET}:ro`],
       },
     });
     await made.start();

@@ -37,7 +37,7 @@ function facts(patch: Partial<Facts> = {}): Facts {
     records: new Map(),
     containers: [],
     engineAwayMs: 0,
-    doorsUp: new Set(IDS),
+    holdersUp: new Set(IDS),
     silentMs: new Map(),
     busy: new Set(),
     pulls: () => ({ state: 'none' }),
@@ -65,7 +65,7 @@ const anyFacts = fc
     records: fc.array(fc.tuple(fc.constantFrom(...IDS), anyRecord)),
     containers: fc.option(fc.uniqueArray(fc.tuple(fc.constantFrom(...IDS), fc.boolean()), { selector: ([id]) => id })),
     busy: fc.subarray(IDS),
-    doorsUp: fc.subarray(IDS),
+    holdersUp: fc.subarray(IDS),
     pull: fc.constantFrom('none' as const, 'pulling' as const, 'ready' as const, 'failed' as const),
   })
   .map((drawn) =>
@@ -76,7 +76,7 @@ const anyFacts = fc
         drawn.containers?.map(([id, running]) => ({ id: `c-${id}`, workload_id: id, running, mount_sources: [] })) ??
         null,
       busy: new Set(drawn.busy),
-      doorsUp: new Set(drawn.doorsUp),
+      holdersUp: new Set(drawn.holdersUp),
       pulls: () => ({ state: drawn.pull, detail: 'no', fault: 'image', progress: null }),
     }),
   );
@@ -93,7 +93,7 @@ describe('a runtime limit', () => {
       desired: [{ ...workload('wl_a', 'running'), ends_at_ms: END_MS }],
       records: new Map([['wl_a', record('wl_a', { container_id: 'c' })]]),
       containers: [{ id: 'c', workload_id: 'wl_a', running: true, mount_sources: [] }],
-      doorsUp: new Set(['wl_a']),
+      holdersUp: new Set(['wl_a']),
       serverNowMs,
     });
 
@@ -117,18 +117,18 @@ describe('over all facts', () => {
     fc.assert(
       fc.property(anyFacts, (all) => {
         const steps = plan({ ...all, containers: null });
-        expect(steps.filter((step) => step.kind !== 'door')).toEqual([]);
+        expect(steps.filter((step) => step.kind !== 'holder')).toEqual([]);
       }),
     );
   });
 
-  test('at most one step and one door per workload, none on a busy one, and never a second container', () => {
+  test('at most one step and one holder per workload, none on a busy one, and never a second container', () => {
     fc.assert(
       fc.property(anyFacts, (all) => {
         const steps = plan(all);
-        const keys = steps.map((step) => `${step.kind === 'door'} ${step.workload_id}`);
+        const keys = steps.map((step) => `${step.kind === 'holder'} ${step.workload_id}`);
         expect(new Set(keys).size).toBe(keys.length);
-        for (const step of steps.filter((one) => one.kind !== 'door'))
+        for (const step of steps.filter((one) => one.kind !== 'holder'))
           expect(all.busy.has(step.workload_id)).toBe(false);
         for (const step of steps.filter((one) => one.kind === 'create')) {
           expect(all.containers?.some((one) => one.workload_id === step.workload_id)).toBe(false);
@@ -164,7 +164,7 @@ describe('over all facts', () => {
   test('every observed phase is one of a workload that is wanted or remembered, each named once', () => {
     fc.assert(
       fc.property(anyFacts, (all) => {
-        const { workloads } = observe({ ...all, doors: new Map(), startErrors: new Map() });
+        const { workloads } = observe({ ...all, holders: new Map(), startErrors: new Map() });
         const ids = workloads.map((one) => one.workload_id);
         expect(new Set(ids).size).toBe(ids.length);
       }),
@@ -194,7 +194,7 @@ describe('a workload on its way', () => {
     ['GPU of others not fit', { gpuFaults: new Map([['GPU-1', 'lost']]) }, 'pull'],
     ['container not started', { containers: [{ ...running, running: false }] }, 'start'],
     ['running', { containers: [running] }, undefined],
-    ['running without a door', { containers: [running], doorsUp: new Set<string>() }, 'door'],
+    ['running without a holder', { containers: [running], holdersUp: new Set<string>() }, 'holder'],
     [
       'failed before',
       { records: new Map([['wl_a', record('wl_a', { failure: { code: 'start_failed', detail: '' } })]]) },

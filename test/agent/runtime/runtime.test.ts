@@ -10,7 +10,7 @@ import { openDesired } from '../../../agent/runtime/desired.ts';
 import type { Engine, LocalContainer } from '../../../agent/runtime/engine.ts';
 import { PullEnded } from '../../../agent/runtime/pull-watch.ts';
 import { openRecords } from '../../../agent/runtime/records.ts';
-import { openRuntime, type Doors, type Runtime } from '../../../agent/runtime/runtime.ts';
+import { openRuntime, type Holders, type Runtime } from '../../../agent/runtime/runtime.ts';
 import { type Clock, systemClock } from '../../../shared/clock.ts';
 import { createLog } from '../../../shared/log.ts';
 import { eventually } from '../../kit/processes.ts';
@@ -64,7 +64,7 @@ async function open(): Promise<Runtime> {
       clock,
       log,
       engine: slowEngine(),
-      doors: openDoors(),
+      holders: openHolders(),
       desired: await openDesired(dir, { files: DISK, log, clock, bootId: 'boot' }),
       records: await openRecords(dir, { files: DISK, log, now: clock.now }),
       etcFiles: async () => [],
@@ -140,7 +140,7 @@ function slowEngine(): Engine {
   };
 }
 
-function openDoors(): Doors {
+function openHolders(): Holders {
   const up = new Set<string>();
   return {
     prepare: async () => ({ entrypoint: [], mounts: [] }),
@@ -239,7 +239,7 @@ test('a container whose guest has answered never blames its GPUs: what ends it i
   await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
   await eventually('first start', 5_000, async () => calls.includes('start') || undefined);
   guest = () => true;
-  runtime.doorsChanged();
+  runtime.holdersChanged();
   guest = () => false;
   // The host that believes the exit code fails the workload instead.
   await eventually(

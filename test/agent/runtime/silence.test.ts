@@ -6,7 +6,7 @@ import { manualClock, type ManualClock } from '../manual-clock.ts';
 
 let clock: ManualClock;
 let silence: Silence;
-/** The door, and what answers behind it. */
+/** The holder, and what answers behind it. */
 let isUp: boolean;
 let guest: boolean;
 beforeEach(() => {
@@ -38,7 +38,7 @@ describe('a container is silent', () => {
     expect(silence.ms.get('wl_a')).toBe(120_000);
   });
 
-  test('not while its door is closed', () => {
+  test('not while its holder is closed', () => {
     isUp = false;
     pass(60, container(true));
     expect(silence.ms.get('wl_a')).toBeUndefined();

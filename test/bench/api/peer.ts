@@ -5,7 +5,7 @@ import type { AddressInfo } from 'node:net';
 import Database from 'better-sqlite3';
 import { fastify } from 'fastify';
 import { openBlobs } from '../../../control-plane/base/blobs/blobs.ts';
-import { openGrants } from '../../../control-plane/base/blobs/grants.ts';
+import { openPresignedUrls } from '../../../control-plane/base/blobs/presigned-urls.ts';
 import { openSqlite } from '../../../control-plane/base/db/sqlite.ts';
 import { openSealing } from '../../../control-plane/base/http/sealing.ts';
 import { openOutbound } from '../../../control-plane/base/outbound/outbound.ts';
@@ -37,7 +37,7 @@ async function serve(order: Order): Promise<Answer> {
   const instances = reader.prepare(
     'select * from instances where org_id = ? order by created_ms desc, id desc limit 51',
   );
-  const doors = reader.prepare('select * from doors where instance_id in (select value from json_each(?))');
+  const endpoints = reader.prepare('select * from endpoints where instance_id in (select value from json_each(?))');
   const app = fastify();
   app.get('/v1/pricing', async () => ({ data: offerings.all() }));
   app.get('/v1/instances', async ({ headers }) => {
@@ -46,7 +46,7 @@ async function serve(order: Order): Promise<Answer> {
       .digest('hex');
     const { org_id: orgId } = keys.get(hash) as { org_id: string };
     const data = instances.all(orgId) as { id: string }[];
-    return { data, doors: doors.all(JSON.stringify(data.map(({ id }) => id))) };
+    return { data, endpoints: endpoints.all(JSON.stringify(data.map(({ id }) => id))) };
   });
   app.post('/v1/instances', async ({ body }, reply) => {
     const operation = await rooms.instances.create(caller, CreateInstance.parse(body), async () => undefined);
@@ -82,7 +82,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       appSite: undefined,
       sshPorts,
       sshHost: '127.0.0.1',
-      menu: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
+      presets: { templates: readTemplates(undefined), environments: readEnvironments(undefined) },
       webhookMaxAttempts: 5,
       models: [],
       openVideosPerOrg: 1,
@@ -99,7 +99,7 @@ function openBareRooms(file: string, sshPorts: { first: number; last: number }):
       modelHub: fakeModelHub(),
       storage: {
         blobs: openBlobs('/nonexistent', { clock, ids, log, reserve: { share: 0, bytes: 0 } }),
-        grants: openGrants(new Uint8Array(32), 'http://127.0.0.1/v1'),
+        presignedUrls: openPresignedUrls(new Uint8Array(32), 'http://127.0.0.1/v1'),
       },
     },
   );

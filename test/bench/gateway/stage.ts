@@ -8,7 +8,7 @@ import { type Side, startSide } from '../side.ts';
 import { startNginx } from './nginx.ts';
 
 export const MODEL = 'bench/chat';
-/** Ways to the model server. */
+/** RegistryClients to the model server. */
 export const WAYS = ['direct', 'nginx', 'gateway'] as const;
 export type Way = (typeof WAYS)[number];
 

@@ -1,4 +1,4 @@
-// The control plane's part of the data path, on its real code: the SSH door and the streams that hosts dial.
+// The control plane's part of the data path, on its real code: the SSH endpoint and the streams that hosts dial.
 import { readFileSync } from 'node:fs';
 import { createServer as createHttpServer, type Server } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
@@ -33,14 +33,14 @@ async function open(order: Order): Promise<Answer> {
   );
   await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
   const { port } = server.address() as AddressInfo;
-  const doors = openPublicPorts({
+  const endpoints = openPublicPorts({
     clock,
     log: createLog('bench', 'warn'),
     host: '127.0.0.1',
     // The load is many clients, all at one address.
     trustProxy: ['127.0.0.1'],
     db: { read: { all: async () => [], one: async () => undefined } },
-    doors: { openDoors: async () => [{ instance_id: 'i', ssh_port: Number(order['port']), tcp_ports: [] }] },
+    endpoints: { openEndpoints: async () => [{ instance_id: 'i', ssh_port: Number(order['port']), tcp_ports: [] }] },
     access: async () => ({
       machineId: MACHINE,
       workloadId: 'w',
@@ -55,6 +55,6 @@ async function open(order: Order): Promise<Answer> {
       },
     },
   });
-  await doors.sync();
+  await endpoints.sync();
   return {};
 }

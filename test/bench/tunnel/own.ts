@@ -17,7 +17,7 @@ export async function openOwnTunnel(targetPort: number, tls?: Certificate): Prom
   const agent = await startSide(new URL('./agent.ts', import.meta.url), { flags: HOLDER_FLAGS });
   const onNews = ({ url = '' }: Order): void => {
     const dial = { kind: 'dial', url, port: targetPort, ...(tls === undefined ? {} : { ca: tls.cert }) };
-    // One that fails is seen by the door, which waits for it.
+    // One that fails is seen by the run, which waits for it.
     agent.ask(dial).catch((error: unknown) => console.error(`the agent could not dial: ${String(error)}`));
   };
   const controlPlane = await startSide(new URL('./control-plane.ts', import.meta.url), { onNews, flags: SERVE_FLAGS });

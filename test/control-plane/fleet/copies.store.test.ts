@@ -1,6 +1,6 @@
 // A host whose disk was copied: the copy is told from the host, nothing new goes to either, and what runs goes on.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { openRatchets, type Ratchets } from '../../../control-plane/fleet/link/ratchets.ts';
+import { openCloneTokens, type CloneTokens } from '../../../control-plane/fleet/link/clone-tokens.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine, gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { obstacleOf } from '../../../control-plane/fleet/supply/verdict.ts';
@@ -17,20 +17,20 @@ afterEach(async () => {
   await world.close();
 });
 
-describe('a ratchet', () => {
+describe('a clone token', () => {
   const ID = 'm-1';
   let key = 'key';
-  const open = (): Ratchets => openRatchets({ ...world.core, machineKey: async () => key });
+  const open = (): CloneTokens => openCloneTokens({ ...world.core, machineKey: async () => key });
 
   test('is good while it is the newest that the host has said to have, or newer', async () => {
-    const ratchets = open();
-    expect(await ratchets.show(ID, null)).toBe(true);
-    const first = await ratchets.next(ID);
-    expect(await ratchets.show(ID, null)).toBe(true);
-    const second = await ratchets.next(ID);
-    expect(await ratchets.show(ID, first)).toBe(true);
-    await ratchets.kept(ID, second);
-    expect(await ratchets.show(ID, second)).toBe(true);
+    const cloneTokens = open();
+    expect(await cloneTokens.show(ID, null)).toBe(true);
+    const first = await cloneTokens.next(ID);
+    expect(await cloneTokens.show(ID, null)).toBe(true);
+    const second = await cloneTokens.next(ID);
+    expect(await cloneTokens.show(ID, first)).toBe(true);
+    await cloneTokens.kept(ID, second);
+    expect(await cloneTokens.show(ID, second)).toBe(true);
   });
 
   test.each([
@@ -38,38 +38,38 @@ describe('a ratchet', () => {
     ['none', () => null],
     ['something of its own', () => 'x'.repeat(60)],
   ])('that is %s exposes a copy, again and again', async (_what, shown) => {
-    const ratchets = open();
-    await ratchets.show(ID, null);
-    const values = [await ratchets.next(ID), await ratchets.next(ID)];
-    for (const value of values) await ratchets.kept(ID, value);
-    for (let i = 0; i < 2; i += 1) expect(await ratchets.show(ID, shown(values))).toBe(false);
-    expect(await ratchets.show(ID, values[1] ?? '')).toBe(true);
+    const cloneTokens = open();
+    await cloneTokens.show(ID, null);
+    const values = [await cloneTokens.next(ID), await cloneTokens.next(ID)];
+    for (const value of values) await cloneTokens.kept(ID, value);
+    for (let i = 0; i < 2; i += 1) expect(await cloneTokens.show(ID, shown(values))).toBe(false);
+    expect(await cloneTokens.show(ID, values[1] ?? '')).toBe(true);
   });
 
   test('of another machine is of no use', async () => {
-    const ratchets = open();
-    for (const id of [ID, 'm-2']) await ratchets.show(id, null);
-    await ratchets.kept(ID, await ratchets.next(ID));
-    expect(await ratchets.show(ID, await ratchets.next('m-2'))).toBe(false);
+    const cloneTokens = open();
+    for (const id of [ID, 'm-2']) await cloneTokens.show(id, null);
+    await cloneTokens.kept(ID, await cloneTokens.next(ID));
+    expect(await cloneTokens.show(ID, await cloneTokens.next('m-2'))).toBe(false);
   });
 
   test('that is ahead of a restored database is good, and goes on from there', async () => {
-    const ratchets = open();
-    await ratchets.show(ID, null);
+    const cloneTokens = open();
+    await cloneTokens.show(ID, null);
     let ahead = '';
-    for (let i = 0; i < 3; i += 1) ahead = await ratchets.next(ID);
-    await world.db.tx('test.restore', (tx) => tx.run(sql`update link_ratchets set issued = 1, kept = 1`));
-    expect(await ratchets.show(ID, ahead)).toBe(true);
-    await ratchets.kept(ID, await ratchets.next(ID));
-    expect(await ratchets.show(ID, ahead)).toBe(false);
+    for (let i = 0; i < 3; i += 1) ahead = await cloneTokens.next(ID);
+    await world.db.tx('test.restore', (tx) => tx.run(sql`update clone_tokens set issued = 1, kept = 1`));
+    expect(await cloneTokens.show(ID, ahead)).toBe(true);
+    await cloneTokens.kept(ID, await cloneTokens.next(ID));
+    expect(await cloneTokens.show(ID, ahead)).toBe(false);
   });
 
   test('begins anew for a host that has enrolled anew', async () => {
-    const ratchets = open();
-    await ratchets.show(ID, null);
-    await ratchets.kept(ID, await ratchets.next(ID));
+    const cloneTokens = open();
+    await cloneTokens.show(ID, null);
+    await cloneTokens.kept(ID, await cloneTokens.next(ID));
     key = 'another';
-    expect(await ratchets.show(ID, null)).toBe(true);
+    expect(await cloneTokens.show(ID, null)).toBe(true);
   });
 });
 

@@ -67,7 +67,7 @@ beforeEach(async () => {
     ids: createIds(clock, rng),
     log: createLog('test', 'info', destination),
     machineKey: async (id) => (id === MACHINE ? (pair.publicKey.export({ format: 'jwk' }).x ?? '') : undefined),
-    ratchets: {
+    cloneTokens: {
       show: async (_id, shown) => {
         told.push(`shown ${shown}`);
         return isCurrent;
@@ -151,7 +151,7 @@ async function hello(
       held: null,
       boot_id: 'b',
       inventory: inventoryOf(1, () => 'u'),
-      ratchet: 'mine',
+      clone_token: 'mine',
     }),
   );
 }
@@ -209,18 +209,18 @@ describe('a link', () => {
         held: null,
         boot_id: '',
         inventory,
-        ratchet: null,
+        clone_token: null,
       }),
     );
     expect((await second.closed).code).toBe(LINK_CLOSE.unauthorized);
   });
 
-  test('gets a ratchet, and says when it has it; one that shows an old one is told of as a copy, and comes up', async () => {
+  test('gets a clone token, and says when it has it; one that shows an old one is told of as a copy, and comes up', async () => {
     isCurrent = false;
     const agent = dial();
     await hello(agent);
-    expect(await agent.next('ratchet')).toMatchObject({ value: 'next' });
-    agent.socket.send(JSON.stringify({ type: 'ratchet_kept', value: 'next' }));
+    expect(await agent.next('clone_token')).toMatchObject({ value: 'next' });
+    agent.socket.send(JSON.stringify({ type: 'clone_token_kept', value: 'next' }));
     await expect.poll(() => told).toContain('kept next');
     expect(told).toEqual(['shown mine', `copy ${MACHINE}`, `up ${MACHINE}`, 'kept next']);
   });
@@ -298,7 +298,7 @@ describe('a link', () => {
       held: null,
       boot_id: '',
       inventory,
-      ratchet: null,
+      clone_token: null,
     };
     agent.socket.send(JSON.stringify(again));
     expect((await agent.closed).code).toBe(LINK_CLOSE.malformed);

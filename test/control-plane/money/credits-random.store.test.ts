@@ -113,7 +113,7 @@ async function pass(world: World, step: Step): Promise<string> {
   if (step.do === 'wait' || step.do === 'away') await world.clock.advance(step.ms);
   if (step.do === 'away') {
     const untilMs = world.clock.now();
-    await metering.excuseAll({ fromMs, untilMs, evidence: 'we were away', limitOf: async () => null });
+    await metering.creditOwnOutage({ fromMs, untilMs, evidence: 'we were away', limitOf: async () => null });
   }
   const next = step.do === 'decide' ? (await credits.list()).find((row) => row.state === 'held') : undefined;
   if (step.do !== 'decide' || next === undefined) return step.do;
@@ -131,7 +131,7 @@ async function excesses(world: World, orgIds: readonly string[]): Promise<string
   }
   for (const supplierId of ['s0', 's1']) {
     if ((await grantedOnSupplier(read, supplierId, sinceMs)) > BOUNDS.supplierCreditsUcents) passed.push(supplierId);
-    const paid = await earnedByKind(read, supplierId, { kind: 'absence.supplier', sinceMs });
+    const paid = await earnedByKind(read, supplierId, { kind: 'own_outage.supplier', sinceMs });
     if (paid > BOUNDS.supplierPaymentsUcents) passed.push(`payments to ${supplierId}`);
   }
   return passed;

@@ -63,7 +63,7 @@ const held = (): Promise<HeldCredit[]> => world.rooms.credits.list();
 const away = async (ms: number): Promise<void> => {
   const fromMs = world.clock.now();
   await world.clock.advance(ms);
-  await world.rooms.metering.excuseAll({
+  await world.rooms.metering.creditOwnOutage({
     fromMs,
     untilMs: world.clock.now(),
     evidence: 'we were away',
@@ -253,7 +253,7 @@ describe('an absence of ours', () => {
     await world.clock.advance(HOUR_MS);
     await away(HOUR_MS);
     const [second] = await held();
-    expect(second).toMatchObject({ kind: 'credit', why: 'org_bound', cause: 'absence' });
+    expect(second).toMatchObject({ kind: 'credit', why: 'org_bound', cause: 'own_outage' });
     const payment = (await held()).find((each) => each.kind === 'payment' && each.state === 'held');
     await world.rooms.credits.refuse(payment?.id ?? '', 'a clock was set');
     await world.rooms.credits.refuse(second?.id ?? '', 'a clock was set');

@@ -94,7 +94,7 @@ test('an outage that began before an absence of ours is not charged on its other
     number,
     number,
   ];
-  await world.rooms.metering.excuseAll({ fromMs, untilMs, evidence: 'we were away', limitOf: async () => null });
+  await world.rooms.metering.creditOwnOutage({ fromMs, untilMs, evidence: 'we were away', limitOf: async () => null });
   await end('i-1', deadMs, '3 failed probes');
   expect(before - (await posted(wallet(orgId)))).toBe(accruedUcents(RATE, deadMs - startedMs));
   expect(await tick()).toEqual([]);

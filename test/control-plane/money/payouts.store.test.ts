@@ -155,7 +155,12 @@ test('earnings add up to the ledger in every paging and grouping, through rental
         if (step.do === 'away') {
           const fromMs = world.clock.now();
           await world.clock.advance(step.ms);
-          await metering.excuseAll({ fromMs, untilMs: world.clock.now(), evidence: 'away', limitOf: async () => null });
+          await metering.creditOwnOutage({
+            fromMs,
+            untilMs: world.clock.now(),
+            evidence: 'away',
+            limitOf: async () => null,
+          });
         }
         const [, unpaid] = await standing();
         if (step.do === 'pay' && unpaid / 2n > 0n)

@@ -96,7 +96,7 @@ async function openStage(): Promise<Stage> {
   const pass = async (seconds: number, alive: boolean): Promise<void> => {
     for (let passed = 0; passed < seconds; passed += 1) {
       await world.rooms.watch.run(new AbortController().signal);
-      if (passed % 10 === 0) await world.rooms.heartbeat.beat();
+      if (passed % 10 === 0) await world.rooms.ownOutages.beat();
       if (alive && !(await isOver())) aliveMs += SECOND_MS;
       await world.clock.advance(SECOND_MS);
     }
@@ -168,7 +168,7 @@ async function linkUp(
         held: null,
         boot_id: 'b',
         inventory,
-        ratchet: null,
+        clone_token: null,
       }),
     );
   };

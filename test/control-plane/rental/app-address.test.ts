@@ -120,7 +120,7 @@ describe('headers', () => {
     expect(requestHeaders(raw, facts)).toEqual([...kept, ...ours]);
   });
 
-  test('keep an Authorization that did not open the door', () => {
+  test('keep an Authorization that did not open the endpoint', () => {
     const raw = ['Authorization', 'Bearer own', 'X-Svc-Auth', 'secret'];
     expect(requestHeaders(raw, { ...facts, without: 'x-svc-auth' }).slice(0, 2)).toEqual([
       'Authorization',

@@ -34,7 +34,7 @@ beforeEach(async () => {
   life = { isAnswering: true, upSinceMs: 0, lastMs: null, sshStreams: 0 };
   decoys = openDecoys({
     ...world.core,
-    doors: world.rooms.doors,
+    endpoints: world.rooms.endpoints,
     link: {
       lifeOf: () => life,
       openStream: async (_machineId, _workloadId, target) => {

@@ -160,7 +160,7 @@ describe('a launch', () => {
     const who = await world.customer(9_999);
     await expect(world.launch(who)).rejects.toMatchObject({ code: 'insufficient_balance' });
     expect(await held(machineId)).toBe(0);
-    expect(await world.rooms.doors.openDoors(world.db.read)).toEqual([]);
+    expect(await world.rooms.endpoints.openEndpoints(world.db.read)).toEqual([]);
   });
 
   test('prefers the region, goes elsewhere without it, and stays with a pin', async () => {

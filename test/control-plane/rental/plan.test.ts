@@ -124,7 +124,7 @@ describe('the way in', () => {
   });
 
   test.each(['creating', 'starting'] as const)(
-    'is tried while the host is %s the container, where it has a door, and once',
+    'is tried while the host is %s the container, where it has a endpoint, and once',
     (phase) => {
       expect(plan({ ...starting, ...at(phase, 'key') }, 2_000)).toMatchObject({ do: 'probe-early' });
       expect(plan({ ...starting, ...at(phase, null) }, 2_000)).toMatchObject({ do: 'note' });

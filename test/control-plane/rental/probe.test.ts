@@ -8,10 +8,10 @@ import { type Login, logIn, newProbeKey, PROBE_MS_MAX } from '../../../control-p
 
 import { systemClock } from '../../../shared/clock.ts';
 import { manualClock } from '../../agent/manual-clock.ts';
-import { closeSshDoors, hostKeyLine, startWorld, stranger, user } from '../../agent/ssh-server.ts';
+import { closeSshServers, hostKeyLine, startWorld, stranger, user } from '../../agent/ssh-server.ts';
 
 const MANY = 1_500;
-afterEach(closeSshDoors);
+afterEach(closeSshServers);
 
 const dial = async (port: number): Promise<Duplex> => {
   const socket = connect(port, '127.0.0.1');

@@ -45,7 +45,7 @@ async function open(
     host: HOST,
     trustProxy,
     db: { read: { all: async () => [], one: async () => undefined } },
-    doors: { openDoors: async () => [{ instance_id: owner, ssh_port: port, tcp_ports: [] }] },
+    endpoints: { openEndpoints: async () => [{ instance_id: owner, ssh_port: port, tcp_ports: [] }] },
     access: async (id) => ({ machineId: 'm', workloadId: `workload of ${id}`, authorizedKeys: [] }),
     link: { openStream },
   });

@@ -5,7 +5,7 @@ create table free_times (
   org_id TEXT not null,
   supplier_id TEXT not null,
   machine_id TEXT not null,
-  cause TEXT not null check (cause in ('outage', 'gpu_fault', 'absence')),
+  cause TEXT not null check (cause in ('outage', 'gpu_fault', 'own_outage')),
   rate_ucents_per_hour INTEGER not null,
   supplier_bps INTEGER not null,
   from_ms INTEGER not null,

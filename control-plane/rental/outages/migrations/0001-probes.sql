@@ -1,4 +1,4 @@
--- The running account of looking at a rental's SSH door from outside.
+-- The running account of looking at a rental's SSH endpoint from outside.
 create table probes (
   instance_id TEXT not null primary key,
   machine_id TEXT not null,

@@ -4,7 +4,11 @@ import { connect } from 'node:net';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { OpenBlob } from '../../../../control-plane/base/blobs/blobs.ts';
-import { type Grant, type Grants, openGrants } from '../../../../control-plane/base/blobs/grants.ts';
+import {
+  type PresignedUrl,
+  type PresignedUrls,
+  openPresignedUrls,
+} from '../../../../control-plane/base/blobs/presigned-urls.ts';
 import { blobRoutes } from '../../../../control-plane/base/blobs/routes.ts';
 import { type Bench, openBench } from '../http/fixture.ts';
 import { AMPLE, blobs, clock, contentOf, filesOnDisk, openStoreForEachTest, pieces } from './store.ts';
@@ -14,17 +18,17 @@ const TEXT = '0123456789';
 
 openStoreForEachTest();
 let bench: Bench;
-let grants: Grants;
+let presignedUrls: PresignedUrls;
 let port: number;
 let key: string;
 
 beforeEach(async () => {
   bench = await openBench({
     clock,
-    routes: () => blobRoutes({ blobs, grants: openGrants(SECRET, 'http://unused/v1'), clock }),
+    routes: () => blobRoutes({ blobs, presignedUrls: openPresignedUrls(SECRET, 'http://unused/v1'), clock }),
   });
   ({ port } = await bench.http.listen({ host: '127.0.0.1', port: 0 }));
-  grants = openGrants(SECRET, `http://127.0.0.1:${port}/v1`);
+  presignedUrls = openPresignedUrls(SECRET, `http://127.0.0.1:${port}/v1`);
   key = blobs.newKey('files');
 });
 afterEach(async () => {
@@ -35,10 +39,10 @@ afterEach(async () => {
 });
 
 const inTenSeconds = (): number => clock.now() / 1000 + 10;
-const readable = (more: Partial<Grant> = {}): string =>
-  grants.urlOf({ method: 'GET', key, expiresS: inTenSeconds(), ...more });
-const writable = (more: Partial<Grant> = {}): string =>
-  grants.urlOf({ method: 'PUT', key, expiresS: inTenSeconds(), bytesMax: 10, ...more });
+const readable = (more: Partial<PresignedUrl> = {}): string =>
+  presignedUrls.urlOf({ method: 'GET', key, expiresS: inTenSeconds(), ...more });
+const writable = (more: Partial<PresignedUrl> = {}): string =>
+  presignedUrls.urlOf({ method: 'PUT', key, expiresS: inTenSeconds(), bytesMax: 10, ...more });
 const put = (url: string, body: string, headers = {}): Promise<Response> =>
   fetch(url, { method: 'PUT', body, headers });
 /** Reads the answer to its end: the server closes only when nobody is left who reads. */
@@ -167,7 +171,7 @@ describe('nothing of a URL can be changed', () => {
   });
 
   test('one of another secret is none of ours', async () => {
-    const foreign = openGrants(new Uint8Array(32).fill(8), `http://127.0.0.1:${port}/v1`);
+    const foreign = openPresignedUrls(new Uint8Array(32).fill(8), `http://127.0.0.1:${port}/v1`);
     const url = foreign.urlOf({ method: 'GET', key, expiresS: inTenSeconds() });
     expect(await refusal(await fetch(url))).toEqual([403, 'url_invalid']);
   });

@@ -1,23 +1,23 @@
 // What bounds the checks: turns at a registry, answers that are kept, and whom a registry may lead to.
 import { expect, test } from 'vitest';
 import { openCache } from '../../../../control-plane/rental/launch/cache.ts';
-import { openGate } from '../../../../control-plane/rental/launch/gate.ts';
-import { openWays } from '../../../../control-plane/rental/launch/ways.ts';
+import { openSemaphore } from '../../../../control-plane/rental/launch/semaphore.ts';
+import { openRegistryClients } from '../../../../control-plane/rental/launch/registry-clients.ts';
 import { systemClock } from '../../../../shared/clock.ts';
 import { virtualClock } from '../../../kit/virtual-clock.ts';
 
 test('who waits longer than allowed gives up the turn, and the next in order gets it', async () => {
   const clock = virtualClock();
-  const gate = openGate(clock, 1);
+  const semaphore = openSemaphore(clock, 1);
   const first = Promise.withResolvers<string>();
   const order: string[] = [];
   const come = (name: string, waitMs: number): Promise<string | undefined> =>
-    gate.run('registry', waitMs, async () => {
+    semaphore.run('registry', waitMs, async () => {
       order.push(name);
       return name === 'first' ? first.promise : name;
     });
   const visits = [come('first', 0), come('impatient', 10), come('second', 1_000), come('third', 1_000)];
-  expect(await gate.run('another registry', 0, async () => 'at once')).toBe('at once');
+  expect(await semaphore.run('another registry', 0, async () => 'at once')).toBe('at once');
   await clock.advance(10);
   expect(await visits[1]).toBeUndefined();
   first.resolve('first');
@@ -26,9 +26,9 @@ test('who waits longer than allowed gives up the turn, and the next in order get
 });
 
 test('a turn that fails is given back', async () => {
-  const gate = openGate(virtualClock(), 1);
-  await expect(gate.run('registry', 0, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
-  expect(await gate.run('registry', 0, async () => 'in')).toBe('in');
+  const semaphore = openSemaphore(virtualClock(), 1);
+  await expect(semaphore.run('registry', 0, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
+  expect(await semaphore.run('registry', 0, async () => 'in')).toBe('in');
 });
 
 test('a full cache forgets the oldest answer', async () => {
@@ -45,13 +45,13 @@ test('only a registry that the operator has named leads to others that are named
     { host: '10.0.0.1:5000', plainHttp: true },
     { host: '10.0.0.2', plainHttp: false },
   ];
-  const ways = openWays(named, { clock: systemClock() });
+  const clients = openRegistryClients(named, { clock: systemClock() });
   const inside = 'http://10.0.0.1:5000/token';
-  expect(() => ways.to('images.example.com').outbound.assertAllowed(inside)).toThrow('https');
-  expect(() => ways.to('10.0.0.2:443').outbound.assertAllowed(inside)).not.toThrow();
-  expect(() => ways.to('10.0.0.1:5000').outbound.assertAllowed('http://10.0.0.2/')).toThrow('https');
-  expect(ways.to('10.0.0.1:5000').baseUrl).toBe('http://10.0.0.1:5000/v2/');
-  expect(ways.to('10.0.0.2:443').baseUrl).toBe('https://10.0.0.2:443/v2/');
-  expect(ways.to('docker.io').baseUrl).toBe('https://registry-1.docker.io/v2/');
-  await ways.close();
+  expect(() => clients.to('images.example.com').outbound.assertAllowed(inside)).toThrow('https');
+  expect(() => clients.to('10.0.0.2:443').outbound.assertAllowed(inside)).not.toThrow();
+  expect(() => clients.to('10.0.0.1:5000').outbound.assertAllowed('http://10.0.0.2/')).toThrow('https');
+  expect(clients.to('10.0.0.1:5000').baseUrl).toBe('http://10.0.0.1:5000/v2/');
+  expect(clients.to('10.0.0.2:443').baseUrl).toBe('https://10.0.0.2:443/v2/');
+  expect(clients.to('docker.io').baseUrl).toBe('https://registry-1.docker.io/v2/');
+  await clients.close();
 });

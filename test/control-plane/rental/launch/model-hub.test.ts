@@ -57,14 +57,14 @@ describe('the weights of a model', () => {
     ['.bin alone', { 'weights.bin': 4 }, 4],
   ])('as %s are those that servers load, once', async (_what, sizes, bytes) => {
     answerWith(files(sizes, { gated: false }));
-    expect(await hub.weigh('org/model')).toEqual({ bytes });
+    expect(await hub.sizeOf('org/model')).toEqual({ bytes });
     expect(asked).toEqual(['/api/models/org/model?blobs=true']);
   });
 
   test('are asked for once in a while', async () => {
     answerWith(files({ 'model.safetensors': 5 }));
-    await Promise.all([hub.weigh('org/model'), hub.weigh('org/model')]);
-    await hub.weigh('org/model');
+    await Promise.all([hub.sizeOf('org/model'), hub.sizeOf('org/model')]);
+    await hub.sizeOf('org/model');
     expect(asked).toHaveLength(1);
   });
 
@@ -73,11 +73,11 @@ describe('the weights of a model', () => {
       path.startsWith('/api/models/old')
         ? void response.writeHead(307, { location: '/api/models/new/model?blobs=true' }).end()
         : json(response, files({ 'model.safetensors': 5 }));
-    expect(await hub.weigh('old')).toEqual({ bytes: 5 });
+    expect(await hub.sizeOf('old')).toEqual({ bytes: 5 });
     answer = (_path, response) => void response.writeHead(307, { location: 'http://localhost:1/api' }).end();
-    expect(await hub.weigh('elsewhere')).toHaveProperty('unknown');
+    expect(await hub.sizeOf('elsewhere')).toHaveProperty('unknown');
     answer = (path, response) => void response.writeHead(307, { location: path }).end();
-    expect(await hub.weigh('circle')).toHaveProperty('unknown');
+    expect(await hub.sizeOf('circle')).toHaveProperty('unknown');
   });
 });
 
@@ -93,13 +93,13 @@ describe('a model', () => {
     ['refused for another reason', {}, 451, 'could not be looked up'],
   ])('that is %s has no size, and the reason is told', async (_what, body, status, why) => {
     answerWith(body, status);
-    expect(await hub.weigh('org/model')).toEqual({ unknown: expect.stringContaining(why) });
+    expect(await hub.sizeOf('org/model')).toEqual({ unknown: expect.stringContaining(why) });
   });
 
   test.each(['', '/data/model', '../secrets', 'org/../model', 'https://elsewhere', 'org/model/more', 'a?b', '.hidden'])(
     'named %s is not asked for',
     async (model) => {
-      expect(await hub.weigh(model)).toEqual({ unknown: expect.stringContaining('is no name') });
+      expect(await hub.sizeOf(model)).toEqual({ unknown: expect.stringContaining('is no name') });
       expect(asked).toEqual([]);
     },
   );
@@ -112,7 +112,7 @@ describe('a hub', () => {
     const arrived = Promise.withResolvers<void>();
     answer = () => arrived.resolve();
     let weights: Weights | undefined;
-    const asking = slow.weigh('org/model').then((told) => (weights = told));
+    const asking = slow.sizeOf('org/model').then((told) => (weights = told));
     await arrived.promise;
     await clock.advance(2_999);
     expect(weights).toBeUndefined();
@@ -124,20 +124,20 @@ describe('a hub', () => {
 
   test.each([500, 503, 429])('that answers %i is asked again by the next launch', async (status) => {
     answerWith({}, status);
-    expect(await hub.weigh('org/model')).toEqual({ unknown: expect.stringContaining('did not answer') });
+    expect(await hub.sizeOf('org/model')).toEqual({ unknown: expect.stringContaining('did not answer') });
     answerWith(files({ 'model.safetensors': 5 }));
-    expect(await hub.weigh('org/model')).toEqual({ bytes: 5 });
+    expect(await hub.sizeOf('org/model')).toEqual({ bytes: 5 });
   });
 
   test('that is down, or sends what is no JSON, or too much, hinders nobody', async () => {
     answer = (_path, response) => void response.end('<html>');
-    expect(await hub.weigh('a')).toHaveProperty('unknown');
+    expect(await hub.sizeOf('a')).toHaveProperty('unknown');
     answer = (_path, response) => void response.end('x'.repeat(4 * 1024 ** 2 + 1));
-    expect(await hub.weigh('b')).toHaveProperty('unknown');
+    expect(await hub.sizeOf('b')).toHaveProperty('unknown');
     answer = (_path, response) => void response.destroy();
-    expect(await hub.weigh('c')).toHaveProperty('unknown');
+    expect(await hub.sizeOf('c')).toHaveProperty('unknown');
     const gone = openModelHub('http://127.0.0.1:1/api', { clock: systemClock(), log });
-    expect(await gone.weigh('d')).toEqual({ unknown: expect.stringContaining('did not answer') });
+    expect(await gone.sizeOf('d')).toEqual({ unknown: expect.stringContaining('did not answer') });
     await gone.close();
   });
 });

@@ -9,7 +9,7 @@ import { firstOf, instanceAt, type Life, orRefused, ownerAt, pick, send } from '
 import { publicEvents, unfinished } from './promises.ts';
 import type { Step } from './steps.ts';
 
-/** Between two rounds of the loops: below the time after which a look at a door is repeated. */
+/** Between two rounds of the loops: below the time after which a look at a endpoint is repeated. */
 const ROUND_MS = 5_000;
 const RESTART_MS = 1_000;
 const HOUR_MS = 3_600_000;
@@ -62,7 +62,10 @@ const ACTS: Acts = {
   host: async (life, { machine }) => pick(life.hosts, machine)?.work(life.api.world),
   report,
   probe: async (life, { which, ok }) =>
-    life.api.world.probeAnswers.set(instanceAt(life, which)[0], ok ? { ok } : { ok, leg: 'door', detail: 'no answer' }),
+    life.api.world.probeAnswers.set(
+      instanceAt(life, which)[0],
+      ok ? { ok } : { ok, leg: 'endpoint', detail: 'no answer' },
+    ),
   delete: (life, { which }) => {
     const [id, owner] = instanceAt(life, which);
     return send(life, owner, ['DELETE', `/v1/instances/${id}`]);
@@ -236,7 +239,7 @@ async function runLoops(life: Life, rounds: number): Promise<void> {
   const { world } = life.api;
   const { signal } = new AbortController();
   for (let round = 0; round < rounds; round += 1) {
-    await world.rooms.heartbeat.beat();
+    await world.rooms.ownOutages.beat();
     await world.drive();
     await world.rooms.watch.run(signal);
     for (const id of await world.rooms.metering.tick(signal)) await world.rooms.instances.stopUnpaid(id);

@@ -10,14 +10,14 @@ export interface PrivateRegistry {
 }
 
 /** How a registry is reached. */
-export interface Way {
+export interface RegistryClient {
   outbound: Outbound;
   /** Ends with `/v2/`. */
   baseUrl: string;
 }
 
-export interface Ways {
-  to(registry: string): Way;
+export interface RegistryClients {
+  to(registry: string): RegistryClient;
   close(): Promise<void>;
 }
 
@@ -25,10 +25,10 @@ export interface Ways {
  * Only a registry that the operator has named leads on to others of them: a stranger's redirect or token server does not.
  * `resolve` and `ca` take the place of DNS and of the system's certificates, for tests.
  */
-export function openWays(
+export function openRegistryClients(
   privateRegistries: readonly PrivateRegistry[],
   deps: { clock: Clock; resolve?: (hostname: string) => Promise<string[]>; ca?: string },
-): Ways {
+): RegistryClients {
   const policy = { ports: 'any' as const, privateNetworks: [] };
   const toStrangers = openOutbound({ ...policy, namedHosts: [] }, deps);
   const toNamed = openOutbound({ ...policy, namedHosts: privateRegistries }, deps);

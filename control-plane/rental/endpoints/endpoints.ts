@@ -1,4 +1,4 @@
-// Opening and closing the door of an instance.
+// Opening and closing the endpoint of an instance.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -7,7 +7,7 @@ import { flag, int, json, text } from '../../base/db/columns.ts';
 import { type Db, type Query, type Tx, join, sql } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 
-const DoorRow = z.object({
+const EndpointRow = z.object({
   instance_id: text,
   hostname: text,
   ssh_port: int,
@@ -23,11 +23,11 @@ const DoorRow = z.object({
   app_password_sealed: text,
   open: flag,
 });
-export type Door = z.infer<typeof DoorRow>;
+export type Endpoint = z.infer<typeof EndpointRow>;
 
-const PortsRow = DoorRow.pick({ instance_id: true, ssh_port: true, tcp_ports: true });
-/** The public ports of a door. */
-export type DoorPorts = z.infer<typeof PortsRow>;
+const PortsRow = EndpointRow.pick({ instance_id: true, ssh_port: true, tcp_ports: true });
+/** The public ports of a endpoint. */
+export type EndpointPorts = z.infer<typeof PortsRow>;
 
 const PortRow = z.object({ port: int });
 const COLUMNS = sql`instance_id, hostname, ssh_port, probe_private_key, probe_public_key, host_key, tcp_ports, app_user,
@@ -48,24 +48,24 @@ export interface ProbeKey {
   publicLine: string;
 }
 
-export interface Doors {
+export interface Endpoints {
   /** Makes the configured ports known; ports outside the range stay with whoever has them. */
   prepare(): Promise<void>;
   /** A port for SSH, one for each of `tcpPorts`, and a login. @throws ServiceError `unavailable` when every port is taken */
   open(tx: Tx, instanceId: string, tcpPorts: readonly number[]): Promise<void>;
   /** The password of the application's login. */
-  appPassword(door: Door): string;
+  appPassword(endpoint: Endpoint): string;
   /** Gives the ports back. */
   close(tx: Tx, instanceId: string): Promise<void>;
   setHostKey(tx: Tx, instanceId: string, hostKey: string): Promise<void>;
-  find(query: Query, instanceId: string): Promise<Door | undefined>;
+  find(query: Query, instanceId: string): Promise<Endpoint | undefined>;
   /** Those of `instanceIds` that were ever opened. */
-  ofInstances(query: Query, instanceIds: string[]): Promise<Map<string, Door>>;
+  ofInstances(query: Query, instanceIds: string[]): Promise<Map<string, Endpoint>>;
   /** Of those that are open: asked for after every launch, so without keys and logins. */
-  openDoors(query: Query): Promise<DoorPorts[]>;
+  openEndpoints(query: Query): Promise<EndpointPorts[]>;
 }
 
-interface DoorsDeps {
+interface EndpointsDeps {
   db: Db;
   clock: Clock;
   ids: Ids;
@@ -75,72 +75,73 @@ interface DoorsDeps {
   newProbeKey(): ProbeKey;
 }
 
-export function openDoors(deps: DoorsDeps): Doors {
+export function openEndpoints(deps: EndpointsDeps): Endpoints {
   const { db, clock } = deps;
   return {
     prepare: () =>
-      db.tx('doors.prepare', async (tx) => {
+      db.tx('endpoints.prepare', async (tx) => {
         const { first, last } = deps.ports;
         for (let from = first; from <= last; from += PORTS_PER_STATEMENT) {
           const count = Math.min(PORTS_PER_STATEMENT, last - from + 1);
           const rows = Array.from({ length: count }, (_, index) => sql`(${from + index}, 0)`);
           await tx.run(
-            sql`insert into door_ports (port, released_ms) values ${join(rows)} on conflict (port) do nothing`,
+            sql`insert into endpoint_ports (port, released_ms) values ${join(rows)} on conflict (port) do nothing`,
           );
         }
       }),
-    open: (tx, instanceId, tcpPorts) => openDoor(tx, instanceId, tcpPorts, deps),
-    appPassword: (door) => deps.sealing.open(passwordPlace(door.instance_id), door.app_password_sealed),
+    open: (tx, instanceId, tcpPorts) => openEndpoint(tx, instanceId, tcpPorts, deps),
+    appPassword: (endpoint) => deps.sealing.open(passwordPlace(endpoint.instance_id), endpoint.app_password_sealed),
     close: async (tx, instanceId) => {
-      await tx.run(sql`update doors set open = 0 where instance_id = ${instanceId}`);
+      await tx.run(sql`update endpoints set open = 0 where instance_id = ${instanceId}`);
       await tx.run(
-        sql`update door_ports set instance_id = null, released_ms = ${clock.now()} where instance_id = ${instanceId}`,
+        sql`update endpoint_ports set instance_id = null, released_ms = ${clock.now()} where instance_id = ${instanceId}`,
       );
     },
     setHostKey: async (tx, instanceId, hostKey) => {
-      await tx.run(sql`update doors set host_key = ${hostKey} where instance_id = ${instanceId}`);
+      await tx.run(sql`update endpoints set host_key = ${hostKey} where instance_id = ${instanceId}`);
     },
     find: async (query, instanceId) => {
-      const row = await query.one(DoorRow, sql`select ${COLUMNS} from doors where instance_id = ${instanceId}`);
+      const row = await query.one(EndpointRow, sql`select ${COLUMNS} from endpoints where instance_id = ${instanceId}`);
       return row && unsealed(row, deps);
     },
     ofInstances: async (query, instanceIds) => {
       if (instanceIds.length === 0) return new Map();
       const rows = await query.all(
-        DoorRow,
-        sql`select ${COLUMNS} from doors where instance_id in (${join(instanceIds)})`,
+        EndpointRow,
+        sql`select ${COLUMNS} from endpoints where instance_id in (${join(instanceIds)})`,
       );
       return new Map(rows.map((row) => [row.instance_id, unsealed(row, deps)]));
     },
-    openDoors: (query) => query.all(PortsRow, sql`select instance_id, ssh_port, tcp_ports from doors where open = 1`),
+    openEndpoints: (query) =>
+      query.all(PortsRow, sql`select instance_id, ssh_port, tcp_ports from endpoints where open = 1`),
   };
 }
 
-async function openDoor(
+async function openEndpoint(
   tx: Tx,
   instanceId: string,
   tcpPorts: readonly number[],
-  { ids, sealing, ports, newProbeKey, hostnameOf }: DoorsDeps,
+  { ids, sealing, ports, newProbeKey, hostnameOf }: EndpointsDeps,
 ): Promise<void> {
   const sshPort = await takePort(tx, instanceId, ports);
-  const public_ports: Door['tcp_ports'] = [];
+  const public_ports: Endpoint['tcp_ports'] = [];
   for (const port of tcpPorts) public_ports.push({ port, public_port: await takePort(tx, instanceId, ports) });
   const probe = newProbeKey();
   const probeKey = sealing.seal(probeKeyPlace(instanceId), probe.privateKey);
   const password = sealing.seal(passwordPlace(instanceId), ids.secret(APP_PASSWORD_BYTES));
   await tx.run(
-    sql`insert into doors (${COLUMNS})
+    sql`insert into endpoints (${COLUMNS})
         values (${instanceId}, ${hostnameOf(instanceId)}, ${sshPort}, ${probeKey}, ${probe.publicLine}, ${null},
           ${JSON.stringify(public_ports)}, ${APP_USER}, ${password}, 1)`,
   );
 }
 
 /** `+port` keeps the bounds away from the primary key: the ports come in the order of their index, and the first one is taken. */
-async function takePort(tx: Tx, instanceId: string, { first, last }: DoorsDeps['ports']): Promise<number> {
+async function takePort(tx: Tx, instanceId: string, { first, last }: EndpointsDeps['ports']): Promise<number> {
   const taken = await tx.one(
     PortRow,
-    sql`update door_ports set instance_id = ${instanceId} where port = (
-          select port from door_ports
+    sql`update endpoint_ports set instance_id = ${instanceId} where port = (
+          select port from endpoint_ports
           where instance_id is null and +port between ${first} and ${last}
           order by released_ms, port limit 1)
         returning port`,
@@ -152,7 +153,7 @@ async function takePort(tx: Tx, instanceId: string, { first, last }: DoorsDeps['
   });
 }
 
-function unsealed(row: Door, { sealing }: Pick<DoorsDeps, 'sealing'>): Door {
+function unsealed(row: Endpoint, { sealing }: Pick<EndpointsDeps, 'sealing'>): Endpoint {
   return { ...row, probe_private_key: sealing.open(probeKeyPlace(row.instance_id), row.probe_private_key) };
 }
 

@@ -3,7 +3,7 @@ import { createHmac, createSecretKey, hkdfSync, timingSafeEqual } from 'node:cry
 import { z } from 'zod';
 
 /** What a URL allows. */
-export interface Grant {
+export interface PresignedUrl {
   method: 'GET' | 'PUT';
   key: string;
   /** Epoch seconds; at this time it is over. */
@@ -14,27 +14,27 @@ export interface Grant {
   contentDisposition?: string;
 }
 
-export interface Grants {
+export interface PresignedUrls {
   /** The URL to hand out. */
-  urlOf(grant: Grant): string;
+  urlOf(grant: PresignedUrl): string;
   /** The grant that a request shows, expired ones too; undefined where it was not signed here, or was changed. */
-  read(method: Grant['method'], key: string, query: GrantQuery): Grant | undefined;
+  read(method: PresignedUrl['method'], key: string, query: PresignedQuery): PresignedUrl | undefined;
 }
 
-export const GrantQuery = z.strictObject({
+export const PresignedQuery = z.strictObject({
   exp: z.coerce.number().int().min(0),
   max: z.coerce.number().int().min(0).optional(),
   cd: z.string().max(1024).optional(),
   sig: z.string().max(64),
 });
-export type GrantQuery = z.infer<typeof GrantQuery>;
+export type PresignedQuery = z.infer<typeof PresignedQuery>;
 
 /** `secret` is at least 32 random bytes and stays the same over restarts. `baseUrl` is the API's address with `/v1`. */
-export function openGrants(secret: Uint8Array, baseUrl: string): Grants {
+export function openPresignedUrls(secret: Uint8Array, baseUrl: string): PresignedUrls {
   const key = createSecretKey(Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), 'blob urls', 32)));
-  const sign = (grant: Grant): Buffer => {
+  const sign = (grant: PresignedUrl): Buffer => {
     const { method, key: blob, expiresS, bytesMax, contentDisposition } = grant;
-    // JSON, so that no two grants are one text.
+    // JSON, so that no two presigned URLs are one text.
     const text = JSON.stringify([method, blob, expiresS, bytesMax ?? null, contentDisposition ?? null]);
     return createHmac('sha256', key).update(text).digest();
   };
@@ -47,7 +47,7 @@ export function openGrants(secret: Uint8Array, baseUrl: string): Grants {
       return `${baseUrl}/blobs/${grant.key}?${query.toString()}`;
     },
     read: (method, blob, { exp, max, cd, sig }) => {
-      const grant: Grant = {
+      const grant: PresignedUrl = {
         method,
         key: blob,
         expiresS: exp,

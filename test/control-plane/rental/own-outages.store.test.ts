@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { grantedToOrg } from '../../../control-plane/money/credits/store.ts';
-import { ABSENCE_MS_MIN, openHeartbeat } from '../../../control-plane/rental/outages/own-outages.ts';
+import { OWN_OUTAGE_MS_MIN, openOwnOutages } from '../../../control-plane/rental/outages/own-outages.ts';
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
@@ -36,9 +36,9 @@ async function run(request: Partial<CreateInstance> = {}): Promise<string> {
 
 /** The process dies now and another begins after `ms`. */
 async function away(ms: number): Promise<boolean> {
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await world.clock.advance(ms);
-  return world.rooms.heartbeat.beat();
+  return world.rooms.ownOutages.beat();
 }
 
 const end = async (id: string): Promise<void> => {
@@ -48,24 +48,24 @@ const end = async (id: string): Promise<void> => {
 test('the first start of all excuses nothing', async () => {
   const id = await run();
   await world.clock.advance(HOUR_MS);
-  expect(await world.rooms.heartbeat.beat()).toBe(false);
+  expect(await world.rooms.ownOutages.beat()).toBe(false);
   await end(id);
   expect(await spent()).toBe(BigInt(HOUR_MS));
 });
 
 test.each([
-  ['of a minute is a restart and charged', ABSENCE_MS_MIN, 0],
-  ['of a millisecond more is not', ABSENCE_MS_MIN + 1, ABSENCE_MS_MIN + 1],
-])('an absence %s', async (_, awayMs, excusedMs) => {
+  ['of a minute is a restart and charged', OWN_OUTAGE_MS_MIN, 0],
+  ['of a millisecond more is not', OWN_OUTAGE_MS_MIN + 1, OWN_OUTAGE_MS_MIN + 1],
+])('an absence %s', async (_, awayMs, creditedMs) => {
   const id = await run();
   await world.clock.advance(HOUR_MS);
-  expect(await away(awayMs)).toBe(excusedMs > 0);
+  expect(await away(awayMs)).toBe(creditedMs > 0);
   await world.clock.advance(HOUR_MS);
   await end(id);
-  expect(await spent()).toBe(BigInt(2 * HOUR_MS + awayMs - excusedMs));
+  expect(await spent()).toBe(BigInt(2 * HOUR_MS + awayMs - creditedMs));
 });
 
-test('the supplier is paid by us, every rental is excused, and their usage leaves the time out', async () => {
+test('the supplier is paid by us, every rental is credited, and their usage leaves the time out', async () => {
   const ids = [await run(), await run()];
   await world.clock.advance(HOUR_MS);
   await away(2 * HOUR_MS);
@@ -89,11 +89,11 @@ test('a rental whose runtime limit is reached meanwhile ends there, for its cust
 
 test('what was posted into the absence is taken back', async () => {
   const id = await run();
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await world.clock.advance(3 * HOUR_MS);
   // Another process has posted hours before it was known that nobody was there.
   await world.rooms.metering.tick(new AbortController().signal);
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await end(id);
   expect(await spent()).toBe(0n);
   expect(await balance(payable(supplierId))).toBe(BigInt((3 * HOUR_MS * 8) / 10));
@@ -102,18 +102,18 @@ test('what was posted into the absence is taken back', async () => {
 test('one that dies while it excuses begins again and excuses nobody twice', async () => {
   const ids = [await run(), await run()];
   await world.clock.advance(HOUR_MS);
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   const fromMs = world.clock.now();
   await world.clock.advance(HOUR_MS);
   // As far as it came: the row was not written.
-  await world.rooms.metering.excuseAll({
+  await world.rooms.metering.creditOwnOutage({
     fromMs,
     untilMs: world.clock.now(),
     evidence: 'away',
     limitOf: async () => null,
   });
   await world.clock.advance(90_000);
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   for (const id of ids) await end(id);
   expect(await spent()).toBe(BigInt(2 * HOUR_MS));
   expect(await balance(payable(supplierId))).toBe(BigInt(((4 * HOUR_MS + 180_000) * 8) / 10));
@@ -131,12 +131,12 @@ test('a rental that is unreachable anyway is left alone', async () => {
 
 test('a process that stood still excuses the time itself', async () => {
   const id = await run();
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await world.clock.advance(HOUR_MS);
   // The tick may come first.
   await world.rooms.metering.tick(new AbortController().signal);
-  await world.rooms.heartbeat.beat();
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
+  await world.rooms.ownOutages.beat();
   await world.clock.advance(30_000);
   await end(id);
   expect(await spent()).toBe(30_000n);
@@ -149,39 +149,39 @@ test.each([
 ])(
   'a wall clock that is set forward by %s costs nobody anything and pays nobody, also if the tick comes first',
   async (_, stepMs) => {
-    const { heartbeat, metering } = world.rooms;
+    const { ownOutages, metering } = world.rooms;
     const id = await run();
-    await heartbeat.beat();
+    await ownOutages.beat();
     await world.clock.advance(10_000);
     world.clock.step(stepMs);
     await metering.tick(new AbortController().signal);
-    expect(await heartbeat.beat()).toBe(false);
+    expect(await ownOutages.beat()).toBe(false);
     await world.clock.advance(30_000);
-    await heartbeat.beat();
+    await ownOutages.beat();
     await end(id);
     expect(await spent()).toBe(40_000n);
     expect(await balance(payable(supplierId))).toBe(32_000n);
-    expect([await world.rooms.credits.list(), heartbeat.clockSteps()]).toEqual([[], 1]);
+    expect([await world.rooms.credits.list(), ownOutages.clockSteps()]).toEqual([[], 1]);
   },
 );
 
 test('a rental that ends between the step and the next beat pays for the time that it lived', async () => {
   const id = await run();
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await world.clock.advance(4_000);
   world.clock.step(24 * HOUR_MS);
   await world.clock.advance(3_000);
   await end(id);
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   expect(await spent()).toBe(7_000n);
 });
 
 test('a step within an absence of ours is not part of it', async () => {
   const id = await run();
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await world.clock.advance(2 * HOUR_MS);
   world.clock.step(24 * HOUR_MS);
-  expect(await world.rooms.heartbeat.beat()).toBe(true);
+  expect(await world.rooms.ownOutages.beat()).toBe(true);
   await end(id);
   expect(await spent()).toBe(0n);
   expect(await balance(payable(supplierId))).toBe(BigInt((2 * HOUR_MS * 8) / 10));
@@ -189,11 +189,11 @@ test('a step within an absence of ours is not part of it', async () => {
 
 test('an outage that lasts while the clock is set is not free for longer by it', async () => {
   const id = await run();
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await world.db.tx('test.outage', (tx) => world.rooms.metering.closeSegment(tx, id, world.clock.now(), 'probes'));
   await world.clock.advance(20_000);
   world.clock.step(24 * HOUR_MS);
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await end(id);
   await world.observe(id, { phase: 'removed' });
   await world.drive();
@@ -203,33 +203,33 @@ test('an outage that lasts while the clock is set is not free for longer by it',
 test('a clock that is set back is told, pays nobody, and is no absence', async () => {
   const id = await run();
   await world.clock.advance(HOUR_MS);
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await world.clock.advance(10_000);
   world.clock.step(-HOUR_MS / 2);
-  expect(await world.rooms.heartbeat.beat()).toBe(false);
-  expect(world.rooms.heartbeat.clockSteps()).toBe(1);
+  expect(await world.rooms.ownOutages.beat()).toBe(false);
+  expect(world.rooms.ownOutages.clockSteps()).toBe(1);
   expect(await balance(payable(supplierId))).toBe(0n);
   await end(id);
 });
 
-test('loops that beat at the same moment share one run: an absence is excused once', async () => {
+test('loops that beat at the same moment share one run: an absence is credited once', async () => {
   await run();
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await world.clock.advance(HOUR_MS);
-  const excused: number[] = [];
+  const credited: number[] = [];
   const metering = {
     skipAll: async () => undefined,
-    excuseAll: async () => excused.push(1),
+    creditOwnOutage: async () => credited.push(1),
   };
-  const heartbeat = openHeartbeat({ ...world.core, metering });
-  expect(await Promise.all([heartbeat.beat(), heartbeat.beat(), heartbeat.beat()])).toEqual([true, true, true]);
-  expect(excused).toEqual([1]);
-  expect(await heartbeat.beat()).toBe(false);
+  const ownOutages = openOwnOutages({ ...world.core, metering });
+  expect(await Promise.all([ownOutages.beat(), ownOutages.beat(), ownOutages.beat()])).toEqual([true, true, true]);
+  expect(credited).toEqual([1]);
+  expect(await ownOutages.beat()).toBe(false);
 });
 
 test('an absence across a restart is told by the wall clock', async () => {
   const id = await run();
-  await world.rooms.heartbeat.beat();
+  await world.rooms.ownOutages.beat();
   await world.clock.advance(HOUR_MS);
   world = await world.restart();
   await end(id);

@@ -4,7 +4,7 @@ import { int, text } from '../../base/db/columns.ts';
 import { type Db, type Tx, sql } from '../../base/db/db.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 
-export interface Ratchets {
+export interface CloneTokens {
   /**
    * What a host shows at its hello. False where somebody with the same identity has gone on since: two hosts run from copies of one
    * disk, or the disk of one was set back. A value newer than any of ours is good: this database is from a backup.
@@ -16,17 +16,17 @@ export interface Ratchets {
   kept(machineId: string, value: string): Promise<void>;
 }
 
-interface RatchetsDeps {
+interface CloneTokensDeps {
   db: Db;
   sealing: Sealing;
   /** The enrolled key; a host that has enrolled anew begins anew. */
   machineKey(machineId: string): Promise<string | undefined>;
 }
 
-const RatchetRow = z.object({ public_key: text, issued: int, kept: int });
+const CloneTokenRow = z.object({ public_key: text, issued: int, kept: int });
 
-export function openRatchets({ db, sealing, machineKey }: RatchetsDeps): Ratchets {
-  const placeOf = (machineId: string): string => `ratchet/${machineId}`;
+export function openCloneTokens({ db, sealing, machineKey }: CloneTokensDeps): CloneTokens {
+  const placeOf = (machineId: string): string => `cloneToken/${machineId}`;
   /** Undefined for what is none of ours. */
   const numberOf = (machineId: string, value: string | null): number | undefined => {
     if (value === null) return 0;
@@ -40,7 +40,7 @@ export function openRatchets({ db, sealing, machineKey }: RatchetsDeps): Ratchet
     show: async (machineId, shown) => {
       const key = (await machineKey(machineId)) ?? '';
       const number = numberOf(machineId, shown);
-      return db.tx('link.ratchet_shown', async (tx) => {
+      return db.tx('link.clone_token_shown', async (tx) => {
         const row = await find(tx, machineId);
         if (row?.public_key !== key)
           await write(tx, machineId, { public_key: key, issued: number ?? 0, kept: number ?? 0 });
@@ -51,7 +51,7 @@ export function openRatchets({ db, sealing, machineKey }: RatchetsDeps): Ratchet
       });
     },
     next: (machineId) =>
-      db.tx('link.ratchet_next', async (tx) => {
+      db.tx('link.clone_token_next', async (tx) => {
         const row = (await find(tx, machineId)) ?? { public_key: '', issued: 0, kept: 0 };
         const issued = row.issued + 1;
         await write(tx, machineId, { ...row, issued });
@@ -60,22 +60,22 @@ export function openRatchets({ db, sealing, machineKey }: RatchetsDeps): Ratchet
     kept: async (machineId, value) => {
       const number = numberOf(machineId, value);
       if (number === undefined) return;
-      await db.tx('link.ratchet_kept', (tx) =>
+      await db.tx('link.clone_token_kept', (tx) =>
         tx.run(
-          sql`update link_ratchets set kept = ${number} where machine_id = ${machineId} and kept < ${number} and issued >= ${number}`,
+          sql`update clone_tokens set kept = ${number} where machine_id = ${machineId} and kept < ${number} and issued >= ${number}`,
         ),
       );
     },
   };
 }
 
-function find(tx: Tx, machineId: string): Promise<z.infer<typeof RatchetRow> | undefined> {
-  return tx.one(RatchetRow, sql`select public_key, issued, kept from link_ratchets where machine_id = ${machineId}`);
+function find(tx: Tx, machineId: string): Promise<z.infer<typeof CloneTokenRow> | undefined> {
+  return tx.one(CloneTokenRow, sql`select public_key, issued, kept from clone_tokens where machine_id = ${machineId}`);
 }
 
-async function write(tx: Tx, machineId: string, row: z.infer<typeof RatchetRow>): Promise<void> {
+async function write(tx: Tx, machineId: string, row: z.infer<typeof CloneTokenRow>): Promise<void> {
   await tx.run(
-    sql`insert into link_ratchets (machine_id, public_key, issued, kept) values (${machineId}, ${row.public_key}, ${row.issued}, ${row.kept})
+    sql`insert into clone_tokens (machine_id, public_key, issued, kept) values (${machineId}, ${row.public_key}, ${row.issued}, ${row.kept})
         on conflict (machine_id) do update set public_key = excluded.public_key, issued = excluded.issued, kept = excluded.kept`,
   );
 }

@@ -15,19 +15,21 @@ test('the key of the probes and the password of the application are sealed in th
   await world.machine({ gpus: 2 });
   const who = await world.customer(100_000);
   const [id, other] = [await world.launch(who), await world.launch(who)];
-  const { doors } = world.rooms;
-  const door = await doors.find(world.db.read, id);
-  expect(door?.probe_private_key).toMatch(/^-----BEGIN OPENSSH PRIVATE KEY-----/);
-  expect((await doors.ofInstances(world.db.read, [id])).get(id)?.probe_private_key).toBe(door?.probe_private_key);
+  const { endpoints } = world.rooms;
+  const endpoint = await endpoints.find(world.db.read, id);
+  expect(endpoint?.probe_private_key).toMatch(/^-----BEGIN OPENSSH PRIVATE KEY-----/);
+  expect((await endpoints.ofInstances(world.db.read, [id])).get(id)?.probe_private_key).toBe(
+    endpoint?.probe_private_key,
+  );
   const Row = z.object({ probe_private_key: text, app_password_sealed: text });
   const [row] = await world.db.read.all(
     Row,
-    sql`select probe_private_key, app_password_sealed from doors where instance_id = ${id}`,
+    sql`select probe_private_key, app_password_sealed from endpoints where instance_id = ${id}`,
   );
   expect(row?.probe_private_key).not.toContain('PRIVATE KEY');
-  expect(JSON.stringify(row)).not.toContain(door === undefined ? '' : doors.appPassword(door));
+  expect(JSON.stringify(row)).not.toContain(endpoint === undefined ? '' : endpoints.appPassword(endpoint));
   await world.db.tx('swap', (tx) =>
-    tx.run(sql`update doors set probe_private_key = ${row?.probe_private_key} where instance_id = ${other}`),
+    tx.run(sql`update endpoints set probe_private_key = ${row?.probe_private_key} where instance_id = ${other}`),
   );
-  await expect(doors.find(world.db.read, other)).rejects.toThrow(/authenticate/);
+  await expect(endpoints.find(world.db.read, other)).rejects.toThrow(/authenticate/);
 });

@@ -10,7 +10,7 @@ import { templateView } from './templates.ts';
 
 const tag = 'Catalog';
 
-export function menuRoutes({ launch, cursors }: { launch: LaunchRoom; cursors: Cursors }): Route[] {
+export function presetRoutes({ launch, cursors }: { launch: LaunchRoom; cursors: Cursors }): Route[] {
   return [
     route({
       method: 'GET',
@@ -27,7 +27,7 @@ export function menuRoutes({ launch, cursors }: { launch: LaunchRoom; cursors: C
       errors: [],
       handler: async ({ query }) => {
         const after = cursors.read('templates', query.cursor)?.id ?? '';
-        const byId = [...launch.menu.templates.values()].toSorted((a, b) => (a.id < b.id ? -1 : 1));
+        const byId = [...launch.presets.templates.values()].toSorted((a, b) => (a.id < b.id ? -1 : 1));
         const rows = byId.filter(({ id }) => id > after).slice(0, query.limit + 1);
         const body = cursors.pageOf('templates', rows, query.limit, {
           at: ({ id }) => ({ createdMs: 0, id }),
@@ -48,7 +48,7 @@ export function menuRoutes({ launch, cursors }: { launch: LaunchRoom; cursors: C
       idempotency: 'none',
       responses: { 200: { description: 'The environments', schema: Environments } },
       errors: [],
-      handler: async () => ({ status: 200, body: environmentsView(launch.menu.environments) }),
+      handler: async () => ({ status: 200, body: environmentsView(launch.presets.environments) }),
     }),
   ];
 }

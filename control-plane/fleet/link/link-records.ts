@@ -3,12 +3,12 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { HelloMessage } from '../../../shared/protocol/link.ts';
 import { type Db, sql } from '../../base/db/db.ts';
 
-export interface LinkNotes {
+export interface LinkRecords {
   up(hello: HelloMessage, clientIp: string): Promise<void>;
   down(machineId: string): Promise<void>;
 }
 
-export function openLinkNotes(deps: { db: Db; clock: Clock }): LinkNotes {
+export function openLinkRecords(deps: { db: Db; clock: Clock }): LinkRecords {
   const { db, clock } = deps;
   return {
     up: async (hello, clientIp) => {

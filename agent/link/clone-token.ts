@@ -5,7 +5,7 @@ import { z } from 'zod';
 import type { Log } from '../../shared/log.ts';
 import type { StateFiles } from '../host/state.ts';
 
-export interface Ratchet {
+export interface CloneToken {
   /** The newest value that is on disk; null before the first. */
   shown(): Promise<string | null>;
   /** True once the value is on disk; false where the disk does not take it: then the one before is shown again. */
@@ -14,10 +14,13 @@ export interface Ratchet {
 
 const Kept = z.strictObject({ value: z.string() });
 
-export async function openRatchet(stateDir: string, { files, log }: { files: StateFiles; log: Log }): Promise<Ratchet> {
-  const file = join(stateDir, 'ratchet.json');
+export async function openCloneToken(
+  stateDir: string,
+  { files, log }: { files: StateFiles; log: Log },
+): Promise<CloneToken> {
+  const file = join(stateDir, 'clone-token.json');
   let kept = await files.read(file, Kept).catch((error: unknown) => {
-    log.error({ err: error }, 'the stored ratchet is damaged: this host may be taken for a copy of itself');
+    log.error({ err: error }, 'the stored cloneToken is damaged: this host may be taken for a copy of itself');
     return undefined;
   });
   let storing: Promise<unknown> = Promise.resolve();
@@ -27,7 +30,7 @@ export async function openRatchet(stateDir: string, { files, log }: { files: Sta
       kept = { value };
       return true;
     } catch (error) {
-      log.error({ err: error }, 'the ratchet could not be stored; the one before is shown again');
+      log.error({ err: error }, 'the cloneToken could not be stored; the one before is shown again');
       return false;
     }
   };

@@ -1,6 +1,6 @@
 // What systemd is told, by the real program to a real socket, and when it is not told that we are alive.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { hangingLoops, openSupervision, RUN_MS_MAX } from '../../../control-plane/base/systemd/supervision.ts';
+import { hangingLoops, openSystemd, RUN_MS_MAX } from '../../../control-plane/base/systemd/systemd.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { LoopStatus } from '../../../shared/loop.ts';
 import { hasSystemd, type NotifySocket, openNotifySocket } from '../../kit/notify-socket.ts';
@@ -16,17 +16,17 @@ describe('messages', () => {
 
   test.skipIf(!hasSystemd)('arrive in order, each before the next is begun', async () => {
     const manager = { notifySocket: socket.path, watchdogMs: 60_000 };
-    const supervision = openSupervision(manager, silent);
-    expect(supervision.alivePeriodMs).toBe(20_000);
-    await supervision.ready();
-    await supervision.alive();
-    await supervision.stopping(10_000);
+    const systemd = openSystemd(manager, silent);
+    expect(systemd.alivePeriodMs).toBe(20_000);
+    await systemd.ready();
+    await systemd.alive();
+    await systemd.stopping(10_000);
     expect(socket.messages()).toEqual(['READY=1', 'WATCHDOG=1', 'STOPPING=1', 'EXTEND_TIMEOUT_USEC=70000000']);
   });
   test('are not sent where nobody asks', async () => {
-    const supervision = openSupervision(undefined, silent);
-    expect(supervision.alivePeriodMs).toBeUndefined();
-    await supervision.ready();
+    const systemd = openSystemd(undefined, silent);
+    expect(systemd.alivePeriodMs).toBeUndefined();
+    await systemd.ready();
     expect(socket.messages()).toEqual([]);
   });
 });
@@ -34,7 +34,7 @@ describe('messages', () => {
 test('a manager that cannot be reached is logged and stops nothing', async () => {
   const lines: string[] = [];
   const log = createLog('test', 'error', { write: (line: string) => void lines.push(line) });
-  await openSupervision({ notifySocket: '/nowhere/socket', watchdogMs: undefined }, { log }).ready();
+  await openSystemd({ notifySocket: '/nowhere/socket', watchdogMs: undefined }, { log }).ready();
   expect(lines.join('')).toContain('systemd could not be told');
 });
 

@@ -1,6 +1,6 @@
 // A restart of the control plane takes no offering away; a machine that does not come back goes after its time.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openAbsence, RETURN_MS } from '../../../control-plane/fleet/link/absence.ts';
+import { openPresence, RETURN_MS } from '../../../control-plane/fleet/link/presence.ts';
 import { findListed, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
@@ -22,7 +22,7 @@ test('machines stay on offer until their time to come back is over, then only th
   const [back, gone] = [(await world.machine()).machineId, (await world.machine()).machineId];
   const links = new Set<string>();
   // What a process does that has just been started.
-  const { run } = openAbsence({
+  const { run } = openPresence({
     ...world,
     supply: world.rooms.supply,
     link: { isUp: (machineId) => links.has(machineId) },
@@ -41,7 +41,7 @@ test('machines stay on offer until their time to come back is over, then only th
 
 test('a machine with a link is heard of at least every minute or so', async () => {
   const { machineId } = await world.machine();
-  const { run } = openAbsence({
+  const { run } = openPresence({
     ...world,
     supply: world.rooms.supply,
     link: { isUp: () => true },

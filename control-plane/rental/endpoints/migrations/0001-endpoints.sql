@@ -1,5 +1,5 @@
 -- What a workload is reached by. A port belongs to one instance at a time and is reused least recently.
-create table doors (
+create table endpoints (
   instance_id TEXT not null primary key,
   hostname TEXT not null,
   ssh_port INTEGER not null,
@@ -12,12 +12,12 @@ create table doors (
   open INTEGER not null
 ) STRICT;
 
-create index doors_open on doors (instance_id) where open = 1;
+create index endpoints_open on endpoints (instance_id) where open = 1;
 
-create table door_ports (
+create table endpoint_ports (
   port INTEGER not null primary key,
   instance_id TEXT,
   released_ms INTEGER not null
 ) STRICT;
 
-create index door_ports_free on door_ports (released_ms, port) where instance_id is null;
+create index endpoint_ports_free on endpoint_ports (released_ms, port) where instance_id is null;

@@ -1,12 +1,12 @@
 // At most so many at once for each key; the others wait for their turn in order, but not for ever.
 import type { Clock } from '../../../shared/clock.ts';
 
-export interface Gate {
+export interface Semaphore {
   /** Runs `work` once there is room. Undefined where there was none within `waitMs`. */
   run<T>(key: string, waitMs: number, work: () => Promise<T>): Promise<T | undefined>;
 }
 
-export function openGate(clock: Clock, atOnceMax: number): Gate {
+export function openSemaphore(clock: Clock, atOnceMax: number): Semaphore {
   const busy = new Map<string, number>();
   const waiting = new Map<string, Set<() => void>>();
 

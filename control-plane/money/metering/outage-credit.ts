@@ -23,18 +23,18 @@ export async function excuse(
   segment: Segment,
   absence: Absence,
   deps: {
-    credits: Pick<Credits, 'payAbsence'>;
+    credits: Pick<Credits, 'payOwnOutage'>;
     metering: Pick<Metering, 'openSegment'>;
-    closeForAbsence(subjectId: string, toMs: number): Promise<void>;
+    closeForOwnOutage(subjectId: string, toMs: number): Promise<void>;
   },
 ): Promise<void> {
   const { untilMs, evidence } = absence;
   const fromMs = Math.max(absence.fromMs, segment.started_ms);
   const limitMs = (await absence.limitOf(tx, segment.subject_id)) ?? untilMs;
   const paidUntilMs = Math.max(fromMs, Math.min(untilMs, limitMs));
-  await deps.closeForAbsence(segment.subject_id, fromMs);
+  await deps.closeForOwnOutage(segment.subject_id, fromMs);
   const lostUcents = accruedUcents(segment.rate_ucents_per_hour, paidUntilMs - fromMs);
-  await deps.credits.payAbsence(tx, {
+  await deps.credits.payOwnOutage(tx, {
     id: `${segment.id}:absence:${fromMs}`,
     subjectId: segment.subject_id,
     orgId: segment.org_id,

@@ -1,4 +1,4 @@
-// The service manager's side door: ready, alive, stopping (sd_notify), and when we may say that we are alive.
+// What the service manager is told: ready, alive, stopping (sd_notify), and when we may say that we are alive.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Log } from '../../../shared/log.ts';
@@ -12,7 +12,7 @@ const STOP_MS_MAX = 60_000;
 /** Of the watchdog's time: two messages may be late. */
 const SHARE = 3;
 
-export interface Supervision {
+export interface Systemd {
   /** How often `alive` is wanted; undefined where nobody watches. */
   alivePeriodMs: number | undefined;
   ready(): Promise<void>;
@@ -30,7 +30,7 @@ export interface ServiceManager {
 }
 
 /** Without a manager nothing happens. A message that cannot be sent is logged: what follows from it, systemd decides. */
-export function openSupervision(manager: ServiceManager | undefined, { log }: { log: Log }): Supervision {
+export function openSystemd(manager: ServiceManager | undefined, { log }: { log: Log }): Systemd {
   const say = async (...message: string[]): Promise<void> => {
     if (manager === undefined) return;
     try {

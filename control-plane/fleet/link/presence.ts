@@ -7,24 +7,24 @@ import type { Link } from './link.ts';
 
 /**
  * After a start every agent gets some tries to come back. Until then its machine counts as before, so that a restart of ours takes no
- * offering away; a launch on a host that is really gone is tried elsewhere. (After a longer absence nothing counts as online.)
+ * offering away; a launch on a host that is really gone is tried elsewhere. (After a longer presence nothing counts as online.)
  */
 export const RETURN_MS = 4 * LINK_RECONNECT_MS_MAX;
 
 /** How old `last_heartbeat_at` of a machine with a link may be; each note writes the rows of the whole fleet. */
 const HEARTBEAT_MS = 60_000;
 
-export interface Absence {
+export interface Presence {
   /** Level-triggered: takes machines without a link offline, once they had their time, and notes that the others are there. */
   run(): Promise<void>;
 }
 
-export function openAbsence(deps: {
+export function openPresence(deps: {
   clock: Clock;
   log: Log;
   supply: Pick<Supply, 'onlineMachineIds' | 'setOnline' | 'noteHeartbeats'>;
   link: Pick<Link, 'isUp'>;
-}): Absence {
+}): Presence {
   const { clock, log, supply, link } = deps;
   const startedMs = clock.monotonicMs();
   let notedMs = startedMs;
