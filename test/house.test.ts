@@ -5,12 +5,13 @@ import { readSources, type SourceFile } from './kit/sources.ts';
 import { barrels, fileNames, fileSizes, firstLines, leftovers, lockFile, origins } from './kit/tidy.ts';
 import { roomReadmes } from './kit/room-readmes.ts';
 import { unusedEntries } from './kit/unused-entries.ts';
-import { ambientState, importOrder, migrations, packageDoors, tableOwners } from './kit/walls.ts';
+import { ambientState, importCircles, importOrder, migrations, packageDoors, tableOwners } from './kit/walls.ts';
 
 const CHECKOUT = resolve(import.meta.dirname, '..');
 
 const RULES = {
   importOrder,
+  importCircles,
   packageDoors,
   ambientState,
   tableOwners,
@@ -81,6 +82,7 @@ const FAULTS: [Rule, string, SourceFile, string][] = [
   ['importOrder', 'a test', imports('agent/link/a.ts', '../../test/kit/engine.ts'), 'no room'],
   ['importOrder', 'an unknown room', file('control-plane/attic/a.ts', '// planted'), 'no such room'],
   ['importOrder', 'a stray file', file('control-plane/stray.ts', '// planted'), 'no such room'],
+  ['importCircles', 'a file that imports itself', imports('agent/host/a.ts', './a.ts'), 'break this circle'],
   [
     'packageDoors',
     'sqlite',
@@ -163,6 +165,13 @@ describe('a planted fault is caught', () => {
     const planted = [file('README.md', 'cd /home/me/checkout/agent, or /app/agent')];
     expect(origins(planted, '/home/me/checkout')).toEqual(["README.md holds the path of somebody's checkout."]);
     expect(origins(planted, '/app')).toEqual([]);
+  });
+
+  test('importCircles: two files that import each other, named once', () => {
+    const planted = [imports('agent/host/a.ts', './b.ts'), imports('agent/host/b.ts', './a.ts')];
+    expect(importCircles(planted)).toEqual([
+      'agent/host/a.ts imports agent/host/b.ts imports agent/host/a.ts: break this circle.',
+    ]);
   });
 
   test('unusedEntries: a file, a room and a door that are only in the plan', () => {

@@ -8,7 +8,7 @@ import { endProcess } from '../host/run.ts';
 import { writeFileSafely } from '../host/state.ts';
 import type { HolderStatus } from '../runtime/observe.ts';
 import { workloadFolder } from '../runtime/records.ts';
-import type { Holders } from '../runtime/runtime.ts';
+import type { Holders } from '../runtime/steps.ts';
 import type { Launch } from '../runtime/shape.ts';
 import { workloadPaths, openRunFolderToUser } from '../wire/workload-folder.ts';
 import { endHolder, serveHolder, type Holder, type StreamOpen } from './holder-client.ts';

@@ -8,25 +8,14 @@ import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { createAttempts, type Attempts } from './attempts.ts';
 import type { Desired } from './desired.ts';
 import type { Engine, LocalContainer, Mount } from './engine.ts';
-import { observe, type HolderStatus, type ObservedFacts } from './observe.ts';
+import { observe, type ObservedFacts } from './observe.ts';
 import { holderKey, type GpuStanding, plan, type Step } from './plan.ts';
 import { openPulls, type Pulls } from './pulls.ts';
 import type { Images } from './images.ts';
 import type { Records } from './records.ts';
-import type { GuestEntry, Launch, Machine } from './shape.ts';
+import type { Machine } from './shape.ts';
 import { createSilence, type Silence } from './silence.ts';
-import { createSteps, type StepsDeps } from './steps.ts';
-
-/** The way into a workload, kept by another room. */
-export interface Holders {
-  /** Makes the holder's folder and says how our program gets into the container. `ownerUid` null: any user of the container. */
-  prepare(workloadId: string, launch: Launch, ownerUid: number | null): Promise<GuestEntry>;
-  /** Makes the holder's process answer. */
-  ensure(workloadId: string): Promise<void>;
-  statuses(): ReadonlyMap<string, HolderStatus>;
-  /** The holder closes for good. */
-  end(workloadId: string): Promise<void>;
-}
+import { createSteps, type Holders, type StepsDeps } from './steps.ts';
 
 export interface RuntimeDeps {
   clock: Clock;

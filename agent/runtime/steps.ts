@@ -9,8 +9,19 @@ import type { Images } from './images.ts';
 import type { Step } from './plan.ts';
 import type { Pulls } from './pulls.ts';
 import type { Records, WorkloadRecord } from './records.ts';
-import type { Holders } from './runtime.ts';
-import { launchOf, shapeOf, type Machine } from './shape.ts';
+import type { HolderStatus } from './observe.ts';
+import { type GuestEntry, type Launch, launchOf, shapeOf, type Machine } from './shape.ts';
+
+/** The way into a workload, kept by another room. */
+export interface Holders {
+  /** Makes the holder's folder and says how our program gets into the container. `ownerUid` null: any user of the container. */
+  prepare(workloadId: string, launch: Launch, ownerUid: number | null): Promise<GuestEntry>;
+  /** Makes the holder's process answer. */
+  ensure(workloadId: string): Promise<void>;
+  statuses(): ReadonlyMap<string, HolderStatus>;
+  /** The holder closes for good. */
+  end(workloadId: string): Promise<void>;
+}
 
 export interface StepsDeps {
   desired: Pick<Desired, 'serverNowMs'>;

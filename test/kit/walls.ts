@@ -17,6 +17,37 @@ export function importOrder(files: readonly SourceFile[]): string[] {
   });
 }
 
+/** One sentence for each group of files that import each other, types included: none of them can be read first. */
+export function importCircles(files: readonly SourceFile[]): string[] {
+  const imports = new Map(
+    sources(files).map((file): [string, string[]] => {
+      const targets = importsOf(file).filter((target) => target.startsWith('.'));
+      return [file.path, targets.map((target) => posix.join(posix.dirname(file.path), target))];
+    }),
+  );
+  return [...imports.keys()].flatMap((start) => {
+    const way = wayBack(start, imports);
+    // A circle is reported once, by the first of its files in the alphabet.
+    return way === undefined || way.some((path) => path < start)
+      ? []
+      : [`${way.join(' imports ')}: break this circle.`];
+  });
+}
+
+/** The shortest way along imports from a file back to itself. */
+function wayBack(start: string, imports: ReadonlyMap<string, readonly string[]>): string[] | undefined {
+  const ways: string[][] = [[start]];
+  const seen = new Set<string>();
+  for (let way = ways.shift(); way !== undefined; way = ways.shift()) {
+    for (const next of imports.get(way.at(-1) ?? '') ?? []) {
+      if (next === start) return [...way, start];
+      if (!seen.has(next)) ways.push([...way, next]);
+      seen.add(next);
+    }
+  }
+  return undefined;
+}
+
 /** One sentence for each outside package that enters by another way than its door. */
 export function packageDoors(files: readonly SourceFile[]): string[] {
   return sources(files).flatMap((file) =>

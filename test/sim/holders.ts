@@ -1,6 +1,6 @@
 // The holders of a host: one process per workload that goes on while agents come and go, and answers at the workload's run.
 import type { HolderStatus } from '../../agent/runtime/observe.ts';
-import type { Holders } from '../../agent/runtime/runtime.ts';
+import type { Holders } from '../../agent/runtime/steps.ts';
 import type { Clock } from '../../shared/clock.ts';
 import type { SimEngine } from './engine.ts';
 

@@ -8,10 +8,7 @@ import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
 import { type DiskReserve, isCode, leavesReserve, measureDisk, syncDirectory } from './disk.ts';
-import { type Claims, sweepBlobs } from './sweep.ts';
-
-/** Rooms that keep blobs. Each says in the sweep which of its blobs it still names. */
-export type BlobOwner = 'files' | 'videos';
+import { type BlobOwner, type Claims, sweepBlobs } from './sweep.ts';
 
 export interface StoredBlob {
   key: string;

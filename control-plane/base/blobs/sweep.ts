@@ -3,8 +3,10 @@ import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
-import type { BlobOwner } from './blobs.ts';
 import { isCode } from './disk.ts';
+
+/** Rooms that keep blobs. Each says in the sweep which of its blobs it still names. */
+export type BlobOwner = 'files' | 'videos';
 
 /** Of the keys, those that a row of the owner names. Blobs of an owner who is not asked stay. */
 export type Claims = Partial<Record<BlobOwner, (keys: readonly string[]) => Promise<readonly string[]>>>;

@@ -6,7 +6,6 @@ import { countRow, flag, int, json, text, ucents } from '../../base/db/columns.t
 import { type Query, type Sql, type Tx, join, sql } from '../../base/db/db.ts';
 import { ApprovedGpu } from './approval.ts';
 import { type GpuWant, isLendable } from './lending.ts';
-import type { Verdict } from './verdict.ts';
 
 const SupplierRow = z.object({
   id: text,
@@ -48,6 +47,7 @@ const MachineRow = z.object({
   supplier_status: SupplierRow.shape.status,
 });
 export type MachineRow = z.infer<typeof MachineRow>;
+export type Verdict = Pick<MachineRow, 'verification_status' | 'verification_detail'>;
 
 const TokenRow = z.object({ token_hash: text, machine_id: text, expires_ms: int, used_by_key: text.nullable() });
 

@@ -2,10 +2,9 @@
 import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
 import { driverWords, missingWords } from './approval.ts';
 import { identifyGpu } from './known-gpus.ts';
-import type { MachineRow } from './store.ts';
+import type { MachineRow, Verdict } from './store.ts';
 import { toolkitObstacle } from './toolkit.ts';
 
-export type Verdict = Pick<MachineRow, 'verification_status' | 'verification_detail'>;
 type Claims = Pick<
   MachineRow,
   | 'declared_gpu_count'

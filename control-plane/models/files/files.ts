@@ -1,24 +1,10 @@
 // Uploaded files: stored, listed, read and deleted, each for its own organisation only.
 import type { FileList, FileObject, FilesQuery } from '../../../shared/api/file.ts';
 import type { z } from 'zod';
-import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
-import type { Ids } from '../../../shared/ids.ts';
-import type { Blobs, OpenBlob } from '../../base/blobs/blobs.ts';
-import type { Db } from '../../base/db/db.ts';
+import type { OpenBlob } from '../../base/blobs/blobs.ts';
 import { deleteFile, type FileRow, findFile, namedBlobs, pageOfFiles } from './store.ts';
-import { upload, type UploadCall } from './upload.ts';
-
-export interface FilesDeps {
-  db: Db;
-  clock: Clock;
-  ids: Ids;
-  blobs: Blobs;
-  /** Of one file. */
-  bytesMax: number;
-  /** Of all files of one organisation. */
-  bytesPerOrgMax: number;
-}
+import { type FilesDeps, upload, type UploadCall } from './upload.ts';
 
 export interface Files {
   upload(call: UploadCall): Promise<FileRow>;

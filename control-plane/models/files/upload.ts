@@ -1,18 +1,31 @@
 // POST /v1/files: stores what comes while it comes, checks it on the way, and makes the file known once it is whole.
 import { FILE_PURPOSE, type TrainingReport } from '../../../shared/api/file.ts';
+import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField, ServiceError } from '../../../shared/errors.ts';
+import type { Ids } from '../../../shared/ids.ts';
 import {
   FILENAME_CHARS_MAX,
   FILES_PER_ORG_MAX,
   FORM_BYTES_AROUND_MAX,
   UPLOADS_PER_ORG_MAX,
 } from '../../../shared/limits.ts';
-import type { StoredBlob } from '../../base/blobs/blobs.ts';
+import type { Blobs, StoredBlob } from '../../base/blobs/blobs.ts';
+import type { Db } from '../../base/db/db.ts';
 import { type FormFile, readForm } from '../../base/http/multipart.ts';
 import type { Call, Upload } from '../../base/http/route.ts';
 import { openCheck } from './check.ts';
-import type { FilesDeps } from './files.ts';
 import { type FileRow, insertFile, storedOf } from './store.ts';
+
+export interface FilesDeps {
+  db: Db;
+  clock: Clock;
+  ids: Ids;
+  blobs: Blobs;
+  /** Of one file. */
+  bytesMax: number;
+  /** Of all files of one organisation. */
+  bytesPerOrgMax: number;
+}
 
 export type UploadCall = Pick<Call<undefined, undefined, Upload>, 'caller' | 'body' | 'gone'>;
 

@@ -1,7 +1,7 @@
 // Pure: the transfers of what is held, and of the operator's decision about it.
 import { supplierPartUcents } from '../../../shared/money.ts';
 import { type AccountRef, badDebt, payable, revenue, suspense, wallet } from '../ledger/accounts.ts';
-import type { NewTransfer } from '../ledger/ledger.ts';
+import type { NewTransfer } from '../ledger/store.ts';
 import type { HeldCredit } from './store.ts';
 
 /** What a supplier is paid for an absence of ours, from our revenue: at once, or after a decision. */

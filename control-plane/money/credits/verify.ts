@@ -2,7 +2,7 @@
 import { accruedUcents } from '../../../shared/money.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { accountId, suspense } from '../ledger/accounts.ts';
-import type { NewTransfer } from '../ledger/ledger.ts';
+import type { NewTransfer } from '../ledger/store.ts';
 import { amountsOfKinds, findAccount } from '../ledger/store.ts';
 import { decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';

@@ -6,21 +6,6 @@ import type { Query, Tx } from '../../base/db/db.ts';
 import { type AccountRef, accountId } from './accounts.ts';
 import * as store from './store.ts';
 
-export interface NewTransfer {
-  /** Deterministic: what it pays for and how far, e.g. `<segment>:<through_ms>:charge`. */
-  id: string;
-  debit: AccountRef;
-  credit: AccountRef;
-  /** More than zero. */
-  amountUcents: bigint;
-  kind: string;
-  /** The instance, deposit or payout that it is about. */
-  subjectId: string;
-  /** Why, where that is not plain from the kind: e.g. the probes that prove a dead window. */
-  evidence?: string;
-  effectiveMs: number;
-}
-
 /** Wallet view: `available` = posted - held. All in microcents. */
 export interface Balance {
   postedUcents: bigint;
@@ -33,7 +18,7 @@ export interface Ledger {
    * Writes all transfers under one batch id, or throws and the caller's transaction must roll back.
    * A transfer that exists with the same fields is skipped. @throws ServiceError `insufficient_balance`
    */
-  post(tx: Tx, batchId: string, transfers: NewTransfer[]): Promise<void>;
+  post(tx: Tx, batchId: string, transfers: store.NewTransfer[]): Promise<void>;
   /** Sets the hold `id` to `amountUcents` (0 releases it). @throws ServiceError `insufficient_balance` */
   setHold(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<void>;
   /** Sets the hold to as much of `wantedUcents` as the account covers, and says how much that is. */

@@ -3,7 +3,21 @@ import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 import { type AccountRef, accountId, isPrepaid } from './accounts.ts';
-import type { NewTransfer } from './ledger.ts';
+
+export interface NewTransfer {
+  /** Deterministic: what it pays for and how far, e.g. `<segment>:<through_ms>:charge`. */
+  id: string;
+  debit: AccountRef;
+  credit: AccountRef;
+  /** More than zero. */
+  amountUcents: bigint;
+  kind: string;
+  /** The instance, deposit or payout that it is about. */
+  subjectId: string;
+  /** Why, where that is not plain from the kind: e.g. the probes that prove a dead window. */
+  evidence?: string;
+  effectiveMs: number;
+}
 
 const AccountRow = z.object({
   id: text,

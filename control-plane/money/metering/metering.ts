@@ -18,26 +18,12 @@ const TICKS_COVERED_MIN = 2;
 /** Segments that one transaction of the tick handles. */
 const TICK_PIECE = 50;
 
-export interface NewSegment {
-  /** The instance. */
-  subjectId: string;
-  orgId: string;
-  supplierId: string;
-  machineId: string;
-  gpuType: string;
-  gpuCount: number;
-  rateUcentsPerHour: bigint;
-  /** The supplier's part of the price, in basis points. */
-  supplierBps: number;
-  startedMs: number;
-}
-
 export interface Metering {
   /** Sets aside what the launch must be able to pay at first. @throws ServiceError `insufficient_balance` */
   holdForLaunch(tx: Tx, subjectId: string, orgId: string, rateUcentsPerHour: bigint): Promise<void>;
   /** Gives back what was set aside for a rental that does not come about, or is over. */
   releaseHold(tx: Tx, subjectId: string, orgId: string): Promise<void>;
-  openSegment(tx: Tx, segment: NewSegment): Promise<void>;
+  openSegment(tx: Tx, segment: store.NewSegment): Promise<void>;
   /**
    * Nothing of the rental is charged past `endedMs`: posts (or, for what was posted past it, reverses) the difference and releases the
    * hold. That may reach back over several segments: an outage that began before an absence of ours ends the one before it too.
@@ -164,6 +150,7 @@ async function close(
 }
 
 async function creditOwnOutage(absence: Absence, deps: MeteringDeps & { metering: Metering }): Promise<number> {
+  const { credits, metering } = deps;
   let count = 0;
   let afterId: string | undefined = '';
   while (afterId !== undefined) {
@@ -174,7 +161,8 @@ async function creditOwnOutage(absence: Absence, deps: MeteringDeps & { metering
       const old = segments.filter((segment) => segment.started_ms < absence.untilMs);
       const closeForOwnOutage = (subjectId: string, toMs: number): Promise<void> =>
         close(tx, subjectId, { toMs, evidence: absence.evidence, cause: 'own_outage' }, deps);
-      for (const segment of old) await excuse(tx, segment, absence, { ...deps, closeForOwnOutage });
+      for (const segment of old)
+        await excuse(tx, segment, absence, { credits, openSegment: metering.openSegment, closeForOwnOutage });
       count += old.length;
       return segments.at(-1)?.id;
     });

@@ -2,8 +2,7 @@
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Credits } from '../credits/credits.ts';
-import type { Metering } from './metering.ts';
-import type { Segment } from './store.ts';
+import type { NewSegment, Segment } from './store.ts';
 
 export interface Absence {
   fromMs: number;
@@ -24,7 +23,7 @@ export async function excuse(
   absence: Absence,
   deps: {
     credits: Pick<Credits, 'payOwnOutage'>;
-    metering: Pick<Metering, 'openSegment'>;
+    openSegment(tx: Tx, segment: NewSegment): Promise<void>;
     closeForOwnOutage(subjectId: string, toMs: number): Promise<void>;
   },
 ): Promise<void> {
@@ -45,7 +44,7 @@ export async function excuse(
     untilMs,
     evidence,
   });
-  await deps.metering.openSegment(tx, {
+  await deps.openSegment(tx, {
     subjectId: segment.subject_id,
     orgId: segment.org_id,
     supplierId: segment.supplier_id,

@@ -1,7 +1,7 @@
 // Pure: what a stretch of a segment costs and whom it pays. Works backwards too (a dead window taken back).
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
 import { badDebt, clearing, payable, revenue, wallet } from '../ledger/accounts.ts';
-import type { NewTransfer } from '../ledger/ledger.ts';
+import type { NewTransfer } from '../ledger/store.ts';
 import type { Segment } from './store.ts';
 
 /** Cost of the segment from its start to `atMs`. */

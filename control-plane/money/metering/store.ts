@@ -3,6 +3,20 @@ import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 
+export interface NewSegment {
+  /** The instance. */
+  subjectId: string;
+  orgId: string;
+  supplierId: string;
+  machineId: string;
+  gpuType: string;
+  gpuCount: number;
+  rateUcentsPerHour: bigint;
+  /** The supplier's part of the price, in basis points. */
+  supplierBps: number;
+  startedMs: number;
+}
+
 const SegmentRow = z.object({
   id: text,
   subject_id: text,

@@ -13,16 +13,9 @@ import { openSemaphore } from './semaphore.ts';
 import type { ImageLogin, Images } from './images.ts';
 import { type ImageReference, parseReference, pinnedText } from './reference.ts';
 import { unavailable } from './refusals.ts';
-import { type Presets, type Runnable, type RunnableDeps, runnableOf } from './runnable.ts';
+import { type ImageRequest, type Presets, type Runnable, type RunnableDeps, runnableOf } from './runnable.ts';
 
 /** An image and what is run in it. */
-export interface ImageRequest {
-  image: string;
-  entrypoint?: string[] | undefined;
-  cmd?: string[] | undefined;
-  registry_credential_id?: string | undefined;
-}
-
 export interface LaunchRoom {
   credentials: Credentials;
   presets: Presets;

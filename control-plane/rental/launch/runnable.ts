@@ -4,9 +4,15 @@ import { fail, failField, ServiceError } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import { type Environments, imageOf } from './environments.ts';
 import { fillTemplate } from './fill.ts';
-import type { ImageRequest } from './launch.ts';
 import type { ModelHub } from './model-hub.ts';
 import { MODEL, type Template } from './templates.ts';
+
+export interface ImageRequest {
+  image: string;
+  entrypoint?: string[] | undefined;
+  cmd?: string[] | undefined;
+  registry_credential_id?: string | undefined;
+}
 
 /** What operators offer to launch. */
 /** Read at each use: the operator may change it. */

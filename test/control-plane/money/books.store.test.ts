@@ -3,7 +3,7 @@ import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql, type Sql } from '../../../control-plane/base/db/db.ts';
 import { type Books, openBooks } from '../../../control-plane/money/ledger/books.ts';
 import { accountId, funding, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import type { NewTransfer } from '../../../control-plane/money/ledger/ledger.ts';
+import type { NewTransfer } from '../../../control-plane/money/ledger/store.ts';
 import { proofState } from '../../../control-plane/money/ledger/proof-store.ts';
 import { createLog } from '../../../shared/log.ts';
 import { openWorld, type World } from '../../kit/world.ts';

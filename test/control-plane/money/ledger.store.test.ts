@@ -1,7 +1,7 @@
 // The ledger: double entry, replays, holds, and the proof that finds a fault.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { badDebt, funding, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
-import type { NewTransfer } from '../../../control-plane/money/ledger/ledger.ts';
+import type { NewTransfer } from '../../../control-plane/money/ledger/store.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
