@@ -2,7 +2,7 @@
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openImages } from '../../../../control-plane/rental/launch/images.ts';
 import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
-import { systemClock } from '../../../../shared/clock.ts';
+import { type Clock, systemClock } from '../../../../shared/clock.ts';
 import { type AskedRegistry, BASIC, LOGIN, openAskedRegistry } from './asked-registry.ts';
 import { digestOf, type ScriptedRegistry, startScriptedRegistry } from './scripted-registry.ts';
 
@@ -223,11 +223,23 @@ describe('a registry', () => {
     });
   });
 
-  test('that hangs is told of after ten seconds, a thousandth of them here', async () => {
+  test('that hangs is told of after ten seconds, which are over here once it was asked', async () => {
     const real = systemClock();
-    const hurried = { ...real, after: (ms: number, fn: () => void) => real.after(ms / 1000, fn) };
+    const isAsked = Promise.withResolvers<void>();
+    const hurried: Clock = {
+      ...real,
+      after: (ms, fn) => {
+        if (ms !== 10_000) return real.after(ms, fn);
+        let isCancelled = false;
+        void isAsked.promise.then(() => (isCancelled ? undefined : fn()));
+        return () => (isCancelled = true);
+      },
+    };
     const hasty = openImages([{ host: registry.host, plainHttp: true }], { clock: hurried });
-    registry.first = () => true;
+    registry.first = () => {
+      isAsked.resolve();
+      return true;
+    };
     const refusal = hasty.verify(parseReference(`${registry.host}/app`), undefined);
     await expect(refusal).rejects.toMatchObject({
       code: 'registry_unreachable',
