@@ -8,18 +8,22 @@ import { createLog } from '../../shared/log.ts';
 import { startLoop } from '../../shared/loop.ts';
 import { seededRng } from '../../shared/rng.ts';
 import { openSealing } from '../../control-plane/base/http/sealing.ts';
+import { int } from '../../control-plane/base/db/columns.ts';
+import { DbError, sql } from '../../control-plane/base/db/db.ts';
+import { SCHEMA } from '../../control-plane/foundation.ts';
+import { z } from 'zod';
 import { openTestDb } from '../kit/databases.ts';
 import { virtualClock } from '../kit/virtual-clock.ts';
 
 const PERIOD_MS = 20_000;
 
-test('alive each period; not while a loop hangs, nor while the database fails', async () => {
+test('alive each period, by a row that is written; not while a loop hangs or the database fails, but while only its disk is full', async () => {
   const clock = virtualClock();
   const rng = seededRng(1);
   const ids = createIds(clock, rng);
-  const db = await openTestDb([], clock);
-  let isBroken = false;
-  const failing: typeof db.tx = (name, body) => (isBroken ? Promise.reject(new Error('disk full')) : db.tx(name, body));
+  const db = await openTestDb(SCHEMA, clock);
+  let broken: DbError | undefined;
+  const failing: typeof db.tx = (name, body) => (broken === undefined ? db.tx(name, body) : Promise.reject(broken));
   const sealing = openSealing(new Uint8Array(32), ids);
   const core = { db: { ...db, tx: failing }, clock, rng, ids, sealing, log: createLog('test', 'silent') };
   const hang = Promise.withResolvers<void>();
@@ -37,10 +41,14 @@ test('alive each period; not while a loop hangs, nor while the database fails', 
   expect(await fedIn(PERIOD_MS * 3)).toBe(0);
   hang.resolve();
   expect(await fedIn(PERIOD_MS * 3)).toBe(3);
-  isBroken = true;
+  broken = new DbError('unavailable', 'the server is gone');
   expect(await fedIn(PERIOD_MS * 3)).toBe(0);
-  isBroken = false;
+  broken = new DbError('disk_full', 'a restart would make no room');
+  expect(await fedIn(PERIOD_MS * 3)).toBe(3);
+  broken = undefined;
   expect(await fedIn(PERIOD_MS)).toBe(1);
+  const row = await db.read.one(z.object({ at_ms: int }), sql`select at_ms from commit_probes`);
+  expect(row?.at_ms).toBe(clock.now());
   await Promise.all(running.loops.map(({ loop: each }) => each.stop()));
   await running.engine.stop();
   await db.close();

@@ -45,20 +45,23 @@ export function openReadiness(deps: ReadinessDeps): Readiness {
   };
 }
 
+/** Writes a row and makes it durable. @throws DbError if the database takes no writes */
+export async function writeRow(db: Db, clock: Clock): Promise<void> {
+  const atMs = clock.now();
+  await db.tx('db.commit_probe', (tx) =>
+    tx.run(
+      sql`insert into commit_probes (id, at_ms) values (1, ${atMs}) on conflict (id) do update set at_ms = ${atMs}`,
+    ),
+  );
+}
+
 async function commit({ db, clock, hasRoom }: ReadinessDeps): Promise<{ reasons: string[]; error?: unknown }> {
   const late = Promise.withResolvers<{ reasons: string[] }>();
   const cancel = clock.after(COMMIT_MS_MAX, () => late.resolve({ reasons: ['the database does not commit in time'] }));
-  const atMs = clock.now();
-  const written = db
-    .tx('db.commit_probe', (tx) =>
-      tx.run(
-        sql`insert into commit_probes (id, at_ms) values (1, ${atMs}) on conflict (id) do update set at_ms = ${atMs}`,
-      ),
-    )
-    .then(
-      () => ({ reasons: hasRoom() ? [] : [FULL] }),
-      (error: unknown) => ({ reasons: [reasonOf(error)], error }),
-    );
+  const written = writeRow(db, clock).then(
+    () => ({ reasons: hasRoom() ? [] : [FULL] }),
+    (error: unknown) => ({ reasons: [reasonOf(error)], error }),
+  );
   try {
     return await Promise.race([written, late.promise]);
   } finally {
