@@ -138,7 +138,7 @@ test('curl sees the events as they are', async () => {
   ]);
   const lines = stdout.toString().split('\n\n');
   expect(lines).toHaveLength(6);
-  expect(lines[1]).toMatch(/^data: \{"id":"chatcmpl-.*"delta":\{"content":"Hello"\},"finish_reason":null\}\]\}$/);
+  expect(lines[1]).toMatch(/^data: \{"id":"chatcmpl-.*"delta":\{"content":"Hello"\},"logprobs":null,"finish_reason":null\}\]\}$/);
   expect(lines.slice(-2)).toEqual(['data: [DONE]', '']);
 });
 
