@@ -72,7 +72,7 @@ describe.skipIf(process.env['SOAK'] !== '1')('for minutes', () => {
       expect(charged).toBeGreaterThan(lived - 1);
       const { data: events } = await api.get(`/instances/${instance.id}/events`, pageSchema(InstanceEvent));
       expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');
-      expect(stack.controlPlane.daemon.logTail(10_000)).not.toMatch(/we were away/);
+      expect(stack.controlPlane.daemon.logTail(10_000)).not.toMatch(/the control plane was away/);
     },
   );
 

@@ -103,7 +103,7 @@ test('a host that turns away three decoys in a row while probes are good is off 
   expect(logins).toHaveLength(3);
   expect(await machine()).toMatchObject({
     verification_status: 'failed',
-    verification_detail: expect.stringContaining('turned away 3 logins that looked like its customer'),
+    verification_detail: expect.stringContaining('refused 3 logins that look like the customer'),
   });
   expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'running', unreachable_since_ms: null });
   expect(await world.journal(id)).not.toContain('instance.unreachable');
