@@ -1,4 +1,4 @@
-// Models called as customers do, by the official client and by curl, on a real control plane that is killed on the way.
+// Calls to models, by the official client and by curl, on a real control plane that is killed meanwhile.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// Attacks that need minutes, on real processes: they run in the soak, and their short forms beside what they attack.
+// Attacks that need minutes, on real processes. They run in the soak; short forms of them are among the other tests.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';

@@ -1,4 +1,4 @@
-// How many launches of one organisation may be on their way at once.
+// The limit on launches of one organisation in progress at once.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openWorld, type World } from '../../kit/world.ts';
 
