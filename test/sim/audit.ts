@@ -54,7 +54,7 @@ function brokenStay(stay: Stay, { fleet, stays, entries, usage }: Books): string
     [-of('supplier_payable') - of('platform_revenue') === charged, `charged ${charged}, which is not what others got`],
     [
       isWithin(-of('supplier_payable') - supplierPart(charged), bounds.ownOutageMs, (rate * 4n) / 5n, pieces),
-      `the supplier has ${-of('supplier_payable')}, of the charge it is ${supplierPart(charged)}, for absences of ${bounds.ownOutageMs.join(' to ')} ms`,
+      `the supplier has ${-of('supplier_payable')}, of the charge it is ${supplierPart(charged)}, for own outages of ${bounds.ownOutageMs.join(' to ')} ms`,
     ],
     [of('bad_debt') <= costOf(UNCOVERED_MS_MAX, rate), `${of('bad_debt')} could not be charged any more`],
     [

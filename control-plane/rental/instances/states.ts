@@ -15,7 +15,7 @@
 //                │               │          │              │
 //                │               │          ├─► stopping   │
 //                ▼               ▼          ▼      ▼       ▼
-//              ends: terminated (no money is due any more), stopped (by the host), error (failed; a DELETE makes it terminated)
+//              ends: terminated (by DELETE, operator or limit), stopped (by its host), error (failed; a DELETE moves it to terminated)
 //
 // | from        | to          | why                                          | billing                      | event                |
 // | allocating  | starting    | the host reported the workload               | none                         | instance.starting    |
