@@ -5,7 +5,7 @@ import { median, report, shuffled, type Target } from './measure.ts';
 import { installMissing } from '../kit/setup.ts';
 import type { Answer } from './side.ts';
 
-/** Few: it must be over before the control plane takes machines away that have no agent, a minute after its start. */
+/** Few, because the bench must end before the control plane takes machines without an agent off the market, a minute after its start. */
 const ROUNDS = 3;
 const READS = { connections: 16, count: 2_000 };
 /** Launches that arrive together share a commit. */

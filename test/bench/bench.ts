@@ -23,7 +23,7 @@ if (unknown.length > 0) {
   console.error(`Unknown benchmark ${unknown.join(', ')}: there are ${Object.keys(BENCHES).join(', ')}.`);
   process.exit(2);
 }
-// An exit runs what the benches leave for it; a signal alone would not.
+// process.exit runs the exit handlers of the benches; a signal alone would not.
 for (const signal of ['SIGINT', 'SIGTERM'] as const) process.once(signal, () => process.exit(1));
 for (const [name, bench] of Object.entries(BENCHES)) {
   if (wanted.length === 0 || wanted.includes(name)) await bench();

@@ -1,5 +1,5 @@
-// What the gateway adds to a chat, and how many it carries: the real service, which checks, holds and bills each one durably, against nginx,
-// which only passes them on to the same model server.
+// The delay that the gateway adds to a chat, and its throughput. The service checks, holds and bills each chat durably. The peer is nginx,
+// which only passes chats on to the same model server.
 import { join } from 'node:path';
 import { performance } from 'node:perf_hooks';
 import Database from 'better-sqlite3';
@@ -18,7 +18,7 @@ interface Work {
   text: string;
   connections: number;
   count: number;
-  /** What of it is told, in this order. */
+  /** The figures to print, in this order. */
   figures: readonly { name: string; what: string; unit: string; isAdded?: boolean }[];
 }
 

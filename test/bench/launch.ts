@@ -8,7 +8,7 @@ import { median, report, shuffled, timeMs } from './measure.ts';
 
 const OURS = 'ours';
 const ROUNDS = 9;
-/** What the service may take on top: the guest, the endpoint and a real login through the public port. */
+/** Extra time that the service may take, for the guest, the endpoint and a real login through the public port. */
 const ON_TOP_MS_MAX = 300;
 
 /** A rented container has a GPU, so `docker run` is measured with one too: what the GPU's hook takes is not ours. */

@@ -34,7 +34,7 @@ export function percentile(values: readonly number[], part: number): number {
   return sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * part))] ?? Number.NaN;
 }
 
-/** In another order: whoever comes first in every round would have the better of it. */
+/** Shuffled, because the first one in every round would have an advantage. */
 export function shuffled<T>(items: readonly T[]): T[] {
   const rng = systemRng();
   return items

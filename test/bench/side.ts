@@ -25,9 +25,9 @@ interface Reply {
 }
 
 interface SideOptions {
-  /** Hears what it says unasked. */
+  /** Receives its unrequested messages. */
   onNews?: (news: Order) => void;
-  /** Flags for Node, where the real program is started with some. */
+  /** The flags for Node that the real program uses. */
   flags?: readonly string[];
 }
 
@@ -64,7 +64,7 @@ export async function startSide(program: URL, { onNews, flags = [] }: SideOption
   };
 }
 
-/** In a side: answers orders until the parent ends it, or goes away. */
+/** Runs in a side: answers orders until the parent ends it, or exits. */
 export function serveOrders(handle: (order: Order) => Promise<Answer>): void {
   process.on('disconnect', () => process.exit(0));
   process.on('message', ({ id, order }: Envelope) => {
@@ -75,7 +75,7 @@ export function serveOrders(handle: (order: Order) => Promise<Answer>): void {
   });
 }
 
-/** In a side: tells the parent something unasked. */
+/** Runs in a side: sends the parent an unrequested message. */
 export function tellParent(news: Order): void {
   process.send?.({ news });
 }

@@ -113,7 +113,7 @@ async function benchSpeed(client: Side, open: Opener): Promise<void> {
   console.log(`  client and target without a tunnel: ${alone.join(', ')}`);
 }
 
-/** New processes each time: memory that a process once had does not show up as growth a second time. */
+/** New processes each time, because memory growth shows only once in a process. */
 async function benchStalled(client: Side, open: Opener): Promise<void> {
   const figures: Figures = new Map();
   for (let round = 0; round < STALLED_ROUNDS; round += 1) {

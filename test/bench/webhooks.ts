@@ -1,4 +1,4 @@
-// How late webhooks arrive at endpoints that work, while others hang and refuse: the service against plain posts of the same bodies.
+// The delay of webhooks to working endpoints while others hang and refuse: the service against plain posts of the same bodies.
 import { openWebhookLoad, type WebhookLoad } from '../kit/webhook-load/load.ts';
 import { percentile, report } from './measure.ts';
 

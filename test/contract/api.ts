@@ -1,4 +1,4 @@
-// The whole public API without a network: every route of the house over a small world, each answer held to what its route declares.
+// The whole public API without a network: every route over a small world. Each answer is checked against the schema of its route.
 import { brought } from '../../control-plane/brings.ts';
 import { openMetrics } from '../../control-plane/base/http/metrics.ts';
 import type { Route } from '../../control-plane/base/http/route.ts';
@@ -20,7 +20,7 @@ export interface Api {
   routes: readonly Route[];
   /** A new organisation with a prepaid balance and a key of these scopes, all scopes unless named. */
   account(scopes?: readonly string[]): Promise<ApiAccount>;
-  /** With a key, and an Idempotency-Key of its own where none is given. */
+  /** With a key, and an Idempotency-Key of its own if none is given. */
   call(method: InjectedRequest['method'], url: string, options?: CallOptions): Promise<Answer>;
   /** The API of the next process; see `World.restart`. */
   restart(): Promise<Api>;
@@ -40,11 +40,11 @@ export interface CallOptions {
 }
 
 export interface Answer extends WireReply {
-  /** The body as JSON, null where there is none. */
+  /** The body as JSON, null if there is none. */
   json: JsonObject;
 }
 
-/** What tests look into; they say with `toMatchObject` what they expect of it. */
+/** Answers as tests read them, with `toMatchObject`. */
 export type JsonObject = {
   [name: string]: unknown;
   data?: Record<string, unknown>[];
@@ -60,7 +60,7 @@ export async function postLaunch(api: Api, { key }: ApiAccount, body: object): P
   return api.call('POST', '/v1/instances', { key, body });
 }
 
-/** The instance that was launched last, as the list shows it; empty where there is none. */
+/** The instance that was launched last, as the list shows it; empty if there is none. */
 export async function newestInstance(api: Api, { key }: ApiAccount): Promise<Record<string, unknown>> {
   const { json } = await api.call('GET', '/v1/instances', { key });
   return json.data?.[0] ?? {};

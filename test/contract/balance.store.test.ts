@@ -1,4 +1,4 @@
-// GET /v1/balance says what is true at the moment of the read, whether or not a rental's hour was posted, and whatever the last tick held.
+// GET /v1/balance is exact at the moment of the read, whether or not an instance's hour was posted, and whatever the last tick held.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { type Api, type ApiAccount, openApi } from './api.ts';

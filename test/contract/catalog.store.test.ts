@@ -1,4 +1,4 @@
-// The catalog (specification 2.3, 2.4, 4.1): what strangers see of the machines that are on offer, and pages that hold still.
+// The catalog (specification 2.3, 2.4, 4.1): the machines on offer as everybody sees them, in stable pages.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';

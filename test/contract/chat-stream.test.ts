@@ -59,7 +59,7 @@ describe('a stream', () => {
     expect(answer.body).not.toMatch(/secret|cmpl-of|^id:/m);
   });
 
-  test('tells the usage in a last chunk without choices where that was asked for, and null before', async () => {
+  test('tells the usage in a last chunk without choices if that was asked for, and null before', async () => {
     const chunks = chunksOf(await ask({ stream_options: { include_usage: true } }));
     expect(chunks.map((chunk) => chunk.usage)).toEqual([
       null,

@@ -281,7 +281,7 @@ describe('a request is refused', () => {
     },
   );
 
-  test('with stream_options where there is no stream', async () => {
+  test('with stream_options if there is no stream', async () => {
     const answer = await ask({ stream_options: { include_usage: true } });
     expect(expectRefused(PATH, answer, 'invalid_request').fields).toEqual(['stream_options']);
   });

@@ -1,4 +1,4 @@
-// Every route that asks for an API key is tried by a stranger, with the wrong scope and from another organisation.
+// Every route that requires an API key is called without a key, with the wrong scope and from another organisation.
 //
 // The routes come from the house itself, so a new one is tried too, or shows up in uncovered.json, which must stay empty.
 import { readFileSync } from 'node:fs';

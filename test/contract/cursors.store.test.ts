@@ -1,4 +1,4 @@
-// Every list that comes in pages: they hold still while entries come and go between them.
+// Every list with pages: the pages are stable while entries come and go between them.
 import { expect, test } from 'vitest';
 import { seededRng } from '../../shared/rng.ts';
 import type { Answer } from './api.ts';
@@ -79,7 +79,7 @@ test.each(Object.entries(PAGED_LISTS).filter(([id]) => !OF_EVERYBODY.includes(id
   },
 );
 
-test('a page has 50 entries where no limit is named', async () => {
+test('a page has 50 entries if no limit is named', async () => {
   const list = await PAGED_LISTS['listRegistryCredentials']?.(api, owner);
   for (let i = 0; i < 51; i += 1) await list?.add();
   const { json } = await api.call('GET', '/v1/registry-credentials', { key: owner.key });

@@ -74,7 +74,7 @@ describe('embeddings', () => {
     expect(refused.text).toContain('at most 2048');
   });
 
-  test('have as many dimensions as are asked for, where the model supports it', async () => {
+  test('have as many dimensions as are asked for, if the model supports it', async () => {
     expect((await ask({ dimensions: 3 })).status).toBe(200);
     expect(upstream.asked[0]?.body['dimensions']).toBe(3);
     // The server makes three.

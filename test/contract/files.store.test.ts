@@ -291,7 +291,7 @@ describe('a list', () => {
     },
   );
 
-  test('has 50 files where no limit is named', async () => {
+  test('has 50 files if no limit is named', async () => {
     const row = await findFile(api.world.db.read, owner.orgId, (await uploaded()).id);
     await api.world.db.tx('test.files', async (tx) => {
       for (let i = 0; i < 50; i += 1) {

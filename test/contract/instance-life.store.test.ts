@@ -38,7 +38,7 @@ async function run(body: object = {}): Promise<string> {
   await report(id, 'running');
   return id;
 }
-/** The looks at SSH endpoints for `ms` of virtual time. */
+/** Probes the SSH endpoints for `ms` of virtual time. */
 async function watch(ms: number): Promise<void> {
   const { signal } = new AbortController();
   for (let passed = 0; passed < ms; passed += 1000) {
@@ -122,7 +122,7 @@ test('has exactly the fields of its station, from the request through an outage 
   expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
 });
 
-test('last_reachable_at advances with every look that gets through, and stops with the first that does not', async () => {
+test('last_reachable_at advances with every good probe, and stops with the first failed one', async () => {
   await api.world.machine();
   const id = await launch();
   expect(await read(id)).not.toHaveProperty('last_reachable_at');

@@ -7,7 +7,7 @@ import { type Api, openApi } from './api.ts';
 import { LAUNCH } from '../kit/world.ts';
 
 const CALLERS = 50;
-/** A virtual moment: shorter than the wait between two looks at a claim. */
+/** A virtual moment: shorter than the wait between two reads of a claim. */
 const MOMENT_MS = 10;
 
 const api: Api = await openApi();

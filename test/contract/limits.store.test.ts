@@ -1,4 +1,4 @@
-// Section 8 of the specification, row by row, where it bounds a request: the last allowed value is honoured, and the first forbidden
+// Section 8 of the specification, row by row, if it bounds a request: the last allowed value is honoured, and the first forbidden
 // one is refused with its rule and makes nothing. Limits of time and of webhooks are tested where they act: see spec-rows/limits.ts.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
@@ -301,7 +301,7 @@ describe('the size of a page', () => {
     }
   });
 
-  test('is 50 where nothing is said', async () => {
+  test('is 50 if the request names no limit', async () => {
     for (let count = 0; count < 51; count += 1) await launch({ max_price_per_hour: 0.5 });
     const page = async (query: string): Promise<Answer['json']> =>
       (await api.call('GET', `/v1/instances${query}`, { key: owner.key })).json;

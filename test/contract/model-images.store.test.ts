@@ -65,7 +65,7 @@ describe('a request is refused', () => {
     expect(refused).toMatchObject({ code: 'invalid_request_error', fields: ['response_format'] });
   });
 
-  test('for a size that the model does not have, and for any where it has none', async () => {
+  test('for a size that the model does not have, and for any if it has none', async () => {
     const refused = expectRefused(PATH, await ask({ size: '640x480' }), 'validation_failed');
     expect(refused.text).toBe('size must be one of 512x512, 1024x768 for acme/artist.');
     for (const size of ['large', '0x5', '1024x', '1024X768', '123456x1'])

@@ -7,10 +7,10 @@ import { bringMachine, rent } from './suppliers.ts';
 export interface PagedList {
   /** With the query that all its pages have. */
   url: string;
-  /** Adds an entry, and answers how to take it away, where that can be done. */
+  /** Adds an entry, and answers how to take it away, if that can be done. */
   add(): Promise<(() => Promise<unknown>) | undefined>;
   idOf(entry: Record<string, unknown>): string;
-  /** What the entries stand under, where that is not `data`. */
+  /** What the entries stand under, if that is not `data`. */
   member?: 'entries';
   /** In the order of names: what is added may still come. The others end where they began, however much is added. */
   isByName?: true;

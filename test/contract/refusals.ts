@@ -12,7 +12,7 @@ export interface Refusal {
   fields: string[];
 }
 
-/** @throws where it has not the form that its path calls for */
+/** @throws if it has not the form that its path calls for */
 export function refusalOf(path: string, answer: Answer): Refusal {
   if (isInferencePath(path)) {
     expect(answer.headers['content-type']).toBe('application/json; charset=utf-8');

@@ -1,4 +1,4 @@
-// Random requests to every route: what the document allows is never an error of ours, and what it forbids is refused by its name.
+// Random requests to every route: allowed ones never cause an internal error, and forbidden ones are refused with the field.
 import fc from 'fast-check';
 import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';

@@ -204,12 +204,12 @@ test('a template without gpu_type gets the smallest GPU of the contract that is 
     types.push(json.data?.[0]?.['gpu_type']);
     expect(json.data?.[0]).toMatchObject({ tier: 'reserved', price_per_hour: 0 });
   }
-  // The L4 is too small for the model, and an H100 is taken only where nothing smaller is free.
+  // The L4 is too small for the model, and an H100 is taken only if nothing smaller is free.
   expect(types).toEqual(['L40S', 'H100_SXM']);
   expect(await deploy()).toMatchObject({ status: 429, json: { code: 'reservation/no_capacity' } });
 });
 
-test('disk_gb is honoured only on slots whose host can, and refused where none can', async () => {
+test('disk_gb is honoured only on slots whose host can, and refused if none can', async () => {
   await api.world.machine();
   await contract(1);
   const refused = await launch({ disk_gb: 50 });

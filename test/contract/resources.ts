@@ -78,7 +78,7 @@ const BODIES: Record<string, object> = {
   changeMachine: { price_per_hour: 2 },
 };
 
-/** Undefined where nobody has said how to make what the path names. */
+/** Undefined if nobody has said how to make what the path names. */
 export function makerFor(path: string): Make | undefined {
   return RESOURCES[/^.*\}/.exec(path)?.[0] ?? ''];
 }

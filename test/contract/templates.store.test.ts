@@ -209,7 +209,7 @@ describe('a gpu_type', () => {
     });
   });
 
-  test('of several sizes is placed where it is large enough', async () => {
+  test('of several sizes is placed if it is large enough', async () => {
     await api.world.machine({ gpu: RTX_4090, dollars: 1 });
     await api.world.machine({ gpu: { ...RTX_4090, memory_mib: 49_140 }, dollars: 3 });
     weigh(30);

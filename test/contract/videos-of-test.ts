@@ -9,7 +9,7 @@ import type { Answer, ApiAccount } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
 
 export const VIDEOS = '/v1/videos';
-/** Of four seconds, in microcents. */
+/** The price of four seconds, in microcents. */
 export const FOUR_SECONDS = 4_000_000n;
 
 export let server: VideoServer;

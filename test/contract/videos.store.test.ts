@@ -28,7 +28,7 @@ const get = (path: string): Promise<Answer> => api.call('GET', `${VIDEOS}${path}
 const cancel = (id: string): Promise<Answer> => api.call('POST', `${VIDEOS}/${id}/cancel`, { key: owner.key });
 
 describe('a job', () => {
-  test('has the members of the specification, is answered at once with 202, and its server gets what was asked', async () => {
+  test('has the fields of the specification, is answered at once with 202, and its server receives the request', async () => {
     const answer = await submit({ seconds: 6, size: '1280x720' });
     expect(answer.status).toBe(202);
     const nowS = Math.floor(api.world.clock.now() / 1000);
@@ -161,7 +161,7 @@ describe('a request is refused', () => {
     },
   );
 
-  test('for a size where the model declares none', async () => {
+  test('for a size if the model declares none', async () => {
     const refused = expectRefused(VIDEOS, await submit({ model: 'acme/clips', size: '832x480' }), 'invalid_request');
     expect(refused.fields).toEqual(['size']);
   });

@@ -1,4 +1,4 @@
-// Webhook deliveries over a real network (specification 6.2, 6.3): what a receiver that knows only the specification gets, and where none goes.
+// Webhook deliveries over a real network (specification 6.2, 6.3): what a receiver that knows only the specification gets, and if none goes.
 import { once } from 'node:events';
 import type { IncomingHttpHeaders } from 'node:http';
 import { createServer, type Server } from 'node:https';

@@ -1,4 +1,4 @@
-// The part of the demo's walk that calls a model: it is listed, streams an answer, and leaves a receipt.
+// The part of the demo that calls a model: the model is listed, streams an answer, and leaves a receipt.
 import { ChatCompletionChunk } from '../../shared/api/chat.ts';
 import { Model } from '../../shared/api/model.ts';
 import { Receipt } from '../../shared/api/receipt.ts';
@@ -47,7 +47,7 @@ export async function chat(show: Show, baseUrl: string, customer: Customer): Pro
   });
 }
 
-/** What is said, as it comes. @throws Error where the stream does not end as it should */
+/** Yields the text as it arrives. @throws Error if the stream does not end as it should */
 async function* contents(body: AsyncIterable<Uint8Array>): AsyncGenerator<string> {
   const decoder = new TextDecoder();
   let rest = '';

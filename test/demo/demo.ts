@@ -27,7 +27,7 @@ const code = await canHoldDemo().then(
     return 1;
   },
 );
-// What an interrupted step still waits for must not keep the process alive.
+// An interrupted step may still wait for something. That must not keep the process alive.
 process.exit(code);
 
 /** The daemons and the engine are Linux programs that want root; Debian's packages bring what is missing. */
@@ -53,7 +53,7 @@ async function demo(): Promise<number> {
   const cutShort = interrupted.then(() => (isWalked ? 0 : EXIT_INTERRUPTED));
   const tour = async (): Promise<number> => {
     const stack = await show.step('Service', async () => {
-      // The walk ends with a payout: it cannot wait for two days in which a customer may dispute.
+      // The walk ends with a payout, and it cannot wait two days for disputes.
       const settings = (_host: string, dir: string): object => ({
         models_file: model.writeFile(dir),
         earnings_delay_hours: 0,
@@ -100,7 +100,7 @@ async function demoElsewhere(): Promise<number> {
   }
 }
 
-/** Resolves at the first signal; later ones do not cut the cleaning up short. */
+/** Resolves at the first signal. Later signals do not interrupt the cleanup. */
 function onSignal(say: (signal: NodeJS.Signals) => void): Promise<void> {
   return new Promise((resolve) => {
     const stop = (signal: NodeJS.Signals): void => {

@@ -1,4 +1,4 @@
-// Where the demo runs in a container, it gets the checkout, its arguments and its exit code through.
+// If the demo runs in a container, it gets the checkout and its arguments, and its exit code is returned.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';

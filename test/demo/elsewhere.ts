@@ -11,7 +11,7 @@ const IMAGE = 'node:24-bookworm';
 /** Where the container has its own copy: node_modules of another system would not run there. */
 export const COPY = '/demo';
 
-/** Resolves with the exit code of the demo in there. Rejects where there is no `docker` command. */
+/** Resolves with the exit code of the demo in there. Rejects if there is no `docker` command. */
 export async function runInContainer(demoArguments: readonly string[], docker = 'docker'): Promise<number> {
   const child = spawn(docker, containerArguments(demoArguments), { stdio: 'inherit' });
   // Ctrl-C is for the demo in the container: it cleans up and ends, and so does this.

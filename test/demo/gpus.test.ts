@@ -1,4 +1,4 @@
-// The demo takes the machine's own GPUs only where all that they need is there.
+// The demo uses the machine's own GPUs only if driver and container hook are installed.
 import { chmodSync, copyFileSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// Which GPUs the demo rents out: the machine's own where its driver and container hook are there, else eight simulated ones.
+// The GPUs that the demo rents out: the machine's own if driver and container hook are installed, otherwise eight simulated ones.
 import { spawnSync } from 'node:child_process';
 import { accessSync, constants, readFileSync } from 'node:fs';
 import { join } from 'node:path';

@@ -1,4 +1,4 @@
-// The demo's model: a server of ours that says one sentence whatever it is asked. The gateway in front of it is the real one.
+// The demo's model server: it answers every request with one sentence. The gateway in front of it is the real one.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { type FakeUpstream, openFakeUpstream } from '../kit/fake-upstream.ts';

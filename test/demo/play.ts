@@ -1,4 +1,4 @@
-// The lines that the demo leaves a person with: where everything is, and commands to try.
+// The last lines of the demo: addresses of everything, and commands to try.
 import { relative } from 'node:path';
 import type { Stack } from '../kit/stack.ts';
 import { CONTAINER_VARIABLE, COPY } from './elsewhere.ts';

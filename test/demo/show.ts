@@ -1,4 +1,4 @@
-// What a person sees of the demo: one line for each step, with its time, and what happens inside it while it happens.
+// The output of the demo: one line for each step, with its time and its progress.
 export interface Show {
   say(text: string): void;
   /** Runs one step; `note` shows what is going on in it, `work` returns what came of it. A failure is thrown as StepFailed. */

@@ -28,7 +28,7 @@ import { chat } from './chat.ts';
 import type { DemoGpus } from './gpus.ts';
 import type { Show } from './show.ts';
 
-/** Far above the market, so that a few seconds cost cents. */
+/** Far above market prices, so that a few seconds cost cents. */
 const DOLLARS_PER_GPU_HOUR = 36;
 const GPUS_RENTED = 2;
 /** What the rental has cost before it is ended. */

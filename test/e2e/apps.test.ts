@@ -64,7 +64,7 @@ test('the app URL shows the page to whoever has the login', async () => {
   expect((await curl(`${appUrl()}/`, ...bearer)).status).toBe('200');
 });
 
-test('a body goes in, and the application sees where the request came from but not the login', async () => {
+test('a body goes in, and the application sees if the request came from but not the login', async () => {
   const file = join(stack.dir, 'upload');
   writeFileSync(file, Buffer.alloc(5_000_000, 'x'));
   const { body } = await curl(`${appUrl()}/cgi-bin/show`, ...login(), '--data-binary', `@${file}`);

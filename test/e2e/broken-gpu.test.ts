@@ -22,13 +22,13 @@ afterAll(async () => {
   rmSync(dir, { recursive: true });
 });
 
-/** An agent looks twice when it starts, else once a minute. */
+/** An agent checks its GPUs twice when it starts, then once a minute. */
 async function lookAgain(): Promise<void> {
   await stack.host.daemon.stop('SIGTERM');
   await stack.host.daemon.start();
 }
 
-test('a GPU that is lost under a rental is told and not charged until it is back; the rental goes on', async () => {
+test('a GPU that is lost under an instance is shown and not charged until it is back; the instance goes on', async () => {
   const { api } = stack.customer;
   const instance = await stack.rent();
   const read = (): Promise<Instance> => api.get(`/instances/${instance.id}`, Instance);

@@ -37,7 +37,7 @@ const screen = (): Promise<string> => page.locator('.xterm-rows').innerText();
 async function connected(): Promise<void> {
   await expect.poll(status, { timeout: 30_000 }).toBe('connected');
 }
-/** Types a line, once there is a prompt for it, and waits for what it should show. */
+/** Types a line at a prompt, and waits for the expected output. */
 async function enter(line: string, shows: string): Promise<void> {
   await expect.poll(screen, { timeout: 15_000 }).toMatch(/[#$]\s*$/);
   await page.keyboard.type(`${line}\n`);
@@ -68,7 +68,7 @@ test('a reload finds the same shell, with what it has shown', async () => {
 });
 
 test('what is typed while the past is shown arrives, and what programs asked in the past is not answered again', async () => {
-  // The terminal tells its attributes in seven bytes, which the shell would take for input.
+  // The terminal reports its attributes in seven bytes, which the shell would take for input.
   const question = `stty -icanon -echo; printf '\\033[c'; head -c 7 | wc -c; stty sane`;
   await enter(`seq 1 20000; ${question}; echo ans""wered`, 'answered');
   await page.reload();
@@ -100,7 +100,7 @@ test('much output comes whole, and what is pasted arrives whole', async () => {
   await expect.poll(screen, { timeout: 15_000 }).toContain(sum);
 });
 
-test('the end of the shell is said, and a key brings a new one', async () => {
+test('the end of the shell is shown, and a key starts a new one', async () => {
   await enter('exit 3', 'exit 3');
   await expect.poll(status).toBe('the shell has ended (exit code 3); press any key');
   await page.keyboard.press('a');

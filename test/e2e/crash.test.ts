@@ -179,7 +179,7 @@ test('kill -9 of everything at once: what comes back finds the instance running 
   await stack.host.daemon.start();
   await eventually('served connection', 30_000, async () => ((await ssh.run('true')).code === 0 ? true : undefined));
   expect(await containersOf(instance)).toEqual(containers);
-  // On a busy machine a second one may have been started: it finds the first and leaves.
+  // On a busy machine a second one may have been started. It finds the first one and exits.
   await eventually('one holder', 20_000, async () => (stack.host.holders().length === 1 ? true : undefined));
 });
 

@@ -1,4 +1,4 @@
-// Training files as customers upload them, by the official client and by curl, to a real control plane that is killed on the way.
+// Training files, uploaded by the official client and by curl to a real control plane that is killed meanwhile.
 import { randomBytes } from 'node:crypto';
 import {
   appendFileSync,
@@ -114,7 +114,7 @@ test('curl uploads the largest file and gets the same back, in parts too; a byte
   expect([filesBelow('halves'), filesBelow('whole')]).toEqual([[], []]);
 });
 
-test('kill -9 in the midst of an upload: the next process removes the half at its start, knows no such file, and takes it anew', async () => {
+test('kill -9 during an upload: the next process removes the part at its start, has no such file, and accepts it anew', async () => {
   const sending = request(`${controlPlane.baseUrl}/files`, {
     method: 'POST',
     headers: { authorization: `Bearer ${key}`, 'content-type': 'multipart/form-data; boundary=x' },

@@ -30,7 +30,7 @@ import { type Account, openCustomer, verifyLedger, waitForOffering } from '../ki
 const CALLERS = 50;
 const SOAK = process.env['SOAK'] === '1';
 const ROUNDS = SOAK ? 10 : 1;
-/** What a launch commits -> how to see it, by the organisation whose only launch it is. */
+/** The commits of a launch, and a query that sees each one, by the organisation whose only launch it is. */
 const COMMITS = {
   claim:
     "select 1 from idempotency_keys k join api_keys a on a.id = k.api_key_id where a.org_id = ? and method = 'POST' and path = '/v1/instances'",
@@ -41,7 +41,7 @@ const DEATHS: readonly Moment[] = [
   [0, 'claim'],
   ...(SOAK ? [1, 2, 5, 20, 100, 300].map((afterMs): Moment => [afterMs, 'effect']) : []),
 ];
-/** How often the gap between the effect and its reply may be missed. */
+/** How often a kill may miss the gap between the effect and its reply. */
 const TRIES = 20;
 
 const dir = mkdtempSync(join(tmpdir(), 'idempotency-'));
@@ -52,7 +52,7 @@ let api: ApiClient;
 beforeAll(async () => {
   const models_file = join(dir, 'models.yaml');
   writeFileSync(models_file, videoModelsFile([{ base_url: 'http://127.0.0.1:9/v1', engine: 'sglang' }]));
-  // Nobody answers there, so that a delivery can be tried again and a video waits.
+  // Nothing answers there, so that a delivery can be retried and a video waits.
   const webhooks = { allowed_networks: ['127.0.0.0/8'], allowed_ports: [8443] };
   stack = await openRentalStack({ settings: () => ({ models_file, webhooks }) });
   const argv = ['admin', 'key', 'create', '--org', stack.customer.orgId, '--name', 'all', '--scopes', 'all'];
@@ -178,7 +178,7 @@ test.each(Array.from({ length: ROUNDS }, (_, round) => round))(
     const customer = await openCustomer(stack, `crowd ${round}`);
     const request = keyed(post('/instances', await oneLaunch()), customer.key);
     const answers = await Promise.all(Array.from({ length: CALLERS }, () => sendKeyed(stack.controlPlane, request)));
-    // Whoever has waited as long as anybody should is told to ask again.
+    // A caller that has waited too long is asked to send the request again.
     const late = answers.filter(({ status }) => status === 409);
     expect(late.filter(({ body }) => !body.includes('idempotency_key_in_use'))).toEqual([]);
     const accepted = answers.filter((answer) => !late.includes(answer));
@@ -219,13 +219,13 @@ test.each(DEATHS)('a launch that is killed %d ms after the commit of its %s is o
   await launchThatDies(moment);
 });
 
-test('kill -9 between the effect of a launch and its reply: the next process tells what was done', async () => {
+test('kill -9 between the effect of a launch and its reply: the next process returns the result', async () => {
   const fates: string[] = [];
   while (fates.length < TRIES && !fates.includes('done, not told')) fates.push(await launchThatDies([0, 'effect']));
   expect(fates).toContain('done, not told');
 });
 
-/** What had become of a launch when its process died, by what the next process says of it. */
+/** The state of a launch at the death of its process, as the next process reports it. */
 async function launchThatDies([afterMs, commit]: Moment): Promise<'not begun' | 'done, not told' | 'told'> {
   const customer = await openCustomer(stack, randomUUID());
   const request = keyed(post('/instances', await oneLaunch()), customer.key);

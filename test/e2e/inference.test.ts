@@ -1,4 +1,4 @@
-// Models called as customers do, by the official client and by curl, on a real control plane that is killed on the way.
+// Calls to models, by the official client and by curl, on a real control plane that is killed meanwhile.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -138,7 +138,9 @@ test('curl sees the events as they are', async () => {
   ]);
   const lines = stdout.toString().split('\n\n');
   expect(lines).toHaveLength(6);
-  expect(lines[1]).toMatch(/^data: \{"id":"chatcmpl-.*"delta":\{"content":"Hello"\},"logprobs":null,"finish_reason":null\}\]\}$/);
+  expect(lines[1]).toMatch(
+    /^data: \{"id":"chatcmpl-.*"delta":\{"content":"Hello"\},"logprobs":null,"finish_reason":null\}\]\}$/,
+  );
   expect(lines.slice(-2)).toEqual(['data: [DONE]', '']);
 });
 

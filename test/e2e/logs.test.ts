@@ -22,7 +22,7 @@ afterAll(async () => {
 const read = (query = ''): Promise<InstanceLog> =>
   stack.customer.api.get(`/instances/${instance.id}/logs${query}`, InstanceLog);
 
-test('the last lines come with their time and where they were written to', async () => {
+test('the last lines have their time and their stream', async () => {
   const { data } = await eventually('some ticks', 10_000, async () => {
     const log = await read();
     return log.data.length >= 4 ? log : undefined;
@@ -41,7 +41,7 @@ test('the last lines come with their time and where they were written to', async
   expect(later[0]).toEqual(last[1]);
 });
 
-test('followed, each line comes as it is written, and the end of the container is told', async () => {
+test('a followed log shows each line as it is written, and the end of the container', async () => {
   const response = await fetch(`${stack.controlPlane.baseUrl}/instances/${instance.id}/logs?follow=true&tail=1`, {
     headers: { authorization: `Bearer ${stack.customer.key}` },
   });

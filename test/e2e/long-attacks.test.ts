@@ -1,4 +1,4 @@
-// Attacks that need minutes, on real processes: they run in the soak, and their short forms beside what they attack.
+// Attacks that need minutes, on real processes. They run in the soak; short forms of them are among the other tests.
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
@@ -72,7 +72,7 @@ describe.skipIf(process.env['SOAK'] !== '1')('for minutes', () => {
       expect(charged).toBeGreaterThan(lived - 1);
       const { data: events } = await api.get(`/instances/${instance.id}/events`, pageSchema(InstanceEvent));
       expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');
-      expect(stack.controlPlane.daemon.logTail(10_000)).not.toMatch(/we were away/);
+      expect(stack.controlPlane.daemon.logTail(10_000)).not.toMatch(/the control plane was away/);
     },
   );
 

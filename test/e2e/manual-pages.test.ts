@@ -1,4 +1,4 @@
-// The manual in Chromium, with JavaScript off: nothing is refused by the policy, nothing overflows, and a phone reaches every page.
+// The manual in Chromium without JavaScript: the content policy blocks nothing, nothing overflows, and a phone reaches every page.
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PAGES } from '../../control-plane/docs/manual.ts';

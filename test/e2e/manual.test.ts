@@ -1,4 +1,4 @@
-// Every command of README and manual, pasted by a reader: from the tour of the README, which starts the service, to the operator's pages.
+// Runs every command of README and manual as a reader would: from the tour of the README, which starts the service, to the operator's pages.
 import { writeFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -14,7 +14,7 @@ import { eventually } from '../kit/processes.ts';
 import { LOGIN } from '../kit/registry.ts';
 import { makeIdentity } from '../kit/ssh-client.ts';
 
-/** In this order a reader finds what each page needs. The pages that are not named have no command of their own to run. */
+/** The order of pages, so that each page finds what it needs. Other pages have no command to run. */
 const ORDER = ['index', 'supplier', 'api-conventions', 'models', 'customer', 'fleet', 'operator', 'host'];
 const UUID = '[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}';
 
@@ -53,7 +53,7 @@ const isListed = ({ text }: Command): boolean => listed.has(text);
 
 let around: Surroundings;
 let reader: Reader;
-/** The first command that has failed: those after it need what it would have made. */
+/** The first failed command. Later ones need its result. */
 let failed: string | undefined;
 beforeAll(async () => {
   around = await openSurroundings();

@@ -50,7 +50,7 @@ let ssh: SshClient;
 let session: Program;
 
 const programOf = (unit: string): string => join(machine.root, 'opt/gpu-rental-service', unit, 'bin', unit);
-/** Runs install.sh of a package where there is no Node, in the engine's network. */
+/** Runs install.sh of a package if there is no Node, in the engine's network. */
 const install = (from: string, ...argv: string[]): Promise<Captured> =>
   capture(
     stack.engine.inside(
@@ -158,7 +158,7 @@ test('an upgrade restarts the supervisor only: sessions go on, also when the old
   expect(upgraded).toMatchObject({ code: 0, stderr: '' });
   expect(upgraded.stdout.toString()).toMatch(/^agent: 0\.1\.0\nlink: up$[^]*^0\.1\.1-newer runs/m);
   expect(machine.told()).toContain('systemctl restart svc-agent');
-  // What systemd does then.
+  // The test does what systemd would do.
   await host.daemon.stop();
   await host.daemon.start();
   expect(runningFrom(host.daemon.pid())).toContain('/versions/0.1.1-newer/');

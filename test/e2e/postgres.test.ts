@@ -32,7 +32,7 @@ test('an instance is rented, survives a control plane that is killed while it an
   const asked = { method: 'POST', path: '/ssh-keys', body: { name: 'second', public_key: publicKey } } as const;
   const request = { ...asked, apiKey: stack.customer.key, idempotencyKey };
   const answer = await sendAndKillAtReply(stack.controlPlane, request);
-  // The dead process's lease has to run out first: nothing else proves its death on PostgreSQL.
+  // The lease of the dead process must expire first, because nothing else proves its death on PostgreSQL.
   await stack.controlPlane.daemon.start();
   await eventually('login after the restart', 30_000, async () =>
     (await ssh.run('true')).code === 0 ? true : undefined,

@@ -1,4 +1,4 @@
-// A private image from the stored login to the shell in it, on a real registry and engine; and what cannot be had costs nothing.
+// A private image with a stored login, on a real registry and engine. An image that cannot be pulled costs nothing.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Instance } from '../../shared/api/instance.ts';
 import { Balance } from '../../shared/api/billing.ts';
@@ -18,7 +18,7 @@ afterAll(async () => {
   expect(await stack.end()).toEqual([]);
 });
 
-/** The same image, where it is not had without a login. */
+/** The same image in a registry that requires a login. */
 const privateRef = (): string => stack.image.ref.replace(stack.registry.host, stack.guarded.host);
 
 async function credential(password = LOGIN.password): Promise<string> {

@@ -1,4 +1,4 @@
-// The drill of a restore: the backup is older than what runs. What it knows goes on, what it does not know is left alone and reported.
+// A restore from an old backup: instances in the backup go on, unknown containers are left alone and reported.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { expect, test } from 'vitest';

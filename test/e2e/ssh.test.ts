@@ -40,7 +40,7 @@ test('output, errors, environment and the exit code come back as they were', asy
   const { code, stdout, stderr } = await ssh.run('echo $GREETING; echo problem >&2; exit 42');
   expect({ code, stdout: stdout.toString(), stderr }).toEqual({ code: 42, stdout: 'hello\n', stderr: 'problem\n' });
   expect(await ssh.run('true')).toMatchObject({ code: 0 });
-  // OpenSSH says 255 where the server tells of a signal.
+  // OpenSSH says 255 if the server tells of a signal.
   expect(await ssh.run('kill -KILL $$')).toMatchObject({ code: 255 });
 });
 

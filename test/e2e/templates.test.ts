@@ -1,4 +1,4 @@
-// A template and an environment of the operator's own, from the YAML to the page and the shell, with a model hub that is asked.
+// A template and an environment of the operator, from the YAML to the page and the shell, with a scripted model hub.
 import { once } from 'node:events';
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:http';

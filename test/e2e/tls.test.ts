@@ -32,7 +32,7 @@ async function served(): Promise<PeerCertificate> {
   return certificate;
 }
 
-test('the API speaks TLS to whoever knows its authority, and to nobody else', async () => {
+test('the API speaks TLS, and a client that does not trust its authority refuses', async () => {
   const url = `${stack.controlPlane.baseUrl}/pricing`;
   const curl = (...more: string[]) => capture(['curl', '-sS', '-o', '/dev/null', '-w', '%{http_code}', ...more, url]);
   const known = await curl('--cacert', stack.tlsCaFile ?? '');
@@ -49,7 +49,7 @@ test('a rental runs over wss, and its session goes on while the certificate is r
   const { serialNumber: first } = await served();
   const files = stack.controlPlane.apiTls;
   const renewed = authority.issue(API_NAMES);
-  // One after the other, as programs that renew do: in between they are no pair.
+  // Written one after the other, as renewal programs do. In between they do not match.
   writeFileSync(files?.certificate_file ?? '', renewed.cert);
   expect((await served()).serialNumber).toBe(first);
   writeFileSync(files?.key_file ?? '', renewed.key);

@@ -1,4 +1,4 @@
-// The promise that no rival keeps, with real processes and real time: a host dies, and its customer is credited without asking.
+// Outages with real processes and real time: a host dies, and its customer is credited without asking.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { UsageRow } from '../../shared/api/billing.ts';
 import { InstanceEvent } from '../../shared/api/instance-journal.ts';
@@ -27,7 +27,7 @@ const MINUTE_MS = 60_000;
 /** The audit's flood ended a rental after half an hour. A login goes through it in the short form too. */
 const FLOOD_MS = process.env['SOAK'] === '1' ? 32 * MINUTE_MS : 0;
 
-/** Two good looks from now on. */
+/** Waits for two more good probes. */
 async function looksAreGood(read: () => Promise<Instance>): Promise<void> {
   let last = (await read()).last_reachable_at;
   for (let good = 0; good < 2; good += 1) {
@@ -92,7 +92,7 @@ test('a holder that hangs is replaced: the program inside goes on, and nothing i
   expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');
 });
 
-test('a host that dies is found out, its dead time is not charged, and the rental goes on when it is back', async () => {
+test('the outage of a host that dies is detected and not charged, and the instance goes on when the host is back', async () => {
   const { api } = stack.customer;
   const { id } = await stack.rent();
   const read = (): Promise<Instance> => api.get(`/instances/${id}`, Instance);
@@ -101,7 +101,7 @@ test('a host that dies is found out, its dead time is not charged, and the renta
       const instance = await read();
       return instance.status === status ? instance : undefined;
     });
-  // Nobody is confirmed dead while the agents may still be coming back.
+  // No outage is confirmed while agents may still be reconnecting.
   const quietMs = startedMs + QUIET_AFTER_START_MS + 5_000 - performance.now();
   await new Promise((resolve) => setTimeout(resolve, quietMs));
   expect(await read()).toMatchObject({ status: 'running', last_reachable_at: expect.any(String) });

@@ -1,4 +1,4 @@
-// Videos as customers make them, by the official client and by curl, on a real control plane that is killed on the way.
+// Videos, made by the official client and by curl on a real control plane that is killed meanwhile.
 import { randomBytes } from 'node:crypto';
 import { mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';

@@ -1,4 +1,4 @@
-// A webhook of the real service: a receiver with nothing but the specification hears of a rental's whole life.
+// A webhook of the real service: a receiver written from the specification receives the events of an instance's whole life.
 import { once } from 'node:events';
 import { readFileSync, writeFileSync } from 'node:fs';
 import { createServer, type Server } from 'node:https';
@@ -60,7 +60,7 @@ async function allowReceivers(cert: string): Promise<void> {
   delete process.env['NODE_EXTRA_CA_CERTS'];
 }
 
-test('a receiver hears when an instance is created, runs and ends, and every signature is genuine', async () => {
+test('a receiver gets the events of an instance that is created, runs and ends, and every signature is genuine', async () => {
   const { controlPlane, customer } = stack;
   const argv = ['admin', 'key', 'create', '--org', customer.orgId, '--name', 'hooks', '--scopes', 'webhooks:write'];
   const { key } = NewApiKey.parse(await controlPlane.operator(...argv));

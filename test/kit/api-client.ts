@@ -53,7 +53,7 @@ export async function followOperation(
   }
 }
 
-/** Launches and waits until it runs. Throws with the operation's own words where it does not. */
+/** Launches and waits until it runs. Throws with the operation's own words if it does not. */
 export async function launch(api: ApiClient, request: CreateInstance): Promise<Instance> {
   const { operation_id: id } = await api.post('/instances', request, Operation);
   const operation = await followOperation(api, id);

@@ -1,4 +1,4 @@
-// Runs a program to its end and keeps what it said apart: exit code, signal, stdout and stderr, byte for byte.
+// Runs a program to its end and returns exit code, signal, stdout and stderr, byte for byte.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Readable } from 'node:stream';

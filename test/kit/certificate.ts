@@ -12,7 +12,7 @@ export interface Certificate {
 }
 
 export interface Authority {
-  /** PEM; whoever trusts it trusts what it issues. */
+  /** PEM of the authority. A client that trusts it trusts the certificates that it issues. */
   cert: string;
   /** `names` are subject alternative names like `DNS:example.com` and `IP:127.0.0.1`. */
   issue(names: readonly string[]): Certificate;

@@ -1,4 +1,4 @@
-// What Node has compiled once it keeps for the programs that tests start by the hundred, also for those of the next run.
+// Node's compile cache for the many programs that tests start, kept for the next run too.
 import { join } from 'node:path';
 
 /** Not among the temporary files of a run: programs that end after it write here too. */

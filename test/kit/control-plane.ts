@@ -23,7 +23,7 @@ export interface ControlPlane {
   appCertificate: string;
   /** Ports that instances are reached at. */
   sshPorts: { first: number; last: number };
-  /** Runs `svc-control-plane <argv> --json` and returns what it printed. Throws with its message where it fails. */
+  /** Runs `svc-control-plane <argv> --json` and returns what it printed. Throws with its message if it fails. */
   operator(...argv: string[]): Promise<unknown>;
 }
 
@@ -33,7 +33,7 @@ const APP_DOMAIN = 'apps.localhost';
 /** What a certificate of the API must be good for. */
 export const API_NAMES = ['IP:127.0.0.1', 'DNS:localhost'];
 
-/** What the control plane is told of the world around it. */
+/** Settings for the surroundings of the control plane. */
 export interface Surroundings {
   postgresUrl: string | undefined;
   /** `host:port` of registries on the loopback interface that speak plain HTTP. */
@@ -65,7 +65,7 @@ export async function startControlPlane(dir: string, around: Surroundings): Prom
     database: postgresUrl === undefined ? { sqlite: databaseFile } : { postgres: postgresUrl },
     admin_socket: join(dir, 'admin.sock'),
     secret_file: join(dir, 'secret'),
-    // The disk of whoever runs the tests may be nearly full.
+    // The disk of this machine may be nearly full.
     disk_reserve: { percent: 0, gib: 0 },
     images: { private_registries: registries.map((host) => ({ host, plain_http: true })) },
     ssh: { host: '127.0.0.1', domain: 'ssh.localhost', port_range: sshPorts },

@@ -1,7 +1,7 @@
 // curl at the URL of an application, as a customer uses it.
 import { capture } from './capture.ts';
 
-/** Told where the name leads: not every system resolves names below localhost. `caFile` is the PEM of who issued its certificate. */
+/** The address is passed to curl, because not every system resolves names below localhost. `caFile` is the PEM of the issuing authority. */
 export async function curlApp(
   caFile: string,
   url: string,

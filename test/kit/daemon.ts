@@ -7,9 +7,9 @@ export interface Daemon {
   logPath: string;
   /** 0 while it does not run. */
   pid(): number;
-  /** Starts it and waits until `ready` says true. Throws with the end of the log where it ends before that. */
+  /** Starts it and waits until `ready` says true. Throws with the end of the log if it ends before that. */
   start(): Promise<void>;
-  /** Signals it and waits for its end; nothing where it does not run. After `graceMs`, SIGKILL. */
+  /** Signals it and waits for its end; nothing if it does not run. After `graceMs`, SIGKILL. */
   stop(signal?: NodeJS.Signals, graceMs?: number): Promise<void>;
   /** The last lines of its log. */
   logTail(lines?: number): string;

@@ -1,4 +1,4 @@
-// Opens the database that a store test runs on: SQLite in memory, or a fresh PostgreSQL database where the lane provides a server.
+// Opens the database that a store test runs on: SQLite in memory, or a fresh PostgreSQL database if the lane provides a server.
 import { Client } from 'pg';
 import { inject } from 'vitest';
 import { z } from 'zod';

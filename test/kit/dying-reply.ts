@@ -1,4 +1,4 @@
-// Requests to a daemon that is killed while it answers: what left it on the wire, byte for byte, and when it died.
+// Requests to a daemon that is killed while it answers. Returns the bytes that it sent, and the moment of its death.
 import Database from 'better-sqlite3';
 import { once } from 'node:events';
 import { type ClientRequest, type IncomingMessage, request as httpRequest } from 'node:http';
@@ -49,7 +49,7 @@ export interface Death {
 }
 
 /**
- * SIGKILL at that moment, on SQLite. Undefined where no whole reply left the daemon, which is down afterwards. This process stands
+ * SIGKILL at that moment, on SQLite. Undefined if no whole reply left the daemon, which is down afterwards. This process stands
  * still until then: nothing else is as close to the commit. Needs root.
  */
 export async function sendAndKillAtCommit(

@@ -36,7 +36,7 @@ export interface EngineOptions {
   storageDriver?: string;
 }
 
-/** A private engine on Linux as root; elsewhere the one of DOCKER_HOST or the usual socket. Throws where there is none. */
+/** A private engine on Linux as root; elsewhere the one of DOCKER_HOST or the usual socket. Throws if there is none. */
 export async function chooseEngine(options: EngineOptions = {}): Promise<Engine> {
   if (process.platform === 'linux' && process.getuid?.() === 0) return startEngine(options);
   const socketPath = (process.env['DOCKER_HOST'] ?? 'unix:///var/run/docker.sock').replace(/^unix:\/\//, '');

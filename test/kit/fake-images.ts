@@ -1,11 +1,11 @@
-// Image registries in memory: every image is there and runs something, unless a test says otherwise.
+// Image registries in memory: every image exists and has a command, unless a test sets it otherwise.
 import { createHash } from 'node:crypto';
 import type { ImageFacts, ImageLogin, Images } from '../../control-plane/rental/launch/images.ts';
 import { referenceText, type ImageReference } from '../../control-plane/rental/launch/reference.ts';
 import type { PullLogin } from '../../shared/protocol/link.ts';
 
 export interface FakeImages extends Pick<Images, 'verify' | 'pullLogin'> {
-  /** Reference as people write it -> what is known of the image, or why it cannot be had. */
+  /** The facts of each image by its reference, or why it cannot be pulled. */
   known: Map<string, Partial<ImageFacts> | Error>;
   /** Questions so far. */
   asked: { reference: ImageReference; login: ImageLogin | undefined }[];

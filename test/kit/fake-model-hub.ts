@@ -1,4 +1,4 @@
-// The model hub in memory: it knows what a test tells it, and nothing else.
+// A model hub in memory, with the models that a test sets.
 import type { ModelHub, Weights } from '../../control-plane/rental/launch/model-hub.ts';
 
 export interface FakeModelHub extends Pick<ModelHub, 'sizeOf'> {

@@ -1,4 +1,4 @@
-// A model server of ours: a real HTTP server that answers as it is told, stalls, cuts, refuses, and counts those who leave.
+// A scripted model server over real HTTP: it answers, stalls, cuts or refuses as a test sets it, and counts callers who leave.
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
@@ -17,7 +17,7 @@ export interface FakeAnswer {
   pieces?: Uint8Array[];
   /** After what it says: the end, silence, or a cut connection. */
   ending?: 'end' | 'stall' | 'cut';
-  /** Says nothing before. */
+  /** Time in silence before the answer. */
   after?: Promise<unknown>;
 }
 
@@ -34,14 +34,14 @@ export interface FakeUpstream {
   /** Of the next requests, one each; after them it is `usual` again. */
   next(...answers: FakeAnswer[]): void;
   usual: (asked: Asked) => FakeAnswer;
-  /** What a look at it finds: not among `asked`. */
+  /** The answer to health checks, which do not count in `asked`. */
   health: FakeAnswer;
   looks: number;
-  /** Resolves once so many requests have come in all. */
+  /** Resolves when so many requests in total have arrived. */
   came(count: number): Promise<void>;
-  /** Resolves once so many in all were left by the one who asked before their answer was whole. */
+  /** Resolves when callers have left so many requests in total before the answer was complete. */
   wereLeft(count: number): Promise<void>;
-  /** So many were left up to now. */
+  /** Requests that callers have left so far. */
   left(): number;
   /** Says one more event to the request that came as this one, the first is 1. */
   say(nth: number, event: object): void;

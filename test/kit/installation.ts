@@ -19,7 +19,7 @@ export interface Installation {
   setActive(unit: string): void;
 }
 
-/** A restart fails where the unit's version has a file `broken`; it is up from then on. */
+/** A restart fails if the unit's version has a file `broken`; it is up from then on. */
 const SYSTEMCTL = [
   'echo "systemctl $*" >>"$INSTALLATION/told"',
   'case $1 in',

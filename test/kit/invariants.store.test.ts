@@ -1,4 +1,4 @@
-// Each promise that a world proves at its end is broken here once, and is named.
+// Breaks each invariant of a world once, and checks that the world's end names it.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';

@@ -16,7 +16,7 @@ export interface Lane {
   counts?: boolean;
   /** Skipped without them. */
   needs?: readonly ProgramName[];
-  /** Installed where that is possible; a few of its tests fail without them, and say so. */
+  /** Installed if that is possible; a few of its tests fail without them, and say so. */
   wants?: readonly ProgramName[];
   /** Starts containers and namespaces: Linux, as root. */
   engine?: boolean;

@@ -18,7 +18,7 @@ export interface Leftover {
   command: string;
 }
 
-/** Living processes that carry the run's marker or name its folder, and their descendants. Empty where there is no /proc. */
+/** Living processes that carry the run's marker or name its folder, and their descendants. Empty if there is no /proc. */
 export function leftoverProcesses(run: Run): Leftover[] {
   const all = processes();
   const found = new Set(all.filter((process) => isMarked(process.pid, process.command, run)).map(({ pid }) => pid));

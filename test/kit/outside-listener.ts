@@ -32,7 +32,7 @@ function nameServer(address: string, ready: () => void): void {
   names.bind(DNS_PORT, address, ready);
 }
 
-/** One question comes back with one address where it asks for IPv4, with none otherwise. */
+/** One question comes back with one address if it asks for IPv4, with none otherwise. */
 function answer(question: Buffer): Buffer {
   const HEADER = 12;
   const end = question.indexOf(0, HEADER) + 5;

@@ -1,11 +1,11 @@
-// Ports that tests give to programs: free, given once, and apart from those of tests that run at the same time.
+// Ports for programs of tests: free, given once, and different from those of tests that run at the same time.
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 import { expect, test } from 'vitest';
 import { freePort, freePorts } from './ports.ts';
 import { runProgram } from './processes.ts';
 
-test('a port that is listened at is passed over', async () => {
+test('a port with a listener is skipped', async () => {
   const after = (await freePort()) + 1;
   const server = createServer().listen(after, '127.0.0.1');
   // Somebody else who listens there does as well.
@@ -14,7 +14,7 @@ test('a port that is listened at is passed over', async () => {
   server.close();
 });
 
-test('what was given is not given again, though nobody listens there yet', async () => {
+test('a port is not given twice, even if nobody listens there yet', async () => {
   const rows = await Promise.all([
     freePorts(8),
     freePort().then((port) => ({ first: port, last: port })),

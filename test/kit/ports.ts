@@ -17,7 +17,7 @@ export async function freePort(): Promise<number> {
   return (await freePorts(1)).first;
 }
 
-/** So many TCP ports in a row that were free a moment ago. Throws where there are none. */
+/** So many TCP ports in a row that were free a moment ago. Throws if there are none. */
 export async function freePorts(count: number): Promise<{ first: number; last: number }> {
   for (let tries = 0; tries < SHARE; tries += 1) {
     if (next + count > SHARE) next = 0;

@@ -1,4 +1,4 @@
-// Outbound requests without a network: a test says what is answered, and sees what was asked.
+// Outbound requests without a network: a test scripts the answers and reads the requests.
 import {
   openOutbound,
   type Outbound,
@@ -9,7 +9,7 @@ import { systemClock } from '../../shared/clock.ts';
 
 export interface ScriptedOutbound extends Outbound {
   requests: OutboundRequest[];
-  /** What every further request is answered with; a throw is a failed attempt. */
+  /** The answer to every further request. If it throws, the attempt fails. */
   answer: (request: OutboundRequest) => Promise<Partial<OutboundResponse>>;
 }
 

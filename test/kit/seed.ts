@@ -1,4 +1,4 @@
-// Properties are tried with the same values at each run, so that a change is judged by what it changes; the soak tries others each time.
+// The seed of random tests. It is fixed, so that each run uses the same values; the soak uses new ones each time.
 import fc from 'fast-check';
 
 const SEED = 20_261_122;

@@ -1,4 +1,4 @@
-// The order of test files: those that take long begin first, also where no run has measured them yet.
+// The order of test files: those that take long begin first, also if no run has measured them yet.
 import { basename } from 'node:path';
 import { BaseSequencer, type TestSpecification } from 'vitest/node';
 

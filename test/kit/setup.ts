@@ -50,7 +50,7 @@ export function requireProgram(name: ProgramName): string {
 }
 
 /**
- * Installs what is missing where that is possible (root on a Debian system), and says so through `say`.
+ * Installs what is missing if that is possible (root on a Debian system), and says so through `say`.
  * Services that come along are not started. Returns the programs that are still missing.
  */
 export function installMissing(names: readonly ProgramName[], say: (line: string) => void): ProgramName[] {

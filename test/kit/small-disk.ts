@@ -7,9 +7,9 @@ import { join } from 'node:path';
 export interface SmallDisk {
   dir: string;
   freeBytes(): number;
-  /** Somebody else uses up what is free, but for so much. */
+  /** Fills the disk except for so many bytes. */
   fill(leaveBytes?: number): void;
-  /** They take it away again. */
+  /** Frees that space again. */
   empty(): void;
   remove(): void;
 }

@@ -30,7 +30,7 @@ export async function makeIdentity(dir: string, name: string): Promise<SshIdenti
   return { keyFile, publicKey: readFileSync(`${keyFile}.pub`, 'utf8').trim() };
 }
 
-/** Throws where the instance has no endpoint yet. The host key is checked: a wrong one ends the connection. */
+/** Throws if the instance has no endpoint yet. The host key is checked: a wrong one ends the connection. */
 export function openSshClient(instance: Instance, identity: SshIdentity): SshClient {
   const { hostname, port, host_key: hostKey } = instance.connection ?? {};
   if (hostname === undefined || port === undefined || hostKey === undefined) {

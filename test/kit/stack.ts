@@ -27,7 +27,7 @@ export interface Stack {
   /** The registry's images again, for those who log in. */
   guarded: Guarded;
   controlPlane: ControlPlane;
-  /** PEM file of the API's authority, where it has one. */
+  /** PEM file of the API's authority, if it has one. */
   tlsCaFile: string | undefined;
   /** Machines added so far. */
   agents: AgentHost[];
@@ -170,7 +170,7 @@ export async function waitForOffering({ baseUrl }: ControlPlane): Promise<Pricin
   });
 }
 
-/** What an operator reads where the books agree; throws what is wrong where they do not. */
+/** What an operator reads if the books agree; throws what is wrong if they do not. */
 export async function verifyLedger({ operator }: ControlPlane): Promise<void> {
   z.strictObject({ ok: z.literal(true), faults: z.array(z.string()).length(0) }).parse(
     await operator('ledger', 'verify'),

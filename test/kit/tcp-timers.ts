@@ -1,4 +1,4 @@
-// What the kernel knows of a connection on the loopback: whether it asks by itself if the peer is still there.
+// Reads from the kernel whether a loopback connection has a keep-alive timer.
 import { readFileSync } from 'node:fs';
 
 /** What the kernel names the timer of keep-alives. */

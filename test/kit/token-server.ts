@@ -1,4 +1,4 @@
-// The token server of a registry: signs what distribution's token specification asks for, for everybody who knows the login.
+// The token server of a registry: signs tokens of distribution's token specification for callers with the login.
 import { createPrivateKey, sign, X509Certificate } from 'node:crypto';
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';

@@ -1,4 +1,4 @@
-// Entries of the house's plan that nothing stands behind: a wall that guards nothing hides that the plan is old.
+// Finds entries of the house's plan that no source uses. Such an entry shows that the plan is outdated.
 import { DAEMONS, DOORS, type Daemon, type Door } from './house-plan.ts';
 import type { SourceFile } from './sources.ts';
 import { importsOf, opens } from './walls.ts';

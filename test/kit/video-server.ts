@@ -1,4 +1,4 @@
-// A scripted model server for videos: real HTTP in the dialects of vLLM-Omni and SGLang, whose jobs stand as a test says.
+// A scripted model server for videos: real HTTP in the dialects of vLLM-Omni and SGLang. A test sets the status of its jobs.
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import type { AddressInfo, Socket } from 'node:net';
@@ -21,7 +21,7 @@ export interface Scripted {
   takes?: boolean;
   /** After what it says: the end, silence, or a cut connection. */
   ending?: 'end' | 'stall' | 'cut';
-  /** Says nothing before. */
+  /** Time in silence before the answer. */
   after?: Promise<unknown>;
 }
 
@@ -37,7 +37,7 @@ export interface VideoServer {
   usual: Pick<ServerJob, 'status' | 'progress'>;
   /** Asked about each request before it is answered as usual. */
   script: (what: string) => Scripted | undefined;
-  /** Resolves once so many requests have come in all. */
+  /** Resolves when so many requests in total have arrived. */
   came(count: number): Promise<void>;
   close(): Promise<void>;
 }

@@ -1,4 +1,4 @@
-// A clock that moves only when a test says so. Timers fire in order, and their effects settle before the next one.
+// A virtual clock that only the test moves. Timers fire in order, and their effects settle before the next one.
 import type { Clock } from '../../shared/clock.ts';
 
 export interface VirtualClock extends Clock {
@@ -58,7 +58,7 @@ export function virtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClo
   };
 }
 
-/** Of two at the same time, the one that was set first. */
+/** The next timer. Of two at the same time, the one that was set first. */
 function earlier(first: Timer | undefined, other: Timer): Timer {
   return first === undefined || other.atMs < first.atMs ? other : first;
 }

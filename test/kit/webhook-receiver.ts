@@ -11,7 +11,7 @@ export interface Received {
   data: { instance: { id: string; status: string; version: number } };
 }
 
-/** 204, or 400 where the signature is missing, wrong or stale. `body` is as it came. */
+/** 204, or 400 if the signature is missing, wrong or stale. `body` is as it came. */
 export function verify(
   secret: string,
   { headers, body }: { headers: IncomingHttpHeaders; body: Buffer },

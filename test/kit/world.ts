@@ -44,7 +44,7 @@ export interface World {
   blobsDirectory: string;
   /** What the rooms stand on. */
   core: Core;
-  /** What the next look at an SSH endpoint shows. */
+  /** The result of the next probe of an SSH endpoint. */
   probeAnswers: Map<string, ProbeResult>;
   images: FakeImages;
   modelHub: FakeModelHub;
@@ -53,7 +53,7 @@ export interface World {
   /** A listed, online machine. Price of one GPU in dollars. */
   machine(options?: MachineOptions): Promise<MadeMachine>;
   launch(who: { orgId: string; apiKeyId: string }, request?: Partial<CreateInstance>): Promise<string>;
-  /** The host says something about the instance's current workload. */
+  /** The host reports something about the instance's current workload. */
   observe(instanceId: string, patch: Partial<ObservedWorkload> & Pick<ObservedWorkload, 'phase'>): Promise<void>;
   /** Drives every due row until nothing is due now. */
   drive(): Promise<void>;
@@ -268,7 +268,7 @@ function nowhere(clock: VirtualClock): Outbound {
 
 const ALL = sql`1 = 1`;
 
-/** What a host says of a workload before anything of it is there. */
+/** The first report of a host about a workload. */
 export const NOTHING_OBSERVED: Omit<ObservedWorkload, 'workload_id' | 'phase'> = {
   pull: null,
   image_digest: null,
@@ -278,7 +278,7 @@ export const NOTHING_OBSERVED: Omit<ObservedWorkload, 'workload_id' | 'phase'> =
   detail: null,
 };
 
-/** What every host sends where it is asked for a stream. */
+/** The bytes that every host sends on a new stream. */
 async function emptyLog(): Promise<Duplex> {
   const [near, far] = duplexPair();
   far.end();

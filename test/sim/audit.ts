@@ -13,10 +13,10 @@ import { readStays, type Stay } from './stays.ts';
 /** What suppliers get of a price: the platform's fee is 20 %. */
 const SUPPLIER_PERCENT = 80n;
 const HOUR_MS = 3_600_000n;
-/** Nobody is charged more than that beyond an empty wallet: two rounds of 30 s of the tick, and a short absence of ours. */
+/** The most that is charged beyond an empty wallet: two ticks of 30 s, and a short own outage. */
 const UNCOVERED_MS_MAX = 2 * 30_000 + 60_000;
 
-/** A sentence for each microcent that is not where it belongs. All rentals must be over. */
+/** A sentence for each amount that differs. All instances must have ended. */
 export async function audit(fleet: Fleet): Promise<string[]> {
   const world = fleet.plane.world();
   const stays = await readStays(world);
@@ -54,7 +54,7 @@ function brokenStay(stay: Stay, { fleet, stays, entries, usage }: Books): string
     [-of('supplier_payable') - of('platform_revenue') === charged, `charged ${charged}, which is not what others got`],
     [
       isWithin(-of('supplier_payable') - supplierPart(charged), bounds.ownOutageMs, (rate * 4n) / 5n, pieces),
-      `the supplier has ${-of('supplier_payable')}, of the charge it is ${supplierPart(charged)}, for absences of ${bounds.ownOutageMs.join(' to ')} ms`,
+      `the supplier has ${-of('supplier_payable')}, of the charge it is ${supplierPart(charged)}, for own outages of ${bounds.ownOutageMs.join(' to ')} ms`,
     ],
     [of('bad_debt') <= costOf(UNCOVERED_MS_MAX, rate), `${of('bad_debt')} could not be charged any more`],
     [
@@ -100,7 +100,7 @@ function placedRates(stay: Stay, { witness }: Fleet): bigint[] {
     .filter((rate) => rate <= (launch.placedUcentsPerHour ?? rate));
 }
 
-/** By rental and kind of account: what it has taken from there, less what it has given. */
+/** For each instance and kind of account: amounts taken less amounts returned. */
 type Entries = Map<string, Map<string, bigint>>;
 
 const EntryRow = z.object({ subject_id: text, kind: text, taken_ucents: ucents });

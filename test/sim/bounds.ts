@@ -3,7 +3,7 @@
 import { lengthMs, overlap, type Span, union, without } from './spans.ts';
 import type { Stay } from './stays.ts';
 
-/** What of the world bears on one rental. */
+/** The facts of the world that decide about one instance. */
 export interface Seen {
   /** Its endpoint may have worked; at other times it did not. */
   run: Span[];
@@ -12,42 +12,42 @@ export interface Seen {
   /** Its container ran. */
   container: Span[];
   planeUp: Span[];
-  /** Two hosts had the identity of its own: from then on no host's word is taken, until the operator says so. */
+  /** Two hosts had the identity of its host. From then on no report of a host counts, until the operator clears it. */
   copies: Span[];
   /** The control plane was gone. */
   absences: readonly Span[];
-  /** So many machines, this one among them, failed at the same time as this one, at most, while the given stretch lasted. */
+  /** The largest number of machines that failed at the same time as this one, itself included, during the given stretch. */
   failingWith(outage: Span): number;
-  /** When the customer's wish to end it was accepted; Infinity before. */
+  /** When the customer's DELETE was accepted; Infinity before. */
   askedToEndMs: number;
   /** The runtime limit that it was launched with; Infinity without one. */
   limitMs: number;
   nowMs: number;
 }
 
-/** A second between two rounds of the watch, and the time of one look. */
+/** A second between two ticks of the watch, and the time of one probe. */
 const ROUND_MS = 2_000;
 /** Every 30 s +- 20 %. */
 const LOOK_EVERY_MS = 36_000 + ROUND_MS;
 const LOOK_MS_MAX = 5_000;
-/** Between two looks while a rental fails. */
+/** Time between two probes while an instance fails. */
 const AGAIN_MS = 2_000;
-/** Twenty seconds of failures, the last look of which may be as slow as can be, and a repair before them. */
+/** Twenty seconds of failures, of which the last probe may take its longest time, and a repair before them. */
 const CONFIRM_MS = 20_000 + 10_000 + 2 * (LOOK_MS_MAX + AGAIN_MS + ROUND_MS);
 const QUIET_AFTER_START_MS = 120_000;
 /** The verdict is held for so long where so many machines fail at once. */
 const TOGETHER_MACHINES = 5;
 const TOGETHER_HOLD_MS = 10 * 60_000;
-/** Of our own absences only longer ones are credited; that we are there is written down so often. */
+/** Only longer own outages are credited; the beat is written this often. */
 const OWN_OUTAGE_MS = 60_000;
 const BEAT_EVERY_MS = 11_000;
-/** From the begin of a start to our first word. */
+/** From the start of the process to its first beat. */
 const START_MS = 5_000;
 /** A link is there again so long after nothing is in its way: silence, a try that has begun before, and the wait for the next. */
 const LINK_BACK_MS = 35_000 + 10_000 + 15_000;
-/** Two good looks end an outage. */
+/** Two good probes end an outage. */
 const RECOVER_MS = LINK_BACK_MS + 2 * (LOOK_MS_MAX + AGAIN_MS + ROUND_MS);
-/** A container that is gone is reported every 30 s +- 20 %, and at once where the engine can be asked; engines are away for 200 s at most. */
+/** A container that is gone is reported every 30 s +- 20 %, and at once if the engine can be asked; engines are away for 200 s at most. */
 const CONTAINER_GONE_MS = 200_000 + 36_000 + LINK_BACK_MS;
 const GRACE_MS = 30 * 60_000;
 
@@ -83,7 +83,7 @@ export function boundsOf(stay: Stay, seen: Seen): Bounds {
 
 function brokenStart({ readyMs, id }: Stay, { run, container, planeUp, copies }: Seen): string[] {
   if (copies.some(([fromMs]) => fromMs <= readyMs)) return [];
-  // A container that has ended is told of later where its engine cannot be asked.
+  // A container that has ended is told of later if its engine cannot be asked.
   const ran = union(container.map(([fromMs, untilMs]) => [fromMs, untilMs + CONTAINER_GONE_MS]));
   const served = overlap(overlap(run, ran), planeUp);
   const isServed = served.some(([fromMs, untilMs]) => fromMs <= readyMs && readyMs <= untilMs + ROUND_MS);
@@ -121,17 +121,17 @@ function chargedWhileDead(stay: Stay, seen: Seen, charged: readonly Span[]): str
   return [...outages, ...idle];
 }
 
-/** Nobody is said to be unreachable whose endpoint works. */
+/** An instance whose endpoint works must not become unreachable. */
 function deadWhileAlive(stay: Stay, seen: Seen): string[] {
   const worked = overlap(seen.goodEndpoint, seen.planeUp);
   return stay.dead.flatMap(([fromMs]) => {
-    // The last proof of life is as old as a good look can be.
+    // The last proof of life may be as old as the longest time between two good probes.
     const isExplained = without([[fromMs - LINK_BACK_MS, fromMs + LOOK_EVERY_MS + LOOK_MS_MAX]], worked).length > 0;
     return isExplained ? [] : [`${stay.id} was unreachable from ${at(fromMs)} on, and its endpoint worked`];
   });
 }
 
-/** Whoever could use it pays for it, but for the time that it takes to find out that it is back. */
+/** A usable instance is charged, except for the time until its recovery is detected. */
 function notCharged(stay: Stay, seen: Seen, charged: readonly Span[]): string[] {
   const rented: Span[] = [[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]];
   const away = seen.absences.map(([fromMs, untilMs]): Span => [fromMs - BEAT_EVERY_MS, untilMs]);

@@ -1,4 +1,4 @@
-// A host whose disk was copied and started twice: both are found out, the rental on one of them stays, and the operator ends it.
+// A host whose disk was copied and started twice: both are detected, the instance on one of them goes on, and the operator clears it.
 import { expect, test } from 'vitest';
 import { findMachine } from '../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
@@ -41,7 +41,7 @@ async function openSmallFleet(): Promise<{ fleet: Fleet; host: SimHost }> {
   return { fleet, host };
 }
 
-/** The id of a rental that runs; empty where none was taken. */
+/** The id of a rental that runs; empty if none was taken. */
 async function rent(fleet: Fleet): Promise<string> {
   const [customer] = fleet.customers;
   if (customer === undefined) throw new Error('there is no customer');
@@ -69,7 +69,7 @@ async function endCopy({ clock }: Fleet, host: SimHost, copy: SimHost): Promise<
   await clock.advance(5 * MINUTE_MS);
 }
 
-/** The rental runs on, and after the operator's word nothing is left of it all. */
+/** The instance runs on, and after the operator has cleared the machines nothing is left. */
 async function settle(fleet: Fleet, host: SimHost, id: string): Promise<void> {
   const { clock, plane } = fleet;
   expect((await findInstance(plane.world().db.read, id))?.status).toBe('running');

@@ -1,4 +1,4 @@
-// A container engine that is played: every call takes its time, and what it does outlasts the agent that has asked.
+// A simulated container engine: every call takes time, and its effects outlast the agent that made the call.
 import { Readable } from 'node:stream';
 import type { Engine, LocalContainer } from '../../agent/runtime/engine.ts';
 import type { Clock } from '../../shared/clock.ts';
@@ -21,7 +21,7 @@ export interface SimEngine {
   setAway(isAway: boolean, isLive: boolean): void;
   /** Its storage is gone, and all containers with it. */
   lose(): void;
-  /** Why a call fails now, where one does. */
+  /** Why a call fails now, if one does. */
   trouble: ((call: EngineCall) => string | undefined) | undefined;
 }
 

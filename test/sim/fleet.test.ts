@@ -44,7 +44,7 @@ test(
   },
 );
 
-test('the same seed tells the same story, whatever goes wrong in it', { timeout: 60_000 }, async () => {
+test('the same seed gives the same story, whatever goes wrong in it', { timeout: 60_000 }, async () => {
   const size = { hosts: [2, 1, 2], customers: [1_000_000, 400] };
   const plot = { size, steps: 25, troubles: TROUBLES.map(({ name }) => name) };
   expect((await live(7, plot)).hash).toBe((await live(7, plot)).hash);

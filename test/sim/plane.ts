@@ -10,7 +10,7 @@ export interface Plane {
   /** Of the process that runs, or ran last. */
   world(): World;
   isUp(): boolean;
-  /** A host is at the other end; false where nobody listens. */
+  /** A host is at the other end; false if nobody listens. */
   accept(socket: Socket): boolean;
   /** As by kill -9. */
   kill(): void;

@@ -62,7 +62,7 @@ export async function live(seed: number, plot: Plot): Promise<Outcome> {
   }
 }
 
-/** Nothing goes wrong any more: resolves once everything is over, with what is not where it takes too long. */
+/** Nothing goes wrong any more: resolves once everything is over, with what is not if it takes too long. */
 async function peace(fleet: Fleet): Promise<string[]> {
   let left = ['nothing was asked'];
   for (let waitedMs = 0; waitedMs < PEACE_MS_MAX && left.length > 0; waitedMs += PEACE_STEP_MS) {

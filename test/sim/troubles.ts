@@ -25,7 +25,7 @@ export interface Trouble {
     | 'plane absence'
     | 'restored backup'
     | 'lost containers';
-  /** Says what it has hit; undefined where there is nothing to hit. */
+  /** Says what it has hit; undefined if there is nothing to hit. */
   begin(fleet: Fleet): string | undefined;
 }
 

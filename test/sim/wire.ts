@@ -12,7 +12,7 @@ export interface Path {
   set(isOpen: boolean): void;
   /** Of one packet. */
   delayMs(): number;
-  /** At once where it is open. */
+  /** At once if it is open. */
   whenOpen(fn: () => void): void;
   /** That are not closed at both ends. */
   connections(): Connection[];
@@ -204,7 +204,7 @@ export class Socket extends EventEmitter implements LinkSocket {
   }
 }
 
-/** Connects; `accept` gets the far end, and says false where nobody listens. */
+/** Connects; `accept` gets the far end, and says false if nobody listens. */
 export function dial(path: Path, clock: Clock, accept: (far: Socket) => boolean): Socket {
   const near = new Socket(path, clock);
   clock.after(path.delayMs(), () => {

@@ -1,32 +1,32 @@
-// The catalog: models by their ids and aliases, and what a call that names one means.
+// The catalog: finds the model and the tier that a call names, by id or alias.
 import type { Modality } from '../../../shared/api/model.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { CatalogModel, Tier } from './models.ts';
 
-/** What a call is answered by and priced at. */
+/** A model and the tier of a call, with its price and servers. */
 export interface Callable extends Tier {
   model: CatalogModel;
   tier: 'serverless' | 'economy';
 }
 
 export interface Catalog {
-  /** The models by id. Ask anew each time: the operator may have changed them. */
+  /** The models by id. Read it anew each time, because the operator may change the file. */
   readonly models: readonly CatalogModel[];
-  /** What is called from now on; requests that are under way end as they began. */
+  /** Replaces the models. Requests in progress keep the model that they began with. */
   replace(entries: readonly CatalogModel[]): void;
   /**
-   * The model of this id or alias, callable or not; the suffix `:economy` names that tier of it.
-   * @throws ServiceError `model_not_found` also for a tier that it does not have
+   * The model with this id or alias, callable or not. The suffix `:economy` selects the economy tier.
+   * @throws ServiceError `model_not_found`, also for a tier that the model does not have
    */
   get(name: string): Callable;
   /**
-   * The model that a call names by its id or an alias; the suffix `:economy` selects that tier.
-   * @throws ServiceError `model_not_found` also for one of another modality, one that is coming soon, or a tier that it does not have
+   * The callable model with this id or alias. The suffix `:economy` selects the economy tier.
+   * @throws ServiceError `model_not_found`, also if the model has another modality, is coming soon, or does not have the tier
    */
   callable(name: string, modality: Modality): Callable;
 }
 
-/** Behind the id or an alias of a chat model: its economy tier. */
+/** The suffix of an id or alias that selects the economy tier. */
 export const ECONOMY = ':economy';
 
 export function openCatalog(entries: readonly CatalogModel[]): Catalog {
@@ -61,7 +61,7 @@ export function openCatalog(entries: readonly CatalogModel[]): Catalog {
   };
 }
 
-/** A name that a stranger has sent, as much of it as helps. */
+/** Shortens and quotes a name that a stranger has sent. */
 function quoted(name: string): string {
   return JSON.stringify(name.length > 100 ? `${name.slice(0, 100)}...` : name);
 }

@@ -1,4 +1,4 @@
-// Sizes of images: one parameter of the model lists all that there are, since what an image costs may depend on it.
+// Sizes of images. One parameter of the model lists all sizes, because the price may depend on the size.
 import type { z } from 'zod';
 import type { ModelParameter } from '../../../shared/api/model.ts';
 
@@ -6,7 +6,7 @@ type Parameters = readonly z.infer<typeof ModelParameter>[];
 
 const SIZE = /^([1-9][0-9]{0,4})x([1-9][0-9]{0,4})$/;
 
-/** Why these cannot be the parameters of an image model; undefined where they can. */
+/** Why these parameters are wrong for an image model; undefined if they are right. */
 export function wrongImageParameters(parameters: Parameters, isPricedBySize: boolean): string | undefined {
   const [size, ...more] = parameters;
   if (more.length > 0 || (size !== undefined && size.name !== 'size')) return 'may only have size for image models';
@@ -18,7 +18,7 @@ export function wrongImageParameters(parameters: Parameters, isPricedBySize: boo
   return sizes.includes(String(size.default)) ? undefined : 'must have one of its sizes as default';
 }
 
-/** What requests may name, the default first; none where the model makes images of one size that is its own affair. */
+/** The sizes that a request may name, the default first; empty if the model has one fixed size. */
 export function sizesOf({ parameters }: { parameters: Parameters }): string[] {
   const [size] = parameters;
   if (size === undefined) return [];

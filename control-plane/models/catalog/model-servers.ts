@@ -1,9 +1,9 @@
-// Which addresses may be called: those of the model servers in the catalog.
+// The outbound policy for model servers: only the servers in the catalog may be called.
 import type { OutboundPolicy } from '../../base/outbound/policy.ts';
 import type { Catalog } from './catalog.ts';
 import type { CatalogModel } from './models.ts';
 
-/** The operator's own choice, as it is at each request: they may be private and speak plain HTTP. Nobody else is called. */
+/** Read at each request. The operator chooses these servers, so they may be private and use plain HTTP. */
 export function policyOf(catalog: Pick<Catalog, 'models'>): OutboundPolicy {
   return {
     ports: 'any',

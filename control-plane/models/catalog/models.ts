@@ -1,4 +1,4 @@
-// The operator's file of models, checked at the start: what is on offer, what it costs, and which servers answer for it.
+// The schema of the operator's file of models: names, prices and servers, checked at the start.
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { Modality, ModelParameter, ModelStatus } from '../../../shared/api/model.ts';
@@ -9,40 +9,40 @@ import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 
 const Milliseconds = z.int().min(1).max(3_600_000);
 
-/** A model server that speaks the chat-completion wire format, or makes videos: vLLM, vLLM-Omni, SGLang, llama.cpp, TEI. */
+/** A model server with a chat-completion API or a video API: vLLM, vLLM-Omni, SGLang, llama.cpp, TEI. */
 const Upstream = z.strictObject({
-  /** With its `/v1`. May be private, and speak plain HTTP. */
+  /** Includes `/v1`. It may be private and use plain HTTP. */
   base_url: z
     .url({ protocol: /^https?$/, error: 'must be a URL like http://10.0.0.5:8000/v1' })
     .regex(/[^/]$/, 'must not end with /'),
-  /** What the server calls the model. Customers never see it. */
+  /** The server's name of the model. Customers never see it. */
   model: z.string().min(1),
-  /** Holds the key that the server asks for. */
+  /** A file with the API key of the server. */
   api_key_file: z.string().startsWith('/', 'must be an absolute path').optional(),
-  /** Of two servers, one with twice the weight gets twice the requests. */
+  /** A server with twice the weight gets twice the requests. */
   weight: z.int().min(1).max(1_000).default(1),
-  /** Requests that it answers at the same time; with more they go to others. */
+  /** Requests that it answers at the same time. Further requests go to other servers. */
   max_open_requests: z.int().min(1).max(100_000).default(256),
-  /** DNS, TCP and TLS. */
+  /** Limit for DNS, TCP and TLS together. */
   connect_ms: Milliseconds.default(2_000),
-  /** Of embedding models: texts that it takes at once. */
+  /** For embedding models: texts in one request. */
   max_inputs: z.int().min(1).max(EMBEDDINGS_INPUTS_MAX).default(32),
-  /** Until a whole answer. Official clients give up after 300 s without headers. */
+  /** Limit for a whole answer. Official clients give up after 300 s without headers. */
   answer_ms: Milliseconds.default(280_000),
-  /** Of a stream: until it begins. */
+  /** For a stream: time until it begins. */
   first_byte_ms: Milliseconds.default(60_000),
-  /** Of a stream: between two pieces of it. */
+  /** For a stream: time between two pieces. */
   idle_ms: Milliseconds.default(60_000),
-  /** Of video models: from the start of a job until its video is finished. */
+  /** For video models: time from the start of a job until its video is finished. */
   video_ms: Milliseconds.default(1_800_000),
   /**
-   * vllm, sglang and llama_cpp count tokens while they stream; vllm, llama_cpp and tei have a tokenizer; each is asked in its own way.
-   * vllm_omni and sglang make videos.
+   * The kind of server. vllm, sglang and llama_cpp count tokens while they stream. vllm, llama_cpp and tei have a tokenizer, each with its own
+   * API. vllm_omni and sglang make videos.
    */
   engine: z.enum(['vllm', 'vllm_omni', 'sglang', 'llama_cpp', 'tei', 'other']).default('other'),
 });
 
-/** Above what anybody asks for a million tokens, and with the longest context still far from what the books can hold. */
+/** Higher than any real price of a million tokens. With the longest context, the amount is still far below what the ledger can hold. */
 const CENTS_MAX = 100_000_000;
 const cents = z.int().min(0).max(CENTS_MAX).optional();
 const ucents = z
@@ -81,14 +81,14 @@ const ModelEntry = z
     pricing: Pricing,
     /** Tokens of prompt and answer together. */
     context_length: TokenCount.optional(),
-    /** Of chat models: the longest answer, and how long one may be where the caller does not say. */
+    /** For chat models: the longest answer, and the default if the caller sets no limit. */
     max_output_tokens: TokenCount.optional(),
-    /** What requests may set beyond what all models of its modality take. */
+    /** Optional parameters that this model accepts in addition to those of its modality. */
     supported_parameters: z.array(z.string()).default([]),
-    /** Of image models: `size`, with all sizes that there are. Of video models: `seconds`, and what else requests may set. */
+    /** For image models: `size` with all sizes. For video models: `seconds`, and the other parameters of a request. */
     parameters: z.array(ModelParameter).default([]),
     upstreams: z.array(Upstream).default([]),
-    /** Of chat models: what `<id>:economy` costs, and who answers for it. */
+    /** For chat models: prices and servers of `<id>:economy`. */
     economy: z.strictObject({ pricing: Pricing, upstreams: z.array(Upstream).min(1) }).optional(),
   })
   .superRefine(refuseInconsistent);
@@ -100,7 +100,7 @@ export interface Upstream extends Omit<z.infer<typeof Upstream>, 'api_key_file'>
   apiKey: string | undefined;
 }
 
-/** One way to be answered: the price of it, and its servers. */
+/** A tier of a model: its price and its servers. */
 export interface Tier {
   pricing: Pricing;
   upstreams: Upstream[];
@@ -111,14 +111,14 @@ export interface CatalogModel extends Omit<ModelEntry, 'upstreams' | 'economy'> 
   economy: Tier | undefined;
 }
 
-/** No file: no models. @throws Error that lists every problem of the file with its line */
+/** Without a file there are no models. @throws Error that lists every problem of the file with its line */
 export function readModels(file: string | undefined): CatalogModel[] {
   if (file === undefined) return [];
   const text = readNamed('models_file', file, (path) => readFileSync(path, 'utf8'));
   return parseModels(text, file);
 }
 
-/** The same of a text. Reads the files of keys that it names. */
+/** Parses the text of such a file, and reads the key files that it names. */
 export function parseModels(text: string, fileName: string): CatalogModel[] {
   const { models } = parseYamlConfig(text, ModelsFile, fileName);
   return models.map(({ economy, upstreams, ...model }) => ({
@@ -136,17 +136,17 @@ function withKey({ api_key_file: file, ...upstream }: z.infer<typeof Upstream>):
   return { ...upstream, apiKey };
 }
 
-/** What a model of each kind is priced by: exactly the prices of one of these. */
+/** The prices that a model of each modality must have: exactly those of one of these lists. */
 const PRICED_BY: Record<Modality, (keyof Pricing)[][]> = {
   chat: [['input_per_1m_tokens_cents', 'output_per_1m_tokens_cents']],
   embedding: [['input_per_1m_tokens_cents']],
   image: [['per_image_microcents'], ['per_mpxl_microcents']],
   video: [['per_video_second_microcents']],
 };
-/** Prices that are shown beside those and never billed. */
+/** Additional prices that are shown and never billed. */
 const SHOWN_BESIDE: Partial<Record<Modality, keyof Pricing>> = { video: 'per_video_microcents' };
 
-/** Which servers make videos. */
+/** Engines that make videos. */
 const VIDEO_ENGINES: readonly Upstream['engine'][] = ['vllm_omni', 'sglang'];
 
 const SUPPORTED: Record<Modality, readonly string[]> = {
@@ -200,7 +200,7 @@ function refuseInconsistent(model: ModelEntry, context: z.RefinementCtx): void {
 
 type Refuse = (path: (string | number)[], message: string) => void;
 
-/** Economy is the cheaper tier (specification 1): customers choose it without comparing. */
+/** The economy tier must be the cheaper one (specification 1), because customers choose it without comparing. */
 function refuseDearEconomy(economy: Pricing, serverless: Pricing, refuse: Refuse): void {
   for (const name of ['input_per_1m_tokens_cents', 'output_per_1m_tokens_cents'] as const) {
     const [price = 0, most = 0] = [economy[name], serverless[name]];
@@ -209,7 +209,7 @@ function refuseDearEconomy(economy: Pricing, serverless: Pricing, refuse: Refuse
 }
 
 function refuseVideo({ parameters, status, upstreams }: ModelEntry, refuse: Refuse): void {
-  // What is coming soon may still be without them.
+  // A model that is coming soon may have no parameters yet.
   const wrong = status === 'coming_soon' && parameters.length === 0 ? undefined : wrongVideoParameters(parameters);
   if (wrong !== undefined) refuse(['parameters'], wrong);
   upstreams.forEach(({ engine, base_url: url }, i) => {

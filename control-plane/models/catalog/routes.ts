@@ -17,7 +17,7 @@ export function modelRoutes({ catalog }: { catalog: Catalog }): Route[] {
       tag,
       summary: 'List the models',
       description:
-        'All of them at once. A chat model whose `pricing` has `economy_` prices has an economy tier: `<id>:economy` in a call selects it.',
+        'All models at once. A chat model whose `pricing` has `economy_` prices has an economy tier: `<id>:economy` in a call selects it.',
       scope,
       idempotency: 'none',
       query: ModelsQuery,

@@ -1,16 +1,16 @@
-// Parameters of a video model: all that a request may set beside its prompt, `seconds` among them.
+// Parameters of a video model: everything that a request may set besides its prompt, for example `seconds`.
 import type { z } from 'zod';
 import type { ModelParameter } from '../../../shared/api/model.ts';
 
 type Parameter = z.infer<typeof ModelParameter>;
 
-/** What a parameter can be set to. */
+/** A value of a parameter. */
 export type ParameterValue = string | number | boolean;
 
-/** Also the longest that anybody waits for one. */
+/** The longest clip in seconds. */
 const SECONDS_MAX = 3_600;
 
-/** Why these cannot be the parameters of a video model; undefined where they can. */
+/** Why these parameters are wrong for a video model; undefined if they are right. */
 export function wrongVideoParameters(parameters: readonly Parameter[]): string | undefined {
   const names = parameters.map(({ name }) => name);
   if (new Set(names).size < names.length) return 'must name each parameter once';
@@ -22,7 +22,7 @@ export function wrongVideoParameters(parameters: readonly Parameter[]): string |
   return parameters.map(wrongParameter).find((wrong) => wrong !== undefined);
 }
 
-/** The rule of the parameter that a value breaks, to continue its name; undefined where it keeps all of them. */
+/** The rule that a value breaks, as text that follows the parameter's name; undefined if the value is right. */
 export function brokenRule({ type, enum: values = [], min, max }: Parameter, value: unknown): string | undefined {
   switch (type) {
     case 'int':

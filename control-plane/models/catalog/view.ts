@@ -1,21 +1,21 @@
-// A model as customers are shown it (specification 2.10). Its servers are the operator's business.
+// A model as customers see it (specification 2.10), without its servers.
 import type { Modality, Model } from '../../../shared/api/model.ts';
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { type Callable, ECONOMY } from './catalog.ts';
 import type { CatalogModel, Pricing } from './models.ts';
 
-/** What every request to a model of this kind may set. */
+/** The parameters that all models of a modality accept. */
 const PARAMETERS: Partial<Record<Modality, readonly string[]>> = {
   chat: ['max_tokens', 'stream', 'stream_options', 'temperature'],
   embedding: ['encoding_format', 'user'],
 };
 
-/** A model of the list, with what its tiers cost. */
+/** A model of the list, with the prices of all its tiers. */
 export function modelView(model: CatalogModel): Model {
   return { ...viewOf(model), pricing: { ...pricingView(model.pricing), ...economyPrices(model) } };
 }
 
-/** What a name in a path means: a model, or its economy tier alone at the prices of that. */
+/** A single model, or its economy tier only, with the prices of that tier. */
 export function callableView({ model, tier, pricing }: Callable): Model {
   if (tier === 'serverless') return modelView(model);
   const { aliases, ...view } = viewOf(model);

@@ -1,4 +1,4 @@
-// Checks a training file while it comes: JSON lines, each a conversation that ends with what the model is to learn to say.
+// Checks a training file during its upload: JSON lines, each a conversation that ends with the answer to learn.
 import { isUtf8 } from 'node:buffer';
 import { hash } from 'node:crypto';
 import type { TrainingProblem, TrainingReport } from '../../../shared/api/file.ts';
@@ -11,9 +11,9 @@ import {
 } from '../../../shared/limits.ts';
 import { estimatedTokens } from '../gateway/price.ts';
 
-/** So many hashes are a few megabytes for each upload under way. */
-const REPEATS_LOOKED_AT = 100_000;
-/** With so many problems nothing more is looked at: whoever sends nonsense does not get to keep the processor busy with it. */
+/** Repeated lines are searched among so many. Their hashes take a few megabytes for each upload. */
+const HASHES_MAX = 100_000;
+/** After so many problems the check stops, so that a useless file does not keep the processor busy. */
 const PROBLEMS_COUNTED_MAX = 10_000;
 
 type Rule = TrainingProblem['rule'];
@@ -21,11 +21,11 @@ type Rule = TrainingProblem['rule'];
 export interface Check {
   /** The next piece of the file, of any length. */
   take(piece: Uint8Array): void;
-  /** After the last piece. */
+  /** Call it after the last piece. */
   report(): TrainingReport;
 }
 
-/** Holds one line at a time. Takes a byte order mark, CRLF, and empty lines at the end as they are. */
+/** Keeps one line in memory. Accepts a byte order mark, CRLF, and empty lines at the end. */
 export function openCheck(): Check {
   const problems: TrainingProblem[] = [];
   const seen = new Set<number>();
@@ -44,7 +44,7 @@ export function openCheck(): Check {
       counts.emptyLines += 1;
       return;
     }
-    // Those at the end are no harm, and which those are is known only now.
+    // Empty lines at the end are allowed. That these are not at the end is known only now.
     for (; counts.emptyLines > 0 && !isHopeless(); counts.emptyLines -= 1) {
       note(counts.lines - counts.emptyLines, 'empty_line', 'The line is empty.');
     }
@@ -55,7 +55,7 @@ export function openCheck(): Check {
     }
     counts.examples += 1;
     counts.tokens += estimatedTokens(example.contents);
-    if (counts.examples > REPEATS_LOOKED_AT) return;
+    if (counts.examples > HASHES_MAX) return;
     const mark = hash('sha256', line, 'buffer').readUIntBE(0, 6);
     if (seen.has(mark)) counts.repeated += 1;
     seen.add(mark);
@@ -83,7 +83,7 @@ export function openCheck(): Check {
   };
 }
 
-/** Hands on each line without its end. Of one that is too long it holds no more than shows that; `bytes` is its whole length. */
+/** Passes on each line without its line end. It stores only the beginning of a line that is too long; `bytes` is the whole length. */
 function openLines(onLine: (line: Uint8Array, bytes: number) => void): { take(piece: Uint8Array): void; end(): void } {
   let parts: Uint8Array[] = [];
   let bytes = 0;
@@ -147,7 +147,7 @@ interface Example {
   contents: string[];
 }
 
-/** The first fault of a line, in the order in which a person would mend them. */
+/** The first fault of a line, in the order in which a person would correct them. */
 function readExample(text: string): Example | Fault {
   let value: unknown;
   try {
@@ -175,7 +175,7 @@ interface Message {
   content: string;
 }
 
-/** As in a call of a chat model. */
+/** The same as in a chat request. */
 const ROLES = ['system', 'user', 'assistant'];
 const MESSAGE_KEYS = ['role', 'content', 'name', 'weight'];
 
@@ -216,7 +216,7 @@ function isObject(value: unknown): value is Record<string, unknown> {
   return typeof value === 'object' && value !== null && !Array.isArray(value);
 }
 
-/** Names come from a stranger's file: a part of a long one is enough. */
+/** Shortens and quotes a name from a stranger's file. */
 function quoted(name: string): string {
   return JSON.stringify(name.slice(0, 64));
 }

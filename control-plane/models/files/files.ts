@@ -1,4 +1,4 @@
-// Uploaded files: stored, listed, read and deleted, each for its own organisation only.
+// Uploaded files: store, list, read and delete, for the organisation that owns them.
 import type { FileList, FileObject, FilesQuery } from '../../../shared/api/file.ts';
 import type { z } from 'zod';
 import { fail, failField } from '../../../shared/errors.ts';
@@ -15,7 +15,7 @@ export interface Files {
   content(orgId: string, id: string): Promise<{ file: FileRow; blob: OpenBlob }>;
   /** @throws ServiceError `not_found` */
   remove(orgId: string, id: string): Promise<void>;
-  /** For the sweep of blobs: those of `keys` that are files. */
+  /** For the sweep of blobs: the keys that belong to files. */
   namedBlobs(keys: readonly string[]): Promise<string[]>;
 }
 
@@ -40,7 +40,7 @@ export function openFiles(deps: FilesDeps): Files {
     get,
     content: async (orgId, id) => {
       const file = await get(orgId, id);
-      // A delete may have come in between, or a restored database is older than the disk.
+      // The blob is missing if the file was just deleted, or if a restored database does not match the disk.
       return { file, blob: (await blobs.open(file.blob_key)) ?? failMissing(id) };
     },
     remove: async (orgId, id) => {
@@ -51,7 +51,7 @@ export function openFiles(deps: FilesDeps): Files {
   };
 }
 
-/** Where it is stored is nobody's business (specification 2.15). */
+/** The file as customers see it, without the place of its content (specification 2.15). */
 export function fileView({ id, bytes, created_ms, filename, purpose, report }: FileRow): FileObject {
   const [problem] = report.problems;
   return {

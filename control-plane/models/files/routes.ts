@@ -1,4 +1,4 @@
-// POST and GET /v1/files, and what is below one of them (specification 2.15 and 4.9).
+// The routes of /v1/files and of a single file (specification 2.15 and 4.9).
 import { z } from 'zod';
 import { DeletedFile, FILE_PURPOSE, FileList, FileObject, FileReport, FilesQuery } from '../../../shared/api/file.ts';
 import { blobReply } from '../../base/blobs/content.ts';
@@ -8,7 +8,7 @@ import { type Files, fileView } from './files.ts';
 const tag = 'Files';
 const params = z.strictObject({ id: z.string().describe('The id of the file') });
 
-/** Only described here: the handler reads the parts as they come. */
+/** For the API description only. The handler reads the parts as a stream. */
 const UploadForm = z.strictObject({
   file: z.file().describe('The file with its name'),
   purpose: z.literal(FILE_PURPOSE).describe('What it is for'),
@@ -52,7 +52,7 @@ function readRoutes(files: Files): Route[] {
       ...common,
       path: '/v1/files/{id}',
       operationId: 'getFile',
-      summary: 'Read what is known of a file',
+      summary: 'Read the metadata of a file',
       params,
       responses: { 200: { description: 'The file', schema: FileObject } },
       errors: ['not_found'],
@@ -65,7 +65,7 @@ function readRoutes(files: Files): Route[] {
       ...common,
       path: '/v1/files/{id}/report',
       operationId: 'getFileReport',
-      summary: 'Read how the check of a training file has ended',
+      summary: 'Read the report of the check of a training file',
       params,
       responses: { 200: { description: 'The report', schema: FileReport } },
       errors: ['not_found'],
@@ -79,11 +79,11 @@ function readRoutes(files: Files): Route[] {
       path: '/v1/files/{id}/content',
       operationId: 'getFileContent',
       summary: 'Download a file',
-      description: 'As it was uploaded, byte by byte. Takes a `Range` of bytes.',
+      description: 'The file as it was uploaded, byte for byte. Accepts a `Range` of bytes.',
       params,
       responses: {
         200: { description: 'The content', mediaType: 'application/octet-stream' },
-        206: { description: 'The range of bytes that was asked for', mediaType: 'application/octet-stream' },
+        206: { description: 'The requested range of bytes', mediaType: 'application/octet-stream' },
       },
       errors: ['not_found', 'range_not_satisfiable'],
       handler: async ({ caller, params: { id }, range }) => {
@@ -116,7 +116,7 @@ function deleteRoute(files: Files): Route {
   });
 }
 
-/** `encodeURIComponent` leaves some characters that a header's parameter may not have. */
+/** `encodeURIComponent` does not encode some characters that a header parameter must not have. */
 function encodeRfc8187(text: string): string {
   return encodeURIComponent(text).replaceAll(/['()*]/g, (sign) => `%${sign.charCodeAt(0).toString(16).toUpperCase()}`);
 }

@@ -27,12 +27,12 @@ export async function insertFile(tx: Tx, file: FileRow): Promise<void> {
   );
 }
 
-/** Undefined where the organisation has no such file. */
+/** Undefined if the organisation has no such file. */
 export function findFile(query: Query, orgId: string, id: string): Promise<FileRow | undefined> {
   return query.one(FileRow, sql`select ${COLUMNS} from files where id = ${id} and org_id = ${orgId}`);
 }
 
-/** At most `count`, in the order of their ids, which is that of their upload. */
+/** At most `count` files in the order of their ids, which is the order of upload. */
 export function pageOfFiles(query: Query, orgId: string, page: FilesQuery, count: number): Promise<FileRow[]> {
   const { after, order, purpose } = page;
   const isAfter = after === undefined ? sql`1 = 1` : order === 'asc' ? sql`id > ${after}` : sql`id < ${after}`;
@@ -44,7 +44,7 @@ export function pageOfFiles(query: Query, orgId: string, page: FilesQuery, count
   );
 }
 
-/** What there was; undefined where the organisation has no such file. */
+/** Deletes a file and returns its blob key; undefined if the organisation has no such file. */
 export function deleteFile(tx: Tx, orgId: string, id: string): Promise<{ blob_key: string } | undefined> {
   return tx.one(
     z.object({ blob_key: text }),
@@ -54,7 +54,7 @@ export function deleteFile(tx: Tx, orgId: string, id: string): Promise<{ blob_ke
 
 const Stored = z.object({ count: int, bytes: int });
 
-/** How many files the organisation has, and their length together. */
+/** How many files the organisation has, and their total size. */
 export async function storedOf(query: Query, orgId: string): Promise<z.infer<typeof Stored>> {
   const row = await query.one(
     Stored,
@@ -63,7 +63,7 @@ export async function storedOf(query: Query, orgId: string): Promise<z.infer<typ
   return row ?? { count: 0, bytes: 0 };
 }
 
-/** Of the blobs, those that a file is made of. */
+/** The blob keys that belong to a file. */
 export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
   const rows = await query.all(
     z.object({ blob_key: text }),

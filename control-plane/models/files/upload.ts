@@ -1,4 +1,4 @@
-// POST /v1/files: stores what comes while it comes, checks it on the way, and makes the file known once it is whole.
+// POST /v1/files: streams an upload to its blob, checks it meanwhile, and inserts the row when the file is whole.
 import { FILE_PURPOSE, type TrainingReport } from '../../../shared/api/file.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField, ServiceError } from '../../../shared/errors.ts';
@@ -21,17 +21,17 @@ export interface FilesDeps {
   clock: Clock;
   ids: Ids;
   blobs: Blobs;
-  /** Of one file. */
+  /** Limit for one file. */
   bytesMax: number;
-  /** Of all files of one organisation. */
+  /** Limit for all files of one organisation together. */
   bytesPerOrgMax: number;
 }
 
 export type UploadCall = Pick<Call<undefined, undefined, Upload>, 'caller' | 'body' | 'gone'>;
 
 /**
- * Takes the parts of the form in any order. Whatever it throws, nothing stays.
- * @throws ServiceError `body_too_large`, `conflict` where the organisation has no room, `validation_failed`, `unsupported_parameter`,
+ * Accepts the parts of the form in any order. If it throws, nothing is stored.
+ * @throws ServiceError `body_too_large`, `conflict` above the organisation's limits, `validation_failed`, `unsupported_parameter`,
  * `invalid_request`, `storage_full`, `rate_limit_exceeded`
  */
 export async function upload(call: UploadCall, openUploads: Map<string, number>, deps: FilesDeps): Promise<FileRow> {
@@ -75,7 +75,7 @@ async function uploadOne({ caller, body, gone }: UploadCall, deps: FilesDeps): P
     throw error;
   });
   return keepFile(orgId, form, deps).catch(async (error: unknown) => {
-    // Of any other error nobody knows whether the row is there: the sweep finds out.
+    // After any other error it is unknown whether the row was committed, so the blob is left to the sweep.
     if (error instanceof ServiceError) await blobs.remove(key);
     throw error;
   });
@@ -86,7 +86,7 @@ interface Spooled {
   report: TrainingReport;
 }
 
-/** The fields of the form, and what `spool` has made of its file. Official clients send the file before its purpose. */
+/** Reads the fields of the form, and passes its file to `spool`. Official clients send the file before its purpose. */
 async function readUploadForm(
   body: Upload,
   spool: (file: FormFile) => Promise<Spooled>,
@@ -152,7 +152,7 @@ function keepFile(
       created_ms: clock.now(),
     };
     await insertFile(tx, file);
-    // Others of the organisation may have come in since this one began.
+    // Checked again, because other uploads of the organisation may have ended since this one began.
     const { count, bytes } = await storedOf(tx, orgId);
     if (count > FILES_PER_ORG_MAX || bytes > bytesPerOrgMax) failNoRoom(deps);
     return file;

@@ -1,11 +1,11 @@
-// Sends conversations that begin alike to the same server, whose cache knows their beginning: consistent hashing with a bounded load.
+// Sends conversations with the same beginning to the same server, which has it in its cache: consistent hashing with bounded load.
 import { hash } from 'node:crypto';
 import type { ChatMessage } from '../../../shared/api/chat.ts';
 import type { Upstream } from '../catalog/models.ts';
 
-/** A shorter conversation is read anew in less time than a busy server would cost it. */
+/** For a shorter conversation, the cache saves less time than the wait for a busy server costs. */
 const PREFIX_CHARS = 1_024;
-/** A server gets at most so many times its share of what is open. */
+/** A server gets at most so many times its share of the open requests. */
 const LOAD_BOUND = 1.25;
 const HASH_HEX_DIGITS = 12;
 
@@ -14,7 +14,7 @@ export interface Loaded {
   openRequests: number;
 }
 
-/** What the beginning of a conversation is known by, one organisation's apart from all others'; undefined where it is too short to matter. */
+/** A key for the beginning of a conversation, separate for each organisation; undefined if the conversation is too short to matter. */
 export function affinityOf(orgId: string, modelId: string, messages: readonly ChatMessage[]): string | undefined {
   let prefix = '';
   for (const { role, content } of messages) {
@@ -25,8 +25,8 @@ export function affinityOf(orgId: string, modelId: string, messages: readonly Ch
 }
 
 /**
- * The first in the order that the key gives them (rendezvous hashing, by their weights) that has not more than its share; the order of
- * the others stays where one comes or goes. Keeps nothing. Undefined for none.
+ * The key gives the servers an order (weighted rendezvous hashing). The first server that is below its load bound is chosen. If a server comes or
+ * goes, the order of the others stays. Undefined if there is none.
  */
 export function byAffinity(servers: readonly Loaded[], key: string): Upstream | undefined {
   const weights = sum(servers.map(({ upstream }) => upstream.weight));
@@ -38,7 +38,7 @@ export function byAffinity(servers: readonly Loaded[], key: string): Upstream | 
     .find(({ upstream, openRequests }) => openRequests < mayHave(upstream))?.upstream;
 }
 
-/** Twice the weight is the highest score for twice as many keys. */
+/** A server with twice the weight has the highest score for twice as many keys. */
 function score(key: string, { base_url: url, model, weight }: Upstream): number {
   const digits = hash('sha256', `${key} ${url} ${model}`).slice(0, HASH_HEX_DIGITS);
   const uniform = (Number.parseInt(digits, 16) + 0.5) / 16 ** HASH_HEX_DIGITS;

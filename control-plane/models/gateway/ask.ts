@@ -1,4 +1,4 @@
-// Asking the servers of a model, one after another where one refuses, until the first of them answers: nothing was sent to the caller yet.
+// Sends a request to the servers of a model, one after another, until one answers. Nothing was sent to the caller before that.
 import type { Clock } from '../../../shared/clock.ts';
 import { ERRORS, fail, ServiceError } from '../../../shared/errors.ts';
 import { UPSTREAM_ATTEMPTS_MAX } from '../../../shared/limits.ts';
@@ -13,31 +13,31 @@ import type { Upstreams } from './upstreams.ts';
 
 export interface UpstreamRequest {
   callable: Callable;
-  /** Behind the server's base_url. */
+  /** Appended to the server's base_url. */
   path: string;
-  /** Without the model, which each server has its own name for. */
+  /** The body without the model's name, because each server has its own name for it. */
   body(upstream: Upstream): object | Promise<object>;
-  /** Who asks: one key alone does not shut a server to all others. */
+  /** The caller's key. Failures of one key alone do not make a server rest. */
   apiKeyId: string;
-  /** By the monotonic clock. */
+  /** On the monotonic clock. */
   startedMs: number;
-  /** From then on, over all attempts. */
+  /** Time limit from `startedMs`, for all attempts together. */
   answerMs(upstream: Upstream): number;
   idleMs(upstream: Upstream): number;
-  /** Those of an equal one are asked of the same server, while that has not too much to do. */
+  /** Requests with the same affinity go to the same server, unless it is too busy. */
   affinity?: string | undefined;
   signal: AbortSignal;
 }
 
-/** A server that answers 200. */
+/** The answer of a server with status 200. */
 export interface Answering {
   upstream: Upstream;
   exchange: Exchange;
-  /** Its answer has begun as it should. */
+  /** Reports that the answer has begun correctly. */
   answered(): void;
-  /** Its answer cannot be used. It is no failure where nobody waits for the answer any more. */
+  /** Reports that the answer is unusable. Does nothing if the caller has left, because that is no failure of the server. */
   failed(): void;
-  /** The server may have its next request; what it still says is not read. */
+  /** Ends the exchange without reading the rest, and frees the server for its next request. */
   end(): void;
 }
 
@@ -61,7 +61,7 @@ export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Prom
     const attempt = await askOne(upstreamRequest, upstream, deps);
     if ('answering' in attempt) return attempt.answering;
     assertWaitedFor(signal);
-    log.warn({ upstream: upstream.base_url, reason: attempt.passedOver }, 'a model server is passed over');
+    log.warn({ upstream: upstream.base_url, reason: attempt.passedOver }, 'a model server is skipped');
     retryAfterSeconds = attempt.retryAfterSeconds;
   }
   return fail('upstream_unavailable', {
@@ -70,14 +70,14 @@ export async function ask(upstreamRequest: UpstreamRequest, deps: AskDeps): Prom
   });
 }
 
-/** @throws ServiceError where nobody waits for the answer any more, and so nobody reads this either, or where it is we who end */
+/** @throws ServiceError if the caller has left (nobody reads that error) or if this process stops */
 function assertWaitedFor(signal: AbortSignal): void {
   if (!signal.aborted) return;
   if (signal.reason instanceof ServiceError) throw signal.reason;
   fail('invalid_request', 'The connection ended before the answer was there.');
 }
 
-/** What broke while a server answered, as a refusal. @throws what is no failure of a server */
+/** Turns an error during an answer into one for the caller. @throws any error that is not the server's fault */
 export function brokenAnswer(error: unknown, signal: AbortSignal): ServiceError {
   assertWaitedFor(signal);
   if (!(error instanceof OutboundError)) throw error;
@@ -90,7 +90,7 @@ export function brokenAnswer(error: unknown, signal: AbortSignal): ServiceError 
 
 type Attempt = { answering: Answering } | { passedOver: string; retryAfterSeconds: number };
 
-/** Nothing of the request was done where it is one of these. */
+/** With these errors the request has not reached the server. */
 const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
 const BUSY = 429;
 const REFUSING: readonly number[] = [BUSY, 502, 503];
@@ -139,13 +139,13 @@ async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps
   }
 }
 
-/** A server's word, within what official clients heed. */
+/** The server's Retry-After, within the range that official clients accept. */
 function retryAfterOf({ headers }: Exchange): number {
   const seconds = Number(headers['retry-after']);
   return Number.isFinite(seconds) ? Math.min(Math.max(1, seconds), 60) : 1;
 }
 
-/** The server has used up the time that it has. */
+/** The error for a server that has used up its time. */
 export function timedOut(cause: unknown): ServiceError {
   return new ServiceError('upstream_timeout', {
     detail: 'The model did not answer in time. Ask for less at once, or stream the answer.',

@@ -1,37 +1,37 @@
-// Keeps requests from a server that fails again and again; a look at it, and then a single request, bring it back.
+// A circuit breaker for one model server. A server that fails again and again rests. A health check, then a single trial request, bring it back.
 import type { Clock } from '../../../shared/clock.ts';
 
-/** What a look at a server finds. */
+/** The result of a health check. */
 export type Health = 'well' | 'loading' | 'dead';
 
 export interface Breaker {
   /** Whether it may be sent a request now. */
   takes(): boolean;
-  /** It is sent one of this API key; the returned functions say what came of that, `answered` perhaps before `failed`. */
+  /** Notes a request of this API key. The returned functions report its result; `failed` may follow `answered`. */
   send(apiKeyId: string): { answered(): void; failed(): void };
   isOut(): boolean;
-  /** Until it may be back, in milliseconds; 0 where it is not out, or a look at it is due. */
+  /** Milliseconds until it may be back; 0 if it does not rest, or if a health check is due. */
   backInMs(): number;
-  /** While it is out and `backInMs` is 0, and once it has failed again and again for one key alone. */
+  /** True if it rests and `backInMs` is 0, or if it has failed again and again for one key alone. */
   isLookDue(): boolean;
-  /** What a look at it has found. */
+  /** Reports the result of a health check. */
   found(health: Health): void;
 }
 
 /**
- * A server is out after so many failures within the time, where no more requests than that were answered between them: what makes
- * it fail may be one caller's requests, and must not shut it to all others. If they all are of one key, its own health decides.
+ * A server rests after so many failures within the time, if it has answered no more requests than that between them. The requests of one caller
+ * may be the cause, and must not take the server from all others. So if all failures are of one key, a health check decides.
  */
 const FAILURES = 5;
 const WINDOW_MS = 10_000;
-/** So long it is left alone then, and again after a look or a request that fails. */
+/** How long it rests, and again after a health check or a trial that fails. */
 const REST_MS = 5_000;
-/** One that loads its model is about to be back: it is looked at in each round. */
+/** A server that loads its model is back soon, so it is checked more often. */
 const LOADING_REST_MS = 500;
 
 interface Failure {
   atMs: number;
-  /** Requests that were answered before. */
+  /** Requests that were answered before the failure. */
   answers: number;
   apiKeyId: string;
 }
@@ -45,7 +45,7 @@ export function openBreaker(clock: Clock): Breaker {
   let failures: Failure[] = [];
   let answers = 0;
   let out: Out | undefined;
-  /** It fails for one key, and nobody has looked yet whether it is well. */
+  /** It fails for one key, and its health was not checked yet. */
   let isSuspect = false;
   const rest = (): void => void (out = { untilMs: clock.monotonicMs() + REST_MS, isAlive: false });
   const backInMs = (): number => Math.max(0, (out?.untilMs ?? 0) - clock.monotonicMs());
@@ -72,13 +72,13 @@ export function openBreaker(clock: Clock): Breaker {
       else out = { untilMs: clock.monotonicMs() + restMs, isAlive: health === 'well' };
     },
     send: (apiKeyId) => {
-      // Where nothing comes of it within the rest, the next look lets another one through.
+      // If this trial has no result within the rest, the next health check allows another one.
       const isTrial = out !== undefined;
       if (isTrial) rest();
       return {
         answered: () => {
           answers += 1;
-          // Requests that were sent before it was out say nothing of how it does now.
+          // Requests from before the rest do not show its present health.
           if (!isTrial) return;
           out = undefined;
           failures = [];

@@ -11,11 +11,11 @@ import { gatewayRoutes } from './routes.ts';
 import { removeClosed, rememberForgotten } from './store.ts';
 import { receiptHoldFaults, receiptProof } from './verify.ts';
 
-/** What a process that died has left held is given back at the start; this is for what the database could not close. */
+/** Receipts of a dead process are swept at the start. The later runs are for receipts whose close has failed. */
 const SWEEP_PERIOD_MS = 15_000;
-/** Servers that are out rest for five seconds between health checks, or not at all while they load their model. */
+/** Resting servers get a health check every five seconds, or more often while they load their model. */
 const SERVERS_PERIOD_MS = 1_000;
-/** Answers of models that are on their way get so long; the sockets close a few seconds later, so that callers are still told. */
+/** How long open answers may go on at shutdown. The sockets close a few seconds later, so that callers still receive the error. */
 const ANSWERS_GRACE_MS = 5_000;
 
 interface Deps {
@@ -23,7 +23,7 @@ interface Deps {
   clock: Clock;
   cursors: Cursors;
   gateway: Gateway;
-  /** Receipts are forgotten so long after they were closed. */
+  /** How long a closed receipt is kept. */
   keepMs: number;
 }
 
@@ -77,14 +77,14 @@ function measures(gateway: Gateway): Measure[] {
     },
     {
       name: 'svc_inference_upstream_failures_total',
-      help: 'Requests that a model server did not take or answer',
+      help: 'Requests that a model server refused or failed to answer',
       kind: 'counter',
       labels: ['upstream'],
       read: () => gateway.counts.failures().map(({ upstream, count }) => ({ labels: { upstream }, value: count })),
     },
     {
       name: 'svc_inference_beyond_context_total',
-      help: 'Answers of model servers that used more context than their model is sold with',
+      help: 'Answers that used more context than the catalog states for their model',
       kind: 'counter',
       labels: ['model'],
       read: () => gateway.counts.beyondContexts().map(({ model, count }) => ({ labels: { model }, value: count })),
@@ -92,9 +92,7 @@ function measures(gateway: Gateway): Measure[] {
   ];
 }
 
-/**
- * One that is open stays, however old it is. What the others charged is remembered as one sum, because the ledger keeps its transfers.
- */
+/** Removes old receipts, but no open ones. The sum of their charges is kept, because the ledger keeps its transfers. */
 export function forgetReceipts(db: Db, piece: Piece): Promise<number> {
   return db.tx('receipts.forget', async (tx) => {
     const removed = await removeClosed(tx, piece);

@@ -1,4 +1,4 @@
-// What a chat request may ask of its model, and the most that it can cost: all that is known before a server is asked.
+// Checks a chat request against its model and computes the most that it can cost, before a server is asked.
 import type { ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Callable, Catalog } from '../catalog/catalog.ts';
@@ -25,19 +25,19 @@ export function planChat(body: ChatRequest, catalog: Catalog): PlannedChat {
   return { ...bound, callable, contextLength: limitsOf(callable.model).contextLength, boundUcents };
 }
 
-/** Whoever has counted: never more than was set aside and asked for, so that a receipt's tokens are what is charged. */
+/** Limits the counted tokens to what was held and requested, so that the tokens of a receipt match its charge. */
 export function boundedUsage(usage: TokenUsage, { promptTokens, maxTokens }: PlannedChat): TokenUsage {
   const prompt = Math.min(usage.prompt_tokens, promptTokens);
   const completion = Math.min(usage.completion_tokens, maxTokens);
   return { ...usage, prompt_tokens: prompt, completion_tokens: completion, total_tokens: prompt + completion };
 }
 
-/** A server may have a longer context than the catalogue sells. @throws ServiceError `context_length_exceeded` */
+/** Needed because a server may have a longer context than the catalog states. @throws ServiceError `context_length_exceeded` */
 export function assertFits(promptTokens: number, { callable, contextLength }: PlannedChat): void {
   if (promptTokens > contextLength) throw contextExceeded(callable.model, promptTokens);
 }
 
-/** Beyond what all chat models take. */
+/** Optional parameters that only some chat models accept. */
 const SOME_TAKE = ['top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'] as const;
 
 function assertTakes(body: ChatRequest, model: CatalogModel): void {

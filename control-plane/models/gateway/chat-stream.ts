@@ -1,4 +1,4 @@
-// A chat that is streamed: begun before anything is promised, passed on chunk by chunk, and settled however it ends.
+// Streams a chat completion: waits for the first chunk, passes on chunk by chunk, and settles the request however the stream ends.
 import type { ChatCompletionChunk, ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
 import { ServiceError } from '../../../shared/errors.ts';
 import { STREAM_MS_MAX } from '../../../shared/limits.ts';
@@ -18,7 +18,7 @@ import { BadEvents, eventData } from './sse.ts';
 import type { Ending } from './store.ts';
 import type { CallDeps } from './whole-answer.ts';
 
-/** @throws ServiceError for what is refused or fails before the answer begins; a model that is not there is told in the stream */
+/** @throws ServiceError if the request is refused or fails before the answer begins; an unknown model is reported in the stream */
 export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply> {
   const planned = planOrRefusal(call.body, deps);
   if (planned instanceof ServiceError) return refusedStream(planned, call, deps);
@@ -40,19 +40,19 @@ export async function streamChat(call: ChatCall, deps: CallDeps): Promise<Reply>
   });
 }
 
-/** What is known of an answer on its way. */
+/** The state of an answer that is being streamed. */
 interface Chat {
   call: ChatCall;
   planned: PlannedChat;
   open: OpenRequest;
   answering: Answering;
-  /** By the server up to now. */
+  /** The text that the server has sent so far. */
   said: string;
-  /** As the server counted last. */
+  /** The server's last count. */
   usage: TokenUsage | undefined;
-  /** The server has told why its answer ends. */
+  /** The server has sent the finish reason. */
   finished: boolean;
-  /** What the server has said about going on. */
+  /** Whether the server's stream continues, has ended as it should, or broke off. */
   state: 'going' | 'whole' | 'broken';
 }
 
@@ -72,7 +72,7 @@ function planOrRefusal(body: ChatRequest, deps: CallDeps): PlannedChat | Service
   }
 }
 
-/** Specification 4.8: the final event before [DONE]. */
+/** Sends a refusal as the final event before [DONE] (specification 4.8). */
 async function refusedStream(refusal: ServiceError, call: ChatCall, deps: CallDeps): Promise<Reply> {
   const writer = openEventWriter(deps);
   await writer.send([envelopeOf(refusal, call.requestId), DONE], call.gone);
@@ -104,7 +104,7 @@ function askForStream(
   );
 }
 
-/** Until it is there, a failure still has a status of its own. */
+/** Waits for the first piece. Before it, a failure is still answered with its own status. */
 async function firstPiece(pieces: AsyncGenerator<string[]>, chat: Chat): Promise<string[]> {
   const { open, planned } = chat;
   try {
@@ -122,7 +122,7 @@ async function firstPiece(pieces: AsyncGenerator<string[]>, chat: Chat): Promise
   throw brokenOff();
 }
 
-/** Always runs to its end, and settles there. */
+/** Never throws, and always settles the request at its end. */
 async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps): Promise<void> {
   const tooLong = new AbortController();
   const cancel = deps.clock.after(STREAM_MS_MAX, () => {
@@ -142,7 +142,7 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
     }
     if (!chat.finished && !signal.aborted) failure = brokenOff();
   } catch (error) {
-    // What was told whole is whole, however the connection ends.
+    // After the finish reason the answer is complete, however the connection ends.
     if (!chat.finished && !signal.aborted) failure = brokenStream(error, signal);
   } finally {
     cancel();
@@ -152,7 +152,7 @@ async function passOn({ chat, first, pieces, writer }: Passing, deps: CallDeps):
   const { reason }: { reason: unknown } = chat.open.signal;
   if (!chat.finished && reason instanceof ServiceError) failure = reason;
   await finish({ chat, failure, isTooLong: tooLong.signal.aborted, writer }, deps);
-  // Read to its end, the connection serves the next request.
+  // The stream is read to its end, so that its connection can be used again.
   if (chat.state === 'whole') await pieces.next().catch(() => undefined);
   chat.answering.end();
 }
@@ -193,7 +193,7 @@ async function finish({ chat, failure, isTooLong, writer }: Finish, deps: CallDe
   writer.end();
 }
 
-/** The table of the room's README, where something is charged. */
+/** The ending of a request that is charged (see the README of the room). */
 function endingOf({ finished }: Chat, isTooLong: boolean): Ending {
   if (finished) return 'completed';
   return isTooLong ? 'too_long' : 'client_left';
@@ -229,7 +229,7 @@ function chunksOf({ open, planned, call }: Chat, deps: CallDeps): MakeChunk {
   });
 }
 
-/** What of a piece goes to the caller. */
+/** Updates the state from a piece, and returns the chunks for the caller. */
 function take(piece: readonly string[], chat: Chat, chunk: MakeChunk): object[] {
   const events: object[] = [];
   for (const data of piece) {

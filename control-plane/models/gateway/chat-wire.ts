@@ -1,4 +1,4 @@
-// The chat-completion wire: what a server is sent, and what of its answer, whole or in chunks, is read. Everything else is dropped.
+// The chat-completion wire format: builds requests to servers and reads their answers, whole or in chunks. Unknown fields are dropped.
 import { z } from 'zod';
 import { type ChatCompletion, type ChatRequest, FinishReason, type TokenUsage } from '../../../shared/api/chat.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -6,14 +6,12 @@ import type { Upstream } from '../catalog/models.ts';
 /** The last event of a stream. */
 export const DONE = '[DONE]';
 
-/** What a caller may set, as it is. */
+/** Parameters that are passed on unchanged. */
 const PASSED_ON = ['temperature', 'top_p', 'stop', 'seed', 'presence_penalty', 'frequency_penalty'] as const;
 
 const count = z.int().min(0);
 
-/**
- * Without what the server has read from its cache: that may hold what other organisations have sent, so the number would tell of them.
- */
+/** Leaves out the number of cached tokens. The cache is shared, so the number would reveal what other organisations have sent. */
 const UpstreamUsage = z
   .object({
     prompt_tokens: count,
@@ -44,7 +42,7 @@ export interface Completion {
   usage: TokenUsage | undefined;
 }
 
-/** Both at once: usage at the end, as every engine tells it, and on the way, as two of them do. */
+/** Reads both kinds of usage: at the end, as every engine sends it, and during the stream, as two engines do. */
 const UpstreamChunk = z.object({
   error: z.unknown().optional(),
   choices: z
@@ -68,7 +66,7 @@ export interface Chunk {
   usage: TokenUsage | undefined;
 }
 
-/** Undefined for what is no chunk, an error among it. */
+/** Undefined if the data is not a chunk, for example an error. */
 export function readChunk(data: string): Chunk | undefined {
   try {
     const { error, choices, usage, timings } = UpstreamChunk.parse(JSON.parse(data));
@@ -84,7 +82,7 @@ export function readChunk(data: string): Chunk | undefined {
   }
 }
 
-/** What asks an engine for a stream, and to count while it streams. */
+/** The fields that request a stream, and token counts during the stream. */
 export function streamMembers({ engine }: Upstream): object {
   const counts = engine === 'vllm' || engine === 'sglang';
   return {
@@ -94,7 +92,7 @@ export function streamMembers({ engine }: Upstream): object {
   };
 }
 
-/** Without the model. */
+/** The body without the model's name. */
 export function upstreamBody(request: ChatRequest, maxTokens: number): object {
   const set = PASSED_ON.filter((name) => request[name] !== undefined && request[name] !== null);
   return {
@@ -104,7 +102,7 @@ export function upstreamBody(request: ChatRequest, maxTokens: number): object {
   };
 }
 
-/** Undefined for what is no chat completion. */
+/** Undefined if the text is not a chat completion. */
 export function readCompletion(text: string): Completion | undefined {
   try {
     const { choices, usage } = UpstreamCompletion.parse(JSON.parse(text));

@@ -1,4 +1,4 @@
-// A chat completion that is sent whole: what it costs at most is set aside, a server answers, what is owed is charged.
+// Answers a chat completion as a whole: holds the most that it can cost, asks a server, and charges the usage.
 import type { ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
 import { fail } from '../../../shared/errors.ts';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
@@ -18,7 +18,7 @@ import { askForWhole, type CallDeps, readWhole } from './whole-answer.ts';
 
 export type ChatCall = Pick<Call<undefined, undefined, ChatRequest>, 'caller' | 'requestId' | 'gone' | 'body'>;
 
-/** @throws ServiceError for what is refused before or instead of an answer */
+/** @throws ServiceError if the request is refused or fails */
 export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Reply> {
   const { body } = call;
   const planned = planChat(body, deps.catalog);
@@ -69,8 +69,8 @@ export async function completeChat(call: ChatCall, deps: CallDeps): Promise<Repl
 const READING = { bytesMax: CHAT_ANSWER_BYTES_MAX, read: readCompletion };
 
 /**
- * The longest answer that its context has room for, as the server's own tokenizer counts the prompt; as planned if it has none.
- * @throws ServiceError `context_length_exceeded` where it has no room for what the caller has asked for
+ * The longest answer that fits into the context. The server's own tokenizer counts the prompt; without a tokenizer the plan is used.
+ * @throws ServiceError `context_length_exceeded` if the requested answer does not fit
  */
 export async function roomFor(
   upstream: Upstream,
@@ -85,12 +85,12 @@ export async function roomFor(
   return Math.min(maxTokens, room);
 }
 
-/** Conversations that begin alike are asked of the same server. */
+/** The affinity key, so that conversations with the same beginning go to the same server. */
 export function chatAffinity({ caller, body }: ChatCall, { callable }: PlannedChat): string | undefined {
   return affinityOf(caller.orgId, callable.model.id, body.messages);
 }
 
-/** What every answer says of itself. */
+/** The fields that every answer has, whole or streamed. */
 export function completionFacts(
   { id }: OpenRequest,
   { callable }: PlannedChat,

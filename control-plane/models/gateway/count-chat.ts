@@ -1,4 +1,4 @@
-// How the tokens of a chat are counted: by the server, else by its tokenizer, else by us from the text.
+// Counts the tokens of a chat: by the server, otherwise by its tokenizer, otherwise estimated from the text.
 import type { ChatRequest, TokenUsage } from '../../../shared/api/chat.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -13,7 +13,7 @@ export interface CountedChat {
   countedBy: Receipt['counted_by'];
 }
 
-/** `told`: by the server itself. */
+/** `told` is the server's own count. */
 export async function countChat(
   upstream: Upstream,
   { messages, answer, told }: Pick<ChatRequest, 'messages'> & { answer: string; told: TokenUsage | undefined },
@@ -25,7 +25,7 @@ export async function countChat(
   return { usage: estimatedUsage(messages, answer), countedBy: 'estimate' };
 }
 
-/** Tells the operator of a server whose context is longer than what its model is sold with. `told`: by the server itself. */
+/** Logs a server whose context is longer than the catalog states. `told` is the server's own count. */
 export function noteContext(
   told: TokenUsage | undefined,
   { planned, upstream }: { planned: PlannedChat; upstream: Upstream },

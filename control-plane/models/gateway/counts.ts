@@ -1,13 +1,13 @@
-// What operators watch of the gateway: how requests end, and which servers do not take theirs. Counts since this process began.
+// Counters of the gateway for the operator's metrics: endings of requests and failures of servers, since this process started.
 import type { Ending } from './store.ts';
 
 export interface Counts {
   ended(model: string, ending: Ending): void;
-  /** A server has refused or failed. */
+  /** Counts a server that has refused or failed. */
   failed(upstream: string): void;
-  /** A server has used more context than its model is sold with. */
+  /** Counts an answer that used more context than the catalog states for the model. */
   beyondContext(model: string): void;
-  /** In no order. */
+  /** Unordered. */
   endings(): { model: string; ending: Ending; count: number }[];
   failures(): { upstream: string; count: number }[];
   beyondContexts(): { model: string; count: number }[];

@@ -1,4 +1,4 @@
-// Embeddings: as many texts at once as a server takes, one vector for each in the order of the input, one charge for all.
+// Embeddings: sends texts in batches, returns one vector for each text in the order of the input, and makes one charge.
 import { z } from 'zod';
 import type { EmbeddingsRequest, EmbeddingsResponse } from '../../../shared/api/embeddings.ts';
 import { fail, failField } from '../../../shared/errors.ts';
@@ -19,7 +19,7 @@ export type EmbeddingsCall = Pick<
   'caller' | 'requestId' | 'gone' | 'body'
 >;
 
-/** @throws ServiceError for what is refused before or instead of an answer */
+/** @throws ServiceError if the request is refused or fails */
 export async function embed(call: EmbeddingsCall, deps: CallDeps): Promise<Reply> {
   const { callable, inputs } = planEmbeddings(call.body, deps.catalog);
   const { model, pricing } = callable;
@@ -82,16 +82,16 @@ type CountedBy = 'upstream' | 'tokenizer' | 'estimate';
 interface Vectors {
   vectors: number[][];
   tokens: number;
-  /** The worst of what was done for each batch. */
+  /** The least exact way of counting among the batches. */
   countedBy: CountedBy;
-  /** Address of the last that was asked. */
+  /** Address of the server of the last batch. */
   upstream: string;
 }
 
 async function askForVectors(upstreamRequest: VectorsRequest, deps: CallDeps): Promise<Vectors> {
   const { callable, inputs, signal } = upstreamRequest;
   const startedMs = deps.clock.monotonicMs();
-  // Whichever of them answers takes that many.
+  // The smallest limit, so that any of the servers accepts a batch.
   const atOnce = Math.min(...callable.upstreams.map((upstream) => upstream.max_inputs));
   const all: Vectors = { vectors: [], tokens: 0, countedBy: 'upstream', upstream: '' };
   let bytesLeft = EMBEDDINGS_ANSWER_BYTES_MAX;
@@ -117,7 +117,7 @@ async function countTexts(
   { all, upstream }: { all: Vectors; upstream: Upstream },
   deps: CallDeps,
 ): Promise<number> {
-  // One that has not counted a batch in time would make all others wait as long.
+  // If the tokenizer has failed for one batch, the others would only wait for it too.
   const tokens = all.countedBy === 'estimate' ? undefined : await tokenizedTexts(upstream, inputs, deps);
   all.countedBy = tokens === undefined ? 'estimate' : 'tokenizer';
   return tokens ?? estimatedTokens(inputs);
@@ -127,7 +127,7 @@ function bodyOf(inputs: readonly string[], dimensions: number | undefined): obje
   return { input: inputs, encoding_format: 'float', ...(dimensions === undefined ? {} : { dimensions }) };
 }
 
-/** Millions of numbers: a schema for each would take longer than the answer. */
+/** Not a schema for each number: there may be millions, and that would take longer than the answer. */
 const Vector = z.custom<number[]>(
   (value) => Array.isArray(value) && value.length > 0 && value.every((each) => Number.isFinite(each)),
 );
@@ -137,7 +137,7 @@ const UpstreamEmbeddings = z.object({
   usage: z.object({ prompt_tokens: z.int().min(0) }).nullish(),
 });
 
-/** In the order of the input; undefined where there is not exactly one for each of `count` texts. */
+/** The vectors in the order of the input; undefined if there is not exactly one for each of `count` texts. */
 function readVectors(text: string, count: number): { vectors: number[][]; tokens: number | undefined } | undefined {
   const parsed = UpstreamEmbeddings.safeParse(jsonOf(text));
   if (!parsed.success) return undefined;

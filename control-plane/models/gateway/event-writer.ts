@@ -1,26 +1,26 @@
-// Writes server-sent events to a caller: no faster than it reads, and with a sign of life while there is nothing to say.
+// Writes server-sent events to a caller, no faster than it reads, with a ping while there is no event.
 import { once } from 'node:events';
 import { PassThrough, type Readable } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import { STREAM_PING_MS } from '../../../shared/limits.ts';
 
 export interface EventWriter {
-  /** What the caller reads. */
+  /** The stream that the caller reads. */
   readonly stream: Readable;
-  /** Each as JSON, or a text as it is; one write for all. Resolves once the caller takes more, or the signal aborts. */
+  /** Writes objects as JSON and texts unchanged, in one write. Resolves when the caller can take more, or when the signal aborts. */
   send(events: readonly (object | string)[], signal: AbortSignal): Promise<void>;
-  /** A caller that has not read all of it within a minute is cut off. */
+  /** Ends the stream. A caller that has not read the rest within a minute is cut off. */
   end(): void;
 }
 
 const LINGER_MS = 60_000;
 
-/** One line end: an empty line would be an event without data for some clients. */
+/** With one line end only, because some clients take an empty line for an event without data. */
 const PING = ': ping\n';
 
 export function openEventWriter({ clock }: { clock: Clock }): EventWriter {
   const stream = new PassThrough();
-  // A caller that is gone is told by the signal.
+  // The signal reports a caller that has left.
   stream.on('error', () => undefined);
   let cancel = (): void => undefined;
   const arm = (): void => {

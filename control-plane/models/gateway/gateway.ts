@@ -1,4 +1,4 @@
-// The gateway: models are called here. Opens the connections to their servers, and gives back what dead processes left held.
+// The interface of this room: opens the connections to model servers, and starts and ends requests.
 import type { Reply } from '../../base/http/route.ts';
 import { openExchanges } from '../../base/outbound/exchange.ts';
 import type { Catalog } from '../catalog/catalog.ts';
@@ -17,17 +17,17 @@ export interface Gateway {
   completeChat(call: ChatCall): Promise<Reply>;
   embed(call: EmbeddingsCall): Promise<Reply>;
   makeImages(call: ImagesCall): Promise<Reply>;
-  /** Gives back what requests hold that no process answers any more; returns how many those were. */
+  /** Closes open receipts of dead processes, free of charge. Returns how many there were. */
   sweep(signal: AbortSignal): Promise<number>;
-  /** Looks at servers that were out for long enough, whether they are back. */
+  /** Makes health checks of resting servers that are due. */
   lookAtServers(signal: AbortSignal): Promise<void>;
-  /** For operators. */
+  /** For the operator's metrics. */
   readonly counts: Pick<Counts, 'endings' | 'failures' | 'beyondContexts'>;
   servers: Upstreams['states'];
   openRequests(): number;
-  /** Lets what is open end within `graceMs`, gives up the rest, and waits until that is settled. */
+  /** Waits up to `graceMs` for open requests, aborts the rest, and waits until all are settled. */
   drain(graceMs: number): Promise<void>;
-  /** Gives up what is open, waits until that is settled, and ends the connections. */
+  /** Aborts open requests, waits until they are settled, and ends the connections. */
   close(): Promise<void>;
 }
 

@@ -1,4 +1,4 @@
-// Whole answers that are asked for as a stream: a server that writes nothing before the end does not notice that its caller has left.
+// Requests a whole answer as a stream, because a server that writes nothing before the end does not notice that its caller has left.
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -7,17 +7,17 @@ import { type Completion, DONE, readChunk } from './chat-wire.ts';
 import { BadEvents, eventData } from './sse.ts';
 import { type CallDeps, failUnusable } from './whole-answer.ts';
 
-/** What was said of an answer that its caller has left. */
+/** The part of an answer that was there when the caller left. */
 export type Said = Pick<Completion, 'content' | 'usage'>;
 
 export type Gathered = { completion: Completion } | { left: Said };
 
-/** llama.cpp goes on with a whole answer that nobody waits for, and stops a stream at once. */
+/** llama.cpp finishes a whole answer even if the caller has left, but stops a stream at once. */
 export function isGathered({ engine }: Upstream): boolean {
   return engine === 'llama_cpp';
 }
 
-/** @throws ServiceError as `askWhole`; also where the caller has left before anything was said, and where it is we who end */
+/** @throws ServiceError as `askWhole`; also if the caller has left before the answer began, or if this process stops */
 export async function gather(answering: Answering, signal: AbortSignal, deps: CallDeps): Promise<Gathered> {
   const late = new AbortController();
   const cancel = deps.clock.after(answering.upstream.answer_ms, () => {
@@ -29,7 +29,7 @@ export async function gather(answering: Answering, signal: AbortSignal, deps: Ca
   try {
     const completion = await readDraft(pieces, said);
     answering.answered();
-    // Read to its end, the connection serves the next request.
+    // The stream is read to its end, so that its connection can be used again.
     void pieces
       .next()
       .catch(() => undefined)
@@ -55,7 +55,7 @@ interface Draft extends Said {
   finishReason: Completion['finishReason'] | undefined;
 }
 
-/** Reads until the server says that it is done, or its stream ends. */
+/** Reads until the server reports the end, or its stream ends. */
 async function readDraft(pieces: AsyncGenerator<string[]>, draft: Draft): Promise<Completion> {
   for (let piece = await pieces.next(); piece.done !== true; piece = await pieces.next()) {
     for (const data of piece.value) {

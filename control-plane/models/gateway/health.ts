@@ -1,4 +1,4 @@
-// A look at a server that is out, so that no caller's request has to find out whether it is back.
+// The health check of a resting server, so that no caller's request has to test whether it is back.
 import { type Exchanges } from '../../base/outbound/exchange.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -6,10 +6,10 @@ import type { Health } from './breaker.ts';
 import { besideV1, headersFor } from './server-request.ts';
 import { isLoading } from './upstream-refusals.ts';
 
-/** One that takes longer than this to connect, or then to answer, is not well. */
+/** Limit for connecting, and again for the answer. */
 const LOOK_MS = 2_000;
 
-/** By `GET /health`, which vLLM, SGLang, llama.cpp and TEI have; from others a 404 is a sign of life too. */
+/** Uses `GET /health`, which vLLM, SGLang, llama.cpp and TEI have. For other servers, a 404 is a sign of life too. */
 export async function healthOf(upstream: Upstream, exchanges: Exchanges, signal: AbortSignal): Promise<Health> {
   try {
     const exchange = await exchanges.open({

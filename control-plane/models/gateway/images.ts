@@ -1,4 +1,4 @@
-// Images: made while the caller waits, answered as base64, charged by the image or by the megapixel.
+// Images: made while the caller waits, returned as base64, charged per image or per megapixel.
 import { z } from 'zod';
 import type { ImagesRequest, ImagesResponse } from '../../../shared/api/images.ts';
 import { fail, failField } from '../../../shared/errors.ts';
@@ -15,7 +15,7 @@ import { askWhole, type CallDeps } from './whole-answer.ts';
 
 export type ImagesCall = Pick<Call<undefined, undefined, ImagesRequest>, 'caller' | 'requestId' | 'gone' | 'body'>;
 
-/** @throws ServiceError for what is refused before or instead of an answer */
+/** @throws ServiceError if the request is refused or fails */
 export async function makeImages(call: ImagesCall, deps: CallDeps): Promise<Reply> {
   const { prompt, n } = call.body;
   const { callable, size } = planImages(call.body, deps.catalog);
@@ -60,7 +60,7 @@ function planImages(body: ImagesRequest, catalog: Catalog): { callable: Callable
 
 const UpstreamImages = z.object({ data: z.array(z.object({ b64_json: z.string().regex(/^[A-Za-z0-9+/]+={0,2}$/) })) });
 
-/** Undefined where there are not exactly `count`. */
+/** Undefined if there are not exactly `count` images. */
 function readImages(text: string, count: number): { b64_json: string }[] | undefined {
   const parsed = UpstreamImages.safeParse(jsonOf(text));
   return parsed.success && parsed.data.data.length === count ? parsed.data.data : undefined;

@@ -1,22 +1,22 @@
-// How a request ends, as its receipt keeps it: what was used, or that nothing is owed.
+// Outcomes of a request for its receipt: with a charge, or free.
 import type { TokenUsage } from '../../../shared/api/chat.ts';
 import { ERRORS, ServiceError } from '../../../shared/errors.ts';
 import type { Outcome } from './states.ts';
 import type { Ending, Receipt } from './store.ts';
 
 export interface Used {
-  /** Never more than was held is charged. */
+  /** Charged, but never more than was held. */
   ucents: bigint;
-  /** Where it is tokens that are charged. */
+  /** Set if tokens are charged. */
   usage?: Pick<TokenUsage, 'prompt_tokens' | 'completion_tokens'>;
-  /** Where it is images. */
+  /** Set if images are charged. */
   images?: number;
   countedBy: Receipt['counted_by'];
   /** Address of the server. */
   upstream: string;
 }
 
-/** What was used is charged. */
+/** An outcome with a charge. */
 export function usedOutcome(ending: Ending, { ucents, usage, images, countedBy, upstream }: Used): Outcome {
   return {
     charged_ucents: ucents,
@@ -29,7 +29,7 @@ export function usedOutcome(ending: Ending, { ucents, usage, images, countedBy, 
   };
 }
 
-/** Nothing is charged. */
+/** An outcome without a charge. */
 export function freeOutcome(ending: Ending, upstream: string | null = null): Outcome {
   return {
     charged_ucents: 0n,
@@ -42,7 +42,7 @@ export function freeOutcome(ending: Ending, upstream: string | null = null): Out
   };
 }
 
-/** Of a request that failed before its answer began. */
+/** The outcome of a request that failed before its answer began. */
 export function failedOutcome(error: unknown, signal: AbortSignal): Outcome {
   if (signal.aborted) return freeOutcome(signal.reason instanceof ServiceError ? 'process_ended' : 'client_left');
   const isRefusal = error instanceof ServiceError && ERRORS[error.code].status < 500;

@@ -1,6 +1,6 @@
-// Reads the body of an answer up to a bound, and what it holds.
+// Reads the body of an answer up to a size limit.
 
-/** At most so many bytes of it; the rest is not waited for. Throws what the body throws. */
+/** Reads at most `bytesMax` bytes and leaves the rest unread. Throws what the body throws. */
 export async function readText(body: AsyncIterable<Buffer>, bytesMax: number): Promise<string> {
   const pieces: Buffer[] = [];
   let bytes = 0;
@@ -12,7 +12,7 @@ export async function readText(body: AsyncIterable<Buffer>, bytesMax: number): P
   return Buffer.concat(pieces).subarray(0, bytesMax).toString();
 }
 
-/** Undefined for what is no JSON. */
+/** Undefined if the text is not JSON. */
 export function jsonOf(text: string): unknown {
   try {
     return JSON.parse(text);

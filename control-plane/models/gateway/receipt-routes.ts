@@ -1,4 +1,4 @@
-// GET /v1/receipts and GET /v1/receipts/{id}: what requests to models were charged, to the microcent.
+// GET /v1/receipts and GET /v1/receipts/{id}: the charges of requests to models, exact to the microcent.
 import { z } from 'zod';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { Receipt } from '../../../shared/api/receipt.ts';
@@ -58,7 +58,7 @@ export function receiptRoutes({ db, cursors }: { db: Db; cursors: Cursors }): Ro
   ];
 }
 
-/** Which server has answered is the operator's business. */
+/** The receipt as customers see it, without the server that answered. */
 function receiptView(row: ReceiptRow): Receipt {
   const { id, request_id, api_key_id, tier, state, ending } = row;
   const { prompt_tokens, completion_tokens, images, counted_by } = row;

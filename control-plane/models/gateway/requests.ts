@@ -1,4 +1,31 @@
-// Requests to models from being let in to their last byte: one of a key's slots, money set aside durably, and closed exactly once.
+// The life of a request to a model: it takes a slot, holds money, is answered, and is settled exactly once.
+//
+//   serve ──► slot ──► hold + receipt `open` ──► answer ──► close ──► receipt `settled` or `released`, hold gone, slot free
+//              │        (one transaction)          │          (one transaction)
+//              └─ full: stream_limit_exceeded      └─ throws: closed here, free of charge
+//
+// 1. Slot. Each API key may have so many requests open in this process at once. A slot is counted in memory only.
+// 2. Hold. The most that the request can cost (`boundUcents`, see price.ts) is set aside in the ledger before a model server is asked.
+//    If the balance does not cover it, the request is refused with `insufficient_balance` and nothing was computed.
+// 3. Receipt. Its row is written in the transaction of the hold, with state `open`. The ids of hold and charge derive from its id.
+// 4. Answer. The caller of `serve` asks the server and streams. No transaction is open meanwhile.
+// 5. Close. `closeReceipt` (states.ts) moves the receipt, gives the hold back and posts the charge, in one transaction:
+//      settled   Something is charged, never more than was held.
+//      released  Nothing is charged: refused, failed, left before the answer began, or lost with its process.
+//    The README of the room says who pays for each ending.
+//
+// Example in microcents: a prompt of at most 1 000 tokens at 50 and an answer of at most 500 tokens at 200 hold
+// 1 000 * 50 + 500 * 200 = 150 000. The server counts 800 and 120 tokens: 800 * 50 + 120 * 200 = 64 000 are charged, 86 000 are free again.
+//
+// Sweep. A process may die between 3 and 5. Its receipts stay `open` and would hold money for ever. The map `living` has the receipts that
+// this process serves. `sweep` closes every other open receipt free of charge with the ending `process_ended`. Just one process
+// serves requests, so a receipt that it does not know belongs to a dead one. A request whose close failed (the database was away) leaves
+// `living` too, so the sweep also closes that one.
+//
+// Shutdown. `close` waits for open requests, then aborts the rest with `unavailable`, and waits until each of them is closed.
+//
+// What must never happen: a server is asked without a hold; a receipt is closed twice with two charges (`close` keeps its first promise, and
+// `closeReceipt` changes only an `open` row); more is charged than was held; the sweep closes a request that is being served.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -18,30 +45,31 @@ export interface NewRequest {
   requestId: string;
   gone: AbortSignal;
   callable: Callable;
-  /** What it costs at most. */
+  /** The most that it can cost. It is held until the request is closed. */
   boundUcents: bigint;
 }
 
 export interface OpenRequest {
-  /** Of its receipt. */
+  /** The id of its receipt. */
   id: string;
-  /** Aborts where nobody waits for the answer any more; by a ServiceError where it is we who end. */
+  /** Aborts if the caller has left, or, with a ServiceError as reason, if this process stops. */
   signal: AbortSignal;
-  /** Settles or gives back, once: later calls wait for the first. */
+  /** Settles the receipt or releases its hold, once. Later calls wait for the first one. */
   close(outcome: Outcome): Promise<void>;
 }
 
 export interface Requests {
   /**
-   * Lets a request in and has it answered. `answer`, or what it has begun, closes it; where `answer` throws, it is closed here, and costs nothing.
+   * Opens a request and calls `answer`, which must close it (a stream may close it later). If `answer` throws, the request is closed here, free
+   * of charge.
    * @throws ServiceError `stream_limit_exceeded`, `insufficient_balance`, and what `answer` throws
    */
   serve<T>(request: NewRequest, answer: (open: OpenRequest) => Promise<T>): Promise<T>;
-  /** Gives back what requests hold that no process answers any more; returns how many those were. */
+  /** Closes, free of charge, the open receipts that no process serves any more. Returns how many there were. */
   sweep(signal: AbortSignal): Promise<number>;
-  /** How many are open. */
+  /** How many requests are open. */
   open(): number;
-  /** Lets what is open end within `graceMs`, gives up the rest, and waits until all of it is closed. */
+  /** Waits up to `graceMs` for open requests, aborts the rest, and waits until all are closed. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -55,22 +83,22 @@ export interface RequestsDeps {
   counts: Counts;
 }
 
-/** Of an answer. */
+/** Headers that name the receipt of this answer. */
 export function receiptHeader({ id }: OpenRequest): Record<string, string> {
   return { 'x-receipt-id': id };
 }
 
-/** Rows of one look. */
-const SWEEP_PIECE = 200;
+/** Rows that the sweep reads at once. */
+const SWEEP_ROWS = 200;
 
 export function openRequests(deps: RequestsDeps): Requests {
   const { clock, db, ids, ledger } = deps;
   const slots = openSlots(deps.openPerKeyMax);
   const stopping = new AbortController();
-  /** By receipt: resolves once it is closed. One process serves, so an open receipt that is not here is of one that died. */
+  /** The receipts that this process serves, by id. Each promise resolves when the receipt is closed. */
   const living = new Map<string, Promise<void>>();
 
-  /** Lets go of the slot, and of what keeps the receipt from the sweep: where the database has failed, that finds it. */
+  /** Takes a slot and protects the receipt from the sweep. The returned function undoes both, also if the close has failed. */
   const enter = (id: string, apiKeyId: string): (() => void) => {
     const letGo = slots.take(apiKeyId);
     const over = Promise.withResolvers<void>();
@@ -157,7 +185,8 @@ async function sweep(
       closeReceipt(tx, id, freeOutcome('process_ended'), { ledger, nowMs: clock.now() }),
     );
   }
-  if (dead.length > 0) log.warn({ receipts: dead.length }, 'requests of a process that died are given back');
+  if (dead.length > 0)
+    log.warn({ receipts: dead.length }, 'closed the requests of a process that died, free of charge');
   return dead.length;
 }
 
@@ -165,8 +194,8 @@ async function deadReceipts(db: Db, living: ReadonlyMap<string, unknown>, signal
   const dead: string[] = [];
   let afterId: string | undefined = '';
   while (afterId !== undefined && !signal.aborted) {
-    const ids: string[] = await store.openReceipts(db.read, afterId, SWEEP_PIECE);
-    // Looked up after the rows were read: what has begun since is living, what has closed since is not open.
+    const ids: string[] = await store.openReceipts(db.read, afterId, SWEEP_ROWS);
+    // Checked after the rows were read. A request enters `living` before its row is written, so each row that is served is found in it.
     dead.push(...ids.filter((id) => !living.has(id)));
     afterId = ids.at(-1);
   }
@@ -185,7 +214,7 @@ function openSlots(maxNow: () => number): Slots {
       const [count, max] = [taken.get(apiKeyId) ?? 0, maxNow()];
       if (count >= max) {
         fail('stream_limit_exceeded', {
-          detail: `This API key may have ${max} inference requests open at once. Send it again when one of them is over.`,
+          detail: `This API key may have ${max} inference requests open at once. Send it again when one of them has ended.`,
           retryAfterSeconds: 1,
         });
       }

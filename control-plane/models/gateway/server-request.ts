@@ -1,4 +1,4 @@
-// What every request to a model server has: whom it comes from, and the address of what stands beside its /v1.
+// The headers of every request to a model server, and the addresses next to its /v1.
 import type { Upstream } from '../catalog/models.ts';
 
 export function headersFor({ apiKey }: Upstream): Record<string, string> {

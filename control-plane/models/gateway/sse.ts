@@ -1,7 +1,7 @@
-// Reads server-sent events as they come: the data of each, in pieces as large as the connection brings them.
+// Reads server-sent events from a stream, and yields the data of each event.
 import { STREAM_EVENT_BYTES_MAX } from '../../../shared/limits.ts';
 
-/** What comes is no stream of events as we can read it. */
+/** The body is not a stream of events that we can read. */
 export class BadEvents extends Error {}
 
 /** Yields, for each piece that ends at least one event, the data of those events. Throws BadEvents, and what `body` throws. */
@@ -10,7 +10,7 @@ export async function* eventData(body: AsyncIterable<Buffer>): AsyncGenerator<st
   let rest = '';
   for await (const piece of body) {
     const text = rest + decoder.decode(piece, { stream: true });
-    // A piece may end between the two characters of a line's end.
+    // A piece may end between the two characters of a line end.
     const whole = text.endsWith('\r') ? text.slice(0, -1) : text;
     const blocks = whole.split(/\r?\n\r?\n/);
     rest = (blocks.pop() ?? '') + text.slice(whole.length);

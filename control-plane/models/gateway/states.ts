@@ -1,4 +1,4 @@
-// The one `move` of a receipt: its state, the hold and the charge change together or not at all.
+// The states of a receipt, and the only function that changes them. State, hold and charge change together or not at all.
 import { mayMove, RECEIPT_STATES } from '../../../shared/states.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { revenue, wallet } from '../../money/ledger/accounts.ts';
@@ -7,17 +7,17 @@ import * as store from './store.ts';
 
 export type Outcome = Omit<store.Closing, 'closed_ms' | 'ending'> & { ending: store.Ending };
 
-/** Of the transfers that charge. */
+/** The kind of the transfers that charge requests. */
 export const CHARGE_KIND = 'inference.charge';
 
-/** The ledger's name of what is set aside for a request. */
+/** The ledger's id of the hold for a request. */
 export function holdId(receiptId: string): string {
   return `inference:${receiptId}`;
 }
 
 /**
- * Gives the hold back and charges what is owed, never more than was held. A receipt that is closed stays as it is: false then, also
- * where it is this process that was taken for dead.
+ * Releases the hold and posts the charge, never more than was held. Returns false if the receipt is closed already, also if another process
+ * took this one for dead and has closed it.
  */
 export async function closeReceipt(
   tx: Tx,

@@ -7,7 +7,7 @@ import type { Cursor } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
 import type { ReceiptState } from '../../../shared/states.ts';
 
-/** How a request came to its end. Who pays what then is in the room's README. */
+/** How a request ended. The README of the room says who pays for each. */
 const Ending = z.enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_ended']);
 export type Ending = z.infer<typeof Ending>;
 
@@ -25,7 +25,7 @@ const ReceiptRow = z.object({
   prompt_tokens: int.nullable(),
   completion_tokens: int.nullable(),
   images: int.nullable(),
-  /** How the tokens were counted: by the server at the end, on the way, or by its tokenizer afterwards, or by us from the text. */
+  /** How the tokens were counted: by the server at the end, by the server during the stream, by its tokenizer, or by us from the text. */
   counted_by: z.enum(['upstream', 'running', 'tokenizer', 'estimate']).nullable(),
   /** Address of the server that answered. */
   upstream: text.nullable(),
@@ -69,7 +69,7 @@ export function pageOfReceipts(
   );
 }
 
-/** In the order of their ids. */
+/** Ids of open receipts after `afterId`, in order. */
 export async function openReceipts(query: Query, afterId: string, limit: number): Promise<string[]> {
   const rows = await query.all(
     z.object({ id: text }),
@@ -90,7 +90,7 @@ export type Closing = Pick<
   | 'closed_ms'
 >;
 
-/** False where it is not in `from` any more. */
+/** False if the receipt is not in `from` any more. */
 export async function setClosed(
   tx: Tx,
   id: string,
@@ -106,13 +106,13 @@ export async function setClosed(
   return changed === 1;
 }
 
-/** What every receipt that was charged says, for the proof of the books. */
+/** The charges of these receipts, for the proof that receipts and ledger agree. */
 export function chargesOf(query: Query, ids: readonly string[]): Promise<Charge[]> {
   if (ids.length === 0) return Promise.resolve([]);
   return query.all(Charge, sql`select id, charged_ucents from request_receipts where id in (${join([...ids])})`);
 }
 
-/** Ids after `afterId` of those that were charged, in order. */
+/** Ids of charged receipts after `afterId`, in order. */
 export async function chargedAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
   const rows = await query.all(
     Charge,
@@ -127,7 +127,7 @@ export function holdsOfOpen(query: Query): Promise<z.infer<typeof HeldRow>[]> {
   return query.all(HeldRow, sql`select id, held_ucents from request_receipts where state = 'open'`);
 }
 
-/** Those that were closed first, and what each was charged. */
+/** Removes the receipts that were closed first, and returns their charges. */
 export function removeClosed(tx: Tx, { untilMs, limit }: Piece): Promise<Charge[]> {
   return tx.all(
     Charge,
@@ -148,7 +148,7 @@ export async function rememberForgotten(
   );
 }
 
-/** What all receipts that are forgotten were charged. */
+/** The sum of the charges of all removed receipts. */
 export async function forgottenUcents(query: Query): Promise<bigint> {
   const row = await query.one(
     z.object({ charged_ucents: ucents }),

@@ -1,4 +1,4 @@
-// Members of a request that some models take and others do not.
+// Refuses parameters that a model does not support.
 import { fail } from '../../../shared/errors.ts';
 import type { CatalogModel } from '../catalog/models.ts';
 

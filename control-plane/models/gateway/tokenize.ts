@@ -1,4 +1,4 @@
-// Counts tokens where a server has not told them: by its own tokenizer, soon or not at all.
+// Counts tokens with the server's own tokenizer, if the server has not reported them. It waits only a short time.
 import { z } from 'zod';
 import type { ChatMessage, TokenUsage } from '../../../shared/api/chat.ts';
 import type { Clock } from '../../../shared/clock.ts';
@@ -16,10 +16,10 @@ export interface TokenizerDeps {
   log: Log;
 }
 
-/** For all that is asked of it about one answer: a caller may wait for the end of its stream. */
+/** Limit for all tokenizer requests of one answer, because a caller may be waiting for the end of its stream. */
 const TOKENIZER_MS = 2_000;
 
-/** Undefined where the engine has no tokenizer that we know, or it does not answer as it should and in time. */
+/** Undefined if the engine has no known tokenizer, or if the tokenizer does not answer correctly and in time. */
 export function tokenizedChat(
   upstream: Upstream,
   { messages, answer }: { messages: readonly ChatMessage[]; answer: string },
@@ -33,7 +33,7 @@ export function tokenizedChat(
   });
 }
 
-/** Tokens of a conversation before it is answered; undefined as in `tokenizedChat`. */
+/** Tokens of a conversation before its answer; undefined as in `tokenizedChat`. */
 export function tokenizedPrompt(
   upstream: Upstream,
   messages: readonly ChatMessage[],
@@ -44,7 +44,7 @@ export function tokenizedPrompt(
   return askTokenizer(upstream, deps, (ask) => engine.prompt(ask, messages));
 }
 
-/** The same of texts that were embedded, all of them together. */
+/** Tokens of embedded texts, all together; undefined as in `tokenizedChat`. */
 export function tokenizedTexts(
   upstream: Upstream,
   inputs: readonly string[],
@@ -60,7 +60,7 @@ export function tokenizedTexts(
 type Ask = <T>(path: string, body: object, answer: z.ZodType<T>) => Promise<T>;
 
 interface ChatEngine {
-  /** With what the template of the model adds. */
+  /** Includes the tokens that the chat template adds. */
   prompt(ask: Ask, messages: readonly ChatMessage[]): Promise<number>;
   text(ask: Ask, text: string): Promise<number>;
 }
@@ -84,7 +84,7 @@ const CHAT_ENGINES: Partial<Record<Upstream['engine'], ChatEngine>> = {
   },
 };
 
-/** What is asked for is not there. */
+/** The answer has no token count. */
 class NoCount extends Error {}
 
 async function askTokenizer<T>(

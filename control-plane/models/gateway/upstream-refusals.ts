@@ -1,4 +1,4 @@
-// What a model server means by a status that is not 200, told to the caller without a word of the server's own.
+// Turns a model server's answer with a status other than 200 into an error for the caller, without any text of the server.
 import { z } from 'zod';
 import { ServiceError } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -7,10 +7,10 @@ import type { CatalogModel, Upstream } from '../catalog/models.ts';
 import { jsonOf, readText } from './read-answer.ts';
 
 const REFUSAL_BYTES_MAX = 64 * 1024;
-/** The longest name of an error that is logged. Its message may quote what the customer sent, and is not logged. */
+/** Length of an error name in the log. The error message may quote the customer's text, so it is not logged. */
 const NAME_CHARS_MAX = 64;
 
-/** What llama.cpp says of a prompt that is too long; the others say it in words. */
+/** llama.cpp reports a prompt that is too long as a field; the other engines report it as text. */
 const Refusal = z.object({
   error: z
     .object({ type: z.unknown(), code: z.unknown(), message: z.unknown(), n_prompt_tokens: z.int().optional() })
@@ -22,10 +22,10 @@ const TOO_LONG_WORDS = [
   /context (length|size|window)/i,
   /must have less than \d{1,9} tokens/i,
 ];
-/** llama.cpp says so of a text that is longer than its batch, with a status as if it had failed. */
+/** llama.cpp's message for a text that is longer than its batch. Its status looks like a failure of the server. */
 const TOO_LARGE = /too large to process/i;
 
-/** Whether a server that answers 503 is loading its model, which is no failure of it. */
+/** Whether a server answers 503 because it is loading its model. That is no failure. */
 export async function isLoading(exchange: Exchange): Promise<boolean> {
   if (exchange.status !== 503) return false;
   const text = await readText(exchange.body, REFUSAL_BYTES_MAX).catch(() => '');
@@ -56,7 +56,7 @@ export async function refusalOf(
   });
 }
 
-/** The prompt, with the answer that is asked for, is longer than the model takes. */
+/** The error for a prompt that, with the requested answer, does not fit into the context. */
 export function contextExceeded(model: CatalogModel, promptTokens: number | 'unknown'): ServiceError {
   const isChat = model.modality === 'chat';
   const what = isChat ? 'Messages and answer do' : 'A text does';

@@ -1,4 +1,4 @@
-// Which server is asked: the one with the least to do for its weight, or that knows the conversation, among those that do not fail.
+// Chooses the server for a request: the least busy one for its weight, or the one that has the conversation in its cache. Resting ones are skipped.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Upstream } from '../catalog/models.ts';
 import { byAffinity } from './affinity.ts';
@@ -6,30 +6,30 @@ import { type Breaker, type Health, openBreaker } from './breaker.ts';
 import type { Counts } from './counts.ts';
 
 export interface Upstreams {
-  /** Of `all` the one to ask now, none of `asked`; undefined where none takes a request. */
+  /** The server of `all` to ask now, but none of `asked`; undefined if no server takes a request. */
   next(
     all: readonly Upstream[],
     how: { affinity: string | undefined; asked: readonly Upstream[] },
   ): Upstream | undefined;
-  /** A request of this API key is sent to it. */
+  /** Notes a request of this API key to a server. */
   begin(upstream: Upstream, apiKeyId: string): Slot;
-  /** Until the first of them that is out may be back, in milliseconds. */
+  /** Milliseconds until the first resting server may be back. */
   backInMs(all: readonly Upstream[]): number;
-  /** Looks at those that have been out for long enough, and at those that fail for one caller alone. */
+  /** Makes health checks of servers that have rested for long enough, and of those that fail for one key alone. */
   look(healthOf: (upstream: Upstream) => Promise<Health>): Promise<void>;
-  /** Of each that was asked yet. */
+  /** The state of each server that was asked since the start. */
   states(): { upstream: string; model: string; isOut: boolean }[];
 }
 
 /** One request to one server. */
 export interface Slot {
-  /** It has begun to answer as it should, or refuses the request for a reason of the caller's. */
+  /** The server has begun to answer correctly, or has refused because of the caller's mistake. */
   answered(): void;
-  /** It has refused for a reason of its own, or its answer cannot be used. */
+  /** The server has failed, or its answer is unusable. */
   failed(): void;
-  /** It takes no more requests for now, which is no failure of it. */
+  /** The server takes no more requests now. That is no failure. */
   busy(): void;
-  /** It has nothing more to do for this. */
+  /** The request has ended. */
   over(): void;
 }
 
@@ -42,7 +42,7 @@ interface Server {
 export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts }): Upstreams {
   const servers = new Map<string, Server>();
   const serverOf = (upstream: Upstream): Server => {
-    // What several models or tiers name is one server.
+    // Several models or tiers may name the same server.
     const key = `${upstream.base_url} ${upstream.model}`;
     const server = servers.get(key) ?? { upstream, openRequests: 0, breaker: openBreaker(clock) };
     servers.set(key, server);

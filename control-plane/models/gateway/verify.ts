@@ -1,4 +1,4 @@
-// The proof that receipts and the ledger agree: what was charged for each, and what is held for those that are open.
+// Proves that receipts and the ledger agree: the charge of each closed receipt, and the hold of each open one.
 import type { Tx } from '../../base/db/db.ts';
 import { proveCharges, type RoomProof } from '../../money/ledger/charges.ts';
 import { heldBy } from '../../money/ledger/store.ts';
@@ -11,7 +11,7 @@ export const receiptProof: RoomProof = {
   forgottenUcents,
 };
 
-/** Open receipts for which not what they say is held. */
+/** Faults: open receipts whose hold in the ledger has another amount. */
 export async function receiptHoldFaults(tx: Tx): Promise<string[]> {
   const faults: string[] = [];
   for (const { id, held_ucents: held } of await holdsOfOpen(tx)) {

@@ -1,4 +1,4 @@
-// Asking for an answer that is read whole, up to a bound of its bytes.
+// Requests an answer and reads it whole, up to a size limit.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, ServiceError } from '../../../shared/errors.ts';
 import type { Catalog } from '../catalog/catalog.ts';
@@ -8,7 +8,7 @@ import { readText } from './read-answer.ts';
 import type { Counts } from './counts.ts';
 import type { Requests } from './requests.ts';
 
-/** What every call of a model needs. */
+/** Dependencies of every call to a model. */
 export interface CallDeps extends AskDeps {
   clock: Clock;
   catalog: Catalog;
@@ -19,7 +19,7 @@ export interface CallDeps extends AskDeps {
 /** How an answer is read. */
 interface Reading<T> {
   bytesMax: number;
-  /** Undefined for what is not the answer that was asked for. */
+  /** Undefined if the text is not the expected answer. */
   read(text: string): T | undefined;
 }
 
@@ -29,7 +29,7 @@ export interface WholeAnswer<T> {
   upstream: Upstream;
 }
 
-/** @throws ServiceError those of `ask` and of a broken answer; `upstream_response_too_large`, and `upstream_error` for one that cannot be used */
+/** @throws ServiceError those of `ask` and of `readWhole` */
 export async function askWhole<T>(
   upstreamRequest: WholeRequest,
   reading: Reading<T>,
@@ -49,7 +49,7 @@ export function askForWhole(upstreamRequest: WholeRequest, deps: AskDeps): Promi
   return ask({ ...upstreamRequest, ...times }, deps);
 }
 
-/** @throws ServiceError those of a broken answer; `upstream_response_too_large`, and `upstream_error` for one that cannot be used */
+/** @throws ServiceError for a broken answer; `upstream_response_too_large`; `upstream_error` for an unusable answer */
 export async function readWhole<T>(
   { exchange, upstream, answered, failed, end }: Answering,
   { bytesMax, read }: Reading<T>,
@@ -73,7 +73,7 @@ export async function readWhole<T>(
   }
 }
 
-/** @throws ServiceError `upstream_error` for an answer that is not what was asked for */
+/** @throws ServiceError `upstream_error` for an unusable answer */
 export function failUnusable(): never {
   return fail('upstream_error', 'The model gave no answer that can be used. Send the request again.');
 }

@@ -30,7 +30,7 @@ function measures(db: Db, { counts }: Videos): Measure[] {
   return [
     {
       name: 'svc_videos',
-      help: 'Video jobs that are not over, by status',
+      help: 'Video jobs that have not ended, by status',
       kind: 'gauge',
       labels: ['status'],
       read: async () =>
@@ -45,7 +45,7 @@ function measures(db: Db, { counts }: Videos): Measure[] {
     },
     {
       name: 'svc_inference_upstream_failures_total',
-      help: 'Requests that a model server did not take or answer',
+      help: 'Requests that a model server refused or failed to answer',
       kind: 'counter',
       labels: ['upstream'],
       read: () => counts.failures().map(({ upstream, count }) => ({ labels: { upstream }, value: count })),

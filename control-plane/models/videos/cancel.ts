@@ -1,4 +1,4 @@
-// What the owner of a job may end: the work on it, and what is kept of it.
+// Cancels and deletes video jobs for their owner.
 import { fail } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { StepDeps } from './deps.ts';
@@ -10,7 +10,7 @@ interface Named {
   id: string;
 }
 
-/** The server is told by the engine. @throws ServiceError `not_found` */
+/** Cancels a job. The engine stops the work at the server later. @throws ServiceError `not_found` */
 export async function cancelJob(
   named: Named,
   settle: (tx: Tx, job: Job) => Promise<void>,
@@ -19,7 +19,7 @@ export async function cancelJob(
   const nowMs = deps.clock.now();
   const { job, isCancelled } = await deps.db.tx('videos.cancel', async (tx) => {
     const found = await ownJob(tx, named);
-    // The work is done and only its file still on its way.
+    // After `committed_ms` the video is finished, and only its file is still being fetched.
     const mayEnd = isOpen(found) && found.committed_ms === null;
     const isEnded = mayEnd && (await move(tx, found, { to: 'cancelled' }, { ...deps, nowMs }));
     const after = isEnded ? await ownJob(tx, named) : found;
@@ -33,7 +33,7 @@ export async function cancelJob(
   return job;
 }
 
-/** @throws ServiceError `not_found`, `conflict` for a job that is not over */
+/** @throws ServiceError `not_found`, `conflict` for a job that has not ended */
 export async function deleteJob(named: Named, deps: StepDeps): Promise<void> {
   const nowMs = deps.clock.now();
   const blobKey = await deps.db.tx('videos.delete', async (tx) => {

@@ -1,11 +1,11 @@
-// What operators watch of videos: how jobs end, and which servers fail. Counts since this process began.
+// Counters of videos for the operator's metrics: endings of jobs and failures of servers, since this process started.
 import type { VideoState } from '../../../shared/states.ts';
 
 export interface Counts {
   ended(model: string, status: VideoState): void;
-  /** A server has not taken a job, or has not answered about one. */
+  /** Counts a server that has not accepted a job, or has not answered about one. */
   failed(upstream: string): void;
-  /** In no order. */
+  /** Unordered. */
   endings(): { model: string; status: VideoState; count: number }[];
   failures(): { upstream: string; count: number }[];
 }

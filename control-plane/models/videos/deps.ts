@@ -1,4 +1,4 @@
-// What the files of this room are given.
+// The dependencies of the files of this room.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -21,15 +21,15 @@ export interface VideosDeps {
   blobs: Blobs;
   /** Jobs of one organisation that may be open at once. */
   openPerOrgMax(): number;
-  /** Of a file. */
+  /** The largest file. */
   bytesMax: number;
-  /** There is something due. */
+  /** Called after a commit that made a job due. */
   nudge(): void;
 }
 
 export interface StepDeps extends VideosDeps {
   servers: Servers;
   counts: Counts;
-  /** Those of the job's model; none where that is not in the catalog any more. */
+  /** The servers of the job's model; empty if the model is not in the catalog any more. */
   upstreamsOf(job: Job): readonly Upstream[];
 }

@@ -1,4 +1,4 @@
-// Pure: how each kind of server is asked for a video, and what it says about one.
+// Builds the video requests for each kind of server, and reads the answers. Pure.
 import { z } from 'zod';
 import type { Upstream } from '../catalog/models.ts';
 import type { Wanted } from './store.ts';
@@ -9,26 +9,26 @@ export interface Submission {
   body: string;
 }
 
-/** `boundary`: nobody can guess it, so no text can hold it. */
+/** `boundary` is random, so no text can contain it. */
 export function submissionFor({ engine, model }: Upstream, wanted: Wanted, boundary: string): Submission {
   const members = { model, prompt: wanted.prompt, ...wanted.parameters };
   if (engine !== 'vllm_omni') return { contentType: 'application/json', body: JSON.stringify(members) };
-  // vLLM-Omni takes forms alone, and wants each value as text, `seconds` too.
+  // vLLM-Omni accepts forms only, with each value as text.
   const parts = Object.entries(members).map(
     ([name, value]) => `--${boundary}\r\ncontent-disposition: form-data; name="${name}"\r\n\r\n${value}\r\n`,
   );
   return { contentType: `multipart/form-data; boundary=${boundary}`, body: `${parts.join('')}--${boundary}--\r\n` };
 }
 
-/** Ends the work on a job, and drops what was made. SGLang has nothing like it: what it has begun it finishes. */
+/** True if the server has a DELETE that stops a job and removes its video. SGLang has none and finishes every job. */
 export function takesDelete({ engine }: Upstream): boolean {
   return engine === 'vllm_omni';
 }
 
-/** It becomes a part of a path. */
+/** The id is strict, because it becomes part of a path. */
 const Accepted = z.object({ id: z.string().regex(/^[\w-][\w.:-]{0,199}$/) });
 
-/** The server's id of a job that it has taken; undefined where its answer is none of the kind. */
+/** The server's id of an accepted job; undefined if the answer has none. */
 export function acceptedId(answer: unknown): string | undefined {
   return Accepted.safeParse(answer).data?.id;
 }
@@ -44,7 +44,7 @@ export interface Standing {
   progress: number;
 }
 
-/** Undefined where the answer does not say how a job stands. */
+/** The status of a job at its server; undefined if the answer has none. */
 export function standingOf(answer: unknown): Standing | undefined {
   const { data } = Standing.safeParse(answer);
   if (data === undefined) return undefined;

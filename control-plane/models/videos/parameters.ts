@@ -1,18 +1,18 @@
-// Pure: what a request sets beside its prompt, by what its model declares.
+// Reads the parameters of a video request as its model declares them. Pure.
 import { fail, failField } from '../../../shared/errors.ts';
 import type { CatalogModel } from '../catalog/models.ts';
 import { brokenRule, type ParameterValue } from '../catalog/video-parameters.ts';
 
 export interface Given {
-  /** Members of the body but for the model and the prompt. */
+  /** The fields of the body without model and prompt. */
   members: Record<string, unknown>;
-  /** They came as texts. */
+  /** True if the fields are texts of a form. */
   isForm: boolean;
 }
 
 /**
- * The value of every parameter that has one: its own, or the default of the model.
- * @throws ServiceError `invalid_request` for a member that the model does not declare, `validation_failed` for a value that it does not take
+ * The values of all parameters: from the request, otherwise the default of the model.
+ * @throws ServiceError `invalid_request` for a parameter that the model does not declare, `validation_failed` for a wrong value
  */
 export function readParameters({ members, isForm }: Given, model: CatalogModel): Record<string, ParameterValue> {
   const { parameters } = model;
@@ -23,7 +23,7 @@ export function readParameters({ members, isForm }: Given, model: CatalogModel):
   for (const parameter of parameters) {
     const { name, default: standard } = parameter;
     const sent = Object.hasOwn(members, name) ? members[name] : null;
-    // In a form a file comes as null, and is no value.
+    // In a form, null stands for a file, which is not a valid value.
     const isMissing = sent === null && !(isForm && Object.hasOwn(members, name));
     if (isMissing) {
       if (standard !== undefined) values[name] = standard;
@@ -37,7 +37,7 @@ export function readParameters({ members, isForm }: Given, model: CatalogModel):
   return values;
 }
 
-/** A text as what its parameter takes; where it is none of that, as it is. */
+/** Converts a text to the type of its parameter; unchanged if that is not possible. */
 function typed(type: string, text: unknown): unknown {
   if (typeof text !== 'string') return text;
   if (type === 'int') return /^-?[0-9]{1,15}$/.test(text) ? Number(text) : text;

@@ -1,15 +1,15 @@
-// Pure: what to do next about a video job, from its row alone.
+// Decides the next step of a video job from its row. Pure: no I/O, no clock.
 import { VIDEO_FETCH_MS_MAX, VIDEO_QUEUE_MS_MAX } from '../../../shared/limits.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import { isOpen } from './states.ts';
 import type { Job } from './store.ts';
 
-/** Submissions that may get lost: a request that breaks three servers is the fault of the request. */
+/** After so many lost submissions the request itself is taken for the cause. */
 const SUBMISSIONS_LOST_MAX = 3;
-/** Until a server is left with a job that is not wanted any more. */
+/** After so many failures we stop trying to remove an unwanted job from its server. */
 const RELEASE_FAILURES_MAX = 5;
 
-/** What only the catalog knows: how long its server may take. Undefined where that server is not in the catalog any more. */
+/** How long the server may take, from the catalog. Undefined if the server is not in the catalog any more. */
 export type ServerFacts = { videoMs: number } | undefined;
 
 export type Step =
@@ -18,7 +18,7 @@ export type Step =
   | { do: 'fetch' }
   | { do: 'expire' }
   | { do: 'fail'; code: ErrorCode; message: string }
-  /** The server has work or a copy that nobody wants, or here is a file of a job that has none. */
+  /** Remove an unwanted job or copy from the server, or a file that no longer belongs to a job. */
   | { do: 'release' }
   | { do: 'wait'; untilMs: number | null };
 
@@ -32,7 +32,7 @@ export function planJob(job: Job, server: ServerFacts, nowMs: number): Step {
   return { do: 'wait', untilMs: null };
 }
 
-/** When to look again at what goes on for `ageMs` already: often at first, and never more than every 15 seconds. */
+/** The wait until the next status request for a job of this age: short at first, growing to 15 seconds. */
 export function againMs(ageMs: number): number {
   return Math.min(Math.max(1_000, Math.round(ageMs / 20)), 15_000);
 }
@@ -41,7 +41,7 @@ function planOpen(job: Job, server: ServerFacts, nowMs: number): Step {
   const { status, upstream_job_id: upstreamJobId, started_ms: startedMs, committed_ms: committedMs } = job;
   if (status === 'queued' && nowMs >= job.created_ms + VIDEO_QUEUE_MS_MAX) return { do: 'expire' };
   if (upstreamJobId === null) {
-    // A crash has come between asking a server and its answer, which is counted when the job is sent again.
+    // A crash between a submission and its answer counts as a lost submission as soon as the job is sent again.
     const lost = job.submissions_lost + (job.upstream === null ? 0 : 1);
     if (lost >= SUBMISSIONS_LOST_MAX)
       return failed('upstream_error', 'No server could be made to begin with this video.');

@@ -1,4 +1,4 @@
-// /v1/videos (specification 2.13, 4.8): asynchronous jobs that are submitted, followed, cancelled, and downloaded.
+// The routes of /v1/videos (specification 2.13, 4.8): submit, follow, cancel and download asynchronous jobs.
 import { z } from 'zod';
 import { VideoDeleted, VideoJob, VideoPage, VideoRequest, VideosQuery } from '../../../shared/api/videos.ts';
 import { fail, failField } from '../../../shared/errors.ts';
@@ -11,7 +11,7 @@ import type { Videos } from './videos.ts';
 import { videoView } from './view.ts';
 
 const tag = 'Inference';
-/** Specification 5: `serverless:read` is for models alone. */
+/** Also for reading, because `serverless:read` is for models only (specification 5). */
 const scope = 'serverless:write';
 const params = z.strictObject({ id: z.string().describe('The id of the video') });
 
@@ -64,7 +64,7 @@ export function videoRoutes(deps: RoutesDeps): Route[] {
       operationId: 'deleteVideo',
       tag,
       summary: 'Delete a video',
-      description: 'A job that is over, and its file. What it has cost stays charged.',
+      description: 'Deletes a job that has ended, and its file. Its charge stays.',
       scope,
       idempotency: 'none',
       params,
@@ -123,7 +123,7 @@ function cancelRoute({ videos }: RoutesDeps): Route {
     tag,
     summary: 'Cancel a video',
     description:
-      'It costs nothing then. A job that is over, or whose video is finished and on its way here, is answered as it is.',
+      'A cancelled job costs nothing. A job that has ended, or whose video is finished and being fetched, is returned unchanged.',
     scope,
     idempotency: 'optional',
     params,
@@ -152,7 +152,7 @@ function contentRoute({ videos, blobs }: RoutesDeps): Route {
     }),
     responses: {
       200: { description: 'The file', mediaType: 'video/mp4' },
-      206: { description: 'The bytes of it that were asked for', mediaType: 'video/mp4' },
+      206: { description: 'The requested bytes', mediaType: 'video/mp4' },
     },
     errors: ['not_found', 'conflict', 'expired', 'range_not_satisfiable'],
     handler: async ({ caller, params: { id }, range }) => {
@@ -161,7 +161,7 @@ function contentRoute({ videos, blobs }: RoutesDeps): Route {
       if (status === 'expired') return failExpired(job);
       if (status !== 'completed' || key === null) return failWithout(id, status);
       const blob = await blobs.open(key);
-      // It has expired since it was looked up.
+      // The file has expired since the row was read.
       if (blob === undefined) return failExpired(job);
       return blobReply(blob, range, { 'content-type': 'video/mp4', 'cache-control': 'private, no-store' });
     },

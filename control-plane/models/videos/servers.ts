@@ -1,4 +1,4 @@
-// The servers that make videos: asked to take a job, how it stands, for its file, and to let go of it. Every answer is bounded.
+// The client for video servers: submit a job, read its status, fetch its file, remove it. Every answer has a size limit.
 import { messageOf } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Exchange, ExchangeRequest, Exchanges } from '../../base/outbound/exchange.ts';
@@ -9,12 +9,12 @@ import { headersFor } from '../gateway/server-request.ts';
 import { acceptedId, type Standing, standingOf, submissionFor } from './dialects.ts';
 import type { Wanted } from './store.ts';
 
-/** Until a server says whether it takes a job, or how one stands: it does nothing for it meanwhile. */
+/** Limit for the answer to a submission or a status request. */
 const STATUS_MS = 30_000;
 const ANSWER_BYTES_MAX = 256 * 1024;
 const LOGGED_CHARS = 500;
 
-/** Nothing of the request was done where it is one of these. */
+/** With these errors the request has not reached the server. */
 const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
 const BUSY: readonly number[] = [429, 502, 503];
 const REFUSING: readonly number[] = [400, 413, 422];
@@ -22,11 +22,11 @@ const GONE: readonly number[] = [404, 410];
 
 export type Answer =
   | { is: 'accepted'; upstreamJobId: string }
-  /** It did nothing, and another may. */
+  /** The server did not accept the job. Another one may. */
   | { is: 'busy'; reason: string }
-  /** No server takes such a request. */
+  /** No server would accept this request. */
   | { is: 'refused'; reason: string }
-  /** It may have taken it, or not. */
+  /** It is unknown whether the server has accepted the job. */
   | { is: 'lost'; reason: string };
 
 export type Look = Standing | { status: 'gone' } | { status: 'silent'; reason: string };
@@ -34,9 +34,9 @@ export type Look = Standing | { status: 'gone' } | { status: 'silent'; reason: s
 export interface Servers {
   submit(upstream: Upstream, wanted: Wanted, signal: AbortSignal): Promise<Answer>;
   look(upstream: Upstream, upstreamJobId: string, signal: AbortSignal): Promise<Look>;
-  /** The file as it comes. @throws OutboundError, also for an answer that is not 200 */
+  /** The file as a stream. @throws OutboundError, also for an answer that is not 200 */
   file(upstream: Upstream, upstreamJobId: string, signal: AbortSignal): Promise<Exchange>;
-  /** False where it is to be tried again. */
+  /** Removes a job from its server. False if it must be tried again. */
   release(upstream: Upstream, upstreamJobId: string, signal: AbortSignal): Promise<boolean>;
 }
 

@@ -1,14 +1,14 @@
-// The one `move` of a video job: its status, its hold and its charge change together or not at all.
+// The states of a video job, and the only function that changes them. Status, hold and charge change together or not at all.
 import { mayMove, VIDEO_STATES, type VideoState } from '../../../shared/states.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { revenue, wallet } from '../../money/ledger/accounts.ts';
 import type { Ledger } from '../../money/ledger/ledger.ts';
 import { type Job, type Patch, setStatus } from './store.ts';
 
-/** Of the transfers that charge. */
+/** The kind of the transfers that charge video jobs. */
 export const CHARGE_KIND = 'video.charge';
 
-/** The ledger's name of what is set aside for a job. */
+/** The ledger's id of the hold for a job. */
 export function holdId(jobId: string): string {
   return `video:${jobId}`;
 }
@@ -18,8 +18,8 @@ export function isOpen({ status }: Pick<Job, 'status'>): boolean {
 }
 
 /**
- * `completed` charges what was held, each other end gives it back. False where the table forbids the move, or the job is not in the
- * status that it was read in any more. What is left to do, at once.
+ * Moves a job. `completed` charges what was held; every other end releases it. False if the table forbids the move, or if the status has changed
+ * since the job was read. The job is due at once if something is left to do.
  */
 export async function move(
   tx: Tx,

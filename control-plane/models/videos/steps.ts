@@ -1,4 +1,4 @@
-// One executor for each step of the plan: asks a server, then applies what that means where the job still is as it was read.
+// Performs the steps of the plan: sends a request to a server, then applies the result if the job has not changed meanwhile.
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import { VIDEO_KEEP_MS } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
@@ -36,7 +36,7 @@ export async function perform(job: Job, step: Step, deps: StepDeps, signal: Abor
   }
 }
 
-/** The server that has the job; undefined where it is not in the catalog any more. */
+/** The server that has the job; undefined if it is not in the catalog any more. */
 export function serverOf(job: Job, { upstreamsOf }: Pick<StepDeps, 'upstreamsOf'>): Upstream | undefined {
   return upstreamsOf(job).find(({ base_url: url }) => url === job.upstream);
 }
@@ -61,14 +61,14 @@ async function poll(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void
   }
 }
 
-/** Its server is at it, or has finished: from then on it cannot be cancelled. */
+/** Stores the progress. If the server has finished, the job cannot be cancelled from now on. */
 async function advance(job: Job, { status, progress }: Standing, deps: StepDeps): Promise<void> {
   const nowMs = deps.clock.now();
   const startedMs = job.started_ms ?? nowMs;
   const isFinished = status === 'completed';
   const patch = {
     failures: 0,
-    // 100 is for those whose file is here.
+    // 100 is shown only if the file is here.
     progress: Math.max(job.progress, Math.min(progress, 99)),
     started_ms: startedMs,
     due_ms: isFinished ? nowMs : nowMs + againMs(nowMs - startedMs),
@@ -78,7 +78,7 @@ async function advance(job: Job, { status, progress }: Standing, deps: StepDeps)
   await deps.db.tx('videos.start', (tx) => move(tx, job, { to: 'in_progress', patch }, { ...deps, nowMs }));
 }
 
-/** The file is whole on the disk before the job is completed and charged. Where we die in between, the sweep of blobs finds it. */
+/** The file is whole on the disk before the job is completed and charged. If the process dies in between, the sweep of blobs removes the file. */
 async function fetchVideo(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
   const { upstream, upstreamJobId } = placeOf(job, deps);
   const key = deps.blobs.newKey('videos');
@@ -94,7 +94,7 @@ async function fetchVideo(job: Job, deps: StepDeps, signal: AbortSignal): Promis
   if (!(await endJob(job, 'completed', kept, deps))) await deps.blobs.remove(key);
 }
 
-/** What trying again would not mend. */
+/** Failures that a retry would not correct. */
 function finalFailure(error: unknown): Failure | undefined {
   if (error instanceof NoVideo) return { code: 'upstream_error', message: 'The model gave no video that can be used.' };
   if (!(error instanceof ServiceError)) return undefined;
@@ -123,7 +123,7 @@ async function expire(job: Job, deps: StepDeps): Promise<void> {
   if (isExpired && job.blob_key !== null) await deps.blobs.remove(job.blob_key);
 }
 
-/** The plan asks about no job that is at no server. */
+/** The plan requests the status of a job only if a server has it. */
 function placeOf(job: Job, deps: StepDeps): { upstream: Upstream; upstreamJobId: string } {
   const upstream = serverOf(job, deps);
   if (upstream === undefined || job.upstream_job_id === null) throw new Error(`${job.id} is at no server`);

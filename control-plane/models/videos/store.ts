@@ -7,7 +7,7 @@ import { join, type Query, raw, type Sql, sql, type Tx } from '../../base/db/db.
 import type { Cursor } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
 
-/** What its server is asked for. */
+/** The request to the server. */
 const Wanted = z.object({
   prompt: z.string(),
   parameters: z.record(z.string(), z.union([z.string(), z.number(), z.boolean()])),
@@ -22,28 +22,28 @@ const JobRow = z.object({
   status: z.enum(['queued', 'in_progress', 'completed', 'failed', 'cancelled', 'expired']),
   progress: int,
   seconds: int,
-  /** Forgotten once the job is over: what people ask for is theirs. */
+  /** Removed at the end of the job, because the prompt belongs to the customer. */
   request: json(Wanted).nullable(),
   held_ucents: ucents,
   charged_ucents: ucents,
-  /** Its file, while that is kept. */
+  /** The key of its file, while the file is kept. */
   blob_key: text.nullable(),
   /** Base URL of the server that it was sent to. */
   upstream: text.nullable(),
-  /** Null until that server has said that it takes it. */
+  /** The server's id of the job; null until the server has accepted it. */
   upstream_job_id: text.nullable(),
   /** The server may still work on it, or keep a copy. */
   upstream_open: flag,
-  /** Times that it was sent to a server of which nobody knows what it made of it. */
+  /** How often the job was submitted without a known outcome (the server died or the answer was lost). */
   submissions_lost: int,
-  /** In a row, of what is tried again. */
+  /** Failures in a row of the present step. */
   failures: int,
   error_code: text.transform((code) => code as ErrorCode).nullable(),
   error_message: text.nullable(),
   created_ms: int,
   /** When its server began. */
   started_ms: int.nullable(),
-  /** When its server had finished the video; it cannot be cancelled from then on. */
+  /** When its server had finished the video. The job cannot be cancelled from then on. */
   committed_ms: int.nullable(),
   ended_ms: int.nullable(),
   expires_ms: int.nullable(),
@@ -65,7 +65,7 @@ export type NewJob = Pick<
   request: Wanted;
 };
 
-/** In `queued`, due at once. */
+/** Inserts a job in `queued`, due at once. */
 export async function insertJob(tx: Tx, job: NewJob): Promise<void> {
   await tx.run(
     sql`insert into video_jobs (id, org_id, api_key_id, request_id, model_id, status, seconds, request, held_ucents, created_ms, due_ms)
@@ -74,7 +74,7 @@ export async function insertJob(tx: Tx, job: NewJob): Promise<void> {
   );
 }
 
-/** Also one that its owner has deleted. */
+/** Finds deleted jobs too. */
 export function findJob(query: Query, id: string): Promise<Job | undefined> {
   return query.one(JobRow, sql`select ${COLUMNS} from video_jobs where id = ${id}`);
 }
@@ -86,7 +86,7 @@ export interface ListFrom {
   count: number;
 }
 
-/** Without those that were deleted. */
+/** Without deleted jobs. */
 export function pageOfJobs(query: Query, orgId: string, { from, order, count }: ListFrom): Promise<Job[]> {
   const [direction, beyond] = order === 'desc' ? [sql`desc`, sql`<`] : [sql`asc`, sql`>`];
   const after = from === undefined ? sql`1 = 1` : sql`(created_ms, id) ${beyond} (${from.createdMs}, ${from.id})`;
@@ -101,7 +101,7 @@ export function countOpen(query: Query, orgId: string): Promise<number> {
   return count(query, sql`org_id = ${orgId} and ${OPEN}`);
 }
 
-/** Those that a server is asked to take, or has taken. */
+/** Counts the jobs that a server has, or that are being submitted to it. */
 export function countAt(query: Query, upstream: string): Promise<number> {
   return count(query, sql`upstream = ${upstream} and ${OPEN}`);
 }
@@ -119,7 +119,7 @@ export async function dueJobs(query: Query, nowMs: number, limit: number): Promi
   return rows.map(({ id }) => id);
 }
 
-/** Its columns that change beside its status. */
+/** Columns that may change together with the status. */
 export type Patch = Partial<
   Pick<
     Job,
@@ -141,7 +141,7 @@ export type Patch = Partial<
   > & { request: null; due_ms: number | null }
 >;
 
-/** For states.ts alone. False where it is not in `from` any more. */
+/** Only for states.ts. False if the job is not in `from` any more. */
 export async function setStatus(
   tx: Tx,
   id: string,
@@ -151,12 +151,12 @@ export async function setStatus(
   return (await update(tx, { ...patch, status: to }, sql`id = ${id} and status = ${from}`)) === 1;
 }
 
-/** False where it is not in this status any more. */
+/** False if the status of the job has changed meanwhile. */
 export async function patchJob(tx: Tx, { id, status }: Pick<Job, 'id' | 'status'>, patch: Patch): Promise<boolean> {
   return (await update(tx, patch, sql`id = ${id} and status = ${status}`)) === 1;
 }
 
-/** Whatever has become of the job: its server has it. */
+/** Stores the server's id in any status, because the server has the job even if it was cancelled meanwhile. */
 export async function noteAccepted(tx: Tx, id: string, upstreamJobId: string, nowMs: number): Promise<void> {
   const accepted = { upstream_job_id: upstreamJobId, upstream_open: true, failures: 0, due_ms: nowMs };
   await update(tx, accepted, sql`id = ${id}`);
@@ -166,13 +166,13 @@ export async function postpone(tx: Tx, id: string, dueMs: number): Promise<void>
   await update(tx, { due_ms: dueMs }, sql`id = ${id} and due_ms is not null`);
 }
 
-/** The names are ours: the keys of `Patch`, and the status. */
+/** The column names are safe: they are the keys of `Patch` and the status, never input. */
 function update(tx: Tx, patch: Patch & { status?: VideoState }, where: Sql): Promise<number> {
   const set = Object.entries(patch).map(([column, value]) => sql`${raw(column)} = ${value}`);
   return tx.run(sql`update video_jobs set ${join(set)} where ${where}`);
 }
 
-/** Of these keys of files, those that a job has. */
+/** The keys that belong to a job. */
 export async function namedBlobs(query: Query, keys: readonly string[]): Promise<string[]> {
   const rows = await query.all(
     z.object({ blob_key: text }),
@@ -183,18 +183,18 @@ export async function namedBlobs(query: Query, keys: readonly string[]): Promise
 
 const StatusCountRow = z.object({ status: text, count: int });
 
-/** Of those that are not over. */
+/** Jobs that have not ended. */
 export function countByStatus(query: Query): Promise<z.infer<typeof StatusCountRow>[]> {
   return query.all(StatusCountRow, sql`select status, count(*) as count from video_jobs where ${OPEN} group by status`);
 }
 
-/** For the proof of the books. */
+/** The charges of these jobs, for the proof that jobs and ledger agree. */
 export function chargesOf(query: Query, ids: readonly string[]): Promise<Charge[]> {
   if (ids.length === 0) return Promise.resolve([]);
   return query.all(Charge, sql`select id, charged_ucents from video_jobs where id in (${join([...ids])})`);
 }
 
-/** Ids after `afterId` of those that were charged, in order. */
+/** Ids of charged jobs after `afterId`, in order. */
 export async function chargedAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
   const rows = await query.all(
     Charge,

@@ -1,7 +1,7 @@
-// Sending a job to a server: each try is in its row before the request goes out, so that a crash in between is known of.
+// Submits a job to a server. The row names the server before the request is sent, so that a crash in between is noticed.
 //
-// A server gives a job its id only with its answer. Where we die before that is stored, nobody can tell whether the server has begun; the
-// job is sent again then. A server may make it twice; the customer gets one video and pays for one.
+// A server returns its id of the job only in its answer. If the process dies before that id is stored, it is unknown whether the server has
+// begun, and the job is sent again. The server may then make it twice. The customer gets one video and pays for one.
 import { UPSTREAM_ATTEMPTS_MAX } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
@@ -9,7 +9,7 @@ import { failJob, note, waitMs } from './outcome.ts';
 import { againMs } from './plan.ts';
 import * as store from './store.ts';
 
-/** Asks one server after another until one takes the job; where none has room, it stays in the queue. */
+/** Tries one server after another until one accepts the job. If none does, the job stays in the queue. */
 export async function submitJob(read: store.Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
   const job = read.upstream === null ? read : await noteLost(read, deps);
   let asked = 0;
@@ -24,7 +24,7 @@ export async function submitJob(read: store.Job, deps: StepDeps, signal: AbortSi
   await note(job, { due_ms: nowMs + againMs(nowMs - job.created_ms) }, deps);
 }
 
-/** The one with the least to do for its weight first. */
+/** Least busy server for its weight first. */
 async function inOrder(all: readonly Upstream[], { db }: StepDeps): Promise<Upstream[]> {
   const loads = await Promise.all(
     all.map(async (upstream) => ({ upstream, count: await store.countAt(db.read, upstream.base_url) })),
@@ -34,7 +34,7 @@ async function inOrder(all: readonly Upstream[], { db }: StepDeps): Promise<Upst
     .map(({ upstream }) => upstream);
 }
 
-/** False where the job is not in the queue any more, or the server has enough to do. */
+/** False if the job is not in the queue any more, or if the server is full. */
 function claim(job: store.Job, upstream: Upstream, { db }: StepDeps): Promise<boolean> {
   return db.tx('videos.claim', async (tx) => {
     if ((await store.countAt(tx, upstream.base_url)) >= upstream.max_open_requests) return false;
@@ -52,12 +52,12 @@ async function ask(
   const answer = await deps.servers.submit(upstream, job.request, signal);
   const { is } = answer;
   if (is === 'accepted') {
-    // Also where it was cancelled meanwhile: what the server has begun is to be ended.
+    // Stored even if the job was cancelled meanwhile, because the server's work must then be stopped.
     const nowMs = deps.clock.now();
     await deps.db.tx('videos.accepted', (tx) => store.noteAccepted(tx, job.id, answer.upstreamJobId, nowMs));
     return 'over';
   }
-  // It is we who end: the next process counts the try as lost.
+  // This process stops. The next one counts the submission as lost.
   if (signal.aborted) return 'over';
   const told = { video: job.id, upstream: upstream.base_url, reason: answer.reason };
   if (is === 'refused') {
@@ -67,7 +67,7 @@ async function ask(
     return 'over';
   }
   deps.counts.failed(upstream.base_url);
-  deps.log.warn(told, 'a server is passed over');
+  deps.log.warn(told, 'a server is skipped for a video');
   if (is === 'lost') {
     const { submissions_lost: lost } = await noteLost({ ...job, upstream: upstream.base_url }, deps);
     await note(job, { due_ms: deps.clock.now() + waitMs(lost) }, deps);
@@ -77,7 +77,7 @@ async function ask(
   return 'passed over';
 }
 
-/** The plan says how often that may be. */
+/** Counts a lost submission. The plan decides how many are allowed. */
 async function noteLost(job: store.Job, deps: StepDeps): Promise<store.Job> {
   const lost = { upstream: null, submissions_lost: job.submissions_lost + 1 };
   await note(job, lost, deps);

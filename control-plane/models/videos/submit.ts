@@ -1,4 +1,4 @@
-// A new video job: checked by what its model declares, paid for before it is queued.
+// Submits a new video job: checks it against its model, and holds the price before it is queued.
 import type { VideoRequest } from '../../../shared/api/videos.ts';
 import { fail } from '../../../shared/errors.ts';
 import { ceilToCents } from '../../../shared/money.ts';
@@ -49,7 +49,7 @@ export async function submit(call: SubmitCall, deps: VideosDeps): Promise<Reply>
   return reply;
 }
 
-/** The charge, known before the clip is made: whole cents, rounded up once, so that `cost_cents` is all of it (specification 2.13). */
+/** The charge, which is known before the clip is made: rounded up once to whole cents, so that `cost_cents` is exact (specification 2.13). */
 function videoUcents(seconds: number, { per_video_second_microcents: perSecond = 0 }: Pricing): bigint {
   return ceilToCents(BigInt(seconds) * BigInt(perSecond));
 }
@@ -63,7 +63,7 @@ async function refuseTooMany(tx: Tx, orgId: string, { openPerOrgMax }: VideosDep
   const max = openPerOrgMax();
   if ((await store.countOpen(tx, orgId)) < max) return;
   fail('rate_limit_exceeded', {
-    detail: `This organisation may have ${max} videos on their way at once. Try again when one of them is over.`,
+    detail: `This organisation may have ${max} videos in progress at once. Try again when one of them has ended.`,
     retryAfterSeconds: 10,
   });
 }

@@ -1,4 +1,4 @@
-// The proof that video jobs and the ledger agree: what was charged for each, and what is held for those that are open.
+// Proves that video jobs and the ledger agree: the charge of each job, and the hold of each open one.
 import type { Tx } from '../../base/db/db.ts';
 import { proveCharges, type RoomProof } from '../../money/ledger/charges.ts';
 import { heldBy } from '../../money/ledger/store.ts';
@@ -10,7 +10,7 @@ export const videoProof: RoomProof = {
   prove: async (query, posted) => proveCharges(posted, CHARGE_KIND, await chargesOf(query, [...posted.keys()])),
 };
 
-/** Open jobs for which not what they say is held. */
+/** Faults: open jobs whose hold in the ledger has another amount. */
 export async function videoHoldFaults(tx: Tx): Promise<string[]> {
   const faults: string[] = [];
   for (const { id, held_ucents: held } of await holdsOfOpen(tx)) {

@@ -1,13 +1,13 @@
-// Whether what comes from a server is a video file at all: a page of an error that came with 200 must not be charged for.
+// Checks that a server's answer is a video file, so that an error page with status 200 is not charged.
 
-/** Answered with 200, and no MP4. */
+/** The server answered 200 without an MP4. */
 export class NoVideo extends Error {}
 
-/** An MP4 begins with a box of this type, behind the four bytes of its length. */
+/** The type of an MP4's first box. It follows the four bytes of the length. */
 const FIRST_BOX = 'ftyp';
 const HEAD_BYTES = 8;
 
-/** The same bytes. @throws NoVideo before any of a file that is none; and what `body` throws */
+/** Yields the bytes of `body` unchanged. @throws NoVideo before the first byte if it is not an MP4, and what `body` throws */
 export async function* checkedVideo(body: AsyncIterable<Buffer>): AsyncGenerator<Buffer> {
   let head = Buffer.alloc(0);
   for await (const piece of body) {

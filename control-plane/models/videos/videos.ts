@@ -1,4 +1,4 @@
-// Video jobs: submitted and paid for, driven by the engine from server to server until their file is here, kept for a day.
+// The interface of this room: commands for video jobs, and the driver that the engine calls until a job's file is here.
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
 import type { Cursor } from '../../base/http/cursors.ts';
@@ -15,25 +15,28 @@ import { perform, serverOf } from './steps.ts';
 import * as store from './store.ts';
 import { submit, type SubmitCall } from './submit.ts';
 
-/** Jobs that are driven at once: files come slowly, and the engine has other rooms to serve. */
+/** Jobs that are driven at once. Files arrive slowly, and the engine must serve other rooms too. */
 const DRIVEN_MAX = 24;
 const POSTPONED_MS = 30_000;
 
 export interface Videos {
   submit(call: SubmitCall): Promise<Reply>;
-  /** @throws ServiceError `not_found` also for a job of another organisation, and for one that was deleted */
+  /** @throws ServiceError `not_found`, also for a job of another organisation and for a deleted one */
   get(orgId: string, id: string): Promise<store.Job>;
   list(orgId: string, from: store.ListFrom): Promise<store.Job[]>;
-  /** Where the page after a job begins, also after one that was deleted meanwhile. @throws ServiceError `validation_failed` */
+  /** The cursor of the page after a job, also if the job was deleted meanwhile. @throws ServiceError `validation_failed` */
   positionOf(orgId: string, id: string): Promise<Cursor>;
-  /** `settle` is told of the job as it is then: one that is over, or whose video is finished, stays as it was. @throws ServiceError `not_found` */
+  /**
+   * Cancels a job, and calls `settle` with the result. A job that has ended, or whose video is finished, stays unchanged.
+   * @throws ServiceError `not_found`
+   */
   cancel(orgId: string, id: string, settle: (tx: Tx, job: store.Job) => Promise<void>): Promise<store.Job>;
-  /** Forgets a job that is over, and its file. @throws ServiceError `not_found`, `conflict` */
+  /** Deletes a job that has ended, and its file. @throws ServiceError `not_found`, `conflict` */
   remove(orgId: string, id: string): Promise<void>;
   driver: Driver;
-  /** Of these keys of blobs, those that a job names. */
+  /** The blob keys that belong to a job. */
   namedBlobs(keys: readonly string[]): Promise<readonly string[]>;
-  /** For operators. */
+  /** For the operator's metrics. */
   readonly counts: Pick<Counts, 'endings' | 'failures'>;
   close(): Promise<void>;
 }
@@ -84,7 +87,7 @@ function openDriver(deps: StepDeps): Driver {
       try {
         await driveOne(id, deps, signal);
       } catch (error) {
-        // Behind the others that are due: jobs that cannot be driven must not keep them waiting.
+        // Postponed, so that a job that cannot be driven does not delay the others.
         await db.tx('videos.postpone', (tx) => store.postpone(tx, id, clock.now() + POSTPONED_MS));
         throw error;
       } finally {

@@ -1,4 +1,4 @@
-// A video job as customers are shown it (specification 2.13). Which server makes it is the operator's business.
+// A video job as customers see it (specification 2.13), without its server.
 import { inferenceCode } from '../../../shared/api/inference.ts';
 import type { VideoJob } from '../../../shared/api/videos.ts';
 import { centsFloor, dollarText } from '../../../shared/money.ts';

@@ -1,4 +1,4 @@
-// Who may come through an instance's endpoint at this moment.
+// Decides who may connect to an instance's endpoint at this moment.
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { AppAddress } from '../endpoints/app-address.ts';
@@ -21,7 +21,7 @@ export interface AppAccess {
   login: AppLogin;
 }
 
-/** How an address on the web is reached at this moment; undefined where nothing is served there. */
+/** How an application address is reached at this moment; undefined if nothing is served there. */
 export async function appAccess(
   { instanceId, at }: AppAddress,
   { db, endpoints }: { db: Db; endpoints: Endpoints },
@@ -39,7 +39,7 @@ export async function appAccess(
   return served && { machineId, workloadId, target: { kind: 'tcp', port: served.port }, login };
 }
 
-/** Keys are read for every connection, so adding or deleting one takes effect at the next login. */
+/** Keys are read for every connection, so a key that is added or deleted takes effect at the next login. */
 export async function endpointAccess(
   instanceId: string,
   deps: { db: Db; endpoints: Endpoints; keysOf(query: Query, instance: InstanceRow): Promise<string[]> },

@@ -1,4 +1,4 @@
-// Connections to applications, kept for the next request: each is a data stream to a port inside a container.
+// A pool of connections to applications. Each connection is a data stream to a port inside a container.
 import { Agent, type AgentOptions } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
@@ -8,16 +8,16 @@ export type Dial = () => Promise<Duplex>;
 
 export interface AppConnections {
   /**
-   * Lends an agent for one request; `release` when that is over. A connection that was used before may just be closing on the other
-   * end: only requests that can be sent again should get one.
+   * Lends an HTTP agent for one request; call `release` when the request is over. The application may just be closing a connection that was
+   * used before, so lend only for requests that can be sent again.
    */
   lend(key: string, dial: Dial): { agent: Agent; release(): void };
-  /** For a single request: a new connection that is closed afterwards. */
+  /** An agent with a new connection that is closed after one request. */
   once(dial: Dial): Agent;
   close(): void;
 }
 
-/** Browsers open six to a host; an application with many users at once waits for no other. */
+/** Connections to one port. A browser opens six. The limit is per port, so a busy application delays no other one. */
 const SOCKETS_MAX = 256;
 const IDLE_SOCKETS_MAX = 4;
 const KEPT: AgentOptions = { keepAlive: true, maxSockets: SOCKETS_MAX, maxFreeSockets: IDLE_SOCKETS_MAX };
@@ -37,7 +37,7 @@ export function openAppConnections(clock: Clock): AppConnections {
     lend: (key, dial) => {
       const lent = agents.get(key) ?? newLent(dial);
       agents.set(key, lent);
-      // The way to the same instance may be another by now.
+      // The instance may have moved to another host since the last request.
       lent.dial = dial;
       lent.cancelIdle();
       lent.requests += 1;
@@ -86,7 +86,7 @@ function createAgent(dial: Dial, options: AgentOptions): Agent {
   return agent;
 }
 
-/** Node gives either of the two; its types ask for both. */
+/** Node passes only one of the two, but its types require both. */
 type Connected = (error: unknown, stream?: Duplex) => void;
 
 async function connect(dial: Dial, done: Connected): Promise<void> {
@@ -100,8 +100,8 @@ async function connect(dial: Dial, done: Connected): Promise<void> {
 }
 
 /**
- * Node's agent asks these of a socket; a stream has neither a timer nor an event loop of its own. An application that ends its side
- * answers nothing more: half open, the connection would be used again and wait for ever.
+ * Adds the socket methods that Node's agent calls and a stream does not have. The connection must not stay half open: if the application ends
+ * its side, it answers no further request, and a request on that connection would wait for ever.
  */
 function likeSocket(stream: Duplex): Duplex {
   stream.allowHalfOpen = false;

@@ -1,10 +1,10 @@
-// Headers on their way through: what belongs to one connection stays there, and nobody forges where a request came from.
+// Headers that pass the proxy: headers of a single connection are removed, and clients cannot forge the origin of a request.
 import type { IncomingMessage } from 'node:http';
 
-/** Name, value, name, value, ..., as Node reads and writes them: order, case and repetition stay. */
+/** Name, value, name, value, ..., as Node reads and writes them. This keeps order, case and repetition. */
 export type RawHeaders = string[];
 
-/** Meant for the next hop only (RFC 9110, section 7.6.1). */
+/** Headers for the next hop only (RFC 9110, section 7.6.1). */
 const HOP_BY_HOP = new Set([
   'connection',
   'keep-alive',
@@ -16,9 +16,9 @@ const HOP_BY_HOP = new Set([
   'transfer-encoding',
   'upgrade',
 ]);
-/** Without these nobody knows where a request ends and to whom it goes: `Connection` cannot take them away. */
+/** These frame and address a request, so a `Connection` header cannot remove them. */
 const FRAMING = new Set(['content-length', 'host']);
-/** Only we know these. */
+/** Only the proxy may set these. */
 const FORWARDED = new Set([
   'forwarded',
   'x-forwarded-for',
@@ -31,7 +31,7 @@ const FORWARDED = new Set([
 export interface RequestFacts {
   clientIp: string;
   host: string;
-  /** The header that opened the endpoint. */
+  /** The header that carried the login. The application must not see it. */
   without: string;
   /** A cookie that is ours. */
   withoutCookie: string;
@@ -52,7 +52,7 @@ export function requestHeaders(raw: RawHeaders, facts: RequestFacts): RawHeaders
   return kept;
 }
 
-/** A response's headers as the client sees them. A cookie stays with the host that set it: its neighbours are other tenants. */
+/** A response's headers as the client sees them. Cookies lose their domain, because neighbouring host names belong to other tenants. */
 export function responseHeaders(raw: RawHeaders): RawHeaders {
   const dropped = connectionNames(raw);
   const kept = keep(raw, (name) => !dropped.has(name) && !HOP_BY_HOP.has(name));
@@ -62,7 +62,7 @@ export function responseHeaders(raw: RawHeaders): RawHeaders {
   });
 }
 
-/** Reads a Set-Cookie as clients do (RFC 6265, section 5.2): attributes stand between semicolons, their names before the first `=`, blanks do not count. */
+/** Reads a Set-Cookie as clients do (RFC 6265, section 5.2): semicolons separate attributes, and a name ends at the first `=`. */
 function withoutDomain(setCookie: string): string {
   const [pair = '', ...attributes] = setCookie.split(';');
   const kept = attributes.filter((attribute) => attribute.split('=', 1)[0]?.trim().toLowerCase() !== 'domain');
@@ -87,7 +87,7 @@ function keep(raw: RawHeaders, wanted: (name: string) => boolean): RawHeaders {
   return kept;
 }
 
-/** What `Connection` names belongs to this connection too. */
+/** The headers that `Connection` names. They belong to this connection too. */
 function connectionNames(raw: RawHeaders): Set<string> {
   const named = pairs(raw).filter(([name]) => name.toLowerCase() === 'connection');
   const names = new Set(named.flatMap(([, value]) => value.split(',').map((name) => name.trim().toLowerCase())));
@@ -95,7 +95,7 @@ function connectionNames(raw: RawHeaders): Set<string> {
   return names;
 }
 
-/** Node takes no request whose last coding is another than chunked. */
+/** Node accepts a transfer coding only if the last one is chunked. */
 function framing(raw: RawHeaders): { upgrade: string | undefined; isChunked: boolean } {
   const value = (wanted: string): string | undefined => pairs(raw).find(([name]) => name.toLowerCase() === wanted)?.[1];
   return { upgrade: value('upgrade'), isChunked: value('transfer-encoding') !== undefined };

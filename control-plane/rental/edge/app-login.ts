@@ -1,4 +1,4 @@
-// Who may see an application or the console: whoever knows the instance's own login (specification 5).
+// The login of applications and of the console: every instance has its own user and password (specification 5).
 import { createHash, createHmac, timingSafeEqual } from 'node:crypto';
 import type { IncomingHttpHeaders } from 'node:http';
 import type { RawHeaders } from './app-headers.ts';
@@ -8,21 +8,21 @@ export interface AppLogin {
   password: string;
 }
 
-/** Opens the endpoint and leaves Authorization to the application. */
+/** Carries the login if the application uses Authorization itself. */
 export const SVC_AUTH_HEADER = 'x-svc-auth';
 
-/** `__Host-`: browsers take it over TLS only, for this very host, and no neighbour below the same domain can set it. */
+/** With the prefix `__Host-`, browsers accept it over TLS only and for this host only, so a neighbouring host name cannot set it. */
 export const LOGIN_COOKIE = '__Host-svc-login';
 
-/** `through`: the header, or the cookie, that opened the endpoint, which the application must not see. */
+/** `through`: the header or the cookie that carried the login. The application must not see it. */
 export type Entry =
   | { ok: true; through: 'authorization' | typeof SVC_AUTH_HEADER | typeof LOGIN_COOKIE }
   | { ok: false };
 
 /**
- * `Authorization: Basic` or `Bearer <password>` opens the endpoint; so does `X-Svc-Auth`, with either value or the bare password, for
- * applications that have an Authorization of their own. WebKit sends no Authorization with a WebSocket's handshake: a page that was
- * opened with the login got a cookie, which counts for requests of that page. `host` is the Host header.
+ * Checks the login of a request. It accepts `Authorization: Basic`, `Authorization: Bearer <password>`, and `X-Svc-Auth` with either of
+ * these values or with the bare password, for applications that use Authorization themselves. WebKit sends no Authorization with a
+ * WebSocket handshake. So a page that was opened with the login gets a cookie, which counts for requests of that page. `host` is the Host header.
  */
 export function enter(headers: IncomingHttpHeaders, login: AppLogin, host: string): Entry {
   const own = headers[SVC_AUTH_HEADER];
@@ -36,13 +36,13 @@ export function enter(headers: IncomingHttpHeaders, login: AppLogin, host: strin
   return isGood ? { ok: true, through: LOGIN_COOKIE } : { ok: false };
 }
 
-/** For the answer to a browser that has opened a page with the login; empty where nobody would keep it. */
+/** The cookie header for a browser that has opened a page with the login; empty if the client would not keep it. */
 export function loginCookie(headers: IncomingHttpHeaders, login: AppLogin, host: string): RawHeaders {
   if (headers['sec-fetch-mode'] !== 'navigate') return [];
   return ['Set-Cookie', `${LOGIN_COOKIE}=${cookieValue(login, host)}; Path=/; Secure; HttpOnly; SameSite=Strict`];
 }
 
-/** Other tenants' pages are on the same site, and browsers send along what they know of ours. Programs say no origin. */
+/** Pages of other tenants are on the same site, so browsers send our cookie with their requests too. Programs send no Origin. */
 export function isFromOwnPage(headers: IncomingHttpHeaders, host: string): boolean {
   const { origin } = headers;
   if (origin !== undefined) return URL.parse(origin)?.host === host.toLowerCase();
@@ -50,7 +50,7 @@ export function isFromOwnPage(headers: IncomingHttpHeaders, host: string): boole
   return site === undefined || site === 'same-origin' || site === 'none';
 }
 
-/** Says that somebody knew the password of this instance, and does not say the password. */
+/** Proves knowledge of the password without revealing it. */
 function cookieValue({ password }: AppLogin, host: string): string {
   return createHmac('sha256', password).update(`${LOGIN_COOKIE} ${host.toLowerCase()}`).digest('base64url');
 }
@@ -68,7 +68,7 @@ function fits(value: string, { user, password }: AppLogin): boolean {
   return equal(Buffer.from(given, 'base64').toString('utf8'), `${user}:${password}`);
 }
 
-/** Takes the same time wherever the two differ, and whatever their length. */
+/** Compares in constant time, whatever the length of the two. */
 function equal(given: string, wanted: string): boolean {
   return timingSafeEqual(digest(given), digest(wanted));
 }

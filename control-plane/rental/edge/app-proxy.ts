@@ -1,4 +1,4 @@
-// Applications at their own host names: each request passes the instance's login and goes on over a data stream into the container.
+// The proxy for applications: checks the instance's login on each request and relays it over a data stream into the container.
 import { type IncomingMessage, request as sendRequest, type ServerResponse, STATUS_CODES } from 'node:http';
 import { type Duplex, pipeline } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
@@ -11,7 +11,7 @@ import { hasBody, type RawHeaders, requestHeaders, responseHeaders } from './app
 import type { AppAccess } from './access.ts';
 import { enter, isFromOwnPage, LOGIN_COOKIE, loginCookie } from './app-login.ts';
 
-/** An application, or the console, that can be reached now. */
+/** An application, or the console, that is served now. */
 export interface App extends Pick<AppAccess, 'login' | 'target'> {
   dial(): Promise<Duplex>;
 }
@@ -26,18 +26,18 @@ interface AppProxyDeps {
   clock: Clock;
   log: Log;
   domain: string;
-  /** Undefined where nothing is served there now: no such instance or port, or it does not run. */
+  /** Undefined if nothing is served at the address now: there is no such instance or port, or it does not run. */
   findApp(address: AppAddress): Promise<App | undefined>;
 }
 
-/** What a client is told instead of the application's answer. */
+/** An answer of the proxy in place of the application's. */
 interface Refusal {
   status: number;
   text: string;
   headers?: Record<string, string>;
 }
 
-/** Of a request that can be sent again. */
+/** How often a request is sent, if it can be repeated. */
 const TRIES_MAX = 3;
 
 const MALFORMED: Refusal = { status: 400, text: 'A request names one host, once.' };
@@ -50,7 +50,7 @@ const CHALLENGE: Refusal = {
 };
 const OUR_FAULT: Refusal = { status: 500, text: 'This failed on our side.' };
 
-/** An answer that Node reads and would not write, or that nobody asked for. */
+/** The application sent an answer that Node cannot write, or an upgrade that was not requested. */
 class NotHttp extends Error {
   readonly code = 'HPE_ANSWER';
 }
@@ -72,7 +72,7 @@ export function openAppProxy(deps: AppProxyDeps): AppProxy {
       const answered = [...responseHeaders(answer.rawHeaders), ...entered.cookie];
       response.writeHead(answer.statusCode ?? 502, answer.statusMessage, answered);
       response.flushHeaders();
-      // What breaks on one side breaks on the other: half an answer must not look whole.
+      // If the application breaks off, the client's connection breaks too, because half an answer must not look complete.
       pipeline(answer, response, (error) => void (error && response.destroy()));
     });
     outgoing.once('upgrade', (_answer, stream) => {
@@ -81,7 +81,7 @@ export function openAppProxy(deps: AppProxyDeps): AppProxy {
     });
     outgoing.on('error', (error) => {
       if (response.headersSent || response.destroyed) return void response.destroy();
-      // The other end has closed an idle connection just as we used it.
+      // The application closed an idle connection just as we used it.
       if (outgoing.reusedSocket && tries < TRIES_MAX) return forward(request, response, entered, tries + 1);
       deps.log.debug({ key, detail: messageOf(error) }, 'an application did not answer');
       refuse(response, unanswered(error, app));
@@ -111,12 +111,12 @@ export function openAppProxy(deps: AppProxyDeps): AppProxy {
   };
 }
 
-/** Has no body and may be done twice (RFC 9110, section 9.2.2). */
+/** True if the request has no body and may be sent twice (RFC 9110, section 9.2.2). */
 function isRepeatable(request: IncomingMessage): boolean {
   return !hasBody(request) && ['GET', 'HEAD', 'OPTIONS'].includes(request.method ?? '');
 }
 
-/** An application may send any bytes as its status; what we do not write ourselves would throw. */
+/** True if Node can write the status line. An application may send any bytes as its status, and Node would throw. */
 function isSpoken({ statusCode = 0, statusMessage = '' }: IncomingMessage): boolean {
   return statusCode >= 200 && /^[\t\x20-\x7e\x80-\xff]*$/.test(statusMessage);
 }
@@ -126,7 +126,7 @@ interface Entered {
   /** Names instance and port. */
   key: string;
   headers: RawHeaders;
-  /** To go with the answer. */
+  /** The login cookie to send with the answer. */
   cookie: RawHeaders;
 }
 
@@ -138,7 +138,7 @@ async function enterApp(request: IncomingMessage, deps: AppProxyDeps, isUpgrade 
   if (address === undefined || app === undefined) return NOT_FOUND;
   const entry = enter(request.headers, app.login, host);
   if (!entry.ok) return CHALLENGE;
-  // Browsers send a login that they know with the WebSockets of anybody's page, and a shell has no checks of its own.
+  // Browsers send a known login with the WebSockets of any page, and a shell does not check where it is opened from.
   if (isUpgrade && app.target.kind === 'terminal' && !isFromOwnPage(request.headers, host)) return FOREIGN;
   const facts = { clientIp: request.socket.remoteAddress ?? '', host, isUpgrade };
   const headers = requestHeaders(request.rawHeaders, { ...facts, without: entry.through, withoutCookie: LOGIN_COOKIE });
@@ -147,8 +147,8 @@ async function enterApp(request: IncomingMessage, deps: AppProxyDeps, isUpgrade 
 }
 
 /**
- * WebSockets and whatever else both agree on. Until the application has agreed this is a request like any other, and whatever it
- * answers instead ends the connection: a proxy in front of us must not send the requests of others after it, past every login.
+ * Relays an upgrade, for example to a WebSocket. If the application does not agree to the upgrade, the connection ends after its answer. Otherwise
+ * a proxy in front of us could send requests of other clients over it, past the login.
  */
 async function upgrade(
   request: IncomingMessage,
@@ -186,7 +186,7 @@ async function upgrade(
   outgoing.end();
 }
 
-/** From here on the bytes are the application's and the client's. */
+/** Connects client and application. From here on bytes are relayed unread. */
 function join(socket: Duplex, stream: Duplex): void {
   stream.allowHalfOpen = true;
   pipeAndCut(socket, stream);
@@ -194,7 +194,7 @@ function join(socket: Duplex, stream: Duplex): void {
 }
 
 /**
- * One direction; what breaks here breaks on the other side. Not Node's pipeline: two of them on one pair listen so often on both ends that
+ * Relays one direction. An error on one side destroys the other. Two pipelines of Node on one pair of streams would add so many listeners that
  * Node warns of a leak.
  */
 function pipeAndCut(from: Duplex, to: Duplex): void {
@@ -226,16 +226,16 @@ function refuse(response: ServerResponse, refusal: Refusal): void {
 function refuseRaw(socket: Duplex, refusal: Refusal): void {
   const headers = Object.entries(refusalHeaders(refusal)).flat();
   writeHead(socket, `HTTP/1.1 ${refusal.status} ${STATUS_CODES[refusal.status]}`, headers);
-  // A client that leaves its side open would keep the connection: no timer of the server's looks at it any more.
+  // Destroyed, because no timer of the server ends an upgraded connection whose client keeps its side open.
   socket.end(`${refusal.text}\n`, () => socket.destroy());
 }
 
-/** The rest of the request is not read: the connection cannot be used again. */
+/** The rest of the request is not read, so the connection cannot be used again. */
 function refusalHeaders({ headers = {} }: Refusal): Record<string, string> {
   return { ...headers, 'Content-Type': 'text/plain; charset=utf-8', Connection: 'close' };
 }
 
-/** In latin1, as Node has read it. */
+/** Writes in latin1, as Node has read it. */
 function writeHead(socket: Duplex, first: string, headers: RawHeaders): void {
   const lines = Array.from({ length: headers.length / 2 }, (_, i) => `${headers[2 * i]}: ${headers[2 * i + 1]}`);
   socket.write(`${[first, ...lines].join('\r\n')}\r\n\r\n`, 'latin1');

@@ -1,4 +1,4 @@
-// The listener of applications: HTTP/1.1 with TLS or behind a proxy that ends it, without limits that a long upload or answer would meet.
+// The listener of applications: HTTP/1.1, with TLS or behind a proxy that ends TLS. A long upload or answer has no time limit.
 import { once } from 'node:events';
 import { createServer, type IncomingMessage, type Server, type ServerOptions, type ServerResponse } from 'node:http';
 import { createServer as createTlsServer } from 'node:https';
@@ -13,19 +13,19 @@ import type { AppProxy } from './app-proxy.ts';
 
 export interface AppServer {
   listen(address: { host: string; port: number }): Promise<{ port: number }>;
-  /** Refuses new connections; requests and other streams that are under way may last for `graceMs` more. */
+  /** Refuses new connections. Open requests and streams may go on for `graceMs`. */
   close(graceMs: number): Promise<void>;
 }
 
-/** Whoever opens a connection says what they want soon; after that an application may take as long as it likes. */
+/** A client must send its headers within this time. The application may then take as long as it likes. */
 const HEADERS_MS_MAX = 30_000;
 const HEADER_BYTES_MAX = 32 * 1024;
 
 interface AppServerDeps {
   proxy: AppProxy;
-  /** Without it plain HTTP is spoken, for a proxy in front. */
+  /** Undefined: plain HTTP, for a proxy in front of us. */
   tls: Tls | undefined;
-  /** Who may open one more connection. */
+  /** Limits the connections of each address. */
   limit: AddressLimit;
   clock: Pick<Clock, 'after'>;
 }
@@ -37,14 +37,14 @@ export function openAppServer({ proxy, tls, limit, clock }: AppServerDeps): AppS
     maxHeaderSize: HEADER_BYTES_MAX,
     keepAlive: true,
     keepAliveInitialDelay: TCP_KEEP_ALIVE_MS,
-    // RFC 9110, section 7.8: a server may ignore the wish. With a body nobody could tell where the other protocol begins.
+    // A server may ignore an upgrade (RFC 9110, section 7.8). With a body it would be unclear where the other protocol begins.
     shouldUpgradeCallback: (request) => !hasBody(request),
   };
   const server = tls === undefined ? createServer(options) : createSecureServer(options, tls);
   const upgraded = new Set<Duplex>();
   server.on('connection', (socket: Socket) => void limit.admit(socket));
   server.on('request', (request: IncomingMessage, response: ServerResponse) => {
-    // A connection that is kept would bring new requests to a server that closes.
+    // A server that closes must not keep connections alive, because new requests would arrive on them.
     response.once('close', () => void (server.listening || request.socket.end()));
     proxy.onRequest(request, response);
   });

@@ -1,4 +1,4 @@
-// Public TCP ports: one for SSH per open endpoint, one for each tcp port of the application; each connection is a stream to its host.
+// Public TCP ports: one for SSH per open endpoint, and one for each TCP port of the application. Each connection becomes a stream to the host.
 import { createServer, type Server, type Socket } from 'node:net';
 import { pipeline } from 'node:stream';
 import { messageOf } from '../../../shared/errors.ts';
@@ -19,9 +19,9 @@ import type { EndpointPorts, Endpoints } from '../endpoints/endpoints.ts';
 import type { EndpointAccess } from './access.ts';
 
 export interface PublicPorts {
-  /** Opens a listener for every open endpoint and closes all others, with their connections. */
+  /** Opens a listener for every open endpoint. Closes all other listeners with their connections. */
   sync(): Promise<void>;
-  /** Refuses new connections; those that are there may last for `graceMs` more. Not to be called beside `sync`. */
+  /** Refuses new connections. Open ones may go on for `graceMs`. Must not run at the same time as `sync`. */
   close(graceMs: number): Promise<void>;
 }
 
@@ -34,7 +34,7 @@ interface PublicPort {
 
 interface Listener {
   server: Server;
-  /** In the order in which they came. */
+  /** Oldest first. */
   connections: Set<Connection>;
 }
 
@@ -51,15 +51,15 @@ interface PublicPortsDeps {
   link: Pick<Link, 'openStream'>;
   endpoints: Pick<Endpoints, 'openEndpoints'>;
   host: string;
-  /** Proxies that stand for many clients each. */
+  /** Proxies that connect for many clients each. */
   trustProxy: readonly string[];
-  /** Who may come in right now; undefined where the instance is not to be reached. */
+  /** Who may connect now; undefined if the instance must not be reached. */
   access(instanceId: string): Promise<EndpointAccess | undefined>;
 }
 
 export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
   const { db, log } = deps;
-  /** By what they lead to, so that a port that changes hands gets a listener of its own. */
+  /** By port and target, so that a port that another instance gets has a new listener. */
   const listeners = new Map<string, Listener>();
 
   const listen = async (name: string, port: PublicPort): Promise<void> => {
@@ -67,7 +67,7 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
     const limit = openAddressLimit({ max: PORT_CONNECTIONS_PER_ADDRESS_MAX, trusted: deps.trustProxy }, log);
     const alive = { keepAlive: true, keepAliveInitialDelay: TCP_KEEP_ALIVE_MS };
     const server = createServer({ allowHalfOpen: true, noDelay: true, ...alive }, (socket) => {
-      // A client that resets its connection is no event of ours.
+      // A client that resets its connection is normal.
       socket.on('error', () => undefined);
       if (!limit.admit(socket)) return;
       const openedMs = deps.clock.monotonicMs();
@@ -106,7 +106,7 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
       const open = new Map(
         (await deps.endpoints.openEndpoints(db.read)).flatMap(portsOf).map((port) => [nameOf(port), port]),
       );
-      // A listener of which the system has taken its socket is opened anew.
+      // A listener whose socket has failed is opened again.
       for (const [name, listener] of listeners) {
         if (!open.has(name) || !listener.server.listening) await shut(name, listener, 0);
       }
@@ -127,8 +127,8 @@ export function openPublicPorts(deps: PublicPortsDeps): PublicPorts {
 }
 
 /**
- * Who goes if one more comes: one that may not have logged in. What is said inside is sealed, so its age tells: a holder ends whoever
- * has not logged in by then.
+ * The connection to close if the port is full: one that may not have logged in. SSH is encrypted, so only the age can show that. A holder ends
+ * a connection that has not logged in by a certain age, so older ones have logged in.
  */
 function strangerOf(connections: Listener['connections'], nowMs: number): Connection | undefined {
   return firstOfLargestNetwork([...connections].filter(({ openedMs }) => nowMs - openedMs < SSH_LOGIN_MS_MAX));
@@ -143,7 +143,7 @@ function nameOf({ publicPort, instanceId, appPort }: PublicPort): string {
   return `${publicPort} ${instanceId} ${appPort ?? 'ssh'}`;
 }
 
-/** Resolves once bytes flow; from then on either end closes the other. */
+/** Resolves when bytes flow. From then on the end of one side closes the other. */
 async function relay({ instanceId, appPort }: PublicPort, socket: Socket, deps: PublicPortsDeps): Promise<void> {
   const access = await deps.access(instanceId);
   if (access === undefined || socket.destroyed) return void socket.destroy();

@@ -1,5 +1,5 @@
-// Host names of instances on the web: `<instance>.<domain>` is the application's primary port, `p<port>-<instance>.<domain>` another one,
-// `term-<instance>.<domain>` the console.
+// Host names of instances on the web. `<instance>.<domain>` is the primary port of the application, `p<port>-<instance>.<domain>` is another
+// port, and `term-<instance>.<domain>` is the console.
 
 export interface AppAddress {
   instanceId: string;
@@ -7,7 +7,7 @@ export interface AppAddress {
   at: 'primary' | 'terminal' | number;
 }
 
-/** What is asked for, or undefined where the host is none of ours. `host` is the Host header. */
+/** The address that a Host header names; undefined if the host is not one of ours. */
 export function readAppHost(host: string, domain: string): AppAddress | undefined {
   const name = host.toLowerCase().replace(/:\d+$/, '');
   if (!name.endsWith(`.${domain}`)) return undefined;
@@ -19,10 +19,10 @@ export function readAppHost(host: string, domain: string): AppAddress | undefine
   return { instanceId, at: port === undefined ? 'primary' : Number(port) };
 }
 
-/** How customers write it. */
+/** How customers write these addresses. */
 export interface AppSite {
   domain: string;
-  /** What browsers connect to; 443 is not written. */
+  /** The port that browsers connect to. 443 is not written. */
   publicPort: number;
 }
 

@@ -1,4 +1,4 @@
-// Opening and closing the endpoint of an instance.
+// Endpoints of instances: opens and closes them, and hands out their public ports.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -26,18 +26,18 @@ const EndpointRow = z.object({
 export type Endpoint = z.infer<typeof EndpointRow>;
 
 const PortsRow = EndpointRow.pick({ instance_id: true, ssh_port: true, tcp_ports: true });
-/** The public ports of a endpoint. */
+/** The public ports of an endpoint. */
 export type EndpointPorts = z.infer<typeof PortsRow>;
 
 const PortRow = z.object({ port: int });
 const COLUMNS = sql`instance_id, hostname, ssh_port, probe_private_key, probe_public_key, host_key, tcp_ports, app_user,
   app_password_sealed, open`;
-/** Ten thousand single statements would be a second of every start. */
+/** Ten thousand single statements would take a second of every start. */
 const PORTS_PER_STATEMENT = 500;
-/** Everybody's: the password is the secret. */
+/** The same for every instance, because only the password is secret. */
 const APP_USER = 'svc';
 const APP_PASSWORD_BYTES = 24;
-/** Ports come free when instances end, which nobody can foresee. */
+/** Nobody can know when the next port comes free, because it comes with the end of an instance. */
 const NO_PORT_RETRY_SECONDS = 60;
 
 /** A key that may log in as the probe user and do nothing else. */
@@ -49,9 +49,9 @@ export interface ProbeKey {
 }
 
 export interface Endpoints {
-  /** Makes the configured ports known; ports outside the range stay with whoever has them. */
+  /** Adds the configured ports to the table. A port outside of the range stays with the instance that has it. */
   prepare(): Promise<void>;
-  /** A port for SSH, one for each of `tcpPorts`, and a login. @throws ServiceError `unavailable` when every port is taken */
+  /** Takes a port for SSH and one for each of `tcpPorts`, and makes a login. @throws ServiceError `unavailable` if every port is taken */
   open(tx: Tx, instanceId: string, tcpPorts: readonly number[]): Promise<void>;
   /** The password of the application's login. */
   appPassword(endpoint: Endpoint): string;
@@ -59,9 +59,9 @@ export interface Endpoints {
   close(tx: Tx, instanceId: string): Promise<void>;
   setHostKey(tx: Tx, instanceId: string, hostKey: string): Promise<void>;
   find(query: Query, instanceId: string): Promise<Endpoint | undefined>;
-  /** Those of `instanceIds` that were ever opened. */
+  /** The endpoints of these instances, closed ones too. */
   ofInstances(query: Query, instanceIds: string[]): Promise<Map<string, Endpoint>>;
-  /** Of those that are open: asked for after every launch, so without keys and logins. */
+  /** The ports of all open endpoints. It is read after every launch, so it leaves keys and logins out. */
   openEndpoints(query: Query): Promise<EndpointPorts[]>;
 }
 
@@ -136,7 +136,7 @@ async function openEndpoint(
   );
 }
 
-/** `+port` keeps the bounds away from the primary key: the ports come in the order of their index, and the first one is taken. */
+/** `+port` keeps the database from using the primary key. It then walks the index by release time, and the first row is the right one. */
 async function takePort(tx: Tx, instanceId: string, { first, last }: EndpointsDeps['ports']): Promise<number> {
   const taken = await tx.one(
     PortRow,

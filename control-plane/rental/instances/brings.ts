@@ -34,7 +34,7 @@ function measures(db: Db, clock: Clock): Measure[] {
     },
     {
       name: 'svc_instances_due_seconds',
-      help: 'How long the instance that waits longest for the engine has been due',
+      help: 'How long the oldest due instance has waited for the engine',
       kind: 'gauge',
       read: async () => one((await dueForMs(db.read, clock.now())) / 1000),
     },

@@ -1,4 +1,4 @@
-// What operators watch of the instances.
+// Numbers about instances for the operator's metrics.
 import { z } from 'zod';
 import { int, text } from '../../base/db/columns.ts';
 import { type Query, sql } from '../../base/db/db.ts';
@@ -6,7 +6,7 @@ import { type Query, sql } from '../../base/db/db.ts';
 const StatusRow = z.object({ status: text, count: int });
 const DueRow = z.object({ due_ms: int.nullable() });
 
-/** All but the terminated. */
+/** Instances that are not terminated. */
 export function countByStatus(query: Query): Promise<z.infer<typeof StatusRow>[]> {
   return query.all(
     StatusRow,
@@ -14,7 +14,7 @@ export function countByStatus(query: Query): Promise<z.infer<typeof StatusRow>[]
   );
 }
 
-/** For how long the row that waits longest for the engine has been due; 0 where none is. */
+/** How long the oldest due row has waited for the engine; 0 if none is due. */
 export async function dueForMs(query: Query, nowMs: number): Promise<number> {
   const row = await query.one(DueRow, sql`select min(due_ms) as due_ms from instances where due_ms is not null`);
   return Math.max(0, nowMs - (row?.due_ms ?? nowMs));

@@ -1,4 +1,4 @@
-// POST /v1/instances: everything that must be true before a launch is accepted, and the one transaction that accepts it.
+// POST /v1/instances: the checks before a launch is accepted, and the one transaction that accepts it.
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
@@ -18,7 +18,7 @@ import { refuseUnpaidHolds } from './unpaid-holds.ts';
 const OPEN_LAUNCHES_RETRY_SECONDS = 30;
 
 export interface CreateDeps extends PlaceDeps {
-  /** Launches of one organisation that may be on their way at once. */
+  /** Launches of one organisation that may be in progress at once. */
   openLaunchesMax(): number;
   /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
   unpaidGpuHoursMax: number;
@@ -29,7 +29,7 @@ export interface CreateDeps extends PlaceDeps {
   assertSshKeys(tx: Tx, orgId: string, ids: string[]): Promise<void>;
 }
 
-/** What was asked for, and what that runs. */
+/** The request, and what it runs. */
 export interface LaunchRequest {
   request: CreateInstance;
   runnable: Runnable;
@@ -38,7 +38,7 @@ export interface LaunchRequest {
 export interface Created {
   operation: OperationRow;
   instanceId: string;
-  /** Where it was placed at once; undefined where nothing fits yet and the engine will say so. */
+  /** The machine on which it was placed; undefined if nothing fits now. The engine then tries once more and fails the launch. */
   machineId: string | undefined;
 }
 
@@ -88,7 +88,7 @@ export async function create(
   return { operation, instanceId: instance.id, machineId };
 }
 
-/** The contract that a reserved launch goes under; its slots say where it can go, so offerings do not. */
+/** The contract of a reserved launch. Its slots, not the offerings, decide where the launch can run. */
 async function contractOf(
   tx: Tx,
   instance: store.InstanceRow,
@@ -98,14 +98,14 @@ async function contractOf(
   return reservations.choose(tx, { ...capacityRequest(instance, clock.now()), orgId: instance.org_id });
 }
 
-/** Shown until the launch has a place of its own. There is an offer: a launch without any was refused. */
+/** The region that is shown until the launch is placed. There is an offering, because a launch without any was refused. */
 async function regionOfOffers(tx: Tx, which: { gpuType: string; offeringId: string | null }): Promise<string> {
   const region = await offeredRegion(tx, which);
   if (region === undefined) throw new Error(`nothing of ${which.gpuType} is on offer, but the launch was let in`);
   return region;
 }
 
-/** Hosts that are merely busy count: then the launch is accepted, and its operation tells how it went. */
+/** Refuses a launch that no host can run. Busy hosts count: with one of these the launch is accepted, and its operation reports the result. */
 async function refuseWithoutOffer(tx: Tx, { request, runnable }: LaunchRequest, gpuType: string): Promise<void> {
   const diskGb = request.disk_gb ?? null;
   if (!(await isOffered(tx, { gpuType, diskGb: null }))) {
@@ -121,12 +121,12 @@ async function refuseWithoutOffer(tx: Tx, { request, runnable }: LaunchRequest, 
   });
 }
 
-/** Each holds GPUs, a port and a place in the engine: one caller's loop must not take them from everybody. */
+/** Each launch holds GPUs, a port and work of the engine, so one caller in a loop must not take them from everybody. */
 async function refuseTooMany(tx: Tx, orgId: string, { openLaunchesMax }: CreateDeps): Promise<void> {
   const max = openLaunchesMax();
   if ((await store.countOpenLaunches(tx, orgId)) < max) return;
   fail('rate_limit_exceeded', {
-    detail: `${max} launches of this organisation are on their way already. Try again when some of them run.`,
+    detail: `${max} launches of this organisation are in progress already. Try again when some of them run.`,
     retryAfterSeconds: OPEN_LAUNCHES_RETRY_SECONDS,
   });
 }
@@ -171,7 +171,7 @@ export function newInstance(
     name: request.name ?? null,
     status: 'allocating',
     status_reason: null,
-    // Variables may be secrets: they are in the launch, sealed.
+    // Variables may be secrets. They are stored in the launch, sealed.
     request: { ...request, env: undefined },
     launch: what.launch,
     gpu_type: what.gpuType,

@@ -1,4 +1,4 @@
-// Rentals that we end: the operator for a reason, or nobody pays any more.
+// Instances that end on our side: the operator ends one, or the balance does not cover it any more.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
@@ -8,7 +8,7 @@ import * as store from './store.ts';
 /** Statuses that an operator cannot end any more. */
 const ENDED: ReadonlySet<store.InstanceRow['status']> = new Set(['stopping', 'stopped', 'terminated']);
 
-/** The instance as it is then, and the machine that must be told. @throws ServiceError `not_found`, `conflict` if it ends or has ended */
+/** Returns the changed instance and the machine to notify. @throws ServiceError `not_found`, `conflict` if it is ending or has ended */
 export async function endByOperator(
   tx: Tx,
   id: string,
@@ -19,13 +19,13 @@ export async function endByOperator(
   if (instance === undefined) return fail('not_found', `There is no instance ${id}.`);
   if (ENDED.has(instance.status)) return fail('conflict', `The instance is ${instance.status} already.`);
   const to = instance.status === 'running' ? 'stopping' : 'terminated';
-  const told = `Ended by the operator: ${reason}`;
-  await move(tx, instance, { to, nowMs: deps.clock.now(), reason: told }, deps);
+  const statusReason = `Ended by the operator: ${reason}`;
+  await move(tx, instance, { to, nowMs: deps.clock.now(), reason: statusReason }, deps);
   if (to === 'stopping' && instance.workload_id !== null) await deps.workloads.remove(tx, instance.workload_id);
   return [(await store.findInstance(tx, id)) ?? instance, instance.machine_id];
 }
 
-/** The machine that must be told; undefined if the rental does not run any more. */
+/** Returns the machine to notify; undefined if the instance does not run any more. */
 export async function stopUnpaid(
   id: string,
   deps: MoveDeps & { db: Db; clock: Clock },

@@ -1,4 +1,4 @@
-// Which GPU type a launch goes for, how much VRAM it needs there, and what is refused about that (specification 4.3, 7.2).
+// Chooses the GPU type of a launch and checks that its VRAM is large enough (specification 4.3, 7.2).
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Query } from '../../base/db/db.ts';
@@ -7,18 +7,19 @@ import type { Runnable } from '../launch/runnable.ts';
 
 export interface GpuChoice {
   gpuType: string;
-  /** Of each GPU, on whichever host it is placed. */
+  /** VRAM that each GPU needs, on any host. */
   minVramGb: number;
   warnings: string[];
 }
 
-/** What a server needs beside the weights to be of use: its cache, and what CUDA keeps for itself. */
-const ROOM_FOR_WORK = 1.2;
+/** A model server needs VRAM beyond the weights: for its cache and for CUDA. */
+const VRAM_FACTOR = 1.2;
 const GIB = 1024 ** 3;
 
 /**
  * Chooses the GPU type. A type that the request names, or that the pinned offering has, is taken if it is large enough, and refused if not.
- * If there is none, the cheapest that is large enough is taken; with tier reserved, the contract's (`choices.reserved`). `want` is the launch without the type.
+ * If there is none, the cheapest that is large enough is taken, or with tier reserved that of the contract (`choices.reserved`). `want` is the
+ * launch without the type.
  * @throws ServiceError `gpu_vram_too_small`, `model_too_large`, `environment_unavailable`
  */
 export async function chooseGpu(
@@ -36,7 +37,7 @@ export async function chooseGpu(
     const vramGb = await largestVramGb(query, { gpuType, offeringId: pinned?.id ?? null });
     return { gpuType, ...checkGpu(runnable, { gpuType, gpuCount: want.gpuCount, vramGb }) };
   }
-  const minVramGb = floorGb(runnable, want.gpuCount, ROOM_FOR_WORK);
+  const minVramGb = floorGb(runnable, want.gpuCount, VRAM_FACTOR);
   if (request.tier === 'reserved') return { gpuType: await choices.reserved(minVramGb), minVramGb, warnings: [] };
   const cheapest = await cheapestType(query, { ...want, minVramGb });
   if (cheapest !== undefined) return { gpuType: cheapest, minVramGb, warnings: [] };
@@ -48,7 +49,7 @@ export async function chooseGpu(
   });
 }
 
-/** `vramGb` is 0 for a type that is not on offer, which is refused for that. */
+/** `vramGb` is 0 for a type that is not on offer. Such a type is refused later. */
 function checkGpu(
   runnable: Runnable,
   gpu: { gpuType: string; gpuCount: number; vramGb: number },
@@ -73,7 +74,7 @@ function checkGpu(
       extra: { weights_gb: weightsGb, vram_gb: allGb },
     });
   }
-  const isTight = model.bytes * ROOM_FOR_WORK > allGb * GIB;
+  const isTight = model.bytes * VRAM_FACTOR > allGb * GIB;
   const warning = `The weights of ${model.name} take ${weightsGb} of the ${allGb} GB of VRAM of ${gpus}: little or nothing is left to work with.`;
   return { minVramGb, warnings: isTight ? [warning] : [] };
 }
@@ -82,7 +83,7 @@ function floorGb({ minVramGb, model }: Runnable, gpuCount: number, factor: numbe
   return Math.max(minVramGb, Math.ceil(((model?.bytes ?? 0) * factor) / gpuCount / GIB));
 }
 
-/** Never less than it is. */
+/** Rounds up. */
 function gigabytes(bytes: number): number {
   return Math.ceil((bytes / GIB) * 10) / 10;
 }

@@ -1,4 +1,4 @@
-// What a broken GPU does to the rental that has it. Its host is the witness, outside the tenant's reach: nobody inside can bring it about.
+// What a broken GPU does to its instance. The agent reports the fault from the host, so a tenant cannot cause such a report.
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
@@ -7,9 +7,9 @@ import { chargeFrom, type MoveDeps, tell } from './states.ts';
 import * as store from './store.ts';
 
 /**
- * The host has found the GPUs of a workload broken (`fault` says what), or whole again (null). A running rental keeps its status, and its
- * time is not charged from now until they are whole: charging ends as at the first failed probe of an outage, with the evidence named on
- * the transfer. Of one that does not run yet it is only noted: another host is tried. Repeating it is harmless; the first fault counts.
+ * The host has found the GPUs of a workload broken (`fault` describes it), or whole again (null). A running instance keeps its status, and
+ * is not charged from now until the GPUs are whole. The transfer carries the evidence. For an instance that does not run yet the fault is only
+ * stored, and the engine tries another host. A repeated report changes nothing; the first fault counts.
  */
 export async function noteGpus(
   tx: Tx,
@@ -19,7 +19,7 @@ export async function noteGpus(
 ): Promise<void> {
   const workload = await findWorkload(tx, workloadId);
   const instance = workload === undefined ? undefined : await store.findInstance(tx, workload.instance_id);
-  // The workload of an earlier placement is none of its business any more.
+  // Ignores reports about the workload of an earlier placement.
   if (workload === undefined || instance === undefined || instance.workload_id !== workloadId) return;
   const { fault, nowMs } = found;
   if (!store.LIVE.has(instance.status) || (fault === null) === (instance.gpu_fault === null)) return;
@@ -36,7 +36,7 @@ export async function noteGpus(
   await tell(tx, instance, { type, status: instance.status, reason: fault, sinceMs: null }, deps);
 }
 
-/** When a rental whose GPUs do not come back is given up, and with what words; undefined while they are whole. */
+/** When an instance with broken GPUs is given up, and the fault; undefined while the GPUs are whole. */
 export function gpuGrace({
   gpu_fault: fault,
   gpu_fault_since_ms: sinceMs,

@@ -1,4 +1,4 @@
-// The room: commands of customers, what the engine drives, what rooms above may ask.
+// The interface of this room: commands of customers, the driver for the engine, and functions for the rooms above.
 import type { CreateInstance, Instance } from '../../../shared/api/instance.ts';
 import type { ReservedInstance } from '../../../shared/api/reservation.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
@@ -28,7 +28,7 @@ export interface CallerKey {
   apiKeyId: string;
 }
 
-/** Runs in the effect's transaction: stores the reply under the caller's idempotency key. */
+/** Stores the reply under the caller's idempotency key, in the transaction of the command. */
 export type Settle = (tx: Tx, operation: OperationRow) => Promise<void>;
 
 export interface InstanceWithEndpoint {
@@ -36,13 +36,13 @@ export interface InstanceWithEndpoint {
   endpoint: Endpoint | undefined;
 }
 
-/** What a verdict about the SSH path does to a rental, in the caller's transaction. False if the rental has moved on. */
+/** Applies verdicts about the SSH path, in the caller's transaction. False if the status of the instance has changed meanwhile. */
 export interface Verdicts {
-  /** It is out of reach since then, and not charged. */
+  /** The instance is out of reach since `sinceMs`, and is not charged from then on. */
   confirmOutage(tx: Tx, instance: store.InstanceRow, outage: { sinceMs: number; evidence: string }): Promise<boolean>;
-  /** It runs again, and is charged from `sinceMs`, when it first answered. */
+  /** The instance runs again, and is charged from `sinceMs`, the time of the first good probe. */
   endOutage(tx: Tx, instance: store.InstanceRow, sinceMs: number): Promise<boolean>;
-  /** The grace of an outage is over: the rental has failed. */
+  /** The grace of an outage is over, so the instance has failed. */
   giveUp(tx: Tx, instance: store.InstanceRow, reason: string): Promise<boolean>;
   /** A probe was good. */
   noteReachable(tx: Tx, instance: store.InstanceRow, nowMs: number): Promise<void>;
@@ -60,32 +60,32 @@ export interface Instances extends Verdicts {
   list(orgId: string, after: Sql, limit: number): Promise<InstanceWithEndpoint[]>;
   /** As the API shows it. `credentials` shows the application's password, which nothing else does. */
   show(found: InstanceWithEndpoint, options?: { credentials: boolean }): Instance;
-  /** What the engine calls. */
+  /** The driver that the engine calls for due instances. */
   driver: Driver;
   /** A host reported something new about the workload of an instance. */
   noteObserved(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
   /** The host has found the GPUs of a workload broken (`fault` says what), or whole again (null). */
   noteGpus(tx: Tx, workloadId: string, fault: string | null): Promise<void>;
-  /** By contract: the instances under it that have not ended, as its list shows them (specification 2.7). */
+  /** For each contract, its instances that have not ended, as the list of contracts shows them (specification 2.7). */
   ofReservations(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
-  /** What the machine needs to pull the workload's private image; undefined where that is none of its business. */
+  /** The login with which a machine pulls the private image of its workload; undefined if the workload is not the machine's. */
   pullLogin(machineId: string, workloadId: string): Promise<PullLogin | null | undefined>;
-  /** Ends a rental that can no longer be paid for. */
+  /** Ends an instance that the balance no longer covers. */
   stopUnpaid(id: string): Promise<void>;
-  /** The operator ends it, for a reason that its customer reads. @throws ServiceError `not_found`, `conflict` if it ends or has ended */
+  /** Ends an instance for the operator. The customer reads the reason. @throws ServiceError `not_found`, `conflict` if it is ending or has ended */
   end(id: string, reason: string): Promise<store.InstanceRow>;
 }
 
 export type InstancesDeps = StepDeps &
   PullLoginDeps & {
     runnable: LaunchRoom['runnable'];
-    /** After a commit: send the machine its desired state. */
+    /** Called after a commit: sends the machine its desired state. */
     push(machineId: string): void;
-    /** After a commit that may have opened or closed a endpoint. */
+    /** Called after a commit that may have opened or closed an endpoint. */
     onEndpointsChanged(): void;
-    /** After a commit that made a row due. */
+    /** Called after a commit that made a row due. */
     nudge(): void;
-    /** Where applications are served; undefined where they are not. */
+    /** The domain of applications; undefined if applications are not served. */
     appSite: AppSite | undefined;
   };
 
@@ -244,7 +244,7 @@ async function driveOne(id: string, deps: InstancesDeps): Promise<string[]> {
   return perform(instance, step, deps);
 }
 
-/** A report about an earlier placement of the same instance is none of its business any more. */
+/** Ignores a report about an earlier placement of the same instance. */
 async function noteObserved(
   tx: Tx,
   instanceId: string,

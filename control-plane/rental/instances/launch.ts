@@ -1,23 +1,23 @@
-// What a rental runs, as it is stored with the instance.
+// What an instance runs, as it is stored with the instance.
 import { z } from 'zod';
 import { Port } from '../../../shared/api/instance.ts';
 import type { Runnable } from '../launch/runnable.ts';
 
-/** Never changed afterwards: a boot rescue runs the same on another host. */
+/** It never changes, so that a boot rescue runs the same on another host. */
 export const Launch = z.strictObject({
   /** Pinned to the digest that was verified: `<image>@sha256:...`. */
   image: z.string(),
-  /** The customer named it: only then it is shown. */
+  /** True if the customer named the image. Other images are never shown. */
   own_image: z.boolean(),
-  /** The login that the image is pulled with; null for a public one. */
+  /** The login to pull the image with; null for a public image. */
   registry_credential_id: z.string().nullable(),
-  /** `null` = as the image says; an empty array clears it. */
+  /** Null: the image's own. An empty array: none. */
   entrypoint: z.array(z.string()).nullable(),
   cmd: z.array(z.string()).nullable(),
-  /** Variables may hold secrets; opened for the host alone. */
+  /** Variables may be secrets. They are opened only to be sent to the host. */
   sealed_env: z.string(),
   ports: z.array(Port),
-  /** What each GPU must have at least; 0: anything does. */
+  /** The VRAM that each GPU must have; 0 for any. */
   min_vram_gb: z.int(),
 });
 export type Launch = z.infer<typeof Launch>;

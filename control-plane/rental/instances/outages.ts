@@ -1,16 +1,16 @@
-// What a verdict about the SSH path does to a rental: the dead window is never charged, and nobody has to ask for it.
+// Applies verdicts about the SSH path to instances: the time of an outage is not charged, and no customer has to ask for a credit.
 import type { Tx } from '../../base/db/db.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import { runningReason } from './running-reason.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
-/** The path works: `last_reachable_at` advances. */
+/** A good probe advances `last_reachable_at`. */
 export async function noteReachable(tx: Tx, instance: store.InstanceRow, nowMs: number): Promise<void> {
   await store.setReachable(tx, instance.id, nowMs);
 }
 
-/** Billing ends at the last proof of life; what was posted past it is reversed, with the probes named on the transfers. */
+/** Ends billing at the last proof of life. Charges past that time are reversed, and the transfers carry the evidence. */
 export function confirmOutage(
   tx: Tx,
   instance: store.InstanceRow,
@@ -33,8 +33,8 @@ export function confirmOutage(
 }
 
 /**
- * Running and, unless a GPU of it is broken, billed again from `sinceMs`, when it first answered. `ready_at` stays, and no second
- * `instance.running` is sent.
+ * The instance runs again. It is charged from `sinceMs`, the time of the first good probe, unless one of its GPUs is broken. `ready_at` stays,
+ * and no second `instance.running` is sent.
  */
 export async function endOutage(
   tx: Tx,
@@ -43,14 +43,14 @@ export async function endOutage(
   deps: MoveDeps,
 ): Promise<boolean> {
   const workload = await findWorkload(tx, instance.workload_id ?? '');
-  // As it is now: `instance` is from before the look.
+  // Read again, because `instance` is older than the probe.
   const gpuFault = (await store.findInstance(tx, instance.id))?.gpu_fault ?? null;
   const reason = runningReason({ gpuFault, observed: workload?.observed ?? null });
   const patch = { last_reachable_ms: nowMs, status_reason: reason };
   return move(tx, instance, { to: 'running', nowMs, billedFromMs: sinceMs, patch }, deps);
 }
 
-/** The grace is over. The workload keeps its tombstone, so the GPUs stay held until the host itself lets go. */
+/** Ends an instance at the end of the grace. The tombstone of the workload holds the GPUs until the host reports the container gone. */
 export function giveUp(
   tx: Tx,
   instance: store.InstanceRow,

@@ -1,4 +1,4 @@
-// Finding a place: the first one at creation, another one after a failed host. All in the caller's transaction.
+// Places an instance on a host, at creation and again after a host has failed. All in the caller's transaction.
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import { DISK_GB_INCLUDED, DISK_GB_MIN } from '../../../shared/limits.ts';
 import { dollarsFromUcents, dollarText, nearestUcents, UCENTS_PER_CENT } from '../../../shared/money.ts';
@@ -38,8 +38,8 @@ export interface PlaceDeps {
 }
 
 /**
- * Takes GPUs on the best offering that fits, sets aside the money, and wants the container there. The machine's id, or undefined
- * where nothing fits. An instance that was placed before gives the old host a tombstone and never pays more than before.
+ * Takes GPUs of the best offering that fits, holds the money, and adds the workload to the machine's desired state. Returns the machine's id, or
+ * undefined if nothing fits. If the instance was placed before, the old host gets a tombstone, and the price does not rise.
  * @throws ServiceError `insufficient_balance`, `price_changed`
  */
 export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps): Promise<string | undefined> {
@@ -80,7 +80,7 @@ export async function place(tx: Tx, instance: store.InstanceRow, deps: PlaceDeps
   return offering.machine_id;
 }
 
-/** Why nothing fits: the code for the operation, and one sentence. */
+/** Explains why nothing fits: the error code for the operation, and one sentence. */
 export async function explainNoPlace(
   query: Query,
   instance: store.InstanceRow,
@@ -119,7 +119,7 @@ function explainPin(
 interface Held {
   offering: Offering;
   gpuUuids: string[];
-  /** Null where the host does not honour a size. */
+  /** Null if the host cannot limit the disk. */
   diskGb: number | null;
 }
 
@@ -148,13 +148,13 @@ async function holdBest(
   return undefined;
 }
 
-/** A launch that names no size is not kept from a host that is short of disk: it gets what is there. */
+/** A launch that names no size may also go to a host with little disk. It gets the disk that is there. */
 function diskOn(offering: Offering, wantedGb: number | undefined): number | null {
   if (!offering.disk_configurable) return null;
   return wantedGb ?? Math.max(DISK_GB_MIN, Math.min(DISK_GB_INCLUDED, offering.disk_free_gb));
 }
 
-/** A rescue costs no more than the first place, and a reserved launch nothing. Extra disk is outside of the viewed price. */
+/** A boot rescue never costs more than the first placement, and a reserved launch costs nothing. The viewed price has no extra disk in it. */
 function refuseChangedPrice(instance: store.InstanceRow, offering: Offering): void {
   const viewed = instance.request.viewed_price_per_hour;
   if (viewed === undefined || instance.reservation_id !== null) return;
@@ -166,13 +166,13 @@ function refuseChangedPrice(instance: store.InstanceRow, offering: Offering): vo
   });
 }
 
-/** Of the whole instance. Reserved capacity is paid for by contract. */
+/** The price of the whole instance. Reserved capacity is paid by contract. */
 function priceOf(instance: store.InstanceRow, offering: Offering, diskGb: number | null): bigint {
   if (instance.reservation_id !== null) return 0n;
   return offering.price_ucents_per_hour * BigInt(instance.gpu_count) + extraDiskUcentsPerHour(offering, diskGb);
 }
 
-/** The preferred region first; elsewhere only where it has nothing. A reserved launch stays within its contract's slots. */
+/** Candidates in the preferred region, or, if it has none, elsewhere. A reserved launch stays within the slots of its contract. */
 async function fitting(query: Query, instance: store.InstanceRow, request: CapacityRequest): Promise<Candidate[]> {
   if (instance.tier === 'spot') return [];
   if (instance.reservation_id !== null) {
@@ -182,7 +182,7 @@ async function fitting(query: Query, instance: store.InstanceRow, request: Capac
   return rank(request, inRegion.length > 0 ? inRegion : await candidates(query, { ...request, region: null }));
 }
 
-/** What a launch of the instance needs if it is placed now, for the first time or on another host. */
+/** The capacity that an instance needs if it is placed now. */
 export function capacityRequest(instance: store.InstanceRow, nowMs: number): CapacityRequest {
   const wanted = wantedCapacity(instance.request, nowMs);
   const placed = instance.price_ucents_per_hour > 0n ? instance.price_ucents_per_hour : null;
@@ -196,7 +196,7 @@ export function capacityRequest(instance: store.InstanceRow, nowMs: number): Cap
   };
 }
 
-/** What the request says of the capacity that it needs, before a GPU type is chosen. */
+/** The capacity that a request needs, before its GPU type is chosen. */
 export function wantedCapacity(request: CreateInstance, nowMs: number): Omit<CapacityRequest, 'gpuType' | 'minVramGb'> {
   const { max_price_per_hour: cap, auto_terminate_hours: hours } = request;
   return {

@@ -1,49 +1,49 @@
-// Pure: what to do next about an instance, from the facts alone.
+// Decides the next step of an instance from its facts. Pure: no I/O, no clock.
 import { GUEST_SILENT_MS_MAX, STARTING_MS_MAX, STOPPING_MS_MAX } from '../../../shared/limits.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { InstanceState } from '../../../shared/states.ts';
 
-/** A host that was given a workload has this long to say that it works on it; then another is tried. */
+/** A host must acknowledge a new workload within this time. Otherwise another host is tried. */
 const ACKNOWLEDGE_MS_MAX = 60_000;
-/** A host judges by itself whether its container stays silent. One that has not done so a little later is given up. */
+/** The host reports a container that stays silent. If the host has not reported it a little later, the host is given up. */
 const CONTAINER_STARTS_MS_MAX = GUEST_SILENT_MS_MAX + 30_000;
 export const HOUR_MS = 3_600_000;
-/** Between two tries of the public SSH path while an instance starts. */
+/** Time between two probes of the SSH path while an instance starts. */
 const PROBE_AGAIN_MS = 1_000;
-/** A way in that was tried this lately still counts when the container runs. */
+/** A good probe that is at most this old counts when the container begins to run. */
 const REACHED_MS_MAX = 10_000;
 
 export interface Facts {
   status: InstanceState;
   /** When the status began. */
   enteredMs: number;
-  /** When its present host was given the workload; null before there is one. */
+  /** When the workload was placed on the present host; null before the first placement. */
   placedMs: number | null;
-  /** When its present host first said that the container starts; null before that. */
+  /** When the present host first reported that the container starts; null before that. */
   startingMs: number | null;
-  /** When the public SSH path was last seen whole; null before the first time. */
+  /** When the SSH path last worked; null before the first time. */
   reachedMs: number | null;
   /** It has a runtime limit. */
   endsByItself: boolean;
-  /** The customer named the image, and may read about it. */
+  /** The customer named the image, so errors may name it. */
   ownImage: boolean;
   triedMachines: number;
-  /** When its runtime limit ends it; null without one, and before it runs. */
+  /** When its runtime limit ends; null without a limit, and before it runs. */
   autoTerminateMs: number | null;
-  /** What the host said last; null before the first word. */
+  /** The last report of the host; null before the first one. */
   observed: ObservedWorkload | null;
-  /** GPUs of it are broken, and are waited for until then. */
+  /** Set while GPUs are broken: the fault, and the time at which the instance is given up. */
   gpuGrace?: { untilMs: number; fault: string } | undefined;
 }
 
 export type Step =
-  /** Find a place: the first one, or another after a failed host. */
+  /** Place the instance on a host, for the first time or after a host has failed. */
   | { do: 'place'; because: string | null }
   | { do: 'fail'; code: ErrorCode; detail: string }
   | { do: 'start' }
   | { do: 'probe'; againMs: number }
-  /** Try the way in while the container is still starting. */
+  /** Probe the SSH path while the container is still starting. */
   | { do: 'probe-early'; progress: string; untilMs: number }
   | { do: 'run' }
   /** The container of a running rental has failed. */
@@ -56,13 +56,13 @@ export type Step =
   | { do: 'note'; progress: string; untilMs: number }
   | { do: 'wait'; untilMs: number | null };
 
-/** Failures that another host cannot mend. */
+/** Failures that would be the same on another host. */
 const CUSTOMERS_FAULT: Partial<Record<NonNullable<ObservedWorkload['failure_code']>, ErrorCode>> = {
   image_pull_failed: 'image_unavailable',
   no_command: 'image_unavailable',
   guest_silent: 'image_unavailable',
 };
-/** How failures with an image of the operator's are told: the host's own words could name it (specification 2.2). */
+/** Texts for failures with an image of the operator. The host's own text could name the image, which stays hidden (specification 2.2). */
 const OPERATORS_FAULT: Record<NonNullable<ObservedWorkload['failure_code']>, string> = {
   image_pull_failed: 'its image could not be pulled',
   no_command: 'its image has nothing to run',
@@ -71,7 +71,7 @@ const OPERATORS_FAULT: Record<NonNullable<ObservedWorkload['failure_code']>, str
   gpu_unavailable: 'a GPU was not there',
   engine_unavailable: 'the container engine of the host did not answer',
 };
-/** Hosts that a launch is tried on before it fails. */
+/** A launch fails after so many hosts. */
 const MACHINES_TRIED_MAX = 3;
 
 export function plan(facts: Facts, nowMs: number): Step {
@@ -121,14 +121,17 @@ function planStarting(facts: Facts, nowMs: number): Step {
 }
 
 /**
- * When a launch with this runtime limit is over and has let its GPUs go at the latest, if it is placed at `placedMs` and not placed anew: it
- * is acknowledged, starts, runs and stops as slowly as each of these may be.
+ * The latest time at which a launch with this runtime limit has released its GPUs, if it is placed at `placedMs` and not placed again. It is the
+ * sum of the longest times for acknowledgement, start, run and stop.
  */
 export function latestEnd(placedMs: number, hours: number): number {
   return placedMs + ACKNOWLEDGE_MS_MAX + STARTING_MS_MAX + hours * HOUR_MS + STOPPING_MS_MAX;
 }
 
-/** A pull may take long; a container that is made takes seconds. A launch that ends by itself may have borrowed GPUs, so it keeps to `latestEnd`. */
+/**
+ * The deadline of the start. A pull may take long, but a container that starts takes seconds. A launch with a runtime limit may have
+ * borrowed GPUs, so its deadline keeps to `latestEnd`.
+ */
 function startDeadline({ enteredMs, placedMs, endsByItself, startingMs, observed }: Facts): number {
   const acknowledgedMs = endsByItself ? Math.min(enteredMs, (placedMs ?? enteredMs) + ACKNOWLEDGE_MS_MAX) : enteredMs;
   const deadlineMs = acknowledgedMs + STARTING_MS_MAX;
@@ -136,19 +139,19 @@ function startDeadline({ enteredMs, placedMs, endsByItself, startingMs, observed
   return Math.min(deadlineMs, startingMs + CONTAINER_STARTS_MS_MAX);
 }
 
-/** On the present host, and not long ago. */
+/** True if the SSH path worked a short time ago, on the present host. */
 function wasReached({ reachedMs, placedMs }: Facts, nowMs: number): boolean {
   return reachedMs !== null && reachedMs > (placedMs ?? 0) && nowMs - reachedMs <= REACHED_MS_MAX;
 }
 
-/** The host's side of the way in answers before the container does; a pull may take too long for that to mean anything at its end. */
+/** True if an early probe makes sense. The holder answers before the container runs, but a probe during a pull would be too old at its end. */
 function hasEndpoint({ phase, host_key }: ObservedWorkload): boolean {
   return host_key !== null && (phase === 'creating' || phase === 'starting');
 }
 
 function planRunning(facts: Facts, nowMs: number): Step {
   const { observed, autoTerminateMs, gpuGrace } = facts;
-  // First: a host that was cut off has stopped the container for this very reason.
+  // Checked first: a host without a link stops the container at the runtime limit by itself.
   if (autoTerminateMs !== null && nowMs >= autoTerminateMs) return { do: 'expire' };
   if (observed?.phase === 'failed') {
     const told = facts.ownImage ? observed.detail : null;
@@ -170,7 +173,7 @@ function planStopping(facts: Facts, nowMs: number): Step {
   return gone || nowMs >= deadlineMs ? { do: 'finish' } : { do: 'wait', untilMs: deadlineMs };
 }
 
-/** Undefined while its container may be there. */
+/** Why the container is gone; undefined if it may still be there. */
 function goneReason(observed: ObservedWorkload | null): string | undefined {
   switch (observed?.phase) {
     case 'stopped':

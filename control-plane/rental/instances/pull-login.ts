@@ -1,4 +1,4 @@
-// The login that a host asks for right before it pulls a private image.
+// The registry login that a host requests right before it pulls a private image.
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 import type { Db } from '../../base/db/db.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
@@ -6,11 +6,11 @@ import { findInstance } from './store.ts';
 
 export interface PullLoginDeps {
   db: Db;
-  /** Null where no login is needed. @throws ServiceError where the registry does not answer or refuses */
+  /** Null if no login is needed. @throws ServiceError if the registry does not answer or refuses */
   imagePullLogin(orgId: string, image: string, credentialId: string): Promise<PullLogin | null>;
 }
 
-/** Undefined for a host that has no business with it: another machine's workload, one that should go, or a public image. */
+/** Undefined if the host may not have it: the workload belongs to another machine or is being removed, or the image is public. */
 export async function pullLogin(
   machineId: string,
   workloadId: string,

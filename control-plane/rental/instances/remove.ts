@@ -1,4 +1,4 @@
-// DELETE /v1/instances/{id}, by state (DESIGN section 8).
+// DELETE /v1/instances/{id} for each state of the instance (DESIGN section 8).
 import { fail } from '../../../shared/errors.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Tx } from '../../base/db/db.ts';
@@ -7,10 +7,10 @@ import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
 /**
- * Accepts the removal and answers its operation. A second DELETE while the instance is stopping answers the first one's; one by another key,
- * which may not see that, gets an operation of its own that ends with the instance too. Charging ends here: running rentals stop billing
- * now, a launch that is still under way is cancelled unbilled.
- * @throws ServiceError `not_found` for one that is gone, foreign or unknown
+ * Accepts the removal and returns its operation. While the instance is stopping, a second DELETE by the same key returns the same operation.
+ * A DELETE by another key gets its own operation, because it may not see the first one. Both end with the instance. Billing of a running
+ * instance ends now. A launch in progress is cancelled and costs nothing.
+ * @throws ServiceError `not_found` if the instance has ended, belongs to another organisation or does not exist
  */
 export async function remove(
   tx: Tx,

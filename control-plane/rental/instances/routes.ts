@@ -1,4 +1,4 @@
-// /v1/instances (specification 4.3).
+// The routes of /v1/instances (specification 4.3).
 import { z } from 'zod';
 import { CreateInstance, Instance, RenameInstance } from '../../../shared/api/instance.ts';
 import { Operation } from '../../../shared/api/operation.ts';

@@ -1,4 +1,49 @@
-// The one `move` of an instance: status, event, billing, endpoint and operation change together or not at all.
+// The states of an instance and the only function that changes them: `move`.
+//
+// One call of `move` does all of this in one transaction, or nothing of it:
+//   1. It changes the status, if the instance still has the status that the caller has read.
+//   2. It opens or closes the metering segment, and releases the hold on the balance.
+//   3. It removes the workload and closes the endpoint, if the new status is an end.
+//   4. It moves the operation of the launch, and the operations of the DELETE requests.
+//   5. It appends the event. Webhooks and the API read that event later.
+// So an instance can never be charged without running, and no event can report a change that did not happen.
+//
+//              next host (boot rescue)
+//                ┌───────────────┐
+//                ▼               │
+//   POST ──► allocating ──► starting ──► running ◄──► unreachable
+//                │               │          │              │
+//                │               │          ├─► stopping   │
+//                ▼               ▼          ▼      ▼       ▼
+//              ends: terminated (by DELETE, operator or limit), stopped (by its host), error (failed; a DELETE moves it to terminated)
+//
+// | from        | to          | why                                          | billing                      | event                |
+// | allocating  | starting    | the host reported the workload               | none                         | instance.starting    |
+// | starting    | allocating  | the host failed, another one is tried        | none                         | instance.placed      |
+// | starting    | running     | the container runs, a real SSH login works   | segment opens now            | instance.running     |
+// | (launching) | error       | no host was found, or the launch failed      | hold released, no charge     | instance.failed      |
+// | (launching) | terminated  | DELETE, operator                             | hold released, no charge     | instance.terminated  |
+// | running     | unreachable | probes have confirmed an outage              | closes at last proof of life | instance.unreachable |
+// | unreachable | running     | two good probes in a row                     | opens at the first good one  | instance.recovered   |
+// | running     | stopping    | DELETE, operator, runtime limit, balance     | closes now, hold released    | instance.stopping    |
+// | stopping    | terminated  | the container is gone, or 5 minutes passed   | already closed               | instance.terminated  |
+// | running     | stopped     | the host ended the container                 | closes now, hold released    | instance.terminated  |
+// | running     | error       | the container failed, a GPU stayed broken    | closes now, hold released    | instance.failed      |
+// | unreachable | error       | the outage has lasted 30 minutes             | already closed               | instance.failed      |
+// | unreachable | terminated  | DELETE, operator, runtime limit              | already closed               | instance.terminated  |
+// | error       | terminated  | DELETE cleans up                             | already closed               | none, the end was sent |
+// (launching) is allocating or starting. The allowed moves are in shared/states.ts.
+//
+// Example: an instance costs 3.60 dollars an hour (0.1 cent a second) and runs from 12:00:00. Its host freezes at 12:30:00; the last proof of
+// life was at 12:29:52. At 12:30:18 the outage is confirmed, and the segment closes at 12:29:52. If charges were posted past that time, they
+// are reversed, and the reversing transfers carry the evidence. The first good probe is at 12:40:02, and a new segment opens then.
+// The customer pays 1 792 seconds (179.2 cents) for the first part, nothing for 10 min 10 s, and 0.1 cent a second from 12:40:02 on.
+//
+// A DELETE may arrive while probes fail and the outage is not yet confirmed. `downSince` then returns the last proof of life, and
+// billing ends there too. The customer does not lose by acting faster than we do.
+//
+// What must never happen: another writer of the column `status`; a running instance with two open segments; a charge for time in which
+// the instance was known to be out of reach; a public event that is sent twice.
 import type { ErrorCode } from '../../../shared/errors.ts';
 import { INSTANCE_STATES, type InstanceState, mayMove } from '../../../shared/states.ts';
 import type { Tx } from '../../base/db/db.ts';
@@ -16,13 +61,13 @@ export interface MoveDeps {
   workloads: Workloads;
   endpoints: Endpoints;
   platformFeeBps: number;
-  /** A rental runs for the first time: a room above begins to watch it. In the same transaction. */
+  /** Called in the same transaction when an instance runs for the first time. Its probes begin then. */
   onRunning(tx: Tx, rental: { instanceId: string; machineId: string; nowMs: number }): Promise<void>;
-  /** Whether a rental that counts as running has been out of reach for so long that only the verdict is missing. */
+  /** The outage of an instance that still counts as running: enough probes have failed, only the verdict is missing. */
   downSince(tx: Tx, instanceId: string, nowMs: number): Promise<Down | undefined>;
 }
 
-/** An outage, and what shows it. */
+/** When an outage began, and the evidence for it. */
 export interface Down {
   sinceMs: number;
   evidence: string;
@@ -33,13 +78,13 @@ export interface Move {
   nowMs: number;
   /** Shown as `status_reason`. */
   reason?: string;
-  /** For a launch that fails: becomes the operation's error. */
+  /** Set if a launch fails. It becomes the error of the operation. */
   error?: { code: ErrorCode; detail: string };
-  /** When billing stops, if that is not now: the last proof of life of a dead host. */
+  /** When billing stops, if not now: the last proof of life of a silent host. */
   billedUntilMs?: number;
-  /** When billing begins again, if that is not now: the first proof of life after an outage. */
+  /** When billing begins again, if not now: the first good probe after an outage. */
   billedFromMs?: number;
-  /** Kept on the transfers that a stop before `posted through` reverses. */
+  /** Stored on the transfers that reverse charges, if billing stops at a time that was already posted. */
   evidence?: string;
   patch?: store.InstancePatch;
 }
@@ -58,9 +103,9 @@ const EVENT_OF: Record<InstanceState, EventType> = {
 const TERMINAL = new Set<InstanceState>(['stopped', 'terminated', 'error']);
 
 /**
- * Moves `instance`, or returns false where it has another status by now (the caller drops its plan).
- * Coming back from `unreachable` tells `instance.recovered`, and leaving `error` or `stopped` tells nothing: the four public events
- * fire once each (specification 6.1).
+ * Moves `instance`. Returns false if its status has changed since the caller read it; the caller then drops its plan.
+ * The way back from `unreachable` appends `instance.recovered`, and the way out of `error` or `stopped` appends nothing, because each of
+ * the four public events is sent once (specification 6.1).
  */
 export async function move(tx: Tx, instance: store.InstanceRow, step: Move, deps: MoveDeps): Promise<boolean> {
   const { status: from } = instance;
@@ -105,19 +150,19 @@ async function bill(
 ): Promise<void> {
   const { metering } = deps;
   if (step.to === 'running') {
-    // As it is now: `instance` may be from before a probe.
+    // Read again, because `instance` may be older than the last probe.
     const isWhole = (await store.findInstance(tx, instance.id))?.gpu_fault === null;
     if (isWhole) await chargeFrom(tx, instance, step.billedFromMs ?? step.nowMs, deps);
   } else if (instance.status === 'running') {
-    // Whoever ends a rental that is out of reach does not pay for the time until we would have been sure of it.
+    // If the instance is out of reach but the outage is not yet confirmed, the customer does not pay for that time either.
     const billedUntilMs = earliest(step.billedUntilMs, step.down?.sinceMs) ?? step.nowMs;
     await metering.closeSegment(tx, instance.id, billedUntilMs, step.evidence ?? step.down?.evidence);
   }
-  // A rental that can still come back keeps its hold; closeSegment has released it, so it is the tick's to take again.
+  // `unreachable` is not in this list: closeSegment has settled its hold, and the metering tick takes a new one if the instance comes back.
   if (TERMINAL.has(step.to) || step.to === 'stopping') await metering.releaseHold(tx, instance.id, instance.org_id);
 }
 
-/** A new metering segment at the price of the placement. */
+/** Opens a metering segment at the price of the placement. */
 export async function chargeFrom(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: MoveDeps): Promise<void> {
   await deps.metering.openSegment(tx, {
     subjectId: instance.id,
@@ -166,7 +211,7 @@ async function tellMove(
   await tell(tx, instance, { type, status: step.to, reason: step.reason ?? null, sinceMs: step.sinceMs }, deps);
 }
 
-/** Writes down what has happened to an instance. `sinceMs`: from when on it counts for billing, if that is not now. */
+/** Appends an event about an instance. `sinceMs` is the time from which the change counts for billing, if not now. */
 export async function tell(
   tx: Tx,
   instance: store.InstanceRow,

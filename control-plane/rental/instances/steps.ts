@@ -1,4 +1,4 @@
-// One executor per step of the plan. Effects that wait (probes) happen with no transaction open; each result is applied by compare-and-set.
+// Performs the steps of the plan. Probes run outside of transactions; each result is applied only if the facts have not changed meanwhile.
 import { type ErrorCode, ServiceError } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
@@ -8,10 +8,10 @@ import { HOUR_MS, type Step } from './plan.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
-/** What `place` throws about the launch itself. */
+/** Errors of `place` that fail the launch. */
 const REFUSALS_AT_PLACE = new Set<ErrorCode>(['insufficient_balance', 'price_changed']);
 
-/** What one look showed. */
+/** The result of one probe. */
 export type ProbeResult = { ok: true } | { ok: false; leg: string; detail: string };
 
 export interface StepDeps extends CreateDeps, MoveDeps {
@@ -20,15 +20,15 @@ export interface StepDeps extends CreateDeps, MoveDeps {
   probes: Probes;
 }
 
-/** Looks at the way into an instance. None of them throws. */
+/** Probes of the SSH path. They never throw. */
 export interface Probes {
-  /** Logs in at the SSH server of its holder, on a way that neither strangers nor the tenant share. */
+  /** Logs in at the SSH server of the holder, over a stream that neither strangers nor the tenant can fill. */
   holder(instanceId: string): Promise<ProbeResult>;
-  /** Whether our own public SSH port takes connections. */
+  /** Whether our own public SSH port accepts connections. */
   listener(instanceId: string): Promise<ProbeResult>;
 }
 
-/** Performs one step; the ids of machines whose desired state changed. */
+/** Performs one step. Returns the ids of machines whose desired state has changed. */
 export async function perform(instance: store.InstanceRow, step: Step, deps: StepDeps): Promise<string[]> {
   switch (step.do) {
     case 'place':
@@ -67,7 +67,7 @@ export async function perform(instance: store.InstanceRow, step: Step, deps: Ste
   }
 }
 
-/** The same as a DELETE, but for the reason (specification 3.1). Nobody pays for the time that we take to notice. */
+/** Ends an instance at its runtime limit, like a DELETE with another reason (specification 3.1). Time after the limit is not charged. */
 async function expire(tx: Tx, instance: store.InstanceRow, nowMs: number, deps: StepDeps): Promise<boolean> {
   const hours = instance.request.auto_terminate_hours ?? 0;
   const reason = `The runtime limit of ${hours} hour${hours === 1 ? '' : 's'} was reached.`;
@@ -88,7 +88,7 @@ async function moved(
   return happened && instance.machine_id !== null ? [instance.machine_id] : [];
 }
 
-/** The first placement that found nothing at creation, or a boot rescue on another host. */
+/** Places an instance that found no host at creation, or rescues it on another host. */
 async function replace(seen: store.InstanceRow, because: string | null, deps: StepDeps): Promise<string[]> {
   return deps.db.tx('instances.place', async (tx) => {
     const instance = await store.findInstance(tx, seen.id);
@@ -114,7 +114,7 @@ async function replace(seen: store.InstanceRow, because: string | null, deps: St
   });
 }
 
-/** Capacity came up after the launch was accepted, but the balance does not cover it by now, or it is dearer than what was seen. */
+/** Fails the launch if the balance does not cover the place that was found, or if that place costs more than the customer has seen. */
 async function refusedAtPlace(instance: store.InstanceRow, error: unknown, deps: StepDeps): Promise<string[]> {
   if (!(error instanceof ServiceError) || !REFUSALS_AT_PLACE.has(error.code)) throw error;
   const { code, details } = error;
@@ -131,7 +131,7 @@ function failLaunch(
   return move(tx, instance, { to: 'error', nowMs, reason: detail, error: { code, detail } }, deps);
 }
 
-/** A rental runs once its holder lets us in and customers find an open port. */
+/** An instance runs only if the login at its holder works and our public port is open. */
 async function probeBoth(instanceId: string, { probes }: StepDeps): Promise<ProbeResult> {
   const holder = await probes.holder(instanceId);
   return holder.ok ? probes.listener(instanceId) : holder;
@@ -159,7 +159,7 @@ async function note(
 async function run(instance: store.InstanceRow, deps: StepDeps): Promise<string[]> {
   const { id, machine_id, workload_id, last_reachable_ms, created_ms: createdMs } = instance;
   const ran = await deps.db.tx('instances.run', async (tx) => {
-    // Not earlier: a commit may be waited for, and what is charged begins when the customer is told.
+    // Read here and not before the transaction, which may wait. Charging begins when the customer can see `running`.
     const nowMs = deps.clock.now();
     const endsAtMs = endOf(instance, nowMs);
     const patch = { ready_ms: nowMs, last_reachable_ms, due_ms: endsAtMs, auto_terminate_ms: endsAtMs };
@@ -172,7 +172,7 @@ async function run(instance: store.InstanceRow, deps: StepDeps): Promise<string[
   return ran.endsAtMs === null || machine_id === null ? [] : [machine_id];
 }
 
-/** The countdown of the runtime limit begins when the instance runs. */
+/** The runtime limit counts from the time at which the instance runs. */
 function endOf({ request }: store.InstanceRow, readyMs: number): number | null {
   const hours = request.auto_terminate_hours;
   return hours === undefined ? null : readyMs + hours * HOUR_MS;

@@ -21,37 +21,37 @@ const InstanceRow = z.object({
   region: text,
   /** The contract of a reserved instance. */
   reservation_id: text.nullable(),
-  /** Of the whole instance; 0 before the first placement. */
+  /** The price of the whole instance; 0 before the first placement. */
   price_ucents_per_hour: ucents,
   machine_id: text.nullable(),
   supplier_id: text.nullable(),
   workload_id: text.nullable(),
   tried_machine_ids: json(z.array(z.string())),
-  /** Null where the host does not honour a size. */
+  /** Null if the host cannot limit the disk. */
   disk_gb: int.nullable(),
   create_operation_id: text,
   created_ms: int,
   /** When the current status began. */
   entered_ms: int,
   due_ms: int.nullable(),
-  /** Grows with every fact that changes, so that a decision made on old facts cannot postpone the next look. */
+  /** Grows with every change of a fact, so that a decision from old facts cannot postpone the next run of the engine. */
   facts_version: int,
   ready_ms: int.nullable(),
-  /** When its runtime limit ends it; null without one, and before it runs. */
+  /** When its runtime limit ends; null without a limit, and before it runs. */
   auto_terminate_ms: int.nullable(),
   terminated_ms: int.nullable(),
   last_reachable_ms: int.nullable(),
   unreachable_since_ms: int.nullable(),
-  /** What its host has found broken of its GPUs, and since when we know it; null while they are whole. */
+  /** The fault that the host has reported about its GPUs, and since when we know it; null while they are whole. */
   gpu_fault: text.nullable(),
   gpu_fault_since_ms: int.nullable(),
 });
 export type InstanceRow = z.infer<typeof InstanceRow>;
 
-/** Statuses in which a customer can connect: probes may say that a endpoint is down, whoever gets through is let in. */
+/** Statuses in which a customer can connect. `unreachable` is one: probes fail, but a connection that works is accepted. */
 export const CONNECTABLE: ReadonlySet<InstanceState> = new Set<InstanceState>(['running', 'unreachable']);
 
-/** Statuses in which an instance has GPUs, and goes on. */
+/** Statuses in which an instance has GPUs and is not ending. */
 export const LIVE: ReadonlySet<InstanceState> = new Set<InstanceState>([...CONNECTABLE, 'allocating', 'starting']);
 
 /** Statuses in which an instance has GPUs and has never run. */
@@ -64,7 +64,7 @@ const COLUMNS = sql`id, org_id, api_key_id, name, status, status_reason, request
 
 const MachineOfRow = z.object({ id: text, machine_id: text });
 
-/** By instance: the machine that it was placed on last. */
+/** For each instance, the machine of its last placement. */
 export async function machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>> {
   if (instanceIds.length === 0) return new Map();
   const rows = await query.all(
@@ -97,7 +97,7 @@ export function instancesOfOrg(query: Query, orgId: string, after: Sql, limit: n
   );
 }
 
-/** What an operator looks for; null: anything. Without a status those that have not ended. */
+/** Search criteria of the operator; null: any. Without a status, instances that have not ended. */
 export interface InstanceFilter {
   orgId: string | null;
   machineId: string | null;
@@ -121,7 +121,7 @@ export function findInstances(
   );
 }
 
-/** Instances under the contracts that are not terminated, oldest first: those that failed too. */
+/** Instances of these contracts that are not terminated, oldest first. Failed ones are included. */
 export async function liveOfReservations(query: Query, reservationIds: readonly string[]): Promise<InstanceRow[]> {
   if (reservationIds.length === 0) return [];
   return query.all(
@@ -134,7 +134,7 @@ export async function liveOfReservations(query: Query, reservationIds: readonly 
 
 const CountRow = z.object({ count: int });
 
-/** Launches that are accepted and do not run yet. */
+/** Counts launches that are accepted and do not run yet. */
 export async function countOpenLaunches(query: Query, orgId: string): Promise<number> {
   const row = await query.one(
     CountRow,
@@ -166,7 +166,7 @@ export type InstancePatch = Partial<
   >
 >;
 
-/** The only writer of `status` (through states.ts). False where it was another by now. */
+/** The only writer of `status` (through states.ts). False if the status has changed meanwhile. */
 export async function setStatus(
   tx: Tx,
   id: string,
@@ -181,7 +181,7 @@ export async function setStatus(
   return changed === 1;
 }
 
-/** Changes fields within a status; false where status or facts are others by now than in `seen`. */
+/** Changes fields within a status. False if status or facts have changed since `seen` was read. */
 export async function patchInstance(tx: Tx, seen: InstanceRow, patch: InstancePatch): Promise<boolean> {
   const changed = await tx.run(
     sql`update instances set facts_version = facts_version + 1${assignments(patch)}
@@ -214,7 +214,7 @@ export async function setPlacement(tx: Tx, id: string, placement: Placement): Pr
   );
 }
 
-/** Something about it changed: the engine looks again at once. */
+/** A fact has changed: makes the instance due for the engine. */
 export async function makeDue(tx: Tx, id: string, nowMs: number): Promise<void> {
   await tx.run(
     sql`update instances set due_ms = ${nowMs}, facts_version = facts_version + 1
@@ -237,7 +237,7 @@ function assignments(patch: InstancePatch): Sql {
   return sql`, ${join(given.map((key) => sql`${columns[key]} = ${patch[key]}`))}`;
 }
 
-/** What the host says about a rental that is on its way or runs. In every other status the reason says why it has that status. */
+/** Stores the reason of an instance that starts or runs. In every other status the reason explains that status. */
 export async function noteReason(tx: Tx, id: string, reason: string | null): Promise<void> {
   await tx.run(
     sql`update instances set status_reason = ${reason} where id = ${id} and status in ('allocating', 'starting', 'running')`,

@@ -1,4 +1,4 @@
-// GPUs that launches hold without ever running: nobody pays for them, so an organisation has a budget of them, which it refills by paying.
+// Limits the GPU time that launches of an organisation hold without ever running. Nobody pays for that time. Paid GPU time raises the budget.
 import { z } from 'zod';
 import { fail } from '../../../shared/errors.ts';
 import { int } from '../../base/db/columns.ts';
@@ -6,15 +6,15 @@ import { type Query, sql, type Tx } from '../../base/db/db.ts';
 import { chargedGpuMs } from '../../money/metering/store.ts';
 
 const WINDOW_MS = 24 * 3_600_000;
-/** A launch that is on its way counts for so long at least: many at once must not pass before the first second has. */
+/** A launch in progress counts for at least this long. Otherwise many launches at once would all pass. */
 const LAUNCH_MS_MIN = 300_000;
-/** For so much GPU time that it paid for, an organisation may hold one part more without paying. */
+/** An organisation may hold one part of unpaid GPU time for so many parts that it has paid. */
 const PAID_SHARE = 4;
 const RETRY_SECONDS = 600;
 const HOUR_MS = 3_600_000;
 
 /**
- * Refuses a launch of `gpuCount` GPUs if those that never ran, and those that do not run yet, have used the budget of the last 24 hours.
+ * Refuses a launch of `gpuCount` GPUs if launches that never ran, or do not run yet, have used the budget of the last 24 hours.
  * @throws ServiceError `rate_limit_exceeded`
  */
 export async function refuseUnpaidHolds(
@@ -30,14 +30,14 @@ export async function refuseUnpaidHolds(
   if (heldMs <= budgetMs) return;
   const hours = (ms: number): string => (ms / HOUR_MS).toFixed(1);
   fail('rate_limit_exceeded', {
-    detail: `Launches of this organisation that did not run held GPUs for ${hours(heldMs)} GPU hours in the last 24 hours, this one included; ${hours(budgetMs)} are free of charge. Let launches that are on their way come up, correct the image that fails, or try again later. GPU time that you pay for adds to it.`,
+    detail: `Launches of this organisation that did not run held GPUs for ${hours(heldMs)} GPU hours in the last 24 hours, this one included; ${hours(budgetMs)} are free of charge. Wait until the launches in progress run, correct the image that fails, or try again later. GPU time that you pay for adds to it.`,
     retryAfterSeconds: RETRY_SECONDS,
   });
 }
 
 const SumRow = z.object({ gpu_ms: int });
 
-/** GPUs times the time that launches had them, without those that ran and those under a contract, which pays for its GPUs anyway. */
+/** GPUs times the time that launches held them. Launches that ran do not count, nor those under a contract, which pays for its GPUs anyway. */
 async function unpaidGpuMs(
   query: Query,
   orgId: string,

@@ -7,7 +7,7 @@ import { type AppSite, appUrl } from '../endpoints/app-address.ts';
 import type { Endpoint } from '../endpoints/endpoints.ts';
 import { CONNECTABLE, type InstanceRow } from './store.ts';
 
-/** How the list of contracts calls the statuses of instances that are not terminated (specification 2.2, 2.7). */
+/** The statuses of instances as the list of contracts names them (specification 2.2, 2.7). */
 const RESERVED_STATUS: Partial<Record<InstanceRow['status'], ReservedInstance['status']>> = {
   allocating: 'allocating',
   starting: 'booting',
@@ -17,10 +17,10 @@ const RESERVED_STATUS: Partial<Record<InstanceRow['status'], ReservedInstance['s
   error: 'error',
 };
 
-/** What the view needs beside the row. `appPassword` is given only to a reader who asked for credentials. */
+/** What the view needs in addition to the row. `appPassword` is set only if the caller asked for credentials. */
 export interface Surroundings {
   endpoint: Endpoint | undefined;
-  /** Where applications are served; undefined where they are not. */
+  /** The domain of applications; undefined if applications are not served. */
   site: AppSite | undefined;
   appPassword?: string | undefined;
 }
@@ -53,14 +53,14 @@ export function instanceView(row: InstanceRow, around: Surroundings): Instance {
   };
 }
 
-/** The instance as the list of contracts shows it; nothing if it is terminated or was stopped. */
+/** The instance as the list of contracts shows it; empty if it is terminated or stopped. */
 export function reservedView(row: InstanceRow, endpoint: Endpoint | undefined): ReservedInstance[] {
   const status = RESERVED_STATUS[row.status];
   if (status === undefined) return [];
   return [{ instance_id: row.id, hostname: endpoint?.hostname ?? null, gpu_count: row.gpu_count, status }];
 }
 
-/** The limit stays. So does the time of its end, whatever else ends the rental, until the limit itself does: `expire` takes it away then. */
+/** Both fields stay in the view after the end of the instance. Only an end by the limit itself removes the time (`expire` in steps.ts). */
 function limitView(row: InstanceRow): Pick<Instance, 'auto_terminate_hours' | 'auto_terminate_at'> {
   const hours = row.request.auto_terminate_hours;
   if (hours === undefined) return {};
@@ -78,7 +78,7 @@ function connectionView(row: InstanceRow, endpoint: Endpoint, { site, appPasswor
   };
 }
 
-/** The console needs a place on the web and nothing of the image; the login is there where it opens something. */
+/** Console and login are there if applications are served, whatever the image is. */
 function appView(
   { id, launch, status }: InstanceRow,
   endpoint: Endpoint,

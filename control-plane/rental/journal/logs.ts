@@ -1,4 +1,4 @@
-// The log of an instance's container, read from its host over a data stream of its own.
+// Reads and follows the log of an instance's container, over a data stream from its host.
 import type { Duplex } from 'node:stream';
 import { StringDecoder } from 'node:string_decoder';
 import type { Clock } from '../../../shared/clock.ts';
@@ -19,22 +19,22 @@ export interface LogRequest {
 export interface Logs {
   /** The last lines, oldest first. @throws ServiceError `not_found`, `logs_unavailable`, `unavailable` */
   read(orgId: string, instanceId: string, wish: LogRequest): Promise<LogLine[]>;
-  /** @throws ServiceError as `read`, and `rate_limit_exceeded` where the organisation follows too many */
+  /** @throws ServiceError as `read`, and `rate_limit_exceeded` if the organisation follows too many logs */
   follow(orgId: string, instanceId: string, wish: LogRequest): Promise<FollowedLog>;
-  /** Ends all that is followed. */
+  /** Ends all followed logs. */
   close(): void;
 }
 
 export interface FollowedLog {
-  /** The last lines and then each that is written, until the container stops. */
+  /** The last lines and then each new line, until the container stops. */
   lines: AsyncIterable<LogLine>;
-  /** Frees the stream, also while the next line is waited for: a log may be silent for days. */
+  /** Closes the stream, also while the reader waits for the next line, because a log may be silent for days. */
   stop(): void;
 }
 
 interface Follower {
   orgId: string;
-  /** Undefined while it is opened. */
+  /** Undefined while the stream is being opened. */
   stream: Duplex | undefined;
 }
 
@@ -77,7 +77,7 @@ export function openLogs(deps: LogsDeps): Logs {
           retryAfterSeconds: TRY_AGAIN_SECONDS,
         });
       }
-      // Before the stream is there: those who ask together are counted too.
+      // Counted before the stream is open, so that simultaneous requests count too.
       const follower: Follower = { orgId, stream: undefined };
       followers.add(follower);
       const forget = (): void => void followers.delete(follower);
@@ -106,7 +106,7 @@ async function openLog(
     return fail('not_found', `There is no instance ${instanceId}.`);
   const { machine_id: machineId, workload_id: workloadId } = instance;
   if (machineId === null || workloadId === null) {
-    return fail('logs_unavailable', 'This instance has no container yet. Read its log once it is starting.');
+    return fail('logs_unavailable', 'This instance has no container yet. Read its log when the instance is starting.');
   }
   const { tail, follow, since } = wish;
   const target = { kind: 'logs' as const, tail, follow, since: since === undefined ? null : unixSeconds(since) };
@@ -117,13 +117,13 @@ async function openLog(
   } catch (error) {
     log.info({ instance_id: instanceId, machine_id: machineId, detail: messageOf(error) }, 'a log could not be read');
     if (isRefusal(error)) {
-      return fail('logs_unavailable', 'The container of this instance is not there yet or not any more.');
+      return fail('logs_unavailable', 'The container of this instance does not exist yet, or not any more.');
     }
     return unreachable();
   }
 }
 
-/** The host itself has said that there is nothing to read; everything else may pass. */
+/** True if the host itself has reported that there is nothing to read. Other errors are temporary. */
 function isRefusal(error: unknown): boolean {
   return error instanceof Error && 'leg' in error && error.leg === 'refused';
 }
@@ -139,7 +139,7 @@ function unixSeconds(iso: string): string {
   return (Date.parse(iso) / 1000).toFixed(3);
 }
 
-/** A host that sends anything but log lines is cut off. */
+/** Reads log lines. A host that sends anything else is cut off. */
 async function* linesOf(stream: Duplex, since: string | undefined): AsyncGenerator<LogLine> {
   const decoder = new StringDecoder('utf8');
   let rest = '';
@@ -154,7 +154,7 @@ async function* linesOf(stream: Duplex, since: string | undefined): AsyncGenerat
   }
 }
 
-/** The engine takes a time as "at or after" and we give it milliseconds; the lines have nanoseconds, which text compares well. */
+/** The engine returns lines "at or after" a time in milliseconds. Lines have nanoseconds, and as text of equal form they compare correctly. */
 function isAfter(at: string, since: string): boolean {
   return sortable(at) > sortable(since.endsWith('Z') ? since : new Date(since).toISOString());
 }

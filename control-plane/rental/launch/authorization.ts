@@ -1,4 +1,4 @@
-// How a registry asks for authorization, and what is sent to it: pure readings of its challenge and of its token server's answer.
+// Reads a registry's authorization challenge and its token server's answer, and builds the Authorization header. Pure.
 import { z } from 'zod';
 import { parseJson } from '../../../shared/json.ts';
 import { REGISTRY_JSON_VALUES_MAX } from '../../../shared/limits.ts';
@@ -11,14 +11,14 @@ export interface RegistryLogin {
 
 export type Challenge = { scheme: 'bearer'; realm: string; service: string | undefined } | { scheme: 'basic' };
 
-/** Registries write some hundred characters. */
+/** Real challenges have a few hundred characters. */
 const CHALLENGE_CHARS_MAX = 2_048;
-/** Each pattern is tried at one place only, so that the whole header is read in one pass. */
+/** Sticky patterns: each one matches at the current position only, so the header is read in one pass. */
 const SEPARATORS = /[\s,]*/y;
 const TOKEN = /[^\s,="]+/y;
 const VALUE = /=(?:"([^"]*)"|([^\s,"]*))/y;
 
-/** From a WWW-Authenticate header; undefined if it is too long, or asks for neither Bearer nor Basic. */
+/** Reads a WWW-Authenticate header; undefined if it is too long or has neither Bearer nor Basic. */
 export function readChallenge(header: string | undefined): Challenge | undefined {
   if (header === undefined || header.length > CHALLENGE_CHARS_MAX) return undefined;
   const challenges = readChallenges(header);
@@ -59,7 +59,7 @@ function readChallenges(header: string): NamedChallenge[] {
   return challenges;
 }
 
-/** Where a token that may pull this one repository is had; undefined where the realm is no URL. */
+/** The URL that issues a token for pulling this one repository; undefined if the realm is not a URL. */
 export function tokenUrl(
   challenge: { realm: string; service: string | undefined },
   repository: string,
@@ -67,14 +67,14 @@ export function tokenUrl(
   const url = URL.parse(challenge.realm);
   if (url === null) return undefined;
   if (challenge.service !== undefined) url.searchParams.set('service', challenge.service);
-  // Our own words, whatever the challenge asks for: never more than to pull this.
+  // The scope is ours, whatever the challenge asks for, so a token never allows more than to pull this repository.
   url.searchParams.set('scope', `repository:${repository}:pull`);
   return url.href;
 }
 
 const TokenAnswer = z.object({ token: z.string().optional(), access_token: z.string().optional() });
 
-/** The token of a token server's answer, or undefined where there is none that can be sent in a header. */
+/** The token in a token server's answer; undefined if there is none that fits into a header. */
 export function readToken(body: Buffer): string | undefined {
   const parsed = TokenAnswer.safeParse(jsonOf(body));
   const token = parsed.success ? (parsed.data.token ?? parsed.data.access_token) : undefined;
@@ -90,7 +90,7 @@ export function basicHeader({ username, password }: RegistryLogin): string {
   return `Basic ${Buffer.from(`${username}:${password}`).toString('base64')}`;
 }
 
-/** Undefined for what is no JSON, or too much of it. */
+/** Undefined if the body is not JSON or has too many values. */
 export function jsonOf(body: Buffer, valuesMax = REGISTRY_JSON_VALUES_MAX): unknown {
   try {
     return parseJson(body.toString('utf8'), valuesMax);

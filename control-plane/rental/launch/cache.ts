@@ -1,8 +1,8 @@
-// Answers that are kept for a while: equal questions at the same time are asked once, and old answers make room.
+// A cache of answers: equal requests at the same time share one call, and the oldest answers are dropped first.
 import type { Clock } from '../../../shared/clock.ts';
 
 export interface Cache<T> {
-  /** The kept answer, or that of `ask`, which is not called while an equal question is on its way. Refusals are kept too. */
+  /** Returns the cached answer, or calls `ask`. While an equal call is running, its result is shared. Refusals are cached too. */
   get(key: string, ask: () => Promise<T>): Promise<T>;
 }
 

@@ -1,4 +1,4 @@
-// Logins at image registries: stored by customers, opened only to log in.
+// Logins for image registries, which customers store. They are opened only to log in.
 import type { RegistryCredentialCreate } from '../../../shared/api/registry-credential.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
@@ -16,9 +16,9 @@ export interface Credentials {
   add(tx: Tx, orgId: string, request: RegistryCredentialCreate): Promise<store.CredentialRow>;
   /** Newest first, at most `count`. */
   list(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<store.CredentialRow[]>;
-  /** False where the organisation has no such credential. */
+  /** False if the organisation has no such credential. */
   remove(tx: Tx, orgId: string, id: string): Promise<boolean>;
-  /** Undefined where the organisation has no such credential. */
+  /** Undefined if the organisation has no such credential. */
   open(query: Query, orgId: string, id: string): Promise<(ImageLogin & { registry: string }) | undefined>;
 }
 

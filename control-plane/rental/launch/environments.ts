@@ -1,4 +1,4 @@
-// Environments: places to log in to as operators write them, checked at the start, found by what a launch names (specification 4.3).
+// Environments: certified images to log in to. They are read from the operator's file, checked at the start, and found by name (specification 4.3).
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
@@ -48,7 +48,7 @@ const Base = z
 
 const EnvironmentsFile = z
   .strictObject({
-    /** What `provider_template`, and a launch that names nothing, mean. */
+    /** The environment of `provider_template`, and of a launch that names nothing. */
     default: z.string().regex(CERTIFIED, 'must be certified, certified:<framework> or certified:<framework>@<version>'),
     base: Base,
     frameworks: z
@@ -70,7 +70,7 @@ export function readEnvironments(file: string | undefined): Environments {
 }
 
 /**
- * The image of what a launch names; undefined: nothing.
+ * The image of the environment that a launch names. `named` is undefined if it names none.
  * @throws ServiceError `environment_unavailable`
  */
 export function imageOf(environments: Environments, named: string | undefined): string {
@@ -97,12 +97,12 @@ export function environmentsView({ base, frameworks }: Environments): Environmen
   };
 }
 
-/** Its image is the operator's business. */
+/** Without the image, which customers never see. */
 function versionView({ id, label, variant, default: isDefault }: z.infer<typeof Version>): FrameworkVersion {
   return { id, label, variant, default: isDefault };
 }
 
-/** `why` says what there is instead. */
+/** `why` names the environments that exist. */
 function findCertified({ base, frameworks }: Environments, text: string): { image: string } | { why: string } {
   const [, name, versionId] = CERTIFIED.exec(text) ?? [];
   if (name === undefined) {

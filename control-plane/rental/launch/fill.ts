@@ -1,17 +1,17 @@
-// What a template runs for one launch: its variables with the customer's values, its arguments with those filled in. Pure.
+// Fills a template for one launch: the customer's values go into its variables, and the variables into its arguments. Pure.
 import { failField, type FieldError, failFields } from '../../../shared/errors.ts';
 import { LAUNCH_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Arguments, GPU_COUNT, type Template, variablesIn } from './templates.ts';
 
 export interface Filled {
-  /** Of the container. */
+  /** The environment variables of the container. */
   env: Record<string, string>;
-  /** Null where the image's own is meant. */
+  /** Null: the image's own. */
   entrypoint: string[] | null;
   cmd: string[] | null;
 }
 
-/** @throws ServiceError `validation_failed` that names every wrong variable as `env.KEY`, or `env` where all are too much */
+/** @throws ServiceError `validation_failed` that names every wrong variable as `env.KEY`, or `env` if all together are too large */
 export function fillTemplate(template: Template, given: Record<string, string>, gpuCount: number): Filled {
   const errors = [...unwanted(template, given), ...missing(template, given)];
   if (errors.length > 0) failFields(errors);

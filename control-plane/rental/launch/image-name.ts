@@ -1,4 +1,4 @@
-// An image reference in a file that the operator writes.
+// The schema of an image reference in a file of the operator.
 import { z } from 'zod';
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import { IMAGE_REFERENCE_CHARS_MAX } from '../../../shared/limits.ts';

@@ -1,4 +1,4 @@
-// Asking registries about images: does it exist, may it be pulled, what does it run on linux/amd64. Kept for a while, and in turn.
+// Checks images at their registries: does it exist, may it be pulled, what does it run on linux/amd64. Answers are cached for a while.
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../../shared/clock.ts';
 import { REGISTRY_JSON_BYTES_MAX } from '../../../shared/limits.ts';
@@ -14,15 +14,15 @@ import { blocked, unavailable, unreachable } from './refusals.ts';
 import { openSession, type Session, type Visit } from './session.ts';
 import { openRegistryClients, type PrivateRegistry, type RegistryClient } from './registry-clients.ts';
 
-/** What was found out about an image. */
+/** Facts about a verified image. */
 export interface ImageFacts extends ImageCommand {
-  /** Of the reference where it names one, else of the linux/amd64 manifest. */
+  /** The digest of the reference if it names one, otherwise that of the linux/amd64 manifest. */
   digest: string;
-  /** To download: compressed layers. */
+  /** Size of the compressed layers, which a host downloads. */
   layersBytes: number;
 }
 
-/** A stored login and what tells it from others. */
+/** A stored login with its id. */
 export interface ImageLogin extends RegistryLogin {
   credentialId: string;
 }
@@ -33,21 +33,21 @@ export interface Images {
    * @throws ServiceError `image_reference_invalid`, `image_unavailable`, `registry_unreachable`
    */
   verify(reference: ImageReference, login: ImageLogin | undefined): Promise<ImageFacts>;
-  /** What a host needs to pull it: a token for this repository alone where the registry gives tokens. Errors as `verify`. */
+  /** What a host needs to pull it: a token for this repository only, if the registry issues tokens. Errors as `verify`. */
   pullLogin(reference: ImageReference, login: RegistryLogin): Promise<PullLogin | null>;
   close(): Promise<void>;
 }
 
-/** The whole check: a customer waits for it. */
+/** Limit of the whole check, because a customer waits for it. */
 const CHECK_MS_MAX = 15_000;
 const CHECKS_PER_REGISTRY_MAX = 8;
-/** Tags move and access is taken back: what a registry said of them holds for this long. */
+/** How long an answer about a tag is kept. Tags move, and access is withdrawn. */
 const ANSWER_MS = 60_000;
 const REFUSAL_MS = 10_000;
 const ENTRIES_MAX = 4_096;
 const DIGEST = /^sha256:[0-9a-f]{64}$/;
 
-/** `resolve` and `ca` take the place of DNS and of the system's certificates, for tests. */
+/** `resolve` and `ca` replace DNS and the system's certificates in tests. */
 export function openImages(
   privateRegistries: readonly PrivateRegistry[],
   deps: { clock: Clock; resolve?: (hostname: string) => Promise<string[]>; ca?: string },
@@ -59,7 +59,7 @@ export function openImages(
     refusalKeepMs: REFUSAL_MS,
     entriesMax: ENTRIES_MAX,
   });
-  // What a digest stands for never changes; whether it may be pulled does, and is asked for anew.
+  // The contents of a digest never change, so they are kept. The permission to pull them may change, so it is checked again.
   const contents = openCache<ImageFacts>(clock, { keepMs: Infinity, refusalKeepMs: 0, entriesMax: ENTRIES_MAX });
   const semaphore = openSemaphore(clock, CHECKS_PER_REGISTRY_MAX);
 
@@ -99,7 +99,7 @@ export function openImages(
   };
 }
 
-/** What can be refused without a request is. */
+/** Refuses a registry at a blocked address without sending a request. */
 function refuseBlocked(reference: ImageReference, { outbound, baseUrl }: RegistryClient): void {
   try {
     outbound.assertAllowed(baseUrl);
@@ -112,7 +112,7 @@ function keyOf({ registry, repository, tag, digest }: ImageReference, credential
   return [registry, repository, tag, digest, credentialId].join(' ');
 }
 
-/** The digest that the reference names now. Asking also proves that it may be pulled. */
+/** The digest that the reference names now. The request also proves that the image may be pulled. */
 async function resolve(reference: ImageReference, session: Session): Promise<string> {
   const path = `manifests/${reference.digest ?? reference.tag}`;
   const head = await session.ask('HEAD', path, { accept: MANIFEST_TYPES, bytesMax: 0 });
@@ -122,7 +122,7 @@ async function resolve(reference: ImageReference, session: Session): Promise<str
   return digestOf(whole.body);
 }
 
-/** Reads the manifest of `digest`, by way of an index where it is one, and the configuration. */
+/** Reads the manifest of `digest` and its configuration. If `digest` is an index, its linux/amd64 manifest is read. */
 async function readImage(reference: ImageReference & { digest: string }, session: Session): Promise<ImageFacts> {
   let { digest } = reference;
   let manifest = readManifest(await fetchManifest(reference, digest, session));
@@ -146,7 +146,7 @@ async function fetchManifest(reference: ImageReference, digest: string, session:
   return verified(reference, digest, await session.ask('GET', `manifests/${digest}`, want));
 }
 
-/** The body, where it is what was asked for. */
+/** Returns the body if its hash is the requested digest. @throws ServiceError otherwise */
 function verified(reference: ImageReference, digest: string, { body, truncated }: OutboundResponse): Buffer {
   if (truncated) throw unavailable(reference, `has a manifest or configuration of more than ${body.length} bytes`);
   if (digestOf(body) !== digest) throw unreachable(reference, `what it sent as ${digest} is something else`);

@@ -1,4 +1,4 @@
-// The room: what a launch needs to know before anything is created, and what its host needs to pull its image.
+// The interface of this room: resolves what a launch runs, and gives hosts the login to pull its image.
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
@@ -15,25 +15,24 @@ import { type ImageReference, parseReference, pinnedText } from './reference.ts'
 import { unavailable } from './refusals.ts';
 import { type ImageRequest, type Presets, type Runnable, type RunnableDeps, runnableOf } from './runnable.ts';
 
-/** An image and what is run in it. */
 export interface LaunchRoom {
   credentials: Credentials;
   presets: Presets;
   /**
-   * What the request runs: its image exists, the organisation may pull it, our hosts can run it, and there is something to run.
-   * Asks registries and the model hub, so never in a transaction.
+   * Resolves what the request runs. It proves that the image exists, that the organisation may pull it, that our hosts can run it, and that
+   * it has a command. It sends requests to registries and to the model hub, so it must not run in a transaction.
    * @throws ServiceError `image_reference_invalid`, `image_unavailable`, `registry_unreachable`, `environment_unavailable`,
    *   `validation_failed`
    */
   runnable(orgId: string, request: CreateInstance): Promise<Runnable>;
   /**
-   * For the host that pulls `image` now; null where no login is needed. May wait for the registry.
+   * The login for a host that pulls `image` now; null if none is needed. It may wait for the registry.
    * @throws ServiceError as `runnable`
    */
   pullLogin(orgId: string, image: string, credentialId: string): Promise<PullLogin | null>;
 }
 
-/** Each may keep a connection open for as long as a check lasts, to a host that the customer names. */
+/** Each check may keep a connection open for its whole duration, to a host that the customer names. */
 const CHECKS_PER_ORG_MAX = 16;
 const TURN_WAIT_MS = 15_000;
 
@@ -95,7 +94,7 @@ export function openLaunch(deps: {
   };
 }
 
-/** Stands for words of an image that are not known here. */
+/** A placeholder for the command of an image, of which only the existence is known here. */
 function words(areThere: boolean): string[] {
   return areThere ? ['as the image says'] : [];
 }

@@ -1,10 +1,10 @@
-// Manifests, indexes and image configurations as registries store them (Docker schema 2 and OCI), read into what a launch needs. Pure.
+// Reads manifests, indexes and image configurations of registries (Docker schema 2 and OCI). Pure.
 import { z } from 'zod';
 import { jsonOf } from './authorization.ts';
 
 const DOCKER = 'application/vnd.docker';
 const OCI = 'application/vnd.oci.image';
-/** What we can read: images and lists of images, of Docker and of OCI. */
+/** The media types that we can read: images and lists of images, of Docker and of OCI. */
 export const MANIFEST_TYPES = [
   `${DOCKER}.distribution.manifest.v2+json`,
   `${DOCKER}.distribution.manifest.list.v2+json`,
@@ -25,7 +25,7 @@ type Descriptor = z.infer<typeof Descriptor>;
 const ImageManifest = z.object({ config: Descriptor, layers: z.array(Descriptor) });
 const Index = z.object({ manifests: z.array(Descriptor) });
 
-/** `digest` of the image's configuration; `layersBytes` as they are downloaded. */
+/** `digest` is that of the image's configuration; `layersBytes` is the compressed size. */
 export type Manifest =
   | { kind: 'image'; configDigest: string; layersBytes: number }
   | { kind: 'index'; entries: readonly Descriptor[] }
@@ -53,15 +53,15 @@ export function readManifest(body: Buffer): Manifest {
   return { kind: 'unusable', why: 'has a manifest that is neither of Docker schema 2 nor of OCI' };
 }
 
-/** The digest of the linux/amd64 image, or the platforms that there are instead. */
+/** The digest of the linux/amd64 image, or the platforms that exist instead. */
 export function pickPlatform(entries: readonly Descriptor[]): { digest: string } | { platforms: string[] } {
   const fitting = entries.filter(({ platform }) => platform !== undefined && isOurs(platform));
-  // Variants (v2, v3) need newer processors than every host has.
+  // The variants v2 and v3 need newer processors, which not every host has.
   const plain = fitting.find(({ platform }) => platform?.variant === undefined || platform.variant === 'v1');
   const chosen = plain ?? fitting[0];
   if (chosen !== undefined) return { digest: chosen.digest };
   const names = entries.flatMap(({ platform }) => (platform === undefined ? [] : [platformText(platform)]));
-  // Attestations stand in an index as images for no platform.
+  // An index lists attestations as images for an unknown platform.
   return { platforms: [...new Set(names)].filter((name) => name !== 'unknown/unknown') };
 }
 
@@ -76,7 +76,7 @@ const ImageConfig = z.object({
   config: z.object({ Entrypoint: Strings, Cmd: Strings }).nullish(),
 });
 
-/** Whether an image says what it runs. Not what: this is kept for long, and strangers write commands as long as they like. */
+/** Whether an image names a command. The command itself is not kept, because it may be long, and the cache keeps entries for long. */
 export interface ImageCommand {
   hasEntrypoint: boolean;
   hasCmd: boolean;

@@ -1,4 +1,4 @@
-// Asking the model hub how large a model's weights are. Never in the way: whatever goes wrong is an answer with a reason.
+// Asks the model hub for the size of a model's weights. Every failure is an answer with a reason, so it never blocks a launch.
 import { z } from 'zod';
 import { JSON_VALUES_MAX } from '../../../shared/limits.ts';
 import type { Clock } from '../../../shared/clock.ts';
@@ -17,12 +17,12 @@ export interface ModelHub {
   close(): Promise<void>;
 }
 
-/** A launch waits for it. */
+/** Short, because a launch waits for it. */
 const ASK_MS_MAX = 3_000;
-/** A repository that was renamed is a redirect away. */
+/** The hub redirects to the new name of a renamed repository. */
 const REDIRECTS_MAX = 2;
 const BODY_BYTES_MAX = 4 * 1024 ** 2;
-/** Weights of a published model hardly ever change. */
+/** The weights of a published model hardly ever change. */
 const KEEP_MS = 10 * 60_000;
 const ENTRIES_MAX = 4_096;
 const REPOSITORY = /^[A-Za-z0-9][\w.-]{0,95}(\/[A-Za-z0-9][\w.-]{0,95})?$/;
@@ -33,8 +33,8 @@ const ModelInfo = z.object({
 });
 
 /**
- * `url` is the base of its API, and the operator's choice: it may be private and speak plain HTTP.
- * `resolve` and `ca` take the place of DNS and of the system's certificates, for tests.
+ * `url` is the base of the hub's API. The operator chooses it, so it may be private and use plain HTTP.
+ * `resolve` and `ca` replace DNS and the system's certificates in tests.
  */
 export function openModelHub(
   url: string,
@@ -60,7 +60,7 @@ export function openModelHub(
         bodyBytesMax: BODY_BYTES_MAX,
       });
       const next = isRedirect(answer) ? URL.parse(answer.headers['location'] ?? '', at) : null;
-      // Nobody but the hub that the operator has named is asked.
+      // A redirect must stay at the hub that the operator has named.
       if (next === null || next.host !== host || hop === REDIRECTS_MAX) return answer;
       at = next.href;
     }
@@ -72,7 +72,7 @@ export function openModelHub(
       try {
         return await answers.get(model, async () => {
           const answer = await get(`${url}/models/${model}?blobs=true`);
-          // What passes is not kept: the next launch asks again.
+          // Temporary errors are not cached, so the next launch asks again.
           if (answer.status >= 500 || answer.status === 429) throw new HubAway(`status ${answer.status}`);
           return readWeights(answer);
         });
@@ -114,7 +114,7 @@ function readWeights({ status, body, truncated }: OutboundResponse): Weights {
     : { unknown: 'has weights of a size that the model hub does not tell' };
 }
 
-/** Repositories often hold the same weights several times: those that servers load count, and once. */
+/** Repositories often have the same weights in several formats. Only the format that servers load counts. */
 function weightFiles<F extends { rfilename: string }>(files: readonly F[]): F[] {
   const preferred = [/^model[^/]*\.safetensors$/, /^[^/]+\.safetensors$/, /^pytorch_model[^/]*\.bin$/, /^[^/]+\.bin$/];
   for (const pattern of preferred) {

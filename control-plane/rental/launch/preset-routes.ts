@@ -1,4 +1,4 @@
-// GET /v1/templates and GET /v1/environments: what can be launched without an own image, open to everybody (specification 2.16, 4.9).
+// GET /v1/templates and GET /v1/environments: public lists of what can be launched without an own image (specification 2.16, 4.9).
 import { Environments } from '../../../shared/api/environment.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { Template } from '../../../shared/api/template.ts';

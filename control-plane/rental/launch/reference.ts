@@ -1,20 +1,20 @@
-// Image references as Docker reads them: `alpine`, `ghcr.io/org/app:1.2`, `registry.lan:5000/app@sha256:...`. Pure.
+// Reads image references as Docker does: `alpine`, `ghcr.io/org/app:1.2`, `registry.lan:5000/app@sha256:...`. Pure.
 import { ServiceError } from '../../../shared/errors.ts';
 import { IMAGE_REFERENCE_CHARS_MAX } from '../../../shared/limits.ts';
 
 export interface ImageReference {
-  /** As people write it: `docker.io`, `ghcr.io`, `registry.lan:5000`; lower case. */
+  /** The name as people write it, in lower case: `docker.io`, `ghcr.io`, `registry.lan:5000`. */
   registry: string;
-  /** Path in the registry; official images of Docker Hub have `library/` before their name. */
+  /** The path in the registry. Official images of Docker Hub begin with `library/`. */
   repository: string;
-  /** `latest` where the reference names neither tag nor digest; null where it has only a digest. */
+  /** `latest` if the reference has neither tag nor digest; null if it has only a digest. */
   tag: string | null;
   /** `sha256:` and 64 hexadecimal digits. */
   digest: string | null;
 }
 
 const DOCKER_HUB = 'docker.io';
-/** Where Docker Hub's images really are. */
+/** The host that serves Docker Hub's images. */
 const DOCKER_HUB_HOST = 'registry-1.docker.io';
 /** Names that people and tools use for Docker Hub. */
 const DOCKER_HUB_NAMES = new Set([DOCKER_HUB, DOCKER_HUB_HOST, 'index.docker.io', 'registry.hub.docker.com']);
@@ -22,7 +22,7 @@ const REPOSITORY_CHARS_MAX = 255;
 
 const LABEL = '[a-z0-9](?:[a-z0-9-]*[a-z0-9])?';
 const REGISTRY = new RegExp(String.raw`^(?:${LABEL}(?:\.${LABEL})*|\[[0-9a-f:.]+\])(?::\d{1,5})?$`);
-/** Between letters and digits stand one dot, one or two underscores, or any number of dashes. */
+/** Letters and digits, separated by one dot, one or two underscores, or any number of dashes. */
 const PATH_PART = /^[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*$/;
 const TAG = /^\w[\w.-]{0,127}$/;
 const DIGEST = /^sha256:[0-9a-f]{64}$/;
@@ -48,7 +48,7 @@ export function parseReference(text: string): ImageReference {
   refusePath(path);
   const registry =
     host === undefined ? DOCKER_HUB : (readRegistry(host) ?? fail('must name the registry as host or host:port'));
-  // Capitals alone made it a host, and names of hosts have none.
+  // It was taken for a host only because of its capitals, but host names are in lower case.
   if (host !== undefined && splitHost(`${registry}/a`).host === undefined) {
     fail('must name the registry by a host with a dot or a port');
   }
@@ -57,10 +57,10 @@ export function parseReference(text: string): ImageReference {
   return { registry, repository, tag: tag ?? (digest === undefined ? 'latest' : null), digest: digest ?? null };
 }
 
-/** The one spelling of a registry's name (all of Docker Hub's are `docker.io`), or undefined where it is no `host` or `host:port`. */
+/** The canonical name of a registry (`docker.io` for all names of Docker Hub); undefined if the text is not `host` or `host:port`. */
 export function readRegistry(text: string): string | undefined {
   const name = text.toLowerCase();
-  // What `docker login` writes into its configuration for Docker Hub.
+  // The name that `docker login` writes for Docker Hub.
   if (name === 'https://index.docker.io/v1/') return DOCKER_HUB;
   if (DOCKER_HUB_NAMES.has(name)) return DOCKER_HUB;
   if (!REGISTRY.test(name)) return undefined;
@@ -73,10 +73,10 @@ export function hostOf(registry: string): string {
   return registry === DOCKER_HUB ? DOCKER_HUB_HOST : registry;
 }
 
-/** As people write it, and as it is read again. */
+/** The short form that people write. `parseReference` reads it back. */
 export function referenceText({ registry, repository, tag, digest }: ImageReference): string {
   const short = /^library\/([^/]+)$/.exec(repository)?.[1] ?? repository;
-  // A path whose first part would be taken for a host needs the real host before it.
+  // If the first part of the path looks like a host, the real host must stand before it.
   const isShort = registry === DOCKER_HUB && splitHost(short).host === undefined;
   const name = isShort ? short : `${registry}/${repository}`;
   return `${name}${tag === null ? '' : `:${tag}`}${digest === null ? '' : `@${digest}`}`;
@@ -92,7 +92,7 @@ export function invalidReference(rule: string): ServiceError {
   return new ServiceError('image_reference_invalid', { detail: `image ${rule}.`, errors: [{ field: 'image', rule }] });
 }
 
-/** The part before the first slash is a host where it could be no path: it has a dot, a port or capitals, or is `localhost`. */
+/** The part before the first slash is a host if it cannot be a path: it has a dot, a port or capitals, or it is `localhost`. */
 function splitHost(text: string): { host: string | undefined; rest: string } {
   const slash = text.indexOf('/');
   const first = text.slice(0, Math.max(0, slash));

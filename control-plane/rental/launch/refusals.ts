@@ -1,25 +1,25 @@
-// What a person is told when an image cannot be had: whose fault it is, and what to do about it.
+// Error texts for images that cannot be pulled: whose fault it is, and what to do about it.
 import { ServiceError } from '../../../shared/errors.ts';
 import { hostOf, type ImageReference, invalidReference, referenceText } from './reference.ts';
 
-/** Where a registry does not say itself when to come back. */
+/** Used if a registry sends no Retry-After. */
 const RETRY_SECONDS = 10;
 const RETRY_SECONDS_LIMITED = 60;
 const RETRY_SECONDS_MAX = 3_600;
 
-/** The image is not there, is not ours to pull, or is of no use. `why` continues "the image ...". */
+/** The image does not exist, may not be pulled, or cannot run. `why` continues "the image ...". */
 export function unavailable(reference: ImageReference, why: string): ServiceError {
   const detail = `The image ${referenceText(reference)} ${why}.`;
   return new ServiceError('image_unavailable', { detail, errors: [{ field: 'image', rule: why }] });
 }
 
-/** The registry, not the image, is at fault. `why` is what it did. */
+/** The registry, not the image, is at fault. `why` describes what it did. */
 export function unreachable(reference: ImageReference, why: string, retryAfterSeconds = RETRY_SECONDS): ServiceError {
   const detail = `The registry ${reference.registry} could not be asked about the image: ${why}. Nothing was created; try again later.`;
   return new ServiceError('registry_unreachable', { detail, retryAfterSeconds });
 }
 
-/** `url` is at an address that is not called: the registry itself, or whom it sends us to. */
+/** `url` has a blocked address: that of the registry, or of its redirect. */
 export function blocked(reference: ImageReference, url: string): ServiceError {
   const { registry } = reference;
   return URL.parse(url)?.host === new URL(`https://${hostOf(registry)}`).host
@@ -29,7 +29,7 @@ export function blocked(reference: ImageReference, url: string): ServiceError {
     : invalidReference(`must name a registry that leads to public https addresses alone, which ${registry} does not`);
 }
 
-/** What an answer that is no success means. Docker Hub answers 401 for repositories that do not exist. */
+/** The error for an answer that is not a success. Docker Hub answers 401 for repositories that do not exist. */
 export function refused(
   { reference, login }: { reference: ImageReference; login: object | undefined },
   status: number,

@@ -1,15 +1,15 @@
-// How each registry is reached: by the scheme it speaks, and with no more trust than the operator has given it.
+// The HTTP client for each registry: its scheme, and which addresses it may lead to.
 import type { Clock } from '../../../shared/clock.ts';
 import { openOutbound, type Outbound } from '../../base/outbound/outbound.ts';
 import { hostOf } from './reference.ts';
 
-/** A registry at an address that is not public, which the operator has named. `host` with or without its port. */
+/** A registry at a private address that the operator has named. `host` may have a port. */
 export interface PrivateRegistry {
   host: string;
   plainHttp: boolean;
 }
 
-/** How a registry is reached. */
+/** The client and the base URL for one registry. */
 export interface RegistryClient {
   outbound: Outbound;
   /** Ends with `/v2/`. */
@@ -22,8 +22,8 @@ export interface RegistryClients {
 }
 
 /**
- * Only a registry that the operator has named leads on to others of them: a stranger's redirect or token server does not.
- * `resolve` and `ca` take the place of DNS and of the system's certificates, for tests.
+ * A registry that the operator has named may redirect to other named ones. Redirects and token servers of other registries may not lead there.
+ * `resolve` and `ca` replace DNS and the system's certificates in tests.
  */
 export function openRegistryClients(
   privateRegistries: readonly PrivateRegistry[],

@@ -1,4 +1,4 @@
-// The endpoints of registry credentials (specification 4.9).
+// The routes for registry credentials (specification 4.9).
 import { z } from 'zod';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { RegistryCredential, RegistryCredentialCreate } from '../../../shared/api/registry-credential.ts';
@@ -59,7 +59,7 @@ export function registryCredentialRoutes(deps: { db: Db; launch: LaunchRoom; cur
     operationId: 'deleteRegistryCredential',
     tag,
     summary: 'Delete a stored registry login',
-    description: 'What runs goes on; a launch that has not pulled its image yet fails.',
+    description: 'Running instances continue. A launch that has not pulled its image yet fails.',
     scope: 'registry_credentials:write',
     idempotency: 'none',
     params: z.strictObject({ id: z.string().describe('The id of the credential') }),

@@ -1,4 +1,4 @@
-// What a launch runs, whichever way it was named: own image, template or environment. This part may ask the network, a transaction may not.
+// Resolves what a launch runs: own image, template or environment. It uses the network, so it must run outside of transactions.
 import type { CreateInstance, Port } from '../../../shared/api/instance.ts';
 import { fail, failField, ServiceError } from '../../../shared/errors.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -7,6 +7,7 @@ import { fillTemplate } from './fill.ts';
 import type { ModelHub } from './model-hub.ts';
 import { MODEL, type Template } from './templates.ts';
 
+/** An image and the command to run in it. */
 export interface ImageRequest {
   image: string;
   entrypoint?: string[] | undefined;
@@ -14,8 +15,7 @@ export interface ImageRequest {
   registry_credential_id?: string | undefined;
 }
 
-/** What operators offer to launch. */
-/** Read at each use: the operator may change it. */
+/** The templates and environments that the operator offers. The operator may change them, so they are read at each use. */
 export interface Presets {
   /** By id. */
   templates: ReadonlyMap<string, Template>;
@@ -25,17 +25,17 @@ export interface Presets {
 export interface Runnable {
   /** Pinned to the digest that was verified: `<image>@sha256:...`. */
   image: string;
-  /** The customer named it; other images are the operator's business and are never shown. */
+  /** True if the customer named the image. Other images are never shown. */
   ownImage: boolean;
   registryCredentialId: string | null;
-  /** `null` = as the image says; an empty array clears it. */
+  /** Null: the image's own. An empty array: none. */
   entrypoint: string[] | null;
   cmd: string[] | null;
   env: Record<string, string>;
   ports: Port[];
-  /** What each GPU must have at least, by the template. */
+  /** The VRAM that the template needs on each GPU. */
   minVramGb: number;
-  /** The model that is loaded onto all GPUs together; null: none, or its size is not known. */
+  /** The model that all GPUs load together; null if there is none, or if its size is not known. */
   model: { name: string; bytes: number } | null;
   warnings: string[];
 }
@@ -44,11 +44,11 @@ export interface RunnableDeps {
   log: Log;
   presets: Presets;
   modelHub: Pick<ModelHub, 'sizeOf'>;
-  /** The image pinned to its digest. @throws ServiceError where it cannot be pulled or has nothing to run */
+  /** The image pinned to its digest. @throws ServiceError if it cannot be pulled or has no command */
   verifyImage(orgId: string, request: ImageRequest): Promise<string>;
 }
 
-/** Environments are there to log in to: this keeps one up until it is deleted. */
+/** Customers log in to an environment. This command keeps it up until it is deleted. */
 const IDLE = ['sleep', 'infinity'];
 
 /** @throws ServiceError for what specification 4.3 refuses about image, template and environment */
@@ -132,7 +132,7 @@ async function template(
   };
 }
 
-/** The same check as of an own image, told without naming the image. */
+/** Checks an image of the operator like an own image, but with errors that do not name it. */
 async function verifyOurs(
   orgId: string,
   request: ImageRequest,
@@ -143,7 +143,7 @@ async function verifyOurs(
     return await verifyImage(orgId, request);
   } catch (error) {
     if (!(error instanceof ServiceError) || error.code === 'rate_limit_exceeded') throw error;
-    log.error({ image: request.image, err: error }, 'an image that the operator offers cannot be had');
+    log.error({ image: request.image, err: error }, 'an image that the operator offers cannot be pulled');
     if (error.code === 'registry_unreachable') {
       const { retryAfterSeconds } = error.details;
       fail('registry_unreachable', {
@@ -153,7 +153,7 @@ async function verifyOurs(
     }
     const rule = 'must be one whose image can be pulled';
     return fail('environment_unavailable', {
-      detail: `The image of ${what.text} cannot be had at present, which is the operator's to mend. Choose another one, or launch an own image.`,
+      detail: `The image of ${what.text} cannot be pulled at present, and only the operator can correct that. Choose another one, or launch an own image.`,
       errors: [{ field: what.field, rule }],
     });
   }

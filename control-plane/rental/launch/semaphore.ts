@@ -1,8 +1,8 @@
-// At most so many at once for each key; the others wait for their turn in order, but not for ever.
+// A semaphore for each key: limits how much runs at once. The others wait in order, for a limited time.
 import type { Clock } from '../../../shared/clock.ts';
 
 export interface Semaphore {
-  /** Runs `work` once there is room. Undefined where there was none within `waitMs`. */
+  /** Runs `work` when a slot is free. Undefined if no slot was free within `waitMs`. */
   run<T>(key: string, waitMs: number, work: () => Promise<T>): Promise<T | undefined>;
 }
 
@@ -28,7 +28,7 @@ export function openSemaphore(clock: Clock, atOnceMax: number): Semaphore {
     return turn.promise.finally(cancel);
   };
 
-  /** The place goes to whoever waits longest. */
+  /** Gives the slot to the work that has waited longest. */
   const leave = (key: string): void => {
     const queue = waiting.get(key);
     const [next] = queue ?? [];

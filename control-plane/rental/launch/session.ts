@@ -1,4 +1,4 @@
-// Talking to one registry about one repository: authorization as it asks for it, redirects by hand, one more try where nothing was answered.
+// A session with one registry about one repository: answers its challenges, follows redirects, and repeats a request that got no answer once.
 import type { Clock } from '../../../shared/clock.ts';
 import type { PullLogin } from '../../../shared/protocol/link.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
@@ -19,7 +19,7 @@ import type { RegistryClient } from './registry-clients.ts';
 type Request = Pick<OutboundRequest, 'method' | 'url' | 'headers' | 'bodyBytesMax'>;
 type SessionDeps = RegistryClient & { clock: Clock };
 
-/** Who asks, about what, and until when (on the clock's monotonic counter). */
+/** The login, the image, and the deadline of a session (on the monotonic clock). */
 export interface Visit {
   reference: ImageReference;
   login: RegistryLogin | undefined;
@@ -28,19 +28,19 @@ export interface Visit {
 
 export interface Session {
   /**
-   * The good answer about `path` below the repository.
-   * @throws ServiceError `image_unavailable`, `registry_unreachable`, `image_reference_invalid` for every other one
+   * Requests `path` below the repository and returns a successful answer.
+   * @throws ServiceError `image_unavailable`, `registry_unreachable`, `image_reference_invalid` for every other answer
    */
   ask(method: 'GET' | 'HEAD', path: string, want: { accept: string; bytesMax: number }): Promise<OutboundResponse>;
-  /** What the registry wanted so far: null where it has asked for nothing. */
+  /** The authorization that the registry has accepted; null if it asked for none. */
   authorization(): PullLogin | null;
 }
 
-/** Some registries turn away those who do not say what they are. */
+/** Some registries refuse requests without a User-Agent. */
 const USER_AGENT = 'svc-control-plane';
 const REDIRECTS_MAX = 3;
 const TOKEN_BYTES_MAX = 64 * 1024;
-/** A registry that thinks longer than this about one request is not there. */
+/** A registry that does not answer one request within this time counts as unreachable. */
 const STATUS_MS_MAX = 10_000;
 
 export function openSession(visit: Visit, deps: SessionDeps): Session {
@@ -93,7 +93,7 @@ export function openSession(visit: Visit, deps: SessionDeps): Session {
         authorization = await authorize(answer.headers['www-authenticate']);
         answer = await send();
       }
-      // Whoever a redirect leads to is somebody else: the authorization was not meant for them.
+      // The target of a redirect may be another party, so it must not receive the authorization.
       answer = await follow(plain, answer);
       if (answer.status !== 200) throw refused(visit, answer.status, answer.headers['retry-after']);
       return answer;
@@ -105,7 +105,7 @@ function isRedirect({ status }: OutboundResponse): boolean {
   return [301, 302, 303, 307, 308].includes(status);
 }
 
-/** An answer, whatever it is. What broke before there was one is tried once more: a kept connection may have just ended. */
+/** Returns any answer. A request that breaks before its answer is repeated once, because a kept connection may have just ended. */
 async function callOnce(
   request: Request,
   { reference, untilMs }: Visit,

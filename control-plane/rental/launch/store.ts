@@ -53,7 +53,7 @@ export async function countCredentials(query: Query, orgId: string): Promise<num
   return row?.count ?? 0;
 }
 
-/** False where the organisation has no such credential. */
+/** False if the organisation has no such credential. */
 export async function deleteCredential(tx: Tx, orgId: string, id: string): Promise<boolean> {
   return (await tx.run(sql`delete from registry_credentials where id = ${id} and org_id = ${orgId}`)) === 1;
 }

@@ -1,4 +1,4 @@
-// Templates: curated applications as operators write them, checked at the start, and what customers are shown of them.
+// Templates: curated applications. They are read from the operator's file and checked at the start. Customers see a part of them.
 import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
@@ -14,18 +14,18 @@ const Variable = z.strictObject({
   required: z.boolean().default(false),
   /** Customers may set it. */
   user_overridable: z.boolean().default(false),
-  /** Its value is never in a command line, where every program in the container could read it. */
+  /** A secret must not be part of a command line, because every program in the container could read it there. */
   secret: z.boolean().default(false),
 });
 type Variable = z.infer<typeof Variable>;
 
-/** Text with `${NAME}` for a variable; a list within the list is left out where one of its variables has no value. */
+/** Text with `${NAME}` for a variable. A list within the list is left out if one of its variables has no value. */
 const Arguments = z.array(z.union([z.string().min(1), z.array(z.string().min(1)).min(1)])).min(1);
 export type Arguments = z.infer<typeof Arguments>;
 
-/** Stands in arguments for the number of GPUs of the launch. */
+/** The variable for the number of GPUs of the launch, for use in arguments. */
 export const GPU_COUNT = 'GPU_COUNT';
-/** The variable that names the model, where a template serves one of the model hub. */
+/** The variable that names the model of a template that serves a model of the model hub. */
 export const MODEL = 'MODEL';
 
 const Template = z
@@ -35,9 +35,9 @@ const Template = z
     description: z.string().min(1),
     image: ImageName,
     min_vram_gb: z.int().min(0).default(0),
-    /** Serves the model that its variable MODEL names on all GPUs together. */
+    /** True if it serves the model in its variable MODEL, on all GPUs together. */
     serves_model: z.boolean().default(false),
-    /** Left out, they are the image's own. */
+    /** Without these, the image's own are used. */
     entrypoint: Arguments.optional(),
     cmd: Arguments.optional(),
     ports: Ports.default([]),
@@ -64,7 +64,7 @@ export function readTemplates(file: string | undefined): Map<string, Template> {
   return new Map(templates.map((template) => [template.id, template]));
 }
 
-/** Its image is the operator's business. */
+/** Without the image, which customers never see. */
 export function templateView({ id, title, description, min_vram_gb, ports, env }: Template): TemplateView {
   const primary = ports.find((port) => port.primary === true);
   return {

@@ -18,7 +18,7 @@ interface Deps {
   ownOutages: OwnOutages;
 }
 
-/** Probes and decoys end before streams are drained: they would take closed ports for hosts that are out of reach. */
+/** Probes and decoys end before streams are drained. Otherwise they would mistake a closed port for a host that is out of reach. */
 export function outagesBrings({ db, watch, decoys, ownOutages }: Deps) {
   const endsBeforeDrain = true;
   const loops: (LoopOptions & { endsBeforeDrain?: boolean })[] = [
@@ -33,13 +33,13 @@ function measures(db: Db, ownOutages: OwnOutages): Measure[] {
   return [
     {
       name: 'svc_machines_failing_probes',
-      help: 'Machines with a rental that cannot be reached',
+      help: 'Machines with an instance whose probes fail',
       kind: 'gauge',
       read: async () => one((await countMachines(db.read)).failing),
     },
     {
       name: 'svc_verdicts_held',
-      help: '1 while so many machines fail together that verdicts wait',
+      help: '1 while verdicts are held because many machines fail together',
       kind: 'gauge',
       read: async () => {
         const { machines, failing } = await countMachines(db.read);
@@ -48,7 +48,7 @@ function measures(db: Db, ownOutages: OwnOutages): Measure[] {
     },
     {
       name: 'svc_clock_steps_total',
-      help: 'How often the wall clock of this host was set under the running process',
+      help: 'How often the wall clock of this host was set while the process was running',
       kind: 'counter',
       read: () => one(ownOutages.clockSteps()),
     },

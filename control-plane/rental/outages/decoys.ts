@@ -1,9 +1,9 @@
-// Decoys: rare logins that go the customers' own way, with a key and a client that look like theirs.
+// Decoys: rare test logins that a host cannot tell from logins of the customer.
 //
-// The probe is told from customers by its kind, so a host could serve probes alone. To it a decoy is a customer: a stream of the kind
-// `ssh`, a key among those that may log in, an address, a client that calls itself OpenSSH. A host that lets probes in and turns decoys
-// away, again and again, is off the market until the operator has looked at it. Nothing else follows: no credit, and nothing against the
-// customer.
+// A host can recognise a probe by the kind of its stream, so it could serve probes and nobody else. A decoy looks like a customer: a stream
+// of the kind `ssh`, a key among the keys that may log in, a client address, and a client that calls itself OpenSSH. If a host accepts
+// probes but refuses decoys three times in a row, it is taken off the market until the operator has checked it. Nothing else follows:
+// no credit, and nothing against the customer.
 import { z } from 'zod';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
@@ -18,20 +18,20 @@ import type { Endpoints, ProbeKey } from '../endpoints/endpoints.ts';
 import { findInstance, type InstanceRow } from '../instances/store.ts';
 import type { LoginResult, Login } from './probe.ts';
 
-/** Between two decoys while all is well. */
+/** Time between two decoys while all is well. */
 const PERIOD_MS = 3_600_000;
-/** The next decoy comes this much later if one failed, or if it could show nothing. */
+/** Time until the next decoy if one failed, or if a failure would prove nothing. */
 const AGAIN_MS = 5 * 60_000;
 const FAILURES_MIN = 3;
-/** A probe that was good this lately shows that the host could let a customer in. */
+/** A probe that was good this recently shows that the host could accept a customer. */
 const PROBED_MS_MAX = 60_000;
-/** If there are more callers, a decoy may fail for want of a place. */
+/** With more SSH streams than this, a decoy may fail only because the SSH server is full. */
 const CROWD_MAX = 8;
 const PER_RUN_MAX = 50;
-/** Clients of this kind are the most common ones. */
+/** A very common client. */
 const IDENT = 'OpenSSH_9.6p1 Ubuntu-3ubuntu13.14';
 const USER = 'root';
-/** Networks of large access providers. */
+/** Networks of large internet providers. */
 const FIRST_OCTETS = [24, 46, 62, 71, 73, 78, 81, 84, 86, 88, 91, 93, 95, 98, 108, 151, 176, 178, 188, 213, 217];
 
 const DecoyRow = z.object({
@@ -46,11 +46,11 @@ const DecoyRow = z.object({
 type DecoyRow = z.infer<typeof DecoyRow>;
 
 export interface Decoys {
-  /** A rental begins to run: it gets a decoy. */
+  /** Makes the decoy of an instance that begins to run. */
   start(tx: Tx, rental: { instanceId: string; machineId: string; nowMs: number }): Promise<void>;
-  /** OpenSSH lines of the keys that may log in: those of the customer with that of the decoy among them, in an order that tells nothing. */
+  /** OpenSSH lines of the keys that may log in: the customer's and the decoy's, sorted so that the order reveals nothing. */
   loginKeysOf(query: Query, instance: InstanceRow): Promise<string[]>;
-  /** Logs in wherever it is due. */
+  /** Makes every decoy login that is due. */
   run(signal: AbortSignal): Promise<void>;
 }
 
@@ -66,7 +66,7 @@ interface DecoysDeps {
   /** OpenSSH lines of the keys that the customer of an instance logs in with. */
   customerKeysOf(query: Query, instance: InstanceRow): Promise<string[]>;
   logIn(login: Login, openStream: () => ReturnType<Link['openStream']>, clock: Clock): Promise<LoginResult>;
-  /** Takes a machine off the market until the operator has looked at it. */
+  /** Takes a machine off the market until the operator has checked it. */
   accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
 }
 
@@ -110,7 +110,7 @@ async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
       await tx.run(sql`delete from decoys where instance_id = ${row.instance_id}`);
     });
   }
-  const result = tellsSomething(instance, deps) ? await attempt(row, instance, deps) : undefined;
+  const result = wouldProve(instance, deps) ? await attempt(row, instance, deps) : undefined;
   const failures = result === undefined ? row.failures : result.ok ? 0 : row.failures + 1;
   const isFound = result?.ok === false && failures >= FAILURES_MIN;
   const detail = result === undefined || result.ok ? row.last_detail : result.detail;
@@ -121,13 +121,13 @@ async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
           where instance_id = ${row.instance_id}`,
     );
     if (!isFound) return;
-    const words = `it lets our probes in and turned away ${failures} logins that looked like its customer's (${detail})`;
-    await deps.accuse(tx, row.machine_id, words);
+    const accusation = `it accepts our probes and refused ${failures} logins that look like the customer's (${detail})`;
+    await deps.accuse(tx, row.machine_id, accusation);
   });
 }
 
-/** A decoy that fails shows something only if a customer could get in: probes are good, and nobody else fills the SSH server. */
-function tellsSomething(instance: InstanceRow, { clock, link }: DecoysDeps): boolean {
+/** A failed decoy proves something only if a customer could log in: probes are good, and the SSH server is not full. */
+function wouldProve(instance: InstanceRow, { clock, link }: DecoysDeps): boolean {
   if (instance.status !== 'running' || instance.machine_id === null) return false;
   const isProbed = clock.now() - (instance.last_reachable_ms ?? 0) <= PROBED_MS_MAX;
   const life = link.lifeOf(instance.machine_id, instance.workload_id ?? '');
@@ -161,7 +161,7 @@ async function loginKeysOf(
   return row === undefined ? lines : [...lines, row.key_line].toSorted();
 }
 
-/** Customers' keys have none either. */
+/** The stored keys of customers have no comment either, so a comment would reveal the decoy. */
 function withoutComment(line: string): string {
   return line.split(' ').slice(0, 2).join(' ');
 }

@@ -1,4 +1,4 @@
-// Our own outages: a row that says when the control plane was last alive, and the credit for the time in which it was not.
+// Our own outages: a row says when the control plane was last alive, and the time in which it was not alive is credited.
 import { z } from 'zod';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -8,21 +8,22 @@ import type { Metering } from '../../money/metering/metering.ts';
 import { findInstance } from '../instances/store.ts';
 
 export const BEAT_PERIOD_MS = 10_000;
-/** A restart takes less; above it, nobody could have reached an instance or ended it. */
+/** A restart takes less time. A longer gap is an own outage: nobody could reach an instance or end it. */
 export const OWN_OUTAGE_MS_MIN = 60_000;
 
-/** Clocks of hosts are slewed; only somebody who sets one makes it go so much faster or slower between two beats. */
+/** Time services change a clock slowly. A larger difference between two beats means that somebody has set the clock. */
 const CLOCK_STEP_MS_MIN = 5_000;
 
 export interface OwnOutages {
   /**
-   * Says that we are alive. If we did not for more than OWN_OUTAGE_MS_MIN, nobody is charged for the time since, and suppliers are paid for it
-   * by us (DESIGN section 7). Within one process the monotonic clock measures that: a wall clock that is set pays nobody. Across a restart
-   * the wall clock tells, within the bounds of money/credits. If it dies half way and is repeated, the row still tells of the whole absence.
-   * Loops that call it at the same moment share one run. Resolves with whether we were away for so long.
+   * Records that the control plane is alive. If the last beat is older than OWN_OUTAGE_MS_MIN, the time since then is credited to customers and
+   * paid to suppliers by us (DESIGN section 7). Within one process the monotonic clock measures the gap, so a wall clock that is set
+   * pays nobody. Across a restart the wall clock measures it, within the bounds of money/credits. If the process dies half way, the row is
+   * unchanged, and the next beat credits the whole gap. Calls at the same moment share one beat.
+   * Resolves with whether there was an own outage.
    */
   beat(): Promise<boolean>;
-  /** How often the wall clock was set since the start of this process. */
+  /** How often the wall clock was set since this process started. */
   clockSteps(): number;
 }
 
@@ -52,8 +53,8 @@ export function openOwnOutages(deps: OwnOutagesDeps): OwnOutages {
     const awayMs = last === undefined ? undefined : now.monotonicMs - last.monotonicMs;
     const driftMs = last === undefined || awayMs === undefined ? 0 : Math.round(now.wallMs - last.wallMs - awayMs);
     const stepMs = Math.abs(driftMs) > CLOCK_STEP_MS_MIN ? driftMs : 0;
-    // The old clock counts: what the new one jumped over never was, so it is no absence.
-    const wasAway = await excuse({ awayMs, untilMs: now.wallMs - stepMs }, deps);
+    // Measured without the step: the time that the clock jumped over did not pass, so it is no outage.
+    const wasAway = await creditGap({ awayMs, untilMs: now.wallMs - stepMs }, deps);
     if (stepMs !== 0) await noteStep(now.wallMs, stepMs, deps);
     if (stepMs !== 0) steps += 1;
     const written = { wallMs: clock.now(), monotonicMs: clock.monotonicMs() };
@@ -72,16 +73,16 @@ async function noteStep(nowMs: number, stepMs: number, { log, metering }: OwnOut
   const seconds = Math.round(stepMs / 1000);
   log.error(
     { seconds },
-    'the wall clock of this host was set: nobody is charged or paid for that; see its time service',
+    'the wall clock of this host was set: nobody is charged or paid for that time; check its time service',
   );
-  // A clock that was set back is behind what is posted: nothing is charged until it has caught up.
+  // If the clock was set back, charges are posted for later times already. Nothing is charged until the clock has caught up.
   if (stepMs < 0) return;
   const evidence = `the wall clock of the control plane was set forward by ${seconds} s`;
   await metering.skipAll({ fromMs: nowMs - stepMs, untilMs: nowMs, evidence });
 }
 
-/** Credits the time since the last beat if it was an absence. `awayMs` is undefined for the first beat of a process. Whether it was. */
-async function excuse(
+/** Credits the time since the last beat if it was an own outage, and returns whether it was. `awayMs` is undefined at the first beat of a process. */
+async function creditGap(
   { awayMs, untilMs }: { awayMs: number | undefined; untilMs: number },
   { db, log, metering }: OwnOutagesDeps,
 ): Promise<boolean> {
@@ -92,7 +93,10 @@ async function excuse(
   const [from, until] = [isoTime(fromMs), isoTime(untilMs)];
   const evidence = `the control plane was away from ${from} to ${until}`;
   const rentals = await metering.creditOwnOutage({ fromMs, untilMs, evidence, limitOf });
-  log.error({ from, until, rentals }, 'we were away: this time is credited to customers and paid to suppliers');
+  log.error(
+    { from, until, rentals },
+    'the control plane was away: this time is credited to customers and paid to suppliers',
+  );
   return true;
 }
 

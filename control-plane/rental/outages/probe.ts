@@ -1,8 +1,8 @@
-// One look at an instance: a login at the SSH server of its holder on a way of its own, and a look at our own public port.
+// One probe of an instance: an SSH login at its holder over a separate stream, and a check of our own public port.
 //
-// The way of its own matters. Strangers can fill the public port, and a tenant can fill the SSH server; neither may decide whether a
-// rental counts as running. So the control plane asks the host for a stream of the kind `probe`, which ends at a place that nobody else
-// can take, and makes a real key exchange and a real login over it.
+// The separate stream matters. Strangers can fill the public port, and a tenant can fill the SSH server. Neither may decide whether an
+// instance counts as running. So the control plane asks the host for a stream of the kind `probe`. The holder reserves a connection for it
+// that nobody else can take. The probe makes a real key exchange and a real login over that stream.
 import { connect } from 'node:net';
 import type { Duplex } from 'node:stream';
 import ssh2 from 'ssh2';
@@ -14,14 +14,14 @@ import type { Endpoints, ProbeKey } from '../endpoints/endpoints.ts';
 import type { Probes } from '../instances/steps.ts';
 import { findInstance } from '../instances/store.ts';
 
-/** The name that a probe logs in with; only its key counts. */
+/** The user name of a probe. The holder checks only the key. */
 const PROBE_USER = 'svc-probe';
-/** A holder answers within some milliseconds, a slow line within a second. */
+/** A holder answers within milliseconds, and within a second over a slow line. */
 export const PROBE_MS_MAX = 5_000;
-/** Our own listener, on this machine or beside it. */
+/** Our own listener is on this machine or next to it. */
 const LISTENER_MS_MAX = 2_000;
 
-/** The first leg that failed, in the order in which they are passed. */
+/** The first step that failed, in the order of the login. */
 type ProbeLeg = 'stream' | 'banner' | 'host_key' | 'auth';
 
 export type LoginResult = { ok: true } | { ok: false; leg: ProbeLeg; detail: string };
@@ -60,7 +60,7 @@ export interface Login {
   privateKey: string;
   /** OpenSSH line that the server must show; null if its host has not reported one. */
   hostKey: string | null;
-  /** What the client says it is; left out, the library's own name. */
+  /** The client's identification string; by default the library's own. */
   ident?: string;
 }
 
@@ -105,13 +105,13 @@ export function logIn(login: Login, openStream: () => Promise<Duplex>, clock: Cl
   });
 }
 
-/** Whether our own public port takes connections. Never throws; takes at most LISTENER_MS_MAX. */
+/** Whether our own public port accepts connections. Never throws; takes at most LISTENER_MS_MAX. */
 function isListening(address: { host: string; port: number }, clock: Clock): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(address);
     const done = (listens: boolean): void => {
       cancel();
-      // Reset: whoever relays it sees at once that nobody is there, and asks no host for a stream.
+      // A reset shows our relay at once that the client is gone, so it does not ask the host for a stream.
       socket.resetAndDestroy();
       resolve(listens);
     };
@@ -121,9 +121,9 @@ function isListening(address: { host: string; port: number }, clock: Clock): Pro
   });
 }
 
-/** A fresh key for one endpoint. */
+/** Makes the probe key of one endpoint. */
 export function newProbeKey(): ProbeKey {
-  // ssh2 drops leading zeros of a public key, so one pair in 256 cannot be read by anyone: then another is made.
+  // ssh2 drops leading zeros of a public key, so nobody can read one pair in 256. In that case another pair is made.
   for (;;) {
     const pair = ssh2.utils.generateKeyPairSync('ed25519', { comment: PROBE_USER });
     if (ssh2.utils.parseKey(pair.private) instanceof Error) continue;

@@ -1,4 +1,4 @@
-// The SQL of probe series.
+// The SQL of probes: one row for each instance that is probed.
 import { z } from 'zod';
 import { int, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
@@ -12,11 +12,11 @@ const ProbeRow = z.object({
   successes: int,
   last_leg: text.nullable(),
   last_detail: text.nullable(),
-  /** The next three belong to the series of looks that is under way, as in verdict.ts. */
+  /** The next three belong to the current series of probes, as in verdict.ts. */
   life_ms: int.nullable(),
   first_success_ms: int.nullable(),
   repair_ms: int.nullable(),
-  /** When the host itself said that its holder does not answer, and what it said last. Null once a look was good. */
+  /** When the host itself reported that the holder does not answer, and its last report. Null after a good probe. */
   host_failed_ms: int.nullable(),
   host_detail: text.nullable(),
 });
@@ -38,7 +38,7 @@ export function findProbe(query: Query, instanceId: string): Promise<ProbeRow | 
 
 const MachinesRow = z.object({ machines: int, failing: int });
 
-/** Machines that carry rentals, and those of them with a rental that fails now or is known to be unreachable. */
+/** Counts machines with instances, and those of them with an instance whose probes fail. */
 export async function countMachines(query: Query): Promise<z.infer<typeof MachinesRow>> {
   const row = await query.one(
     MachinesRow,
@@ -48,7 +48,7 @@ export async function countMachines(query: Query): Promise<z.infer<typeof Machin
   return row ?? { machines: 0, failing: 0 };
 }
 
-/** A rental has begun to run: its first look is due at once. */
+/** Starts the probes of an instance that has begun to run. The first probe is due at once. */
 export function startSeries(tx: Tx, rental: { instanceId: string; machineId: string; nowMs: number }): Promise<void> {
   return writeProbe(tx, {
     instance_id: rental.instanceId,
@@ -79,7 +79,7 @@ export async function writeProbe(tx: Tx, row: ProbeRow): Promise<void> {
   );
 }
 
-/** Makes up to `limit` looks at other machines due now: those whose turn would come soonest. */
+/** Makes up to `limit` probes of other machines due now: those that would be due soonest. */
 export async function hastenOthers(tx: Tx, machineId: string, nowMs: number, limit: number): Promise<void> {
   await tx.run(
     sql`update probes set next_ms = ${nowMs} where instance_id in (
@@ -88,12 +88,12 @@ export async function hastenOthers(tx: Tx, machineId: string, nowMs: number, lim
   );
 }
 
-/** Makes the looks at one machine due now. */
+/** Makes the probes of one machine due now. */
 export async function hastenMachine(tx: Tx, machineId: string, nowMs: number): Promise<void> {
   await tx.run(sql`update probes set next_ms = ${nowMs} where machine_id = ${machineId} and next_ms > ${nowMs}`);
 }
 
-/** What the host itself has seen; only of an instance that runs there. The look is due now. */
+/** Notes what a host reported about an instance that runs on it, and makes its probe due now. */
 export async function noteHost(
   tx: Tx,
   seen: { instanceId: string; machineId: string; failedMs: number | null; detail: string; nowMs: number },

@@ -1,53 +1,75 @@
-// Pure: what a series of looks means. When a rental counts as unreachable, when it has recovered, when its grace is over.
+// Decides from a series of probes whether an instance is unreachable, has recovered, or must be given up. Pure: no I/O, no clock.
 //
-// Two ways lead to an outage, and no tenant or stranger can open either of them:
-// - The host is silent: its link is gone or a ping was missed, and looks fail too.
-// - The host answers, but its holder does not: the holder is replaced first, which takes the host some seconds. What still fails after
-//   that is an outage.
-// Example: a host freezes at 12:00:00; it answered a ping at 11:59:52. The next ping is missed at 12:00:06, looks at its rentals fail at
-// 12:00:11 and 12:00:18, and with the second the outage is confirmed, since 11:59:52. It wakes at 12:01:02 and answers; the looks at
-// 12:01:02 and 12:01:04 are good: the rental runs again, and is charged from 12:01:02.
+// A probe is a real SSH login at the holder of the instance (probe.ts). watch.ts makes the probes, passes each result to `afterLook`, and
+// asks `verdict` what to do:
+//
+//   as it is   Do nothing. The next probe follows.
+//   repair     The host answers, but its holder does not. Ask the host to replace the holder.
+//   confirm    The outage is certain: running -> unreachable. Billing ends at the last proof of life.
+//   recover    Two good probes in a row: unreachable -> running. Billing begins again at the first of them.
+//   give up    The outage has lasted 30 minutes (GRACE_MS) and probes still fail: unreachable -> error.
+//
+// There are two kinds of outage. A tenant or a stranger can cause neither of them.
+// - Silent host: its link is gone or it missed a ping, two probes in a row have failed, and the last proof of life is 20 s old.
+// - Broken holder: the link answers, but probes fail. The host replaces the holder first. If three probes have failed, the first of them 20 s
+//   ago, and the replacement is 10 s old, it is an outage.
+//
+// Example of a silent host (it freezes at 12:00:00):
+//   11:59:52  The host answers a ping. This is the last proof of life.
+//   12:00:06  It misses a ping, so its instances are probed at once.
+//   12:00:11  First failed probe (it waited 5 s for an answer). The next one is due 2 s later.
+//   12:00:18  Second failed probe, 26 s after the last proof of life: confirm. The customer pays until 11:59:52.
+//   12:01:02  The host wakes up. First good probe.
+//   12:01:04  Second good probe: recover. The customer pays from 12:01:02. The free gap is 70 s long.
+//
+// Two situations hold a verdict back, because the fault is then probably ours:
+// - The control plane started less than 2 minutes ago: agents are still reconnecting.
+// - At least 5 machines, and more than 30 % of all machines, fail at the same time. This holds for at most 10 minutes.
+// If the customer ends a held instance, `isDown` still says that it was out of reach, and that time is not charged (down-since.ts).
+//
+// What must never happen: one failed probe ends billing; an outage begins after its first failed probe; time in which we did not probe is
+// credited (the last proof of life counts as at most one minute old); all hosts are marked unreachable because our own network is down.
 import { GRACE_MS } from '../../../shared/limits.ts';
 
-/** Between two looks while all is well; spread by +-20 % so that probes do not come in waves. */
+/** Time between two good probes. It is spread by +-20 % so that probes do not come in waves. */
 export const PROBE_PERIOD_MS = 30_000;
-/** Between two looks while a rental fails, or has not yet recovered. */
+/** Time between two probes while an instance fails, or has not yet recovered. */
 export const REPROBE_MS = 2_000;
 /**
- * At the first failure of a machine so many others are looked at at once: whether many fail together must be known before the one
- * is confirmed, and waiting for their turn takes longer than that. Each of them that fails spreads the alarm further.
+ * How many instances on other machines are probed at once after the first failure of a machine. We must know whether many machines fail
+ * together before we confirm one outage, and their regular probes would come too late. Each of these that fails alarms others in turn.
  */
 export const ALARMED_MAX = 20;
-/** Failures in a row that confirm an outage of a silent host: the silence is the other sign. */
+/** Failures in a row that confirm the outage of a silent host. Its silence is the second sign. */
 const FAILURES_SILENT_MIN = 2;
-/** The same for a host that answers. */
+/** Failures in a row that confirm the outage of a holder whose host answers. */
 const FAILURES_MIN = 3;
-/** An outage is no shorter than this: an agent that is restarted is back by then. */
+/** An outage lasts at least this long. An agent that restarts is back sooner. */
 const SPAN_MS_MIN = 20_000;
-/** The last proof of life before a failure is no older than a ping that was missed, or two periods of looks. */
+/** The last proof of life counts as at most this old when a series of failures begins. */
 const LIFE_MS_MAX = 2 * PROBE_PERIOD_MS;
-/** A link that is up for so long is that of an agent that knows its holders. */
+/** An agent needs this long after its start to find its holders. */
 export const SETTLED_MS = 10_000;
-/** A host has replaced a holder by then. */
+/** A host replaces a holder within this time. */
 const REPAIR_MS_MAX = 10_000;
-/** Good looks in a row that end an outage. */
+/** Good probes in a row that end an outage. */
 const SUCCESSES_MIN = 2;
-/** After a start of the control plane nobody is confirmed: the agents are still coming back. */
+/** No outage is confirmed for this long after a start of the control plane, because agents are still reconnecting. */
 export const QUIET_AFTER_START_MS = 120_000;
-/** When this many machines and this part of all fail together, the fault is probably ours: hold the verdict, but not for ever. */
+/** If so many machines, and this share of all machines, fail together, the fault is probably ours. The verdict is held, but not for ever. */
 const TOGETHER_MACHINES_MIN = 5;
 const TOGETHER_PART_MIN = 0.3;
 const TOGETHER_HOLD_MS_MAX = 10 * 60_000;
 
 export interface Series {
-  /** When the first look of this series of failures began, or the host itself said that its holder does not answer. */
+  /** When the first failed probe of this series began, or when the host itself reported that the holder does not answer. */
   firstFailureMs: number | null;
   failures: number;
-  /** The last proof of life before the failures; null while looks are good. */
+  /** The last proof of life before the failures; null while probes are good. */
   lifeMs: number | null;
-  /** When the host was told to replace the holder. */
+  /** When the host was asked to replace the holder. */
   repairMs: number | null;
-  /** When the first look of this series of successes was good. */
+  /** When the first good probe of this series ended. */
   firstSuccessMs: number | null;
   successes: number;
 }
@@ -56,13 +78,13 @@ export interface Look {
   ok: boolean;
   startMs: number;
   endMs: number;
-  /** The last proof of life that is known when the look is over. */
+  /** The last proof of life that is known when the probe ends. */
   lifeMs: number | null;
-  /** When the host itself said that its holder does not answer; null if it has not since the last good look. */
+  /** When the host itself reported that the holder does not answer; null if it did not since the last good probe. */
   hostFailedMs: number | null;
 }
 
-/** The series after one more look. */
+/** Adds one probe to a series. */
 export function afterLook(series: Series, look: Look): Series {
   if (look.ok) {
     const firstSuccessMs = series.firstSuccessMs ?? look.endMs;
@@ -73,7 +95,7 @@ export function afterLook(series: Series, look: Look): Series {
   return {
     firstFailureMs,
     failures: series.failures + (hostSaid ? 2 : 1),
-    // What was alive during the failures does not make them later.
+    // A proof of life that comes between two failures does not move the beginning of the outage.
     lifeMs: series.lifeMs ?? lifeBefore(firstFailureMs, look),
     repairMs: series.repairMs,
     firstSuccessMs: null,
@@ -81,12 +103,12 @@ export function afterLook(series: Series, look: Look): Series {
   };
 }
 
-/** An older one only shows that we have not looked in between, and nobody is credited for that. */
+/** The last proof of life, but at most LIFE_MS_MAX before the failure: an older one only shows that we did not probe in between. */
 function lifeBefore(firstFailureMs: number, { lifeMs }: Look): number {
   return Math.max(Math.min(lifeMs ?? firstFailureMs, firstFailureMs), firstFailureMs - LIFE_MS_MAX);
 }
 
-/** A rental that no look has doubted. */
+/** The series of an instance without failures. */
 export const WELL: Series = {
   firstFailureMs: null,
   failures: 0,
@@ -97,23 +119,24 @@ export const WELL: Series = {
 };
 
 export interface FleetView {
-  /** Since when so many fail together; null when they do not. */
+  /** Since when many machines fail together; null if they do not. */
   togetherSinceMs: number | null;
   startedMs: number;
 }
 
 export interface Standing {
-  /** The link of the machine is up and answers. */
+  /** The link of the machine is up and answers pings. */
   isAnswering: boolean;
-  /** It was up for SETTLED_MS when the look began: an agent that has just started finds its holders first. */
+  /** The link was up for SETTLED_MS when the probe began. */
   isSettled: boolean;
-  /** Null while the rental counts as running. */
+  /** Null while the instance counts as running. */
   unreachableSinceMs: number | null;
   nowMs: number;
 }
 
 export type Verdict = 'as it is' | 'repair' | 'confirm' | 'recover' | 'give up';
 
+/** What to do about an instance after a probe. */
 export function verdict(series: Series, standing: Standing, fleet: FleetView): Verdict {
   const { unreachableSinceMs, isAnswering, isSettled, nowMs } = standing;
   const mayRepair = series.failures > 0 && isAnswering && isSettled && series.repairMs === null;
@@ -128,7 +151,7 @@ export function verdict(series: Series, standing: Standing, fleet: FleetView): V
   return held ? repair : 'confirm';
 }
 
-/** Looks have failed for long enough. What may still keep that from being confirmed is whose fault it is. */
+/** True if probes have failed for long enough. The outage may still be held back because the fault is probably ours. */
 export function isDown(series: Series, { isAnswering, nowMs }: Pick<Standing, 'isAnswering' | 'nowMs'>): boolean {
   const { firstFailureMs, failures, lifeMs, repairMs } = series;
   if (firstFailureMs === null || lifeMs === null) return false;
@@ -137,7 +160,7 @@ export function isDown(series: Series, { isAnswering, nowMs }: Pick<Standing, 'i
   return isRepaired && failures >= FAILURES_MIN && nowMs - firstFailureMs >= SPAN_MS_MIN;
 }
 
-/** True where so many machines fail at once that our own network is the likelier cause. */
+/** True if so many machines fail at once that our own network is the more likely cause. */
 export function failsTogether(machines: number, failingMachines: number): boolean {
   return failingMachines >= TOGETHER_MACHINES_MIN && failingMachines > machines * TOGETHER_PART_MIN;
 }

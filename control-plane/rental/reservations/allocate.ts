@@ -1,4 +1,4 @@
-// Finding the GPUs of a contract, in the caller's transaction.
+// Allocates the GPUs of a contract, in the caller's transaction.
 import type { Commitment } from '../../../shared/api/reservation.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
@@ -7,7 +7,7 @@ import { freeRoom, type Kind, type Room, slotsOf, wantsOf } from '../../fleet/su
 import type { Supply } from '../../fleet/supply/supply.ts';
 import type { ReservationRow } from './store.ts';
 
-/** Sets aside what is free of what the contract commits. The rest becomes its slots as it comes free. */
+/** Sets aside the free GPUs for a contract. The missing ones become its slots when they come free. */
 export async function claim(tx: Tx, contract: ReservationRow, supply: Supply): Promise<void> {
   for (const entry of contract.commitment) {
     const rooms = await freeRoom(tx, kindOf(entry));
@@ -21,8 +21,8 @@ export async function claim(tx: Tx, contract: ReservationRow, supply: Supply): P
 }
 
 /**
- * Sets free GPUs aside for those that the contract has lost, all of them or none; what it waits for is not lost.
- * @throws ServiceError `conflict` with how many there are
+ * Replaces lost GPUs of a contract by free ones, all of them or none. GPUs that it still waits for do not count as lost.
+ * @throws ServiceError `conflict` with the number of free GPUs
  */
 export async function replaceLost(tx: Tx, contract: ReservationRow, supply: Supply): Promise<void> {
   const [slots, wants] = [await slotsOf(tx, contract.id), await wantsOf(tx, contract.id)];
@@ -37,7 +37,7 @@ export async function replaceLost(tx: Tx, contract: ReservationRow, supply: Supp
   }
 }
 
-/** GPUs that the contract waits for. */
+/** How many GPUs the contract waits for. */
 export async function awaitedGpus(query: Query, id: string): Promise<number> {
   return (await wantsOf(query, id)).reduce((sum, want) => sum + want.gpus_missing, 0);
 }
@@ -50,7 +50,7 @@ export function gpusIn(rooms: readonly Room[]): number {
   return rooms.reduce((sum, room) => sum + room.gpu_free, 0);
 }
 
-/** On as few machines as possible. */
+/** Takes free GPUs on as few machines as possible. */
 async function take(
   tx: Tx,
   { id: reservedBy, starts_ms: startsMs }: ReservationRow,

@@ -1,4 +1,4 @@
-// Which contract a reserved launch goes under, or why none: the four refusals of specification 7.2.
+// Chooses the contract of a reserved launch, or refuses the launch with one of the four errors of specification 7.2.
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
@@ -16,10 +16,10 @@ import {
 import * as store from './store.ts';
 import { standing } from './term.ts';
 
-/** Slots come free when an instance ends, which nobody can foresee: a polling interval that is kind to both sides. */
+/** A polling interval, because nobody can know when the next instance ends and frees a slot. */
 const RETRY_AFTER_SECONDS = 30;
 
-/** The region must be one of the contract's; a pinned offering one that it has slots on. */
+/** The region must be one of the contract's. A pinned offering must be one on which the contract has slots. */
 export type ReservedLaunch = SlotRequest & { orgId: string };
 
 export interface ChosenContract {
@@ -29,8 +29,8 @@ export interface ChosenContract {
 }
 
 /**
- * The contract that the launch goes under: of those that are active, cover it and have room on one machine, the one that ends last,
- * so that the instance is covered for as long as possible.
+ * Chooses among the active contracts that cover the launch and have enough slots on one machine. It takes the one that ends last, so that the
+ * instance is covered for as long as possible.
  * @throws ServiceError `reservation/*`, `gpu_vram_too_small`, `disk_unavailable`
  */
 export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Promise<ChosenContract> {
@@ -93,19 +93,19 @@ export async function chooseType(tx: Tx, launch: Omit<ReservedLaunch, 'gpuType'>
   return chosen?.gpu_type ?? active[0]?.commitment[0]?.gpu_type ?? '';
 }
 
-/** The contracts as they stand now, cancelled ones too. */
+/** The contracts with their status at `nowMs`, cancelled ones too. */
 async function contractsOf(tx: Tx, orgId: string, nowMs: number): Promise<store.ReservationRow[]> {
   return (await store.reservationsOfOrg(tx, orgId)).map((contract) => standing(contract, nowMs));
 }
 
-/** The active contracts that cover the launch, the one that ends last first. @throws ServiceError where there is none */
+/** The active contracts that cover the launch; the one that ends last comes first. @throws ServiceError if there is none */
 function coveringContracts(held: readonly store.ReservationRow[], launch: ReservedLaunch): store.ReservationRow[] {
   const isCovering = ({ commitment }: store.ReservationRow): boolean =>
     commitment.some((entry) => covers(entry, launch));
   const active = held.filter(({ status }) => status === 'active');
   const covering = active.filter(isCovering);
   if (covering.length > 0) return covering.toSorted((a, b) => b.ends_ms - a.ends_ms || (a.id < b.id ? -1 : 1));
-  // A suspended contract for this very GPU type says more than an active one for another.
+  // A suspended contract for this GPU type gives a more useful error than an active contract for another type.
   const inactive = held.filter(({ status }) => status !== 'active');
   const reason = active.length === 0 ? inactive : inactive.filter(isCovering);
   if (reason.length > 0) fail('reservation/contract_inactive', inactiveText(reason));

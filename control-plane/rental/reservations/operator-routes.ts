@@ -6,7 +6,7 @@ import { type Route, route } from '../../base/http/route.ts';
 import type { OperatorView, Reservations } from './reservations.ts';
 import { AnyFields, type Fields, Id, listOf, operationOf, operator } from '../../base/http/operator.ts';
 
-/** Verb -> what it does; each is a POST without a body. */
+/** The verbs and their summaries. Each is a POST without a body. */
 export const RESERVATION_VERBS = {
   suspend: 'refuse new launches; what runs goes on, the GPUs stay set aside',
   resume: 'end a suspension',
@@ -124,11 +124,11 @@ function reservationFields({ contract, slots, awaited, claimMs, outlook }: Opera
     ends_at: isoTime(contract.ends_ms),
     renewal: contract.renewal,
     commitment: entries.join(', '),
-    // From then on its GPUs are not on the market: those that are free at once, those in use as they come free.
+    // From this time its GPUs are off the market: free ones at once, used ones when they come free.
     set_aside_at: isoTime(claimMs),
     set_aside: placesText(slots.map((machine) => ({ ...machine, count: machine.slots }))),
     missing: awaited,
-    // Before `set_aside_at`: what the contract would find if all that is in use stayed in use.
+    // Before `set_aside_at`: how many GPUs the contract would find if all used GPUs stayed in use.
     free_at_start:
       outlook === null
         ? null
@@ -144,7 +144,7 @@ function reservationFields({ contract, slots, awaited, claimMs, outlook }: Opera
     slots: sum((machine) => machine.slots),
     in_use: sum((machine) => machine.in_use),
     free: sum((machine) => machine.free),
-    // The host is offline, delisted or suspended: `reassign` replaces those that are not in use.
+    // Slots on hosts that are offline, delisted or suspended. `reassign` replaces those that are not in use.
     on_unlisted_hosts: sum((machine) => (machine.listed ? 0 : machine.slots)),
   };
 }

@@ -1,4 +1,4 @@
-// Before a contract has its GPUs: whether it can ever get them, and what it would find.
+// The outlook of a contract that has no GPUs yet: whether the supply can fill it, and how many GPUs it would find at its start.
 import { fail } from '../../../shared/errors.ts';
 import type { Query } from '../../base/db/db.ts';
 import { fewestMachines } from '../../fleet/placement/placement.ts';
@@ -7,15 +7,15 @@ import { gpusIn, kindOf } from './allocate.ts';
 import * as store from './store.ts';
 import { standing } from './term.ts';
 
-/** What a contract would find at its start, if what is in use now stayed in use. */
+/** The GPUs that a contract would find at its start, if all GPUs in use now stayed in use. */
 export interface Outlook {
   free: { machineId: string; gpuType: string; count: number }[];
   missing: number;
 }
 
 /**
- * Other contracts are counted for the time that they have in common with this one.
- * @throws ServiceError `conflict` where the whole supply cannot fill it, whoever uses the GPUs now
+ * Checks that the whole supply can fill the contract, whoever uses the GPUs now. Other contracts count for the time that they overlap with it.
+ * @throws ServiceError `conflict` if it cannot be filled
  */
 export async function assertCanBeFilled(query: Query, contract: store.ReservationRow, nowMs: number): Promise<void> {
   const others = await othersOf(query, contract, nowMs);
@@ -31,7 +31,7 @@ export async function assertCanBeFilled(query: Query, contract: store.Reservatio
   }
 }
 
-/** Contracts that wait for GPUs of the same kind, or will before this one begins, come first. */
+/** Contracts that wait for GPUs of the same kind, or will wait before this one begins, are served first. */
 export async function outlookOf(query: Query, contract: store.ReservationRow, nowMs: number): Promise<Outlook> {
   const others = await othersOf(query, contract, nowMs);
   const ended = others.filter((other) => endOf(other) <= contract.starts_ms).map(({ id }) => id);
@@ -50,7 +50,7 @@ export async function outlookOf(query: Query, contract: store.ReservationRow, no
   return outlook;
 }
 
-/** The most GPUs that contracts have at one moment of a term. */
+/** The largest number of GPUs that contracts have at one moment of a term. */
 function peakOf(contracts: readonly store.ReservationRow[], kind: Kind, during: store.ReservationRow): number {
   const moments = contracts
     .map((contract) => contract.starts_ms)
@@ -82,7 +82,7 @@ function isAt(contract: store.ReservationRow, atMs: number): boolean {
   return contract.starts_ms <= atMs && endOf(contract) > atMs;
 }
 
-/** A contract that is renewed has no end that anybody can count on. */
+/** A contract with auto_renew counts as endless. */
 function endOf({ renewal, ends_ms: endsMs }: store.ReservationRow): number {
   return renewal === 'auto_renew' ? Infinity : endsMs;
 }

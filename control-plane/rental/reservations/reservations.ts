@@ -1,4 +1,4 @@
-// The room: the operator's commands, what launches ask, what the engine drives, what customers see.
+// The interface of this room: commands of the operator, the choice for launches, the driver for the engine, and the customers' list.
 import type { NewReservation, Reservation, ReservedInstance } from '../../../shared/api/reservation.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
@@ -15,20 +15,23 @@ import * as store from './store.ts';
 import { DAY_MS, isOver, nextStep, resumed, type Term } from './term.ts';
 import { reservationView } from './view.ts';
 
-/** A contract as the operator sees it: with what its slots are worth now. */
+/** A contract as the operator sees it, with the present state of its slots. */
 export interface OperatorView {
   contract: store.ReservationRow;
   slots: Slots[];
-  /** GPUs that it waits for: they become its slots as they come free. */
+  /** GPUs that it waits for. They become its slots when they come free. */
   awaited: number;
-  /** From when on GPUs are set aside for it. */
+  /** When GPUs are set aside for it. */
   claimMs: number;
-  /** Before that time: what it would find. */
+  /** Set before that time: the GPUs that it would find. */
   outlook: Outlook | null;
 }
 
 export interface Reservations {
-  /** Makes a contract, whose GPUs stay on the market until its lead time; GPUs in use are then awaited. @throws ServiceError `conflict`, `validation_failed` */
+  /**
+   * Makes a contract. Its GPUs stay on the market until its lead time. From then on it waits for GPUs that are in use.
+   * @throws ServiceError `conflict`, `validation_failed`
+   */
   create(request: NewReservation): Promise<OperatorView>;
   /** All contracts, newest first. */
   list(): Promise<OperatorView[]>;
@@ -48,9 +51,9 @@ export interface Reservations {
   ofOrg(orgId: string): Promise<Reservation[]>;
   /** The contract that a reserved launch goes under. @throws ServiceError `reservation/*` */
   choose(tx: Tx, launch: ReservedLaunch): Promise<ChosenContract>;
-  /** The GPU type of a reserved launch that names none. Always one that `choose` then takes, or refuses for the right reason. */
+  /** The GPU type of a reserved launch that names none. `choose` then accepts this type, or refuses it with the right error. */
   chooseType(tx: Tx, launch: Omit<ReservedLaunch, 'gpuType'>): Promise<string>;
-  /** What the engine calls. */
+  /** The driver that the engine calls for due contracts. */
   driver: Driver;
 }
 
@@ -59,7 +62,7 @@ export interface ReservationsDeps extends MoveDeps {
   clock: Clock;
   ids: Ids;
   log: Log;
-  /** GPUs are set aside so long before the contract begins. */
+  /** How long before its start the GPUs of a contract are set aside. */
   leadMs: number;
   /** The instances of each contract that are not terminated, oldest first. */
   describeInstances(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
@@ -168,7 +171,7 @@ async function create(tx: Tx, request: NewReservation, deps: ReservationsDeps): 
     created_ms: nowMs,
     claimed_ms: null,
   };
-  // Shorter terms would be renewed faster than anybody can look, and after a long stop in their thousands.
+  // Shorter terms would be renewed too often, and thousands of times after a long stop of the control plane.
   if (contract.ends_ms < contract.starts_ms + DAY_MS) failField('ends_at', 'must be at least a day after starts_at');
   if (contract.ends_ms <= nowMs) failField('ends_at', 'must be in the future');
   await assertCanBeFilled(tx, contract, nowMs);
@@ -178,7 +181,7 @@ async function create(tx: Tx, request: NewReservation, deps: ReservationsDeps): 
   return upToDate(tx, id, deps);
 }
 
-/** The contract after every step that is due by now, each with its event. */
+/** Applies every step that is due by now, each with its event, and returns the contract. */
 async function upToDate(tx: Tx, id: string, deps: ReservationsDeps): Promise<store.ReservationRow> {
   let contract = await find(tx, id);
   const nowMs = deps.clock.now();

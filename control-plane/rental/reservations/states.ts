@@ -14,8 +14,8 @@ export interface MoveDeps {
 }
 
 /**
- * Moves and tells. The end of a contract gives its slots up: free GPUs are on offer again, and those in use keep running and
- * come free when they are released. @throws ServiceError `conflict` where the table does not allow it
+ * Moves a contract and appends the event. The end of a contract releases its slots: free GPUs are on offer again at once, used ones when
+ * their instance ends. @throws ServiceError `conflict` if the table does not allow the move
  */
 export async function move(
   tx: Tx,
@@ -33,7 +33,7 @@ export async function move(
   return { ...contract, status: to };
 }
 
-/** A contract that is active is to have all of its GPUs. */
+/** Appends an event if an active contract has fewer GPUs than it commits. */
 async function noteShort(tx: Tx, { id, org_id: orgId }: store.ReservationRow, events: Events): Promise<void> {
   const missing = await awaitedGpus(tx, id);
   if (missing === 0) return;

@@ -17,7 +17,7 @@ const ReservationRow = z.object({
   /** Exclusive. */
   ends_ms: int,
   created_ms: int,
-  /** When its GPUs were set aside, or began to be as they come free; null before the lead time. */
+  /** When the contract began to set GPUs aside; null before the lead time. */
   claimed_ms: int.nullable(),
 });
 export type ReservationRow = z.infer<typeof ReservationRow>;
@@ -56,7 +56,7 @@ export function liveReservations(query: Query): Promise<ReservationRow[]> {
 
 const IdRow = z.object({ id: text });
 
-/** Contracts whose GPUs are to be set aside, or whose term has begun or ended without their status saying so. */
+/** Contracts with a due step: their GPUs must be set aside, or their term has begun or ended and the status does not show it yet. */
 export async function dueReservations(
   query: Query,
   now: { nowMs: number; leadMs: number },
@@ -74,7 +74,7 @@ export async function dueReservations(
   return rows.map((row) => row.id);
 }
 
-/** The only writer of `status` (through states.ts). False where it was another by now. */
+/** The only writer of `status` (through states.ts). False if the status has changed meanwhile. */
 export async function setStatus(
   tx: Tx,
   id: string,

@@ -1,4 +1,4 @@
-// Pure: how a contract stands at a moment, and the term that follows a term.
+// Computes the status of a contract at a moment, and its next term. Pure: no I/O, no clock.
 import type { RenewalMode } from '../../../shared/api/reservation.ts';
 import { RESERVATION_STATES, type ReservationState } from '../../../shared/states.ts';
 
@@ -18,8 +18,8 @@ export interface Standing extends Term {
 }
 
 /**
- * The contract as it stands at `nowMs`. Its row follows within a second, when the engine gets to it; nobody is refused or let in
- * because of that second. A suspended contract is not renewed: it expires at its end.
+ * The contract with its status at `nowMs`. The engine writes that status within a second, and no launch is accepted or refused wrongly because
+ * of that second. A suspended contract is not renewed; it expires at its end.
  */
 export function standing<T extends Standing>(contract: T, nowMs: number): T {
   let now = contract;
@@ -27,7 +27,7 @@ export function standing<T extends Standing>(contract: T, nowMs: number): T {
   return now;
 }
 
-/** The one change that is due: a status that follows, or the next term. Undefined where nothing is due. */
+/** The next change that is due: another status, or the next term. Undefined if nothing is due. */
 export function nextStep(
   { status, renewal, ...term }: Standing,
   nowMs: number,
@@ -37,17 +37,17 @@ export function nextStep(
   return status === 'active' && renewal === 'auto_renew' ? nextTerm(term) : { status: 'expired' };
 }
 
-/** Ended or cancelled: nothing follows. */
+/** True if the contract has expired or was cancelled. */
 export function isOver({ status }: { status: ReservationState }): boolean {
   return RESERVATION_STATES[status].length === 0;
 }
 
-/** The status of a suspended contract that goes on. */
+/** The status of a suspended contract after `resume`. */
 export function resumed(term: Term, nowMs: number): ReservationState {
   return nowMs < term.starts_ms ? 'pending' : 'active';
 }
 
-/** As long as `term`, and right after it. A term of whole calendar months (UTC) is followed by as many months. */
+/** The term that follows `term` directly, with the same length. A term of whole calendar months (UTC) is followed by as many months. */
 function nextTerm({ starts_ms: startsMs, ends_ms: endsMs }: Term): Term {
   const [from, to] = [new Date(startsMs), new Date(endsMs)];
   const months = (to.getUTCFullYear() - from.getUTCFullYear()) * 12 + to.getUTCMonth() - from.getUTCMonth();
@@ -55,7 +55,7 @@ function nextTerm({ starts_ms: startsMs, ends_ms: endsMs }: Term): Term {
   return { starts_ms: endsMs, ends_ms: isWhole ? addMonths(to, months) : endsMs + (endsMs - startsMs) };
 }
 
-/** Same day of the month and time of day; the last day where the month has no such day. */
+/** The same day and time in a later month, or its last day if it has no such day. */
 function addMonths(date: Date, months: number): number {
   const [year, month] = [date.getUTCFullYear(), date.getUTCMonth() + months];
   const lastDay = new Date(Date.UTC(year, month + 1, 0)).getUTCDate();
@@ -63,7 +63,7 @@ function addMonths(date: Date, months: number): number {
   return Date.UTC(year, month, day) + (date.getTime() % DAY_MS);
 }
 
-/** `renewal` of specification 2.7. Days are counted up, so that "soon" begins exactly 14 times 24 hours before the end. */
+/** `renewal` of specification 2.7. Days are rounded up, so that "soon" begins exactly 14 times 24 hours before the end. */
 export function daysUntilEnd({ ends_ms: endsMs }: Term, nowMs: number): { days: number; isSoon: boolean } {
   const days = Math.max(0, Math.ceil((endsMs - nowMs) / DAY_MS));
   return { days, isSoon: days <= EXPIRING_SOON_DAYS };

@@ -1,11 +1,11 @@
-// A contract as the API shows it (specification 2.7). No commercial terms.
+// A contract as the API shows it (specification 2.7), without commercial terms.
 import type { Reservation, ReservedInstance } from '../../../shared/api/reservation.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import type { Slots } from '../../fleet/supply/slots.ts';
 import type { ReservationRow } from './store.ts';
 import { daysUntilEnd, standing } from './term.ts';
 
-/** What a contract has at the moment. */
+/** The slots and instances that a contract has now. */
 export interface Holdings {
   slots: readonly Slots[];
   /** Instances that are not terminated. */
@@ -16,7 +16,7 @@ export function reservationView(row: ReservationRow, { slots, instances }: Holdi
   const contract = standing(row, nowMs);
   const { days, isSoon } = daysUntilEnd(contract, nowMs);
   const committed = gpusOf(contract.commitment);
-  // Nobody can launch under it before; whoever uses its GPUs until then has borrowed them.
+  // Nobody can launch under the contract before its start. Instances that use its GPUs until then have borrowed them.
   const allocated = nowMs < contract.starts_ms ? 0 : allocatedGpus(slots, instances);
   return {
     reservation_id: contract.id,
@@ -32,8 +32,8 @@ export function reservationView(row: ReservationRow, { slots, instances }: Holdi
 }
 
 /**
- * An instance that is stopping may have given its slots to another one already, so slots are counted, not instances. An ended contract
- * has no slots any more: there it is the instances that go on.
+ * Counts used slots, because an instance that is stopping may have released its slots to another one already. An ended contract has no slots,
+ * so its remaining instances are counted.
  */
 function allocatedGpus(slots: readonly Slots[], instances: readonly ReservedInstance[]): number {
   if (slots.length === 0) return gpusOf(instances.filter(({ status }) => status !== 'stopping' && status !== 'error'));

@@ -1,4 +1,4 @@
-// One attempt: signs the body afresh, posts it, and says what came of it. Writes nothing.
+// One attempt of a delivery: signs the body, posts it, and returns the outcome. It writes nothing to the database.
 import { WEBHOOK_ATTEMPT_MS_MAX, WEBHOOK_EXCERPT_BYTES_MAX, WEBHOOK_STATUS_MS_MAX } from '../../../shared/limits.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
@@ -12,7 +12,7 @@ export interface Attempt {
   outcome: Outcome;
 }
 
-/** `secrets`: one signature by each, newest first. */
+/** `secrets`: each makes one signature, newest first. */
 export async function attempt(
   delivery: DeliveryRow,
   endpoint: { url: string; secrets: readonly string[]; trigger: Trigger },
@@ -79,12 +79,12 @@ function answered(row: RowStart, response: OutboundResponse, nowMs: number): Att
   };
 }
 
-/** PostgreSQL stores no U+0000. */
+/** PostgreSQL cannot store U+0000. */
 function readable(body: Buffer): string {
   return body.toString('utf8').replaceAll('\u0000', '\ufffd');
 }
 
-/** Seconds or a date, and only with the two statuses that mean it. */
+/** Reads Retry-After (seconds or a date), only with the two statuses that define it. */
 function retryAfterMs({ status, headers }: OutboundResponse, nowMs: number): number | null {
   const value = headers['retry-after'];
   if (value === undefined || (status !== 429 && status !== 503)) return null;

@@ -9,7 +9,7 @@ import { countDeliveries } from './counts.ts';
 import { webhookRoutes } from './routes.ts';
 import type { Webhooks } from './webhooks.ts';
 
-/** Events nudge the loop; the period is for retries. */
+/** New events nudge the loop, so the period matters for retries only. */
 const COURIER_PERIOD_MS = 500;
 const DEAD_LETTERS_MS = 3_600_000;
 
@@ -38,13 +38,13 @@ function measures(db: Db, clock: Clock): Measure[] {
   return [
     {
       name: 'svc_webhook_deliveries_waiting',
-      help: 'Webhook deliveries to be tried, now or later',
+      help: 'Webhook deliveries that are not completed',
       kind: 'gauge',
       read: async () => one((await deliveries()).waiting),
     },
     {
       name: 'svc_webhook_deliveries_due_seconds',
-      help: 'How long the webhook delivery that waits longest has been due',
+      help: 'How long the oldest due webhook delivery has waited',
       kind: 'gauge',
       read: async () => one((await deliveries()).dueForMs / 1000),
     },

@@ -1,4 +1,4 @@
-// What operators watch of the deliveries.
+// Numbers about deliveries for the operator's metrics.
 import { z } from 'zod';
 import { int } from '../../base/db/columns.ts';
 import { type Query, sql } from '../../base/db/db.ts';
@@ -8,9 +8,9 @@ const DeadRow = z.object({ count: int });
 
 export interface DeliveryCounts {
   waiting: number;
-  /** For how long the one that waits longest has been due; 0 where none is. */
+  /** How long the oldest due delivery has waited; 0 if none is due. */
   dueForMs: number;
-  /** That died since the given time. */
+  /** Deliveries that were given up since the given time. */
   dead: number;
 }
 

@@ -1,7 +1,7 @@
-// The delivery engine: looks which endpoints have something due, and carries it there, each at its own pace.
+// The delivery engine: finds endpoints with due deliveries and posts these, for each endpoint at its own pace.
 //
-// What is under way is known in memory only. Just the primary control plane runs this loop, so a claim in the database would tell
-// nobody anything, and it would have to expire; a process that dies leaves its rows due, and the next one repeats the attempt.
+// Attempts in progress are known in memory only. Just the primary control plane runs this loop, so a claim in the database would help
+// nobody, and it would have to expire. If a process dies, its rows are still due, and the next process repeats the attempt.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
@@ -22,18 +22,18 @@ import { openLanes } from './lanes.ts';
 import { deliveryAfter, healthAfter, slotsOf, URGENT_AT_ONCE_MAX } from './schedule.ts';
 import type { Secrets } from './secrets.ts';
 
-/** Sockets, over all endpoints: far above what healthy ones need, so that those that hang, one each, leave room. */
+/** Attempts in progress for all endpoints. Far more than healthy endpoints need, so that hanging ones do not use up all of them. */
 const UNDER_WAY_MAX = 1_024;
 const OVERDUE_PER_RUN_MAX = 500;
-/** After a result that could not be written: the attempt is repeated, but not in a hot loop. */
+/** Wait after a result that could not be stored. The attempt is repeated, but not in a hot loop. */
 const UNRECORDED_WAIT_MS = 30_000;
-/** When the process ends, attempts under way have this long to end well. */
+/** How long attempts in progress may go on when the process ends. */
 const FAREWELL_MS = 5_000;
 
 export interface Courier {
-  /** Level-triggered: starts what is due and returns; the attempts go on behind it. */
+  /** Starts what is due and returns. The attempts continue in the background. */
   run(): Promise<void>;
-  /** Starts no further attempt. What does not end soon is cut off, and repeated by the next process. */
+  /** Starts no further attempt. Attempts that do not end soon are cut off, and the next process repeats them. */
   stop(): Promise<void>;
 }
 
@@ -44,11 +44,11 @@ export interface CourierDeps {
   rng: Rng;
   outbound: Outbound;
   secrets: Secrets;
-  /** The duration of a whole schedule. */
+  /** The number of attempts in a whole schedule. */
   maxAttempts: number;
 }
 
-/** What is carried: the row as it was read, and the endpoint that it goes to. */
+/** A due delivery as it was read, with its endpoint. */
 interface DueDelivery {
   id: string;
   delivery: DeliveryRow;
@@ -67,7 +67,7 @@ export function openCourier(deps: CourierDeps): Courier {
         await deliver(job, deps, stopping.signal);
       } catch (error) {
         const told = { delivery_id: job.id, err: error };
-        log.error(told, 'a webhook attempt came to nothing on our side; it is repeated');
+        log.error(told, 'a webhook attempt failed on our side; it is repeated');
         await clock.sleep(UNRECORDED_WAIT_MS, stopping.signal);
       }
     },
@@ -98,7 +98,7 @@ async function dueJobs(
 ): Promise<{ slots: number; jobs: DueDelivery[] }> {
   const [nowMs, endpoint] = [clock.now(), await findEndpoint(db.read, endpointId)];
   if (endpoint === undefined || endpoint.status === 'disabled') return { slots: 0, jobs: [] };
-  // Those under way may still be due, so ask for more than there is room for.
+  // Deliveries in progress may still look due, so this reads more rows than there are free slots.
   const due = (isUrgent: boolean, slots: number): Promise<DeliveryRow[]> =>
     dueDeliveries(db.read, endpointId, { nowMs, isUrgent, limit: slots + busy });
   const job = (delivery: DeliveryRow): DueDelivery => ({ id: delivery.id, delivery, endpoint });
@@ -115,7 +115,7 @@ async function deliver({ delivery, endpoint }: DueDelivery, deps: CourierDeps, s
   const trigger: Trigger = isProbe ? 'probe' : delivery.next_trigger;
   const secrets = deps.secrets.inUse(endpoint, deps.clock.now());
   const made = await attempt(delivery, { url: endpoint.url, secrets, trigger }, deps);
-  // It failed because we cut it off: that is no answer of the endpoint.
+  // We cut this attempt off ourselves, so it is no failure of the endpoint.
   if (stopping.aborted && made.outcome.status === null) return;
   await record(delivery, made, deps);
 }
@@ -125,7 +125,7 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
   const nowMs = clock.now();
   const told = await db.tx('webhooks.record', async (tx) => {
     const [delivery, endpoint] = [await findDelivery(tx, before.id), await findEndpoint(tx, before.endpoint_id)];
-    // Its endpoint was deleted meanwhile, or another process has recorded an attempt of its own or given it up.
+    // Meanwhile the endpoint was deleted, or another process has recorded an attempt or given the delivery up.
     if (delivery === undefined || endpoint === undefined || delivery.next_attempt_ms === null) return undefined;
     if (delivery.attempts !== before.attempts) return undefined;
     const count = { attempts: row.n, maxAttempts: delivery.max_attempts, deadlineMs: delivery.deadline_ms };
@@ -148,7 +148,7 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
     log.warn({ ...about, from: told.from, to: told.to }, 'a webhook endpoint changed its health');
 }
 
-/** Also those that wait for an endpoint that is disabled or whose circuit is open. */
+/** Gives up overdue deliveries, also of endpoints that are disabled or whose circuit is open. */
 async function giveUpOverdue(
   { db, clock, log }: CourierDeps,
   isUnderWay: (row: DeliveryRow) => boolean,
@@ -161,5 +161,5 @@ async function giveUpOverdue(
       await moveDelivery(tx, row, { to: 'dead_lettered', nextMs: null, urgentMs: null, nowMs });
     for (const id of new Set(overdue.map((row) => row.endpoint_id))) await refreshDue(tx, id);
   });
-  log.info({ deliveries: overdue.length }, 'webhook deliveries were given up: their day is over');
+  log.info({ deliveries: overdue.length }, 'webhook deliveries were given up: their 24 hours are over');
 }

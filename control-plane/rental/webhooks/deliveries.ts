@@ -1,4 +1,4 @@
-// What owners do with deliveries: look at them, and have those tried again that were given up.
+// Commands of owners for deliveries: read them, retry one, and replay those that were given up.
 import type { WebhookDelivery } from '../../../shared/api/webhook.ts';
 import { fail } from '../../../shared/errors.ts';
 import { WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX } from '../../../shared/limits.ts';
@@ -8,7 +8,7 @@ import { makeDue, probeNow } from './endpoint-store.ts';
 import { DELIVERY_MS_MAX, urgentFrom } from './schedule.ts';
 import { deliveryView } from './view.ts';
 
-/** With the history of each. */
+/** Deliveries as the API shows them, each with its attempts. */
 export async function show(query: Query, rows: readonly store.DeliveryRow[]): Promise<WebhookDelivery[]> {
   const attempts = await store.attemptsOf(
     query,
@@ -19,8 +19,8 @@ export async function show(query: Query, rows: readonly store.DeliveryRow[]): Pr
 }
 
 /**
- * One more attempt, at once. A delivery that waits keeps its schedule after it; one that was given up gets this single try.
- * @throws ServiceError `not_found`, `conflict` for one that has succeeded or was tried very often
+ * Makes one more attempt due at once. A waiting delivery keeps its schedule afterwards. A delivery that was given up gets this one attempt.
+ * @throws ServiceError `not_found`, `conflict` if it has succeeded or has had too many attempts
  */
 export async function retry(tx: Tx, endpointId: string, id: string, nowMs: number): Promise<WebhookDelivery> {
   const row = await store.findDelivery(tx, id);
@@ -45,7 +45,7 @@ export async function retry(tx: Tx, endpointId: string, id: string, nowMs: numbe
   return shown ?? deliveryView(row, []);
 }
 
-/** A whole new schedule for everything given up since `sinceMs`. */
+/** Gives every delivery that was given up since `sinceMs` a whole new schedule. */
 export async function replayDead(
   tx: Tx,
   endpointId: string,

@@ -1,4 +1,4 @@
-// The delivery history of an endpoint, and the retry by hand (specification 2.9 and 6.4).
+// The routes for an endpoint's delivery history and for a manual retry (specification 2.9 and 6.4).
 import { z } from 'zod';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { WebhookDelivery } from '../../../shared/api/webhook.ts';

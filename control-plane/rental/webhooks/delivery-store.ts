@@ -22,7 +22,7 @@ const DeliveryRow = z.object({
   max_attempts: int,
   next_trigger: Trigger,
   next_attempt_ms: int.nullable(),
-  /** From then on it is tried although its endpoint rests. */
+  /** From this time it is tried even if the circuit of its endpoint is open. */
   urgent_ms: int.nullable(),
   deadline_ms: int,
   created_ms: int,
@@ -61,8 +61,8 @@ export function pageOfDeliveries(
 }
 
 /**
- * What may be tried now, longest waiting first. The first attempts of one instance's events start in order: a later one waits while an
- * earlier one is pending. Once that has failed it waits no longer, so a bad delivery holds up nobody for hours.
+ * Deliveries that may be tried now, longest waiting first. The first attempts of one instance's events start in order: a later event waits
+ * while an earlier one is pending. It waits no longer if the earlier one has failed, so a failing delivery does not delay the others for hours.
  */
 export function dueDeliveries(
   query: Query,
@@ -83,15 +83,15 @@ export function dueDeliveries(
 
 export interface DeliveryMove {
   to: WebhookDeliveryState;
-  /** Null where nothing more is planned: the delivery is completed. */
+  /** Null if no attempt is planned: the delivery is completed. */
   nextMs: number | null;
-  /** Null with `nextMs`. */
+  /** Null if `nextMs` is null. */
   urgentMs: number | null;
   nowMs: number;
   patch?: Partial<Pick<DeliveryRow, 'attempts' | 'max_attempts' | 'next_trigger' | 'deadline_ms'>>;
 }
 
-/** The writer of a delivery's `status` (`reviveSince` is its like for many); false where it is another by now, or another attempt was recorded. */
+/** Writes a delivery's `status` (`reviveSince` does so for many). False if the status has changed, or if another attempt was recorded meanwhile. */
 export async function moveDelivery(tx: Tx, row: DeliveryRow, step: DeliveryMove): Promise<boolean> {
   if (!mayMove(WEBHOOK_DELIVERY_STATES, row.status, step.to)) {
     throw new Error(`webhook delivery ${row.id} cannot go from ${row.status} to ${step.to}`);
@@ -115,7 +115,7 @@ export async function hurryDelivery(tx: Tx, id: string, nowMs: number): Promise<
   );
 }
 
-/** Not tried in time. */
+/** Deliveries whose deadline has passed. */
 export function overdueDeliveries(query: Query, nowMs: number, limit: number): Promise<DeliveryRow[]> {
   return query.all(
     DeliveryRow,
@@ -124,7 +124,7 @@ export function overdueDeliveries(query: Query, nowMs: number, limit: number): P
 }
 
 export interface Revival {
-  /** So many more attempts, but never more than `ceiling` in all. */
+  /** How many more attempts each gets, but never more than `ceiling` in all. */
   attempts: number;
   ceiling: number;
   nowMs: number;
@@ -132,7 +132,7 @@ export interface Revival {
   deadlineMs: number;
 }
 
-/** `dead_lettered -> retrying` for all of an endpoint's deliveries since then, in one statement: there may be very many. */
+/** Moves all of an endpoint's deliveries since then from `dead_lettered` to `retrying`, in one statement because there may be very many. */
 export async function reviveSince(tx: Tx, endpointId: string, sinceMs: number, revival: Revival): Promise<number> {
   const { attempts, ceiling, nowMs, urgentMs, deadlineMs } = revival;
   return tx.run(
@@ -169,7 +169,7 @@ export async function insertAttempt(tx: Tx, row: AttemptRow): Promise<void> {
   );
 }
 
-/** Of all these deliveries, oldest first. */
+/** The attempts of these deliveries, oldest first. */
 export async function attemptsOf(query: Query, deliveryIds: readonly string[]): Promise<AttemptRow[]> {
   if (deliveryIds.length === 0) return [];
   return query.all(
@@ -180,7 +180,7 @@ export async function attemptsOf(query: Query, deliveryIds: readonly string[]): 
 
 const IdRow = z.object({ id: text });
 
-/** Ids of deliveries that were completed before `untilMs`, or all of one endpoint. */
+/** Ids of deliveries that were completed before `untilMs`, or of all deliveries of one endpoint. */
 export async function forgettable(
   query: Query,
   whose: { completedUntilMs: number } | { endpointId: string },

@@ -1,4 +1,4 @@
-// The SQL of endpoints.
+// The SQL of webhook endpoints.
 import { z } from 'zod';
 import { WebhookEventType } from '../../../shared/api/webhook.ts';
 import { mayMove, WEBHOOK_ENDPOINT_STATES } from '../../../shared/states.ts';
@@ -35,7 +35,7 @@ export async function insertEndpoint(tx: Tx, row: EndpointRow): Promise<void> {
   );
 }
 
-/** Undefined for a deleted one too. */
+/** Undefined also for a deleted endpoint. */
 export function findEndpoint(query: Query, id: string): Promise<EndpointRow | undefined> {
   return query.one(EndpointRow, sql`select ${COLUMNS} from webhook_endpoints where id = ${id} and deleted_ms is null`);
 }
@@ -69,7 +69,7 @@ export function pageOfEndpoints(
   );
 }
 
-/** Everything but its health, which `setHealth` writes. */
+/** Writes all fields but the health, which `setHealth` writes. */
 export async function updateEndpoint(tx: Tx, row: EndpointRow): Promise<void> {
   await tx.run(
     sql`update webhook_endpoints set url = ${row.url}, event_types = ${JSON.stringify(row.event_types)},
@@ -91,7 +91,7 @@ export async function setHealth(tx: Tx, row: EndpointRow, health: Health): Promi
   );
 }
 
-/** It is out of sight at once; its history goes in pieces (`purge`). The secrets go with it. */
+/** Hides the endpoint and removes its secrets at once. Its history is removed in pieces (`purge`). */
 export async function markDeleted(tx: Tx, id: string, nowMs: number): Promise<void> {
   await tx.run(
     sql`update webhook_endpoints set deleted_ms = ${nowMs}, due_ms = null, secret_sealed = '', previous_secret_sealed = null
@@ -101,7 +101,7 @@ export async function markDeleted(tx: Tx, id: string, nowMs: number): Promise<vo
 
 const IdRow = z.object({ id: text });
 
-/** Endpoints with a delivery that is due and may be tried now, longest waiting first. Urgent ones are tried while the circuit is open too. */
+/** Endpoints with a delivery that may be tried now, longest waiting first. Urgent deliveries are tried even if the circuit is open. */
 export async function dueEndpoints(query: Query, nowMs: number, limit: number): Promise<string[]> {
   const rows = await query.all(
     IdRow,
@@ -112,7 +112,7 @@ export async function dueEndpoints(query: Query, nowMs: number, limit: number): 
   return rows.map((row) => row.id);
 }
 
-/** New deliveries are due at once. */
+/** Makes endpoints due, because they have new deliveries. */
 export async function makeDue(
   tx: Tx,
   ids: readonly string[],
@@ -125,12 +125,12 @@ export async function makeDue(
   );
 }
 
-/** The owner asks for an attempt: a degraded endpoint does not wait for its next probe. */
+/** The owner requested an attempt, so a degraded endpoint does not wait for its next probe. */
 export async function probeNow(tx: Tx, id: string): Promise<void> {
   await tx.run(sql`update webhook_endpoints set open_until_ms = null where id = ${id}`);
 }
 
-/** Its deliveries have changed: `due_ms` and `urgent_ms` are the earliest of theirs again. The indexes know only those that are planned. */
+/** Sets `due_ms` and `urgent_ms` of an endpoint to the earliest of its planned deliveries, after these have changed. */
 export async function refreshDue(tx: Tx, id: string): Promise<void> {
   await tx.run(
     sql`update webhook_endpoints set due_ms = (

@@ -1,4 +1,4 @@
-// What owners do with their endpoints. Each function works in the caller's transaction.
+// Commands of owners for webhook endpoints. Each function works in the caller's transaction.
 import type {
   ChangeWebhookEndpoint,
   CreateWebhookEndpoint,
@@ -18,7 +18,7 @@ import { disabled, type Health, HEALTHY } from './schedule.ts';
 import type { Secrets } from './secrets.ts';
 import { endpointView } from './view.ts';
 
-/** After a rotation the secret before signs beside the new one for this long. */
+/** How long the old secret still signs, beside the new one, after a rotation. */
 const ROTATION_MS = 24 * 3_600_000;
 
 export interface EndpointDeps {
@@ -29,7 +29,7 @@ export interface EndpointDeps {
   maxAttempts: number;
 }
 
-/** @throws ServiceError `validation_failed` for a URL that no attempt may go to, `conflict` where the organisation has too many */
+/** @throws ServiceError `validation_failed` for a URL with a blocked address, `conflict` if the organisation has too many endpoints */
 export async function create(
   tx: Tx,
   orgId: string,
@@ -63,7 +63,7 @@ export async function ownEndpoint(query: Query, orgId: string, id: string): Prom
   return row?.org_id === orgId ? row : fail('not_found', `There is no webhook endpoint ${id}.`);
 }
 
-/** A new address, or being enabled, begins with a clean record. @throws ServiceError `not_found`, `validation_failed` */
+/** A new URL, or enabling the endpoint, resets its health. @throws ServiceError `not_found`, `validation_failed` */
 export async function change(
   tx: Tx,
   row: store.EndpointRow,
@@ -80,7 +80,7 @@ export async function change(
   return endpointView(await ownEndpoint(tx, row.org_id, row.id), nowMs);
 }
 
-/** Undefined: as it is. */
+/** Undefined: the health does not change. */
 function healthAfterChange(row: store.EndpointRow, { url, enabled }: ChangeWebhookEndpoint): Health | undefined {
   if (enabled === true) return HEALTHY;
   if (row.status === 'disabled') return undefined;
@@ -88,7 +88,7 @@ function healthAfterChange(row: store.EndpointRow, { url, enabled }: ChangeWebho
   return url === undefined || url === row.url ? undefined : HEALTHY;
 }
 
-/** A rotation within the day of another ends the oldest secret at once: never more than two are valid. */
+/** At most two secrets are valid. A second rotation within a day ends the oldest secret at once. */
 export async function rotateSecret(tx: Tx, row: store.EndpointRow, deps: EndpointDeps): Promise<NewWebhookEndpoint> {
   const nowMs = deps.clock.now();
   const secret = deps.secrets.make();

@@ -1,21 +1,21 @@
-// Lanes: what is under way to each endpoint. They do not wait for each other, and no job is started twice.
+// Lanes: the jobs in progress for each endpoint. Lanes do not wait for each other, and no job is started twice.
 import type { Log } from '../../../shared/log.ts';
 
 export interface Lanes {
-  /** Starts what is due in this lane, now and whenever a job of it ends. Returns at once. */
+  /** Starts what is due in this lane, now and whenever one of its jobs ends. Returns at once. */
   look(key: string): void;
   isUnderWay(key: string, id: string): boolean;
-  /** How many lanes may be looked at, those that are busy included; 0 where nothing more may start. */
+  /** How many lanes to check, busy ones included; 0 if nothing more may start. */
   limit(): number;
-  /** Starts nothing more; resolves when everything under way has ended. */
+  /** Starts nothing more, and resolves when all jobs have ended. */
   stop(): Promise<void>;
 }
 
 interface LanesOptions<Job> {
-  /** Jobs under way in all lanes. */
+  /** Jobs in progress in all lanes together. */
   max: number;
   log: Log;
-  /** What is due in a lane with `busy` jobs under way (they may be among it), and how many may be under way at once. */
+  /** The due jobs of a lane with `busy` jobs in progress (which may be among them), and how many may run at once. */
   due(key: string, busy: number): Promise<{ slots: number; jobs: Job[] }>;
   /** Never throws. */
   carry(job: Job): Promise<void>;
@@ -24,7 +24,7 @@ interface LanesOptions<Job> {
 interface Lane {
   key: string;
   underWay: Map<string, Promise<void>>;
-  /** One look at a time, or two would start the same job. */
+  /** True while due jobs are read. Two reads at the same time would start the same job. */
   looking: boolean;
   lookAgain: boolean;
 }
@@ -45,7 +45,7 @@ export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>
   };
 
   const startDue = async (lane: Lane): Promise<void> => {
-    // A job that ends while we read may still look due in what we have read.
+    // A job that ends during the read may still look due in its result.
     const busy = new Set(lane.underWay.keys());
     const { slots, jobs } = await options.due(lane.key, busy.size);
     for (const job of jobs) {

@@ -1,4 +1,4 @@
-// The outbox: with every public event, in its transaction, one delivery for each endpoint that wants it.
+// The outbox: writes one delivery for each endpoint that subscribes to an event, in the event's transaction.
 import { type WebhookEvent, WebhookEventType, WebhookInstance } from '../../../shared/api/webhook.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -10,10 +10,10 @@ import { insertDelivery } from './delivery-store.ts';
 import { endpointsOfOrg, makeDue } from './endpoint-store.ts';
 import { DELIVERY_MS_MAX, urgentFrom } from './schedule.ts';
 
-/** Takes from an instance as the API shows it what events tell. */
+/** The part of the API's instance that an event contains. */
 const Sent = WebhookInstance.strip();
 
-/** The body is made here and never again: what is sent is the instance as it was then. */
+/** The body is made here once, so every attempt sends the instance as it was at the event. */
 export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAttempts: number }): Promise<void> {
   const type = WebhookEventType.safeParse(event.type).data;
   if (type === undefined || event.org_id === null) return;
@@ -54,7 +54,7 @@ export async function noteEvent(tx: Tx, event: EventRow, deps: { ids: Ids; maxAt
 }
 
 function bodyOf(event: EventRow & { type: WebhookEventType }, row: InstanceRow): WebhookEvent {
-  // Every move counts the version up, so of two events of one instance the later has the greater.
+  // Every move increments the version, so a later event of an instance has a greater version.
   const shown = instanceView(row, { endpoint: undefined, site: undefined });
   const instance = Sent.parse({ ...shown, version: row.facts_version });
   return { id: event.id, type: event.type, created_at: isoTime(event.created_ms), data: { instance } };

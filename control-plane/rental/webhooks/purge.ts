@@ -1,16 +1,16 @@
-// What is no longer needed: the history of deleted endpoints, and of deliveries that were over long ago.
+// Removes the history of deleted endpoints, and deliveries that ended long ago.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db } from '../../base/db/db.ts';
 import { forgetDeliveries, forgettable } from './delivery-store.ts';
 import { deletedEndpoints, forgetEndpoint } from './endpoint-store.ts';
 
 const HISTORY_MS = 30 * 24 * 3_600_000;
-/** Deliveries of one transaction: other writers wait for it. */
+/** Deliveries in one transaction. Few, because other writers wait for it. */
 const PIECE = 200;
-/** Endpoints of one run; the rest goes with the next. */
+/** Endpoints in one run. The next run takes the rest. */
 const ENDPOINTS_PER_RUN_MAX = 100;
 
-/** Ends early if the signal aborts. Resolves with how many deliveries went. */
+/** Ends early if the signal aborts. Resolves with the number of removed deliveries. */
 export async function purge({ db, clock }: { db: Db; clock: Clock }, signal: AbortSignal): Promise<number> {
   let gone = 0;
   for (const endpointId of await deletedEndpoints(db.read, ENDPOINTS_PER_RUN_MAX)) {

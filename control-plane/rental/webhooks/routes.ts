@@ -1,4 +1,4 @@
-// The endpoints of webhook endpoints (specification 4.7; what it leaves open is said in the descriptions).
+// The routes for webhook endpoints (specification 4.7; the descriptions say what it leaves open).
 import { z } from 'zod';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import {
@@ -59,7 +59,7 @@ function createRoute({ db, webhooks }: WebhookRouteDeps): Route {
     path: '/v1/webhook-endpoints',
     operationId: 'createWebhookEndpoint',
     tag,
-    summary: 'Have events sent to a URL',
+    summary: 'Create a webhook endpoint',
     description: HOW_TO_RECEIVE,
     scope: 'webhooks:write',
     idempotency: 'required',
@@ -135,7 +135,7 @@ function changeRoute({ db, webhooks }: WebhookRouteDeps): Route {
     tag,
     summary: 'Change, disable, enable or replay a webhook endpoint',
     description:
-      'What is left out stays as it is. Deliveries that were planned before go to the new URL. New event types count from the next event on.',
+      'Fields that are left out do not change. Planned deliveries go to the new URL. New event types count from the next event on.',
     scope: 'webhooks:write',
     idempotency: 'optional',
     params: EndpointParams,
@@ -182,7 +182,7 @@ function deleteRoute({ db, webhooks }: WebhookRouteDeps): Route {
     operationId: 'deleteWebhookEndpoint',
     tag,
     summary: 'Delete a webhook endpoint',
-    description: 'Nothing more is sent to it, and its history is gone. An attempt that is under way may still arrive.',
+    description: 'Nothing more is sent to it, and its history is removed. An attempt in progress may still arrive.',
     scope: 'webhooks:write',
     idempotency: 'none',
     params: EndpointParams,

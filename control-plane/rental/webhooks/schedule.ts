@@ -1,27 +1,27 @@
-// What follows from an attempt, for its delivery and for its endpoint: pure rules (specification 6.4, DESIGN section 8).
+// The rules for retries and for the health of endpoints (specification 6.4, DESIGN section 8). Pure: no I/O, no clock.
 import { isoTime } from '../../../shared/clock.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import type { WebhookDeliveryState, WebhookEndpointState } from '../../../shared/states.ts';
 import type { WebhookAttempt } from '../../../shared/api/webhook.ts';
 
-/** Waits after the first, second, ... failed attempt. The last is used where the operator allows a sixth attempt. */
+/** Waits after the first, second, ... failed attempt. The last one is used only if the operator allows a sixth attempt. */
 const RETRY_DELAYS_MS = [30_000, 300_000, 1_800_000, 7_200_000, 43_200_000] as const;
 export const ATTEMPTS_MAX = RETRY_DELAYS_MS.length + 1;
-/** Added to a wait at random, so that what failed together does not come back together. Never below the stated wait. */
+/** The random part that is added to a wait, so that deliveries that failed together are not retried together. */
 const JITTER = 0.1;
-/** Whatever happened, a delivery is given up this long after its event. */
+/** A delivery is given up this long after its event. */
 export const DELIVERY_MS_MAX = 24 * 3_600_000;
 
-/** So many failures in a row, over all deliveries, and an endpoint gets one probe per period until one succeeds. */
+/** After so many failures in a row, over all deliveries, an endpoint gets one probe per period until one succeeds. */
 const FAILURES_TO_DEGRADE = 20;
 const PROBE_PERIOD_MS = 300_000;
 const GONE = 410;
 
-/** A healthy endpoint gets this many deliveries at once; one that failed last, a single one until it succeeds again. */
+/** A healthy endpoint gets so many deliveries at once. After a failure it gets one at a time until one succeeds. */
 const AT_ONCE_MAX = 4;
-/** Urgent ones do not wait for each other: their attempts would not fit into the day. */
+/** Urgent deliveries do not wait for each other, because their attempts would no longer fit into the 24 hours. */
 export const URGENT_AT_ONCE_MAX = 32;
-/** An attempt is urgent this long before the last moment: it may take its whole time, and others may wait for it. */
+/** An attempt becomes urgent this long before the last possible moment, because it may be slow or wait for others. */
 const URGENT_MARGIN_MS = 30 * 60_000;
 
 export interface Outcome {
@@ -29,27 +29,27 @@ export interface Outcome {
   status: number | null;
   /** Null: a 2xx answer. */
   errorCode: WebhookAttempt['error_code'];
-  /** What the endpoint asked for with 429 or 503. */
+  /** The Retry-After of a 429 or 503. */
   retryAfterMs: number | null;
 }
 
 export interface DeliveryStep {
   to: WebhookDeliveryState;
-  /** Null where the delivery is over. */
+  /** Null if the delivery has ended. */
   nextMs: number | null;
-  /** From then on it is tried although its endpoint rests; null where it is over. */
+  /** From this time it is tried even if the circuit is open; null if the delivery has ended. */
   urgentMs: number | null;
 }
 
-/** How often a delivery may be tried, how often it was, and until when. */
+/** How often a delivery may be tried, how often it was tried, and its deadline. */
 export interface Budget {
-  /** The one that is over now included. */
+  /** Includes the attempt that has just ended. */
   attempts: number;
   maxAttempts: number;
   deadlineMs: number;
 }
 
-/** `scheduled`: attempts of a whole schedule. What failed for whatever reason is tried again until all of its attempts are made. */
+/** `scheduled` is the number of attempts in a whole schedule. Every failure, whatever its kind, is retried until all attempts are used. */
 export function deliveryAfter(
   { attempts, maxAttempts, deadlineMs }: Budget,
   outcome: Outcome,
@@ -62,13 +62,13 @@ export function deliveryAfter(
   if (left <= 0) return { to: 'dead_lettered', ...over };
   const urgentMs = urgentFrom({ deadlineMs, left, scheduled });
   const plannedMs = waitMs(left, scheduled) * (1 + JITTER * rng.float());
-  // Retry-After stretches a wait to that of the next step at most, and never so far that an attempt is lost.
+  // Retry-After can stretch a wait to that of the next step at most, and never so far that an attempt is lost.
   const stretchedMs = Math.min(outcome.retryAfterMs ?? 0, waitMs(left - 1, scheduled), urgentMs - nowMs);
   const nextMs = nowMs + Math.ceil(Math.max(plannedMs, stretchedMs));
   return nextMs >= deadlineMs ? { to: 'dead_lettered', ...over } : { to: 'retrying', nextMs, urgentMs };
 }
 
-/** The latest moment at which `left` attempts still fit in before the deadline, with the waits between them. */
+/** The latest time at which `left` attempts, with the waits between them, still fit before the deadline. */
 export function urgentFrom({
   deadlineMs,
   left,
@@ -83,7 +83,7 @@ export function urgentFrom({
   return urgentMs;
 }
 
-/** The wait before the next attempt if `left` attempts remain. It counts from the end of the schedule, so a replay has a whole one again. */
+/** The wait before the next attempt if `left` attempts remain. Counted from the end of the schedule, so a replay has the whole schedule again. */
 function waitMs(left: number, scheduled: number): number {
   const step = Math.min(Math.max(0, scheduled - 1 - left), RETRY_DELAYS_MS.length - 1);
   return RETRY_DELAYS_MS[step] ?? 0;
@@ -92,7 +92,7 @@ function waitMs(left: number, scheduled: number): number {
 export interface Health {
   status: WebhookEndpointState;
   status_reason: string | null;
-  /** In a row. */
+  /** Failures in a row. */
   failures: number;
   failing_since_ms: number | null;
   /** No attempt before then. */
@@ -111,7 +111,7 @@ export function disabled(health: Health, reason: string): Health {
   return { ...health, status: 'disabled', status_reason: reason, open_until_ms: null };
 }
 
-/** Only its owner disables an endpoint, and one that was disabled meanwhile stays so. */
+/** Only the owner disables an endpoint, and an endpoint that was disabled meanwhile stays disabled. */
 export function healthAfter(health: Health, outcome: Outcome, nowMs: number): Health {
   if (health.status === 'disabled') return health;
   if (outcome.errorCode === null) return HEALTHY;
@@ -125,7 +125,7 @@ export function healthAfter(health: Health, outcome: Outcome, nowMs: number): He
   return { ...failing, status: 'degraded', status_reason: reason, open_until_ms: nowMs + PROBE_PERIOD_MS };
 }
 
-/** How many deliveries that are not urgent may be under way to an endpoint of this health; 0 while the circuit is open. */
+/** How many deliveries that are not urgent may be in progress to an endpoint of this health; 0 while the circuit is open. */
 export function slotsOf(health: Health, nowMs: number): number {
   if (health.status === 'disabled' || (health.open_until_ms ?? 0) > nowMs) return 0;
   return health.failures === 0 ? AT_ONCE_MAX : 1;

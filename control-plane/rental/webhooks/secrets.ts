@@ -1,4 +1,4 @@
-// The secrets of endpoints: made here, sealed in the database, opened for each attempt.
+// The secrets of webhook endpoints: made here, sealed in the database, opened for each attempt.
 import type { Ids } from '../../../shared/ids.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import type { EndpointRow } from './endpoint-store.ts';
@@ -9,7 +9,7 @@ export interface Secrets {
   /** 64 hexadecimal characters. */
   make(): string;
   seal(endpointId: string, secret: string): string;
-  /** Those that sign now, newest first: two for a day after a rotation. */
+  /** The secrets that sign now, newest first. There are two for a day after a rotation. */
   inUse(endpoint: EndpointRow, nowMs: number): string[];
 }
 

@@ -1,4 +1,4 @@
-// Endpoints and deliveries as the API shows them (specification 2.9). Secrets are never in here.
+// Endpoints and deliveries as the API shows them (specification 2.9), without secrets.
 import type { WebhookAttempt, WebhookDelivery, WebhookEndpoint } from '../../../shared/api/webhook.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import type { AttemptRow, DeliveryRow } from './delivery-store.ts';

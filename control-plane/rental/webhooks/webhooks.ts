@@ -1,4 +1,4 @@
-// The room: endpoints of customers, the outbox that events fall into, and the courier that empties it.
+// The interface of this room: webhook endpoints of customers, the outbox that stores deliveries, and the courier that sends them.
 import type {
   ChangeWebhookEndpoint,
   CreateWebhookEndpoint,
@@ -21,23 +21,23 @@ import { purge } from './purge.ts';
 import { openSecrets } from './secrets.ts';
 import { endpointView } from './view.ts';
 
-/** Every function that names an endpoint throws `not_found` for one of another organisation. */
+/** Every function with an endpoint id throws `not_found` for an endpoint of another organisation. */
 export interface Webhooks {
   create(tx: Tx, orgId: string, request: CreateWebhookEndpoint): Promise<NewWebhookEndpoint>;
   page(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<EndpointRow[]>;
   get(query: Query, orgId: string, id: string): Promise<WebhookEndpoint>;
   change(tx: Tx, orgId: string, id: string, request: ChangeWebhookEndpoint): Promise<WebhookEndpoint>;
   remove(tx: Tx, orgId: string, id: string): Promise<void>;
-  /** The new secret is in this answer and nowhere else. */
+  /** The new secret is shown in this answer only. */
   rotateSecret(tx: Tx, orgId: string, id: string): Promise<NewWebhookEndpoint>;
   view(row: EndpointRow): WebhookEndpoint;
   deliveries(query: Query, endpointId: string, from: Cursor | undefined, count: number): Promise<DeliveryRow[]>;
   showDeliveries(query: Query, rows: readonly DeliveryRow[]): Promise<WebhookDelivery[]>;
   retry(tx: Tx, orgId: string, ids: { endpointId: string; deliveryId: string }): Promise<WebhookDelivery>;
-  /** In the transaction of the event. */
+  /** Called in the transaction of the event. */
   noteEvent(tx: Tx, event: EventRow): Promise<void>;
   courier: Courier;
-  /** Resolves with how many deliveries went. */
+  /** Resolves with the number of removed deliveries. */
   purge(signal: AbortSignal): Promise<number>;
 }
 

@@ -1,4 +1,4 @@
-// Where an API bench plays: the real control plane as a process, 10,000 offerings in its database, a customer, and the bare peer beside it.
+// The stage of an API bench: the real control plane as a process with 10,000 offerings, a customer, and the bare peer.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -26,7 +26,7 @@ const CLIENT = new URL('./client.ts', import.meta.url);
 const PEER = new URL('./peer.ts', import.meta.url);
 const OFFERINGS = 10_000;
 const GPUS_EACH = 8;
-/** Every launch takes one. On an address of their own they are in nobody's way. */
+/** Every launch takes a port. On an address of their own they collide with nothing. */
 const SSH = { host: '127.0.0.9', port_range: { first: 2_000, last: 21_999 } };
 const NO_LIMIT = 1_000_000;
 

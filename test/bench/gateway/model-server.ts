@@ -1,4 +1,4 @@
-// The model server of a gateway bench: answers at once what a model might say, whole, as a burst of events, or paced as a model speaks.
+// The model server of a gateway bench: answers at once with a fixed text, whole, as a burst of events, or paced like a real model.
 import { createServer, type ServerResponse } from 'node:http';
 import { once } from 'node:events';
 import type { AddressInfo } from 'node:net';
@@ -9,7 +9,7 @@ import { type Answer, serveOrders } from '../side.ts';
 /** Of an answer. */
 const TOKENS = 50;
 const PACE_MS = 20;
-/** In a request that is to be answered so. */
+/** Text in a request that selects this kind of answer. */
 const [STREAM, PACED] = ['"stream":true', 'paced'];
 
 const content = 'word '.repeat(TOKENS);

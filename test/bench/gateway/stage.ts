@@ -1,4 +1,4 @@
-// Where a gateway bench plays: a model server, nginx and the real control plane in front of it, and a customer, each a process of its own.
+// The stage of a gateway bench: a model server, nginx and the real control plane in front of it, and a customer, each its own process.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -8,7 +8,7 @@ import { type Side, startSide } from '../side.ts';
 import { startNginx } from './nginx.ts';
 
 export const MODEL = 'bench/chat';
-/** RegistryClients to the model server. */
+/** Upstream connections to the model server. */
 export const WAYS = ['direct', 'nginx', 'gateway'] as const;
 export type Way = (typeof WAYS)[number];
 

@@ -1,4 +1,4 @@
-// A tunnel under test, whoever made it: a port in front, and the processes that carry its bytes.
+// A tunnel under test, ours or OpenSSH's: its front port, and the processes that carry its bytes.
 import { readFileSync } from 'node:fs';
 
 export interface Chain {

@@ -7,7 +7,7 @@ import { ECHO_BYTES, encodeRequest, writeBytes, type Task } from './load.ts';
 import { serveOrders, type Answer, type Order } from '../side.ts';
 
 const READ_BUFFER = Buffer.alloc(1024 * 1024);
-/** Of a stalled reader: more than all buffers on the way together. */
+/** Bytes that a stalled reader requests: more than all buffers on the path together. */
 const STALLED_BYTES = 1024 * 1024 * 1024;
 
 const stalled: Socket[] = [];
@@ -28,7 +28,7 @@ serveOrders((order) => {
   }
 });
 
-/** The clock starts at the first byte: opening a stream is not throughput. */
+/** The clock starts at the first byte, because the opening of a stream is not throughput. */
 async function download(port: number, bytes: number): Promise<Answer> {
   const { promise, resolve, reject } = Promise.withResolvers<Answer>();
   let [startMs, left] = [0, bytes];

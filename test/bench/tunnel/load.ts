@@ -1,8 +1,8 @@
-// What the two ends of a tunnel say to each other. A request is 9 bytes: what the target shall do, and how many bytes of it.
+// The messages between the two ends of a tunnel. A request has 9 bytes: a command for the target, and a number of bytes.
 import type { Socket } from 'node:net';
 
 export const REQUEST_BYTES = 9;
-/** What the target says before it takes an upload, and after it. */
+/** Sent by the target before an upload, and after it. */
 export const READY = Buffer.from('r');
 export const ECHO_BYTES = 64;
 /** Large, so that the ends cost little beside the tunnel between them. */

@@ -11,7 +11,7 @@ import type { Chain } from './chain.ts';
 
 /** Its fastest. */
 const CIPHER = 'aes128-gcm@openssh.com';
-/** Compiled into Debian's sshd, which wants it when root starts it. */
+/** A path in Debian's sshd, which must exist if root starts sshd. */
 const EMPTY_FOLDER = '/run/sshd';
 
 /** A port in front whose connections sshd carries to the client, and the client to `targetPort`. `dir` is new. */
@@ -36,7 +36,7 @@ export async function openSshTunnel(dir: string, targetPort: number): Promise<Ch
     ],
   });
   const close = (): Promise<unknown> => Promise.all([client.stop(), server.stop()]);
-  // They are in groups of their own: a bench that is interrupted takes them along.
+  // They have process groups of their own, so that an interrupted bench ends them too.
   process.once('exit', () => void close());
   try {
     await isListening(port, client);

@@ -5,7 +5,7 @@ import { freePort } from '../../kit/ports.ts';
 import type { Chain } from './chain.ts';
 import { type Order, startSide } from '../side.ts';
 
-/** Files that make the stretch between host and control plane TLS. */
+/** Files for TLS between host and control plane. */
 export interface Certificate {
   cert: string;
   key: string;
@@ -17,7 +17,7 @@ export async function openOwnTunnel(targetPort: number, tls?: Certificate): Prom
   const agent = await startSide(new URL('./agent.ts', import.meta.url), { flags: HOLDER_FLAGS });
   const onNews = ({ url = '' }: Order): void => {
     const dial = { kind: 'dial', url, port: targetPort, ...(tls === undefined ? {} : { ca: tls.cert }) };
-    // One that fails is seen by the run, which waits for it.
+    // The run waits for it and sees its failure.
     agent.ask(dial).catch((error: unknown) => console.error(`the agent could not dial: ${String(error)}`));
   };
   const controlPlane = await startSide(new URL('./control-plane.ts', import.meta.url), { onNews, flags: SERVE_FLAGS });

@@ -7,7 +7,7 @@ const server = createServer({ noDelay: true }, (socket) => {
   socket.on('error', () => socket.destroy());
   socket.once('readable', () => {
     const request: Buffer | null = socket.read(REQUEST_BYTES);
-    // Somebody only looked whether anyone listens.
+    // The client only checked that somebody listens.
     if (request === null) socket.destroy();
     else serve(socket, request);
   });

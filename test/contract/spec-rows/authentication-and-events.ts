@@ -244,9 +244,9 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       'is tried again after 30 s, 5 min, 30 min and 2 h, and given up after the fifth attempt',
     ],
     [
-      'A sixth attempt 12 hours later where it is configured',
+      'A sixth attempt 12 hours later if it is configured',
       'control-plane/rental/webhooks/schedule.test.ts',
-      'has a sixth attempt after 12 h where the operator allows it',
+      'has a sixth attempt after 12 h if the operator allows it',
     ],
     [
       'Any non-2xx response, any timeout and any other failure is retried: five attempts for each of them',

@@ -54,7 +54,7 @@ export const ERRORS_ROWS: RowsBySection = {
     [
       'reservation/no_contract: the organisation holds no reservation contract',
       'control-plane/rental/reserved-launches.store.test.ts',
-      'without a contract is no_contract, also where the only one belongs to others',
+      'without a contract is no_contract, also if the only one belongs to others',
     ],
     [
       'reservation/contract_inactive: a contract exists but is pending, suspended, expired or outside its term',
@@ -82,7 +82,7 @@ export const ERRORS_ROWS: RowsBySection = {
       "another organisation's key is 403 ssh_keys/org_mismatch for every tier, and nothing is launched",
     ],
     [
-      'not_found: a missing resource, also where it is another organisation that has it',
+      'not_found: a missing resource, also if it is another organisation that has it',
       'contract/coverage.test.ts',
       '%s is 404 for a stranger, as if there were nothing, and works for the owner',
     ],

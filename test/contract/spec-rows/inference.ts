@@ -47,7 +47,7 @@ export const INFERENCE_ROWS: RowsBySection = {
     ],
     ['Billing is per token', 'contract/chat.store.test.ts', 'costs its tokens exactly, and leaves a receipt'],
     [
-      'Billing is per token, also where the server has not counted',
+      'Billing is per token, also if the server has not counted',
       'control-plane/models/tokenizer.test.ts',
       'that %s has not counted is counted by its tokenizer, and the receipt says so',
     ],
@@ -81,7 +81,7 @@ export const INFERENCE_ROWS: RowsBySection = {
     [
       'A job has model, status, progress, seconds, created_at, completed_at and expires_at',
       'contract/videos.store.test.ts',
-      'has the members of the specification, is answered at once with 202, and its server gets what was asked',
+      'has the fields of the specification, is answered at once with 202, and its server receives the request',
     ],
     [
       'status is queued, in_progress or completed; progress goes up to 100',
@@ -98,7 +98,7 @@ export const INFERENCE_ROWS: RowsBySection = {
     [
       'A video job has the members of the specification; id is vid_<id>, object video, times are Unix seconds',
       'contract/videos.store.test.ts',
-      'has the members of the specification, is answered at once with 202, and its server gets what was asked',
+      'has the fields of the specification, is answered at once with 202, and its server receives the request',
     ],
     [
       'cost_cents is the authoritative final charge: whole cents, rounded up once for the job, and cost the same sum',
@@ -123,7 +123,7 @@ export const INFERENCE_ROWS: RowsBySection = {
       'that fails says why in our words, and costs nothing',
     ],
     [
-      'queued or in_progress to cancelled where the output is not committed: never billed',
+      'queued or in_progress to cancelled if the output is not committed: never billed',
       'contract/video-files.store.test.ts',
       'ends a job that is queued or in progress, gives its money back, and ends the work of its server',
     ],
@@ -150,7 +150,7 @@ export const INFERENCE_ROWS: RowsBySection = {
     [
       'A never-started job expires about 2 hours after submission, unbilled',
       'control-plane/models/video-engine.store.test.ts',
-      'expires unbilled two hours after it was submitted, and its server is told',
+      'expires unbilled two hours after it was submitted, and is removed from its server',
     ],
   ],
   '2.14': [
@@ -257,22 +257,22 @@ export const INFERENCE_ROWS: RowsBySection = {
     [
       'stream_limit_exceeded: too many inference requests open at once on this API key',
       'control-plane/models/money.store.test.ts',
-      'one key has so many requests open at once and no more, another has its own, and what is over or refused makes room',
+      'each key may have a number of open requests, and an ended or refused request frees its slot',
     ],
     [
       'upstream_unavailable is 503 with Retry-After: serving capacity degraded',
       'control-plane/models/failover.test.ts',
-      'two more at most, and then it is 503 with what the last said about coming back',
+      'two more at most, and then the answer is 503 with the Retry-After of the last one',
     ],
     [
       'upstream_unavailable is returned promptly',
       'control-plane/models/servers-out.test.ts',
-      'that %s keeps requests from it after the fifth',
+      'that %s makes it rest after the fifth',
     ],
     [
       '504: the upstream exceeded the deadline',
       'control-plane/models/failover.test.ts',
-      'where it is silent: 504 at its time and no sooner, not to be sent again, and the server is left',
+      'if the server is silent: 504 at its time limit, not to be sent again, and the request to the server is cancelled',
     ],
     [
       'An undeclared video parameter is 400 invalid_request_error',
@@ -295,7 +295,7 @@ export const INFERENCE_ROWS: RowsBySection = {
     [
       'upstream_response_too_large is 502 and not retryable',
       'control-plane/models/failover.test.ts',
-      'where its answer is too large: 502, not to be sent again; at the bound it is read',
+      'if the answer is too large: 502, not to be sent again; at the bound it is read',
     ],
     [
       'insufficient balance: the most that a request can cost must be there',

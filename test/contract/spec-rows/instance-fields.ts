@@ -75,7 +75,7 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
       'has exactly the fields of its station, from the request through an outage to its end',
     ],
     [
-      'disk_gb is present only where the placed capacity honours a configured size; the default is 100 GB',
+      'disk_gb is present only if the placed capacity honours a configured size; the default is 100 GB',
       'contract/launch.store.test.ts',
       'left out: 100 GB where sizes are honoured, absent elsewhere, and no host is passed over',
     ],
@@ -182,7 +182,7 @@ export const INSTANCE_FIELDS_ROWS: RowsBySection = {
     [
       'last_reachable_at is the last end-to-end check, absent before the first; it stops advancing when SSH has died',
       'contract/instance-life.store.test.ts',
-      'last_reachable_at advances with every look that gets through, and stops with the first that does not',
+      'last_reachable_at advances with every good probe, and stops with the first failed one',
     ],
     [
       'unreachable_since is the start of the confirmed outage, present exactly while unreachable',

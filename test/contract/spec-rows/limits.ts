@@ -4,7 +4,7 @@ import type { RowsBySection } from '../spec-rows.ts';
 export const LIMITS_ROWS: RowsBySection = {
   '8': [
     ['Page size: minimum 1, maximum 200', 'contract/limits.store.test.ts', 'of every list that takes one is 1 to 200'],
-    ['Page size: default 50', 'contract/limits.store.test.ts', 'is 50 where nothing is said'],
+    ['Page size: default 50', 'contract/limits.store.test.ts', 'is 50 if the request names no limit'],
     [
       'Idempotency-Key: at most 255 characters, required on POST /v1/ssh-keys, /v1/instances and /v1/webhook-endpoints',
       'contract/limits.store.test.ts',
@@ -28,7 +28,7 @@ export const LIMITS_ROWS: RowsBySection = {
     [
       'A process that dies between an effect and its answer: an equal request gets that answer from the next one',
       'e2e/idempotency.test.ts',
-      'kill -9 between the effect of a launch and its reply: the next process tells what was done',
+      'kill -9 between the effect of a launch and its reply: the next process returns the result',
     ],
     [
       'Every answer to an Idempotency-Key outlives its process, byte for byte, with the secrets in it',

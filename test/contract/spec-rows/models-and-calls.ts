@@ -21,7 +21,7 @@ export const MODELS_AND_CALLS_ROWS: RowsBySection = {
     [
       'stream_options: include_usage tells the usage, and only a stream takes it',
       'contract/chat.store.test.ts',
-      'with stream_options where there is no stream',
+      'with stream_options if there is no stream',
     ],
     [
       'POST /v1/images/generations: model and prompt are required, n defaults to 1, size is <W>x<H>',
@@ -41,7 +41,7 @@ export const MODELS_AND_CALLS_ROWS: RowsBySection = {
     [
       'Most video models take no size; undeclared parameters are rejected',
       'contract/videos.store.test.ts',
-      'for a size where the model declares none',
+      'for a size if the model declares none',
     ],
     [
       'POST /v1/embeddings: input is one string or an array of up to 2048',
@@ -57,7 +57,7 @@ export const MODELS_AND_CALLS_ROWS: RowsBySection = {
     [
       'dimensions for models that support them; user is an opaque string',
       'contract/embeddings.store.test.ts',
-      'have as many dimensions as are asked for, where the model supports it',
+      'have as many dimensions as are asked for, if the model supports it',
     ],
     [
       'One vector per input in request order',
@@ -119,7 +119,7 @@ export const MODELS_AND_CALLS_ROWS: RowsBySection = {
       'has the members of the specification',
     ],
     [
-      'aliases, author, category, context_length, created and supported_parameters are there where they are known',
+      'aliases, author, category, context_length, created and supported_parameters are there if they are known',
       'contract/models.test.ts',
       'has the members of the specification',
     ],

@@ -17,7 +17,7 @@ export const RESOURCES_ROWS: RowsBySection = {
     [
       'A page without a limit has 50 entries',
       'contract/cursors.store.test.ts',
-      'a page has 50 entries where no limit is named',
+      'a page has 50 entries if no limit is named',
     ],
     [
       'limit below 1 or above 200 is refused',
@@ -103,7 +103,7 @@ export const RESOURCES_ROWS: RowsBySection = {
       'is told in the catalog',
     ],
     [
-      'instance_disk_gb is 0 where the size is unknown',
+      'instance_disk_gb is 0 if the size is unknown',
       'contract/catalog.store.test.ts',
       'show the smallest host that is on offer',
     ],
@@ -113,7 +113,7 @@ export const RESOURCES_ROWS: RowsBySection = {
       'is told in the catalog',
     ],
     [
-      'disk_configurable is false where no offering does',
+      'disk_configurable is false if no offering does',
       'contract/catalog.store.test.ts',
       'show the smallest host that is on offer',
     ],

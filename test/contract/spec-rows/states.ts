@@ -36,7 +36,7 @@ export const STATES_ROWS: RowsBySection = {
     [
       'A host that does not answer is given up after a minute, and the next one has a minute too',
       'control-plane/rental/launch.store.test.ts',
-      'by saying nothing has a minute, and so has each one after it',
+      'to acknowledge the launch is given up after a minute, and so is each one after it',
     ],
     [
       'A rental that fails for good goes to error: instance.failed, status_reason',

@@ -1,4 +1,4 @@
-// Which server knows a conversation: always the same one, until that has more than its share.
+// Conversations with the same beginning go to the same server, until that server has more than its share of requests.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Upstream } from '../../../control-plane/models/catalog/models.ts';
 import { affinityOf, byAffinity } from '../../../control-plane/models/gateway/affinity.ts';
@@ -25,12 +25,12 @@ const countOf = (all: ReturnType<typeof servers>): number[] => {
   return all.map(({ upstream }) => urls.filter((url) => url === upstream.base_url).length);
 };
 
-describe('a conversation is known by', () => {
+describe('the affinity key of a conversation', () => {
   const long = 'x'.repeat(2_000);
   const about = (orgId: string, model: string, ...messages: Parameters<typeof affinityOf>[2]) =>
     affinityOf(orgId, model, messages);
 
-  test('its first 1,024 characters with the roles, and nothing behind them', () => {
+  test('depends on its first 1,024 characters with the roles, and on nothing after them', () => {
     const one = about('o', 'm', system(long), user('a'));
     expect(one).toBeDefined();
     expect(about('o', 'm', system(long), user('b'), user('c'))).toBe(one);
@@ -40,12 +40,12 @@ describe('a conversation is known by', () => {
     expect(about('o', 'm', user(long))).not.toBe(one);
   });
 
-  test('its organisation and its model', () => {
+  test('depends on its organisation and its model', () => {
     const keys = [about('o', 'm', system(long)), about('p', 'm', system(long)), about('o', 'n', system(long))];
     expect(new Set(keys).size).toBe(3);
   });
 
-  test('nothing where it is short: 1,024 characters with the roles are, one more is not', () => {
+  test('does not exist if the conversation has at most 1,024 characters with the roles', () => {
     const around = 'user\n\n'.length;
     expect(about('o', 'm', user('x'.repeat(1_024 - around)))).toBeUndefined();
     expect(about('o', 'm', user('x'.repeat(1_025 - around)))).toBeDefined();
@@ -53,8 +53,8 @@ describe('a conversation is known by', () => {
   });
 });
 
-describe('its server', () => {
-  test('is one of all alike, by their weights', () => {
+describe('the server of a key', () => {
+  test('is chosen in proportion to the weights', () => {
     const counts = countOf(servers([1, 1, 2]));
     // 500, 500 and 1,000 but for chance.
     expect(counts[0]).toBeGreaterThan(420);
@@ -62,7 +62,7 @@ describe('its server', () => {
     expect(counts[2]).toBeGreaterThan(920);
   });
 
-  test('stays the same where another one comes or goes', () => {
+  test('stays the same if another server comes or goes', () => {
     const [three, four] = [servers([1, 1, 1]), servers([1, 1, 1, 1])];
     const moved = KEYS.filter((key) => chosen(three, key) !== chosen(four, key));
     expect(moved.every((key) => chosen(four, key) === 'http://10.0.0.3:8000/v1')).toBe(true);
@@ -70,7 +70,7 @@ describe('its server', () => {
     expect(moved.length).toBeLessThan(600);
   });
 
-  test('is the next one in its order where it has more than 1.25 times its share, and not before', () => {
+  test('is the next one in the order if the first has more than 1.25 times its share, and not before', () => {
     const key = KEYS.find((each) => chosen(servers([1, 1]), each) === 'http://10.0.0.0:8000/v1') ?? '';
     // Of 8 with the new one 5 are 1.25 times the half.
     expect(chosen(servers([1, 1], [4, 3]), key)).toBe('http://10.0.0.0:8000/v1');
@@ -81,7 +81,7 @@ describe('its server', () => {
     expect(chosen(servers([3, 1], [16, 0]), key)).toBe('http://10.0.0.1:8000/v1');
   });
 
-  test('is there wherever there is one at all', () => {
+  test('is found whenever there is any server', () => {
     for (let i = 0; i < 500; i += 1) {
       const open = [i % 7, (i * 3) % 11, (i * 5) % 13];
       expect(chosen(servers([1, 2, 3], open), `key-${i}`)).toBeDefined();
@@ -113,7 +113,7 @@ describe('a chat', () => {
     });
   const asked = (): number[] => all.map((each) => each.asked.length);
 
-  test('and its continuations are asked of one server, whole and streamed, other chats of others', async () => {
+  test('and its continuations go to one server, whole and streamed, other chats go to others', async () => {
     for (let turn = 0; turn < 4; turn += 1) await ask('you are a poet', false);
     const before = asked();
     expect(before.filter((count) => count > 0)).toEqual([4]);

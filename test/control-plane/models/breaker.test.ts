@@ -1,4 +1,4 @@
-// When a server is out, and how it comes back: the numbers of it, at both edges.
+// When a failing server rests, and how it comes back. Each number is tested at both edges.
 import { beforeEach, describe, expect, test } from 'vitest';
 import { type Breaker, openBreaker } from '../../../control-plane/models/gateway/breaker.ts';
 import { type VirtualClock, virtualClock } from '../../kit/virtual-clock.ts';
@@ -30,14 +30,14 @@ describe('a server is out', () => {
   test.each([
     [9_999, false],
     [10_000, true],
-  ])('where the fifth comes %d ms after the first: takes requests %s', async (ms, takes) => {
+  ])('if the fifth comes %d ms after the first: takes requests %s', async (ms, takes) => {
     fail(1);
     await clock.advance(ms);
     fail(4);
     expect(breaker.takes()).toBe(takes);
   });
 
-  test('by any five within ten seconds, also where there were others long before', async () => {
+  test('by any five within ten seconds, also if there were others long before', async () => {
     fail(4);
     await clock.advance(60_000);
     fail(4);
@@ -50,7 +50,7 @@ describe('a server is out', () => {
     [5, false],
     [6, true],
   ])(
-    'not where more was answered than failed: %d answers between five failures leave it taking: %s',
+    'not if it answered more requests than it failed: with %d answers between five failures it still takes requests: %s',
     (count, takes) => {
       answer(100);
       fail(1);
@@ -60,7 +60,7 @@ describe('a server is out', () => {
     },
   );
 
-  test('and what was sent before and ends now changes nothing', async () => {
+  test('and requests from before that end now change nothing', async () => {
     const [first, second] = [breaker.send('apk_x'), breaker.send('apk_x')];
     fail(5);
     await clock.advance(1_000);
@@ -75,14 +75,14 @@ describe('a server that fails for one key alone', () => {
     for (let i = 0; i < count; i += 1) breaker.send(apiKeyId).failed();
   };
 
-  test('goes on taking requests, however often it fails, and is looked at', () => {
+  test('goes on taking requests, however often it fails, and gets a health check', () => {
     failFor('apk_a', 4);
     expect(breaker.isLookDue()).toBe(false);
     failFor('apk_a', 50);
     expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, true]);
   });
 
-  test('is out if the look finds it dead, and forgets its failures if it is well', () => {
+  test('is out if the health check finds it dead, and its failures are forgotten if it is well', () => {
     failFor('apk_a', 5);
     breaker.found('well');
     expect([...state(), breaker.isLookDue()]).toEqual([...TAKES, false]);
@@ -104,14 +104,14 @@ describe('a server that fails for one key alone', () => {
 describe('a server that is out', () => {
   beforeEach(() => fail(5));
 
-  test('rests for five seconds, and then waits for a look', async () => {
+  test('rests for five seconds, and then waits for a health check', async () => {
     await clock.advance(4_999);
     expect(state()).toEqual([false, 1]);
     await clock.advance(1);
     expect(state()).toEqual([false, 0]);
   });
 
-  test('rests again after a look that finds it dead', async () => {
+  test('rests again after a health check that finds it dead', async () => {
     await clock.advance(5_000);
     breaker.found('dead');
     expect(state()).toEqual([false, 5_000]);
@@ -127,7 +127,7 @@ describe('a server that is out', () => {
     expect(breaker.takes()).toBe(true);
   });
 
-  test('takes one request after a look that finds it alive, and no other', async () => {
+  test('takes one request after a health check that finds it alive, and no other', async () => {
     await clock.advance(5_000);
     breaker.found('well');
     expect(breaker.takes()).toBe(true);
@@ -153,14 +153,14 @@ describe('a server that is out', () => {
     expect(state()).toEqual([false, 5_000]);
   });
 
-  test('is looked at again where nothing comes of that request within five seconds', async () => {
+  test('gets another health check if that request has no result within five seconds', async () => {
     breaker.found('well');
     breaker.send('apk_x');
     await clock.advance(5_000);
     expect(state()).toEqual([false, 0]);
   });
 
-  test('is left alone by a look that ends after it is back', () => {
+  test('ignores a health check that ends after it is back', () => {
     breaker.found('well');
     breaker.send('apk_x').answered();
     breaker.found('dead');

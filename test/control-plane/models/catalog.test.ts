@@ -1,4 +1,4 @@
-// The operator's file of models: what it may say, each mistake with its line, and what a name in a call means.
+// The operator's file of models: valid entries, each mistake with its line, and how the name in a call is resolved.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -44,7 +44,7 @@ describe('the file', () => {
     ]);
   });
 
-  test('that is not named means no models; one that is not there is told by its key', () => {
+  test('that is not named means no models; a missing file is reported with its setting', () => {
     expect(readModels(undefined)).toEqual([]);
     expect(() => readModels(join(dir, 'none.yaml'))).toThrow(/^models_file names .*none\.yaml, which does not exist$/);
   });
@@ -148,7 +148,7 @@ describe('the file', () => {
     expect(economy(15, 61)).toContain('economy.pricing.output_per_1m_tokens_cents: must be at most 60, the price of');
   });
 
-  test('may tell parameters of a video model, and of no embedding model', () => {
+  test('may have parameters for a video model, but not for an embedding model', () => {
     const model = (modality: string, pricing: string): string =>
       complaint(`models:
   - id: acme/model
@@ -162,7 +162,7 @@ describe('the file', () => {
     expect(model('embedding', 'input_per_1m_tokens_cents')).toContain('parameters: is only for image and video models');
   });
 
-  test('at its bounds is taken', () => {
+  test('is accepted at its bounds', () => {
     expect(complaint(chat(['15,', '100000000,'], ['8192', '8192\n    max_output_tokens: 8192']))).toBe('none');
     expect(complaint(chat(['15,', '0,'], ['model: m', 'model: m, weight: 1000']))).toBe('none');
   });
@@ -250,10 +250,7 @@ describe('a video model', () => {
     [`${SECONDS}, { name: Size, type: string }`, 'must have names of small letters, digits and underscores'],
     [`${SECONDS}, { name: prompt, type: string }`, 'must not have prompt, which every request has'],
     [`${SECONDS}, { name: size, type: enum }`, 'must have an enum for size exactly where that is its type'],
-    [
-      `${SECONDS}, { name: size, type: string, enum: [a] }`,
-      'must have an enum for size exactly where that is its type',
-    ],
+    [`${SECONDS}, { name: size, type: string, enum: [a] }`, 'must have an enum for size exactly if that is its type'],
     [`${SECONDS}, { name: size, type: string, max: 5 }`, 'must have min and max for size only as an int'],
     [`${SECONDS}, { name: size, type: enum, enum: [a], default: b }`, 'has a default of size that breaks its own rule'],
   ])('with the parameters %s: %s', (parameters, expected) => {
@@ -304,7 +301,7 @@ describe('a name in a call', () => {
     expect(codeOf(name, modality)).toBe(expected);
   });
 
-  test('with :economy is priced by that tier, and not found where there is none', () => {
+  test('with :economy has the price of that tier, and is not found if there is none', () => {
     expect(catalog.callable('small:economy', 'chat').pricing).toEqual({
       input_per_1m_tokens_cents: 5,
       output_per_1m_tokens_cents: 20,

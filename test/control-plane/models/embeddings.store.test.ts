@@ -1,4 +1,4 @@
-// What embeddings hold and cost, and how they are split, where it depends on the model and on the bytes of the texts.
+// What embeddings hold and cost, and how they are split, depending on the model and on the bytes of the texts.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
 import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
@@ -46,13 +46,13 @@ function embed(input: string | string[], more: object = {}): Promise<Reply> {
 }
 const held = async (): Promise<bigint> => (await world.rooms.ledger.balance(world.db.read, wallet(orgId))).heldUcents;
 
-test('texts are split as the server takes them that takes the fewest at once, as any of them may be asked', async () => {
+test('texts are split for the server that takes the fewest at once, because any server may be asked', async () => {
   upstream.usual = uncounted;
   await embed(['a', 'b', 'c', 'd', 'e']);
   expect(upstream.asked.map(inputsOf)).toEqual([['a', 'b'], ['c', 'd'], ['e']]);
 });
 
-test('a model whose vectors have one length refuses another, by name', async () => {
+test('a model whose vectors have one length refuses another length, and names the parameter', async () => {
   await expect(embed('a', { dimensions: 3 })).rejects.toMatchObject({
     code: 'unsupported_parameter',
     details: { errors: [{ field: 'dimensions' }] },
@@ -72,7 +72,7 @@ test('the most that texts can cost is held, a token for each byte and 16 around 
   expect(await held()).toBe(0n);
 });
 
-test('texts that nobody counts are estimated by their bytes, and their receipt tells a completed request', async () => {
+test('texts that nobody counts are estimated by their bytes, and their receipt shows a completed request', async () => {
   upstream.usual = uncounted;
   const reply = await embed('\u00e9'.repeat(10));
   expect(await findReceipt(world.db.read, reply.headers?.['x-receipt-id'] ?? '')).toMatchObject({

@@ -1,4 +1,4 @@
-// Which server answers a chat, when another is asked instead, and what the caller is told where none can: before the first byte.
+// Failover before the first byte: which server answers a chat, when another one is asked, and the error if none can answer.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { CHAT_ANSWER_BYTES_MAX } from '../../../shared/limits.ts';
 import { type Answer, type Api, openApi } from '../../contract/api.ts';
@@ -20,7 +20,7 @@ afterEach(async () => {
   for (const server of servers) await server.close();
 });
 
-/** In the order in which they are asked while none has anything to do. */
+/** In the order in which idle servers are asked. */
 async function serve(...upstreams: object[]): Promise<void> {
   const entries = upstreams.map((more, i) => ({ base_url: servers[i]?.baseUrl, model: `m${i}`, ...more }));
   api = await openApi({ settings: { models: someModels(undefined, { upstreams: entries }) } });
@@ -31,7 +31,7 @@ const ask = (): Promise<Answer> =>
 const askedOf = (): number[] => servers.map(({ asked }) => asked.length);
 
 describe('another server is asked', () => {
-  test.each([429, 502, 503])('where the first answers %d', async (status) => {
+  test.each([429, 502, 503])('if the first answers %d', async (status) => {
     await serve({}, {});
     servers[0]?.next({ status, body: 'no' });
     expect((await ask()).status).toBe(200);
@@ -39,12 +39,12 @@ describe('another server is asked', () => {
     expect(servers[1]?.asked[0]?.body['model']).toBe('m1');
   });
 
-  test('where the first cannot be connected to', async () => {
+  test('if the first cannot be connected to', async () => {
     await serve({ base_url: 'http://127.0.0.1:1/v1' }, {});
     expect((await ask()).status).toBe(200);
   });
 
-  test('two more at most, and then it is 503 with what the last said about coming back', async () => {
+  test('two more at most, and then the answer is 503 with the Retry-After of the last one', async () => {
     await serve({}, {}, {}, {});
     for (const [i, server] of servers.entries())
       server.next({ status: 503, body: 'no', headers: { 'retry-after': String(10 + i) } });
@@ -58,7 +58,7 @@ describe('another server is asked', () => {
     ['0', '1'],
     ['61', '60'],
     ['soon', '1'],
-  ])('a Retry-After of %s is told as %s', async (said, told) => {
+  ])('a Retry-After of %s is passed on as %s', async (said, told) => {
     await serve({});
     servers[0]?.next({ status: 429, body: 'no', headers: { 'retry-after': said } });
     expect((await ask()).headers['retry-after']).toBe(told);
@@ -134,13 +134,13 @@ describe('no other server is asked', () => {
       { error: { message: 'too long', code: 'context_length_exceeded' } },
       '8192 tokens of acme/small-chat',
     ],
-  ])('where the prompt is too long for %s: context_length_exceeded', async (_engine, body, told) => {
+  ])('if the prompt is too long for %s: context_length_exceeded', async (_engine, body, told) => {
     await serve({}, {});
     servers[0]?.next({ status: 400, body });
     expect(expectRefused(PATH, await ask(), 'context_length_exceeded').text).toContain(told);
   });
 
-  test('where its answer is too large: 502, not to be sent again; at the bound it is read', async () => {
+  test('if the answer is too large: 502, not to be sent again; at the bound it is read', async () => {
     await serve({}, {});
     const sized = (bytes: number): object => {
       const [choice] = HELLO.choices;
@@ -158,14 +158,14 @@ describe('no other server is asked', () => {
     expect(answer.headers['x-should-retry']).toBe('false');
   });
 
-  test('where its answer is too large and has no end: no more of it is waited for, and the server is left', async () => {
+  test('if the answer is too large and has no end: the rest is not read, and the request to the server is cancelled', async () => {
     await serve({}, {});
     servers[0]?.next({ pieces: [Buffer.alloc(CHAT_ANSWER_BYTES_MAX + 1, ' ')], ending: 'stall' });
     expectRefused(PATH, await ask(), 'upstream_response_too_large');
     await servers[0]?.wereLeft(1);
   });
 
-  test('where it is silent: 504 at its time and no sooner, not to be sent again, and the server is left', async () => {
+  test('if the server is silent: 504 at its time limit, not to be sent again, and the request to the server is cancelled', async () => {
     await serve({ answer_ms: 5_000 }, {});
     servers[0]?.next({ ending: 'stall' });
     const asking = ask();
@@ -220,7 +220,7 @@ describe('a server', () => {
     expect((await ask()).status).toBe(200);
   });
 
-  test('that asks for a key gets it', async () => {
+  test('that requires a key receives it', async () => {
     await serve({});
     const [model] = someModels(servers[0]?.baseUrl);
     const upstreams = (model?.upstreams ?? []).map((each) => ({ ...each, apiKey: 'sk-of-the-server' }));

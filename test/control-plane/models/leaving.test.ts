@@ -1,4 +1,4 @@
-// Callers who hang up, over a real connection: their server is left at once, and nothing is held for them.
+// Callers who hang up, over a real connection: the request to the server is cancelled at once, and the hold is released.
 import { request } from 'node:http';
 import { once } from 'node:events';
 import { beforeEach, expect, test } from 'vitest';
@@ -21,7 +21,7 @@ function ask(body: object): ReturnType<typeof request> {
   return asking;
 }
 
-test('one who hangs up while the server is silent', async () => {
+test('a caller hangs up while the server is silent', async () => {
   upstream.next({ ending: 'stall' });
   const asking = ask({});
   await upstream.came(1);
@@ -32,7 +32,7 @@ test('one who hangs up while the server is silent', async () => {
   expect(heldUcents).toBe(0n);
 });
 
-test('one who hangs up within a stream', async () => {
+test('a caller hangs up within a stream', async () => {
   upstream.next({ events: [BEGIN, say('Hello')], ending: 'stall' });
   const asking = ask({ stream: true });
   const [response] = (await once(asking, 'response')) as [NodeJS.ReadableStream];
@@ -45,7 +45,7 @@ test('one who hangs up within a stream', async () => {
   expect(postedUcents).toBeLessThan(1_000_000_000_000n);
 });
 
-test('one who is answered whole is not taken for one who left, and the connection to the server is used again', async () => {
+test('a caller with a complete answer does not count as one who left, and the connection to the server is used again', async () => {
   upstream.usual = ({ body }) => (body['stream'] === true ? { events: HELLO_EVENTS } : {});
   for (const stream of [false, true, true, false]) {
     const [response] = (await once(ask({ stream }), 'response')) as [NodeJS.ReadableStream & { statusCode: number }];

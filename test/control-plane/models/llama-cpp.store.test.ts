@@ -1,5 +1,5 @@
-// What is special about llama.cpp: whole answers are asked for as streams, so that a caller who leaves stops the work and pays for it;
-// texts that are too long for its batch are the caller's affair; and the context that the catalogue sells is kept.
+// Special cases of llama.cpp. Whole answers are requested as streams, so that a caller who leaves stops the work and pays for it.
+// A text that is too long for its batch is the caller's mistake. The context length of the catalog is enforced.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
@@ -37,7 +37,7 @@ function ask(more: object = {}, gone = never): Promise<Reply> {
   const body = { model: 'small', messages: HI, ...more };
   return world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }
-/** Asks, waits until all that the server says has come, and leaves. */
+/** Sends a request, waits for everything that the server sends, and leaves. */
 async function leaveUnfinished(): Promise<void> {
   const leave = new AbortController();
   const asking = ask({}, leave.signal);
@@ -53,7 +53,7 @@ const isOpen = async (): Promise<number> =>
     ?.count ?? 0;
 
 describe('a whole answer', () => {
-  test('is asked for as a stream that counts, and given whole', async () => {
+  test('is requested as a stream with token counts, and returned whole', async () => {
     upstream.next({ events: HELLO_EVENTS });
     const reply = await ask();
     expect(reply.body).toMatchObject({
@@ -66,7 +66,7 @@ describe('a whole answer', () => {
     expect(receipt).toMatchObject({ ending: 'completed', counted_by: 'upstream', charged_ucents: 6n * 15n + 3n * 60n });
   });
 
-  test('that its caller leaves stops the work of the server, and what was said is paid', async () => {
+  test('stops at the server if its caller leaves, and the part that was generated is paid', async () => {
     upstream.next({ events: [BEGIN, say('Hel', timed(6, 1)), say('lo', timed(6, 2))], ending: 'stall' });
     await leaveUnfinished();
     expect(await newest()).toMatchObject({
@@ -80,7 +80,7 @@ describe('a whole answer', () => {
     expect(world.rooms.gateway.counts.failures()).toEqual([]);
   });
 
-  test('that its caller leaves before anything was said costs nothing', async () => {
+  test('costs nothing if its caller leaves before it began', async () => {
     upstream.next({ events: [BEGIN], ending: 'stall' });
     await leaveUnfinished();
     expect(await newest()).toMatchObject({ ending: 'client_left', charged_ucents: 0n });
@@ -102,7 +102,7 @@ describe('a whole answer', () => {
     expect(await newest()).toMatchObject({ charged_ucents: 0n, ending: 'upstream_failed' });
   });
 
-  test('that is not there in its time is 504, and the server is left', async () => {
+  test('that is late is 504, and the request to the server is cancelled', async () => {
     upstream.next({ events: [BEGIN, say('Hel')], ending: 'stall' });
     const asking = ask();
     const refusal = asking.catch((error: unknown) => error);
@@ -110,7 +110,7 @@ describe('a whole answer', () => {
     for (let turn = 0; turn < 200; turn += 1) await world.clock.nextTurn();
     for (let second = 0; second < 280; second += 10) {
       await world.clock.advance(10_000);
-      // A sign of life, so that it is not its silence that ends it.
+      // A sign of life, so that not the silence ends the request.
       upstream.say(1, say('l'));
       for (let turn = 0; turn < 20; turn += 1) await world.clock.nextTurn();
     }
@@ -121,7 +121,7 @@ describe('a whole answer', () => {
 });
 
 describe('an answer that its server has not counted', () => {
-  test('is counted by the tokenizer, with never more tokens than it was let', async () => {
+  test('is counted by the tokenizer, but never with more tokens than its limit', async () => {
     upstream.usual = ({ path }) => {
       if (path === '/apply-template') return { body: { prompt: 'user:hi' } };
       if (path === '/tokenize') return { body: { tokens: Array.from({ length: 228 }, (_, i) => i) } };
@@ -150,7 +150,7 @@ describe('the context of the catalogue', () => {
   const words = (bytes: number): object => ({ messages: [{ role: 'user', content: 'w'.repeat(bytes) }] });
 
   test.each([false, true])(
-    'refuses a prompt that leaves no room for the answer that is asked for, as a stream %s',
+    'refuses a prompt that leaves no room for the requested answer, as a stream %s',
     async (stream) => {
       upstream.usual = byByte;
       await expect(ask({ ...words(8_000), max_tokens: 193, stream })).rejects.toMatchObject({
@@ -171,7 +171,7 @@ describe('the context of the catalogue', () => {
     await expect(ask(words(8_192))).rejects.toMatchObject({ code: 'context_length_exceeded' });
   });
 
-  test('is not asked about where a prompt fits however it is counted', async () => {
+  test('is not checked by the tokenizer if a prompt fits however it is counted', async () => {
     upstream.usual = byByte;
     await ask(words(1_000));
     expect(upstream.asked.map(({ path }) => path)).toEqual(['/v1/chat/completions']);

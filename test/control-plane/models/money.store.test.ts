@@ -105,8 +105,8 @@ describe('a balance', () => {
   });
 });
 
-describe('what is held', () => {
-  test('is the most that the request can cost, and is given back but for what was used', async () => {
+describe('the hold of a request', () => {
+  test('is the most that the request can cost, and all but the charge is released', async () => {
     const who = await world.customer(100);
     const gate = Promise.withResolvers<void>();
     upstream.next({ after: gate.promise });
@@ -123,14 +123,14 @@ describe('what is held', () => {
     ['the server refuses', { status: 400, body: 'no' }, 'invalid_request'],
     ['the server fails', { status: 500, body: 'no' }, 'upstream_error'],
     ['no server takes it', { status: 503, body: 'no' }, 'upstream_unavailable'],
-  ])('is given back whole where %s', async (_what, answer, code) => {
+  ])('is released whole if %s', async (_what, answer, code) => {
     const who = await world.customer(100);
     upstream.next(answer);
     expect(await codeOf(complete(world, who))).toBe(code);
     expect(await balanceOf(world, who)).toMatchObject({ heldUcents: 0n, postedUcents: 100_000_000n });
   });
 
-  test('is given back whole where the caller leaves while it waits, and the server is left at once', async () => {
+  test('is released whole if the caller leaves while it waits, and the request to the server is cancelled at once', async () => {
     const who = await world.customer(100);
     upstream.next({ ending: 'stall' });
     const gone = new AbortController();
@@ -142,7 +142,7 @@ describe('what is held', () => {
     expect(await balanceOf(world, who)).toMatchObject({ heldUcents: 0n, postedUcents: 100_000_000n });
   });
 
-  test('by a process that dies is given back by the next one, and the dead one charges nothing more', async () => {
+  test('is released by the next process if its process dies, and the dead process charges nothing more', async () => {
     const who = await world.customer(100);
     const gate = Promise.withResolvers<void>();
     upstream.next({ after: gate.promise });
@@ -160,7 +160,7 @@ describe('what is held', () => {
     await next.rooms.gateway.close();
   });
 
-  test('for what a living process answers stays, also among hundreds that are dead', async () => {
+  test('stays while a living process serves it, also among hundreds of dead ones', async () => {
     const who = await world.customer(100_000);
     const gate = Promise.withResolvers<void>();
     upstream.usual = () => ({ after: gate.promise });
@@ -178,7 +178,7 @@ describe('what is held', () => {
   });
 });
 
-test('one key has so many requests open at once and no more, another has its own, and what is over or refused makes room', async () => {
+test('each key may have a number of open requests, and an ended or refused request frees its slot', async () => {
   const [who, other] = [await world.customer(10_000), await world.customer(10_000)];
   const poor = { orgId: (await world.rooms.accounts.createOrg('poor')).id, apiKeyId: 'apk_poor' };
   const gate = Promise.withResolvers<void>();
@@ -197,7 +197,7 @@ test('one key has so many requests open at once and no more, another has its own
   expect(await codeOf(complete(world, poor))).toBe('insufficient_balance');
 });
 
-test('what is over of one key makes no room for another', async () => {
+test('an ended request of one key frees no slot for another key', async () => {
   const [who, other] = [await world.customer(10_000), await world.customer(10_000)];
   const gate = Promise.withResolvers<void>();
   upstream.next(...Array.from({ length: 30 }, () => ({ after: gate.promise })));
@@ -209,7 +209,7 @@ test('what is over of one key makes no room for another', async () => {
   await Promise.all(asking);
 });
 
-test('a gateway that closes gives up what is open, and waits until it is given back', async () => {
+test('a gateway that closes aborts open requests, and waits until their holds are released', async () => {
   const who = await world.customer(100);
   upstream.next({ ending: 'stall' });
   const asking = codeOf(complete(world, who));

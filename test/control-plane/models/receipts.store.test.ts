@@ -1,4 +1,4 @@
-// Receipts as proof: they and the ledger tell the same, what does not is found, and what is forgotten still adds up.
+// The proof that receipts and the ledger agree: each difference is found, and removed receipts still count.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { brought } from '../../../control-plane/brings.ts';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
@@ -93,7 +93,7 @@ test.each([
   [400, 'refused'],
   [500, 'upstream_failed'],
   [503, 'upstream_failed'],
-])('a request that its server answers with %d has ended as %s', async (status, ending) => {
+])('a request that its server answers with %d ends as %s', async (status, ending) => {
   upstream.next({ status, body: 'no' });
   await ask().catch(() => undefined);
   const [receipt] = await pageOfReceipts(world.db.read, orgId, undefined, 1);
@@ -111,7 +111,7 @@ test.each(['client_left', 'process_ended'])('a request that waits for its answer
   expect(await pageOfReceipts(world.db.read, orgId, undefined, 1)).toMatchObject([{ ending, charged_ucents: 0n }]);
 });
 
-test('a receipt that is closed is not closed again, whatever is known of it by then', async () => {
+test('a closed receipt is not closed again, whatever the second outcome is', async () => {
   const id = idOf(await ask());
   const before = await findReceipt(world.db.read, id);
   const again = { ...freeOutcome('client_left'), closed_ms: 1 };
@@ -121,18 +121,18 @@ test('a receipt that is closed is not closed again, whatever is known of it by t
 });
 
 describe('the proof finds', () => {
-  test('nothing where all agree', async () => {
+  test('nothing if all agree', async () => {
     await ask();
     expect(await faults()).toEqual([]);
   });
 
-  test('a receipt that says more, or less, than was charged', async () => {
+  test('a receipt with more, or less, than was charged', async () => {
     const id = idOf(await ask());
     await tamper(sql`update request_receipts set charged_ucents = charged_ucents + 1`);
     expect(await faults()).toEqual([`${id}: charged ${CHARGE + 1n}, the ledger says ${CHARGE}`]);
   });
 
-  test('a receipt that says that something was charged where nothing was', async () => {
+  test('a receipt with a charge that was not made', async () => {
     upstream.next({ status: 400, body: 'no' });
     await ask().catch(() => undefined);
     await tamper(sql`update request_receipts set charged_ucents = 1`);
@@ -157,7 +157,7 @@ describe('the proof finds', () => {
     expect(await faults()).toEqual([expect.stringContaining(`${CHARGE - 1n} of it was forgotten`)]);
   });
 
-  test('an open receipt for which not what it says is held', async () => {
+  test('an open receipt whose hold has another amount', async () => {
     upstream.next({ ending: 'stall' });
     const leave = new AbortController();
     const asking = ask(leave.signal).catch(() => undefined);

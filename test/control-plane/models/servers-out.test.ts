@@ -1,4 +1,4 @@
-// Servers that fail again and again, as callers and operators see them: not asked, looked at, tried with one request, back.
+// Servers that fail again and again: they rest, get a health check, then one trial request, and come back.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
 import { type Answer, type Api, openApi } from '../../contract/api.ts';
@@ -13,7 +13,7 @@ const forever = new AbortController().signal;
 let first: FakeUpstream;
 let second: FakeUpstream;
 let api: Api;
-/** Two customers ask in turns: what one alone meets is no evidence against a server. */
+/** Two customers send requests in turn, because failures of one alone are no evidence against a server. */
 let keys: string[];
 let asked = 0;
 beforeEach(async () => {
@@ -40,7 +40,7 @@ const ask = (more: object = {}): Promise<Answer> => askAs(keys[(asked += 1) % ke
 const askTimes = async (count: number, more?: object): Promise<void> => {
   for (let i = 0; i < count; i += 1) await ask(more);
 };
-/** Of somebody who may leave. */
+/** A request whose caller may leave. */
 async function begin(more: object, gone: AbortSignal): Promise<Reply> {
   const { orgId } = await api.world.customer(100);
   const body = { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }], ...more };
@@ -60,7 +60,7 @@ describe('a failure of a server', () => {
     ['answers with no JSON', { body: 'hello' }],
     ['begins a stream with what is no chunk', { events: ['data: {"broken\n\n'] }, { stream: true }],
     ['cuts a stream off', { events: [BEGIN, say('Hel')], ending: 'cut' }, { stream: true }],
-  ])('that %s keeps requests from it after the fifth', async (_what, answer, more) => {
+  ])('that %s makes it rest after the fifth', async (_what, answer, more) => {
     await serve(at(first));
     first.usual = () => answer;
     await askTimes(5, more);
@@ -73,7 +73,7 @@ describe('a failure of a server', () => {
     expect((await ask(more)).headers['retry-after']).toBe('1');
   });
 
-  test('that cannot be connected to, too', async () => {
+  test('that cannot be connected to counts too', async () => {
     await serve({ base_url: 'http://127.0.0.1:1/v1', model: 'm' });
     await askTimes(5);
     expect(out()).toEqual([true]);
@@ -84,14 +84,14 @@ describe('a failure of a server', () => {
     ['takes no more for now', { status: 429, body: 'no' }],
     ['refuses the request', { status: 400, body: 'no' }],
     ['answers more than is read', { body: 'x'.repeat(17 * 1024 * 1024) }],
-  ])('is it none where it %s', async (_what, answer) => {
+  ])('is not counted if it %s', async (_what, answer) => {
     await serve(at(first));
     first.usual = () => answer;
     await askTimes(6);
     expect([first.asked.length, out()]).toEqual([6, [false]]);
   });
 
-  test.each([false, true])('is it none where the caller leaves, as a stream %s', async (stream) => {
+  test.each([false, true])('is not counted if the caller leaves, as a stream %s', async (stream) => {
     await serve(at(first));
     first.usual = () => ({ ...(stream ? { events: [] } : {}), ending: 'stall' });
     for (let i = 1; i <= 6; i += 1) {
@@ -107,7 +107,7 @@ describe('a failure of a server', () => {
   });
 });
 
-test('others answer while one is out, which is not even asked', async () => {
+test('while a server rests, others answer and it is not asked', async () => {
   await serve(at(first, { weight: 1_000 }), at(second));
   first.usual = () => ({ status: 503, body: 'no' });
   await askTimes(7);
@@ -120,7 +120,7 @@ test('others answer while one is out, which is not even asked', async () => {
   ]);
 });
 
-test('both tiers of a model find the same server out', async () => {
+test('a server rests for both tiers of a model', async () => {
   await serve(at(first));
   const models = someModels(first.baseUrl);
   await api.close();
@@ -133,7 +133,7 @@ test('both tiers of a model find the same server out', async () => {
 });
 
 describe('one key alone', () => {
-  test('takes no server from the others, whatever makes it fail; a look at its health decides', async () => {
+  test('does not take a server from the others by its failures; a health check decides', async () => {
     await serve(at(first));
     first.usual = ({ body }) => (JSON.stringify(body).includes('poison') ? { status: 500, body: 'no' } : {});
     const [bad, good] = keys;
@@ -149,7 +149,7 @@ describe('one key alone', () => {
     expect(out()).toEqual([true]);
   });
 
-  test('a server that loads its model is passed over, and takes its first request when it is done', async () => {
+  test('a server that loads its model is skipped, and takes its first request when the model is loaded', async () => {
     await serve(at(first));
     const loading = { error: { code: 503, message: 'Loading model', type: 'unavailable_error' } };
     first.usual = () => ({ status: 503, body: loading });
@@ -167,7 +167,7 @@ describe('a server that is out', () => {
     await askTimes(5);
   });
 
-  test('is looked at after five seconds, and not before; then one request tries it, and its answer brings it back', async () => {
+  test('gets a health check after five seconds, and not before; then one trial request brings it back', async () => {
     await api.world.clock.advance(4_999);
     await look();
     expect(first.looks).toBe(0);
@@ -197,7 +197,7 @@ describe('a server that is out', () => {
   test.each<[string, FakeAnswer]>([
     ['says that it is not well', { status: 503, body: 'loading' }],
     ['has failed', { status: 500, body: 'no' }],
-  ])('stays out where a look finds that it %s', async (_what, health) => {
+  ])('stays out if a health check finds that it %s', async (_what, health) => {
     first.health = health;
     await api.world.clock.advance(5_000);
     await look();
@@ -224,7 +224,7 @@ describe('a server that is out', () => {
     expect([first.asked.length, out()]).toEqual([6, [false]]);
   });
 
-  test('stays out where it says nothing for two seconds', async () => {
+  test('stays out if it does not answer the health check within two seconds', async () => {
     first.health = { ending: 'stall' };
     await api.world.clock.advance(5_000);
     const looking = look();
@@ -234,7 +234,7 @@ describe('a server that is out', () => {
     expect((await ask()).headers['retry-after']).toBe('5');
   });
 
-  test('that has no word on its health is alive where it answers at all', async () => {
+  test('that has no health route counts as alive if it answers at all', async () => {
     first.health = { status: 404, body: 'no' };
     await api.world.clock.advance(5_000);
     await look();

@@ -1,4 +1,4 @@
-// How streams end, one by one: what the caller reads last, what it pays, and that its server is left and nothing stays held.
+// Every way in which a stream ends: what the caller reads last, what it pays, and that nothing stays held.
 import { once } from 'node:events';
 import type { Duplex, Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -29,7 +29,7 @@ interface Streaming {
   receiptId: string;
   leave: AbortController;
   ended: Promise<unknown>;
-  /** All that was read up to now. */
+  /** Everything that was read so far. */
   text(): string;
 }
 
@@ -114,7 +114,7 @@ describe('the server', () => {
 });
 
 describe('the caller', () => {
-  test('leaves on the way: it pays for the prompt and what the server has counted until then, and the server is left', async () => {
+  test('leaves during the answer: it pays for the prompt and what the server has counted so far, and the request is cancelled', async () => {
     const streaming = await start({ events: SAID, ending: 'stall' });
     await read(streaming, 2);
     streaming.leave.abort();
@@ -129,7 +129,7 @@ describe('the caller', () => {
     });
   });
 
-  test('leaves a server that does not count: it pays by the text that was said until then', async () => {
+  test('leaves a server that does not count: it pays for the text that was sent so far', async () => {
     const streaming = await start({ events: [BEGIN, say('Hello')], ending: 'stall' });
     await read(streaming, 2);
     streaming.leave.abort();
@@ -161,7 +161,7 @@ describe('the caller', () => {
     expect([postedUcents, heldUcents]).toEqual([100_000_000n, 0n]);
   });
 
-  test('that does not read holds the server up: little is read ahead, and it all comes when it reads', async () => {
+  test('that does not read slows the server down: little is read ahead, and everything arrives when it reads', async () => {
     const long = 'x'.repeat(10_000);
     const count = 2_000;
     upstream.next({ events: [BEGIN, ...Array.from({ length: count }, () => say(long)), stop(), usage(1, 1), DONE] });
@@ -178,7 +178,7 @@ describe('the caller', () => {
     expect(bytes).toBeGreaterThan(count * long.length);
   });
 
-  test('reads for half an hour: it is cut off, and pays for what was said until then', async () => {
+  test('reads for half an hour: it is cut off, and pays for what was sent so far', async () => {
     const streaming = await start({ events: SAID, ending: 'stall' });
     await read(streaming, 2);
     for (let minute = 0; minute < 30; minute += 0.25) {
@@ -217,7 +217,7 @@ describe('the caller', () => {
     expect(receipt).toMatchObject({ ending: 'too_long', state: 'settled', counted_by: 'estimate' });
   });
 
-  test('is told every 15 seconds that the stream lives, in a line of its own with one end', async () => {
+  test('receives a ping every 15 seconds, as a single line with one line end', async () => {
     const streaming = await start({ events: SAID, ending: 'stall' });
     await read(streaming, 2);
     await world.clock.advance(14_999);
@@ -229,7 +229,7 @@ describe('the caller', () => {
   });
 });
 
-test('a process that ends lets streams go on for a while, then tells their callers, who pay nothing', async () => {
+test('a process that stops lets streams go on for a while, then sends their callers an error, and they pay nothing', async () => {
   const streaming = await start({ events: SAID, ending: 'stall' });
   await read(streaming, 2);
   const drained = world.rooms.gateway.drain(5_000);

@@ -1,4 +1,4 @@
-// Tokens that a server has not told are counted by its own tokenizer, in the way of its engine; by us from the text where that fails.
+// If a server does not report tokens, its own tokenizer counts them; if that fails, they are estimated from the text.
 import { once } from 'node:events';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Reply } from '../../../control-plane/base/http/route.ts';
@@ -10,7 +10,7 @@ import { BEGIN, dataOf, DONE, HELLO_EVENTS, say, stop } from '../../kit/stream-c
 import { openWorld, type World } from '../../kit/world.ts';
 
 const MESSAGES = [{ role: 'user' as const, content: 'hi' }];
-/** Whole, or as a stream where that is asked for: llama.cpp always is. */
+/** Answers whole, or as a stream if requested. For llama.cpp a stream is always requested. */
 const uncounted = ({ body }: Pick<Asked, 'body'>): FakeAnswer =>
   body['stream'] === true
     ? { events: [BEGIN, say('Hello there.'), stop(), DONE] }
@@ -114,13 +114,13 @@ describe('a chat', () => {
     ['answers with no JSON', { body: 'seven' }],
     ['answers with something else', { body: { count: -1, tokens: 7 } }],
     ['cuts the connection', { body: { count: 7, tokens: [] }, ending: 'cut' }],
-  ])('is estimated where the tokenizer %s', async (_what, answer) => {
+  ])('is estimated if the tokenizer %s', async (_what, answer) => {
     await serve('vllm');
     upstream.usual = (asked) => (asked.path === '/tokenize' ? answer : UNCOUNTED);
     expect(await receiptOf(await ask())).toMatchObject(ESTIMATED);
   });
 
-  test('is estimated where the tokenizer has not counted all of it within two seconds', async () => {
+  test('is estimated if the tokenizer has not counted all of it within two seconds', async () => {
     await serve('vllm');
     const gate = Promise.withResolvers<void>();
     upstream.usual = (asked) => {
@@ -147,7 +147,7 @@ describe('a stream', () => {
     return text;
   };
 
-  test('that ends uncounted tells what the tokenizer counts', async () => {
+  test('that ends without a count is counted by the tokenizer', async () => {
     await serve('vllm');
     upstream.usual = (asked) =>
       asked.path === '/tokenize' ? tokenizer(asked) : { events: [BEGIN, say('Hel'), say('lo'), stop(), DONE] };
@@ -159,7 +159,7 @@ describe('a stream', () => {
     expect(await receiptOf(reply)).toMatchObject({ ending: 'completed', ...counted(7, 5, 'tokenizer') });
   });
 
-  test('that its caller leaves uncounted costs what the tokenizer counts of what was said', async () => {
+  test('costs what the tokenizer counts of the sent text, if its caller leaves before the server has counted', async () => {
     await serve('llama_cpp');
     upstream.usual = (asked) =>
       asked.path.startsWith('/v1') ? { events: [BEGIN, say('Hello')], ending: 'stall' } : tokenizer(asked);
@@ -217,7 +217,7 @@ describe('embeddings', () => {
     expect(upstream.asked.filter(({ path }) => path === '/tokenize').map(inputsOf)).toEqual([['a', 'bb'], ['ccc']]);
   });
 
-  test('are estimated from the first batch on that the tokenizer does not count, and it is not asked again', async () => {
+  test('are estimated from the first batch on that the tokenizer does not count, and the tokenizer is not asked again', async () => {
     let asks = 0;
     upstream.usual = (asked) => {
       if (asked.path !== '/tokenize') return vectors(asked);
@@ -230,7 +230,7 @@ describe('embeddings', () => {
     expect(asks).toBe(2);
   });
 
-  test('that are counted for some batches alone are as good as the worst of them', async () => {
+  test('that are counted for some batches only count as the least exact of them', async () => {
     upstream.usual = (asked) => (asked.path === '/tokenize' ? tokens(asked) : vectors(asked));
     const usage = { prompt_tokens: 10 };
     upstream.next({

@@ -1,4 +1,4 @@
-// What the check of a training file finds, wherever its pieces are cut, and how much of it it holds.
+// The check of a training file: what it finds, however the file is cut into pieces, and how much memory it uses.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { openCheck } from '../../../control-plane/models/files/check.ts';
@@ -67,7 +67,7 @@ describe('a line is refused', () => {
     expect(report.problems).toMatchObject([{ line: 11, rule: 'not_utf8' }]);
   });
 
-  test('that is longer than a mebibyte; at the bound it is taken', () => {
+  test('that is longer than a mebibyte; at the bound it is accepted', () => {
     const padded = (bytes: number): string => {
       const bare = example(user, { ...said, content: '' }).length;
       return example(user, { ...said, content: 'x'.repeat(bytes - bare) });
@@ -101,7 +101,7 @@ test('weights 0 and 1 of the assistant, and names, are allowed', () => {
   expect(checked(GOOD, line).problems).toEqual([]);
 });
 
-test('a byte order mark and CRLF are taken as they are, and the last line needs no end', () => {
+test('a byte order mark and CRLF are accepted, and the last line needs no line end', () => {
   const text = `\uFEFF${GOOD.replaceAll('\n', '\r\n').trimEnd()}`;
   expect(checked(text)).toMatchObject({ valid: true, examples: 10 });
   expect(checked(GOOD, text).problems).toMatchObject([{ line: 11, rule: 'not_json' }]);
@@ -145,7 +145,7 @@ test('wherever the pieces are cut, the report is the same', () => {
   );
 });
 
-test('whatever comes is no error of ours', () => {
+test('no input makes the check itself fail', () => {
   fc.assert(
     fc.property(
       fc.array(
@@ -171,19 +171,19 @@ test('examples that are equal to an earlier one are counted among the first hund
   expect(checked(most, `${last}\n${first}\n`)).toMatchObject({ examples: 100_001, repeated_examples: 0 });
 });
 
-test('after ten thousand problems nothing more is looked at', () => {
+test('after ten thousand problems the check stops', () => {
   expect(checked('{}\n'.repeat(9_999), GOOD)).toMatchObject({ examples: 10, problems_found: 9_999 });
   const hopeless = checked('{}\n'.repeat(10_000), GOOD);
   expect(hopeless).toMatchObject({ valid: false, examples: 0, problems_found: 10_001 });
   expect(checked(GOOD, '\n'.repeat(10_001), GOOD)).toMatchObject({ examples: 11, problems_found: 10_000 });
 });
 
-test('of a line without an end it holds no more than shows that it is too long', () => {
+test('it stores only the beginning of a line without an end', () => {
   const check = openCheck();
   const piece = Buffer.alloc(1024 * 1024, 'x');
   const before = process.memoryUsage().arrayBuffers;
   for (let i = 0; i < 1024; i += 1) check.take(Buffer.from(piece));
-  // Held, they would be a gigabyte.
+  // In memory they would be a gigabyte.
   expect(process.memoryUsage().arrayBuffers - before).toBeLessThan(512 * 1024 * 1024);
   expect(check.report().problems).toMatchObject([{ line: 1, rule: 'line_too_long' }, { line: null }]);
 });

@@ -1,4 +1,4 @@
-// What a model server says when it refuses may quote a prompt: it is understood, and not written to the log.
+// A refusal of a model server may quote a prompt, so its text is read but never logged.
 import { Readable } from 'node:stream';
 import { expect, test } from 'vitest';
 import { refusalOf } from '../../../control-plane/models/gateway/upstream-refusals.ts';

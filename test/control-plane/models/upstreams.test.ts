@@ -33,7 +33,7 @@ test('a request whose end is reported twice ends once', () => {
   expect(next()).toBeUndefined();
 });
 
-test('of those that are free the one with the least to do for its weight is asked', () => {
+test('the least busy server for its weight is asked', () => {
   const { all, upstreams, next } = openTwo({ weight: 3, max_open_requests: 9 });
   const [one, two] = all;
   for (const expected of [two, two, one]) {

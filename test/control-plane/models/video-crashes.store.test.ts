@@ -1,4 +1,4 @@
-// kill -9 at every instant of a video job: one video, one charge or none, nothing held for ever, no file that nobody names.
+// kill -9 at every instant of a video job: one video, one charge or none, no hold for ever, no file without a job.
 import { readdirSync } from 'node:fs';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Db, Tx } from '../../../control-plane/base/db/db.ts';
@@ -10,7 +10,7 @@ const HOUR = 3_600_000;
 const forever = new AbortController().signal;
 
 let server: VideoServer;
-/** Of the process that lives; those before it are dead. */
+/** The world of the living process. Earlier processes are dead. */
 let world: World;
 let who: Who;
 beforeEach(async () => {
@@ -25,7 +25,7 @@ afterEach(async () => {
 
 interface Mortal {
   db: Db;
-  /** From now on its transactions are counted. */
+  /** Starts to count transactions. */
   arm(): void;
   died: Promise<void>;
 }
@@ -52,7 +52,7 @@ interface Dying {
   work(world: World): Promise<void>;
 }
 
-/** True where the process has lived through its work. The next one is `world` then. */
+/** True if the process has survived its work. `world` is then the next process. */
 async function die({ nth, when, prepare, work }: Dying): Promise<boolean> {
   const processes: Mortal[] = [];
   const processOn: WorldOutside['processOn'] = ({ db, clock }) => {
@@ -64,7 +64,7 @@ async function die({ nth, when, prepare, work }: Dying): Promise<boolean> {
   who = await first.customer(CENTS);
   await prepare?.(first);
   const doomed = await first.restart();
-  // Its start has transactions of its own.
+  // The start of a process has transactions too.
   processes[1]?.arm();
   const lived = await Promise.race([work(doomed).then(() => true), processes[1]?.died.then(() => false)]);
   for (const dead of [first, doomed]) await dead.rooms.videos.close();
@@ -78,10 +78,10 @@ function files(): number {
     .length;
 }
 
-/** Asked and taken by its server, in progress and finished, charged, let go of, and waiting for its end. */
+/** The transactions of a job: submitted, accepted, in progress, finished, charged, released at the server, waiting for its expiry. */
 const TRANSACTIONS_OF_A_JOB = 6;
 
-/** So late that what no job names is an orphan. */
+/** So late that a file without a job counts as an orphan. */
 async function sweepLater(): Promise<void> {
   await world.clock.advance(HOUR);
   await world.rooms.blobs.sweep({ videos: world.rooms.videos.namedBlobs }, forever);
@@ -89,7 +89,7 @@ async function sweepLater(): Promise<void> {
 
 describe.each(['before', 'after'] as const)('a process that dies %s a transaction', (when) => {
   test.each(Array.from({ length: TRANSACTIONS_OF_A_JOB + 1 }, (_, i) => i + 1))(
-    'of a job, number %d: the next process completes it, charges it once, and keeps one file',
+    'number %d of a job: the next process completes it, charges it once, and keeps one file',
     async (nth) => {
       let id = '';
       const lived = await die({
@@ -107,7 +107,7 @@ describe.each(['before', 'after'] as const)('a process that dies %s a transactio
     },
   );
 
-  test('of the end of its file: it expires, and the file is gone', async () => {
+  test('that expires a file: the job expires, and the file is gone', async () => {
     let id = '';
     const lived = await die({
       nth: 1,
@@ -127,7 +127,7 @@ describe.each(['before', 'after'] as const)('a process that dies %s a transactio
     expect(files()).toBe(0);
   });
 
-  test('that takes a job in: it is there with its hold, or neither is', async () => {
+  test('that inserts a job: job and hold exist, or neither does', async () => {
     await die({ nth: 1, when, work: async (doomed) => void (await submitVideo(doomed, who)) });
     const jobs = await world.rooms.videos.list(who.orgId, { from: undefined, order: 'desc', count: 9 });
     expect(jobs).toHaveLength(when === 'before' ? 0 : 1);
@@ -136,7 +136,7 @@ describe.each(['before', 'after'] as const)('a process that dies %s a transactio
     expect(await paid(world, who)).toBe(when === 'after');
   });
 
-  test('that cancels a job: it is cancelled, or goes on', async () => {
+  test('that cancels a job: the job is cancelled, or it goes on', async () => {
     let id = '';
     await die({
       nth: 1,
@@ -168,14 +168,14 @@ test('a submission whose answer was lost with its process is sent again, and cos
   server.script = () => undefined;
   await driveFor(world, 5);
   expect(await jobOf(world, id)).toMatchObject({ status: 'completed', submissions_lost: 1 });
-  // The server has made it twice, and deleted the one that we knew of.
+  // The server has made it twice, and deleted the one with the id that we know.
   expect(server.asked.filter((what) => what === 'POST /videos')).toHaveLength(2);
   expect(server.jobs).toHaveLength(1);
   expect(await paid(world, who)).toBe(true);
   await first.rooms.videos.close();
 });
 
-test('where the reply of a submission or a cancel cannot be stored with it, neither has happened', async () => {
+test('if the reply of a submission or a cancel cannot be stored, the change is rolled back too', async () => {
   world = await openVideoWorld([server]);
   who = await world.customer(CENTS);
   const taken = async (): Promise<never> => Promise.reject(new Error('the claim is gone'));

@@ -1,4 +1,4 @@
-// How video jobs are driven: which server gets one, what is tried again, what fails it, and that the server is left alone afterwards.
+// How video jobs are driven: which server gets a job, what is retried, what fails it, and that the server is cleaned up afterwards.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -29,7 +29,7 @@ async function open(...more: object[]): Promise<void> {
 const submit = (): Promise<string> => submitVideo(world, who);
 const first = (): VideoServer => servers[0];
 const stand = (standing: object): void => void Object.assign(first().jobs.at(-1) ?? {}, standing);
-/** Answers one kind of request so; all of them, or the first few. */
+/** Scripts the answer to one kind of request: to all, or to the first few. */
 const script = (server: VideoServer, kind: string, scripted: Scripted, times = Infinity): void => {
   let left = times;
   server.script = (what) => (what.startsWith(kind) && (left -= 1) >= 0 ? scripted : undefined);
@@ -79,7 +79,7 @@ describe('another server is asked', () => {
     ['answers 502', { status: 502 }],
     ['answers 503', { status: 503 }],
     ['cannot be connected to', 'down'],
-  ])('at once where the first %s', async (_what, scripted) => {
+  ])('at once if the first %s', async (_what, scripted) => {
     await open(scripted === 'down' ? { base_url: 'http://127.0.0.1:1/v1' } : {}, {});
     if (scripted !== 'down') script(first(), 'POST', scripted);
     const id = await submit();
@@ -89,7 +89,7 @@ describe('another server is asked', () => {
     expect(world.rooms.videos.counts.failures()).toHaveLength(1);
   });
 
-  test('where the first has as much to do as it takes, and again once it has room', async () => {
+  test('if the first is full, and the first again when it is free', async () => {
     await open({ max_open_requests: 3 }, { max_open_requests: 2 });
     for (let i = 0; i < 6; i += 1) await submit();
     await driveFor(world, 2);
@@ -99,14 +99,14 @@ describe('another server is asked', () => {
     expect(servers.map(({ asked }) => asked.filter((what) => what === 'POST /videos').length)).toEqual([4, 2]);
   });
 
-  test('by its weight: one with twice as much gets twice the jobs', async () => {
+  test('by weight: a server with twice the weight gets twice the jobs', async () => {
     await open({ weight: 2 }, { weight: 1 });
     for (let i = 0; i < 6; i += 1) await submit();
     await world.drive();
     expect(servers.map(({ jobs }) => jobs.length)).toEqual([4, 2]);
   });
 
-  test('with no more than it takes, however many jobs come at once', async () => {
+  test('with no more jobs than it takes, however many come at once', async () => {
     await open({ max_open_requests: 1 });
     const ids = [await submit(), await submit(), await submit()];
     const { driver } = world.rooms.videos;
@@ -115,8 +115,8 @@ describe('another server is asked', () => {
   });
 });
 
-describe('a job that no server has begun with', () => {
-  test('stays in the queue while none has room, and is taken later', async () => {
+describe('a job that no server has begun', () => {
+  test('stays in the queue while all servers are full, and is accepted later', async () => {
     await open({});
     script(first(), 'POST', { status: 503 }, 3);
     const id = await submit();
@@ -126,7 +126,7 @@ describe('a job that no server has begun with', () => {
     expect(await jobOf(world, id)).toMatchObject({ upstream_job_id: 'video_gen_1' });
   });
 
-  test('expires unbilled two hours after it was submitted, and its server is told', async () => {
+  test('expires unbilled two hours after it was submitted, and is removed from its server', async () => {
     await open({});
     const id = await submit();
     await world.drive();
@@ -147,7 +147,7 @@ describe('a job that no server has begun with', () => {
     ['takes it, and breaks off before it says so', { takes: true, status: 200, body: '{"id"', ending: 'cut' }],
     ['answers with no id', { body: {} }],
     ['answers with an id that leads elsewhere', { body: { id: '../health' } }],
-  ])('is sent again where a server %s: three times, then it fails, unbilled', async (_what, scripted) => {
+  ])('is sent again if a server %s: three times, then it fails, unbilled', async (_what, scripted) => {
     await open({});
     script(first(), 'POST', scripted, 2);
     const lucky = await submit();
@@ -167,7 +167,7 @@ describe('a job that no server has begun with', () => {
     expect(await paid(world, who)).toBe(false);
   });
 
-  test('fails at once where a server refuses the request, in our words', async () => {
+  test('fails at once if a server refuses the request, with our own text', async () => {
     await open({}, {});
     script(first(), 'POST', { status: 400, body: { detail: 'secret-name: prompt is unsafe' } });
     const id = await submit();
@@ -183,7 +183,7 @@ describe('a job that no server has begun with', () => {
 });
 
 describe('a job in progress', () => {
-  test('goes on where its server is silent for a while, and its progress never goes back', async () => {
+  test('goes on if its server is silent for a while, and its progress never goes back', async () => {
     await open({});
     first().usual = { status: 'in_progress', progress: 60 };
     const id = await submit();
@@ -199,7 +199,7 @@ describe('a job in progress', () => {
     expect(await jobOf(world, id)).toMatchObject({ progress: 99 });
   });
 
-  test('fails unbilled where it is not finished in time, and the work on it is ended', async () => {
+  test('fails unbilled if it is not finished in time, and is removed from its server', async () => {
     await open({ video_ms: 10 * MINUTE });
     first().usual = { status: 'in_progress', progress: 1 };
     const id = await submit();
@@ -217,7 +217,7 @@ describe('a job in progress', () => {
     expect(await paid(world, who)).toBe(false);
   });
 
-  test('fails unbilled where its server has lost it', async () => {
+  test('fails unbilled if its server has lost it', async () => {
     await open({});
     const id = await submit();
     await world.drive();
@@ -227,7 +227,7 @@ describe('a job in progress', () => {
     expect(await paid(world, who)).toBe(false);
   });
 
-  test('is left within the time of a request where its server says nothing at all', async () => {
+  test('has a time limit for each request to a server that does not answer', async () => {
     await open({});
     const id = await submit();
     await world.drive();
@@ -240,7 +240,7 @@ describe('a job in progress', () => {
     expect(await jobOf(world, id)).toMatchObject({ status: 'queued', failures: 1 });
   });
 
-  test('that is cancelled while it is sent to its server is ended there as soon as that has taken it', async () => {
+  test('that is cancelled during its submission is removed from the server as soon as that has accepted it', async () => {
     await open({});
     const gate = Promise.withResolvers<void>();
     script(first(), 'POST', { takes: true, after: gate.promise });
@@ -263,7 +263,7 @@ describe('a job in progress', () => {
     ['in_progress', 'in_progress'],
     ['in_progress', 'completed'],
   ] as const)(
-    'that is %s and cancelled while its server is asked stays as it was cancelled where that says %s',
+    'that is %s and cancelled while its server is asked stays as it was cancelled if that says %s',
     async (before, status) => {
       await open({});
       first().usual = { status: before, progress: 10 };
@@ -286,7 +286,7 @@ describe('a job in progress', () => {
     },
   );
 
-  test('that is over is not held on to where its server does not let go of it: five tries', async () => {
+  test('that has ended is given up after five tries to remove it from its server', async () => {
     await open({});
     const id = await submit();
     await world.drive();
@@ -306,7 +306,7 @@ describe('the file of a finished video', () => {
     return id;
   };
 
-  test('may have as many bytes as are kept; one more fails the job, unbilled', async () => {
+  test('may have as many bytes as the limit; one more fails the job, unbilled', async () => {
     await open({});
     const large = await finish(mp4(BYTES_MAX + 1));
     expect(await jobOf(world, large)).toMatchObject({ status: 'failed', error_code: 'upstream_response_too_large' });
@@ -338,7 +338,7 @@ describe('the file of a finished video', () => {
     expect(await paid(world, who)).toBe(true);
   });
 
-  test('for which there is no room on the disk fails the job clearly, unbilled', async () => {
+  test('that does not fit on the disk fails the job with a clear error, unbilled', async () => {
     await open({});
     world.rooms.blobs.write = async () => fail('storage_full', 'There is no room.');
     const { error_message: message, ...job } = await jobOf(world, await finish(mp4()));
@@ -348,7 +348,7 @@ describe('the file of a finished video', () => {
   });
 });
 
-test('how jobs end is counted, a file that expires not again', async () => {
+test('endings of jobs are counted once, and a file that expires is no second ending', async () => {
   await open({});
   first().usual = { status: 'completed', progress: 100 };
   await submit();
@@ -359,7 +359,7 @@ test('how jobs end is counted, a file that expires not again', async () => {
 });
 
 describe('the engine', () => {
-  test('is given 24 jobs at most at once, so that files that come slowly leave room for all else', async () => {
+  test('gets 24 jobs at most at once, so that slow files leave room for other work', async () => {
     await open({});
     const other = await world.customer(CENTS);
     for (let i = 0; i < 20; i += 1) await submitVideo(world, who, { seconds: 2 });
@@ -377,7 +377,7 @@ describe('the engine', () => {
     await Promise.all(driving);
   });
 
-  test('goes on with others where a job cannot be driven, and comes back to that one later', async () => {
+  test('goes on with other jobs if one cannot be driven, and retries that one later', async () => {
     await open({});
     const [broken, whole] = [await submit(), await submit()];
     await world.db.tx('test.break', (tx) => tx.run(sql`update video_jobs set request = '{}' where id = ${broken}`));

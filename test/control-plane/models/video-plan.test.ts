@@ -1,4 +1,4 @@
-// What is done next about a video job: every status, and each limit of time at both edges.
+// The next step of a video job in every status, and each time limit at both edges.
 import { describe, expect, test } from 'vitest';
 import { againMs, planJob } from '../../../control-plane/models/videos/plan.ts';
 import type { Job } from '../../../control-plane/models/videos/store.ts';
@@ -70,7 +70,7 @@ describe('the next step', () => {
     expect(planJob(job, SERVER, T0 + afterMs)).toMatchObject(expected);
   });
 
-  test('a job whose server is not in the catalog any more fails, one that is at none waits', () => {
+  test('fails a job whose server is not in the catalog any more, and waits if no server has the job', () => {
     expect(planJob(RUNNING, undefined, T0)).toMatchObject({ do: 'fail', code: 'upstream_error' });
     expect(planJob(QUEUED, undefined, T0)).toEqual({ do: 'submit' });
   });
@@ -83,6 +83,6 @@ test.each([
   [299_980, 14_999],
   [300_000, 15_000],
   [HOUR, 15_000],
-])('what goes on for %d ms is looked at again after %d', (ageMs, expected) => {
+])('a job of %d ms has its next status request after %d ms', (ageMs, expected) => {
   expect(againMs(ageMs)).toBe(expected);
 });

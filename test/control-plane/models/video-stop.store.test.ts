@@ -1,4 +1,4 @@
-// What our own stop does to videos that are on their way: nothing that counts against their servers.
+// A stop of the control plane during a video download does not count against the server.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { mp4, openVideoServer, type Scripted, type VideoServer } from '../../kit/video-server.ts';
 import type { World } from '../../kit/world.ts';
@@ -37,7 +37,7 @@ test('a download that our own stop cuts off is no failure of its server', async 
   expect(world.rooms.videos.counts.failures()).toEqual([]);
 });
 
-/** Resolves once a request whose words end so has come. */
+/** Resolves when a request with this ending has arrived. */
 async function untilAsked(end: string): Promise<void> {
   for (let turn = 0; turn < 2_000 && !server.asked.some((what) => what.endsWith(end)); turn += 1)
     await world.clock.nextTurn();

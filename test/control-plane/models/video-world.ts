@@ -7,14 +7,14 @@ import { videoModels } from '../../kit/models.ts';
 import type { VideoServer } from '../../kit/video-server.ts';
 import { openWorld, type World, type WorldOutside } from '../../kit/world.ts';
 
-/** Of four seconds, in microcents. */
+/** The price of four seconds, in microcents. */
 const FOUR_SECONDS = 4_000_000n;
 export const CENTS = 100;
 const FUNDS = BigInt(CENTS) * 1_000_000n;
 
 export type Who = { orgId: string; apiKeyId: string };
 
-/** Servers in the order in which they are asked while none has anything to do; `more` are settings of each. */
+/** Servers in the order in which idle ones are asked; `more` are settings of each. */
 export function openVideoWorld(
   servers: readonly VideoServer[],
   { more = [], outside = {} }: { more?: readonly object[]; outside?: WorldOutside } = {},

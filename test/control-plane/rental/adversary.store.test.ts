@@ -1,4 +1,4 @@
-// The billing rules against an adversary who chooses the signals: pings, words of the host, broken GPUs, our own restarts. What a customer
+// The billing rules against an adversary who chooses the signals: pings, reports of the host, broken GPUs, our own restarts. What a customer
 // pays follows from the probes alone: at least for the time in which they were good, and never for time without proof of life.
 import { EventEmitter } from 'node:events';
 import fc from 'fast-check';
@@ -14,7 +14,7 @@ import { identityFrom } from '../../sim/host.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const SECOND_MS = 1_000;
-/** A host needs so long to link. */
+/** The time that a host needs to connect its link. */
 const LINK_MS = 10;
 const FUNDS_UCENTS = 1_000_000n * 1_000_000n;
 /** One microcent for each millisecond. */
@@ -24,21 +24,21 @@ const RUNS = inject('postgresUrl') === undefined ? 25 : 6;
 const CREDITED_MS_MAX = 60_000 + 10_000;
 /** From a failure until a probe shows it, for a host that goes on answering pings. */
 const UNSEEN_MS_MAX = 38_000;
-/** An outage that is shorter is none: a silent host is given twenty seconds, one that answers a repair and twenty more. */
+/** Shorter outages do not count: a silent host has twenty seconds, a host that answers has a repair and twenty more. */
 const SHORT_MS = 45_000;
 
 /** What the adversary does for a while. Only `alive` is true: whether the container can be reached. */
 const anyAct = fc.record({
   alive: fc.boolean(),
   pongs: fc.boolean(),
-  /** Words of the host about its holder. */
+  /** Reports of the host about its holder. */
   holder: fc.constantFrom('nothing' as const, 'silent' as const, 'replaced' as const),
   restart: fc.boolean(),
   seconds: fc.constantFrom(3, 21, 50, 120, 400),
 });
 type Act = Omit<typeof anyAct extends fc.Arbitrary<infer T> ? T : never, 'seconds'> & { seconds: number };
 
-test('a customer pays for what probes saw alive, whatever anybody else says', async () => {
+test('a customer pays for the time in which probes were good, whatever anybody else reports', async () => {
   const seen = new Set<string>();
   await fc.assert(
     fc.asyncProperty(fc.array(anyAct, { minLength: 3, maxLength: 14, size: 'max' }), async (acts) => {
@@ -47,7 +47,7 @@ test('a customer pays for what probes saw alive, whatever anybody else says', as
       const { paidMs, aliveMs, outages, ended } = await stage.end();
       const credited = BigInt(outages * CREDITED_MS_MAX);
       const unseen = BigInt(outages * (UNSEEN_MS_MAX + SHORT_MS));
-      // Whoever is given up after half an hour pays for what he had before.
+      // If the instance is given up after half an hour, the customer pays for the time before the outage.
       expect(ended || paidMs >= aliveMs - credited).toBe(true);
       expect(paidMs).toBeLessThanOrEqual(aliveMs + unseen);
       seen.add(outages === 0 ? 'no outage' : 'outages');
@@ -57,7 +57,7 @@ test('a customer pays for what probes saw alive, whatever anybody else says', as
   expect([...seen].toSorted()).toEqual(['no outage', 'outages']);
 }, 600_000);
 
-test('a rental whose probes are good is never credited, whoever is silent and whatever its host says', async () => {
+test('an instance whose probes are good is never credited, whatever is silent and whatever its host reports', async () => {
   const stage = await openStage();
   for (const holder of ['silent', 'replaced', 'nothing'] as const) {
     for (const pongs of [true, false]) await stage.play({ alive: true, pongs, holder, restart: false, seconds: 130 });
@@ -120,7 +120,7 @@ async function openStage(): Promise<Stage> {
       setAlive(act.alive);
       if (act.holder !== 'nothing') host.say(workloadId, act.holder);
       await pass(act.seconds, act.alive);
-      // The last word of this act is not that of the next one.
+      // A report of this act must not count in the next one.
       if (act.restart) await pass(QUIET_AFTER_START_MS / SECOND_MS, act.alive);
     },
     end: async () => {
@@ -146,7 +146,7 @@ interface PlayedHost {
   say(workloadId: string, state: 'silent' | 'replaced'): void;
 }
 
-/** A host in memory that speaks the link's words and answers pings as it likes. */
+/** A host in memory that speaks the link protocol and answers pings as the test wants. */
 async function linkUp(
   world: World,
   { machineId, identity, inventory }: { machineId: string; identity: Identity; inventory: Inventory },
@@ -180,7 +180,7 @@ async function linkUp(
     ping: () => void (pongs && socket.emit('pong')),
     pause: () => undefined,
     resume: () => undefined,
-    // A host that is silent for too long is cut; this one stays in memory and is gone for the link.
+    // The link cuts a host that is silent for too long. This one stays in memory without a link.
     terminate: () => void socket.emit('close', 1006, Buffer.alloc(0)),
     close: () => void socket.emit('close', 1000, Buffer.alloc(0)),
   });

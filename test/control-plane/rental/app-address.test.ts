@@ -1,4 +1,4 @@
-// Names, logins and headers of applications: what is read from a request, and what of it goes on.
+// Host names, logins and headers of applications: what is read from a request, and what is passed on.
 import { describe, expect, test } from 'vitest';
 import { type AppAddress, appUrl, readAppHost } from '../../../control-plane/rental/endpoints/app-address.ts';
 import { requestHeaders, responseHeaders } from '../../../control-plane/rental/edge/app-headers.ts';
@@ -23,7 +23,7 @@ describe('a host name', () => {
     ['', undefined],
   ])('%j is read as %j', (host, address) => expect(readAppHost(host, DOMAIN)).toEqual(address));
 
-  test('is what the URL says, with a port where it is not the usual one', () => {
+  test('is that of the URL, with a port if it is not 443', () => {
     const url = (publicPort: number, at: AppAddress['at']): string =>
       appUrl({ domain: DOMAIN, publicPort }, { instanceId: ID, at });
     expect(url(443, 'primary')).toBe(`https://${ID}.${DOMAIN}`);
@@ -106,7 +106,7 @@ describe('headers', () => {
     isUpgrade: false,
   };
 
-  test('lose the cookie that is ours, and no other', () => {
+  test('lose our login cookie, and no other', () => {
     const cookies = (...values: string[]): string[] => values.flatMap((value) => ['Cookie', value]);
     const raw = cookies('a=1; ours=x; b=2', 'ours=y', 'yours=1');
     expect(requestHeaders(raw, facts).slice(0, 4)).toEqual(cookies('a=1; b=2', 'yours=1'));
@@ -128,7 +128,7 @@ describe('headers', () => {
     ]);
   });
 
-  test('carry an upgrade only where it is one, and say that a body comes in chunks', () => {
+  test('carry an upgrade only if it is one, and mark a chunked body', () => {
     const raw = ['Connection', 'Upgrade', 'Upgrade', 'websocket', 'Transfer-Encoding', 'chunked'];
     expect(requestHeaders(raw, { ...facts, isUpgrade: true })).toEqual(
       expect.arrayContaining(['Connection', 'Upgrade', 'Upgrade', 'websocket']),
@@ -138,7 +138,7 @@ describe('headers', () => {
     expect(plain.slice(0, 2)).toEqual(['Transfer-Encoding', 'chunked']);
   });
 
-  test('of an answer keep cookies with the host that set them', () => {
+  test('of an answer lose the domain of cookies, so that a cookie stays with its host', () => {
     const raw = [
       'Set-Cookie',
       'a=1; Domain=apps.example.com; Path=/',

@@ -1,4 +1,4 @@
-// Connections to applications that are kept, and for how long.
+// How long connections to applications are kept for reuse.
 import { once } from 'node:events';
 import { request as sendRequest } from 'node:http';
 import { duplexPair } from 'node:stream';
@@ -9,7 +9,7 @@ import { virtualClock } from '../../kit/virtual-clock.ts';
 
 const ANSWER = 'HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok';
 
-test('one that is idle for four seconds is closed', async () => {
+test('a connection that is idle for four seconds is closed', async () => {
   const clock = virtualClock();
   const connections = openAppConnections(clock);
   const [near, far] = duplexPair();

@@ -41,7 +41,7 @@ const ask = async (
 };
 
 describe('a request', () => {
-  test('that is under way at a stop is answered to its end, and its kept connection takes no other', async () => {
+  test('in progress at a stop is answered to its end, and its connection takes no other', async () => {
     let finish = (): void => undefined;
     proxied.onRequest = (_request, response) => {
       response.write('begun, ');
@@ -79,7 +79,7 @@ describe('a request', () => {
     expect(JSON.parse(body).headers).not.toHaveProperty('authorization');
   });
 
-  test('that uploads 32 MiB in chunks is not held in memory, and comes whole', async () => {
+  test('that uploads 32 MiB in chunks is not held in memory, and arrives whole', async () => {
     const size = 32 * 1024 ** 2;
     proxied.onRequest = async (request, response) => {
       let got = 0;
@@ -106,7 +106,7 @@ describe('a request', () => {
     expect(await text(answer)).toBe('data: two\n\n');
   });
 
-  test('uses a connection again where it can be repeated, and one of its own where it cannot', async () => {
+  test('uses a kept connection if it can be repeated, and a new one if it cannot', async () => {
     proxied.onRequest = (request, response) => void request.resume().once('end', () => response.end('ok'));
     for (let i = 0; i < 3; i += 1) await ask();
     expect(proxied.dials).toBe(1);
@@ -117,7 +117,7 @@ describe('a request', () => {
   test('does not fail because the application has closed an idle connection', async () => {
     proxied.onRequest = (_request, response) => void response.end('ok');
     await ask();
-    // Closed without a word that the proxy could hear before its next request.
+    // Closed so that the proxy does not notice it before its next request.
     proxied.onRequest = (request, response) => {
       if (sockets.length === 1) return void request.socket.destroy();
       response.end('again');
@@ -150,7 +150,7 @@ describe('a request', () => {
     await gone.promise;
   });
 
-  test('whose answer breaks off half way does not look whole', async () => {
+  test('whose answer breaks off half way does not look complete', async () => {
     proxied.onRequest = (_request, response) => {
       response.writeHead(200, { 'content-length': '100' });
       response.write('half', () => response.destroy());
@@ -180,7 +180,7 @@ describe('a refusal', () => {
     expect(proxied.dials).toBe(0);
   });
 
-  test('is not needed again by the page that was opened with it, whose cookie the application does not see', async () => {
+  test('sets a cookie for the page that was opened with the login, and the application does not see that cookie', async () => {
     const seen: (string | undefined)[] = [];
     proxied.onRequest = (request, response) => {
       seen.push(request.headers.cookie);
@@ -218,7 +218,7 @@ describe('a refusal', () => {
     expect((await ask({ method: 'POST', body: 'x' })).status).toBe(503);
   });
 
-  test('of what is no HTTP by the application is 502', async () => {
+  test('is 502 if the application does not answer in HTTP', async () => {
     const broken = createTcpServer((socket) => socket.end('SSH-2.0-x\r\n'));
     broken.listen(0, '127.0.0.1');
     await once(broken, 'listening');
@@ -228,7 +228,7 @@ describe('a refusal', () => {
   });
 });
 
-describe('bytes of an application that Node reads and would not write', () => {
+describe('an answer of an application that Node can read but not write', () => {
   test.each([
     ['a status that is none', 'HTTP/1.1 099 x\r\nContent-Length: 0\r\n\r\n'],
     ['a status line with control characters', 'HTTP/1.1 200 O\x01K\r\nContent-Length: 0\r\n\r\n'],
@@ -243,8 +243,8 @@ describe('bytes of an application that Node reads and would not write', () => {
   });
 });
 
-describe('where a request ends is said to the application as it was said to us', () => {
-  /** What the application is sent for these header lines and this body. */
+describe('the end of a request is framed for the application as it was for us', () => {
+  /** What the application receives for these header lines and this body. */
   const sent = async (lines: string[], body: string): Promise<string> => {
     let seen = '';
     proxied.dial = async () => {
@@ -263,14 +263,14 @@ describe('where a request ends is said to the application as it was said to us',
     return seen;
   };
 
-  test('also where Connection names the length or the host', async () => {
+  test('also if Connection names the length or the host', async () => {
     const body = 'GET /hidden HTTP/1.1\r\n\r\n';
     const seen = await sent(['Connection: content-length, host', `Content-Length: ${body.length}`], body);
     expect(seen).toContain(`\r\nContent-Length: ${body.length}\r\n`);
     expect(seen).toContain(`\r\nHost: ${HOST}\r\n`);
   });
 
-  test('also where there are two transfer codings', async () => {
+  test('also if there are two transfer codings', async () => {
     const body = '5\r\nhello\r\n0\r\n\r\n';
     const seen = await sent(['Transfer-Encoding: x', 'Transfer-Encoding: chunked'], body);
     expect(seen).toMatch(/\r\nTransfer-Encoding: chunked\r\n/);
@@ -278,7 +278,7 @@ describe('where a request ends is said to the application as it was said to us',
   });
 });
 
-test('a client that vanishes without a word is looked for by TCP', async () => {
+test('a client that vanishes silently is detected by TCP keep-alive', async () => {
   proxied.onRequest = () => undefined;
   const socket = connect(port, '127.0.0.1');
   await once(socket, 'connect');

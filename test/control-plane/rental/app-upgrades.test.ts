@@ -75,7 +75,7 @@ describe('an upgrade', () => {
     });
   });
 
-  test('listens on both ends less often than Node warns of', async () => {
+  test('adds fewer listeners on both ends than Node warns about', async () => {
     const ends: Duplex[] = [];
     const { dial } = proxied;
     proxied.dial = async () => {
@@ -143,7 +143,7 @@ describe('an upgrade', () => {
     socket.destroy();
   });
 
-  test('that is refused does not leave the connection to a client that keeps its side open', async () => {
+  test('that is refused closes the connection, even if the client keeps its side open', async () => {
     const socket = await raw('Basic eDp5', { allowHalfOpen: true });
     socket.resume();
     await once(socket, 'end');

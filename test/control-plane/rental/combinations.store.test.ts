@@ -1,4 +1,4 @@
-// Features of a launch that meet: what holds for each of them alone holds for them together.
+// Combinations of launch features: rules that hold for each feature alone hold for them together.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
@@ -54,7 +54,7 @@ test('a reserved launch with a disk and a limit is rescued on slots that honour 
   expect(await instance(id)).toMatchObject({ status: 'stopping' });
 });
 
-test('a rental is not charged past its runtime limit, however late the end of it is noticed', async () => {
+test('an instance is not charged past its runtime limit, however late its end is noticed', async () => {
   await world.machine({ dollars: 1 });
   const who = await world.customer(100_000);
   const id = await world.launch(who, { auto_terminate_hours: 1 });

@@ -1,4 +1,4 @@
-// What holds for every contract at any moment, whatever happens: its slots, its states, and what its organisation is shown.
+// The invariants of contracts: slots, states, and what the organisation sees.
 import { z } from 'zod';
 import { int, text } from '../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
@@ -20,7 +20,7 @@ export async function brokenContracts(world: World): Promise<string[]> {
     if (contract.status === 'active' && !isClaimed) broken.push('active, and its GPUs were never set aside');
     const views = await world.rooms.reservations.ofOrg(contract.org_id);
     const view = views.find((shown) => shown.reservation_id === contract.id);
-    // Whoever asks is not kept waiting for the engine to get to the row.
+    // The view shows the new status before the engine has written it.
     const { status } = standing(contract, world.clock.now());
     if (view?.status !== status) broken.push(`shown as ${view?.status}, stands at ${status}`);
     if ((view?.utilization.pct ?? 2) > 1) broken.push('used beyond what is committed');

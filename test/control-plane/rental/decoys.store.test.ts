@@ -1,4 +1,4 @@
-// Decoys find a host that serves probes alone, and nothing else.
+// Decoys find a host that serves only probes, and accuse no other host.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { WorkloadLife } from '../../../control-plane/fleet/link/link.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
@@ -16,11 +16,11 @@ let world: World;
 let decoys: Decoys;
 let id: string;
 let machineId: string;
-/** What the next decoy meets. */
+/** The result of the next decoy. */
 let answer: LoginResult;
 let logins: Login[];
 let targets: OpenMessage['target'][];
-/** What is known of the host. */
+/** The facts about the host. */
 let life: WorkloadLife;
 
 beforeEach(async () => {
@@ -68,7 +68,7 @@ async function passes(ms: number): Promise<void> {
 
 const machine = () => findMachine(world.db.read, machineId);
 
-test('a decoy is a customer to the host: kind, key, address and client', async () => {
+test('a decoy looks like a customer to the host: kind of stream, key, address and client', async () => {
   await passes(10 * MINUTE_MS);
   expect(logins).toHaveLength(1);
   expect(logins[0]).toMatchObject({
@@ -95,7 +95,7 @@ test('a host that serves its customer stays on the market, and decoys come about
   expect((await machine())?.verification_status).toBe('unverified');
 });
 
-test('a host that turns away three decoys in a row while probes are good is off the market; the customer is charged on', async () => {
+test('a host that refuses three decoys in a row while probes are good is off the market; the customer is still charged', async () => {
   answer = { ok: false, leg: 'auth', detail: 'auth: All configured authentication methods failed' };
   await passes(10 * MINUTE_MS);
   expect((await machine())?.verification_status).toBe('unverified');
@@ -103,7 +103,7 @@ test('a host that turns away three decoys in a row while probes are good is off 
   expect(logins).toHaveLength(3);
   expect(await machine()).toMatchObject({
     verification_status: 'failed',
-    verification_detail: expect.stringContaining('turned away 3 logins that looked like its customer'),
+    verification_detail: expect.stringContaining('refused 3 logins that look like the customer'),
   });
   expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'running', unreachable_since_ms: null });
   expect(await world.journal(id)).not.toContain('instance.unreachable');
@@ -136,7 +136,7 @@ test.each<[string, () => void]>([
   expect((await machine())?.verification_status).toBe('unverified');
 });
 
-test('eight streams of others do not keep a decoy away', async () => {
+test('a decoy is sent even while eight other streams are open', async () => {
   life = { ...life, sshStreams: 8 };
   await passes(10 * MINUTE_MS);
   expect(logins).toHaveLength(1);

@@ -1,4 +1,4 @@
-// What the database keeps of the way into an instance: nothing that opens it by itself.
+// Secrets of endpoints in the database are sealed, so a copy of the database opens no instance.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';

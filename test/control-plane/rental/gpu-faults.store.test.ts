@@ -1,4 +1,4 @@
-// A rented GPU breaks: its host is the witness, the time is not charged, and the rental goes on when it is mended or ends after the grace.
+// A GPU of an instance breaks: the host reports it, the time is not charged, and the instance goes on when it is mended or ends after the grace.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
@@ -84,7 +84,7 @@ describe('a running rental whose GPU breaks', () => {
     });
     await world.clock.advance(20 * 60_000);
     expect(await tick()).toEqual([]);
-    // Told again, it is still the first time that counts.
+    // If it is reported again, the first time still counts.
     await breaks(gpu);
     expect(await spent()).toBe(costOf(10 * 60_000));
     await report({});
@@ -110,7 +110,7 @@ describe('a running rental whose GPU breaks', () => {
     expect(rows).toEqual([{ evidence: `the host found a GPU broken: ${gpu}: ${OFF_THE_BUS}` }]);
   });
 
-  test('ends when that outlasts the grace: failed, with the reason, and the GPU is held until the host lets go', async () => {
+  test('ends when that outlasts the grace: failed, with the reason, and the GPU is held until the host reports the container gone', async () => {
     const id = await running();
     const gpu = await gpuOf(id);
     await breaks(gpu);
@@ -130,7 +130,7 @@ describe('a running rental whose GPU breaks', () => {
     expect(await gpuOf(id)).toBe('');
   });
 
-  test('ends at its runtime limit where that comes first', async () => {
+  test('ends at its runtime limit if that comes first', async () => {
     const id = await world.launch(who, { auto_terminate_hours: 1 });
     await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
     await world.drive();
@@ -141,13 +141,13 @@ describe('a running rental whose GPU breaks', () => {
     expect(await instance(id)).toMatchObject({ status: 'stopping', status_reason: expect.stringContaining('limit') });
   });
 
-  test('is broken too where the host lists the GPU no more, and no longer where it does again', async () => {
+  test('counts as broken if the host does not list the GPU any more, until the host lists it again', async () => {
     const id = await running();
     const gpu = await gpuOf(id);
     const others = whole.gpus.filter(({ uuid }) => uuid !== gpu);
     await report({ gpus: others });
     expect((await instance(id)).status_reason).toContain(`${gpu}: the host does not list it any more`);
-    // A driver that fails says nothing, neither way.
+    // A driver that fails proves nothing about the GPU.
     await report({ gpus: [], gpu_error: 'Driver/library version mismatch' });
     expect((await instance(id)).status_reason).toContain('not charged');
     await report({});
@@ -200,7 +200,7 @@ describe('a running rental whose GPU breaks', () => {
     expect(await spent()).toBe(costOf(alive + world.clock.now() - answeredMs));
   });
 
-  test('says so also when its main process ends; that is told when the GPU is mended', async () => {
+  test('still shows the broken GPU when its main process ends, and shows the ended process when the GPU is mended', async () => {
     const id = await running();
     await breaks(await gpuOf(id));
     await world.observe(id, { phase: 'running', main_exit: { code: 1, signal: null } });

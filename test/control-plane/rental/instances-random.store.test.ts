@@ -1,4 +1,4 @@
-// Random lives of the whole service: whatever everybody does, in whatever order, every promise holds after each step, and all ends.
+// Random lives of the whole service: after each step every invariant holds, and at the end nothing is left unfinished.
 import fc from 'fast-check';
 import { expect, inject, test } from 'vitest';
 import { settle, take } from './walk/acts.ts';
@@ -10,7 +10,7 @@ import { openWatcher, unseen } from './walk/watcher.ts';
 /** A life on PostgreSQL takes ten times as long. */
 const REDUCED = inject('postgresUrl') === undefined ? 25 : 6;
 const RUNS = process.env['SOAK'] === '1' ? 20 * REDUCED : REDUCED;
-/** No step leads there, or chance does too seldom. */
+/** States that no step reaches, or that chance reaches too seldom. */
 const NOT_WALKED = ['machine pending_verification', 'endpoint degraded'];
 
 test('no status leaves its table, no GPU is held twice, no charge beside running, no event twice, nothing is forgotten', async () => {

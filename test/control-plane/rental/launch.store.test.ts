@@ -1,4 +1,4 @@
-// A rental's life on a real database: placed, billed, rescued, ended; two launches never get the same GPU.
+// The life of an instance on a real database: placed, billed, rescued, ended. Two launches never get the same GPU.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
@@ -86,7 +86,7 @@ describe('a launch', () => {
     ]);
   });
 
-  test('nudges those who drive it, open its ports and deliver its webhooks', async () => {
+  test('nudges the loops that drive it, open its ports and deliver its webhooks', async () => {
     const nudged = new Set<string>();
     const nudge = (who: string) => (): void => void nudged.add(who);
     const nudges = {
@@ -107,7 +107,7 @@ describe('a launch', () => {
     expect([...nudged].toSorted()).toEqual(['edge', 'engine', 'webhooks']);
   });
 
-  test('has its way in tried while the container starts, and runs on its word without another try', async () => {
+  test('is probed while the container starts, and runs at a report of the host without another probe', async () => {
     await world.machine();
     const id = await world.launch(await world.customer(10_000));
     await world.clock.advance(1000);
@@ -123,7 +123,7 @@ describe('a launch', () => {
     expect(await findInstance(world.db.read, id)).toMatchObject(ready);
   });
 
-  test('whose way in is not there yet while the container starts is tried when that runs', async () => {
+  test('that cannot be reached while the container starts is probed when the container runs', async () => {
     await world.machine();
     const id = await world.launch(await world.customer(10_000));
     await world.clock.advance(1000);
@@ -210,7 +210,7 @@ describe('a host that fails', () => {
     expect(machines.filter((machine) => machine !== first)).toEqual([next?.machine_id]);
   });
 
-  test('whose container starts, and who then says nothing more, is left after two and a half minutes', async () => {
+  test('whose container starts, but that then reports nothing more, is given up after two and a half minutes', async () => {
     const machines = [await world.machine(), await world.machine()].map((machine) => machine.machineId);
     const id = await world.launch(await world.customer(100_000));
     const first = (await findInstance(world.db.read, id))?.machine_id;
@@ -220,7 +220,7 @@ describe('a host that fails', () => {
     await world.observe(id, { phase: 'starting' });
     await world.drive();
     await world.clock.advance(149_999);
-    // Another word about the same start does not begin it anew.
+    // A repeated report about the same start does not restart the time limit.
     await world.observe(id, { phase: 'starting', detail: 'still' });
     await world.drive();
     expect((await findInstance(world.db.read, id))?.machine_id).toBe(first);
@@ -230,7 +230,7 @@ describe('a host that fails', () => {
     expect(machines.filter((machine) => machine !== first)).toEqual([next?.machine_id]);
   });
 
-  test('in whose container nothing speaks ends the launch: the image is tried nowhere else, and nothing is charged', async () => {
+  test('whose container stays silent ends the launch: the image is not tried elsewhere, and nothing is charged', async () => {
     await world.machine();
     await world.machine();
     const who = await world.customer(100_000);
@@ -242,7 +242,7 @@ describe('a host that fails', () => {
     expect(await available(who.orgId)).toBe(100_000_000_000n);
   });
 
-  test('keeps its GPU held after the rental has ended, until it says that the container stopped', async () => {
+  test('keeps its GPU held after the instance has ended, until it reports that the container has stopped', async () => {
     const { machineId } = await world.machine();
     const who = await world.customer(100_000);
     const id = await run(who);
@@ -254,7 +254,7 @@ describe('a host that fails', () => {
     expect(await held(machineId)).toBe(0);
   });
 
-  test('by saying nothing has a minute, and so has each one after it', async () => {
+  test('to acknowledge the launch is given up after a minute, and so is each one after it', async () => {
     for (const dollars of [1, 1, 1]) await world.machine({ dollars });
     const who = await world.customer(100_000);
     const id = await world.launch(who);
@@ -320,7 +320,7 @@ describe('a delete', () => {
   });
 });
 
-test('a rental that can no longer be paid for is stopped', async () => {
+test('an instance that the balance no longer covers is stopped', async () => {
   await world.machine({ dollars: 3.6 });
   const who = await world.customer(65);
   const id = await run(who);

@@ -1,4 +1,4 @@
-// How many launches of one organisation may be on their way at once.
+// The limit on launches of one organisation in progress at once.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openWorld, type World } from '../../kit/world.ts';
 
@@ -20,7 +20,7 @@ test('as many as the operator allows are accepted, one more is 429 and leaves no
   for (let i = 0; i < MAX; i += 1) ids.push(await world.launch(who));
   const refused = world.launch(who);
   await expect(refused).rejects.toMatchObject({ code: 'rate_limit_exceeded', details: { retryAfterSeconds: 30 } });
-  await expect(refused).rejects.toThrow('3 launches of this organisation are on their way already');
+  await expect(refused).rejects.toThrow('3 launches of this organisation are in progress already');
 
   // Others are not kept waiting by it.
   await world.launch(await world.customer(10_000));

@@ -30,7 +30,7 @@ async function running(who: { orgId: string; apiKeyId: string }): Promise<string
   return id;
 }
 
-/** The watch loop for `ms` of virtual time. */
+/** Runs the watch loop for `ms` of virtual time. */
 async function watch(ms: number): Promise<void> {
   const signal = new AbortController().signal;
   for (let passed = 0; passed < ms; passed += 1000) {
@@ -68,7 +68,7 @@ describe('an outage', () => {
     expect(earned.postedUcents).toBe((cost * 8000n) / 10_000n);
   });
 
-  test('names its evidence on the transfers that take posted time back', async () => {
+  test('names its evidence on the transfers that reverse posted charges', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
     const id = await running(who);
@@ -137,7 +137,7 @@ describe('an outage', () => {
     expect((await world.rooms.workloads.desired(machineId)).workloads).toMatchObject([{ desired: 'running' }]);
   });
 
-  test('that outlasts its grace ends the rental, and the GPU stays held until the host lets go', async () => {
+  test('that outlasts its grace ends the instance, and the GPU stays held until the host reports the container gone', async () => {
     const { machineId } = await world.machine();
     const who = await world.customer(10_000);
     const id = await running(who);
@@ -165,8 +165,8 @@ describe('an outage', () => {
   });
 });
 
-describe('a rental that is ended while looks at it fail', () => {
-  test('pays until the first of them where only the verdict is missing', async () => {
+describe('an instance that is ended while its probes fail', () => {
+  test('is charged until the first failed probe if only the verdict is missing', async () => {
     const { supplierId } = await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
     const id = await running(who);
@@ -192,7 +192,7 @@ describe('a rental that is ended while looks at it fail', () => {
     expect(earned.postedUcents).toBe((cost * 8000n) / 10_000n);
   });
 
-  test('pays to its end where they have not failed for twenty seconds', async () => {
+  test('is charged to its end if they have not failed for twenty seconds', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
     const id = await running(who);

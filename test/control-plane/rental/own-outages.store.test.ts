@@ -1,4 +1,4 @@
-// Our own outages are ours: the time in which the control plane was away is credited to customers and paid to suppliers.
+// Our own outages: the time in which the control plane was away is credited to customers and paid to suppliers.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { grantedToOrg } from '../../../control-plane/money/credits/store.ts';
@@ -45,7 +45,7 @@ const end = async (id: string): Promise<void> => {
   await world.rooms.instances.remove(who, id, async () => undefined);
 };
 
-test('the first start of all excuses nothing', async () => {
+test('the very first start credits nothing', async () => {
   const id = await run();
   await world.clock.advance(HOUR_MS);
   expect(await world.rooms.ownOutages.beat()).toBe(false);
@@ -56,7 +56,7 @@ test('the first start of all excuses nothing', async () => {
 test.each([
   ['of a minute is a restart and charged', OWN_OUTAGE_MS_MIN, 0],
   ['of a millisecond more is not', OWN_OUTAGE_MS_MIN + 1, OWN_OUTAGE_MS_MIN + 1],
-])('an absence %s', async (_, awayMs, creditedMs) => {
+])('an own outage %s', async (_, awayMs, creditedMs) => {
   const id = await run();
   await world.clock.advance(HOUR_MS);
   expect(await away(awayMs)).toBe(creditedMs > 0);
@@ -72,7 +72,7 @@ test('the supplier is paid by us, every rental is credited, and their usage leav
   await world.clock.advance(HOUR_MS);
   for (const id of ids) await end(id);
   expect(await spent()).toBe(BigInt(4 * HOUR_MS));
-  // 80 % of everything, as if nothing had happened; the absence comes out of our own fee.
+  // 80 % of everything, as if nothing had happened; the platform pays for its outage.
   expect(await balance(payable(supplierId))).toBe(BigInt((8 * HOUR_MS * 8) / 10));
   expect(await balance(revenue)).toBe(BigInt((4 * HOUR_MS * 2) / 10 - (4 * HOUR_MS * 8) / 10));
 });
@@ -87,11 +87,11 @@ test('a rental whose runtime limit is reached meanwhile ends there, for its cust
   expect(await balance(payable(supplierId))).toBe(BigInt((2 * HOUR_MS * 8) / 10));
 });
 
-test('what was posted into the absence is taken back', async () => {
+test('charges that were posted for the time of an own outage are reversed', async () => {
   const id = await run();
   await world.rooms.ownOutages.beat();
   await world.clock.advance(3 * HOUR_MS);
-  // Another process has posted hours before it was known that nobody was there.
+  // Another process has posted hours before the outage was noticed.
   await world.rooms.metering.tick(new AbortController().signal);
   await world.rooms.ownOutages.beat();
   await end(id);
@@ -99,7 +99,7 @@ test('what was posted into the absence is taken back', async () => {
   expect(await balance(payable(supplierId))).toBe(BigInt((3 * HOUR_MS * 8) / 10));
 });
 
-test('one that dies while it excuses begins again and excuses nobody twice', async () => {
+test('a process that dies while it credits begins again and credits nobody twice', async () => {
   const ids = [await run(), await run()];
   await world.clock.advance(HOUR_MS);
   await world.rooms.ownOutages.beat();
@@ -129,7 +129,7 @@ test('a rental that is unreachable anyway is left alone', async () => {
   expect(await balance(payable(supplierId))).toBe(0n);
 });
 
-test('a process that stood still excuses the time itself', async () => {
+test('a process that stood still credits that time itself', async () => {
   const id = await run();
   await world.rooms.ownOutages.beat();
   await world.clock.advance(HOUR_MS);
@@ -176,7 +176,7 @@ test('a rental that ends between the step and the next beat pays for the time th
   expect(await spent()).toBe(7_000n);
 });
 
-test('a step within an absence of ours is not part of it', async () => {
+test('a clock step within an own outage is not part of it', async () => {
   const id = await run();
   await world.rooms.ownOutages.beat();
   await world.clock.advance(2 * HOUR_MS);
@@ -200,7 +200,7 @@ test('an outage that lasts while the clock is set is not free for longer by it',
   expect(await grantedToOrg(world.db.read, who.orgId, 0)).toBe(20_000n);
 });
 
-test('a clock that is set back is told, pays nobody, and is no absence', async () => {
+test('a clock that is set back is logged, pays nobody, and is no outage', async () => {
   const id = await run();
   await world.clock.advance(HOUR_MS);
   await world.rooms.ownOutages.beat();
@@ -212,7 +212,7 @@ test('a clock that is set back is told, pays nobody, and is no absence', async (
   await end(id);
 });
 
-test('loops that beat at the same moment share one run: an absence is credited once', async () => {
+test('loops that beat at the same moment share one run: an own outage is credited once', async () => {
   await run();
   await world.rooms.ownOutages.beat();
   await world.clock.advance(HOUR_MS);
@@ -227,7 +227,7 @@ test('loops that beat at the same moment share one run: an absence is credited o
   expect(await ownOutages.beat()).toBe(false);
 });
 
-test('an absence across a restart is told by the wall clock', async () => {
+test('an own outage across a restart is measured by the wall clock', async () => {
   const id = await run();
   await world.rooms.ownOutages.beat();
   await world.clock.advance(HOUR_MS);

@@ -1,4 +1,4 @@
-// The plan is pure: whatever the facts, its steps are moves that the table allows, and it never sleeps for ever on the way.
+// The plan of an instance, for any facts: its steps are moves that the table allows, and no passing state waits for ever.
 import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { type Facts, plan } from '../../../control-plane/rental/instances/plan.ts';
@@ -45,7 +45,7 @@ const facts: fc.Arbitrary<Facts> = fc.record({
   observed: fc.option(observed),
 });
 
-/** Where each step leads; a `place` from `starting` goes back to `allocating`. */
+/** The status after each step; a `place` from `starting` goes back to `allocating`. */
 const LEADS_TO: Partial<Record<ReturnType<typeof plan>['do'], InstanceState>> = {
   fail: 'error',
   start: 'starting',
@@ -73,7 +73,7 @@ const RUNNING: Facts = {
 describe('a launch', () => {
   const allocating: Facts = { ...RUNNING, status: 'allocating', placedMs: 500_000 };
 
-  test('gives each host a minute of its own to answer, however long others were waited for', () => {
+  test('gives each host a minute to answer, however long earlier hosts took', () => {
     expect(plan(allocating, 559_999)).toEqual({ do: 'wait', untilMs: 560_000 });
     expect(plan(allocating, 560_000)).toEqual({ do: 'place', because: 'the host did not answer' });
     expect(plan({ ...allocating, triedMachines: 3 }, 560_000)).toMatchObject({ do: 'fail', code: 'operation_failed' });
@@ -93,7 +93,7 @@ describe('a container that starts', () => {
   const starting: Facts = { ...RUNNING, status: 'starting', observed: { ...NOTHING, phase: 'starting' } };
   const moves = { do: 'place', because: 'the instance did not start in time' };
 
-  test('is given up half a minute after its host should have judged it, however long the pull has taken', () => {
+  test('is given up half a minute after its host should have reported it silent, however long the pull has taken', () => {
     const since: Facts = { ...starting, startingMs: 1_000_000 };
     expect(plan(since, 1_149_999)).toMatchObject({ do: 'note', untilMs: 1_150_000 });
     expect(plan(since, 1_150_000)).toEqual(moves);
@@ -104,7 +104,7 @@ describe('a container that starts', () => {
     expect(plan({ ...starting, startingMs: 1_499_000 }, 1_500_000)).toEqual(moves);
   });
 
-  test('in which nothing spoke failed by its image: an image of the customer is tried on no other host', () => {
+  test('that stayed silent failed by its image: an image of the customer is not tried on another host', () => {
     const silent = {
       ...NOTHING,
       phase: 'failed',
@@ -117,14 +117,14 @@ describe('a container that starts', () => {
   });
 });
 
-describe('the way in', () => {
+describe('an early probe', () => {
   const starting: Facts = { ...RUNNING, status: 'starting', enteredMs: 1_000, placedMs: 1_000 };
   const at = (phase: ObservedWorkload['phase'], host_key: string | null): Pick<Facts, 'observed'> => ({
     observed: { ...NOTHING, phase, host_key },
   });
 
   test.each(['creating', 'starting'] as const)(
-    'is tried while the host is %s the container, where it has a endpoint, and once',
+    'is made once while the host is %s the container, if it has a host key',
     (phase) => {
       expect(plan({ ...starting, ...at(phase, 'key') }, 2_000)).toMatchObject({ do: 'probe-early' });
       expect(plan({ ...starting, ...at(phase, null) }, 2_000)).toMatchObject({ do: 'note' });
@@ -132,17 +132,17 @@ describe('the way in', () => {
     },
   );
 
-  test('is not tried while an image is pulled, which may take any time', () => {
+  test('is not made while an image is pulled, which may take any time', () => {
     expect(plan({ ...starting, ...at('pulling', 'key') }, 2_000)).toMatchObject({ do: 'note' });
   });
 
-  test('is not tried again when the container runs within ten seconds', () => {
+  test('is not repeated when the container runs within ten seconds', () => {
     const running = { ...starting, ...at('running', 'key'), reachedMs: 2_000 };
     expect(plan(running, 12_000)).toEqual({ do: 'run' });
     expect(plan(running, 12_001)).toMatchObject({ do: 'probe' });
   });
 
-  test('into an earlier host says nothing about this one', () => {
+  test('of an earlier host does not count for this one', () => {
     const running = { ...starting, ...at('running', 'key') };
     expect(plan({ ...running, reachedMs: 1_000 }, 2_000)).toMatchObject({ do: 'probe' });
     expect(plan({ ...running, reachedMs: 1_001 }, 2_000)).toEqual({ do: 'run' });
@@ -160,7 +160,7 @@ describe('a runtime limit', () => {
     },
   );
 
-  test('is the reason of an end even where the host was first', () => {
+  test('is the reason of an end even if the host has ended the container first', () => {
     const observed = { ...NOTHING, phase: 'stopped' as const };
     expect(plan({ ...running, observed }, 3_600_000)).toEqual({ do: 'expire' });
   });
@@ -176,7 +176,7 @@ describe('a rental that runs', () => {
     },
   );
 
-  test('and whose container has failed is lost, with the words of the host', () => {
+  test('and whose container has failed ends in error, with the reason of the host', () => {
     const observed = { ...NOTHING, phase: 'failed' as const, detail: 'out of memory' };
     expect(plan({ ...RUNNING, observed }, 1)).toEqual({ do: 'lose', reason: 'out of memory' });
   });
@@ -247,7 +247,7 @@ describe('for any facts', () => {
     );
   });
 
-  test('a passing state always has a time when it is looked at again', () => {
+  test('a passing state always has a time for its next run of the engine', () => {
     const passing = fc.constantFrom<InstanceState>('allocating', 'starting', 'stopping');
     fc.assert(
       fc.property(facts, passing, fc.integer({ min: 0, max: 20_000_000 }), (given, status, nowMs) => {

@@ -21,7 +21,7 @@ const dial = async (port: number): Promise<Duplex> => {
 /** The login of a decoy. */
 const customer: Login = { user: 'root', privateKey: user.private, hostKey: hostKeyLine, ident: 'OpenSSH_9.6p1' };
 
-test('a probe and a decoy log in, each on its own way', async () => {
+test('a probe and a decoy log in, each over its own kind of stream', async () => {
   const world = await startWorld();
   const probe: Login = { user: 'svc-probe', privateKey: stranger.private, hostKey: hostKeyLine };
   expect(await logIn(probe, () => dial(world.probePort), systemClock())).toEqual({ ok: true });
@@ -50,7 +50,7 @@ test('a login names the first leg that failed', async () => {
   expect(legs).toEqual(['stream', 'banner', 'host_key', 'auth']);
 });
 
-test('a login that is not answered is over after five seconds, and a stream that comes later is closed', async () => {
+test('a login without an answer ends after five seconds, and a stream that opens later is closed', async () => {
   const clock = manualClock();
   const late = Promise.withResolvers<Duplex>();
   const result = logIn(customer, () => late.promise, clock);

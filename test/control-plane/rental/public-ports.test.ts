@@ -177,7 +177,7 @@ describe('a stop', () => {
     await Promise.all([cut, closed]);
   });
 
-  test('cuts at once where no time is given', async () => {
+  test('cuts at once if no time is given', async () => {
     const port = await open([], async () => new PassThrough());
     const { socket } = await session(port);
     const cut = once(socket, 'close');

@@ -87,7 +87,7 @@ describe('GPUs of a contract', () => {
     expect(await world.journal(id)).toEqual(['reservation.pending', 'reservation.active']);
   });
 
-  test('are set aside at creation where the contract begins within the lead time, and not a millisecond before it', async () => {
+  test('are set aside at creation if the contract begins within the lead time, and not a millisecond before it', async () => {
     await world.machine({ gpus: 2 });
     const late = await contract(1, LEAD_MS + 1);
     const soon = await contract(1, LEAD_MS);
@@ -138,7 +138,7 @@ describe('a GPU in use at the lead time', () => {
     expect([await has(made.id), await onOffer()]).toEqual([[2, 0], 2]);
   });
 
-  test('is missed at the start: the log, the journal, the operator and the holder are told, and it still comes', async () => {
+  test('that is missing at the start is reported in the log, the events and both views, and still becomes a slot later', async () => {
     await world.machine({ gpus: 3 });
     const running = await world.launch(other, { gpu_count: 2 });
     const { contract: made } = await contract(3, DAY_MS);
@@ -296,7 +296,7 @@ describe('what is promised', () => {
     expect(await world.rooms.reservations.list()).toHaveLength(4);
   });
 
-  test('goes on for ever where a contract is renewed, and an extension must not take what others are promised', async () => {
+  test('goes on for ever if a contract is renewed, and an extension must not take what others are promised', async () => {
     await world.machine({ gpus: 2 });
     const { contract: made } = await contract(1, DAY_MS);
     const { contract: renewed } = await contract(1, DAY_MS, { renewal: 'auto_renew' });
@@ -322,8 +322,8 @@ describe('what is promised', () => {
   });
 });
 
-describe('the answer to create', () => {
-  test('tells which GPUs are free for a contract that begins later, and how many are missing', async () => {
+describe('the view of a new contract', () => {
+  test('shows how many GPUs are free for a contract that begins later, and how many are missing', async () => {
     const { machineId } = await world.machine({ gpus: 4 });
     await world.launch(other);
     const { outlook, awaited, slots } = await contract(4, DAY_MS);

@@ -44,7 +44,7 @@ describe('a reserved launch', () => {
     expect(totals(await world.rooms.reservations.show(id))).toEqual({ slots: 1, inUse: 0, free: 1 });
   });
 
-  test('without a contract is no_contract, also where the only one belongs to others', async () => {
+  test('without a contract is no_contract, also if the only one belongs to others', async () => {
     await world.machine({ gpus: 2 });
     const other = await world.customer(1);
     await contract(1, { org_id: other.orgId });
@@ -119,7 +119,7 @@ describe('a reserved launch', () => {
     expect(await available()).toEqual([6]);
   });
 
-  test('finds no slot where the host has found the GPU broken, until it is mended', async () => {
+  test('finds no slot if the host has found the GPU broken, until it is mended', async () => {
     const { machineId, inventory } = await world.machine({ gpus: 2 });
     const id = await contract(2);
     const broken = { uuid: inventory.gpus[0]?.uuid ?? '', severity: 'broken', detail: 'Xid 79' } as const;
@@ -237,7 +237,7 @@ describe('on demand', () => {
     ]);
   });
 
-  test('finds nothing where all GPUs are reserved, although they are free', async () => {
+  test('finds nothing if all GPUs are reserved, although they are free', async () => {
     await world.machine({ gpus: 2 });
     await contract(2);
     const other = await world.customer(10_000);

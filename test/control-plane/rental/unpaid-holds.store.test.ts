@@ -1,4 +1,4 @@
-// GPUs that launches hold without running: a budget for any 24 hours, which paying refills.
+// The budget of GPU time that launches may hold without running, for any 24 hours. Paid time adds to it.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openWorld, type World } from '../../kit/world.ts';
 

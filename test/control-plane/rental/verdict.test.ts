@@ -1,4 +1,4 @@
-// What a series of looks means, rule by rule and at both edges.
+// The rules of verdicts on a series of probes, each at both edges.
 import { expect, test } from 'vitest';
 import {
   afterLook,
@@ -15,7 +15,7 @@ import { GRACE_MS } from '../../../shared/limits.ts';
 const START_MS = 1_000_000_000;
 const fleet: FleetView = { startedMs: START_MS - QUIET_AFTER_START_MS, togetherSinceMs: null };
 
-/** A look that began then and took half a second; the last proof of life was five seconds before the first. */
+/** A probe that began at this time and took half a second. The last proof of life was five seconds before the first one. */
 function look(atMs: number, patch: Partial<Look> = {}): Look {
   return {
     ok: false,
@@ -61,7 +61,7 @@ test('a host whose link has just come up replaces nothing: its agent finds the h
   expect(verdict(one, standing(500, true), fleet)).toBe('repair');
 });
 
-test('a repair is asked for once in a series of failures, and again in the next', () => {
+test('a repair is requested once in a series of failures, and again in the next series', () => {
   const repaired = { ...after(look(0)), repairMs: START_MS + 500 };
   expect(verdict(afterLook(repaired, look(2_500)), standing(3_000, true), fleet)).toBe('as it is');
   const well = afterLook(repaired, look(5_000, { ok: true }));
@@ -71,24 +71,24 @@ test('a repair is asked for once in a series of failures, and again in the next'
 test('an outage begins with the last proof of life, however it was shown, and never after the first failure', () => {
   expect(after(look(0, { lifeMs: START_MS - 300 })).lifeMs).toBe(START_MS - 300);
   expect(after(look(0, { lifeMs: START_MS + 400 })).lifeMs).toBe(START_MS);
-  // What was alive during the failures does not make them later.
+  // A proof of life during the failures does not move the beginning of the outage.
   expect(after(look(0), look(2_500, { lifeMs: START_MS + 2_000 })).lifeMs).toBe(START_MS - 5_000);
   expect(after(look(0, { lifeMs: null })).lifeMs).toBe(START_MS);
 });
 
-test('a proof of life that is old because nobody has looked credits one minute at most', () => {
+test('a proof of life that is old because there was no probe credits one minute at most', () => {
   expect(after(look(0, { lifeMs: START_MS - 60_000 })).lifeMs).toBe(START_MS - 60_000);
   expect(after(look(0, { lifeMs: START_MS - 60_001 })).lifeMs).toBe(START_MS - 60_000);
 });
 
-test('what the host itself said counts as the first failure, once a look fails too', () => {
+test('a report of the host itself counts as the first failure, as soon as a probe fails too', () => {
   const said = after(look(0, { hostFailedMs: START_MS - 2_000 }));
   expect(said).toMatchObject({ firstFailureMs: START_MS - 2_000, failures: 2 });
   const good = after(look(0, { ok: true, hostFailedMs: START_MS - 2_000 }));
   expect(good).toMatchObject({ firstFailureMs: null, failures: 0 });
 });
 
-test('two good looks end an outage, which then has lasted until the first of them', () => {
+test('two good probes end an outage, which lasted until the first of them', () => {
   const down = after(look(0), look(10_000));
   const once = afterLook(down, look(60_000, { ok: true }));
   expect(verdict(once, standing(60_500, true, START_MS), fleet)).toBe('as it is');

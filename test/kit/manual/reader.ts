@@ -32,7 +32,7 @@ export interface ReaderOptions {
 
 export interface Reader {
   home: string;
-  /** Throws with everything that was printed where the exit code is not 0. */
+  /** Throws with everything that was printed if the exit code is not 0. */
   run(command: Pick<Command, 'text'>): Promise<string>;
   /** Ends the daemons, the latest first. */
   stop(): Promise<void>;

@@ -1,4 +1,4 @@
-// What is remembered of a registry's answers, for how long and for whom, and how few questions it is asked at once.
+// The cache of registry answers: what is kept, for how long and for whom, and how many requests run at once.
 import type { ServerResponse } from 'node:http';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type AskedRegistry, BASIC, LOGIN, openAskedRegistry } from './asked-registry.ts';

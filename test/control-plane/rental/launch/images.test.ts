@@ -1,4 +1,4 @@
-// Asking a registry about images: what it answers, what is refused and with which words, and what is kept.
+// Image checks at a registry: results, refusals with their texts, and what is cached.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openImages } from '../../../../control-plane/rental/launch/images.ts';
 import { parseReference } from '../../../../control-plane/rental/launch/reference.ts';
@@ -109,7 +109,7 @@ describe('an image', () => {
     });
   });
 
-  test('with a manifest beyond all measure is refused without reading it whole', async () => {
+  test('with a manifest that is too large is refused without reading it whole', async () => {
     const digest = digestOf('x');
     registry.paths.set(
       `/v2/app/manifests/${digest}`,
@@ -177,7 +177,7 @@ describe('a registry', () => {
     expect(JSON.stringify(refusal)).not.toContain('wr0ng');
   });
 
-  test('gives hosts a token, the login where it knows no tokens, and nothing where it asks for nothing', async () => {
+  test('gives hosts a token, the login if it knows no tokens, and nothing if it asks for nothing', async () => {
     const reference = parseReference(`${registry.host}/org/app`);
     registry.put('org/app', {});
     expect(await images.pullLogin(reference, LOGIN)).toBeNull();
@@ -205,7 +205,7 @@ describe('a registry', () => {
     expect(registry.asked).toHaveLength(1);
   });
 
-  test('that breaks off is asked once more, and then told of', async () => {
+  test('that breaks off is asked once more, and then reported', async () => {
     registry.put('app', {});
     let cuts = 1;
     registry.first = (_asked, response) => {
@@ -223,7 +223,7 @@ describe('a registry', () => {
     });
   });
 
-  test('that hangs is told of after ten seconds, which are over here once it was asked', async () => {
+  test('that hangs is reported after ten seconds, which are over here once it was asked', async () => {
     const real = systemClock();
     const isAsked = Promise.withResolvers<void>();
     const hurried: Clock = {
@@ -249,18 +249,18 @@ describe('a registry', () => {
     await hasty.close();
   });
 
-  test('is told who asks', async () => {
+  test('receives a User-Agent', async () => {
     registry.put('app', {});
     await verify('app');
     expect(new Set(registry.asked.map(({ userAgent }) => userAgent))).toEqual(new Set(['svc-control-plane']));
   });
 
-  test('that is down is told of at once', async () => {
+  test('that is down is reported at once', async () => {
     await registry.stop();
     await expect(verify('app')).rejects.toMatchObject({ code: 'registry_unreachable' });
   });
 
-  test('that asks for what nobody knows is told of', async () => {
+  test('with an unknown kind of challenge is reported', async () => {
     registry.first = (_asked, response) => {
       response.writeHead(401, { 'www-authenticate': 'Negotiate' }).end();
       return true;
@@ -269,7 +269,7 @@ describe('a registry', () => {
   });
 });
 
-describe('nobody is led inside', () => {
+describe('a private address is never called', () => {
   let inside: ScriptedRegistry;
   beforeEach(async () => {
     inside = await startScriptedRegistry();

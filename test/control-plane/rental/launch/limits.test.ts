@@ -1,4 +1,4 @@
-// What bounds the checks: turns at a registry, answers that are kept, and whom a registry may lead to.
+// The limits of image checks: slots at a registry, cached answers, and where a registry may redirect to.
 import { expect, test } from 'vitest';
 import { openCache } from '../../../../control-plane/rental/launch/cache.ts';
 import { openSemaphore } from '../../../../control-plane/rental/launch/semaphore.ts';
@@ -6,7 +6,7 @@ import { openRegistryClients } from '../../../../control-plane/rental/launch/reg
 import { systemClock } from '../../../../shared/clock.ts';
 import { virtualClock } from '../../../kit/virtual-clock.ts';
 
-test('who waits longer than allowed gives up the turn, and the next in order gets it', async () => {
+test('a check that waits longer than allowed gives up, and the next in order gets the slot', async () => {
   const clock = virtualClock();
   const semaphore = openSemaphore(clock, 1);
   const first = Promise.withResolvers<string>();
@@ -25,7 +25,7 @@ test('who waits longer than allowed gives up the turn, and the next in order get
   expect(order).toEqual(['first', 'second', 'third']);
 });
 
-test('a turn that fails is given back', async () => {
+test('a check that fails frees its slot', async () => {
   const semaphore = openSemaphore(virtualClock(), 1);
   await expect(semaphore.run('registry', 0, () => Promise.reject(new Error('no')))).rejects.toThrow('no');
   expect(await semaphore.run('registry', 0, async () => 'in')).toBe('in');

@@ -1,4 +1,4 @@
-// The size of a model's weights, from a hub that a test plays; nothing that it does is in the way of a launch.
+// The size of a model's weights, from a scripted hub. Nothing that the hub does blocks a launch.
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { AddressInfo } from 'node:net';
@@ -129,7 +129,7 @@ describe('a hub', () => {
     expect(await hub.sizeOf('org/model')).toEqual({ bytes: 5 });
   });
 
-  test('that is down, or sends what is no JSON, or too much, hinders nobody', async () => {
+  test('that is down, or sends invalid JSON, or too much, blocks no launch', async () => {
     answer = (_path, response) => void response.end('<html>');
     expect(await hub.sizeOf('a')).toHaveProperty('unknown');
     answer = (_path, response) => void response.end('x'.repeat(4 * 1024 ** 2 + 1));

@@ -20,7 +20,7 @@ export interface ScriptedRegistry {
   asked: Asked[];
   /** Path -> answer; a path that is not here is 404. */
   paths: Map<string, Respond>;
-  /** Runs before every answer; true where it has answered. */
+  /** Runs before every answer; true if it has answered. */
   first: (asked: Asked, response: ServerResponse) => boolean;
   /** Whether manifests come with the header that says their digest. */
   tellsDigests: boolean;

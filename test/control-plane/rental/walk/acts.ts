@@ -1,4 +1,4 @@
-// What the steps of a walk do to a life: each where there is something to do it to, else nothing.
+// What the steps of a walk do to a life: each if there is something to do it to, else nothing.
 import { expect } from 'vitest';
 import { findInstance } from '../../../../control-plane/rental/instances/store.ts';
 import type { ApiAccount } from '../../../contract/api.ts';
@@ -9,7 +9,7 @@ import { firstOf, instanceAt, type Life, orRefused, ownerAt, pick, send } from '
 import { publicEvents, unfinished } from './promises.ts';
 import type { Step } from './steps.ts';
 
-/** Between two rounds of the loops: below the time after which a look at a endpoint is repeated. */
+/** Time between two rounds of the loops. Shorter than the time after which a probe is repeated. */
 const ROUND_MS = 5_000;
 const RESTART_MS = 1_000;
 const HOUR_MS = 3_600_000;

@@ -14,7 +14,7 @@ export interface Host {
   put(workloadId: string, phase: Phase, failure: ObservedWorkload['failure_code']): void;
   /** One phase further with each container that should run, and away with those that should not. */
   work(world: World): Promise<void>;
-  /** Tells of all containers, where it is up. */
+  /** Tells of all containers, if it is up. */
   tell(world: World): Promise<void>;
   /** GPUs that it was told to give to a container while another had them. */
   clashes: readonly string[];
@@ -90,7 +90,7 @@ async function nextOf(
   return isRefused ? { phase: 'failed', failure: 'image_pull_failed' } : { phase: 'pulling', failure: null };
 }
 
-/** Undefined where the control plane has none to give: the login was deleted. */
+/** Undefined if the control plane has none to give: the login was deleted. */
 function login({ rooms }: World, machineId: string, workloadId: string): Promise<PullLogin | null | undefined> {
   return rooms.instances.pullLogin(machineId, workloadId).catch(() => undefined);
 }

@@ -1,4 +1,4 @@
-// Follows every row that has states from look to look: none leaves the table of its kind.
+// Follows every row that has states: no row makes a move that its state table forbids.
 import { z } from 'zod';
 import { text } from '../../../../control-plane/base/db/columns.ts';
 import { sql } from '../../../../control-plane/base/db/db.ts';
@@ -15,7 +15,7 @@ import {
 import type { World } from '../../../kit/world.ts';
 
 export interface Watcher {
-  /** A sentence for each row that went where its table does not lead. Between two looks it may have moved more than once. */
+  /** A sentence for each row with a forbidden move. A row may have moved more than once since the last check. */
   strays(world: World): Promise<string[]>;
 }
 

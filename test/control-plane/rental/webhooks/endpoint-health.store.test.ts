@@ -56,7 +56,7 @@ describe('an endpoint that fails', () => {
       .map((row) => row.trigger_kind);
     expect(triggers.filter((trigger) => trigger === 'probe')).toHaveLength(2);
   });
-  test('is tried at once where its owner asks: by a retry, a new URL, or enabling it', async () => {
+  test('is tried at once if its owner asks: by a retry, a new URL, or enabling it', async () => {
     const { id } = await world.endpoint();
     const { webhooks } = world.rooms;
     const inTx = (body: (tx: Tx) => Promise<unknown>): Promise<unknown> => world.db.tx('test', body);

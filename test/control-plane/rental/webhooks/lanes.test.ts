@@ -64,7 +64,7 @@ test('a lane has as many under way as it has slots, and goes on when one ends', 
   expect(carried).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
 });
 
-test('all lanes together have no more under way than is allowed; another look starts what is left', async () => {
+test('all lanes together have no more under way than is allowed; another check starts what is left', async () => {
   due.set('a', ['a1', 'a2', 'a3', 'a4']);
   due.set('b', ['b1', 'b2']);
   expect(lanes.limit()).toBe(MAX);
@@ -94,7 +94,7 @@ test('a job that ends while its lane is being read is not started again', async 
   expect(lanes.isUnderWay('a', 'a1')).toBe(false);
 });
 
-test('a read that fails leaves the lane to the next look', async () => {
+test('a read that fails leaves the lane to the next check', async () => {
   due.set('a', ['a1']);
   read = () => Promise.reject(new Error('the database is away'));
   await look('a');

@@ -40,7 +40,7 @@ describe('a delivery', () => {
     expect(after(4).to).toBe('retrying');
     expect(after(5)).toEqual({ to: 'dead_lettered', nextMs: null, urgentMs: null });
   });
-  test('has a sixth attempt after 12 h where the operator allows it', () => {
+  test('has a sixth attempt after 12 h if the operator allows it', () => {
     expect(waitMs(5, FAILED, { max: 6 })).toBe(12 * HOUR);
     expect(after(6, FAILED, { max: 6 }).to).toBe('dead_lettered');
   });
@@ -88,7 +88,7 @@ describe('a delivery', () => {
     const all = waits.reduce((sum, ms) => sum + Math.ceil(ms), 0);
     expect(urgentFrom({ deadlineMs: NOW, left: 5, scheduled: 5 })).toBe(NOW - spare - all);
   });
-  test('is given up where its next attempt would be a day after the event', () => {
+  test('is given up if its next attempt would be a day after the event', () => {
     expect(after(1, FAILED, { deadlineMs: NOW + 30 * SECOND + 1 }).to).toBe('retrying');
     expect(after(1, FAILED, { deadlineMs: NOW + 30 * SECOND }).to).toBe('dead_lettered');
   });
