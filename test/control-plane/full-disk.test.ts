@@ -298,7 +298,7 @@ test('on a disk that is really full deletes work at once, rentals end and are bi
   expect((await call('GET', '/readyz')).status).toBe(503);
   expect((await call('GET', '/v1/balance')).status).toBe(200);
   expect(errors.map((line) => (JSON.parse(line) as { msg: string }).msg)).toEqual([
-    expect.stringContaining('the disk of the database is full: deletes and what runs go on'),
+    expect.stringContaining('the disk of the database is full: deletes and running instances go on'),
   ]);
   await clock.advance(60_000);
   expect((await call('POST', '/v1/community/supplier')).status).toBe(503);

@@ -35,7 +35,7 @@ test('a manager that cannot be reached is logged and stops nothing', async () =>
   const lines: string[] = [];
   const log = createLog('test', 'error', { write: (line: string) => void lines.push(line) });
   await openSystemd({ notifySocket: '/nowhere/socket', watchdogMs: undefined }, { log }).ready();
-  expect(lines.join('')).toContain('systemd could not be told');
+  expect(lines.join('')).toContain('a message to systemd could not be sent');
 });
 
 describe('a loop hangs', () => {
