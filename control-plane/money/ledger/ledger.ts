@@ -1,4 +1,4 @@
-// Posting transfers, holding money and reading balances.
+// Posts transfers, holds money and reads balances.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { dollarText } from '../../../shared/money.ts';
@@ -7,21 +7,21 @@ import { type AccountRef, accountId } from './accounts.ts';
 import * as store from './store.ts';
 
 export interface NewTransfer {
-  /** Deterministic: what it pays for and how far, e.g. `<segment>:<through_ms>:charge`. */
+  /** Deterministic: it names what is paid and up to when, e.g. `<segment>:<through_ms>:charge`. */
   id: string;
   debit: AccountRef;
   credit: AccountRef;
-  /** More than zero. */
+  /** Always positive. */
   amountUcents: bigint;
   kind: string;
-  /** The instance, deposit or payout that it is about. */
+  /** The instance, deposit or payout of the transfer. */
   subjectId: string;
-  /** Why, where that is not plain from the kind: e.g. the probes that prove a dead window. */
+  /** The reason, if the kind does not explain it, e.g. the probes that prove a dead window. */
   evidence?: string;
   effectiveMs: number;
 }
 
-/** Wallet view: `available` = posted - held. All in microcents. */
+/** The view of a wallet: `available` = posted - held. All in microcents. */
 export interface Balance {
   postedUcents: bigint;
   heldUcents: bigint;
@@ -30,15 +30,15 @@ export interface Balance {
 
 export interface Ledger {
   /**
-   * Writes all transfers under one batch id, or throws and the caller's transaction must roll back.
-   * A transfer that exists with the same fields is skipped. @throws ServiceError `insufficient_balance`
+   * Writes all transfers under one batch id, or throws; then the caller's transaction must roll back.
+   * Skips a transfer that exists with the same fields. @throws ServiceError `insufficient_balance`
    */
   post(tx: Tx, batchId: string, transfers: NewTransfer[]): Promise<void>;
-  /** Sets the hold `id` to `amountUcents` (0 releases it). @throws ServiceError `insufficient_balance` */
+  /** Sets the hold `id` to `amountUcents`; 0 releases it. @throws ServiceError `insufficient_balance` */
   setHold(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<void>;
-  /** Sets the hold to as much of `wantedUcents` as the account covers, and says how much that is. */
+  /** Sets the hold to `wantedUcents`, or to less if the account does not cover it, and returns the amount. */
   coverHold(tx: Tx, id: string, account: AccountRef, wantedUcents: bigint): Promise<bigint>;
-  /** Zero for an account that has never been used. */
+  /** Zero for an account that was never used. */
   balance(query: Query, account: AccountRef): Promise<Balance>;
 }
 
