@@ -1,4 +1,4 @@
-// The operator's commands: each is one request to the daemon and a way to show its answer.
+// The operator's commands. Each sends one request to the daemon and prints its answer.
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
@@ -22,7 +22,7 @@ import { addPayoutCommands, addSupplierCommands } from './supplier-commands.ts';
 const DAY_MS = 86_400_000;
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
 
-/** Adds `admin ...` and `ledger verify` to the program. An answer that is a refusal is thrown with its detail. */
+/** Adds `admin ...` and `ledger verify` to the program. If the daemon refuses a request, the detail is thrown. */
 export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   const admin = program.command('admin').description('operator commands, sent to the daemon over its unix socket');
   addOrgCommands(admin, deps);

@@ -1,4 +1,4 @@
-// `admin credit ...`: what is above a bound of a day, and tenants whose credits wait.
+// `admin credit ...`: credits above the daily bounds, and organisations whose credits wait.
 import type { Command } from 'commander';
 import { type CommandDeps, type CommonOptions, show, withCommon } from './command.ts';
 import { CREDIT_VERBS } from '../money/credits/operator-routes.ts';

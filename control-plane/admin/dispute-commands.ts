@@ -1,4 +1,4 @@
-// `admin dispute ...`: a customer says that a rental was not what was paid for.
+// `admin dispute ...`: a customer claims that a rental was not what they paid for.
 import type { Command } from 'commander';
 import { type CommandDeps, type CommonOptions, readTime, show, withCommon } from './command.ts';
 

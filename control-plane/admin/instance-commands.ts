@@ -1,4 +1,4 @@
-// `admin instance ...`: rentals of all organisations, and the evidence behind their bills.
+// `admin instance ...`: rentals of all organisations, and the evidence for their bills.
 import type { Command } from 'commander';
 import { type CommandDeps, type CommonOptions, show, withCommon } from './command.ts';
 

@@ -1,4 +1,4 @@
-// `admin supplier ...` and `admin payout ...`: those who bring machines, and what they are paid.
+// `admin supplier ...` and `admin payout ...`: suppliers and their payouts.
 import type { Command } from 'commander';
 import { type CommandDeps, type CommonOptions, readCents, show, withCommon } from './command.ts';
 import { SUPPLIER_VERBS } from '../fleet/supply/operator-routes.ts';
