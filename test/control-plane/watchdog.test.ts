@@ -1,4 +1,4 @@
-// The watchdog is fed while the loops and the database work, and no longer.
+// systemd's watchdog gets messages while the loops and the database work, and none otherwise.
 import { expect, test } from 'vitest';
 import { startWatchdog } from '../../control-plane/loops.ts';
 import { RUN_MS_MAX } from '../../control-plane/base/systemd/systemd.ts';
@@ -13,7 +13,7 @@ import { virtualClock } from '../kit/virtual-clock.ts';
 
 const PERIOD_MS = 20_000;
 
-test('alive each period; not while a loop hangs, nor while the database fails', async () => {
+test('alive is sent each period, but not while a loop hangs or the database fails', async () => {
   const clock = virtualClock();
   const rng = seededRng(1);
   const ids = createIds(clock, rng);
