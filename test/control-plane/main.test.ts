@@ -57,7 +57,7 @@ afterEach(async () => {
   rmSync(dir, { recursive: true });
 });
 
-test.skipIf(process.platform !== 'linux')('the process that was started serves, with the flags of the daemon', () => {
+test.skipIf(process.platform !== 'linux')('the started process serves with the Node flags of the daemon', () => {
   const [, ...args] = readFileSync(`/proc/${daemon.pid}/cmdline`, 'utf8').split('\0');
   expect(args.slice(0, SERVE_FLAGS.length + 2)).toEqual([...SERVE_FLAGS, LAUNCHER, 'serve']);
 });
