@@ -27,11 +27,11 @@ export function addCreditCommands(admin: Command, deps: CommandDeps): void {
   list(
     'flags',
     '/admin/credit-flags',
-    'tenants that fail where others are served well: credits for their outages wait',
+    'organisations that fail on machines that serve others well: credits for their outages wait',
   );
   decide(
     'trust <org>',
     (id) => `/admin/credit-flags/${id}/trust`,
-    'lift the flag of a tenant; its outages until now count no more',
+    'remove the flag of an organisation; its outages until now no longer count',
   );
 }

@@ -194,8 +194,8 @@ describe('machines, loops, ledger, metrics', () => {
     const resolved = (refund: boolean) => ['adminResolveDispute', { id: 'd/1', refund, note: 'seen' }];
     expect(await asked(...resolve, '--refund')).toEqual(resolved(true));
     expect(await asked(...resolve, '--release')).toEqual(resolved(false));
-    await expect(run(...resolve)).rejects.toThrow('say either --release or --refund');
-    await expect(run(...resolve, '--release', '--refund')).rejects.toThrow('say either --release or --refund');
+    await expect(run(...resolve)).rejects.toThrow('use either --release or --refund');
+    await expect(run(...resolve, '--release', '--refund')).rejects.toThrow('use either --release or --refund');
   });
   test('held credits are listed, released and refused with a note; the flag of an organisation is removed', async () => {
     expect(await asked('admin', 'credit', 'list')).toEqual(['adminListCredits', {}]);
