@@ -207,7 +207,7 @@ function keepRenewing(db: Db, held: Held, { clock, log }: Deps, onLost: (why: st
       if (!isOver) watch(startedMs);
     } catch (error) {
       if (error instanceof DbError && error.code === 'lease_lost') return lose(error.message);
-      log.error({ err: error }, 'the lease could not be renewed; it is tried again');
+      log.error({ err: error }, 'the lease could not be renewed; it will be retried');
     }
     if (!isOver) cancelNext = clock.after(RENEW_MS, () => void renew());
   };

@@ -15,7 +15,7 @@ import { AnyFields, Cents, type Fields, Id, listOf, operationOf, operator } from
 
 /** Verb -> its effect. Each verb is a POST without a body. */
 export const SUPPLIER_VERBS = {
-  suspend: 'offer none of its machines and take no more; what runs goes on, what was earned stays owed',
+  suspend: 'take all its machines off the market and accept no new ones; running rentals go on, and earnings stay owed',
   resume: 'end a suspension',
 } as const;
 
@@ -76,7 +76,7 @@ function payoutRoutes({ db, payouts }: Deps): Route[] {
       method: 'POST',
       path: `${BASE}/{id}/payouts`,
       operationId: 'adminCreatePayout',
-      summary: 'Enter that a supplier was paid; the same reference counts once',
+      summary: 'Record that a supplier was paid; a second payout with the same reference has no effect',
       params: Id,
       body: Payout,
       responses: { 201: { description: 'The payout, and what is owed now', schema: AnyFields } },
@@ -121,7 +121,7 @@ function machineRoutes({ db, supply }: Deps): Route[] {
   const verbs = {
     approve: 'List a machine for rent',
     suspend: 'Take a machine out of the market',
-    unify: 'Say that one host alone has the identity of a machine again',
+    unify: 'Confirm that only one host has the identity of a machine again',
   } as const;
   const judge = {
     approve: supply.approve,

@@ -76,7 +76,7 @@ export function obstacleOf(machine: MachineRow): string | undefined {
   if (machine.approved_gpus === null) return 'The operator must approve the GPUs that the host shows.';
   if (!machine.online) return 'The agent of the host is not connected.';
   if (machine.copied_ms !== null)
-    return 'Two hosts run with the identity of this one, from copies of one disk; once one of them is gone for good, the operator lets it go on.';
+    return 'Two hosts run with the identity of this machine, from copies of one disk. End one of them for good; then the operator can confirm the other.';
   const { inventory, unknown_workloads: unknown } = machine;
   // GPUs that an unknown container may use must not be given to a customer.
   if (unknown === null) return 'The host has not said yet which containers it runs.';

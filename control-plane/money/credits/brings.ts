@@ -33,7 +33,7 @@ function measures(db: Db): Measure[] {
     },
     {
       name: 'svc_tenants_flagged',
-      help: 'Tenants that fail where others are served well: credits for their outages wait',
+      help: 'Organisations that fail on machines that serve others well: credits for their outages wait',
       kind: 'gauge',
       read: async () => one((await flags(db.read)).length),
     },

@@ -157,7 +157,7 @@ async function end(tx: Tx, subjectId: string, untilMs: number, deps: CreditsDeps
 
 /** The text for the customer among the events of the instance. */
 function heldWords({ id, amount_ucents: ucents, evidence }: store.HeldCredit): string {
-  return `$${dollarText(ucents)} for time out of reach stays charged until the operator has decided about the credit ${id}, because more was credited in 24 hours than is given without a look: ${evidence}`;
+  return `$${dollarText(ucents)} for time in which the instance was unreachable stays charged until the operator has decided about the credit ${id}, because more was credited in 24 hours than is granted without a review: ${evidence}`;
 }
 
 /** The bounds of a credit for this time. Nobody is suspected if the customer cannot be the cause, as in an outage of our own. */
@@ -189,7 +189,7 @@ async function isUnderSuspicion(tx: Tx, orgId: string, { clock, log, servedOther
   await store.writeFlag(tx, { org_id: orgId, flagged_ms: nowMs, trusted_ms: flag?.trusted_ms ?? null, detail });
   log.error(
     { org_id: orgId, detail, machine_ids: [...new Set(telling)] },
-    'a tenant fails where others are served well: credits for its outages wait for the operator (admin credit list, admin credit trust)',
+    'an organisation fails on machines that serve others well: credits for its outages wait for the operator (admin credit list, admin credit trust)',
   );
   return true;
 }
@@ -251,7 +251,7 @@ async function hold(tx: Tx, what: NewHeld, { ids, clock, log }: CreditsDeps): Pr
       supplier_id: row.supplier_id,
       dollars: dollarText(row.amount_ucents),
     },
-    'more was to be given away than is bounded for a day: the rest waits for the operator (admin credit list)',
+    'credits or payments exceed the daily bound: the rest waits for the operator (admin credit list)',
   );
   return row;
 }

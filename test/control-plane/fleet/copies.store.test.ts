@@ -81,7 +81,7 @@ test('a copied machine is offered no longer until the operator says that one is 
   for (let i = 0; i < 2; i += 1) await supply.setCopied(machineId, true);
   expect(await offered()).toBe(0);
   const machine = await findMachine(world.db.read, machineId);
-  expect(machine && obstacleOf(machine)).toContain('Two hosts run with the identity of this one');
+  expect(machine && obstacleOf(machine)).toContain('Two hosts run with the identity of this machine');
   await supply.setCopied(machineId, false);
   expect(await offered()).toBe(1);
   await expect(supply.setCopied(machineId, false)).rejects.toMatchObject({ code: 'conflict' });

@@ -112,7 +112,9 @@ describe('uncharged time', () => {
     expect(alarms[0]).toContain('waits for the operator');
     const [told] = await world.rooms.events.ofSubject(world.db.read, 'i-1', sql`1 = 1`, 10);
     expect(told).toMatchObject({ type: 'instance.credit_held', org_id: orgId, data: { credit_id: row?.id } });
-    expect(told?.data['reason']).toContain(`$0.50 for time out of reach stays charged until the operator has decided`);
+    expect(told?.data['reason']).toContain(
+      `$0.50 for time in which the instance was unreachable stays charged until the operator has decided`,
+    );
   });
 
   test('has a new bound after 24 hours', async () => {
