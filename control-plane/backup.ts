@@ -1,4 +1,4 @@
-// The operator's backup and restore of a SQLite database. Both work on files: a backup while the daemon serves, a restore while it does not.
+// The operator's backup and restore of a SQLite database. A backup runs while the daemon serves, a restore while it is stopped.
 import { chmodSync, chownSync, constants, copyFileSync, existsSync, renameSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import { isoTime } from '../shared/clock.ts';
@@ -11,10 +11,10 @@ import { setAllOffline } from './fleet/supply/store.ts';
 import { openFoundation } from './foundation.ts';
 import type { Core } from './rooms.ts';
 
-/** What SQLite keeps beside a database file. */
+/** Suffixes of the files that SQLite keeps beside a database file. */
 const SIDE_FILES = ['-wal', '-shm'];
 
-/** The database is not ours to copy. */
+/** The database is on PostgreSQL, which has its own backup tools. */
 export class NotOnSqlite extends Error {
   readonly exitCode = 2;
 }
@@ -30,10 +30,10 @@ export async function backup(config: Config, file: string): Promise<Fields> {
 }
 
 /**
- * Puts a backup in the place of the database. All that a start would refuse is found on a copy, before anything is moved; the
- * database that was there is kept beside the new one.
- * @throws NotOnSqlite; DbError `database_in_use` while a daemon runs, `bad_backup`, `migration`; Error without `force` where a database
- * is there already, or where the secret is missing or another one
+ * Restores a backup. First it checks a copy for everything that a start would refuse, and only then moves files. The previous database is
+ * kept beside the new one.
+ * @throws NotOnSqlite; DbError `database_in_use` while a daemon runs, `bad_backup`, `migration`; Error without `force` if a database
+ * exists, or if the secret is missing or different
  */
 export async function restore(
   config: Config,
@@ -67,7 +67,7 @@ function sqlitePath({ database }: Config, instead: string): string {
   throw new NotOnSqlite(`the database is on PostgreSQL: ${instead}`);
 }
 
-/** A copy at the newest schema that our secret opens, owned like the directory it lies in. */
+/** A copy with the newest schema that opens with our secret. It has the owner of its directory. */
 async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Promise<void> {
   rmSync(staged, { force: true });
   copyFileSync(file, staged, constants.COPYFILE_EXCL);
@@ -76,18 +76,21 @@ async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Prom
   const foundation = await openFoundation({ sqlite: staged }, core);
   try {
     await assertSecretFits(foundation.db, core.sealing);
-    // What it says about hosts is old: nothing is placed on one before it has said what it runs.
+    // What the backup knows about hosts is old. Nothing is placed on a host before it has reported what it runs.
     await foundation.db.tx('restore.offline', (tx) => setAllOffline(tx));
   } finally {
     await foundation.close();
   }
-  // The operator is root, the daemon is not.
+  // The operator runs as root, the daemon does not.
   const { uid, gid } = statSync(dirname(staged));
   chownSync(staged, uid, gid);
   flush(staged);
 }
 
-/** Moves the database with what belongs to it; where it went, null where there was none. A log that is left alone would be applied to the next one. */
+/**
+ * Moves the database with its side files and returns the new place; null if there was none. A write-ahead log that stays behind would be
+ * applied to the restored database.
+ */
 function putAside(path: string, aside: string): string | null {
   const there = existsSync(path);
   for (const end of ['', ...SIDE_FILES]) {

@@ -1,4 +1,4 @@
-// What each room brings to the house, as data. Sockets, loops, metrics, retention, proofs and the operator's commands iterate over this list.
+// What each room adds to the house, as data. Sockets, loops, metrics, retention, proofs and the operator's commands iterate over this list.
 import type { LoopOptions, LoopStatus } from '../shared/loop.ts';
 import type { Fields } from './base/http/operator.ts';
 import type { Audit } from './admin/audit.ts';
@@ -40,29 +40,29 @@ import type { Core, Rooms } from './rooms.ts';
 const DAY_MS = 86_400_000;
 
 export interface RoomLoop extends LoopOptions {
-  /** It ends before streams are drained; all other loops go on meanwhile. */
+  /** The loop ends before streams are drained, while all other loops go on. */
   endsBeforeDrain?: boolean;
 }
 
 export interface Brings extends Proofs {
-  /** For the public listener, agents included: what the OpenAPI document shows. */
+  /** Routes of the public listener, including those of agents. The OpenAPI document shows them unless they are hidden. */
   routes?: readonly Route[];
-  /** For the operator's socket. */
+  /** Routes of the operator's socket. */
   operatorRoutes?: readonly Route[];
   /** Kinds of due rows that the engine drives. */
   drivers?: readonly Driver[];
   loops?: readonly RoomLoop[];
   measures?: readonly Measure[];
   forgets?: readonly Forgets[];
-  /** Says goodbye, before the API closes. */
+  /** Disconnects clients, before the API closes. */
   leave?(): Promise<void>;
-  /** Lets what is under way end, while the API closes. */
+  /** Lets work in progress end, while the API closes. */
   finish?(): Promise<void>;
-  /** After the last loop has ended. */
+  /** Runs after the last loop has ended. */
   close?(): Promise<void>;
 }
 
-/** What only the process around the rooms knows. */
+/** Values that only the process around the rooms has. */
 export interface Process {
   cursors: Cursors;
   keep: Config['retention'];
@@ -75,7 +75,7 @@ export interface Process {
 type Room = (typeof ROOMS)[number];
 type Wing<Name extends string> = Record<Extract<Room, `${Name}/${string}`>, Brings>;
 
-/** In the order of the house. A room that is missing here does not compile. */
+/** In the order of the house. A missing room is a compile error. */
 export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Brings[] {
   const { db, clock, log } = core;
   const inOrder = (): Brings[] => ROOMS.map((room) => brings[room]);
@@ -98,13 +98,13 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
       loops: own.loops,
       reload: own.reload,
     }),
-    // The public listener alone renders its pages.
+    // Only the public listener renders its pages.
     docs: {},
   };
   return inOrder();
 }
 
-/** One part of what all rooms bring. */
+/** One part of what all rooms add. */
 export function brought<Part extends 'routes' | 'operatorRoutes' | 'drivers' | 'loops' | 'measures' | 'forgets'>(
   brings: readonly Brings[],
   part: Part,

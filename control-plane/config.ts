@@ -1,4 +1,4 @@
-// The control plane's configuration: one YAML file, unknown keys refused with their line. The only place that reads the environment.
+// The configuration of the control plane: one YAML file. Unknown keys are refused with their line. Only this file reads the environment.
 import { existsSync, linkSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { userInfo } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -13,7 +13,7 @@ const SECRET_BYTES = 32;
 /** Unix socket paths end at 107 characters. */
 const SOCKET_PATH_CHARS_MAX = 107;
 
-/** Above what one process can answer: no limit at all. */
+/** More than one process can answer, so it means no limit. */
 const RATE_MAX = 1_000_000;
 
 /** A terabyte. */
@@ -31,15 +31,15 @@ const DomainName = z
   .max(253)
   .regex(/^[a-z0-9]([a-z0-9-]*[a-z0-9])?(\.[a-z0-9]([a-z0-9-]*[a-z0-9])?)*$/, 'must be a lower-case domain name');
 const PerSecond = z.number().positive().max(RATE_MAX);
-/** Port 0 lets the system choose, for tests and demonstrations. */
+/** Port 0 lets the system choose a port, for tests and demonstrations. */
 const Listen = z.strictObject({ host: z.string().min(1), port: z.int().min(0).max(65_535) });
 
-/** PEM files, the certificate with its chain. New ones are served without a restart. */
+/** PEM files: the certificate with its chain, and its key. New files are served without a restart. */
 const Tls = z.strictObject({ certificate_file: AbsolutePath, key_file: AbsolutePath });
 
 const Database = z
   .strictObject({
-    /** File; it and its directory must be this process's own. */
+    /** The database file. The file and its directory must belong to this process alone. */
     sqlite: AbsolutePath.optional(),
     postgres: z.url({ protocol: /^postgres(ql)?$/, error: 'must be a URL like postgres://user@host/name' }).optional(),
   })
@@ -57,97 +57,103 @@ const PortRange = z
 
 const ConfigFields = z.strictObject({
   listen: Listen.default({ host: '127.0.0.1', port: 8080 }),
-  /** Of `listen`. Left out: plain HTTP, for a proxy in front that ends TLS. */
+  /** The certificate of `listen`. Plain HTTP if left out, for a proxy in front that terminates TLS. */
   tls: Tls.optional(),
-  /** Where customers and agents find the API. */
+  /** The public address of the API for customers and agents. */
   base_url: z
     .url({ protocol: /^https?$/, error: 'must be a URL like https://api.example.com/v1' })
     .regex(/\/v1$/, 'must end with /v1')
     .default('http://127.0.0.1:8080/v1'),
   database: Database.default({ sqlite: '/var/lib/svc-control-plane/control-plane.db' }),
-  /** Operator commands; file mode 0600. */
+  /** The socket of the operator commands; its file mode is 0600. */
   admin_socket: AbsolutePath.max(SOCKET_PATH_CHARS_MAX).default('/run/svc-control-plane/admin.sock'),
-  /** 32 random bytes in hex that sign cursors and seal what must not be readable in the database. Made at the first start. */
+  /** 32 random bytes in hex. They sign cursors and encrypt what must not be readable in the database. Created at the first start. */
   secret_file: AbsolutePath.default('/var/lib/svc-control-plane/secret'),
-  /** What customers upload and what models make. Left out: `blobs` beside `secret_file`. Made where it is missing. */
+  /** Uploads of customers and output of models. Default: `blobs` beside `secret_file`. Created if it is missing. */
   blobs_dir: AbsolutePath.optional(),
   log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   ssh: z
     .strictObject({
-      /** Address that the SSH ports listen on. */
+      /** The address on which the SSH ports listen. */
       host: z.string().min(1).default('0.0.0.0'),
-      /** A wildcard DNS name of this host: instances are reached at <id>.<domain>. Left out, at the host of `base_url`. */
+      /** A wildcard DNS name of this host, so that instances have the names <id>.<domain>. Default: the host of `base_url`. */
       domain: DomainName.optional(),
-      /** One port for each running instance. */
+      /** Each running instance uses one port. */
       port_range: PortRange.default({ first: 20_000, last: 29_999 }),
     })
     .prefault({}),
-  /** Applications inside instances, each at a host name of its own. Left out: they are reached by SSH forwarding only. */
+  /** Applications inside instances, each with its own host name. If left out, they can be reached only through SSH forwarding. */
   apps: z
     .strictObject({
-      /** Its wildcard DNS name leads here: <id>.<domain>. A domain of its own, on the Public Suffix List: its hosts are tenants. */
+      /**
+       * Its wildcard DNS name points here: <id>.<domain>. Use a separate domain on the Public Suffix List, because its hosts belong to
+       * different customers.
+       */
       domain: DomainName,
       listen: Listen,
-      /** What browsers connect to. */
+      /** The port to which browsers connect. */
       public_port: Port.default(443),
-      /** Of a wildcard certificate. Left out: plain HTTP, for a proxy in front that ends TLS. */
+      /** A wildcard certificate. Plain HTTP if left out, for a proxy in front that terminates TLS. */
       tls: Tls.optional(),
     })
     .optional(),
   /** The platform's share of what a customer pays, in hundredths of a percent. */
   platform_fee_bps: z.int().min(0).max(10_000).default(1_500),
-  /** What a supplier earned can be paid out so long after it was entered. Until then its customer may dispute it. */
+  /** Earnings of a supplier can be paid out this long after they were posted. Until then their customer may dispute them. */
   earnings_delay_hours: z.int().min(0).max(8_760).default(48),
-  /** The GPUs of a reservation contract leave the market so long before it begins. */
+  /** The GPUs of a reservation contract leave the market this long before it begins. */
   reservation_lead_hours: z.int().min(0).max(8_760).default(24),
-  /** What uploads and videos leave free of the disk under `blobs_dir`, so that a database on it goes on: the larger of the two. */
+  /**
+   * The disk space under `blobs_dir` that uploads and videos must leave free, so that a database there can go on. The larger value counts.
+   */
   disk_reserve: z
     .strictObject({
       percent: z.number().min(0).max(90).default(10),
       gib: z.number().min(0).max(1_000_000).default(5),
     })
     .prefault({}),
-  /** Dollars that may be given away in any 24 hours; what is above them waits for `admin credit release` or `refuse`, with an alarm. */
+  /** Dollars that may be given away in any 24 hours. The rest waits for `admin credit release` or `refuse`, and raises an alarm. */
   loss_bounds: z
     .strictObject({
-      /** Uncharged time (outages, broken GPUs, our own absence) of one organisation. */
+      /** Uncharged time of one organisation: outages, broken GPUs, and our own outages. */
       credits_per_org: Dollars.default(100),
-      /** Uncharged time on the hosts of one supplier, which loses it. */
+      /** Uncharged time on the hosts of one supplier, which loses the money. */
       credits_per_supplier: Dollars.default(500),
-      /** What one supplier is paid for time in which the control plane itself was away. */
+      /** Payments to one supplier for outages of the control plane itself. */
       own_outages_per_supplier: Dollars.default(500),
     })
     .prefault({}),
-  /** Dollars an hour for each GB of an instance's disk beyond the included 100, on hosts that honour disk_gb. */
+  /** Dollars an hour for each GB of an instance's disk beyond the included 100 GB, on hosts that enforce disk_gb. */
   disk_price_per_gb_hour: z
     .number()
     .min(0)
     .max(1)
     .refine((dollars) => ucentsFromDollars(dollars) !== undefined, 'must have at most 8 decimals')
     .default(0.0002),
-  /** Launches of one organisation that may be on their way at once; above them callers are told 429. */
+  /** Launches of one organisation that may be in progress at once. Above this, callers get 429. */
   open_launches_per_org: z.int().min(1).max(RATE_MAX).default(50),
   /**
-   * GPU hours that launches of one organisation may hold without running, in any 24 hours; above them callers are told 429. A quarter of the
-   * GPU time that it paid for in that time comes on top.
+   * GPU hours that launches of one organisation may hold without running, in any 24 hours. Above this, callers get 429. A quarter of the
+   * GPU time that the organisation paid for in those 24 hours is added.
    */
   unpaid_gpu_hours_per_org: z.int().min(1).max(RATE_MAX).default(16),
   /**
-   * A stop lets SSH sessions and other connections into instances last for so long, while new ones are refused; 0 cuts them at once.
+   * When the service stops, SSH sessions and other connections to instances may last this long, while new ones are refused. 0 closes them
+   * at once.
    */
   drain_seconds: z.int().min(0).max(3_600).default(10),
-  /** A launch needs a balance for this long. */
+  /** A launch needs a balance for this many minutes. */
   launch_hold_minutes: z.int().min(1).max(1_440).default(10),
   images: z
     .strictObject({
       /**
-       * Image registries that may be at private addresses, or speak plain HTTP. Name their token servers too. All others must be on
-       * the internet: customers name them, and must not be able to reach inside.
+       * Image registries that may have private addresses or speak plain HTTP. Their token servers must be named too. All other registries
+       * must be on the internet: customers name them and must not reach internal networks.
        */
       private_registries: z
         .array(
           z.strictObject({
-            /** As in the names of images; without a port, all of its ports. */
+            /** As in the names of images. Without a port, all its ports are allowed. */
             host: z
               .string()
               .max(255)
@@ -158,83 +164,86 @@ const ConfigFields = z.strictObject({
         .default([]),
     })
     .prefault({}),
-  /** YAML file of the templates that can be launched, in place of those that come with the service. */
+  /** YAML file of the templates that can be launched. It replaces the built-in templates. */
   templates_file: AbsolutePath.optional(),
-  /** YAML file of the environments that can be launched, in place of those that come with the service. */
+  /** YAML file of the environments that can be launched. It replaces the built-in environments. */
   environments_file: AbsolutePath.optional(),
-  /** YAML file of the models that can be called. Left out, there are none. */
+  /** YAML file of the models that can be called. Without it there are none. */
   models_file: AbsolutePath.optional(),
-  /** Of one API key, streams included, that may be open at once; above them callers are told 429. */
+  /** Open requests of one API key, including streams. Above this, callers get 429. */
   open_inference_requests_per_key: z.int().min(1).max(RATE_MAX).default(64),
   videos: z
     .strictObject({
-      /** Jobs of one organisation that may be on their way at once; above them callers are told 429. */
+      /** Jobs of one organisation that may be in progress at once. Above this, callers get 429. */
       open_per_org: z.int().min(1).max(RATE_MAX).default(20),
-      /** Of one file, in MiB; a job with a larger one fails. */
+      /** The largest video file in MiB. A job with a larger one fails. */
       file_mib_max: z.int().min(1).max(FILE_MIB_MAX).default(1_024),
     })
     .prefault({}),
   files: z
     .strictObject({
-      /** Of one uploaded file, in MiB. */
+      /** The largest uploaded file in MiB. */
       file_mib_max: z.int().min(1).max(FILE_MIB_MAX).default(512),
-      /** Of all uploaded files of one organisation. */
+      /** The limit for all uploaded files of one organisation. */
       mib_per_org: z.int().min(1).max(FILE_MIB_MAX).default(10_240),
     })
     .prefault({}),
-  /** Base of the model hub's API: how large models are is asked there. May be private, and speak plain HTTP. */
+  /** Base address of the model hub's API, which knows the sizes of models. It may be private and speak plain HTTP. */
   model_hub_url: z
     .url({ protocol: /^https?$/, error: 'must be a URL like https://hub.example.com/api' })
     .regex(/[^/]$/, 'must not end with /')
     .default('https://huggingface.co/api'),
-  /** Requests; above them callers are told 429 and when to come back. */
+  /** Request rates. Above them, callers get 429 and the time after which to retry. */
   rate_limits: z
     .strictObject({
       per_key_per_second: PerSecond.default(100),
-      /** Behind a proxy, name it in `trust_proxy`: else all customers are one address. */
+      /** Behind a proxy, name the proxy in `trust_proxy`. Otherwise all customers share one address. */
       per_ip_per_second: PerSecond.default(200),
-      /** How many may come at once after a pause. */
+      /** The number of requests that may arrive at once after a pause. */
       burst: z.int().min(1).max(RATE_MAX).default(400),
-      /** Requests to models are counted for themselves. */
+      /** Requests to models have their own limit. */
       inference_per_key_per_second: PerSecond.default(20),
       inference_burst: z.int().min(1).max(RATE_MAX).default(40),
     })
     .prefault({}),
   webhooks: z
     .strictObject({
-      /** Of one delivery: at once, after 30 s, 5 min, 30 min, 2 h and, with a sixth, 12 h. */
+      /** Attempts of one delivery: at once, after 30 s, 5 min, 30 min, 2 h and, as the sixth, 12 h. */
       max_attempts: z.int().min(1).max(ATTEMPTS_MAX).default(5),
-      /** Networks that endpoints may stand in although they are not public, for private installations. */
+      /** Private networks in which endpoints may be, for private installations. */
       allowed_networks: z.array(z.union([z.cidrv4(), z.cidrv6()])).default([]),
       allowed_ports: z.array(Port).min(1).default([443, 8443]),
     })
     .prefault({}),
-  /** Days after which the past is forgotten. Money never is; Idempotency-Keys live a day, the history of webhooks thirty. */
+  /** Days after which old rows are deleted. Money is never deleted. Idempotency-Keys live one day, the history of webhooks thirty. */
   retention: z
     .strictObject({
-      /** What happened to instances, machines and contracts. Answers of `/v1/instances/{id}/events` end there. */
+      /** Events of instances, machines and contracts. `/v1/instances/{id}/events` ends there. */
       events_days: z.int().min(30).max(DAYS_MAX).default(400),
-      /** After an operation is over. A day more than its Idempotency-Key lives, at least. */
+      /** Counted from the end of the operation. At least one day more than the life of its Idempotency-Key. */
       operations_days: z.int().min(2).max(DAYS_MAX).default(90),
-      /** After the last trace of a container is gone from its host. */
+      /** Counted from the moment when nothing of the container is left on its host. */
       workloads_days: z.int().min(1).max(DAYS_MAX).default(30),
-      /** After a request to a model is over. A month at least: whoever reads a bill looks at them. What was charged stays in the books. */
+      /**
+       * Counted from the end of a request to a model. At least a month, because readers of a bill look at receipts. Charges stay in the
+       * books.
+       */
       receipts_days: z.int().min(31).max(DAYS_MAX).default(90),
     })
     .prefault({}),
-  /** Proxies (addresses or networks) whose X-Forwarded-For is believed. */
+  /** Proxies (addresses or networks) whose X-Forwarded-For is trusted. */
   trust_proxy: z.array(z.union([z.ipv4(), z.ipv6(), z.cidrv4(), z.cidrv6()])).default([]),
-  /** Prometheus metrics without authentication; left out, they are on the operator's socket only. */
+  /** Prometheus metrics without authentication. If left out, they are only on the operator's socket. */
   metrics_listen: Listen.optional(),
 });
-/** Customers and agents would be told the wrong address. */
+/** Otherwise customers and agents would get a wrong address. */
 const Config = ConfigFields.refine((config) => config.tls === undefined || config.base_url.startsWith('https:'), {
   path: ['base_url'],
   error: 'must begin with https: where tls is set',
 });
 export type Config = z.infer<typeof Config>;
 
-/** Reads `file`, or the one that SVC_CONFIG names. Throws one Error that lists every problem with its line. */
+/** Reads `file`, or the file that SVC_CONFIG names. Throws one Error that lists every problem with its line. */
 export function readConfig(file: string | undefined): Config {
   const path = file ?? process.env['SVC_CONFIG'];
   if (path === undefined || path === '') throw new Error('name the configuration with --config <file> or SVC_CONFIG');
@@ -246,7 +255,7 @@ export function blobsDirectory({ blobs_dir: directory, secret_file: secret }: Co
   return directory ?? join(dirname(secret), 'blobs');
 }
 
-/** For what this process makes itself. @throws Error that lists those that are missing, and how to make them */
+/** Checks the directories of files that this process creates. @throws Error that lists missing ones, and how to create them */
 export function assertDirectories(config: Config): void {
   const { admin_socket, secret_file, database } = config;
   const files = { admin_socket, secret_file, ...('sqlite' in database ? { 'database.sqlite': database.sqlite } : {}) };
@@ -259,14 +268,14 @@ export function assertDirectories(config: Config): void {
 
 const readText = (path: string): string => readFileSync(path, 'utf8');
 
-/** The service manager that started this process and wants to hear from it; undefined where there is none. */
+/** The service manager that started this process and expects messages; undefined if there is none. */
 export function serviceManager(): ServiceManager | undefined {
   const { NOTIFY_SOCKET: notifySocket, WATCHDOG_USEC: usec } = process.env;
   if (notifySocket === undefined || notifySocket === '') return undefined;
   return { notifySocket, watchdogMs: usec === undefined ? undefined : Number(usec) / 1000 };
 }
 
-/** The system user that runs this command, and who became that user by sudo; for the audit journal. */
+/** The system user that runs this command, and the user before sudo; for the audit journal. */
 export function operatorName(): string {
   const user = systemUser();
   const before = process.env['SUDO_USER'];
@@ -281,13 +290,13 @@ function systemUser(): string {
   }
 }
 
-/** The secret in `secret_file`, which is made where it does not exist yet. */
+/** The secret in `secret_file`, which is created if it does not exist. */
 export function readSecret(config: Config, rng: Rng): Buffer {
   const path = config.secret_file;
   const made = `${path}.${Buffer.from(rng.bytes(8)).toString('hex')}`;
   writeFileSync(made, `${Buffer.from(rng.bytes(SECRET_BYTES)).toString('hex')}\n`, { mode: 0o600, flush: true });
   try {
-    // Never overwrites, and is whole at once: replicas on one disk and a crash in between both end with one good secret.
+    // A link never overwrites a file and appears complete. So a crash, or a second process on the same disk, still leaves one valid secret.
     linkSync(made, path);
   } catch (error) {
     if (!(error instanceof Error && 'code' in error && error.code === 'EEXIST')) throw error;
@@ -297,7 +306,7 @@ export function readSecret(config: Config, rng: Rng): Buffer {
   return existingSecret(config);
 }
 
-/** @throws Error where it is not there, or not a secret */
+/** @throws Error if the file is missing or is not a secret */
 export function existingSecret({ secret_file: path }: Config): Buffer {
   if (!existsSync(path))
     throw new Error(`${path} is not there: put the secret that belongs to the database back first`);

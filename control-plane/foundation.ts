@@ -1,4 +1,4 @@
-// What everything stands on, and in which order the rooms stand: the lease that makes this the only control plane on its database, and the database at its newest schema.
+// The base of the control plane: the order of the rooms, the lease that allows only one control plane on a database, and the newest schema.
 import { existsSync } from 'node:fs';
 import type { Clock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
@@ -23,7 +23,7 @@ import { openPostgres } from './base/db/postgres.ts';
 import { openSqlite } from './base/db/sqlite.ts';
 import type { Config } from './config.ts';
 
-/** The rooms from the ground floor up: a room imports only rooms that stand before it. A new room is its folder and one line here. */
+/** The rooms in order: a room imports only rooms before it. A new room is its folder and one line here. */
 export const ROOMS = [
   'base/db',
   'base/http',
@@ -64,14 +64,14 @@ export const SCHEMA: RoomMigrations[] = ROOMS.map((room) => ({
 })).filter(({ directory }) => existsSync(directory));
 
 const LEASE = 'primary';
-/** Between two looks at a lease that somebody else holds. */
+/** Time between two reads of a lease that another process holds. */
 const LOOK_MS = 500;
 
 export interface Foundation {
   db: Db;
   /** Grows with every start. */
   epoch: number;
-  /** Called once this process may not write any more, so that it should end. */
+  /** Called once this process must not write any more and should end. */
   onLost(fn: () => void): void;
   close(): Promise<void>;
 }
@@ -82,11 +82,11 @@ interface Deps {
   rng: Rng;
   log: Log;
   onCommit?: OnCommit;
-  /** On SQLite: called if the disk is full; true if there is room now. */
+  /** On SQLite: called if the disk is full; true if it freed space. */
   makeRoom?: (() => boolean) | undefined;
 }
 
-/** The lease comes before the schema: a newer version that is started too early must not change the database under a running one. */
+/** Takes the lease before it changes the schema, so that a newer version that is started too early cannot change a database in use. */
 export async function openFoundation(database: Config['database'], deps: Deps): Promise<Foundation> {
   const opened = 'sqlite' in database ? openOnSqlite(database.sqlite, deps) : openOnPostgres(database.postgres, deps);
   const { db, take, keep } = opened;
@@ -108,7 +108,7 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
       onLost: (fn) => (whenLost = fn),
       close: async () => {
         stop();
-        // The next process finds a lease that stands still, and waits a little longer.
+        // The next process will wait until the lease times out.
         await releaseLease(db, held).catch((error: unknown) =>
           deps.log.warn({ err: error }, 'the lease was not released'),
         );
@@ -126,13 +126,13 @@ export async function openFoundation(database: Config['database'], deps: Deps): 
 
 interface Opened {
   db: Db;
-  /** @throws DbError `database_in_use` if another control plane holds the lease and lives */
+  /** @throws DbError `database_in_use` if another running control plane holds the lease */
   take(): Promise<Held>;
   /** Keeps the lease until the returned function is called. */
   keep(held: Held, onLost: (why: string) => void): () => void;
 }
 
-/** The lock on the file proves that nobody else is there; the lease only counts the starts. */
+/** The file lock proves that no other process uses the database. The lease only counts the starts. */
 function openOnSqlite(path: string, deps: Deps): Opened {
   const db = openSqlite(path, deps);
   return {
@@ -162,7 +162,7 @@ function openOnPostgres(url: string, deps: Deps): Opened {
 
 async function waitForLease(db: Db, holder: string, clock: Clock): Promise<Held> {
   let seen = await seeLease(db, LEASE);
-  // From the first answer on: a server that answers slowly must not use up the time in which a dead holder is noticed.
+  // Measured from the first answer: a slow server must not use up the time after which a dead holder is noticed.
   const startedMs = clock.monotonicMs();
   let sinceMs = startedMs;
   for (;;) {
@@ -180,7 +180,7 @@ async function waitForLease(db: Db, holder: string, clock: Clock): Promise<Held>
   }
 }
 
-/** `onLost` is called once: if another one has the lease, or if ours could not be renewed in time, whatever the reason. */
+/** Calls `onLost` once, if another process has the lease or if ours was not renewed in time for any reason. */
 function keepRenewing(db: Db, held: Held, { clock, log }: Deps, onLost: (why: string) => void): () => void {
   let cancelNext = (): void => undefined;
   let cancelDeadline = (): void => undefined;
@@ -207,7 +207,7 @@ function keepRenewing(db: Db, held: Held, { clock, log }: Deps, onLost: (why: st
       if (!isOver) watch(startedMs);
     } catch (error) {
       if (error instanceof DbError && error.code === 'lease_lost') return lose(error.message);
-      log.error({ err: error }, 'the lease could not be renewed; it is tried again');
+      log.error({ err: error }, 'the lease could not be renewed; it will be retried');
     }
     if (!isOver) cancelNext = clock.after(RENEW_MS, () => void renew());
   };

@@ -1,4 +1,4 @@
-// The only file that knows every room at work: opens the database, the sockets and the loops, and closes them in reverse.
+// The only file that knows every room at work. It opens the database, the sockets and the loops, and closes them in reverse.
 import { type Clock, systemClock } from '../shared/clock.ts';
 import { createIds } from '../shared/ids.ts';
 import { fail, messageOf } from '../shared/errors.ts';
@@ -33,7 +33,7 @@ import { readTemplates } from './rental/launch/templates.ts';
 import type { PrivateRegistry } from './rental/launch/registry-clients.ts';
 import { type Core, type Nudges, openRooms, type Rooms, type Settings } from './rooms.ts';
 
-/** Where probes find the SSH ports when they listen on every address. */
+/** Probes use this address if the SSH ports listen on every address. */
 const LOOPBACK = '127.0.0.1';
 const MIB = 1024 ** 2;
 const GIB = 1024 ** 3;
@@ -41,20 +41,23 @@ const GIB = 1024 ** 3;
 export interface House {
   /** Opens the sockets and starts the loops. */
   start(): Promise<{ port: number }>;
-  /** Called when another control plane has taken over the database: this process must end at once. */
+  /** Called when another control plane has taken over the database. This process must end at once. */
   onLost(fn: () => void): void;
-  /** The operator's routes without a socket: how commands work while the daemon is stopped. */
+  /** The operator's routes without a socket, for commands while the daemon is stopped. */
   readonly admin: Http;
-  /** Lets streams into instances last for `drain_seconds`, stops accepting, lets work under way finish, says goodbye to agents, closes the database. */
+  /**
+   * Drains streams into instances for `drain_seconds`, stops accepting, lets work in progress finish, disconnects agents, closes the
+   * database.
+   */
   close(): Promise<void>;
 }
 
-/** @throws DbError `database_in_use` where another control plane runs on this database */
+/** @throws DbError `database_in_use` if another control plane runs on this database */
 export async function openHouse(config: Config, log: Log, readAgain: () => Config = () => config): Promise<House> {
   const clock = systemClock();
   const rng = systemRng();
   const ids = createIds(clock, rng);
-  // First: what is wrong in the operator's files is told before anything is made.
+  // Reads the operator's files first, so that a mistake in them is reported before anything is created.
   const settings = settingsOf(config);
   const certificates = openCertificates(config, log);
   const secret = readSecret(config, rng);
@@ -97,7 +100,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     start: async () => {
       await rooms.endpoints.prepare();
       await listeners.publicPorts.sync();
-      // After a long absence, as after the restore of a backup, what the database says about hosts is too old to go by.
+      // After a long outage of our own, or the restore of a backup, the host states in the database are too old to rely on.
       if (await rooms.ownOutages.beat()) await rooms.supply.setAllOffline();
       running = startLoops(core, [...brings, listeners.brings]);
       const { alive, alivePeriodMs } = systemd;
@@ -122,11 +125,11 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
 }
 
 interface Ground extends Foundation {
-  /** False while the disk of the database is full. A PostgreSQL server has a disk of its own, which is its operator's affair. */
+  /** False while the disk of the database is full. The disk of a PostgreSQL server is its operator's responsibility. */
   hasRoom(): boolean;
 }
 
-/** @throws Error where the secret is not the one that the database was written under */
+/** @throws Error if the database was written with another secret */
 async function openOwnFoundation(
   { database }: Config,
   deps: Parameters<typeof openFoundation>[1] & Pick<Core, 'sealing'>,
@@ -148,7 +151,7 @@ async function openOwnFoundation(
   };
 }
 
-/** Everything is read before anything is changed. What else of the configuration has changed counts from the next start on. */
+/** Reads all files before it changes anything. Other changes of the configuration apply after the next start. */
 function reloadSettings(
   readAgain: () => Config,
   { rooms, listeners }: { rooms: Rooms; listeners: Listeners },
@@ -189,7 +192,7 @@ async function drain(
   await listeners.drain(drainMs);
 }
 
-/** From the roof down. What is under way ends while the API and the operator's socket close. */
+/** Closes the rooms in reverse order. Work in progress ends while the API and the operator's socket close. */
 async function closeRooms(
   brings: readonly Brings[],
   running: Running | undefined,
@@ -216,7 +219,7 @@ function openStorage(config: Config, secret: Buffer, core: Core): { blobs: Blobs
   };
 }
 
-/** Does nothing while no loop runs: the first run of each looks at everything. */
+/** Does nothing while no loop runs, because the first tick of each loop checks everything. */
 function nudgesOf(running: () => Running | undefined): Nudges {
   const nudgeLoop = (name: string): void =>
     running()

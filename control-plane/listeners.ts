@@ -1,4 +1,4 @@
-// The sockets of the house: the API, the metrics, applications, and the public ports of instances.
+// The sockets of the house: the API, the metrics, the applications, and the public ports of instances.
 import { HTTP_CONNECTIONS_PER_ADDRESS_MAX } from '../shared/limits.ts';
 import type { Log } from '../shared/log.ts';
 import { LINK_PATH, STREAMS_PATH } from '../shared/protocol/link.ts';
@@ -18,29 +18,29 @@ import { openPublicPorts, type PublicPorts } from './rental/edge/public-ports.ts
 import type { Core, Rooms } from './rooms.ts';
 
 const EDGE_PERIOD_MS = 2_000;
-/** Whoever renews a certificate sees it served soon. */
+/** A renewed certificate is served within this time. */
 const CERTIFICATES_PERIOD_MS = 10_000;
 
 export interface Listeners {
-  /** What the sockets themselves bring to the house. */
+  /** What the sockets themselves add to the house. */
   brings: Brings;
   publicPorts: PublicPorts;
-  /** Takes over what of the configuration counts without a restart. */
+  /** Applies those settings that need no restart. */
   reload(config: Config): void;
   listen(): Promise<{ port: number }>;
   /**
-   * Instances and their applications take no new connections; those that are there may last for so long. The API goes on.
-   * The loop `edge` must have ended: it would open the ports again.
+   * Refuses new connections to instances and their applications. Open ones may last this long. The API goes on.
+   * The loop `edge` must have ended, because it would open the ports again.
    */
   drain(graceMs: number): Promise<void>;
-  /** The rest. */
+  /** Closes the remaining sockets. */
   closeWeb(): Promise<void>;
 }
 
 interface ListenersDeps {
   core: Core;
   rooms: Rooms;
-  /** What the rooms bring. */
+  /** What the rooms add. */
   brings: readonly Brings[];
   web: HttpDeps;
   certificates: Certificates;
@@ -90,7 +90,7 @@ export interface Certificates {
   refresh(): void;
 }
 
-/** @throws Error where certificate files cannot be used */
+/** @throws Error if certificate files cannot be used */
 export function openCertificates(config: Config, log: Log): Certificates {
   const open = (files: TlsFiles | undefined): Tls | undefined =>
     files === undefined ? undefined : openTls(files, { log });

@@ -1,4 +1,4 @@
-// The loops of the house: the engine, what the rooms bring, the end of what is old, and the watchdog.
+// The loops of the house: the engine, the loops of the rooms, retention, and the watchdog.
 import type { Clock } from '../shared/clock.ts';
 import type { Log } from '../shared/log.ts';
 import { type Loop, startLoop } from '../shared/loop.ts';
@@ -11,7 +11,7 @@ import { type Brings, brought, type RoomLoop } from './brings.ts';
 import type { Core } from './rooms.ts';
 
 const FORGET_PERIOD_MS = 3_600_000;
-/** The time of one run: far less than what counts as hanging. What is left goes with the next. */
+/** Time limit of one tick, far less than a tick that counts as hanging. The next tick continues. */
 const FORGET_MS_BUDGET = 60_000;
 
 export interface Running {
@@ -35,8 +35,8 @@ export function startLoops(core: Core, brings: readonly Brings[]): Running {
 }
 
 /**
- * Removes what is older than its retention, in pieces, so that no writer waits long; a run that is cut off has done no harm. Money is never
- * forgotten: neither transfers nor segments of metered time have an age.
+ * Deletes what is older than its retention, in pieces, so that no writer waits long. It can be interrupted at any point. Money is never
+ * deleted: transfers and segments of metered time have no age limit.
  */
 export async function forgetOld(
   stopping: AbortSignal,
@@ -49,13 +49,13 @@ export async function forgetOld(
   try {
     const gone: Record<string, number> = {};
     for (const { what, run } of forgets) gone[what] = await run(signal);
-    log.debug(gone, 'what is old is forgotten');
+    log.debug(gone, 'old rows were deleted');
   } finally {
     cancel();
   }
 }
 
-/** Tells the service manager that we are alive, while no loop hangs and the database commits a row. */
+/** Reports to the service manager that the process is alive, while no loop hangs and the database commits a row. */
 export function startWatchdog(
   core: Core,
   running: Running,

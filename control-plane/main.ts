@@ -1,4 +1,4 @@
-// The control plane's command line: `serve` for ever, and the operator's commands.
+// The command line of the control plane: `serve`, and the operator's commands.
 import { resolve } from 'node:path';
 import { Command } from 'commander';
 import { systemClock } from '../shared/clock.ts';
@@ -21,19 +21,19 @@ async function serve(options: { config?: string }): Promise<void> {
   countBuffersWithHeap();
   const config = readConfig(options.config);
   assertDirectories(config);
-  // Database, secret and socket hold what only this user may read.
+  // Files that this process creates (database, secret, socket) are readable for this user only.
   process.umask(0o077);
   const log = createLog('control-plane', config.log_level);
   logWarnings(log);
   const house = await openHouse(config, log, () => readConfig(options.config));
   const reload: InjectedRequest = { method: 'POST', url: '/admin/reload', headers: { 'svc-operator': 'SIGHUP' } };
-  // What is wrong with the files is in the log.
+  // The reload logs what is wrong with the files.
   process.on('SIGHUP', () => void house.admin.inject(reload));
-  // Nothing is lost by a hard end: all state is in the database, which belongs to another process now.
+  // Nothing is lost if the process ends hard: all state is in the database, which belongs to another process now.
   house.onLost(() => process.exit(1));
   let stopping = false;
   const stop = (signal: NodeJS.Signals): void => {
-    // The second signal does not wait: everything that matters is in the database.
+    // The second signal does not wait. All important state is in the database.
     if (stopping) process.exit(1);
     stopping = true;
     log.info(
@@ -58,7 +58,7 @@ async function serve(options: { config?: string }): Promise<void> {
   }
 }
 
-/** Asks the running daemon; where none runs, opens the rooms without starting them and asks those. */
+/** Sends the request to the running daemon. If none runs, opens the rooms without starting them and sends it to them. */
 async function ask(configFile: string | undefined, what: InjectedRequest): Promise<Answer> {
   const config = readConfig(configFile);
   const request = { ...what, headers: { ...what.headers, 'svc-operator': operatorName() } };
@@ -89,7 +89,7 @@ async function restore(file: string, options: CommonOptions & { force?: boolean 
   printAnswer(operator, options, await (await import('./backup.ts')).restore(config, request, core));
 }
 
-/** Loaded only when needed: a command that asks the daemon needs none of the rooms. */
+/** Loaded only when needed: a command that reaches the daemon needs none of the rooms. */
 async function openHouse(config: Config, log: Log, readAgain?: () => Config): Promise<House> {
   const house = await import('./house.ts');
   return house.openHouse(config, log, readAgain);

@@ -1,4 +1,5 @@
-// The rooms of the house, wired from the ground floor up. Opens no socket and starts no loop: house.ts does, and tests drive by hand.
+// Creates and connects the rooms of the house in their order. Opens no socket and starts no loop: house.ts does that, and tests drive the
+// rooms by hand.
 import type { Clock } from '../shared/clock.ts';
 import type { Ids } from '../shared/ids.ts';
 import type { Log } from '../shared/log.ts';
@@ -50,7 +51,7 @@ import { openFiles } from './models/files/files.ts';
 import { openGateway } from './models/gateway/gateway.ts';
 import { openVideos } from './models/videos/videos.ts';
 
-/** What every room may be given. */
+/** Dependencies that every room may get. */
 export interface Core {
   db: Db;
   clock: Clock;
@@ -63,9 +64,9 @@ export interface Core {
 export interface Settings {
   platformFeeBps: number;
   launchHoldMinutes: number;
-  /** From the entry of earnings until they may be paid out. */
+  /** The time from an entry of earnings until it may be paid out. */
   earningsDelayMs: number;
-  /** From when GPUs are set aside for a reservation contract until it begins. */
+  /** The time before a reservation contract begins in which its GPUs are set aside. */
   reservationLeadMs: number;
   /** What may be given away in a day without the operator. */
   lossBounds: LossBounds;
@@ -73,37 +74,37 @@ export interface Settings {
   /** GPU hours that launches of one organisation may hold without running, in any 24 hours. */
   unpaidGpuHoursPerOrg: number;
   diskPriceUcentsPerGbHour: bigint;
-  /** The host name that customers reach an instance at. */
+  /** The host name at which customers reach an instance. */
   hostnameOf(instanceId: string): string;
-  /** Where applications are served; undefined where they are not. */
+  /** The address of applications; undefined if they are not served. */
   appSite: AppSite | undefined;
   sshPorts: { first: number; last: number };
-  /** Where probes find the public SSH ports. */
+  /** Probes find the public SSH ports at this address. */
   sshHost: string;
-  /** What can be launched without an own image. */
+  /** Templates and environments, which can be launched without an own image. */
   presets: Presets;
-  /** Of one webhook delivery. */
+  /** Limit for one webhook delivery. */
   webhookMaxAttempts: number;
-  /** What can be called. */
+  /** The models that can be called. */
   models: readonly CatalogModel[];
-  /** Inference requests of one API key that may be open at once. */
+  /** Open inference requests of one API key. */
   openInferenceRequestsPerKey: number;
-  /** Of one organisation. */
+  /** Limit of open jobs of one organisation. */
   openVideosPerOrg: number;
-  /** Of the file of a video. */
+  /** The largest file of a video. */
   videoBytesMax: number;
-  /** Of one uploaded file, and of all of one organisation. */
+  /** Limits for one uploaded file, and for all files of one organisation. */
   fileBytesMax: number;
   fileBytesPerOrg: number;
 }
 
-/** What the operator may change while the process runs. Rooms read it at each use and keep none of it. */
+/** Settings that the operator may change while the process runs. Rooms read them at each use and keep no copy. */
 export type Changeable = Pick<
   Settings,
   'presets' | 'models' | 'openLaunchesPerOrg' | 'openInferenceRequestsPerKey' | 'openVideosPerOrg'
 >;
 
-/** What rooms ask of the processes around them, after a commit. */
+/** Functions that rooms call after a commit, to wake other parts. */
 export interface Nudges {
   engine(): void;
   edge(): void;
@@ -111,7 +112,7 @@ export interface Nudges {
   webhooks(): void;
 }
 
-/** What lies outside of the rooms; `probes`, `logIn` and `openStream` replace the network if there is none. */
+/** What is outside of the rooms. `probes`, `logIn` and `openStream` replace the network in tests. */
 interface Outside {
   nudges: Nudges;
   /** False while the disk of the database is full. */
@@ -128,14 +129,14 @@ interface Outside {
 /** All rooms at work, by name. */
 export type Rooms = ReturnType<typeof openRooms>;
 
-/** A machine that was charged to others for so long has served them. */
+/** A machine has served others if they were charged for at least this long. */
 const SERVED_MS_MIN = 3_600_000;
 
 /** Settings that are `Changeable` are read at each use. */
 export function openRooms(core: Core, given: Settings, outside: Outside) {
   const { db, clock, ids, rng, log, sealing } = core;
   const { nudges, storage } = outside;
-  // A copy: what is changed here is nobody else's.
+  // A copy, so that a reload changes no object of the caller.
   const settings = { ...given, presets: { ...given.presets } };
   const sshKeys = openSshKeys({ clock, ids });
   const events = openEvents({ clock, ids, onAppend: (tx, event) => webhooks.noteEvent(tx, event) });
@@ -178,7 +179,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     logs: openLogs({ db, clock, log, link: { openStream: outside.openStream ?? fleet.link.openStream } }),
     webhooks,
     ...models,
-    /** All at once, from the next use on. */
+    /** Changes all settings at once, from their next use on. */
     reload: ({ presets, ...next }: Changeable): void => {
       Object.assign(settings, next);
       Object.assign(settings.presets, presets);
@@ -206,7 +207,7 @@ function openMoney(core: Core, settings: Settings, events: Events) {
   return { ledger, credits, metering, payouts: openPayouts({ db, clock, ids, ledger, metering, delayMs }) };
 }
 
-/** What the fleet asks of the rooms above it. */
+/** Functions of the rooms above that the fleet calls. */
 interface AboveFleet extends Pick<Instances, 'noteObserved' | 'noteGpus' | 'pullLogin'> {
   onLife: Watch['onLife'];
   onHolder: Watch['onHolder'];
@@ -224,7 +225,7 @@ interface Fleet {
 function openFleet(house: Core, settings: Settings, above: AboveFleet): Fleet {
   const { db, clock, ids, rng, sealing } = house;
   const { nudges, events, noteObserved: onChange, noteGpus: onGpus, pullLogin, onLife, onHolder } = above;
-  // Hosts are strangers: what they make us log is counted.
+  // Hosts are not trusted, so the log lines that they can cause are limited.
   const log = throttledLog(house.log, clock);
   const { diskPriceUcentsPerGbHour } = settings;
   const supply = openSupply({ db, clock, ids, log, events, onGpus, diskPriceUcentsPerGbHour });

@@ -1,4 +1,4 @@
-// Asks the running daemon over its unix socket.
+// Sends a request to the running daemon over its unix socket.
 import { request as httpRequest } from 'node:http';
 import type { InjectedRequest } from '../base/http/server.ts';
 
@@ -7,7 +7,7 @@ export interface Answer {
   body: string;
 }
 
-/** The daemon's answer, or undefined where no daemon listens on the socket. Other failures (no permission) throw. */
+/** The answer of the daemon; undefined if no daemon listens on the socket. Other failures, such as missing permission, throw. */
 export function askDaemon(
   socketPath: string,
   { method, url, payload, headers: own }: InjectedRequest,

@@ -1,4 +1,4 @@
-// The operator's routes with their entries in the audit journal, and the route that reads it.
+// Wraps the operator's routes so that they write to the audit journal, and adds the route that reads it.
 import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
 import type { Db } from '../base/db/db.ts';
@@ -8,7 +8,7 @@ import { listOf, operator } from '../base/http/operator.ts';
 
 const ENTRIES_MAX = 1000;
 
-/** The same routes; each that is not a GET leaves an entry once its request is well-formed. */
+/** The same routes. Each route except a GET writes an entry once its request is well-formed. */
 export function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
   return routes.map((each) => {
     if (each.method === 'GET') return each;

@@ -1,4 +1,4 @@
-// The audit journal: who did what to what, and how it ended. An action and its entry are committed together, or neither is.
+// The audit journal: who did what to which thing, with which result. An action and its entry are committed together or not at all.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
@@ -8,12 +8,12 @@ import { int, json, text } from '../base/db/columns.ts';
 import { type Db, type Query, sql, type Tx } from '../base/db/db.ts';
 
 export interface Action {
-  /** The system user that ran the command, by its own word: whoever may open the socket may say anything. */
+  /** The system user that ran the command. This is not verified: anyone who can open the socket can claim any name. */
   actor: string;
-  /** Operation id of the route. */
+  /** The operation id of the route. */
   operation: string;
   subjectId: string | null;
-  /** Kept without what looks like a secret. */
+  /** Stored without values that look like secrets. */
   parameters: object;
   requestId: string;
 }
@@ -32,9 +32,9 @@ const EntryRow = z.object({
 type AuditEntry = z.infer<typeof EntryRow>;
 
 export interface Audit {
-  /** What the rooms must be opened on: their first transaction in an action writes its entry too. */
+  /** The database that the rooms must be opened with. Their first transaction in an action also writes the audit entry. */
   readonly db: Db;
-  /** Does `work`, which answers with the id of what it made, if anything. Refusals and failures are entered with their code. */
+  /** Runs `work`, whose result names the thing that it created, if any. Refusals and failures are recorded with their code. */
   run<T>(action: Action, work: () => Promise<T>, madeId: (result: T) => string | null): Promise<T>;
   /** Newest first. */
   list(query: Query, sinceMs: number, limit: number): Promise<AuditEntry[]>;
@@ -46,7 +46,7 @@ interface Pending extends Action {
 }
 
 export function openAudit({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids }): Audit {
-  // Not a parameter of every room's functions: an action that is added later cannot forget its entry.
+  // An async context instead of a parameter of every function: an action that is added later cannot forget its entry.
   const current = new AsyncLocalStorage<Pending>();
 
   return {
@@ -84,7 +84,7 @@ export function openAudit({ db, clock, ids }: { db: Db; clock: Clock; ids: Ids }
   };
 }
 
-/** Once, however many transactions an action has. */
+/** Writes the entry once, however many transactions an action has. */
 async function enter(tx: Tx, entry: Pending, outcome: string): Promise<void> {
   await tx.run(
     sql`insert into audit_entries (id, at_ms, actor, operation, subject_id, parameters, outcome, request_id)

@@ -64,7 +64,7 @@ async function show(orgId: string, { db, clock, ledger, assertOrg }: BalanceDeps
   };
 }
 
-/** Adding twice under one reference counts once. */
+/** Adds to the balance. A second call with the same reference has no effect. */
 async function add(
   orgId: string,
   { cents, reference }: { cents: number; reference: string },

@@ -1,4 +1,4 @@
-// What every operator command shares: it asks the daemon, and prints a table or JSON.
+// What all operator commands share: they send a request to the daemon and print a table or JSON.
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import type { InjectedRequest } from '../base/http/server.ts';
@@ -7,9 +7,9 @@ import type { Fields } from '../base/http/operator.ts';
 import { tableOf } from './table.ts';
 
 export interface CommandDeps {
-  /** Asks the daemon, or its rooms directly where none runs. */
+  /** Sends the request to the daemon, or directly to the rooms if no daemon runs. */
   ask(configFile: string | undefined, request: InjectedRequest): Promise<Answer>;
-  /** Writes a snapshot of the database to a new file. @throws Error where that cannot be done */
+  /** Writes a snapshot of the database to a new file. @throws Error if that is not possible */
   backup(configFile: string | undefined, file: string): Promise<Fields>;
   print(text: string): void;
   now(): number;
@@ -36,12 +36,12 @@ export async function show(deps: CommandDeps, options: CommonOptions, request: I
   printAnswer(deps, options, await askOrThrow(deps, options, request));
 }
 
-/** One thing, or a list of them, as a table or as JSON. */
+/** Prints one thing, or a list of things, as a table or as JSON. */
 export function printAnswer({ print }: Pick<CommandDeps, 'print'>, options: CommonOptions, body: unknown): void {
   print(options.json === true ? `${JSON.stringify(body)}\n` : tableOf(Rows.parse(body)));
 }
 
-/** The answer's body. @throws Error with the detail of a refusal */
+/** The body of the answer. @throws Error with the detail of a refusal */
 export async function askOrThrow(
   deps: CommandDeps,
   options: CommonOptions,
@@ -53,16 +53,16 @@ export async function askOrThrow(
   const refusal = Refusal.safeParse(parsed);
   if (!refusal.success) throw new Error(`the daemon answered ${status}`);
   const { code, detail, request_id: requestId } = refusal.data;
-  // The rest of it is in the daemon's log, under this id.
+  // The log of the daemon has the cause under this id.
   throw new Error(code === 'internal_error' ? `${detail} (${requestId})` : detail);
 }
 
-/** A day means its first moment in UTC; the daemon checks what is left. */
+/** A day stands for its first moment in UTC. The daemon checks everything else. */
 export function readTime(text: string): string {
   return /^\d{4}-\d{2}-\d{2}$/.test(text) ? `${text}T00:00:00Z` : text;
 }
 
-/** Whole cents of dollars in decimal; a JavaScript fraction would lose some. */
+/** Converts decimal dollars to whole cents. A JavaScript fraction would lose some cents. */
 export function readCents(text: string): number {
   const [, dollars = '', cents = ''] = /^(\d{1,12})(?:\.(\d{1,2}))?$/.exec(text) ?? [];
   if (dollars === '') throw new InvalidArgumentError('must be dollars with at most two decimals, like 25 or 25.50');

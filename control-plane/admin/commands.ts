@@ -1,4 +1,4 @@
-// The operator's commands: each is one request to the daemon and a way to show its answer.
+// The operator's commands. Each sends one request to the daemon and prints its answer.
 import { type Command, InvalidArgumentError } from 'commander';
 import { z } from 'zod';
 import { isoTime } from '../../shared/clock.ts';
@@ -22,7 +22,7 @@ import { addPayoutCommands, addSupplierCommands } from './supplier-commands.ts';
 const DAY_MS = 86_400_000;
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });
 
-/** Adds `admin ...` and `ledger verify` to the program. An answer that is a refusal is thrown with its detail. */
+/** Adds `admin ...` and `ledger verify` to the program. If the daemon refuses a request, the detail is thrown. */
 export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   const admin = program.command('admin').description('operator commands, sent to the daemon over its unix socket');
   addOrgCommands(admin, deps);
@@ -42,9 +42,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   withCommon(
     admin
       .command('reload')
-      .description(
-        'read models, templates, environments and limits again; a mistake in one of the files changes nothing',
-      ),
+      .description('reload models, templates, environments and limits; if one file has a mistake, nothing changes'),
   ).action((options: CommonOptions) => show(deps, options, { method: 'POST', url: '/admin/reload' }));
   withCommon(
     admin
@@ -66,7 +64,7 @@ function addOrgCommands(admin: Command, deps: CommandDeps): void {
   withCommon(
     org
       .command('create')
-      .description('make an organisation; its id is what other commands take')
+      .description('create an organisation; other commands need its id')
       .requiredOption('--name <name>', 'for people'),
   ).action((options: CommonOptions & { name: string }) =>
     show(deps, options, { method: 'POST', url: '/admin/orgs', payload: { name: options.name } }),
@@ -87,8 +85,8 @@ function addKeyCommands(admin: Command, deps: CommandDeps): void {
   const key = admin.command('key').description('API keys');
   const create = key
     .command('create')
-    .description('make an API key; it is shown once')
-    .requiredOption('--org <id>', 'whose key it is')
+    .description('create an API key; it is shown only once')
+    .requiredOption('--org <id>', 'the organisation of the key')
     .requiredOption('--name <name>', 'for people')
     .requiredOption('--scopes <list>', 'comma-separated scopes, full_access, or all')
     .option('--expires-in-days <days>', 'without it the key does not expire', readDays)
@@ -127,9 +125,12 @@ function addBalanceCommands(admin: Command, deps: CommandDeps): void {
   const add = balance
     .command('add')
     .description('add to a balance')
-    .requiredOption('--org <id>', 'whose balance it is')
+    .requiredOption('--org <id>', 'the organisation')
     .requiredOption('--usd <amount>', 'dollars, like 25 or 25.50', readCents)
-    .requiredOption('--reference <text>', 'what it is for, e.g. a payment id; adding twice under one counts once');
+    .requiredOption(
+      '--reference <text>',
+      'the reason, e.g. a payment id; a second addition with the same reference has no effect',
+    );
   withCommon(add).action((options: CreditOptions) =>
     show(deps, options, {
       method: 'POST',
@@ -140,17 +141,17 @@ function addBalanceCommands(admin: Command, deps: CommandDeps): void {
   withCommon(
     balance
       .command('show')
-      .description('what is there, held and available')
-      .requiredOption('--org <id>', 'whose balance it is'),
+      .description('show the balance, the held part and the available part')
+      .requiredOption('--org <id>', 'the organisation'),
   ).action((options: CommonOptions & { org: string }) =>
     show(deps, options, { method: 'GET', url: `/admin/balances/${encodeURIComponent(options.org)}` }),
   );
 }
 
 const MACHINE_VERBS = {
-  approve: 'offer its GPUs from now on, also after a suspension',
-  suspend: 'offer its GPUs no longer; what runs goes on',
-  unify: 'say that one host alone has its identity again, after a copy of its disk was in use',
+  approve: 'put its GPUs on offer, also after a suspension',
+  suspend: 'take its GPUs off the market; running rentals go on',
+  unify: 'confirm that only one host has its identity again, after a copy of its disk was in use',
 };
 
 function addMachineCommands(admin: Command, deps: CommandDeps): void {
@@ -167,7 +168,7 @@ function addMachineCommands(admin: Command, deps: CommandDeps): void {
     machine
       .command('remove-unknown <id> <workload>')
       .description(
-        'end a container that the machine runs and the database, restored from an older backup, does not know',
+        'remove a container that the machine runs but the database, restored from an older backup, does not know',
       ),
   ).action((id: string, workload: string, options: CommonOptions) =>
     show(deps, options, {

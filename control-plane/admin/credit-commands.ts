@@ -1,4 +1,4 @@
-// `admin credit ...`: what is above a bound of a day, and tenants whose credits wait.
+// `admin credit ...`: credits above the daily bounds, and organisations whose credits wait.
 import type { Command } from 'commander';
 import { type CommandDeps, type CommonOptions, show, withCommon } from './command.ts';
 import { CREDIT_VERBS } from '../money/credits/operator-routes.ts';
@@ -27,11 +27,11 @@ export function addCreditCommands(admin: Command, deps: CommandDeps): void {
   list(
     'flags',
     '/admin/credit-flags',
-    'tenants that fail where others are served well: credits for their outages wait',
+    'organisations that fail on machines that serve others well: credits for their outages wait',
   );
   decide(
     'trust <org>',
     (id) => `/admin/credit-flags/${id}/trust`,
-    'lift the flag of a tenant; its outages until now count no more',
+    'remove the flag of an organisation; its outages until now no longer count',
   );
 }

@@ -1,4 +1,4 @@
-// `admin dispute ...`: a customer says that a rental was not what was paid for.
+// `admin dispute ...`: a customer claims that a rental was not what they paid for.
 import type { Command } from 'commander';
 import { type CommandDeps, type CommonOptions, readTime, show, withCommon } from './command.ts';
 
@@ -24,7 +24,7 @@ export function addDisputeCommands(admin: Command, deps: CommandDeps): void {
       .command('open')
       .description('keep what a rental earned from being paid out until the dispute is resolved')
       .requiredOption('--instance <id>', 'the rental')
-      .requiredOption('--reason <text>', 'what the customer says')
+      .requiredOption('--reason <text>', 'the complaint of the customer')
       .option('--since <time>', 'a day, or a time like 2026-12-01T09:30:00Z; without it the whole rental', readTime),
   ).action(({ instance, since, reason, ...options }: OpenOptions) =>
     show(deps, options, {
@@ -43,7 +43,7 @@ export function addDisputeCommands(admin: Command, deps: CommandDeps): void {
       .option('--refund', 'the disputed time is taken back from supplier and platform, and paid back to the customer')
       .requiredOption('--note <text>', 'why, for the audit'),
   ).action((id: string, { refund = false, release = false, note, ...options }: ResolveOptions, command: Command) => {
-    if (refund === release) return command.error('error: say either --release or --refund');
+    if (refund === release) return command.error('error: use either --release or --refund');
     return show(deps, options, {
       method: 'POST',
       url: `/admin/disputes/${encodeURIComponent(id)}/resolve`,

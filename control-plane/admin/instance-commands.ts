@@ -1,4 +1,4 @@
-// `admin instance ...`: rentals of all organisations, and the evidence behind their bills.
+// `admin instance ...`: rentals of all organisations, and the evidence for their bills.
 import type { Command } from 'commander';
 import { type CommandDeps, type CommonOptions, show, withCommon } from './command.ts';
 
@@ -14,10 +14,10 @@ export function addInstanceCommands(admin: Command, deps: CommandDeps): void {
   withCommon(
     instance
       .command('list')
-      .description('those that have not ended, newest first')
-      .option('--org <id>', 'only of this organisation')
-      .option('--machine <id>', 'only on this machine')
-      .option('--status <status>', 'only with this status; `any`: those that have ended too')
+      .description('list instances that have not ended, newest first')
+      .option('--org <id>', 'only those of this organisation')
+      .option('--machine <id>', 'only those on this machine')
+      .option('--status <status>', 'only those with this status; `any` includes ended ones')
       .option('--limit <count>', 'at most this many', '100'),
   ).action(({ org, machine, status, limit, ...options }: ListOptions) => {
     const query = new URLSearchParams({ limit });
@@ -34,14 +34,14 @@ export function addInstanceCommands(admin: Command, deps: CommandDeps): void {
     instance
       .command('why <id>')
       .description(
-        'what decided about its bill: events, probes, charged and uncharged time, credits, with their evidence',
+        'show what decided its bill: events, probes, charged and uncharged time, credits, with their evidence',
       ),
   ).action((id: string, options: CommonOptions) => show(deps, options, { method: 'GET', url: `${urlOf(id)}/why` }));
   withCommon(
     instance
       .command('end <id>')
-      .description('end it now; what it has cost until now stays charged')
-      .requiredOption('--reason <text>', 'its customer reads it'),
+      .description('end it now; its cost until now stays charged')
+      .requiredOption('--reason <text>', 'the reason, which its customer reads'),
   ).action((id: string, { reason, ...options }: CommonOptions & { reason: string }) =>
     show(deps, options, { method: 'POST', url: `${urlOf(id)}/end`, payload: { reason } }),
   );

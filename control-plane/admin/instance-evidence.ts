@@ -1,4 +1,4 @@
-// Rentals in an operator's words: what each was charged for, and the evidence that decided about it, from the rooms that keep it.
+// Rentals as an operator sees them: what each was charged, and the evidence for it from all rooms.
 import { type Clock, isoTime } from '../../shared/clock.ts';
 import { fail } from '../../shared/errors.ts';
 import type { InstanceState } from '../../shared/states.ts';
@@ -15,7 +15,7 @@ import { disputesOf } from '../money/payouts/disputes.ts';
 import { findProbe } from '../rental/outages/store.ts';
 import { findInstance, findInstances, type InstanceRow } from '../rental/instances/store.ts';
 
-/** An operator looks through no more. */
+/** Limit of rows in one answer, because an operator reads no more. */
 const EVENTS_SHOWN_MAX = 1_000;
 
 export interface InstanceEvidenceDeps {
@@ -32,13 +32,13 @@ interface InstanceFilter {
 }
 
 export interface InstanceEvidence {
-  /** Newest first; without a status those that have not ended. */
+  /** Newest first; without a status, only those that have not ended. */
   list(filter: InstanceFilter): Promise<Fields[]>;
   /** @throws ServiceError `not_found` */
   show(id: string): Promise<Fields>;
-  /** What decided about its bill, oldest first. @throws ServiceError `not_found` */
+  /** The facts that decided about the bill, oldest first. @throws ServiceError `not_found` */
   why(id: string): Promise<Fields[]>;
-  /** A row with what it costs until now. */
+  /** A row with its cost until now. */
   bill(row: InstanceRow): Promise<Fields>;
 }
 
@@ -92,7 +92,7 @@ function rowFields(row: InstanceRow): Fields {
   };
 }
 
-/** Time and money as they are now, posted or not. */
+/** Time and cost until now, posted or not. */
 function billFields(segments: readonly Segment[], nowMs: number): Fields {
   const spans = segments.map((segment) => ({ segment, untilMs: segment.ended_ms ?? nowMs }));
   const ms = spans.reduce((sum, { segment, untilMs }) => sum + Math.max(0, untilMs - segment.started_ms), 0);
@@ -120,7 +120,7 @@ async function detailFields(query: Query, row: InstanceRow): Promise<Fields> {
   };
 }
 
-/** Something that happened to a rental, or was decided about it. */
+/** A fact about a rental: an event or a decision. */
 interface Note {
   atMs: number;
   untilMs?: number | null;
@@ -195,7 +195,7 @@ async function ledgerNotes(query: Query, id: string): Promise<Note[]> {
   }));
 }
 
-/** What the probes say now, whatever they keep. */
+/** The current state of the probes, with all values that they store. */
 async function probeNotes(query: Query, id: string, nowMs: number): Promise<Note[]> {
   const probe = await findProbe(query, id);
   if (probe === undefined) return [];

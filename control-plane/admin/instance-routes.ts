@@ -1,4 +1,4 @@
-// The operator's routes for rentals: what there is, what it was charged for and why, and ending one.
+// The operator's routes for rentals: list, show, explain the bill, and end one.
 import { z } from 'zod';
 import { INSTANCE_STATES, type InstanceState } from '../../shared/states.ts';
 import type { Instances } from '../rental/instances/instances.ts';

@@ -19,9 +19,9 @@ export function addReservationCommands(admin: Command, deps: CommandDeps): void 
   const reservation = admin.command('reservation').description('contracts for reserved capacity');
   const create = reservation
     .command('create')
-    .description('make a contract; the answer says when its GPUs are set aside, and which are free')
-    .requiredOption('--org <id>', 'whose contract it is')
-    .requiredOption('--title <text>', 'the customer sees it')
+    .description('create a contract; the answer shows when its GPUs are set aside, and which are free')
+    .requiredOption('--org <id>', 'the organisation')
+    .requiredOption('--title <text>', 'a title, which the customer sees')
     .requiredOption('--starts <time>', 'a day like 2026-12-01 (UTC), or a time like 2026-12-01T09:00:00Z', readTime)
     .requiredOption('--ends <time>', 'the end, exclusive', readTime)
     .requiredOption('--gpus <type:count@region...>', 'like H100_SXM:8@eu-west; may be given several times', readGpus)

@@ -1,4 +1,4 @@
-// The operator's routes for the process itself: its loops, its metrics, and reading its files again.
+// The operator's routes for the process itself: its loops, its metrics, and reloading its files.
 import { isoTime } from '../../shared/clock.ts';
 import type { LoopStatus } from '../../shared/loop.ts';
 import type { Metrics } from '../base/http/metrics.ts';
@@ -9,8 +9,8 @@ export interface StatusDeps {
   loops(): LoopStatus[];
   metrics: Pick<Metrics, 'text' | 'contentType'>;
   /**
-   * Reads the operator's files again: models, templates, environments, and the limits of the configuration. All of them or, if there is a
-   * mistake in one, none. @throws ServiceError `validation_failed` that names file and line
+   * Reloads the operator's files: models, templates, environments, and the limits of the configuration. If there is a mistake in one file,
+   * nothing changes. @throws ServiceError `validation_failed` with file and line
    */
   reload(): Promise<Fields>;
 }
@@ -46,7 +46,7 @@ function loopFields({ last_started_ms, last_success_ms, ...loop }: LoopStatus): 
   return { ...loop, last_started_at: timeOf(last_started_ms), last_success_at: timeOf(last_success_ms) };
 }
 
-/** `GET /metrics`: for the operator's socket, and with the scope `none` for a listener that only Prometheus reaches. */
+/** `GET /metrics`: for the operator's socket, or with the scope `none` for a listener that only Prometheus can reach. */
 export function metricsRoute(metrics: StatusDeps['metrics'], scope: 'operator' | 'none'): Route {
   return route({
     ...operator,

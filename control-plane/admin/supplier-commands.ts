@@ -1,10 +1,10 @@
-// `admin supplier ...` and `admin payout ...`: those who bring machines, and what they are paid.
+// `admin supplier ...` and `admin payout ...`: suppliers and their payouts.
 import type { Command } from 'commander';
 import { type CommandDeps, type CommonOptions, readCents, show, withCommon } from './command.ts';
 import { SUPPLIER_VERBS } from '../fleet/supply/operator-routes.ts';
 
 export function addSupplierCommands(admin: Command, deps: CommandDeps): void {
-  const supplier = admin.command('supplier').description('organisations that bring machines');
+  const supplier = admin.command('supplier').description('organisations that supply machines');
   withCommon(supplier.command('list').description('all suppliers, and what they are owed')).action(
     (options: CommonOptions) => show(deps, options, { method: 'GET', url: '/admin/suppliers' }),
   );
@@ -25,11 +25,11 @@ export function addPayoutCommands(admin: Command, deps: CommandDeps): void {
   const payout = admin.command('payout').description('what suppliers were paid');
   const create = payout
     .command('create')
-    .description('enter that a supplier was paid; moves no money by itself')
+    .description('record that a supplier was paid; this moves no money')
     .requiredOption('--supplier <id>', 'who was paid')
     .requiredOption(
       '--reference <text>',
-      'what it is called elsewhere, e.g. a bank transfer; twice under one counts once',
+      'the name of the payment elsewhere, e.g. a bank transfer; a second payout with the same reference has no effect',
     )
     .option('--usd <amount>', 'dollars, like 25 or 25.50; without it all that is owed', readCents);
   withCommon(create).action(({ supplier, usd, reference, ...options }: PayoutOptions) =>

@@ -1,12 +1,12 @@
-// Rows as a plain table for people: columns in the order of the first row, padded to their widest value.
+// Prints rows as a plain table for people: the columns of the first row in order, each as wide as its widest value.
 
-/** Entries of a list that a cell shows; a key with all scopes would fill several lines. */
+/** Limit of list entries in a cell. A key with all scopes would fill several lines. */
 const ENTRIES_SHOWN = 3;
 
-/** Of a nested value; --json prints all of it. */
+/** Limit of characters for a nested value. --json prints all of it. */
 const NESTED_CHARS_SHOWN = 100;
 
-/** Rows of one shape; nested values are shown as the beginning of their JSON, nothing as a dash. */
+/** All rows have the same shape. Nested values are printed as the beginning of their JSON, and missing values as a dash. */
 export function tableOf(rows: readonly Record<string, unknown>[]): string {
   const [first] = rows;
   if (first === undefined) return 'none\n';

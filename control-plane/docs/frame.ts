@@ -1,4 +1,4 @@
-// The frame of a page of the manual: navigation, style, and headers that forbid everything else.
+// The frame of a manual page: navigation, style, and headers that forbid everything else.
 import { createHash } from 'node:crypto';
 import { escapeHtml } from '../base/http/docs-text.ts';
 import type { Rendered } from './render.ts';
@@ -9,9 +9,9 @@ export interface Entry {
 }
 
 export interface Frame {
-  /** A whole document: `entries` are the navigation, `href` is the entry of this page. */
+  /** A complete HTML document. `entries` are the navigation, `href` is the address of this page. */
   page(content: Rendered, entries: readonly Entry[], href: string): string;
-  /** Headers of every page. The policy allows this one style sheet, no script and no other host. */
+  /** Headers of every page. The content policy allows this one style sheet, no script and no other host. */
   headers: Record<string, string>;
 }
 
@@ -36,7 +36,7 @@ export function openFrame(style: string): Frame {
   };
 }
 
-/** The page that is shown lists its sections below its title. */
+/** The entry of the current page also lists its sections. */
 function entryHtml(entry: Entry, { sections }: Rendered, href: string): string {
   const title = escapeHtml(entry.title);
   if (entry.href !== href) return `<li><a href="${entry.href}">${title}</a></li>`;

@@ -1,10 +1,10 @@
-// The pages of the manual: read from this folder and rendered once, when the control plane starts.
+// The pages of the manual: read from this folder and rendered once, at the start of the control plane.
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
 import { openFrame } from './frame.ts';
 import { type Rendered, renderMarkdown } from './render.ts';
 
-/** File name without `.md`, in the order of the navigation. `index` is what `/docs` shows. */
+/** File names without `.md`, in the order of the navigation. `/docs` shows `index`. */
 export const PAGES = [
   'index',
   'customer',
@@ -22,16 +22,16 @@ export const PAGES = [
 ] as const;
 export type PageName = (typeof PAGES)[number];
 
-/** Where the API reference is, which is no page of this folder. */
+/** The API reference, which is not a file of this folder. */
 const REFERENCE = { href: '/docs/api', title: 'API reference' };
 
 export interface Manual {
-  /** A whole HTML document, or undefined if there is no such page. */
+  /** A complete HTML document; undefined if there is no such page. */
   page(name: string): string | undefined;
   headers: Record<string, string>;
 }
 
-/** @throws Error if a page is missing, or links to a page that is not there */
+/** @throws Error if a page is missing, or if it links to a page that does not exist */
 export function openManual(): Manual {
   const rendered = new Map(PAGES.map((name): [PageName, Rendered] => [name, renderPage(name)]));
   const frame = openFrame(readFileSync(join(import.meta.dirname, 'manual.css'), 'utf8'));
@@ -50,7 +50,7 @@ function renderPage(name: PageName): Rendered {
   }
 }
 
-/** Pages link to each other as files (`customer.md#launch`), so that the links work where the sources are read too. */
+/** Pages link to each other as files (`customer.md#launch`), so that the links also work in the sources. */
 function hrefOf(address: string): string {
   if (address.startsWith('#') || address.startsWith('/') || address.startsWith('https://')) return address;
   const [, name = '', anchor = ''] = /^([a-z-]+)\.md(#.*)?$/.exec(address) ?? [];

@@ -1,22 +1,22 @@
-// Turns one page of the manual from Markdown into HTML, with raw HTML off and an anchor at each heading.
+// Converts one page of the manual from Markdown to HTML. Raw HTML is off, and each heading has an anchor.
 import { Marked, type RendererObject, type Tokens } from 'marked';
 import { escapeHtml } from '../base/http/docs-text.ts';
 
 export interface Section {
-  /** The id of the heading, as in a link. */
+  /** The id of the heading for links. */
   id: string;
   title: string;
 }
 
 export interface Rendered {
-  /** The first heading. */
+  /** The text of the first heading. */
   title: string;
   /** The headings of the second level, in order. */
   sections: Section[];
   html: string;
 }
 
-/** `hrefOf` maps the address of each link; it throws if the address is not one of the manual. */
+/** `hrefOf` converts the address of each link. It throws if the address is not part of the manual. */
 export function renderMarkdown(source: string, hrefOf: (address: string) => string): Rendered {
   const headings: (Section & { depth: number })[] = [];
   const renderer: RendererObject = {
@@ -31,7 +31,7 @@ export function renderMarkdown(source: string, hrefOf: (address: string) => stri
     link({ href, tokens }) {
       return `<a href="${escapeHtml(hrefOf(href))}">${this.parser.parseInline(tokens)}</a>`;
     },
-    // A reader without a mouse must be able to scroll what is wider than the page.
+    // A reader without a mouse must be able to scroll a block that is wider than the page.
     code: ({ text }) => `<pre tabindex="0"><code>${escapeHtml(text)}</code></pre>\n`,
     table(token) {
       const row = (cells: readonly Tokens.TableCell[], tag: 'td' | 'th'): string =>
@@ -50,7 +50,7 @@ export function renderMarkdown(source: string, hrefOf: (address: string) => stri
   return { title: first.title, sections: headings.filter(({ depth }) => depth === 2), html };
 }
 
-/** The id that GitHub gives a heading. */
+/** The id that GitHub would give to the heading. */
 export function anchorOf(title: string): string {
   return title
     .toLowerCase()

@@ -1,4 +1,4 @@
-// GET /docs and its pages: the manual, for people.
+// GET /docs and its pages: the manual for people.
 import { z } from 'zod';
 import { fail } from '../../shared/errors.ts';
 import { type Reply, type Route, route } from '../base/http/route.ts';
@@ -6,7 +6,7 @@ import { openManual } from './manual.ts';
 
 const common = { method: 'GET', tag: 'system', scope: 'none', idempotency: 'none', hidden: true } as const;
 
-/** Renders the pages, so that a request only hands one out. */
+/** Renders all pages once, so that a request only returns one. */
 export function docsRoutes(): Route[] {
   const manual = openManual();
   const reply = (name: string): Reply => {

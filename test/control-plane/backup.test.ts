@@ -1,4 +1,4 @@
-// Backup and restore as the operator's commands do them, on real files.
+// Backup and restore with the operator's commands, on real files.
 import {
   chmodSync,
   existsSync,
@@ -45,7 +45,7 @@ function configOf(database: object): Config {
   return readConfig(file);
 }
 
-/** The schema and the secret, as a daemon leaves them. */
+/** Creates the schema and the secret, as a daemon does. */
 async function startOnce(): Promise<void> {
   const house = await openHouse(config, log);
   await house.close();
@@ -79,7 +79,7 @@ async function withDb<T>(work: (db: Db) => Promise<T>): Promise<T> {
 }
 
 describe('a backup', () => {
-  test('is a snapshot while writers go on, in one file that only its owner reads', async () => {
+  test('is a snapshot while writers go on, in one file that only its owner can read', async () => {
     await startOnce();
     await withDb(async (db) => {
       await addOrgs(db, ['before']);
@@ -93,11 +93,11 @@ describe('a backup', () => {
     });
     expect(statSync(at('copy.db')).mode & 0o777).toBe(0o600);
     expect(readdirSync(dir).filter((name) => name.startsWith('copy'))).toEqual(['copy.db']);
-    // Both rows of one commit, or none.
+    // Both rows of one commit, or neither.
     await restoreFrom(at('copy.db'), { force: true });
     expect(((await withDb(orgsIn)) ?? 0) % 2).toBe(1);
   });
-  test('never replaces a file, and leaves nothing of one that fails', async () => {
+  test('never replaces a file, and leaves nothing if it fails', async () => {
     await startOnce();
     writeFileSync(at('taken'), 'mine');
     await expect(backup(config, at('nowhere/copy.db'))).rejects.toThrow('there is no directory');
@@ -107,7 +107,7 @@ describe('a backup', () => {
     await expect(backup(config, at('copy.db'))).rejects.toThrow('not a database');
     expect(readdirSync(dir).filter((name) => name.startsWith('copy'))).toEqual([]);
   });
-  test('of PostgreSQL is not ours: one sentence, exit code 2', async () => {
+  test('of PostgreSQL is refused with one sentence and exit code 2', async () => {
     const refusal = backup(configOf({ postgres: 'postgres://x@127.0.0.1/x' }), at('copy.db'));
     await expect(refusal).rejects.toThrow('back it up with pg_dump');
     await expect(refusal).rejects.toBeInstanceOf(NotOnSqlite);
@@ -122,7 +122,7 @@ describe('a restore', () => {
     await withDb((db) => addOrgs(db, ['later']));
   });
 
-  /** Refused, and all as before. */
+  /** Expects a refusal that changes nothing. */
   async function expectRefusal(work: Promise<unknown>, message: RegExp | string): Promise<void> {
     await expect(work).rejects.toThrow(message);
     expect(await withDb(orgsIn)).toBe(1);
@@ -130,8 +130,8 @@ describe('a restore', () => {
   }
 
   test('refuses to overwrite without --force', () => expectRefusal(restoreFrom(at('copy.db')), '--force'));
-  test('refuses a file that is not there', () => expectRefusal(restoreFrom(at('gone.db')), 'there is no backup at'));
-  test('refuses a secret that is not there, and makes none', () => {
+  test('refuses a file that does not exist', () => expectRefusal(restoreFrom(at('gone.db')), 'there is no backup at'));
+  test('refuses a missing secret, and creates none', () => {
     rmSync(config.secret_file);
     expect(() => existingSecret(config)).toThrow('put the secret that belongs to the database back');
     expect(existsSync(config.secret_file)).toBe(false);
@@ -143,7 +143,7 @@ describe('a restore', () => {
   });
   test('refuses another secret', () =>
     expectRefusal(restoreFrom(at('copy.db'), { force: true, secret: new Uint8Array(32) }), 'secret_file'));
-  test('refuses what is no database', async () => {
+  test('refuses a file that is not a database', async () => {
     writeFileSync(at('junk'), 'junk'.repeat(5000));
     await expectRefusal(restoreFrom(at('junk'), { force: true }), 'bad_backup');
   });
@@ -154,7 +154,7 @@ describe('a restore', () => {
     await expectRefusal(restoreFrom(at('copy.db'), { force: true }), 'bad_backup');
   });
 
-  test('takes the place of the database, which is kept aside whole', async () => {
+  test('replaces the database, which is kept beside it with all its files', async () => {
     chmodSync(at('copy.db'), 0o644);
     const { kept_aside: aside } = z
       .object({ kept_aside: z.string() })
@@ -165,7 +165,7 @@ describe('a restore', () => {
     path = aside;
     expect(await withDb(orgsIn)).toBe(1);
   });
-  test('needs no --force on a new machine, and a log that was left there is not applied to it', async () => {
+  test('needs no --force on a new machine, and does not apply a write-ahead log that was left there', async () => {
     rmSync(path);
     writeFileSync(`${path}-wal`, 'left over');
     await restoreFrom(at('copy.db'));
@@ -174,7 +174,7 @@ describe('a restore', () => {
   });
 });
 
-test('a restored database counts no machine as online: each says first what it runs', async () => {
+test('marks all machines offline until each host reports what it runs', async () => {
   await startOnce();
   await withDb((db) =>
     db.tx('add', async (tx) => {

@@ -19,7 +19,7 @@ const read = (...lines: string[]) => {
   return readConfig(file);
 };
 
-test('an empty file is a whole configuration', () => {
+test('an empty file is a complete configuration', () => {
   expect(read('')).toMatchObject({
     listen: { host: '127.0.0.1', port: 8080 },
     database: { sqlite: '/var/lib/svc-control-plane/control-plane.db' },
@@ -37,7 +37,7 @@ test('an empty file is a whole configuration', () => {
   });
 });
 
-test('part of a section keeps the defaults of the rest', () => {
+test('a partial section keeps the defaults of its other settings', () => {
   expect(read('ssh:', '  domain: ssh.example.com').ssh).toEqual({
     host: '0.0.0.0',
     domain: 'ssh.example.com',
@@ -85,7 +85,7 @@ test('every setting is read', () => {
   expect(config.metrics_listen).toEqual({ host: '127.0.0.1', port: 9100 });
 });
 
-describe('what is wrong is named with its line', () => {
+describe('a mistake is reported with its line', () => {
   test.each([
     ['an unknown key', ['log_level: info', 'colour: red'], /config\.yaml:2: colour: is not a known field/],
     ['an unknown key in a section', ['ssh:', '  host: 0.0.0.0', '  port: 22'], /:3: ssh\.port: is not a known field/],
@@ -146,7 +146,7 @@ describe('what is wrong is named with its line', () => {
   ])('%s', (_what, lines, message) => {
     expect(() => read(...lines)).toThrow(message);
   });
-  test('all of it at once', () => {
+  test('several mistakes are reported together', () => {
     expect(() => read('log_level: loud', 'colour: red')).toThrow(
       /:1: log_level: .*\n.*:2: colour: is not a known field/,
     );
@@ -161,7 +161,7 @@ test('the file comes from the option or the environment', () => {
   delete process.env['SVC_CONFIG'];
 });
 
-test('a file that is not there is named with the setting that names it', () => {
+test('a file that does not exist is reported with the setting that names it', () => {
   expect(() => readConfig('/no/config.yaml')).toThrow('--config names /no/config.yaml, which does not exist');
   expect(() => readConfig(directory)).toThrow(`--config names ${directory}, which is a directory`);
   process.env['SVC_CONFIG'] = '/no/config.yaml';
@@ -169,7 +169,7 @@ test('a file that is not there is named with the setting that names it', () => {
   delete process.env['SVC_CONFIG'];
 });
 
-test('directories that are not there are told with how to make them', () => {
+test('missing directories are reported with the command that creates them', () => {
   const there = [`admin_socket: ${directory}/s`, `secret_file: ${directory}/secret`];
   expect(() => assertDirectories(read(...there, 'database: { postgres: "postgres://x/y" }'))).not.toThrow();
   expect(() => assertDirectories(read(...there, 'database: { sqlite: /no/db }'))).toThrow(
@@ -177,8 +177,8 @@ test('directories that are not there are told with how to make them', () => {
   );
 });
 
-describe('the secret', () => {
-  test('is made once, readable by its owner only, and stays', () => {
+describe('the secret file', () => {
+  test('is created once, is readable only by its owner, and stays', () => {
     const config = read(`secret_file: ${directory}/secret`);
     const first = readSecret(config, systemRng());
     expect(first).toHaveLength(32);
@@ -186,7 +186,7 @@ describe('the secret', () => {
     expect(statSync(config.secret_file).mode & 0o777).toBe(0o600);
     expect(readFileSync(config.secret_file, 'utf8').trim()).toBe(first.toString('hex'));
   });
-  test('that is damaged is refused, not replaced', () => {
+  test('with damaged content is refused, not replaced', () => {
     const config = read(`secret_file: ${directory}/secret`);
     writeFileSync(config.secret_file, 'short');
     expect(() => readSecret(config, systemRng())).toThrow('64 hexadecimal characters');

@@ -1,4 +1,4 @@
-// One control plane at a time on PostgreSQL: whoever is started too early, paused, ahead of its time or cut off from the server.
+// Only one control plane at a time on PostgreSQL: tests processes that start too early, are paused, have a wrong clock or lose the server.
 import { connect, createServer, type AddressInfo, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
 import { afterAll, afterEach, beforeAll, beforeEach, expect, test } from 'vitest';
@@ -31,7 +31,7 @@ const log = createLog('test', 'silent');
 let server: Awaited<ReturnType<typeof startPostgres>>;
 let databases = 0;
 let url: string;
-/** The database of a process that is not under test. */
+/** The database connection of a process that is not under test. */
 let db: PostgresDb;
 
 beforeAll(async () => {
@@ -41,7 +41,7 @@ afterAll(() => server.stop());
 beforeEach(async () => {
   databases += 1;
   const admin = openPostgres(server.url, { clock: systemClock(), rng: seededRng(1), log });
-  // Without a transaction around it.
+  // Not inside a transaction.
   await admin.read.all(z.unknown(), raw(`create database lease_${databases}`));
   await admin.close();
   url = server.url.replace(/\/postgres$/, `/lease_${databases}`);
@@ -50,13 +50,13 @@ beforeEach(async () => {
 });
 afterEach(() => db.close());
 
-/** A process that starts now, on a clock that a test moves. */
+/** A process that starts now, on a clock that the test controls. */
 function start(at: string, clock: VirtualClock): Promise<Foundation> {
   const rng = seededRng(databases * 100 + clock.now());
   return openFoundation({ postgres: at }, { clock, rng, ids: createIds(clock, rng), log });
 }
 
-/** Moves the clock on until `what` is over, while real answers of the server come in between. */
+/** Advances the clock until `what` has ended, while real answers of the server arrive in between. */
 async function pass<T>(
   clock: VirtualClock,
   what: Promise<T>,
@@ -79,7 +79,7 @@ async function holder(): Promise<Held> {
   return held;
 }
 
-test('a version that is started beside a running one changes nothing of the schema, and ends', async () => {
+test('a newer version that is started beside a running one does not change the schema, and ends', async () => {
   const held = await holder();
   const clock = virtualClock();
   const started = pass(clock, start(url, clock), () => renewLease(db, held));
@@ -87,7 +87,7 @@ test('a version that is started beside a running one changes nothing of the sche
   expect(await db.read.one(Count, sql`select count(*) as count from schema_migrations`)).toEqual({ count: 0 });
 });
 
-test('a process whose clock is a day ahead takes nothing from a holder that beats', async () => {
+test('a process whose clock is a day ahead cannot take the lease from a holder that renews it', async () => {
   const held = await holder();
   const clock = virtualClock(Date.now() + 86_400_000);
   let looks = 0;
@@ -99,24 +99,24 @@ test('a process whose clock is a day ahead takes nothing from a holder that beat
   expect(await renewLease(db, held)).toBe(true);
 });
 
-test('a lease that stands still changes hands; its former holder writes nothing any more, and ends', async () => {
+test('a lease that is not renewed changes hands; its former holder writes nothing more and ends', async () => {
   const clockA = virtualClock();
   const a = await start(url, clockA);
   const lost = new Promise<void>((resolve) => a.onLost(resolve));
-  // It is paused: its clock stands still.
+  // The process is paused: its clock stands still.
   const clockB = virtualClock();
   const b = await pass(clockB, start(url, clockB));
   expect(b.epoch).toBe(a.epoch + 1);
   const write = a.db.tx('late', (tx) => tx.run(sql`update commit_probes set at_ms = 1`));
   await expect(write).rejects.toMatchObject({ code: 'lease_lost' });
   await b.db.tx('write', (tx) => tx.run(sql`insert into commit_probes (id, at_ms) values (1, 2)`));
-  // It wakes.
+  // The process resumes.
   await pass(clockA, lost);
   await a.close();
   await b.close();
 });
 
-test('a lease that was released is taken at once', async () => {
+test('a released lease is taken at once', async () => {
   const clock = virtualClock();
   const a = await start(url, clock);
   await a.close();
@@ -125,7 +125,7 @@ test('a lease that was released is taken at once', async () => {
   await b.close();
 });
 
-test('a holder that the server does not answer ends before another one may take over', async () => {
+test('a holder without answers from the server ends before another process may take over', async () => {
   const proxy = await openProxy(url);
   const clock = virtualClock();
   const a = await start(proxy.url, clock);
@@ -138,7 +138,7 @@ test('a holder that the server does not answer ends before another one may take 
   await a.close();
 });
 
-test('a server that takes no writes any more is left: the next transaction asks by another connection', async () => {
+test('a server that has become read-only is left: the next transaction uses a new connection', async () => {
   const admin = openPostgres(server.url, { clock: systemClock(), rng: seededRng(3), log });
   const setReadOnly = async (to: 'on' | 'off'): Promise<void> => {
     await admin.read.all(z.unknown(), raw(`alter system set default_transaction_read_only = ${to}`));
@@ -157,7 +157,7 @@ test('a server that takes no writes any more is left: the next transaction asks 
   await admin.close();
 });
 
-test('a server that ends the connection is told as unavailable, and reads go on', async () => {
+test('a server that closes the connection is reported as unavailable, and reads go on', async () => {
   const Name = z.object({ name: text });
   const killed = db.tx('killed', (tx) => tx.run(sql`select pg_terminate_backend(pg_backend_pid())`));
   await expect(killed).rejects.toMatchObject({ code: 'unavailable' });
@@ -166,7 +166,7 @@ test('a server that ends the connection is told as unavailable, and reads go on'
 
 interface Proxy {
   url: string;
-  /** Nothing passes any more, and nobody is told. */
+  /** No packet passes any more, and neither side is notified. */
   hang(): void;
   stop(): void;
 }

@@ -1,4 +1,4 @@
-// A full disk: uploads stop before it, and if it comes all the same, callers are told to come back, and nothing is half done.
+// A full disk: uploads stop before it is full. If it is full nevertheless, callers are asked to retry, and nothing is half done.
 import { join } from 'node:path';
 import { Readable } from 'node:stream';
 import { afterEach, beforeEach, expect, test } from 'vitest';
@@ -41,7 +41,7 @@ afterEach(async () => {
 const log = createLog('test', 'silent');
 const signal = new AbortController().signal;
 const hasRoom = (): boolean => true;
-/** Writes about a megabyte; more of it than the cache holds meets the disk before the commit. */
+/** Writes about a megabyte, which exceeds the cache, so some of it reaches the disk before the commit. */
 const write = (times = 1): Promise<unknown> =>
   db.tx('write', async (tx) => {
     for (let i = 0; i < times; i += 1)
@@ -50,7 +50,7 @@ const write = (times = 1): Promise<unknown> =>
 const orgs = async (): Promise<number | undefined> =>
   (await db.read.one(countRow, sql`select count(*) as count from orgs`))?.count;
 
-test('one customer uploads until uploads are refused: everybody else writes on, and the customer can delete', async () => {
+test('one customer uploads until uploads are refused: everybody else can write, and the customer can delete', async () => {
   const reserve = { share: 0.1, bytes: 16 * MIB };
   const blobs = openBlobs(join(disk.dir, 'blobs'), { clock, ids: createIds(clock, systemRng()), log, reserve });
   const upload = async (): Promise<string> => {
@@ -82,7 +82,7 @@ test('one customer uploads until uploads are refused: everybody else writes on, 
   await upload();
 });
 
-test('an upload fits that leaves exactly the reserve; one page more is refused, and leaves nothing', async () => {
+test('an upload that leaves exactly the reserve fits; one more page is refused and leaves nothing', async () => {
   const page = 4096;
   const store = (reserveBytes: number) =>
     openBlobs(join(disk.dir, 'blobs'), {
@@ -100,13 +100,13 @@ test('an upload fits that leaves exactly the reserve; one page more is refused, 
   };
   await one(0, page);
   const free = disk.freeBytes();
-  // The half itself is a file that has no page yet.
+  // The incomplete file exists but has no page yet.
   await expect(one(free - 8 * page + 1, 8 * page)).rejects.toMatchObject({ code: 'storage_full' });
   expect(disk.freeBytes()).toBe(free);
   expect(await one(free - 8 * page, 8 * page)).toMatchObject({ bytes: 8 * page });
 });
 
-test('writes fail with one error, reads go on, readiness tells, and all is well once there is room', async () => {
+test('writes fail with one error, reads go on, readiness reports it, and writes work again once there is space', async () => {
   const readiness = openReadiness({ db, clock, log, hasRoom });
   expect(await readiness.check()).toEqual([]);
   await write();
@@ -125,7 +125,7 @@ test('writes fail with one error, reads go on, readiness tells, and all is well 
   expect(await orgs()).toBe(2);
 });
 
-test('a database that never commits is not ready, and is asked once by however many callers', async () => {
+test('a database that never commits is not ready, and is probed once for any number of callers', async () => {
   let asked = 0;
   const hung = {
     ...db,
@@ -170,7 +170,7 @@ async function serve(world: World, hasRoom: () => boolean): Promise<Http> {
   return http;
 }
 
-test('a customer of a full service is told 503 and when to come back, reads go on, and the same request does it later', async () => {
+test('a customer gets 503 with Retry-After while the disk is full, reads go on, and the same request succeeds later', async () => {
   const first = await openWorld();
   const world = await first.restart(db);
   const { orgId } = await world.customer(1_000);
@@ -208,7 +208,7 @@ interface Ballasted {
     url: string,
     body?: object,
   ): Promise<{ status: number; retryAfter: string | undefined; body: string }>;
-  /** What the log says of errors. */
+  /** The errors in the log. */
   errors: string[];
   close(): Promise<void>;
 }
@@ -257,7 +257,7 @@ async function openBallasted(): Promise<Ballasted> {
   };
 }
 
-test('on a disk that is really full deletes work at once, rentals end and are billed, and all that stores is 503 until there is room', async () => {
+test('on a really full disk, deletes work at once, rentals end and are billed, and everything that stores gets 503 until there is space', async () => {
   const { world, who, call, errors, close } = await openBallasted();
   await world.machine({ gpus: 2 });
   const rented = await world.launch(who);
@@ -282,7 +282,7 @@ test('on a disk that is really full deletes work at once, rentals end and are bi
 
   disk.fill();
   expect(disk.freeBytes()).toBe(0);
-  // Nobody has met the full disk before this one.
+  // No request before this one has met the full disk.
   expect((await call('DELETE', `/v1/instances/${rented}`)).status).toBe(202);
   expect((await call('DELETE', '/v1/files/file-mine')).status).toBe(200);
   await world.observe(rented, { phase: 'removed' });
@@ -298,7 +298,7 @@ test('on a disk that is really full deletes work at once, rentals end and are bi
   expect((await call('GET', '/readyz')).status).toBe(503);
   expect((await call('GET', '/v1/balance')).status).toBe(200);
   expect(errors.map((line) => (JSON.parse(line) as { msg: string }).msg)).toEqual([
-    expect.stringContaining('the disk of the database is full: deletes and what runs go on'),
+    expect.stringContaining('the disk of the database is full: deletes and running instances go on'),
   ]);
   await clock.advance(60_000);
   expect((await call('POST', '/v1/community/supplier')).status).toBe(503);
@@ -310,7 +310,7 @@ test('on a disk that is really full deletes work at once, rentals end and are bi
   await close();
 });
 
-test('what shares a commit that finds no room gets another try together, whether one statement or the commit finds it', async () => {
+test('bodies that share a commit without space are retried together, whether a statement or the commit fails', async () => {
   await db.close();
   const path = join(disk.dir, 'a.db');
   const ballast = openBallast(`${path}.ballast`, BALLAST_BYTES, { clock, rng: systemRng(), log });
@@ -319,14 +319,14 @@ test('what shares a commit that finds no room gets another try together, whether
   disk.fill();
   await Promise.all([write(), write(4), write()]);
   expect(await orgs()).toBe(6);
-  // The ballast is all there was.
+  // Only the ballast can free space.
   disk.empty();
   disk.fill();
   await expect(Promise.all([write(), write(), write()])).rejects.toMatchObject({ code: 'disk_full' });
   ballast.close();
 });
 
-test('the ballast is made only where as much again is free beside it, and what it leaves is never used up by it', async () => {
+test('the ballast is written only if twice its size is free, and its own writing never uses up the rest', async () => {
   const path = join(disk.dir, 'ballast');
   const lines: string[] = [];
   const noisy = createLog('test', 'info', { write: (line) => void lines.push(line) });

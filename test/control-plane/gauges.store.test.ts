@@ -1,4 +1,4 @@
-// What /metrics says of a small world, and the alerts that are written on it.
+// The metrics of a small world at /metrics, and the alerts that use them.
 import { readFileSync, statfsSync } from 'node:fs';
 import { resolve } from 'node:path';
 import { Readable } from 'node:stream';
@@ -27,14 +27,14 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-/** Samples of one metric as they are scraped, without its name. */
+/** The scraped samples of one metric, without its name. */
 async function scraped(name: string): Promise<string[]> {
   const lines = (await metrics.text()).split('\n');
   return lines.filter((line) => new RegExp(`^${name}[ {]`).test(line)).map((line) => line.slice(name.length).trim());
 }
 
 describe('the gauges', () => {
-  test('count machines and what they run', async () => {
+  test('count machines and unknown workloads', async () => {
     const { machineId } = await world.machine();
     await world.machine();
     await world.rooms.supply.setOnline(machineId, false);
@@ -59,7 +59,7 @@ describe('the gauges', () => {
     await world.rooms.supply.suspend(machineId);
     expect(await scraped('svc_machines_failed')).toEqual(['0']);
   });
-  test('count credits that wait and tenants that are flagged', async () => {
+  test('count held credits and flagged organisations', async () => {
     expect(await scraped('svc_credits_held')).toEqual([]);
     const time = { subjectId: 'i-1', orgId: 'o', supplierId: 's', machineId: 'm', cause: 'outage' as const };
     const worth = { rateUcentsPerHour: 25_050_000_000n, supplierBps: 8_000, countedMs: 3_600_000 };
@@ -72,7 +72,7 @@ describe('the gauges', () => {
     expect(await scraped('svc_credits_held_dollars')).toEqual(['{kind="credit"} 150.5']);
     expect(await scraped('svc_tenants_flagged')).toEqual(['1']);
   });
-  test('tell whether the database takes writes, and how often the clock was set', async () => {
+  test('show whether the database accepts writes, and how often the clock was set', async () => {
     expect(await scraped('svc_database_writable')).toEqual(['1']);
     await world.rooms.ownOutages.beat();
     world.clock.step(60_000);
@@ -84,7 +84,7 @@ describe('the gauges', () => {
     expect(await scraped('svc_database_writable')).toEqual(['0']);
     world.core.db.tx = tx;
   });
-  test('tell how full the disk of the blobs is, once there is one', async () => {
+  test('show the free space of the disk of the blobs, once there are blobs', async () => {
     expect(await scraped('svc_blobs_disk_bytes')).toEqual(['0']);
     const { blobs } = world.rooms;
     const limits = { bytesMax: 1, signal: new AbortController().signal };
@@ -95,17 +95,17 @@ describe('the gauges', () => {
     expect(Number(free)).toBeGreaterThan(0);
     expect(Number(free)).toBeLessThan(blocks * bsize);
   });
-  test('count how requests to models end, and what their servers do not take', async () => {
+  test('count the outcomes of requests to models, and what their servers refuse', async () => {
     expect(await scraped('svc_inference_requests_total')).toEqual([]);
     const { orgId } = await world.customer(100);
-    // One key alone takes no server out.
+    // One API key alone cannot take a server out of use.
     const callOf = (key: number): Parameters<Gateway['completeChat']>[0] => ({
       caller: { orgId, apiKeyId: `apk_${key}`, scopes: [] },
       requestId: 'req_x',
       gone: new AbortController().signal,
       body: { model: 'small', messages: [{ role: 'user' as const, content: 'hi' }] },
     });
-    // Nobody listens there.
+    // Nobody listens at this address.
     for (const count of [1, 2, 3, 4, 5]) {
       expect(await scraped('svc_inference_upstream_out')).toEqual(
         count === 1 ? [] : ['{upstream="http://127.0.0.1:9/v1",upstream_model="upstream/secret-name"} 0'],
@@ -125,7 +125,7 @@ describe('the gauges', () => {
     ]);
     expect(await scraped('svc_inference_open_requests')).toEqual(['0']);
   });
-  test('count video jobs by status, how they end, and what their servers do not take', async () => {
+  test('count video jobs by status and outcome, and what their servers refuse', async () => {
     const who = await world.customer(100);
     const [first] = [await submitVideo(world, who), await submitVideo(world, who)];
     expect(await scraped('svc_videos')).toEqual(['{status="queued"} 2']);
@@ -135,7 +135,7 @@ describe('the gauges', () => {
     expect(await scraped('svc_videos')).toEqual(['{status="queued"} 1']);
     expect(await scraped('svc_videos_total')).toEqual(['{model="acme/director",status="cancelled"} 1']);
   });
-  test('tell how long work has waited, and forget a status that nobody is in', async () => {
+  test('show how long work has waited, and drop a status without jobs', async () => {
     await world.machine();
     const id = await world.launch(await world.customer(100_000));
     await world.clock.advance(90_000);
@@ -147,7 +147,7 @@ describe('the gauges', () => {
     expect(await scraped('svc_instances_due_seconds')).toEqual(['0']);
     expect(await scraped('svc_machines_failing_probes')).toEqual(['0']);
   });
-  test('tell what webhooks wait and died, the dead for an hour', async () => {
+  test('show waiting and dead webhook deliveries, dead ones for an hour', async () => {
     const [nowMs, hour] = [world.clock.now(), 3_600_000];
     const rows = [
       ['w1', 'retrying', nowMs - 5_000, null],
@@ -167,7 +167,7 @@ describe('the gauges', () => {
     expect(await scraped('svc_webhook_deliveries_due_seconds')).toEqual(['5']);
     expect(await scraped('svc_webhook_dead_letters')).toEqual(['1']);
   });
-  test('tell of loops, of proofs and of commits', async () => {
+  test('show loops, proofs and commits', async () => {
     const loop = { name: 'x', period_ms: 2000, running: false, runs: 1, last_started_ms: 1, last_duration_ms: 1 };
     loops = [{ ...loop, last_success_ms: null, last_error: 'no' }];
     expect(await scraped('svc_loop_last_success_timestamp_seconds')).toEqual(['{loop="x"} 0']);
@@ -216,24 +216,21 @@ describe('the alerts', () => {
   const file = resolve(import.meta.dirname, '../../systemd/alerts.yaml');
   const rules = Rules.parse(parse(readFileSync(file, 'utf8'))).groups.flatMap((group) => group.rules);
 
-  test('each is named once', () => {
+  test('have different names', () => {
     expect(new Set(rules.map((rule) => rule.alert)).size).toBe(rules.length);
   });
-  test.each(rules.map((rule) => [rule.alert, rule.expr]))(
-    '%s asks for metrics and labels that exist',
-    async (_, expr) => {
-      const known = new Map<string, readonly string[]>();
-      for (const { name, type, ...rest } of await metrics.registry.getMetricsAsJSON()) {
-        const labels = (metrics.registry.getSingleMetric(name) as unknown as { labelNames: string[] }).labelNames;
-        const ends = String(type) === 'histogram' ? ['_bucket', '_count', '_sum'] : [''];
-        for (const end of ends) known.set(`${name}${end}`, labels);
-        expect(rest.help).not.toBe('');
-      }
-      const asked = expr.match(/\b(svc|http|process|nodejs)_\w+/g) ?? [];
-      expect(asked.length).toBeGreaterThan(0);
-      expect(asked.filter((name) => !known.has(name))).toEqual([]);
-      for (const [, name = '', label = ''] of expr.matchAll(/(\w+)\{(\w+)[=!]/g))
-        expect(known.get(name)).toContain(label);
-    },
-  );
+  test.each(rules.map((rule) => [rule.alert, rule.expr]))('%s uses metrics and labels that exist', async (_, expr) => {
+    const known = new Map<string, readonly string[]>();
+    for (const { name, type, ...rest } of await metrics.registry.getMetricsAsJSON()) {
+      const labels = (metrics.registry.getSingleMetric(name) as unknown as { labelNames: string[] }).labelNames;
+      const ends = String(type) === 'histogram' ? ['_bucket', '_count', '_sum'] : [''];
+      for (const end of ends) known.set(`${name}${end}`, labels);
+      expect(rest.help).not.toBe('');
+    }
+    const asked = expr.match(/\b(svc|http|process|nodejs)_\w+/g) ?? [];
+    expect(asked.length).toBeGreaterThan(0);
+    expect(asked.filter((name) => !known.has(name))).toEqual([]);
+    for (const [, name = '', label = ''] of expr.matchAll(/(\w+)\{(\w+)[=!]/g))
+      expect(known.get(name)).toContain(label);
+  });
 });

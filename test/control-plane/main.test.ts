@@ -1,4 +1,4 @@
-// The control plane as a process: the first signal lets work under way finish, the second one does not wait.
+// The control plane as a process: the first signal lets work in progress finish, the second one does not wait.
 import { once } from 'node:events';
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
@@ -41,7 +41,7 @@ beforeEach(async () => {
   const env = { NOTIFY_SOCKET: systemd.path, WATCHDOG_USEC: '300000' };
   daemon = startProgram({ command: process.execPath, args, env });
   await daemon.waitForOutput(/the control plane serves/, 30_000);
-  // A request whose body never comes is work under way.
+  // A request whose body never arrives counts as work in progress.
   socket = connect(port, '127.0.0.1');
   await once(socket, 'connect');
   socket.on('error', () => undefined);
@@ -57,7 +57,7 @@ afterEach(async () => {
   rmSync(dir, { recursive: true });
 });
 
-test.skipIf(process.platform !== 'linux')('the process that was started serves, with the flags of the daemon', () => {
+test.skipIf(process.platform !== 'linux')('the started process serves with the Node flags of the daemon', () => {
   const [, ...args] = readFileSync(`/proc/${daemon.pid}/cmdline`, 'utf8').split('\0');
   expect(args.slice(0, SERVE_FLAGS.length + 2)).toEqual([...SERVE_FLAGS, LAUNCHER, 'serve']);
 });
@@ -80,7 +80,7 @@ test("SIGHUP and the operator's command read the files again; a mistake changes 
   });
 });
 
-test('rates are read again too: whoever has used up his requests waits by the new rate, and a mistake in one changes none', async () => {
+test('rates are reloaded too: a caller without tokens waits at the new rate, and a mistake in one rate changes none', async () => {
   const path = join(dir, 'config.yaml');
   const config = readFileSync(path, 'utf8').replace(/\}$/, '');
   const reload = async () => {
@@ -128,7 +128,7 @@ describe('while a connection to an application lasts', () => {
   afterEach(() => void caller.destroy());
   const isUp = (): Promise<boolean> => fetch(`http://127.0.0.1:${port}/healthz`).then(({ ok }) => ok);
 
-  test('the first signal refuses new ones, and the API goes on until the last has ended', async () => {
+  test('the first signal refuses new connections, and the API goes on until the last one has ended', async () => {
     await expect
       .poll(() => fetch(`http://127.0.0.1:${appsPort}/`).catch(String), { timeout: 20_000 })
       .toMatch(/failed/);
@@ -139,7 +139,7 @@ describe('while a connection to an application lasts', () => {
     expect(await daemon.exited).toEqual({ code: 0, signal: null });
   });
 
-  test('a second signal cuts it', async () => {
+  test('a second signal closes it', async () => {
     const cut = once(caller.resume(), 'close');
     process.kill(daemon.pid, 'SIGTERM');
     expect(await daemon.exited).toEqual({ code: 1, signal: null });
@@ -147,7 +147,7 @@ describe('while a connection to an application lasts', () => {
   });
 });
 
-test.skipIf(!hasSystemd)('systemd hears that it is ready, that it lives on, and that it stops', async () => {
+test.skipIf(!hasSystemd)('systemd receives that it is ready, alive and stopping', async () => {
   await systemd.waitFor(/READY=1[^]*WATCHDOG=1[^]*WATCHDOG=1/);
   process.kill(daemon.pid, 'SIGTERM');
   await systemd.waitFor(/STOPPING=1/);
@@ -161,13 +161,13 @@ test('a second signal ends it at once, with exit code 1', async () => {
   expect(await daemon.exited).toEqual({ code: 1, signal: null });
 });
 
-describe('what cannot be started says why, before it makes what it does not need for that', () => {
+describe('a process that cannot start reports why, before it creates anything that it does not need for that', () => {
   const CASES: [string, () => object, RegExp, string[]][] = [
     [
       'a port that is taken',
       () => ({ listen: { host: '127.0.0.1', port } }),
       /another process listens on 127\.0\.0\.1 port \d+: end it/,
-      // An address is taken last: whoever is answered there finds everything in place.
+      // The address is bound last. A process that fails there has created everything else.
       ['db', 'db.ballast', 'db.lock', 'secret'],
     ],
     [

@@ -1,4 +1,5 @@
-// What the operator changes while the control plane runs: models, templates, environments and limits count from the next request on.
+// Settings that the operator changes while the control plane runs: models, templates, environments and limits apply from the next request
+// on.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { parseModels } from '../../control-plane/models/catalog/models.ts';
 import { readEnvironments } from '../../control-plane/rental/launch/environments.ts';
@@ -40,12 +41,12 @@ const chat = (model: string): Promise<Answer> =>
     body: { model, messages: [{ role: 'user', content: 'hi' }] },
   });
 
-test('models come, go and move to other servers', async () => {
+test('models are added, removed and moved to other servers', async () => {
   expect((await chat('small')).status).toBe(200);
   const models = parseModels(modelsFile(second.baseUrl, { id: 'acme/large-chat', aliases: ['large'] }), 'models.yaml');
   api.world.rooms.reload(now({ models }));
   expect((await chat('small')).status).toBe(404);
-  // A server that nobody had named before.
+  // A server that was not configured before.
   expect((await chat('large')).status).toBe(200);
   expect([first.asked.length, second.asked.length]).toEqual([1, 1]);
   const { json } = await api.call('GET', '/v1/models?modality=chat', { key: owner.key });
@@ -82,7 +83,7 @@ test('templates and environments change in their lists and for launches', async 
   expect((await launch({ environment: `certified:${kept}` })).status).toBe(202);
 });
 
-test('limits count for the next request', async () => {
+test('limits apply to the next request', async () => {
   await api.world.machine({ gpus: 3 });
   const launch = (): Promise<Answer> => api.call('POST', '/v1/instances', { key: owner.key, body: LAUNCH });
   expect((await launch()).status).toBe(202);
@@ -94,7 +95,7 @@ test('limits count for the next request', async () => {
   expect((await chat('small')).status).toBe(200);
 });
 
-test('the rooms of one process change nothing of what they were given', async () => {
+test('the rooms of a process do not change the settings object that they were given', async () => {
   const given = now();
   const other = await openApi({ settings: given });
   other.world.rooms.reload(now({ presets: { ...shipped, templates: new Map() }, models: [] }));

@@ -1,4 +1,4 @@
-// What is forgotten and when, at both edges of its age; and what never is.
+// Which rows are deleted and when, checked at both sides of their age limit; and which rows never are.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { brought } from '../../control-plane/brings.ts';
 import { z } from 'zod';
@@ -27,7 +27,7 @@ function forget(signal = new AbortController().signal): Promise<void> {
   return forgetOld(signal, forgets, world.core);
 }
 
-/** A rental that is over, on a host that has nothing of it any more. */
+/** A rental that has ended, on a host that has nothing of it left. */
 async function rentalThatIsOver(): Promise<void> {
   await world.machine();
   const who = await world.customer(10_000);
@@ -39,7 +39,7 @@ async function rentalThatIsOver(): Promise<void> {
   await world.drive();
 }
 
-describe('forgotten at its age, and not a millisecond before', () => {
+describe('rows are deleted at their age limit, and not a millisecond earlier:', () => {
   test.each([
     ['operations', 2],
     ['workloads', 1],
@@ -57,8 +57,8 @@ describe('forgotten at its age, and not a millisecond before', () => {
   });
 });
 
-describe('never forgotten', () => {
-  test('the books: transfers and metered time, which still agree', async () => {
+describe('retention never deletes', () => {
+  test('the books: transfers and metered time still agree', async () => {
     await rentalThatIsOver();
     const books = async (): Promise<number[]> =>
       Promise.all(['transfers', 'meter_segments', 'ledger_accounts', 'instances'].map((table) => countOf(table)));
@@ -68,7 +68,7 @@ describe('never forgotten', () => {
     expect(await books()).toEqual(before);
     await world.verify();
   });
-  test('what is not over: a launch under way, its container, and a removal that the host has not confirmed', async () => {
+  test('open work: a launch in progress, its container, and a removal that the host has not confirmed', async () => {
     await world.machine({ gpus: 2 });
     const who = await world.customer(10_000_000);
     await world.launch(who);
@@ -82,7 +82,7 @@ describe('never forgotten', () => {
   });
 });
 
-describe('in pieces', () => {
+describe('retention works in pieces:', () => {
   const addEvents = (count: number): Promise<number> =>
     world.db.tx('test.events', (tx) =>
       tx.run(sql`insert into events (id, type, subject_id, data, created_ms)
@@ -91,7 +91,7 @@ describe('in pieces', () => {
     );
 
   test.each([PIECE_ROWS - 1, PIECE_ROWS, PIECE_ROWS + 1, 2 * PIECE_ROWS + 1])(
-    '%d rows go, oldest first',
+    '%d rows are deleted, oldest first',
     async (count) => {
       await addEvents(count);
       const sizes: number[] = [];
@@ -110,7 +110,7 @@ describe('in pieces', () => {
       expect(await countOf('events')).toBe(0);
     },
   );
-  test('a run that is cut off stops after its piece, and the next one goes on', async () => {
+  test('a tick that is interrupted stops after its piece, and the next one continues', async () => {
     await addEvents(PIECE_ROWS + 1);
     const stopping = new AbortController();
     const removed = await inPieces(

@@ -1,4 +1,4 @@
-// The watchdog is fed while the loops and the database work, and no longer.
+// systemd's watchdog gets messages while the loops and the database work, and none otherwise.
 import { expect, test } from 'vitest';
 import { startWatchdog } from '../../control-plane/loops.ts';
 import { RUN_MS_MAX } from '../../control-plane/base/systemd/systemd.ts';
@@ -17,7 +17,7 @@ import { virtualClock } from '../kit/virtual-clock.ts';
 
 const PERIOD_MS = 20_000;
 
-test('alive each period, by a row that is written; not while a loop hangs or the database fails, but while only its disk is full', async () => {
+test('alive is sent each period after a row was written; not while a loop hangs or the database fails, but while only its disk is full', async () => {
   const clock = virtualClock();
   const rng = seededRng(1);
   const ids = createIds(clock, rng);

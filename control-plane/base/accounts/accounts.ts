@@ -1,4 +1,4 @@
-// Organisations, and what the operator and every request ask about their API keys.
+// Organisations and their API keys, for the operator and for the authentication of requests.
 import { z } from 'zod';
 import type { ApiKey, NewApiKey } from '../../../shared/api/api-key.ts';
 import type { Org } from '../../../shared/api/org.ts';
@@ -10,7 +10,7 @@ import { type Db, DbError, type Query, sql } from '../db/db.ts';
 import type { Caller } from '../http/route.ts';
 import * as keys from './api-keys.ts';
 
-/** How old `last_used_at` may be; a write for every request would cost more than the request. */
+/** Step of `last_used_at`: writing it for every request would cost more than the request. */
 const LAST_USED_MS_STEP = 60_000;
 
 export interface Accounts {
@@ -19,11 +19,11 @@ export interface Accounts {
   listOrgs(): Promise<Org[]>;
   /** @throws ServiceError `not_found` */
   assertOrg(orgId: string): Promise<void>;
-  /** The key itself is in this answer and nowhere else. @throws ServiceError `not_found`, `validation_failed` */
+  /** The key itself is only in this answer. @throws ServiceError `not_found`, `validation_failed` */
   createKey(request: keys.NewKeyRequest): Promise<NewApiKey>;
-  /** Oldest first, revoked and expired ones too; with null, of all organisations. */
+  /** Oldest first, including revoked and expired keys. With null, the keys of all organisations. */
   listKeys(orgId: string | null): Promise<ApiKey[]>;
-  /** Takes effect at the next request. @throws ServiceError `not_found` */
+  /** Takes effect with the next request. @throws ServiceError `not_found` */
   revokeKey(id: string): Promise<ApiKey>;
   /** Undefined for a key that is unknown, revoked or expired. */
   authenticate(token: string): Promise<Caller | undefined>;
@@ -75,7 +75,7 @@ async function authenticate({ db, clock }: { db: Db; clock: Clock }, token: stri
     await db
       .tx('accounts.touch_key', (tx) => keys.noteUse(tx, row.id, nowMs, staleMs))
       .catch((error: unknown) => {
-        // Whoever reads must not be refused because nothing can be written.
+        // A read must not be refused because nothing can be written.
         if (!(error instanceof DbError) || error.code !== 'disk_full') throw error;
       });
   }

@@ -1,4 +1,4 @@
-// The endpoints of API keys: for keys that may make others (specification 5; the paths are ours).
+// The endpoints of API keys, for keys that may create others (specification 5; the paths are our own).
 import { z } from 'zod';
 import { ApiKey, CreateApiKey, NewApiKey } from '../../../shared/api/api-key.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';

@@ -1,4 +1,4 @@
-// API keys: made by the operator or by another key, asked for by every request. Only their hashes are kept.
+// API keys: created by the operator or by another key, checked for every request. Only their hashes are stored.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { ApiKey, NewApiKey } from '../../../shared/api/api-key.ts';
@@ -14,15 +14,15 @@ import { readScope, type Scope, scopeText, scopeTexts } from '../http/scopes.ts'
 
 const KEY_START = 'svc_live_';
 const KEY_RANDOM_BYTES = 32;
-/** Enough to tell keys apart, far too little to guess the rest. */
+/** Enough characters to tell keys apart, far too few to guess the rest. */
 const PREFIX_CHARS = KEY_START.length + 6;
 
 export interface NewKeyRequest {
   orgId: string;
   name: string;
-  /** Spellings that `readScope` takes, `full_access` among them. */
+  /** Spellings that `readScope` accepts, including `full_access`. */
   scopes: string[];
-  /** Null: does not expire. */
+  /** Null: the key does not expire. */
   expiresMs: number | null;
 }
 
@@ -46,7 +46,7 @@ interface Deps {
   ids: Ids;
 }
 
-/** The key itself is in this answer and nowhere else. The organisation exists. @throws ServiceError `validation_failed` */
+/** The key itself is only in this answer. The organisation must exist. @throws ServiceError `validation_failed` */
 export async function issueKey(tx: Tx, request: NewKeyRequest, { clock, ids }: Deps): Promise<NewApiKey> {
   if (request.scopes.length === 0) failField('scopes', 'must name at least one scope');
   scopesOf(request.scopes);
@@ -71,9 +71,9 @@ export async function issueKey(tx: Tx, request: NewKeyRequest, { clock, ids }: D
 }
 
 /**
- * A key that another key makes: it can do nothing that its maker cannot, and ends with it at the latest.
- * @throws ServiceError `insufficient_scope`, `validation_failed`, `conflict` where the organisation has too many,
- * `unauthorized` for a maker that was revoked a moment ago
+ * Creates a key with another key. The new key has no scope that its creator lacks, and expires no later.
+ * @throws ServiceError `insufficient_scope`, `validation_failed`, `conflict` if the organisation has too many keys, `unauthorized` if the
+ * creator was revoked a moment ago
  */
 export async function issueKeyBy(
   tx: Tx,
@@ -101,7 +101,7 @@ export async function issueKeyBy(
   return fail('conflict', `An organisation may have ${API_KEYS_PER_ORG_MAX} API keys; revoke one first.`);
 }
 
-/** Oldest first, revoked and expired ones too; with null, of all organisations. */
+/** Oldest first, including revoked and expired keys. With null, the keys of all organisations. */
 export function allKeys(query: Query, orgId: string | null): Promise<ApiKeyRow[]> {
   return query.all(
     ApiKeyRow,
@@ -110,7 +110,7 @@ export function allKeys(query: Query, orgId: string | null): Promise<ApiKeyRow[]
   );
 }
 
-/** Newest first, at most `count`, revoked and expired ones too. */
+/** At most `count` keys, newest first, including revoked and expired ones. */
 export function pageOfKeys(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<ApiKeyRow[]> {
   return query.all(
     ApiKeyRow,
@@ -119,7 +119,7 @@ export function pageOfKeys(query: Query, orgId: string, from: Cursor | undefined
   );
 }
 
-/** A key that was revoked before keeps that time. Undefined for an unknown key. */
+/** A key that was revoked before keeps its time. Undefined for an unknown key. */
 export function revokeAnyKey(tx: Tx, id: string, nowMs: number): Promise<ApiKeyRow | undefined> {
   return tx.one(
     ApiKeyRow,
@@ -127,7 +127,7 @@ export function revokeAnyKey(tx: Tx, id: string, nowMs: number): Promise<ApiKeyR
   );
 }
 
-/** False where the organisation has no such key, or it was revoked before. */
+/** False if the organisation has no such key, or the key was revoked before. */
 export async function revokeKeyOf(tx: Tx, orgId: string, id: string, nowMs: number): Promise<boolean> {
   const revoked = await tx.run(
     sql`update api_keys set revoked_ms = ${nowMs} where id = ${id} and org_id = ${orgId} and revoked_ms is null`,
@@ -142,7 +142,7 @@ export async function livingKey(query: Query, key: string, nowMs: number): Promi
   return row.expires_ms !== null && row.expires_ms <= nowMs ? undefined : row;
 }
 
-/** Notes a use, unless one at or after `staleMs` is noted already. */
+/** Stores the time of use, unless a time after `staleMs` is stored already. */
 export async function noteUse(tx: Tx, id: string, nowMs: number, staleMs: number): Promise<void> {
   await tx.run(
     sql`update api_keys set last_used_ms = ${nowMs}
@@ -169,7 +169,7 @@ export function apiKeyView(row: ApiKeyRow): ApiKey {
   };
 }
 
-/** @throws ServiceError `validation_failed` for a spelling that means no scope */
+/** @throws ServiceError `validation_failed` for an unknown scope */
 function scopesOf(spellings: readonly string[]): Scope[] {
   return spellings.flatMap((spelling, i) => {
     return (
@@ -188,7 +188,7 @@ function assertWithin(caller: Caller, wanted: readonly Scope[]): void {
   });
 }
 
-/** Looking a hash up leaks nothing about the key through time, so no constant-time comparison is needed. */
+/** A lookup by hash leaks nothing about the key through its timing, so no constant-time comparison is needed. */
 function hashOf(key: string): string {
   return createHash('sha256').update(key).digest('hex');
 }

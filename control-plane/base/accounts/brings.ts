@@ -1,4 +1,4 @@
-// What this room brings to the house.
+// What this room adds to the house: the routes of organisations and keys.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Db } from '../db/db.ts';

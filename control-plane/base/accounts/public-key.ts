@@ -1,19 +1,19 @@
-// Reads one SSH public key in OpenSSH format (RFC 4253, 5656, 8709) and says in plain words why a key is not accepted.
+// Parses one SSH public key in OpenSSH format (RFC 4253, 5656, 8709) and explains in plain words why a key is refused.
 import { createHash, createPublicKey } from 'node:crypto';
 
 export interface PublicKey {
   /** Type and base64, without options and comment. */
   line: string;
-  /** `SHA256:` and the unpadded base64 digest, as `ssh-keygen -l` prints it. */
+  /** `SHA256:` and the unpadded base64 digest, as printed by `ssh-keygen -l`. */
   fingerprint: string;
 }
 
 export type PublicKeyAnswer = { ok: true; key: PublicKey } | { ok: false; rule: string };
 
 const RSA_BITS_MIN = 2048;
-/** The largest that OpenSSH makes. */
+/** The largest key that OpenSSH creates. */
 const RSA_BITS_MAX = 16_384;
-/** SSH curve name -> its JWK name and the bytes of one coordinate. */
+/** SSH curve name -> its JWK name and the size of one coordinate in bytes. */
 const CURVES: Record<string, { crv: string; bytes: number }> = {
   nistp256: { crv: 'P-256', bytes: 32 },
   nistp384: { crv: 'P-384', bytes: 48 },
@@ -95,7 +95,7 @@ function brokenEcdsa(type: string, values: Buffer[]): string | undefined {
   }
 }
 
-/** The length-prefixed fields of the blob; undefined where they do not fill it exactly. */
+/** The length-prefixed fields of the blob; undefined if they do not fill it exactly. */
 function readFields(blob: Buffer): Buffer[] | undefined {
   const fields: Buffer[] = [];
   let at = 0;
@@ -113,7 +113,7 @@ function isLong(values: Buffer[], lengths: number[]): boolean {
   return values.length === lengths.length && values.every((value, i) => value.length === lengths[i]);
 }
 
-/** Of a positive multiple-precision integer; 0 for a negative or empty one. */
+/** The bit length of a positive multiple-precision integer; 0 for a negative or empty one. */
 function bitLength(value: Buffer): number {
   if ((value[0] ?? 0x80) >= 0x80) return 0;
   const first = value.findIndex((byte) => byte !== 0);

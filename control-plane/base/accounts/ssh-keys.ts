@@ -15,15 +15,15 @@ export type SshKeyRow = z.infer<typeof SshKeyRow>;
 const KeyLine = z.object({ public_key: text });
 
 export interface SshKeys {
-  /** @throws ServiceError `validation_failed` for a key that is not accepted, `conflict` for one that is registered already */
+  /** @throws ServiceError `validation_failed` for a key that is refused, `conflict` for one that is registered already */
   register(tx: Tx, orgId: string, key: { name: string; publicKey: string }): Promise<SshKeyRow>;
-  /** False where the organisation has no such key. */
+  /** False if the organisation has no such key. */
   remove(tx: Tx, orgId: string, id: string): Promise<boolean>;
-  /** Newest first, at most `count`. */
+  /** At most `count` keys, newest first. */
   list(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<SshKeyRow[]>;
-  /** The keys that may log in, as `<type> <base64>`: those of `ids` that still exist, or with null all of the organisation. */
+  /** The keys that may log in, as `<type> <base64>`: those of `ids` that still exist, or with null all keys of the organisation. */
   linesOf(query: Query, orgId: string, ids: readonly string[] | null): Promise<string[]>;
-  /** @throws ServiceError `ssh_keys/org_mismatch` for another organisation's key, `validation_failed` for an unknown one */
+  /** @throws ServiceError `ssh_keys/org_mismatch` for a key of another organisation, `validation_failed` for an unknown one */
   assertKeysOfOrg(tx: Tx, orgId: string, ids: readonly string[]): Promise<void>;
 }
 

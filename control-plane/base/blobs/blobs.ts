@@ -1,4 +1,4 @@
-// The blob store: files of any size on the local disk, each written once, whole or not at all, and never held in memory.
+// The blob store: files of any size on the local disk. Each is written once, completely or not at all, and is never held in memory.
 import { createHash } from 'node:crypto';
 import { link, mkdir, open, rm } from 'node:fs/promises';
 import { dirname, join } from 'node:path';
@@ -13,41 +13,41 @@ import { type BlobOwner, type Claims, sweepBlobs } from './sweep.ts';
 export interface StoredBlob {
   key: string;
   bytes: number;
-  /** Of its content, in hex. */
+  /** SHA-256 of the content in hex. */
   sha256: string;
 }
 
 export interface WriteOptions {
-  /** One byte more is refused. */
+  /** A write with more bytes is refused. */
   bytesMax: number;
-  /** Gives the write up. */
+  /** Aborts the write. */
   signal: AbortSignal;
 }
 
 export interface OpenBlob {
-  /** Of the whole blob. */
+  /** The size of the whole blob. */
   bytes: number;
-  /** From `first` to `last` including both; without them all of it. Ends the use of the file. */
+  /** Streams the bytes from `first` to `last`, both included, or the whole blob. Closes the file at the end. */
   stream(range?: { first: number; last: number }): Readable;
-  /** Where nothing is to be read. */
+  /** Closes the file if nothing is to be read. */
   close(): Promise<void>;
 }
 
 export interface Blobs {
-  /** A key that nobody has had. What is kept under it is the `owner`'s, who names it in a row of its own before long. */
+  /** A new, unique key. The `owner` must store a row with the key soon after the write. */
   newKey(owner: BlobOwner): string;
   /**
-   * Durable once it resolves; where it throws, nothing stays. A blob is written once.
-   * @throws ServiceError `body_too_large`, `conflict` where there is a blob of this key, `storage_full`; and what `source` throws
+   * Stores a blob durably, or throws and leaves nothing behind. A blob is written once.
+   * @throws ServiceError `body_too_large`, `conflict` if the key exists, `storage_full`; and the errors of `source`
    */
   write(key: string, source: AsyncIterable<Uint8Array>, options: WriteOptions): Promise<StoredBlob>;
-  /** Undefined where there is no such blob. A blob that is removed while it is read is read to its end. */
+  /** Undefined if the blob does not exist. A blob that is removed while it is read can be read to its end. */
   open(key: string): Promise<OpenBlob | undefined>;
-  /** Nothing where there is no such blob. */
+  /** Does nothing if the blob does not exist. */
   remove(key: string): Promise<void>;
-  /** Of the disk that blobs are on; undefined where there is none yet. */
+  /** Size and free space of the disk; undefined if the directory does not exist yet. */
   disk(): Promise<{ bytes: number; freeBytes: number } | undefined>;
-  /** Removes what processes that died have left: halves, and blobs older than an hour that no row names. Returns how many. */
+  /** Removes leftovers of dead processes: incomplete files, and blobs older than an hour without a row. Returns their number. */
   sweep(claims: Claims, signal: AbortSignal): Promise<number>;
 }
 
@@ -55,14 +55,14 @@ interface BlobsDeps {
   clock: Clock;
   ids: Ids;
   log: Log;
-  /** A write that would leave less free is refused. */
+  /** A write that would leave less free space is refused. */
   reserve: DiskReserve;
 }
 
-/** The disk is measured before each of these: uploads that run side by side overshoot the reserve by no more. */
+/** The free space is measured before each piece of this size. Parallel uploads can exceed the reserve by one piece each. */
 const MEASURED_BYTES = 8 * 1024 ** 2;
 
-/** `directory` is made by the first write, for this user alone. One process uses it at a time. */
+/** The first write creates `directory`, readable for this user only. Only one process may use it at a time. */
 export function openBlobs(directory: string, deps: BlobsDeps): Blobs {
   const halves = join(directory, 'halves');
   const whole = join(directory, 'whole');
@@ -105,14 +105,14 @@ export function openBlobs(directory: string, deps: BlobsDeps): Blobs {
   };
 }
 
-/** `<owner>/<two hex digits>/<key>`: no directory grows without bound, and no name of a caller is part of a path. */
+/** The place is `<owner>/<two hex digits>/<key>`: no directory grows without bound, and no path contains a name from a caller. */
 function placeOf(key: string): [string, string, string] {
   const owner = /^([a-z]+)-blob_[a-z0-9]+$/.exec(key)?.[1];
   if (owner === undefined) throw new Error(`${key} is not the key of a blob`);
   return [owner, createHash('sha256').update(key).digest('hex').slice(0, 2), key];
 }
 
-/** Passes on what `source` gives, and ends with ENOSPC if the next piece would use up the reserve. */
+/** Passes `source` on, and throws ENOSPC if the next piece would use up the reserve. */
 async function* guard(
   source: AsyncIterable<Uint8Array>,
   directory: string,
@@ -148,7 +148,7 @@ async function writeHalf(
       await file.writeFile(piece);
     }
     signal.throwIfAborted();
-    // The sweep goes by this age.
+    // The sweep uses this time as the age of the blob.
     await file.utimes(nowMs / 1000, nowMs / 1000);
     await file.sync();
   } finally {
@@ -157,7 +157,7 @@ async function writeHalf(
   return { bytes, sha256: hash.digest('hex') };
 }
 
-/** Gives a half its place. A link, because a rename would replace what is there. */
+/** Moves a complete file to its place. It uses a link, because a rename would replace an existing file. */
 async function keep(half: string, path: string): Promise<void> {
   const place = dirname(path);
   const made = await mkdir(place, { recursive: true, mode: 0o700 });

@@ -1,4 +1,4 @@
-// What this room brings to the house.
+// What this room adds to the house: routes, the sweep loop and disk metrics.
 import type { Clock } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import { type Measure, one } from '../http/metrics.ts';
@@ -7,14 +7,14 @@ import type { PresignedUrls } from './presigned-urls.ts';
 import { blobRoutes } from './routes.ts';
 import type { Claims } from './sweep.ts';
 
-/** Nothing waits for it. The first run is at the start, and removes the halves of a process that died. */
+/** Nothing depends on this loop. Its first run is at the start and removes incomplete files of a dead process. */
 const SWEEP_PERIOD_MS = 600_000;
 
 interface Deps {
   clock: Clock;
   blobs: Blobs;
   presignedUrls: PresignedUrls;
-  /** By owner: of these keys, those that a row of the room names. A blob that none of them names is removed. */
+  /** By owner: which of these keys have a row. A blob without a row is removed. */
   namedBy: Claims;
 }
 
@@ -27,7 +27,7 @@ export function blobsBrings({ clock, blobs, presignedUrls, namedBy }: Deps) {
   return { routes: blobRoutes({ blobs, presignedUrls, clock }), loops: [sweep], measures: diskMeasures(blobs) };
 }
 
-/** 0 before the first blob. */
+/** The metrics are 0 before the first blob. */
 function diskMeasures(blobs: Blobs): Measure[] {
   const measure = (name: string, help: string, of: 'bytes' | 'freeBytes'): Measure => ({
     name,

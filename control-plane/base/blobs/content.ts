@@ -1,9 +1,9 @@
-// A blob as the answer to a request: all of it, or the range of bytes that was asked for (RFC 9110, section 14).
+// A blob as a response: all of it, or the requested range of bytes (RFC 9110, section 14).
 import { fail } from '../../../shared/errors.ts';
 import type { Reply } from '../http/route.ts';
 import type { OpenBlob } from './blobs.ts';
 
-/** 200 or 206 with the content. `headers` name the content type. @throws ServiceError `range_not_satisfiable` */
+/** Replies 200 or 206 with the content. `headers` has the content type. @throws ServiceError `range_not_satisfiable` */
 export async function blobReply(
   blob: OpenBlob,
   range: string | undefined,
@@ -32,7 +32,9 @@ export async function blobReply(
   };
 }
 
-/** Undefined where all is asked for: without the header, or with one that we do not serve (RFC 9110 lets us ignore those). */
+/**
+ * Undefined if the whole blob is requested: without the header, or with a range that we do not support, which RFC 9110 allows to ignore.
+ */
 function readRange(
   header: string | undefined,
   bytes: number,

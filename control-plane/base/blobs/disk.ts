@@ -1,7 +1,7 @@
-// What the blob store needs of the disk beyond reading and writing files.
+// Disk functions of the blob store beyond reading and writing files.
 import { open, statfs } from 'node:fs/promises';
 
-/** What has been put into it, or taken out, is durable once this resolves. */
+/** Resolves when all changes of the directory's entries are on disk. */
 export async function syncDirectory(path: string): Promise<void> {
   const directory = await open(path, 'r');
   try {
@@ -11,7 +11,7 @@ export async function syncDirectory(path: string): Promise<void> {
   }
 }
 
-/** `freeBytes` are what this user may fill. Undefined where there is no such path. */
+/** `freeBytes` is the space that this user may fill. Undefined if the path does not exist. */
 export async function measureDisk(path: string): Promise<{ bytes: number; freeBytes: number } | undefined> {
   try {
     const { blocks, bavail, bsize } = await statfs(path);
@@ -22,20 +22,20 @@ export async function measureDisk(path: string): Promise<{ bytes: number; freeBy
   }
 }
 
-/** What of a disk uploads must leave free, so that the database and its deletes go on: the larger of the two. */
+/** The disk space that uploads must leave free, so that the database can go on. The larger of the two values counts. */
 export interface DiskReserve {
-  /** A share of the whole disk, from 0 to 1. */
+  /** A fraction of the whole disk, from 0 to 1. */
   share: number;
   bytes: number;
 }
 
-/** Whether `moreBytes` still fit without using up the reserve. */
+/** Whether `moreBytes` fit without using up the reserve. */
 export async function leavesReserve(path: string, reserve: DiskReserve, moreBytes: number): Promise<boolean> {
   const disk = await measureDisk(path);
   return disk === undefined || disk.freeBytes - moreBytes >= Math.max(reserve.share * disk.bytes, reserve.bytes);
 }
 
-/** Whether the system refused with this code, e.g. `ENOENT`. */
+/** Whether the error has this system code, such as `ENOENT`. */
 export function isCode(error: unknown, code: string): boolean {
   return error instanceof Error && 'code' in error && error.code === code;
 }

@@ -1,23 +1,23 @@
-// Presigned URLs: whoever has one may read one blob, or write one, until a time. No API key is asked for.
+// Presigned URLs: anyone who has one may read or write one blob until it expires. No API key is needed.
 import { createHmac, createSecretKey, hkdfSync, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 
-/** What a URL allows. */
+/** The permission that a URL carries. */
 export interface PresignedUrl {
   method: 'GET' | 'PUT';
   key: string;
-  /** Epoch seconds; at this time it is over. */
+  /** Epoch seconds. The URL is invalid from this time on. */
   expiresS: number;
-  /** Of what may be written. */
+  /** Size limit for a write. */
   bytesMax?: number;
-  /** Of the answer, so that browsers save the blob under a name. */
+  /** Header of the response, so that a browser saves the blob under a name. */
   contentDisposition?: string;
 }
 
 export interface PresignedUrls {
-  /** The URL to hand out. */
+  /** The URL for this permission. */
   urlOf(grant: PresignedUrl): string;
-  /** The grant that a request shows, expired ones too; undefined where it was not signed here, or was changed. */
+  /** The permission in a request, even if it has expired; undefined if the signature is not ours or the URL was changed. */
   read(method: PresignedUrl['method'], key: string, query: PresignedQuery): PresignedUrl | undefined;
 }
 
@@ -29,12 +29,12 @@ export const PresignedQuery = z.strictObject({
 });
 export type PresignedQuery = z.infer<typeof PresignedQuery>;
 
-/** `secret` is at least 32 random bytes and stays the same over restarts. `baseUrl` is the API's address with `/v1`. */
+/** `secret` has at least 32 random bytes and stays the same over restarts. `baseUrl` is the address of the API with `/v1`. */
 export function openPresignedUrls(secret: Uint8Array, baseUrl: string): PresignedUrls {
   const key = createSecretKey(Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), 'blob urls', 32)));
   const sign = (grant: PresignedUrl): Buffer => {
     const { method, key: blob, expiresS, bytesMax, contentDisposition } = grant;
-    // JSON, so that no two presigned URLs are one text.
+    // JSON separates the fields, so two different URLs never have the same signed text.
     const text = JSON.stringify([method, blob, expiresS, bytesMax ?? null, contentDisposition ?? null]);
     return createHmac('sha256', key).update(text).digest();
   };

@@ -1,4 +1,4 @@
-// GET and PUT /v1/blobs/{key}: where presigned URLs lead. The signature is the authentication.
+// GET and PUT /v1/blobs/{key}: the targets of presigned URLs. The signature is the authentication.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -59,7 +59,7 @@ export function blobRoutes(deps: { blobs: Blobs; presignedUrls: PresignedUrls; c
         if (body.bytes !== undefined && body.bytes > bytesMax) {
           fail('body_too_large', `What is stored may have at most ${bytesMax} bytes.`);
         }
-        // The answer needs the connection after the body is given up.
+        // The connection must survive an aborted body, because the response needs it.
         const source = body.stream.iterator({ destroyOnReturn: false });
         const { bytes, sha256 } = await blobs.write(key, source, { bytesMax, signal: gone });
         return { status: 201, body: { bytes, sha256 } };

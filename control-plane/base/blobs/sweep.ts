@@ -1,17 +1,17 @@
-// Removes what processes that died have left in the blob store. It never touches what a row names, nor what is young.
+// Removes leftovers of dead processes from the blob store. It never removes a blob with a row, or a young one.
 import { readdir, rm, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { isCode } from './disk.ts';
 
-/** Rooms that keep blobs. Each says in the sweep which of its blobs it still names. */
+/** Rooms that store blobs. In a sweep, each room reports which of its blobs it still needs. */
 export type BlobOwner = 'files' | 'videos';
 
-/** Of the keys, those that a row of the owner names. Blobs of an owner who is not asked stay. */
+/** By owner: which of the keys have a row. Blobs of an owner without a function are kept. */
 export type Claims = Partial<Record<BlobOwner, (keys: readonly string[]) => Promise<readonly string[]>>>;
 
-/** Between the end of a write and the row that names it lies far less. */
+/** The row of a blob is written far sooner than this after the blob. */
 const ORPHAN_MS = 3_600_000;
 
 interface Ground {
@@ -19,16 +19,16 @@ interface Ground {
   log: Log;
   halves: string;
   whole: string;
-  /** Names of the halves that this process is at. */
+  /** Names of the files that this process is writing. */
   writing: ReadonlySet<string>;
   pathOf(key: string): string;
 }
 
-/** Returns how many it has removed. */
+/** Returns the number of removed files. */
 export async function sweepBlobs(ground: Ground, claims: Claims, signal: AbortSignal): Promise<number> {
   let removed = 0;
   for (const name of await namesIn(ground.halves)) {
-    // One process writes here: what it does not know is of one that died.
+    // Only one process writes here, so an unknown file belongs to a process that has died.
     if (ground.writing.has(name)) continue;
     await rm(join(ground.halves, name), { force: true });
     removed += 1;
@@ -39,7 +39,7 @@ export async function sweepBlobs(ground: Ground, claims: Claims, signal: AbortSi
       removed += await sweepPlace(join(ground.whole, owner, place), claimed, ground);
     }
   }
-  if (removed > 0) ground.log.info({ removed }, 'what dead processes left in the blob store is removed');
+  if (removed > 0) ground.log.info({ removed }, 'files that dead processes left in the blob store were removed');
   return removed;
 }
 

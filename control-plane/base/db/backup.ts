@@ -1,26 +1,26 @@
-// Copies of a SQLite database that may be in use: a snapshot beside its writers, checked before it gets its name.
+// Copies a SQLite database that may be in use. The copy is a snapshot, and it is checked before it gets its final name.
 import { closeSync, existsSync, fsyncSync, linkSync, openSync, rmSync, statSync } from 'node:fs';
 import { dirname } from 'node:path';
 import Database from 'better-sqlite3';
 import { DbError } from './db.ts';
 
 /**
- * Writes a snapshot of the database at `source` to the new file `target`, mode 0600; returns its size in bytes. Nobody waits for it:
- * the writer goes on, in this process or another. `target` appears whole, flushed and checked, or not at all.
- * @throws DbError `bad_backup` where the copy is damaged; Error where `source` is not there or `target` is
+ * Writes a snapshot of the database at `source` to the new file `target` (mode 0600) and returns its size in bytes. Writers are not
+ * blocked, in this process or another. `target` appears complete, flushed and checked, or not at all.
+ * @throws DbError `bad_backup` if the copy is damaged; Error if `source` does not exist or `target` exists already
  */
 export async function backupSqlite(source: string, target: string): Promise<number> {
   if (existsSync(target)) throw new Error(`${target} exists already: name a new file`);
   if (!existsSync(dirname(target))) throw new Error(`there is no directory ${dirname(target)}`);
   const part = `${target}.part`;
   rmSync(part, { force: true });
-  // Made here, for its mode: SQLite keeps that of a file that exists.
+  // The file is created here to set its mode: SQLite keeps the mode of an existing file.
   closeSync(openSync(part, 'wx', 0o600));
   try {
     await copySnapshot(source, part);
     checkSqlite(part);
     flush(part);
-    // Unlike a rename, it never replaces a file that has come meanwhile.
+    // Unlike a rename, a link never replaces a file that was created in the meantime.
     linkSync(part, target);
   } finally {
     rmSync(part, { force: true });
@@ -29,7 +29,10 @@ export async function backupSqlite(source: string, target: string): Promise<numb
   return statSync(target).size;
 }
 
-/** Makes the file at `path` one that needs no other beside it. @throws DbError `bad_backup` where it is not a sound database */
+/**
+ * Merges the write-ahead log into the file at `path`, so that the file can be copied alone. @throws DbError `bad_backup` if it is not a
+ * sound database
+ */
 export function checkSqlite(path: string): void {
   let found: unknown[];
   try {
@@ -48,7 +51,7 @@ export function checkSqlite(path: string): void {
   }
 }
 
-/** Waits until what is at `path` (a directory: the names in it) is on the disk. */
+/** Waits until the file or directory at `path` is on disk. For a directory this covers the names in it. */
 export function flush(path: string): void {
   const descriptor = openSync(path, 'r');
   fsyncSync(descriptor);
@@ -58,7 +61,7 @@ export function flush(path: string): void {
 async function copySnapshot(source: string, target: string): Promise<void> {
   const database = new Database(source, { readonly: true, fileMustExist: true, timeout: 5000 });
   try {
-    // One read transaction over all steps: without it, every foreign commit would make the copy begin again.
+    // One read transaction spans all steps. Without it, every commit of another process would restart the copy.
     database.exec('BEGIN');
     database.prepare('select count(*) from sqlite_schema').get();
     await database.backup(target);

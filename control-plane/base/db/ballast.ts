@@ -1,5 +1,6 @@
-// The ballast: a file beside the database that takes up room and holds nothing. If the disk turns out to be full, it is freed at once, so
-// that deletes, the ends of rentals and their bills can still be written. Until it is back, nothing that can wait is taken in.
+// The ballast: a file beside the database that only reserves disk space. If the disk is full, the ballast is deleted at once, so that
+// deletes, the ends of rentals and their bills can still be written. Until the ballast is back, the service refuses everything that can
+// wait.
 import { rmSync } from 'node:fs';
 import { open, rm, stat, statfs } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -7,19 +8,19 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
 
-/** What goes on without new work writes some KiB a second at most: this lasts for hours. */
+/** Without new work the service writes a few KiB a second at most, so this lasts for hours. */
 export const BALLAST_BYTES = 64 * 1024 ** 2;
 const PIECE_BYTES = 1024 ** 2;
 const RESTORE_AGAIN_MS = 5_000;
-/** What `stat` counts in. */
+/** The unit of `blocks` in the result of `stat`. */
 const BLOCK_BYTES = 512;
 
 export interface Ballast {
-  /** Frees it if it is there; whether a write that found no room is worth another try. */
+  /** Deletes the ballast. Returns true if a write that failed because of the full disk is worth another try. */
   release(): boolean;
-  /** False from the release on, until the ballast is whole again. */
+  /** False from the release until the ballast is complete again. */
   hasRoom(): boolean;
-  /** Makes it if it is not whole and there is room for it and as much again; if not, tries again by itself until it is closed. */
+  /** Writes the ballast if it is incomplete and the disk has twice its size free. Otherwise it retries by itself until `close`. */
   restore(): Promise<void>;
   close(): void;
 }
@@ -30,7 +31,7 @@ interface BallastDeps {
   log: Log;
 }
 
-/** Touches nothing before `restore`: whoever calls that has the database to itself. */
+/** Touches no file before `restore`. The caller of `restore` must own the database. */
 export function openBallast(path: string, bytes: number, { clock, rng, log }: BallastDeps): Ballast {
   let isWhole = false;
   let isShort = false;
@@ -48,10 +49,10 @@ export function openBallast(path: string, bytes: number, { clock, rng, log }: Ba
 
   const noteShort = (what: string): void => {
     if (!isShort)
-      log.error({ path }, `${what}: deletes and what runs go on, and requests that store something are refused`);
+      log.error({ path }, `${what}: deletes and running instances go on, requests that store something are refused`);
   };
 
-  /** Noise, because a file system may store equal or plain bytes in no room at all. */
+  /** Random bytes, because a file system may store equal bytes without using disk space. */
   const fill = async (): Promise<boolean> => {
     const piece = rng.bytes(PIECE_BYTES);
     try {
@@ -66,7 +67,7 @@ export function openBallast(path: string, bytes: number, { clock, rng, log }: Ba
       return true;
     } catch (error) {
       await rm(path, { force: true });
-      log.warn({ path, err: error }, 'the ballast could not be written; it is tried again');
+      log.warn({ path, err: error }, 'the ballast could not be written; it will be retried');
       return false;
     }
   };

@@ -1,7 +1,10 @@
 // Decoders for the portable column kinds: whole numbers, money, flags, text and JSON kept as text.
 import { z } from 'zod';
 
-/** Counts, sizes and epoch ms. Refuses what a JavaScript number cannot hold exactly. One step, as most of what is read are these. */
+/**
+ * Counts, sizes and epoch milliseconds. Refuses a value that a JavaScript number cannot hold exactly. It is a single transform because most
+ * columns are of this kind and a pipeline would be slower.
+ */
 export const int = z.transform((value: unknown, context): number => {
   const number = typeof value === 'bigint' ? Number(value) : value;
   if (typeof number === 'number' && Number.isSafeInteger(number)) return number;
@@ -17,7 +20,7 @@ export const ucents = z.transform((value: unknown, context): bigint => {
   return z.NEVER;
 });
 
-/** 0 or 1. */
+/** An integer column that is 0 or 1. */
 export const flag = int.transform((value) => value === 1);
 
 export const text = z.string();
@@ -30,5 +33,5 @@ export function json<T>(schema: z.ZodType<T>): z.ZodType<T> {
     .pipe(schema) as unknown as z.ZodType<T>;
 }
 
-/** The answer of `select count(*) as count`. */
+/** The row of `select count(*) as count`. */
 export const countRow = z.object({ count: int });

@@ -1,11 +1,11 @@
-// The one way to talk to SQL: the interface that both drivers keep, and what a transaction body may do.
+// The only way to talk to SQL: the interface that both drivers implement, and the rules for a transaction body.
 import type { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
 import { messageOf } from '../../../shared/errors.ts';
 
 export { default as sql, join, raw, type Sql } from 'sql-template-tag';
 
-/** Statements that only look. Rows are decoded by a zod schema, so a column that is not what the code expects fails loudly. */
+/** Read-only statements. A zod schema decodes each row, so an unexpected column fails with an error. */
 export interface Query {
   all<T>(row: z.ZodType<T>, statement: Sql): Promise<T[]>;
   /** The first row, or undefined. */
@@ -13,26 +13,26 @@ export interface Query {
 }
 
 export interface Tx extends Query {
-  /** Number of rows that changed: 0 means that a compare-and-set was stale. */
+  /** Returns the number of changed rows: 0 means that a compare-and-set was stale. */
   run(statement: Sql): Promise<number>;
 }
 
 export interface Db {
   readonly dialect: 'sqlite' | 'postgres';
-  /** Single committed statements, outside any transaction. */
+  /** Single statements on committed data, outside any transaction. */
   readonly read: Query;
   /**
-   * Runs `body` in a transaction; resolves once it is durable. All transactions behave as if they ran one after another.
-   * - A body awaits only `tx`: bodies run one after another and share commits, so one that waits for anything else holds up every
-   *   other writer. SQLite, where it can be seen, rolls such a body back with `tx_awaited_outside`.
-   * - A body may run more than once (PostgreSQL, after a collision with a foreign writer): no effects outside `tx`.
+   * Runs `body` in a transaction and resolves when it is durable. All transactions behave as if they ran one after another.
+   * - A body awaits only `tx`. Bodies run one after another and share commits, so a body that waits for something else blocks all writers.
+   * SQLite detects this and rolls the body back with `tx_awaited_outside`.
+   * - A body may run more than once (PostgreSQL, after a conflict with another writer), so it must have no effect outside `tx`.
    * - `db.tx` or `db.read` inside a body throws `tx_nested`.
    */
   tx<T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T>;
   close(): Promise<void>;
 }
 
-/** Misuse of the database by our own code, or a database that cannot be used. `code` is stable for tests. */
+/** Misuse of the database by our own code, or a database that cannot be used. Tests rely on `code`. */
 export class DbError extends Error {
   readonly code:
     | 'tx_nested'
@@ -54,19 +54,19 @@ export class DbError extends Error {
   }
 }
 
-/** What SQLite and PostgreSQL say if they cannot write because their disk is full. */
+/** Error codes of SQLite and PostgreSQL for a full disk. */
 const FULL_CODES = new Set(['SQLITE_FULL', 'SQLITE_IOERR_SHMSIZE', '53100']);
 
 /**
- * What PostgreSQL, or the network before it, says if the server is away, is shutting down or takes no writes any more. The connection is
- * of no use after it.
+ * Error codes of PostgreSQL and of the network if the server is away, shutting down or read-only. The connection is useless after such an
+ * error.
  */
 const AWAY_CODES =
   /^(08...|57P0[123]|25006|53300|ECONN(REFUSED|RESET)|ETIMEDOUT|EPIPE|ENOTFOUND|EAI_AGAIN|EHOSTUNREACH)$/;
-/** The driver gives these no code. */
+/** Messages of driver errors that have no code. */
 const AWAY_WORDS = /^(Connection terminated|timeout exceeded when trying to connect|Query read timeout)/;
 
-/** One statement took too long, or waited too long for a lock; the connection is good. */
+/** One statement took too long or waited too long for a lock. The connection is still good. */
 const LATE_CODES = new Set(['57014', '55P03']);
 
 export function isAway(error: unknown): boolean {
@@ -79,7 +79,7 @@ export function isFull(error: unknown): boolean {
   return error instanceof Error && 'code' in error && FULL_CODES.has(String(error.code));
 }
 
-/** A full disk and a server that is away as our own errors, whichever engine met them; everything else as it is. */
+/** Turns a full disk and an unreachable server into our own errors, for both engines. Other errors pass unchanged. */
 export function engineError(error: unknown): unknown {
   if (error instanceof DbError) return error;
   const code = error instanceof Error && 'code' in error ? String(error.code) : '';
@@ -89,12 +89,12 @@ export function engineError(error: unknown): unknown {
   return new DbError('disk_full', 'the disk of the database is full', error);
 }
 
-/** What both engines store. Money is always BigInt. */
+/** The values that both engines can store. Money is always BigInt. */
 export type SqlValue = string | bigint | Uint8Array | null;
 
 /**
- * Turns a parameter into a stored value. Numbers must be whole (better-sqlite3 would bind them as REAL and lose a unit
- * above 2^53 without a word), booleans become 0 and 1.
+ * Turns a parameter into a stored value. Booleans become 0 and 1. Numbers must be whole: better-sqlite3 binds a number as REAL, which
+ * silently loses precision above 2^53.
  */
 export function storedValue(value: unknown): SqlValue {
   if (value === null || typeof value === 'string' || typeof value === 'bigint' || value instanceof Uint8Array)

@@ -1,5 +1,37 @@
-// Group commit: transaction bodies queue and run one after another, a savepoint each, inside one transaction per turn of the event loop.
-// One flush to disk is shared by all of them; a caller is told only after it. A commit that fails rejects every body of its batch.
+// Group commit: many transaction bodies share one commit, so that one flush to disk serves all callers that wait.
+//
+// A flush to disk takes some milliseconds, however little was written. A body takes a fraction of a millisecond. Example: 40
+// requests arrive together, each body takes 0.2 ms and each flush 5 ms.
+// - One transaction per request: 40 x (0.2 + 5) = 208 ms until the last caller has its answer.
+// - Group commit: 40 x 0.2 + 5 = 13 ms for all of them.
+//
+// The way of a body:
+//
+//   db.tx(name, body) --> queue --> next turn of the event loop: the first `batchMax` bodies are the batch
+//                                     |
+//                                     |  BEGIN
+//                                     |  SAVEPOINT, body 1, RELEASE            (or ROLLBACK TO, if body 1 threw)
+//                                     |  SAVEPOINT, body 2, RELEASE
+//                                     |  ...
+//                                     |  COMMIT, flushed to disk
+//                                     v
+//                                   each caller gets the result or the error of its own body
+//
+// This file owns the queue. `commit`, which a driver passes in, runs one batch in one transaction. While a batch commits, new
+// bodies wait in the queue for the next batch, so a busier service gets larger batches by itself.
+//
+// States of a body: queued, running (in its batch), settled. There are three ways to be settled:
+// - Its batch is committed, and the body returned a value: the caller gets the value.
+// - Its batch is committed, and the body threw: only this body was rolled back, and only its caller gets the error.
+// - The batch failed (full disk, lost lease, server away): nothing of the batch is stored, and every caller gets the error.
+//   The drivers try a batch again before they give up, if that can help, so a body may run more than once.
+//
+// What must never happen:
+// - A caller gets its result before the COMMIT is durable. It could act on a write that a crash takes back.
+// - A body awaits something other than its `tx`. All other writers would wait for the network. SQLite rolls such a body back
+//   (`tx_awaited_outside`).
+// - A body calls `db.tx` or `db.read`. The nested call would wait for the batch that waits for it, or read data without the
+//   writes of the body. Both throw `tx_nested`; an AsyncLocalStorage knows which body the current code belongs to.
 import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../../../shared/clock.ts';
 import { DbError, engineError, type Query, type Tx } from './db.ts';
@@ -11,14 +43,14 @@ export interface Body {
 
 export type Outcome = { value: unknown } | { error: unknown };
 
-/** Told of every commit: how many bodies shared it, and how long all of it took. */
+/** Called after every commit with the number of bodies that shared it and its whole duration. */
 export type OnCommit = (bodies: number, seconds: number) => void;
 
 export interface GroupCommit {
   tx<T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T>;
-  /** `reads` that throw `tx_nested` inside a body: they would not see what it has written, or wait for it for ever. */
+  /** Wraps `reads` so that they throw `tx_nested` inside a body. There they would miss the writes of the body, or wait for ever. */
   outside(reads: Query): Query;
-  /** Resolves when everything queued so far is over. */
+  /** Resolves when everything queued so far has ended. */
   idle(): Promise<void>;
 }
 
@@ -27,8 +59,8 @@ interface Job extends Body {
 }
 
 /**
- * `commit` runs a batch in one transaction and resolves, once it is durable, with one outcome per body in order; it throws where the
- * whole batch came to nothing. `batchMax` bounds how long the first body of a batch waits.
+ * `commit` runs a batch in one transaction. Once that is durable, it resolves with one outcome per body, in order. It throws if the whole
+ * batch was rolled back. `batchMax` bounds how long the first body of a batch waits.
  */
 export function openGroupCommit(
   commit: (batch: readonly Body[]) => Promise<Outcome[]>,

@@ -1,38 +1,39 @@
-// The lease: which process may write. It changes hands by what is seen to change, never by what somebody's clock says.
+// The lease decides which process may write. It changes hands because of what a candidate observes, never because of a wall clock.
 //
-// A holder adds one to `beat` every few seconds. Whoever wants the lease watches that number with his own monotonic clock, and takes the
-// lease once it has stood still for long enough, if nothing has changed by then (compare-and-set). Two rules keep two from writing:
-// - Each transaction of a holder asks first whether it still is the holder (`fence`). A process that was paused writes nothing when it wakes.
-// - A holder that has not renewed for RENEWED_MS_MAX ends itself, which is sooner than another one may take over.
-// Example: A beats 41, 42, and hangs. B sees 42 at its own 10:00:00 and still 42 at 10:00:15: it takes the lease with epoch 8. A wakes at
-// 10:00:40: its next transaction is refused, because the epoch is not 7 any more.
+// A holder adds one to `beat` every few seconds. A candidate watches that number with its own monotonic clock. If the number has not
+// changed for LEASE_MS, the candidate takes the lease with a compare-and-set. Two rules keep two processes from writing:
+// - Each transaction of a holder first checks that it still holds the lease (`fence`). So a process that was paused writes nothing when it
+// resumes.
+// - A holder that could not renew for RENEWED_MS_MAX ends itself. That is sooner than another process may take over.
+// Example: A writes beat 41, then 42, and hangs. B sees 42 at 10:00:00 on its own clock and still 42 at 10:00:15. B takes the lease with
+// epoch 8. A resumes at 10:00:40: its next transaction is refused, because the epoch is not 7 any more.
 import { z } from 'zod';
 import { int, text } from './columns.ts';
 import { type Db, sql } from './db.ts';
 
-/** What a candidate must see standing still for so long. */
+/** A candidate takes the lease after `beat` has not changed for this long. */
 export const LEASE_MS = 15_000;
 export const RENEW_MS = 3_000;
-/** A holder that could not renew for so long ends itself. */
+/** A holder that could not renew for this long ends itself. */
 export const RENEWED_MS_MAX = 10_000;
 
-/** Made before the lease is asked for, and before anything else is changed. */
+/** Created before the lease is requested, and before anything else changes. */
 export const LEASES_TABLE =
   'create table if not exists leases (name TEXT not null primary key, holder TEXT not null, epoch INTEGER not null, beat INTEGER not null) STRICT';
 
-/** A lease as somebody holds it. */
+/** A lease that a process holds. */
 export interface Held {
   name: string;
   /** Unique to this process start. */
   holder: string;
-  /** Grows at every change of hands. */
+  /** Grows each time the lease changes hands. */
   epoch: number;
 }
 
 const LeaseRow = z.object({ holder: text, epoch: int, beat: int });
 export type SeenLease = z.infer<typeof LeaseRow>;
 
-/** Nobody has it. */
+/** The `holder` of a lease that nobody holds. */
 const FREE = '';
 
 export function isFree(seen: SeenLease | undefined): boolean {
@@ -43,7 +44,7 @@ export function seeLease(db: Db, name: string): Promise<SeenLease | undefined> {
   return db.read.one(LeaseRow, sql`select holder, epoch, beat from leases where name = ${name}`);
 }
 
-/** Takes the lease if it is still as it was seen; undefined if something has changed. */
+/** Takes the lease if it is unchanged since it was read; undefined if it has changed. */
 export async function takeLease(
   db: Db,
   { name, holder }: Pick<Held, 'name' | 'holder'>,
@@ -62,7 +63,7 @@ export async function takeLease(
   return row === undefined ? undefined : { name, holder, epoch: row.epoch };
 }
 
-/** Shows that the holder lives; false if it is the holder no more. */
+/** Proves that the holder is alive; false if it no longer holds the lease. */
 export async function renewLease(db: Db, { name, holder, epoch }: Held): Promise<boolean> {
   const changed = await db.tx('lease.renew', (tx) =>
     tx.run(sql`update leases set beat = beat + 1 where name = ${name} and holder = ${holder} and epoch = ${epoch}`),
@@ -70,7 +71,7 @@ export async function renewLease(db: Db, { name, holder, epoch }: Held): Promise
   return changed === 1;
 }
 
-/** Lets the next process start at once. */
+/** Frees the lease, so that the next process can start at once. */
 export async function releaseLease(db: Db, { name, holder, epoch }: Held): Promise<void> {
   await db.tx('lease.release', (tx) =>
     tx.run(sql`update leases set holder = ${FREE} where name = ${name} and holder = ${holder} and epoch = ${epoch}`),

@@ -1,4 +1,4 @@
-// Migrations: each room brings its own numbered files; each is applied once, in one transaction, and never edited afterwards.
+// Migrations: each room has its own numbered SQL files. Each file is applied once, in one transaction, and is never edited afterwards.
 import { createHash } from 'node:crypto';
 import { readFileSync, readdirSync } from 'node:fs';
 import { z } from 'zod';
@@ -20,7 +20,7 @@ const AppliedRow = z.object({ room: text, name: text, checksum: text });
 const MIGRATIONS_TABLE =
   'create table if not exists schema_migrations (room TEXT not null, name TEXT not null, checksum TEXT not null, applied_ms INTEGER not null, primary key (room, name)) STRICT';
 
-/** Makes the tables that are needed before anybody may change the schema. Harmless beside a control plane that runs. */
+/** Creates the tables that are needed before a process may change the schema. Safe while a control plane runs. */
 export async function prepareDatabase(db: Db): Promise<void> {
   await db.tx('migrations.prepare', async (tx) => {
     for (const table of [MIGRATIONS_TABLE, LEASES_TABLE]) await tx.run(raw(portable(table, db.dialect)));
@@ -28,8 +28,8 @@ export async function prepareDatabase(db: Db): Promise<void> {
 }
 
 /**
- * Brings the database to the newest schema. Refuses one whose applied files differ from ours, or are of a newer
- * version: what an older program would write there could be wrong. @throws DbError `migration`
+ * Brings the database to the newest schema. Refuses a database whose applied files differ from ours or belong to a newer version, because
+ * an older program could write wrong data there. @throws DbError `migration`
  */
 export async function migrate(db: Db, rooms: RoomMigrations[], deps: { clock: Clock }): Promise<void> {
   await prepareDatabase(db);
@@ -69,8 +69,9 @@ function assertKnown(applied: readonly string[], files: readonly { room: string;
 }
 
 /**
- * Our SQL is written once, in SQLite's words. PostgreSQL gets `bigint` for INTEGER, `bytea` for BLOB, byte-order text (so that keyset
- * cursors sort alike) and no STRICT. Blocks between `-- only sqlite` or `-- only postgres` and `-- end` are for one engine.
+ * Our SQL is written once, in the SQLite dialect. For PostgreSQL, INTEGER becomes `bigint`, BLOB becomes `bytea`, text sorts by bytes (so
+ * that keyset cursors sort the same) and STRICT is removed. Blocks between `-- only sqlite` or `-- only postgres` and `-- end` are for one
+ * engine.
  */
 export function portable(source: string, dialect: Db['dialect']): string {
   const other = dialect === 'sqlite' ? 'postgres' : 'sqlite';
@@ -83,7 +84,7 @@ export function portable(source: string, dialect: Db['dialect']): string {
     .replaceAll(/\)\s*STRICT\b/g, ')');
 }
 
-/** Statements end with `;` at the end of a line; a trigger's inner lines are indented, so only unindented ends count. */
+/** A statement ends with `;` at the end of an unindented line. The inner lines of a trigger are indented, so they do not count. */
 function splitStatements(source: string): string[] {
   return source
     .replaceAll(/^--.*$/gm, '')

@@ -1,23 +1,23 @@
-// Deleting a lot without a long transaction: piece by piece, each a transaction of its own that other writers get in between.
+// Deletes many rows without a long transaction: in pieces, each in its own transaction, so that other writers run in between.
 
-/** What a room forgets, if the retention of the operator says so. */
+/** Old rows that a room deletes after the retention time of the operator. */
 export interface Forgets {
   what: string;
-  /** Ends early if the signal aborts. Resolves with how many rows went. */
+  /** Stops early if the signal aborts. Resolves with the number of deleted rows. */
   run(signal: AbortSignal): Promise<number>;
 }
 
-/** Rows of one piece: about as long as a busy turn of the group commit. */
+/** Rows of one piece. Deleting them takes about as long as a busy batch of the group commit. */
 export const PIECE_ROWS = 500;
 
-/** What one piece may delete. */
+/** The limits of one piece. */
 export interface Piece {
-  /** Rows up to this time, and at it. */
+  /** Deletes only rows up to and including this time. */
   untilMs: number;
   limit: number;
 }
 
-/** Repeats `remove` until it finds less than a piece, or the signal aborts; how many rows it removed in all. */
+/** Repeats `remove` until it deletes less than a full piece or the signal aborts. Returns the number of deleted rows. */
 export async function inPieces(
   untilMs: number,
   remove: (piece: Piece) => Promise<number>,

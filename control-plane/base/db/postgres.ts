@@ -1,9 +1,9 @@
 // PostgreSQL driver: one writer connection with the same group commit as SQLite, and a pool for committed reads.
 //
-// Exactly one control plane writes (the lease `primary`, asked for at the begin of each batch), so running bodies one after another costs no
-// concurrency between processes.
-// It saves the retries that a transaction per body would need on the rows that every rental touches (clearing, revenue), and shares
-// one commit among the bodies that wait. A collision with a foreign writer is still noticed (serializable) and the batch runs again.
+// Exactly one control plane writes: each batch first checks the lease `primary`. So running bodies one after another costs no concurrency
+// between processes. It avoids the retries that one transaction per body would need on rows that every rental touches (clearing, revenue),
+// and the waiting bodies share one commit. Transactions are serializable, so a conflict with another writer is still detected. The batch
+// then runs again.
 import { DatabaseError, escapeLiteral, Pool, type PoolClient, type QueryResult, types } from 'pg';
 import type { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
@@ -16,15 +16,15 @@ import type { Held } from './lease.ts';
 import { type Body, type OnCommit, openGroupCommit, type Outcome } from './group-commit.ts';
 
 const INT8_TYPE = 20;
-/** For reads; writes have one connection of their own. */
+/** Connections for reads. Writes use one connection of their own. */
 const CONNECTIONS_MAX = 8;
-/** Bodies that share one commit at most; bounds how long the first of them waits. */
+/** Limits how many bodies share one commit, and so how long the first of them waits. */
 const BODIES_PER_COMMIT_MAX = 128;
-/** Serialization failure and deadlock: the batch had no effect and may run again. */
+/** Serialization failure and deadlock: the batch was rolled back and may run again. */
 const RETRY_CODES = new Set(['40001', '40P01']);
 const TRIES_MAX = 10;
 
-/** A server that does not answer is given up after these. Nothing that serves a caller takes as long. */
+/** Timeouts after which a server that does not answer is given up. No request of a caller takes this long. */
 const CONNECT_MS_MAX = 5_000;
 const STATEMENT_MS_MAX = 60_000;
 const LOCK_MS_MAX = 10_000;
@@ -32,7 +32,7 @@ const IDLE_IN_TRANSACTION_MS_MAX = 30_000;
 const KEEP_ALIVE_MS = 10_000;
 
 export interface PostgresDb extends Db {
-  /** From now on each transaction is refused with `lease_lost` if another process holds the lease. */
+  /** From now on, each transaction is refused with `lease_lost` if another process holds the lease. */
   fence(held: Held): void;
 }
 
@@ -48,7 +48,7 @@ export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
   const writers = openPool(url, 1, deps.log);
   let readers = openPool(url, CONNECTIONS_MAX, deps.log);
   let held: Held | undefined;
-  /** A server that was demoted answers reads for ever: after it has refused a write, all connections are made anew. */
+  /** A demoted server still answers reads, without end. So after it has refused a write, all connections are opened anew. */
   const onAway = (): void => {
     const before = readers;
     readers = openPool(url, CONNECTIONS_MAX, deps.log);
@@ -86,19 +86,19 @@ function openPool(url: string, max: number, log: Log): Pool {
     max,
     connectionTimeoutMillis: CONNECT_MS_MAX,
     statement_timeout: STATEMENT_MS_MAX,
-    // The server ends a statement by itself; this is for one that does not answer any more.
+    // The server ends a slow statement by itself. This timeout is for a server that no longer answers.
     query_timeout: STATEMENT_MS_MAX + CONNECT_MS_MAX,
     lock_timeout: LOCK_MS_MAX,
     idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS_MAX,
     keepAlive: true,
     keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
     types: {
-      // int8 as BigInt: the default is text, and a number would lose microcents.
+      // Reads int8 as BigInt: the driver's default is text, and a number would lose microcents.
       getTypeParser: (id, format) =>
         id === INT8_TYPE && format !== 'binary' ? BigInt : types.getTypeParser(id, format),
     },
   });
-  // An idle connection that the server drops must not end the process; the next query gets a new one.
+  // Without a listener, an idle connection that the server drops would end the process. The next query opens a new one.
   pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
   return pool;
 }
@@ -120,10 +120,11 @@ async function commitBatch(batch: readonly Body[], to: Writing, { clock, rng }: 
   }
 }
 
-/** All bodies in one transaction, a savepoint each. Throws where the transaction as a whole came to nothing. */
+/** Runs all bodies in one transaction, each in a savepoint. Throws if the whole transaction was rolled back. */
 async function runBatch(batch: readonly Body[], { writers, held, onAway }: Writing): Promise<Outcome[]> {
   const client = await writers.connect();
-  // The pool does not listen while we have it. Its statements fail where the connection is lost; the same error, unheard, ends the process.
+  // The pool does not listen for errors while we hold the connection. If it is lost, its statements fail, and without this listener the
+  // same error would end the process.
   const onLost = (): void => undefined;
   client.on('error', onLost);
   let broken = true;
@@ -136,20 +137,23 @@ async function runBatch(batch: readonly Body[], { writers, held, onAway }: Writi
     return outcomes;
   } catch (error) {
     await client.query('ROLLBACK').then(
-      // A server that takes no writes rolls back well, and would be asked for ever.
+      // A read-only server accepts the rollback. Its connection must be dropped, or we would use it for ever.
       () => (broken = isAway(error)),
       () => undefined,
     );
     if (broken) onAway();
     throw error;
   } finally {
-    // A connection that cannot even roll back is not given to the next batch.
+    // The next batch must not get a connection that cannot even roll back.
     client.release(broken);
     client.off('error', onLost);
   }
 }
 
-/** In one packet with the question whether the lease is still ours: nobody takes it over before this transaction is over. */
+/**
+ * Begins the transaction and checks the lease in one packet. The lock on the lease row keeps others from taking it over before this
+ * transaction ends.
+ */
 async function begin(client: PoolClient, held: Held | undefined): Promise<void> {
   const start = 'BEGIN ISOLATION LEVEL SERIALIZABLE';
   if (held === undefined) return void (await client.query(`${start}; SAVEPOINT body`));

@@ -1,14 +1,14 @@
-// Whether the database commits: a row is written and made durable, because reads go on for long after the disk is full.
+// Checks whether the database commits, by writing a row durably. Reads are no proof: they work long after the disk is full.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import { type Db, DbError, sql } from './db.ts';
 
-/** Anybody may ask; commits are dear. */
+/** Unauthenticated callers may ask, and a commit is expensive, so an answer is reused for this long. */
 const FRESH_MS = 1_000;
 const COMMIT_MS_MAX = 5_000;
 
 export interface Readiness {
-  /** Why nothing can be written now, in a person's words; none if commits work. An answer is good for a second. */
+  /** Reasons why nothing can be written now, for people; empty if commits work. An answer is reused for one second. */
   check(): Promise<string[]>;
 }
 
@@ -16,7 +16,7 @@ interface ReadinessDeps {
   db: Db;
   clock: Clock;
   log: Log;
-  /** False while the disk of the database is full and only its ballast lets anything be written. */
+  /** False while the disk of the database is full and the ballast is released. */
   hasRoom(): boolean;
 }
 

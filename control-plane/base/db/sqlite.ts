@@ -6,9 +6,9 @@ import { type Clock } from '../../../shared/clock.ts';
 import { type Db, DbError, isFull, type Query, type Tx, storedValue } from './db.ts';
 import { type Body, type OnCommit, openGroupCommit, type Outcome } from './group-commit.ts';
 
-/** Bodies that share one commit at most; bounds how long the first of them waits. */
+/** Limits how many bodies share one commit, and so how long the first of them waits. */
 const BODIES_PER_COMMIT_MAX = 512;
-/** Older ones can lose committed writes when a checkpoint meets a write (WAL-reset bug, fixed in 3.51.3). */
+/** Older versions can lose committed writes if a checkpoint coincides with a write (WAL-reset bug, fixed in 3.51.3). */
 const SQLITE_VERSION_MIN = [3, 51, 3] as const;
 
 interface Connection {
@@ -19,13 +19,13 @@ interface Connection {
 interface SqliteDeps {
   clock: Clock;
   onCommit?: OnCommit | undefined;
-  /** Called if the disk is full; true if there is room now, so that what did not fit is worth another try. */
+  /** Called if the disk is full. Returns true if it freed space, so that the batch is worth another try. */
   makeRoom?: (() => boolean) | undefined;
 }
 
 /**
- * Opens (and creates) the database at `path`, or an own one in memory for `:memory:`.
- * @throws DbError `database_in_use` when another process has it, `unsupported` for an unsafe SQLite.
+ * Opens (and creates) the database at `path`, or a private one in memory for `:memory:`.
+ * @throws DbError `database_in_use` if another process has it, `unsupported` for an unsafe SQLite version
  */
 export function openSqlite(path: string, { clock, onCommit, makeRoom = () => false }: SqliteDeps): Db {
   const unlock = path === ':memory:' ? () => undefined : lockSqlite(path);
@@ -38,7 +38,7 @@ export function openSqlite(path: string, { clock, onCommit, makeRoom = () => fal
       return commitBatch(writer, batch, clock);
     });
   const group = openGroupCommit(commit, { clock, batchMax: BODIES_PER_COMMIT_MAX, onCommit });
-  // In memory there is one connection, so a read waits its turn like a write; it must not see half a transaction.
+  // A database in memory has one connection. Reads wait their turn like writes, so that they never see half a transaction.
   const reads = reader === undefined ? queuedReads(group.tx) : statements(reader, () => true);
 
   return {
@@ -74,7 +74,9 @@ async function commitBatch(writer: Connection, batch: readonly Body[], clock: Cl
   }
 }
 
-/** A body that only awaits `tx` is over before the event loop turns; if the turn comes first, it waited for something else. */
+/**
+ * A body that awaits only `tx` ends before the next turn of the event loop. If the turn comes first, the body waited for something else.
+ */
 async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'>): Promise<Outcome> {
   let open = true;
   const tx: Tx = {
@@ -95,7 +97,7 @@ async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'
     first === 'turn over'
       ? { error: new DbError('tx_awaited_outside', `the transaction ${body.name} waited for something other than tx`) }
       : first;
-  // A full disk may have rolled the whole transaction back: then the batch came to nothing, and the reason is this one.
+  // On a full disk, SQLite may have rolled the whole transaction back. Then the whole batch fails with this error.
   if ('error' in outcome && !writer.database.inTransaction) throw outcome.error;
   if ('error' in outcome) writer.database.exec('ROLLBACK TO body');
   writer.database.exec('RELEASE body');
@@ -112,8 +114,8 @@ function statements(connection: Connection, isOpen: () => boolean): Query {
 }
 
 /**
- * SQLite plans with the values of plain parameters, and therefore anew each time that they change, which takes several times as long
- * as most statements. It does not look into an expression, so a statement is planned once.
+ * SQLite plans a statement for the values of plain parameters and plans it again if they change. That takes several times as long as most
+ * statements. It does not look into an expression, so `coalesce(?, null)` keeps the plan.
  */
 function textOf({ strings }: Sql): string {
   return strings.join('coalesce(?, null)');
@@ -126,7 +128,7 @@ function queuedReads(tx: Db['tx']): Query {
   };
 }
 
-/** `synchronous` is per connection and better-sqlite3 opens WAL files at NORMAL: FULL must be said every time. */
+/** `synchronous` is a setting of the connection, and better-sqlite3 opens WAL files with NORMAL. So FULL is set here each time. */
 function connect(path: string, readonly: boolean): Connection {
   const connection = new Database(path, { readonly });
   connection.defaultSafeIntegers(true);
@@ -135,7 +137,7 @@ function connect(path: string, readonly: boolean): Connection {
   connection.pragma('foreign_keys = ON');
   connection.pragma('recursive_triggers = ON');
   connection.pragma('busy_timeout = 5000');
-  // Statement texts come from the source code, so the cache is bounded by it.
+  // The cache cannot grow without bound: statement texts come from the source code only.
   const cache = new Map<string, Database.Statement>();
   const prepare = (text: string): Database.Statement => {
     let statement = cache.get(text);
@@ -146,8 +148,8 @@ function connect(path: string, readonly: boolean): Connection {
 }
 
 /**
- * Keeps every other process out of the database at `path` until the returned function is called. An exclusive transaction on a file
- * of its own: the kernel drops it with the process, however that ends. @throws DbError `database_in_use`
+ * Keeps other processes out of the database at `path` until the returned function is called. It holds an exclusive transaction on a
+ * separate file, which the kernel releases when the process ends in any way. @throws DbError `database_in_use`
  */
 export function lockSqlite(path: string): () => void {
   const lock = new Database(`${path}.lock`, { timeout: 0 });

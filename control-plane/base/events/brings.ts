@@ -1,9 +1,9 @@
-// What this room brings to the house.
+// What this room adds to the house: the retention of events.
 import type { Clock } from '../../../shared/clock.ts';
 import { type Db, sql } from '../db/db.ts';
 import { type Forgets, inPieces, type Piece } from '../db/pieces.ts';
 
-/** Events are forgotten `keepMs` after they happened. */
+/** Events are deleted `keepMs` after they happened. */
 export function eventsBrings({ db, clock, keepMs }: { db: Db; clock: Clock; keepMs: number }) {
   const forgets: Forgets = {
     what: 'events',
@@ -12,7 +12,7 @@ export function eventsBrings({ db, clock, keepMs }: { db: Db; clock: Clock; keep
   return { forgets: [forgets] };
 }
 
-/** What webhooks make of an event is their own, and so is its age. */
+/** Webhooks keep their own copy of an event, with a retention of its own. */
 export function forgetEvents(db: Db, { untilMs, limit }: Piece): Promise<number> {
   return db.tx('events.forget', (tx) =>
     tx.run(

@@ -1,11 +1,11 @@
-// Appends to and reads from the journal.
+// Appends events to the journal and reads them.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { int, json, text } from '../db/columns.ts';
 import { type Query, type Sql, type Tx, sql } from '../db/db.ts';
 
-/** What the service tells of. The four `instance.*` lifecycle types are public (specification 6.1); the others are for the journal. */
+/** All event types. The four `instance.*` lifecycle types are public (specification 6.1); the others are only for the journal. */
 export type EventType =
   | 'instance.creating'
   | 'instance.running'
@@ -41,7 +41,7 @@ export type EventData = Record<string, string | number | boolean | null>;
 
 export interface NewEvent {
   type: EventType;
-  /** The instance, machine or reservation that it happened to. */
+  /** The instance, machine or reservation of the event. */
   subjectId: string;
   orgId: string | null;
   data: EventData;
@@ -58,16 +58,16 @@ const EventRow = z.object({
 export type EventRow = z.infer<typeof EventRow>;
 
 export interface Events {
-  /** Appends in the caller's transaction. */
+  /** Appends an event in the caller's transaction. */
   append(tx: Tx, event: NewEvent): Promise<void>;
-  /** The journal of one subject, newest first; `after` is a keyset condition on (created_ms, id). */
+  /** The events of one subject, newest first. `after` is a keyset condition on (created_ms, id). */
   ofSubject(query: Query, subjectId: string, after: Sql, limit: number): Promise<EventRow[]>;
 }
 
 interface Deps {
   clock: Clock;
   ids: Ids;
-  /** A room above that must not miss an event: what it writes is committed with the event or not at all. */
+  /** Lets a room above react to an event in the same transaction, so that its writes and the event are committed together. */
   onAppend(tx: Tx, event: EventRow): Promise<void>;
 }
 

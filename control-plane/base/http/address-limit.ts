@@ -1,28 +1,28 @@
-// How many connections one address may have open: no stranger can take them all.
+// Limits the open connections of one address, so that no caller can take them all.
 import { BlockList, isIPv6, type Socket } from 'node:net';
 import { networkOf } from '../../../shared/client-network.ts';
 import type { Log } from '../../../shared/log.ts';
 
 export interface AddressLimit {
-  /** Counts a connection until it closes. False where it was one too many: it is closed already. */
+  /** Counts a connection until it closes. False if the address has too many; then the connection is already closed. */
   admit(socket: Socket): boolean;
-  /** Whose connection this is has proven itself: it counts no more. Knows it also by its TLS side. */
+  /** Stops counting a connection whose caller has authenticated. Also works with the TLS socket of that connection. */
   letGo(socket: Pick<Socket, 'remoteAddress' | 'remotePort'>): void;
 }
 
 interface AddressLimitOptions {
   max: number;
-  /** Addresses or networks of proxies: each stands for many, and has limits of its own. */
+  /** Addresses or networks of proxies. A proxy carries the connections of many callers and has limits of its own. */
   trusted: readonly string[];
 }
 
 interface Client {
-  /** By the port on its side. */
+  /** Connections by the port of the client. */
   connections: Set<number>;
   wasTold: boolean;
 }
 
-/** Neighbours in one IPv6 /64 count as one. */
+/** All addresses of an IPv6 /64 count as one. */
 export function openAddressLimit({ max, trusted }: AddressLimitOptions, log: Log): AddressLimit {
   const proxies = listOf(trusted);
   const clients = new Map<string, Client>();
@@ -37,13 +37,13 @@ export function openAddressLimit({ max, trusted }: AddressLimitOptions, log: Log
   return {
     admit: (socket) => {
       const { remoteAddress: address, remotePort: port } = socket;
-      // Gone already, or a unix socket.
+      // The socket has closed already, or is a unix socket.
       if (address === undefined || port === undefined || isListed(proxies, address)) return true;
       const network = networkOf(address);
       const client = clients.get(network) ?? { connections: new Set(), wasTold: false };
       if (client.connections.size >= max) {
         if (!client.wasTold)
-          log.warn({ client_ip: address, connections: max }, 'an address is refused more connections');
+          log.warn({ client_ip: address, connections: max }, 'further connections of an address are refused');
         client.wasTold = true;
         socket.destroy();
         return false;

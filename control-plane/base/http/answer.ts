@@ -1,4 +1,4 @@
-// One request's way through its route: check, parse, claim the Idempotency-Key, call the handler, shape the reply.
+// The way of one request through its route: check, parse, claim the Idempotency-Key, call the handler, build the reply.
 import type { IncomingMessage } from 'node:http';
 import { ServiceError } from '../../../shared/errors.ts';
 import type { Tx } from '../db/db.ts';
@@ -17,9 +17,9 @@ export interface ReceivedRequest {
   params: unknown;
   query: unknown;
   body: unknown;
-  /** Without the query. */
+  /** The path without the query. */
   path: string;
-  /** Absent where the route asks for no API key. */
+  /** Undefined if the route needs no API key. */
   caller: Caller | undefined;
   requestId: string;
   clientIp: string;
@@ -33,13 +33,13 @@ export interface AnswerDeps {
   strictResponses: boolean;
 }
 
-/** @throws ServiceError for what the checks or the handler refuse */
+/** @throws ServiceError if a check or the handler refuses the request */
 export async function answer(route: Route, request: ReceivedRequest, deps: AnswerDeps): Promise<WireReply> {
   const { caller, path, requestId, clientIp, gone, isForm } = request;
   const key = readIdempotencyKey(route, request.raw);
   const parts = parseRequest(route, request);
   const handle = async (settle: (tx: Tx, reply: Reply) => Promise<void>): Promise<Reply> => {
-    // Routes without an API key are typed to have no `caller`, so nobody reads the missing one.
+    // The types give `caller` only to routes with an API key, so no other route reads the missing value.
     const actor = actorOf(request.raw);
     const { range } = request.raw.headers;
     const call = { ...parts, caller, requestId, clientIp, gone, isForm, range, actor, settle } as Call<
@@ -59,7 +59,7 @@ export async function answer(route: Route, request: ReceivedRequest, deps: Answe
   );
 }
 
-/** In characters that a terminal shows as they are. */
+/** The operator's name, reduced to characters that a terminal prints unchanged. */
 function actorOf({ headers }: IncomingMessage): string {
   const given = headers['svc-operator'];
   return typeof given === 'string' ? given.replaceAll(/[^ -~]/g, '?').slice(0, ACTOR_CHARS_MAX) : 'unknown';
@@ -71,7 +71,7 @@ async function declared(route: Route, work: Promise<Reply>): Promise<Reply> {
   });
   const response = route.responses[reply.status];
   if (response === undefined)
-    throw new Error(`${route.operationId} answered ${reply.status}, which it does not declare`);
+    throw new Error(`${route.operationId} answered ${reply.status}, a status that it does not declare`);
   if (reply.stream === undefined) response.schema?.parse(reply.body);
   else if (response.eventSchema === undefined && response.mediaType === undefined)
     throw new Error(`${route.operationId} does not declare a stream`);

@@ -1,21 +1,21 @@
-// Token buckets by name: what each caller may take at once after a pause, and how fast it gets more.
+// Token buckets by name. They limit how much each caller may take at once after a pause, and how fast it gets more.
 import type { Clock } from '../../../shared/clock.ts';
 
 export interface Taken {
-  /** 0 if the tokens were taken; else the time until they can be. */
+  /** 0 if the tokens were taken, else the time until they can be taken. */
   waitMs: number;
-  /** Whole tokens. */
+  /** The number of whole tokens that are left. */
   left: number;
   fullInMs: number;
 }
 
 export interface Buckets {
-  /** `tokens` is 1 if left out. More than the burst can never be taken. */
+  /** `tokens` is 1 by default. More tokens than the burst can never be taken. */
   take(name: string, tokens?: number): Taken;
-  /** Takes the tokens in any case. Returns how long the caller must wait for those that were not there yet, 0 if they all were. */
+  /** Takes the tokens in any case, even those that do not exist yet. Returns how long the caller must wait for them, or 0. */
   owe(name: string, tokens: number): number;
   giveBack(name: string, tokens: number): void;
-  /** Another rate and burst from now on. What each caller has taken stays taken. */
+  /** Changes rate and burst. Tokens that callers have taken stay taken. */
   change(rate: Rate): void;
 }
 
@@ -24,18 +24,18 @@ export interface Rate {
   burst: number;
 }
 
-/** A full bucket needs no memory; above this number full ones are forgotten. */
+/** A full bucket is the default state and needs no memory. Above this number, full buckets are removed. */
 const BUCKETS_MAX = 20_000;
-/** Sums of fractions of a millisecond must not cost a token. */
+/** Rounding errors of fractions of a millisecond must not cost a token. */
 export const EPSILON_MS = 1e-6;
 
 export function openBuckets(rate: Rate, clock: Clock): Buckets {
   let tokenMs = 1000 / rate.perSecond;
   let { burst } = rate;
-  /** A bucket is the moment at which it is full again; one that is not here is full. */
+  /** For each bucket, the moment at which it is full again. A missing bucket is full. */
   const fullAtMs = new Map<string, number>();
   const set = (name: string, ms: number, nowMs: number): void => {
-    // Set anew at the end: the map stays in the order of use, so whoever keeps asking is not forgotten.
+    // Delete and set keeps the map in the order of use, so an active caller is not forgotten.
     fullAtMs.delete(name);
     fullAtMs.set(name, ms);
     if (fullAtMs.size > BUCKETS_MAX) shrink(fullAtMs, nowMs);
@@ -75,7 +75,7 @@ export function openBuckets(rate: Rate, clock: Clock): Buckets {
   };
 }
 
-/** Forgets full buckets; if strangers have filled the map with others, those that were not used for longest. */
+/** Removes full buckets. If callers have filled the map with other buckets, removes the least recently used ones. */
 function shrink(fullAtMs: Map<string, number>, nowMs: number): void {
   for (const [name, ms] of fullAtMs) if (ms <= nowMs) fullAtMs.delete(name);
   for (const name of fullAtMs.keys()) {

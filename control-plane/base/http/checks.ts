@@ -1,4 +1,4 @@
-// What every request must pass before its handler runs: the API key and its scope, the schemas, the Idempotency-Key.
+// The checks of every request before its handler runs: the API key and its scope, the schemas, the Idempotency-Key.
 import type { IncomingMessage } from 'node:http';
 import { z } from 'zod';
 import { fail, type FieldError, failFields } from '../../../shared/errors.ts';
@@ -34,8 +34,8 @@ export async function authorize(
 }
 
 /**
- * The request's parts as the route's schemas parse them. @throws ServiceError `validation_failed` naming every broken rule;
- * `unsupported_parameter` naming the first unknown member of a body on the paths of inference (specification 1 and 7.3)
+ * Parses the parts of the request with the schemas of the route. @throws ServiceError `validation_failed` with every broken rule;
+ * `unsupported_parameter` with the first unknown member of a body on inference paths (specification 1 and 7.3)
  */
 export function parseRequest(
   route: Route,
@@ -47,7 +47,7 @@ export function parseRequest(
     const parsed = (schema ?? Nothing).safeParse(input);
     if (!parsed.success && whole === 'body' && takesParameters) refuseUnsupported(parsed.error);
     if (!parsed.success) errors.push(...fieldErrors(parsed.error, input, whole));
-    // Input of another shape may be nested deeper than can be walked, and is refused anyway.
+    // Input of a wrong shape is refused anyway. It may be nested too deeply to be walked.
     const isShaped = parsed.success || parsed.error.issues.every(({ code }) => code === 'custom');
     if (isShaped) errors.push(...nulErrors(input, whole));
     if (parsed.success) return schema === undefined ? undefined : parsed.data;
@@ -56,7 +56,7 @@ export function parseRequest(
   const parts = {
     params: parse(route.params, request.params, 'path'),
     query: parse(route.query, request.query, 'query'),
-    // Clients that send `{}` to a route without a body mean nothing by it.
+    // Some clients always send `{}`, also to routes without a body.
     body:
       route.upload === undefined
         ? parse(route.body, route.body === undefined ? (request.body ?? {}) : request.body, 'body')
@@ -66,7 +66,7 @@ export function parseRequest(
   return parts;
 }
 
-/** Said before all else: a client that uses what we do not have cannot mend its request. */
+/** This check comes first: a client that uses an unsupported parameter cannot fix its request otherwise. */
 function refuseUnsupported(error: z.ZodError): void {
   const issue = error.issues.find(({ code }) => code === 'unrecognized_keys');
   if (issue?.code !== 'unrecognized_keys') return;
@@ -101,7 +101,7 @@ function brokenKeyRule(count: number, key: string): string | undefined {
   return /\p{Cc}/u.test(key) ? 'must not contain control characters' : undefined;
 }
 
-/** Every occurrence of a header; `request.headers` joins repeated ones with a comma. */
+/** Every occurrence of a header. `request.headers` joins repeated headers with a comma. */
 function headerValues({ rawHeaders }: IncomingMessage, name: string): string[] {
   return rawHeaders.filter((_, i) => i % 2 === 1 && rawHeaders[i - 1]?.toLowerCase() === name);
 }

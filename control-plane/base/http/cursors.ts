@@ -1,22 +1,22 @@
-// Opaque page cursors: where the next page begins, signed so that nobody makes up a position or carries it to another list.
+// Opaque page cursors. A cursor stores where the next page begins. It is signed, so that nobody can invent one or use it for another list.
 import { createHmac, createSecretKey, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import { failField } from '../../../shared/errors.ts';
 import type { Page } from '../../../shared/api/page.ts';
 import { type Sql, sql } from '../db/db.ts';
 
-/** The last row of a page, in lists that go from new to old. */
+/** The last row of a page, in lists from new to old. */
 export interface Cursor {
   createdMs: number;
   id: string;
 }
 
 export interface Cursors {
-  /** @throws ServiceError `validation_failed` for a cursor that is not one of this list's. */
+  /** @throws ServiceError `validation_failed` for a cursor of another list, or an invented one */
   read(list: string, cursor: string | undefined): Cursor | undefined;
   /**
-   * Makes the page from at most `limit` + 1 rows: the one too many says that there is another page.
-   * `list` names the list, and whose it is where that matters; `read` must be given the same.
+   * Builds a page from up to `limit` + 1 rows. An extra row means that there is another page.
+   * `list` names the list and, if that matters, its owner. `read` needs the same value.
    */
   pageOf<R, T>(list: string, rows: R[], limit: number, view: PageView<R, T>): Page<T>;
 }
@@ -29,7 +29,7 @@ export interface PageView<R, T> {
 const SIGNATURE_BYTES = 16;
 const Fields = z.tuple([z.int(), z.string()]);
 
-/** `secret` is at least 32 random bytes and stays the same over restarts. */
+/** `secret` has at least 32 random bytes and stays the same over restarts. */
 export function openCursors(secret: Uint8Array): Cursors {
   const key = createSecretKey(secret);
   const sign = (list: string, position: string): Buffer =>
@@ -59,7 +59,7 @@ export function openCursors(secret: Uint8Array): Cursors {
   };
 }
 
-/** A condition for `where`: rows older than `position`; all rows without one. Goes with `order by created_ms desc, id desc`. */
+/** A `where` condition for rows older than `position`, or for all rows without one. Use it with `order by created_ms desc, id desc`. */
 export function olderThan(position: Cursor | undefined): Sql {
   return position === undefined ? sql`1 = 1` : sql`(created_ms, id) < (${position.createdMs}, ${position.id})`;
 }

@@ -1,4 +1,4 @@
-// GET /docs/api: the OpenAPI document as one page for people. No script and nothing from elsewhere, so the policy allows neither.
+// GET /docs/api: the OpenAPI document as one page for people. The page has no script and loads nothing, so its content policy forbids both.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import { fieldRow, readSchema, schemaHtml } from './docs-schema.ts';
@@ -73,7 +73,7 @@ const HEADERS = {
   'referrer-policy': 'no-referrer',
 };
 
-/** @throws ZodError where the document is not one of ours */
+/** @throws ZodError if the document does not have the form that openapi.ts writes */
 export function docsReply(document: object): Reply {
   return { status: 200, headers: HEADERS, body: page(OpenApi.parse(document)) };
 }
@@ -126,7 +126,7 @@ ${requestBody === undefined ? '' : `<h4>Body</h4>${contentHtml(requestBody.conte
     .join('')}</tbody></table></section>`;
 }
 
-/** Refusals all have the same form, which the introduction tells. */
+/** Refusals are left out: they all have the form that the introduction describes. */
 function successHtml(content: z.infer<typeof Content> | undefined): string {
   const shown = content?.['application/json'];
   return shown === undefined ? '' : contentHtml({ 'application/json': shown });

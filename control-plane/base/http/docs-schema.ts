@@ -1,4 +1,4 @@
-// Shows the JSON Schemas of the OpenAPI document as tables of fields.
+// Renders the JSON Schemas of the OpenAPI document as tables of fields.
 import { z } from 'zod';
 import { code, escapeHtml, prose } from './docs-text.ts';
 
@@ -27,19 +27,19 @@ const JsonSchema = z.looseObject({
 });
 export type JsonSchema = z.infer<typeof JsonSchema>;
 
-/** Of a parsed document. @throws ZodError where it is no JSON Schema of the kinds that our routes use */
+/** Parses a schema. @throws ZodError if it is not a JSON Schema of the kinds that our routes use */
 export function readSchema(value: unknown): JsonSchema {
   return JsonSchema.parse(value);
 }
 
-/** A table of an object's fields, nested ones as `parent.child`; a single line for what is no object. */
+/** A table of the fields of an object, nested ones as `parent.child`. A schema that is not an object becomes a single line. */
 export function schemaHtml(schema: JsonSchema): string {
   const rows = fieldRows(schema, '');
   if (rows.length === 0) return `<p>${typeHtml(schema)}</p>`;
   return `<table><thead><tr><th>Field<th>Type<th>Meaning</thead><tbody>${rows.join('')}</tbody></table>`;
 }
 
-/** One row of a parameter or field. */
+/** One table row for a parameter or field. */
 export function fieldRow(
   name: string,
   schema: JsonSchema,
@@ -62,7 +62,7 @@ function fieldRows(schema: JsonSchema, prefix: string): string[] {
   });
 }
 
-/** The object inside of a field that is written out where it stands, not referred to. */
+/** The inline object inside a field, if there is one. An object that is referred to has its own table. */
 function nested(field: JsonSchema): { schema: JsonSchema; mark: string } | undefined {
   if (field.properties !== undefined) return { schema: field, mark: '' };
   if (field.items?.properties !== undefined) return { schema: field.items, mark: '[]' };
@@ -102,7 +102,7 @@ function range(least: unknown, most: unknown, unit: string): string | undefined 
   return to === undefined ? undefined : `at most ${to}${unit}`;
 }
 
-/** Whole numbers without a bound of their own carry those of JavaScript, which tell nobody anything. */
+/** Whole numbers without their own bound carry the limits of JavaScript integers, which are noise for a reader. */
 function told(bound: unknown): number | undefined {
   return typeof bound === 'number' && Math.abs(bound) !== Number.MAX_SAFE_INTEGER ? bound : undefined;
 }

@@ -1,4 +1,4 @@
-// The little Markdown that descriptions are written in, as HTML: paragraphs, lists and code.
+// Renders the small subset of Markdown that descriptions use (paragraphs, lists, code) as HTML.
 
 export function escapeHtml(text: string): string {
   return text.replaceAll('&', '&amp;').replaceAll('<', '&lt;').replaceAll('>', '&gt;').replaceAll('"', '&quot;');
@@ -8,7 +8,7 @@ export function code(text: string): string {
   return `<code>${escapeHtml(text)}</code>`;
 }
 
-/** Paragraphs are separated by empty lines; lines that begin with `- ` are a list. */
+/** An empty line separates paragraphs. Lines that begin with `- ` form a list. */
 export function prose(text: string): string {
   return text
     .split('\n\n')

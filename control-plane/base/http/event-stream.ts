@@ -1,27 +1,27 @@
-// Server-sent events: text that a client reads as it comes, kept alive while there is nothing to say.
+// Server-sent events: a text stream, kept alive while there is no event.
 import { PassThrough, type Readable } from 'node:stream';
 import { once } from 'node:events';
 import type { Clock } from '../../../shared/clock.ts';
 
 export interface ServerSentEvent {
-  /** Left out, it is a `message`. */
+  /** The event type, `message` by default. */
   event?: string;
   id?: string;
   /** Sent as JSON. */
   data: unknown;
 }
 
-/** Proxies cut connections that are silent for a minute. */
+/** Proxies close connections that are silent for a minute. */
 const KEEP_ALIVE_MS = 15_000;
 
 export const EVENT_STREAM_HEADERS = {
   'content-type': 'text/event-stream; charset=utf-8',
   'cache-control': 'no-cache',
-  // nginx would collect the events before it hands them on.
+  // Tells nginx not to buffer the events.
   'x-accel-buffering': 'no',
 };
 
-/** Reads `events` as fast as the client takes them. A client that goes away ends the iteration; one that throws ends the stream. */
+/** Reads `events` as fast as the client takes them. If the client leaves, the iteration ends. If the iteration throws, the stream ends. */
 export function eventStream(events: AsyncIterable<ServerSentEvent>, clock: Clock): Readable {
   const out = new PassThrough();
   let cancel = (): void => undefined;

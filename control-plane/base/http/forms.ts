@@ -1,4 +1,4 @@
-// Forms: multipart/form-data bodies of texts, for routes whose clients send one in place of JSON.
+// Forms: multipart/form-data bodies with text fields only, for routes whose clients send a form instead of JSON.
 import { Readable } from 'node:stream';
 import { finished } from 'node:stream/promises';
 import type { FastifyInstance, FastifyRequest } from 'fastify';
@@ -15,10 +15,10 @@ declare module 'fastify' {
 type Fields = Record<string, string | null>;
 
 const FORM = 'multipart/form-data';
-/** A file is no text: whatever rule its field has, this breaks it, and the refusal names the field. */
+/** The value of a file in a form. No schema accepts it, so the refusal names the field. */
 const FILE = null;
 
-/** Routes that say so take forms; on all others one is refused as anything else is that is no JSON. */
+/** Routes with `takesForm` accept forms. Other routes refuse a form like any other body that is not JSON. */
 export function takeForms(app: FastifyInstance): void {
   app.addContentTypeParser(FORM, { parseAs: 'buffer' }, async (request: FastifyRequest, body: Buffer) => {
     if (request.routeOptions.config.takesForm !== true) throw unsupportedMediaType();
@@ -26,7 +26,7 @@ export function takeForms(app: FastifyInstance): void {
   });
 }
 
-/** Whether the body has come as one. */
+/** Whether the body was sent as a form. */
 export function isForm({ headers }: FastifyRequest): boolean {
   return headers['content-type']?.toLowerCase().startsWith(FORM) === true;
 }

@@ -1,7 +1,7 @@
-// Idempotency-Key: an equal request again gets the stored reply, byte for byte, and has no second effect.
+// Idempotency-Key: a repeated request gets the stored reply, byte for byte, and has no second effect.
 //
-// A claim row is written in its own transaction before the work begins. The effect's transaction finishes the claim where it still
-// holds it, or rolls back; so the effect and its reply exist together or not at all, wherever the process dies.
+// A claim row is committed before the work begins. The transaction of the effect completes the claim if it still holds it, and rolls back
+// otherwise. So the effect and its stored reply exist together or not at all, wherever the process dies.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
@@ -16,24 +16,24 @@ import type { Reply } from './route.ts';
 import type { Sealing } from './sealing.ts';
 import { toWire, type WireReply } from './wire-reply.ts';
 
-/** Longer than the slowest handler (checks against a registry). A claim past it may be taken over; the fence is its token. */
+/** Longer than the slowest handler (image checks at a registry). A longer claim may be taken over; its token then fences the old one. */
 const LEASE_MS = 120_000;
 const POLL_MS = 40;
 const HOUR_MS = 3_600_000;
 const STORED_HEADERS = new Set(['content-type', 'location', 'operation-id']);
-/** Decided against the state of the world, so an equal request must hear the same; all else leaves the key free to try again. */
+/** Refusals that depend on the state of the service, so a repeated request must get the same answer. Other refusals free the key. */
 const STORED_REFUSALS = new Set([402, 404, 409, 410, 422]);
 
 export interface KeyedRequest {
   apiKeyId: string;
   method: string;
-  /** Without the query. */
+  /** The path without the query. */
   path: string;
   key: string;
   query: unknown;
-  /** As parsed from JSON, before the schema. */
+  /** Parsed from JSON, but not yet by the schema. */
   body: unknown;
-  /** Given where the reply holds a secret: it is stored sealed. */
+  /** Set if the reply holds a secret. The stored reply is then sealed. */
   sealing?: Sealing | undefined;
 }
 
@@ -44,9 +44,9 @@ export interface Work {
 }
 
 export interface Idempotency {
-  /** @throws ServiceError `idempotency_key_reused`, `idempotency_key_in_use`, and what the work throws. */
+  /** @throws ServiceError `idempotency_key_reused`, `idempotency_key_in_use`, and the errors of the work */
   run(request: KeyedRequest, work: Work): Promise<WireReply>;
-  /** Forgets what is older than the promised 24 hours; returns how many rows went. */
+  /** Deletes keys older than the promised 24 hours. Returns the number of deleted rows. */
   purge(signal: AbortSignal): Promise<number>;
 }
 
@@ -55,7 +55,7 @@ interface Deps {
   clock: Clock;
   ids: Ids;
   log: Log;
-  /** Grows with every start of the control plane: claims of earlier ones are dead. */
+  /** Grows with every start of the control plane. Claims with a lower epoch belong to a process that has died. */
   epoch: number;
 }
 
@@ -81,7 +81,7 @@ export function openIdempotency(deps: Deps): Idempotency {
       if (attempt.kind === 'stored') return replayed(readable(attempt.reply, request));
       const held: Held = { request, token: attempt.token };
       return perform(deps, held, work).catch(async (error: unknown) => {
-        // Free at once for the next try; if even this fails, the lease frees it later.
+        // Frees the key for the next try. If even this fails, the lease frees it later.
         await release(db, held).catch((cause: unknown) => log.error({ err: cause }, 'a claim could not be released'));
         throw error;
       });
@@ -96,7 +96,7 @@ export function openIdempotency(deps: Deps): Idempotency {
   };
 }
 
-/** One that is claimed by a request under way stays. */
+/** Keeps keys that a request in progress has claimed. */
 function forgetKeys(db: Db, nowMs: number, { untilMs, limit }: Piece): Promise<number> {
   const key = sql`api_key_id, method, path, idempotency_key`;
   return db.tx('idempotency.purge', (tx) =>
@@ -193,7 +193,7 @@ async function tryClaim(tx: Tx, claim: Claim): Promise<Attempt> {
 
 const CountRow = z.object({ count: int });
 
-/** @throws ServiceError `rate_limit_exceeded` if the API key has used too many, which undoes the claim */
+/** @throws ServiceError `rate_limit_exceeded` if the API key has used too many keys; this rolls the claim back */
 async function countKey(tx: Tx, apiKeyId: string, nowMs: number): Promise<void> {
   const hourMs = Math.floor(nowMs / HOUR_MS) * HOUR_MS;
   await tx.run(
@@ -261,13 +261,13 @@ function fingerprintOf({ method, path, query, body }: KeyedRequest): string {
     .digest('hex');
 }
 
-/** The same data with its keys in order, so that their order in the request does not matter. */
+/** A copy of the data with sorted keys, so that the order of keys in the request does not matter. */
 function canonical(value: unknown): unknown {
   if (Array.isArray(value)) return value.map(canonical);
   if (typeof value !== 'object' || value === null) return value;
   const entries = Object.entries(value)
     .toSorted(([a], [b]) => (a < b ? -1 : 1))
     .map(([key, inner]) => [key, canonical(inner)]);
-  // Wrapped, or an object would look like an array of pairs.
+  // The entries are wrapped in an object. Otherwise an object could equal an array of pairs.
   return { entries };
 }

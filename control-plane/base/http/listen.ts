@@ -1,4 +1,4 @@
-// Binds a server to a TCP address or to a unix socket that only its owner may use.
+// Binds a server to a TCP address, or to a unix socket that only its owner may use.
 import { chmodSync, rmSync } from 'node:fs';
 import { connect } from 'node:net';
 import type { FastifyInstance } from 'fastify';
@@ -16,7 +16,7 @@ export async function listenOn(app: FastifyInstance, address: ListenAddress): Pr
   const { socketPath } = address;
   if (await answers(socketPath)) throw new Error(`another process is listening on ${socketPath}`);
   rmSync(socketPath, { force: true });
-  // The file must never be open to others, not even between bind and chmod.
+  // The socket file must never be accessible to others, not even between bind and chmod.
   const before = process.umask(0o177);
   try {
     await app.listen({ path: socketPath });
@@ -32,7 +32,7 @@ function unboundText({ host, port }: { host: string; port: number }, error: unkn
   return `${host} port ${port} cannot be listened on: ${messageOf(error)}`;
 }
 
-/** A socket file that nobody answers on is what a killed process left behind. */
+/** A socket file that nobody answers on was left behind by a killed process. */
 function answers(socketPath: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(socketPath);

@@ -1,21 +1,21 @@
-// Prometheus metrics of this process: Node's own, request durations, and whatever the rooms add to the registry.
+// Prometheus metrics of this process: those of Node, request durations, and the measures of the rooms.
 import { collectDefaultMetrics, Counter, Gauge, Histogram, Registry } from 'prom-client';
 
 export interface Metrics {
   readonly registry: Registry;
-  /** `route` is the pattern, never the concrete path: labels must stay few. */
+  /** `route` is the pattern, never the concrete path, so that there are few label values. */
   observeRequest(labels: { method: string; route: string; status: number }, seconds: number): void;
   observeCommit(bodies: number, seconds: number): void;
-  /** The text exposition format. */
+  /** All metrics in the Prometheus text format. */
   text(): Promise<string>;
   readonly contentType: string;
 }
 
-/** What a room lets operators watch: asked at each scrape. The alerts of systemd/alerts.yaml name these. */
+/** A metric of a room, read at each scrape. The alerts in systemd/alerts.yaml use these names. */
 export interface Measure {
   name: string;
   help: string;
-  /** `counter` only grows while the process lives. */
+  /** A `counter` only grows while the process lives. */
   kind: 'gauge' | 'counter';
   labels?: readonly string[];
   read(): Promise<Sample[]> | Sample[];
@@ -26,19 +26,19 @@ interface Sample {
   value: number;
 }
 
-/** The samples of a measure without labels. */
+/** One sample without labels. */
 export function one(value: number): Sample[] {
   return [{ value }];
 }
 
-/** If several rooms bring a measure of one name, their samples stand beside each other. */
+/** If several rooms bring a measure of the same name, it contains the samples of all of them. */
 export function addMeasures(registry: Registry, measures: readonly Measure[]): void {
   for (const [first, ...others] of Map.groupBy(measures, ({ name }) => name).values()) {
     if (first !== undefined) addMeasure(registry, first, others);
   }
 }
 
-/** Samples that are not read any more disappear. */
+/** Samples that a room no longer reports are removed. */
 function addMeasure(registry: Registry, first: Measure, others: readonly Measure[]): void {
   const { name, help, kind, labels = [] } = first;
   const Metric = kind === 'gauge' ? Gauge : Counter;

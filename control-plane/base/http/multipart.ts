@@ -1,4 +1,4 @@
-// Reads multipart/form-data as it comes (RFC 7578): fields as texts, files as streams, none of them in memory whole.
+// Reads multipart/form-data as a stream (RFC 7578): fields as text, files as streams. No file is held in memory.
 import type { Readable } from 'node:stream';
 import { Busboy, type BusboyInstance } from '@fastify/busboy';
 import { messageOf, ServiceError } from '../../../shared/errors.ts';
@@ -6,23 +6,23 @@ import { BODY_BYTES_MAX, FORM_PARTS_MAX } from '../../../shared/limits.ts';
 import type { Upload } from './route.ts';
 
 export interface FormFile {
-  /** Of the field. */
+  /** The name of the form field. */
   name: string;
-  /** As the sender calls it, without a path; empty where it has no name. */
+  /** The file name that the sender gives, without a path; empty if there is none. */
   filename: string;
   stream: Readable;
 }
 
-/** What is done with the parts, in the order in which they come. Both may throw; then nothing more is read. */
+/** Handles the parts in the order in which they arrive. Both functions may throw; then nothing more is read. */
 interface FormReader {
   field(name: string, value: string): void;
-  /** Reads the stream to its end, or throws. */
+  /** Must read the stream to its end, or throw. */
   file(file: FormFile): Promise<void>;
 }
 
 /**
- * Resolves when every part was read, throws when every reader has come to its end. Leaves the rest of a body that is given up unread.
- * @throws ServiceError `invalid_request` for what is no form; what the reader throws
+ * Resolves when every part was read. Throws after every reader has ended. The rest of an aborted body stays unread.
+ * @throws ServiceError `invalid_request` if the body is not a valid form; and the errors of the reader
  */
 export async function readForm(body: Upload, reader: FormReader): Promise<void> {
   const parser = openParser(body.contentType);
@@ -37,7 +37,7 @@ export async function readForm(body: Upload, reader: FormReader): Promise<void> 
     }
   });
   parser.on('file', (name: string | undefined, stream: Readable, filename: string | undefined) => {
-    // A body that ends within the file is an error of the parser first, and whoever reads the file throws it too.
+    // If the body ends inside a file, the parser and the file's reader both throw. The parser's error is reported.
     stream.on('error', () => undefined);
     const work = reader.file({ name: name ?? '', filename: filename ?? '', stream });
     work.catch(over.reject);
@@ -59,7 +59,7 @@ export async function readForm(body: Upload, reader: FormReader): Promise<void> 
   }
 }
 
-/** @throws ServiceError `invalid_request` where the header names no boundary */
+/** @throws ServiceError `invalid_request` if the header has no boundary */
 function openParser(contentType: string): BusboyInstance {
   const limits = { fieldSize: BODY_BYTES_MAX, parts: FORM_PARTS_MAX, headerPairs: 16, headerSize: 8 * 1024 };
   try {

@@ -1,7 +1,7 @@
-// Writes the OpenAPI 3.1 document from the very schemas that check requests, so that the two cannot disagree.
+// Writes the OpenAPI 3.1 document from the same schemas that check requests, so that document and checks cannot disagree.
 //
-// Chose z.toJSONSchema over @fastify/swagger: 3.1 schemas are JSON Schema 2020-12, which zod writes itself, and the problem
-// documents, scopes and headers of each route would have to be put together here in any case.
+// We use z.toJSONSchema instead of @fastify/swagger. Schemas of OpenAPI 3.1 are JSON Schema 2020-12, which zod writes itself. The problem
+// documents, scopes and headers of each route would need our own code in any case.
 import { z } from 'zod';
 import { type ErrorCode, ERRORS } from '../../../shared/errors.ts';
 import { inferenceCode, InferenceError, isInferencePath } from '../../../shared/api/inference.ts';
@@ -23,7 +23,7 @@ Any request can also be refused with 404 \`not_found\`, 405 \`method_not_allowed
 
 Requests that create something take an \`Idempotency-Key\`: send the same one again and nothing happens twice.`;
 
-/** What the routes of a tag are about. */
+/** The description of each tag. */
 const TAGS: Readonly<Record<string, string>> = {
   'API keys': 'Keys of the organisation, and what each may do',
   Billing: 'The balance, usage of instances, and receipts of calls of models',
@@ -39,7 +39,7 @@ const TAGS: Readonly<Record<string, string>> = {
   Webhooks: 'Events of instances, sent to your own endpoints',
 };
 
-/** The document of the routes that are not hidden. `baseUrl` is the API's address with `/v1`. */
+/** The document of all routes that are not hidden. `baseUrl` is the address of the API with `/v1`. */
 export function openapiDocument(routes: readonly Route[], baseUrl: string): Json {
   const schemas: Json = {};
   hoist(schemas, Problem, 'output');
@@ -163,7 +163,7 @@ function successContent({ schema, eventSchema, mediaType }: ResponseSpec, schema
   return { content };
 }
 
-/** One response for each status, which lists the codes that can come with it. */
+/** One response per status. It lists the error codes that can occur with it. */
 function refusals(each: Route): Json {
   const byStatus = Map.groupBy(errorsOf(each), (code): number => ERRORS[code].status);
   return Object.fromEntries([...byStatus].map(([status, codes]) => [String(status), refusal(status, codes, each)]));
@@ -226,7 +226,7 @@ function callbacks({ callback }: Route, schemas: Json): Json {
   };
 }
 
-/** Those that may pass by waiting. */
+/** Statuses after which a retry may succeed. */
 const RETRY_STATUSES = new Set([409, 429, 503]);
 
 function headerObjects(headers: Record<string, string>): Json {
@@ -235,7 +235,7 @@ function headerObjects(headers: Record<string, string>): Json {
   );
 }
 
-/** The JSON Schema of `schema`; those with an id move to the document's components and are referred to. */
+/** The JSON Schema of `schema`. Schemas with an id move to the components of the document and are referred to. */
 function hoist(schemas: Json, schema: z.ZodType, io: 'input' | 'output'): Json {
   const id = schema.meta()?.id;
   const {
@@ -245,7 +245,7 @@ function hoist(schemas: Json, schema: z.ZodType, io: 'input' | 'output'): Json {
     ...own
   } = z.toJSONSchema(schema, {
     io,
-    // A date-time's pattern is a screenful and says no more than its format.
+    // The pattern of a date-time is long and says no more than its format.
     override: ({ jsonSchema }) => {
       if (jsonSchema.format !== undefined) delete jsonSchema.pattern;
     },
@@ -253,7 +253,7 @@ function hoist(schemas: Json, schema: z.ZodType, io: 'input' | 'output'): Json {
   for (const [name, { id: ___, ...definition }] of Object.entries($defs)) schemas[name] = withComponentRefs(definition);
   const result = withComponentRefs(own);
   if (id === undefined) return result;
-  // Zod may have moved the schema itself into the definitions: then this is only the reference to it.
+  // If zod has moved the schema itself into the definitions, this is only a reference to it.
   if (result['$ref'] === undefined) schemas[id] = result;
   return { $ref: `#/components/schemas/${id}` };
 }

@@ -1,24 +1,24 @@
-// What was thrown, as a refusal that we know, and the problem document of one.
+// Turns thrown errors into known refusals, and a refusal into its problem document.
 import { type ErrorCode, ERRORS, ServiceError } from '../../../shared/errors.ts';
 import { HEADER_BYTES_MAX } from '../../../shared/limits.ts';
 import type { Problem } from '../../../shared/api/problem.ts';
 import { DbError } from '../db/db.ts';
 import type { WireReply } from './wire-reply.ts';
 
-/** A server that was restarted is back by then. */
+/** A database server that restarts is back within this time. */
 const LOST_DATABASE_RETRY_SECONDS = 5;
-/** Somebody must make room. */
+/** A full disk takes longer: somebody must free space. */
 const FULL_DISK_RETRY_SECONDS = 30;
 const PROBLEM_TYPE = 'application/problem+json';
 
-/** What a refusal says about the request itself. */
+/** What a refusal contains about its request. */
 export interface RefusalContext {
   requestId: string;
-  /** Path of the request, without the query. */
+  /** The path of the request without the query. */
   path: string;
 }
 
-/** Our own refusals as they are, fastify's by their meaning; undefined for a bug, which the caller of this logs. */
+/** Our own refusals unchanged, and those of fastify by their meaning. Undefined for a bug; the caller logs it. */
 export function knownError(error: unknown, bodyBytesMax: number): ServiceError | undefined {
   if (error instanceof ServiceError) return error;
   if (error instanceof DbError && error.code === 'disk_full') return fullDisk(error);
@@ -43,7 +43,7 @@ export function knownError(error: unknown, bodyBytesMax: number): ServiceError |
   }
 }
 
-/** Reading goes on, and what was accepted stays. */
+/** Reads still work, and everything that was accepted is kept. */
 function fullDisk(cause: DbError): ServiceError {
   return new ServiceError('unavailable', {
     detail:
@@ -53,7 +53,7 @@ function fullDisk(cause: DbError): ServiceError {
   });
 }
 
-/** What was sent may have been done, if the server went away while it answered: an Idempotency-Key tells. */
+/** The request may have had its effect if the server failed while it answered. A repeat with the same Idempotency-Key clarifies that. */
 function lostDatabase(cause: DbError): ServiceError {
   return new ServiceError('unavailable', {
     detail:
@@ -75,7 +75,7 @@ export function headersTooLarge(): ServiceError {
   });
 }
 
-/** Nobody reads this answer; it is here so that a caller who hangs up is not taken for a bug of ours. */
+/** Nobody receives this answer. It only keeps a client that hangs up from being logged as a bug of ours. */
 export function abandonedRequest(): ServiceError {
   return new ServiceError('invalid_request', { detail: 'The connection ended before the body did.' });
 }
@@ -86,7 +86,7 @@ export function internalError(): ServiceError {
   });
 }
 
-/** The problem document of a refusal, with the headers that belong to its code. */
+/** The problem document of a refusal, with the headers of its code. */
 export function problemReply({ code, details }: ServiceError, context: RefusalContext): WireReply {
   const { title } = ERRORS[code];
   const status = shownStatus(code);
@@ -108,13 +108,13 @@ export function problemReply({ code, details }: ServiceError, context: RefusalCo
   };
 }
 
-/** A code that is only an operation's outcome has no status of its own. */
+/** A code that only an operation can have has no status of its own. */
 export function shownStatus(code: ErrorCode): number {
   const { status } = ERRORS[code];
   return status === 0 ? 500 : status;
 }
 
-/** Those that belong to a code, whatever form the refusal has. */
+/** The headers of a code, for both forms of a refusal. */
 export function refusalHeaders(code: ErrorCode, retryAfterSeconds: number | undefined): Record<string, string> {
   const headers: Record<string, string> = {};
   if (code === 'unauthorized') headers['www-authenticate'] = 'Bearer';

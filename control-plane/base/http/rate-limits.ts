@@ -1,4 +1,4 @@
-// How often one API key and one address may ask: a token bucket for each, and a refusal that says when to come back.
+// Limits the request rate of each API key and address with token buckets. A refusal names the time after which to retry.
 import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -7,26 +7,28 @@ import { EPSILON_MS, openBuckets, type Rate, type Taken } from './buckets.ts';
 export interface RateLimitOptions {
   perKeyPerSecond: number;
   perIpPerSecond: number;
-  /** Requests that may come at once after a pause. */
+  /** The number of requests that may arrive at once after a pause. */
   burst: number;
-  /** Of one key, for inference alone: it has buckets of its own, as each of its requests costs far more than others. */
+  /** The limits of one key for inference. It has its own buckets, because an inference request costs far more than others. */
   inference: { perKeyPerSecond: number; burst: number };
 }
 
 export interface RateLimits {
   /** @throws ServiceError `rate_limit_exceeded` */
   takeForKey(apiKeyId: string): void;
-  /** `tell` is given the headers that show how much is left, also where it is refused. @throws ServiceError `rate_limit_exceeded` */
+  /**
+   * Passes the headers with the remaining requests to `tell`, also if the request is refused. @throws ServiceError `rate_limit_exceeded`
+   */
   takeForInference(apiKeyId: string, tell: (headers: Record<string, string>) => void): void;
-  /** Neighbours in one IPv6 /64 count as one. @throws ServiceError `rate_limit_exceeded` */
+  /** All addresses of an IPv6 /64 count as one. @throws ServiceError `rate_limit_exceeded` */
   takeForIp(ip: string): void;
-  /** Takes back one `takeForIp`: the caller has shown who it is. */
+  /** Refunds one `takeForIp` because the caller has authenticated. */
   giveBackForIp(ip: string): void;
-  /** Counts from the next request on. */
+  /** Applies from the next request on. */
   change(next: RateLimitOptions): void;
 }
 
-/** What the answer of an inference request tells of its key's rate, as clients of the chat-completion wire format know it. */
+/** Rate headers of an inference response, with the names that clients of the chat-completion format know. */
 export const RATE_HEADERS = {
   'X-Ratelimit-Limit-Requests': 'Inference requests that this API key may send at once after a pause',
   'X-Ratelimit-Remaining-Requests': 'How many of them it may still send now',
@@ -99,7 +101,7 @@ function rateHeaders({ left, fullInMs }: Taken, burst: number): Record<string, s
   };
 }
 
-/** Up to the next millisecond. */
+/** Rounded up to a whole millisecond. */
 function durationText(ms: number): string {
   const whole = Math.ceil(ms - EPSILON_MS);
   if (whole < 1000) return `${whole}ms`;

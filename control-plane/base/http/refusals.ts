@@ -1,4 +1,4 @@
-// How a refusal goes out: an envelope on the paths of inference, a problem document on all others (specification 7.1).
+// The form of a refusal: an envelope on inference paths, a problem document on all others (specification 7.1).
 import {
   inferenceCode,
   type InferenceError,
@@ -9,12 +9,12 @@ import type { ErrorCode, ServiceError } from '../../../shared/errors.ts';
 import { problemReply, type RefusalContext, refusalHeaders, shownStatus } from './problems.ts';
 import type { WireReply } from './wire-reply.ts';
 
-/** In the form that the path of the request calls for, with the headers that belong to its code. */
+/** Uses the form that the path of the request needs, with the headers of the code. */
 export function refusalReply(error: ServiceError, context: RefusalContext): WireReply {
   return isInferencePath(context.path) ? envelopeReply(error, context.requestId) : problemReply(error, context);
 }
 
-/** Official clients send a request again by its status alone: for these that would change nothing, or cost twice. */
+/** Official clients retry by status alone. For these codes a retry would change nothing or cost twice. */
 const FINAL_CODES: ReadonlySet<ErrorCode> = new Set<ErrorCode>([
   'insufficient_balance',
   'conflict',
@@ -36,12 +36,12 @@ function envelopeReply(error: ServiceError, requestId: string): WireReply {
   };
 }
 
-/** The envelope itself, for a refusal that comes as an event of a stream. */
+/** The envelope alone, for a refusal inside an event stream. */
 export function envelopeOf({ code, details }: ServiceError, requestId: string): InferenceError {
   const isOurs = code === 'internal_error';
   return {
     error: {
-      // The envelope has no member for the id of the request.
+      // The envelope has no field for the request id.
       message: isOurs ? `${details.detail} The request_id is ${requestId}.` : details.detail,
       type: typeOf(shownStatus(code)),
       param: details.errors?.[0]?.field ?? null,

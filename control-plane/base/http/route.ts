@@ -1,11 +1,11 @@
-// What a room says about one endpoint. Validation, types, the OpenAPI document and the checks of a request all come from this.
+// The declaration of one endpoint. The validation, types, checks and OpenAPI document of the endpoint all come from it.
 import type { Readable } from 'node:stream';
 import type { z } from 'zod';
 import type { ErrorCode } from '../../../shared/errors.ts';
 import type { Tx } from '../db/db.ts';
 import type { Scope } from './scopes.ts';
 
-/** Who asks: an API key of an organisation. */
+/** The caller: an API key of an organisation. */
 export interface Caller {
   orgId: string;
   apiKeyId: string;
@@ -14,18 +14,18 @@ export interface Caller {
 
 export interface Reply {
   status: number;
-  /** Plain JSON data. A string is sent as it is where `headers` names its `content-type`. */
+  /** Plain JSON data. A string is sent unchanged if `headers` has a `content-type`. */
   body?: unknown;
-  /** Instead of a body: sent as it comes; `headers` names its content type. Only where no Idempotency-Key is taken. */
+  /** Sent instead of a body. `headers` has its content type. Only for routes without an Idempotency-Key. */
   stream?: Readable;
   headers?: Record<string, string>;
 }
 
-/** A body that nobody has read yet. How much of it is read, and what it may be, is the handler's to say. */
+/** A body that was not read yet. The handler decides how much of it to read and what it may contain. */
 export interface Upload {
-  /** The Content-Type header with its parameters; empty where there is none. */
+  /** The Content-Type header with its parameters; empty if there is none. */
   contentType: string;
-  /** From the Content-Length header; undefined where its end shows its length. */
+  /** From the Content-Length header; undefined for a chunked body. */
   bytes: number | undefined;
   stream: Readable;
 }
@@ -38,58 +38,58 @@ export interface OpenCall<P, Q, B> {
   range: string | undefined;
   requestId: string;
   clientIp: string;
-  /** Aborts where the caller is gone before its answer was sent whole. */
+  /** Aborts if the caller disconnects before its answer was sent completely. */
   gone: AbortSignal;
-  /** On the operator's socket: who the command says it is (header `Svc-Operator`). */
+  /** On the operator's socket: the operator that the command names (header `Svc-Operator`). */
   actor: string;
-  /** The body came as a form: its members are texts. */
+  /** The body came as a form, so its members are text. */
   isForm: boolean;
 }
 
 export interface Call<P, Q, B> extends OpenCall<P, Q, B> {
   caller: Caller;
   /**
-   * Routes with an Idempotency-Key call this inside the effect's transaction: it stores the reply with the effect, or throws
-   * (and so rolls the effect back) where another request has taken the claim over. Does nothing for a request without a key.
+   * Routes with an Idempotency-Key call this inside the transaction of the effect. It stores the reply together with the effect. If another
+   * request has taken the claim over, it throws, which rolls the effect back. Does nothing for a request without a key.
    */
   settle(tx: Tx, reply: Reply): Promise<void>;
 }
 
-/** `none`: no API key is asked for. `operator`: only on the operator's unix socket, whose file mode is the authentication. */
+/** `none`: no API key is needed. `operator`: only on the operator's unix socket, whose file mode is the authentication. */
 export type RouteScope = Scope | 'none' | 'operator';
 
 export interface ResponseSpec {
   description: string;
   schema?: z.ZodType;
-  /** What comes where the caller asks for a stream: the data of each server-sent event. */
+  /** The data of each server-sent event, if the caller asks for a stream. */
   eventSchema?: z.ZodType;
-  /** Bytes of this media type come, as a stream. */
+  /** The response is a stream of bytes of this media type. */
   mediaType?: string;
   /** Header name -> description. */
   headers?: Record<string, string>;
 }
 
-/** What we send, later and again and again, to a URL that the caller of a route has named. */
+/** A request that we send, with retries, to a URL that the caller of a route has given. */
 export interface CallbackSpec {
   name: string;
-  /** Where the URL stands, as an OpenAPI runtime expression. */
+  /** The place of the URL, as an OpenAPI runtime expression. */
   url: string;
   description: string;
   /** Header name -> description. */
   headers: Record<string, string>;
   schema: z.ZodType;
-  /** What the receiver has to answer. */
+  /** The response that the receiver must give. */
   answer: { status: string; description: string };
 }
 
 export interface UploadSpec {
-  /** Of the bodies that are taken, with what such a body holds; left out, any. */
+  /** The accepted media types and the schema of each; any type if left out. */
   mediaTypes?: Record<string, z.ZodType>;
 }
 
 export interface RouteFacts {
   method: 'GET' | 'POST' | 'PUT' | 'PATCH' | 'DELETE';
-  /** `/v1/instances/{id}` */
+  /** For example `/v1/instances/{id}`. */
   path: string;
   operationId: string;
   tag: string;
@@ -97,26 +97,26 @@ export interface RouteFacts {
   description?: string;
   scope: RouteScope;
   idempotency: 'required' | 'optional' | 'none';
-  /** The successful answers. */
+  /** The successful responses. */
   responses: Record<number, ResponseSpec>;
-  /** What the handler may fail with, beyond what every route can (authentication, schema, idempotency, internal errors). */
+  /** Codes of the handler, beyond those of every route (authentication, schema, idempotency, internal errors). */
   errors: readonly ErrorCode[];
-  /** The answer shows a secret once: what is kept of it for an equal request is sealed. */
+  /** The response shows a secret once. Its stored copy for a repeated request is sealed. */
   secretReply?: boolean;
-  /** Load balancers ask it: it is never refused because of too many requests. */
+  /** Never rate-limited, for routes that load balancers call. */
   unlimited?: boolean;
-  /** Of the body, where it is not `BODY_BYTES_MAX`. */
+  /** Limit of the body, if it is not `BODY_BYTES_MAX`. */
   bodyBytesMax?: number;
-  /** The handler gets the body as it comes (`uploadRoute`). */
+  /** The handler gets the body as a stream (`uploadRoute`). */
   upload?: UploadSpec;
-  /** The body may come as multipart/form-data too, without files. */
+  /** The body may also be multipart/form-data without files. */
   takesForm?: boolean;
-  /** The path ends with `{id}`, and that may hold slashes, as they are or as %2F. */
+  /** The path ends with `{id}`, which may contain slashes, plain or as %2F. */
   idHasSlashes?: boolean;
   callback?: CallbackSpec;
-  /** A POST that ends something, as a DELETE does: it is taken in while the disk of the database is full. */
+  /** A POST that ends something, like a DELETE. It is accepted while the disk of the database is full. */
   endsSomething?: boolean;
-  /** Agents' and operators' routes: not in the OpenAPI document. */
+  /** Routes of agents and operators, which the OpenAPI document leaves out. */
   hidden?: boolean;
 }
 
@@ -129,14 +129,14 @@ interface RouteSpec<
   B extends z.ZodType,
 > extends RouteFacts {
   scope: S;
-  /** Strict zod objects; their `.describe()` texts go into the document. Left out: nothing is accepted there. */
+  /** Strict zod objects. Their `.describe()` texts go into the document. Without a schema, nothing is accepted in that part. */
   params?: P;
   query?: Q;
   body?: B;
   handler(call: HandlerCall<S, z.output<P>, z.output<Q>, z.output<B>>): Promise<Reply>;
 }
 
-/** A route whose types have done their work: the server parses by the schemas before it calls the handler. */
+/** A route without its handler types. The server parses a request with the schemas before it calls the handler. */
 export interface Route extends RouteFacts {
   params?: z.ZodType;
   query?: z.ZodType;
@@ -144,20 +144,20 @@ export interface Route extends RouteFacts {
   handler(call: Call<unknown, unknown, unknown>): Promise<Reply>;
 }
 
-/** Declares a route; the type of the handler's `call` follows from the schemas and the scope. */
+/** Declares a route. The schemas and the scope determine the type of the handler's `call`. */
 export function route<
   S extends RouteScope,
   P extends z.ZodType = z.ZodType<undefined>,
   Q extends z.ZodType = z.ZodType<undefined>,
   B extends z.ZodType = z.ZodType<undefined>,
 >(spec: RouteSpec<S, P, Q, B>): Route {
-  // Sound because the server hands over what these very schemas have parsed.
+  // This cast is sound because the server passes only values that these schemas have parsed.
   return spec as unknown as Route;
 }
 
 interface UploadRouteSpec<S extends RouteScope, P extends z.ZodType, Q extends z.ZodType> extends RouteFacts {
   scope: S;
-  /** What a request with an Idempotency-Key would be compared by is its body, which nobody keeps. */
+  /** A repeated request is recognised by its body, and the body of an upload is not kept. */
   idempotency: 'none';
   upload: UploadSpec;
   params?: P;
@@ -165,7 +165,7 @@ interface UploadRouteSpec<S extends RouteScope, P extends z.ZodType, Q extends z
   handler(call: HandlerCall<S, z.output<P>, z.output<Q>, Upload>): Promise<Reply>;
 }
 
-/** The same for a route whose handler reads the body itself, piece by piece. */
+/** Declares a route whose handler reads the body itself, as a stream. */
 export function uploadRoute<
   S extends RouteScope,
   P extends z.ZodType = z.ZodType<undefined>,
@@ -174,12 +174,12 @@ export function uploadRoute<
   return spec as unknown as Route;
 }
 
-/** A request to a model: what limits the rate of those is told in the headers of the answer. Whoever follows a job asks no model. */
+/** A request to a model. Its response has rate headers. Polling a job is not such a request. */
 export function isInference({ scope, method }: Pick<RouteFacts, 'scope' | 'method'>): boolean {
   return scope === 'serverless:write' && method === 'POST';
 }
 
-/** Whether more is kept after the request than before it. */
+/** Whether the request may add rows to the database. */
 export function storesSomething({ method, endsSomething = false }: RouteFacts): boolean {
   return method !== 'GET' && method !== 'DELETE' && !endsSomething;
 }

@@ -1,7 +1,7 @@
-// The one table of scopes: what an API key may do, how each scope is written, and what a person reads about it. Each opens some route:
-// a scope for what is not built yet would be granted unseen.
+// The only table of scopes: what an API key may do, how each scope is written, and its description for people. A scope exists only if a
+// route needs it: a scope for a future feature would be granted unnoticed.
 
-/** Scope -> meaning. Written without the space here; `scopeText` gives the public spelling. */
+/** Scope -> meaning. The keys have no space after the colon; `scopeText` gives the public spelling. */
 export const SCOPES = {
   'api_keys:read': 'List the API keys of the organisation',
   'api_keys:write': 'Make and revoke API keys; a key can give only what it has itself',
@@ -24,20 +24,20 @@ export const SCOPES = {
 
 export type Scope = keyof typeof SCOPES;
 
-/** The three inference scopes of specification 5; no platform scope. */
+/** The three inference scopes of specification 5, without any platform scope. */
 const FULL_ACCESS: readonly Scope[] = ['serverless:read', 'serverless:write', 'billing:read'];
 
-/** As the specification writes it: platform scopes with a space after the colon, inference scopes without. */
+/** The spelling of the specification: platform scopes with a space after the colon, inference scopes without. */
 export function scopeText(scope: Scope): string {
   return scope.startsWith('serverless:') ? scope : scope.replace(':', ': ');
 }
 
-/** Every spelling that a key can be made with. */
+/** All spellings that can be used to create a key. */
 export function scopeTexts(): string[] {
   return [...Object.keys(SCOPES).filter(isScope).map(scopeText), 'full_access'];
 }
 
-/** The scopes that a spelling means (`instances: read`, `instances:read`, `full_access`), or undefined for an unknown one. */
+/** The scopes of a spelling (`instances: read`, `instances:read`, `full_access`); undefined for an unknown one. */
 export function readScope(text: string): readonly Scope[] | undefined {
   const spelling = text.trim().replace(/:\s+/, ':');
   if (spelling === 'full_access') return FULL_ACCESS;

@@ -1,21 +1,21 @@
-// Seals text that must not be readable in the database: AES-256-GCM under a key of the server's own secret.
+// Encrypts text that must not be readable in the database: AES-256-GCM with a key from the server's secret.
 import { createCipheriv, createDecipheriv, hkdfSync } from 'node:crypto';
 import type { Ids } from '../../../shared/ids.ts';
 
 export interface Sealing {
-  /** `place` says what the text is and whose; it is not hidden, and a sealed text opens only for the same one. */
+  /** `place` names the kind and the owner of the text. It is not hidden, and a sealed text opens only with the same place. */
   seal(place: string, text: string): string;
-  /** @throws Error for a text that was sealed for another place, by another secret, or was changed */
+  /** @throws Error if the text was sealed for another place or with another secret, or was changed */
   open(place: string, sealed: string): string;
 }
 
 const ALGORITHM = 'aes-256-gcm';
 const KEY_BYTES = 32;
-/** Random, so at most 2^32 texts may be sealed under one secret; that is far above one a second for a century. */
+/** Random nonces allow at most 2^32 texts under one secret. That is more than one a second for a century. */
 const NONCE_BYTES = 12;
 const TAG_BYTES = 16;
 
-/** `secret` is at least 32 random bytes and stays the same over restarts. */
+/** `secret` has at least 32 random bytes and stays the same over restarts. */
 export function openSealing(secret: Uint8Array, ids: Ids): Sealing {
   const key = Buffer.from(hkdfSync('sha256', secret, Buffer.alloc(0), 'sealing', KEY_BYTES));
   return {

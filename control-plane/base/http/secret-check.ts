@@ -1,4 +1,4 @@
-// A database and the secret it was written under belong together: sealed values of one open only under the other.
+// Checks that the database belongs to the server's secret: values that were sealed with one secret do not open with another.
 import { z } from 'zod';
 import { text } from '../db/columns.ts';
 import { type Db, sql } from '../db/db.ts';
@@ -8,7 +8,7 @@ const PLACE = 'secret check';
 const WORD = 'the secret fits';
 const CheckRow = z.object({ sealed: text });
 
-/** Asked at every start, the first of which decides. @throws Error where the database was written under another secret */
+/** Called at every start. The first start stores the check value. @throws Error if the database was written with another secret */
 export async function assertSecretFits(db: Db, sealing: Sealing): Promise<void> {
   const known = await db.tx('secret.check', async (tx) => {
     const row = await tx.one(CheckRow, sql`select sealed from secret_checks where id = 1`);

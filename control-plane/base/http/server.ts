@@ -33,9 +33,9 @@ import { answerUnusual, endWith, refuseUnread } from './unread-requests.ts';
 import { openUpgrades, type UpgradeListener, type Upgrades } from './upgrades.ts';
 import type { WireReply } from './wire-reply.ts';
 
-/** Requests that are under way when the server closes get this long. */
+/** Time limit for requests in progress when the server closes. */
 const CLOSE_MS_MAX = 10_000;
-/** The longest id in a path has 36 characters; registry names and file names may come. */
+/** The longest id of ours has 36 characters, but a path may also contain registry names and file names. */
 const PATH_PARAMETER_CHARS_MAX = 256;
 
 export interface HttpDeps {
@@ -46,30 +46,30 @@ export interface HttpDeps {
   metrics: Metrics;
   /** Undefined for a key that is unknown, revoked or expired. */
   authenticate(token: string): Promise<Caller | undefined>;
-  /** Reasons why this process is not ready to serve; none means ready. */
+  /** Reasons why this process cannot serve now; empty if it is ready. */
   ready(): Promise<string[]>;
-  /** False while the disk of the database is full: then only what is needed to end things is taken in. */
+  /** False while the disk of the database is full. Then only requests that end things are accepted. */
   hasRoom(): boolean;
 }
 
 export interface HttpOptions {
   /** Grows with every start of the control plane (the epoch of the lease `primary`). */
   epoch: number;
-  /** `operator`: only for the unix socket, the one listener that takes routes of the scope `operator`. */
+  /** `operator`: only for the unix socket, the only listener that accepts routes with the scope `operator`. */
   audience: 'public' | 'operator';
-  /** Where customers find the API, with `/v1`; for the OpenAPI document. */
+  /** The public address of the API with `/v1`, for the OpenAPI document. */
   baseUrl: string;
-  /** Addresses or networks of proxies whose X-Forwarded-For is believed. */
+  /** Addresses or networks of proxies whose X-Forwarded-For is trusted. */
   trustProxy: string[];
-  /** Left out, there are none: for listeners that only the operator reaches. */
+  /** No limits if left out, for listeners that only the operator can reach. */
   rateLimits?: RateLimitOptions;
-  /** The same, of connections that are open. */
+  /** Limit of open connections per address; none if left out. */
   connectionsPerAddressMax?: number;
-  /** The server's own secret, for listeners whose routes take an Idempotency-Key. */
+  /** The server's secret, for listeners whose routes take an Idempotency-Key. */
   sealing?: Sealing;
-  /** Left out, it speaks plain HTTP: on a unix socket, or behind a proxy that ends TLS. */
+  /** Plain HTTP if left out: on a unix socket, or behind a proxy that terminates TLS. */
   tls?: Tls;
-  /** For tests: a reply or refusal that the route does not declare becomes an internal error. */
+  /** For tests: an undeclared reply or refusal becomes an internal error. */
   strictResponses?: boolean;
 }
 
@@ -77,26 +77,26 @@ export interface InjectedRequest {
   method: Route['method'];
   url: string;
   headers?: Record<string, string>;
-  /** Sent as JSON, a string as it is. */
+  /** Sent as JSON; a string is sent unchanged. */
   payload?: object | string;
 }
 
 export interface Http {
-  /** Before the first `listen` or `inject`. */
+  /** Must be called before the first `listen` or `inject`. */
   register(routes: Route[]): void;
   /** The port is 0 for a unix socket. */
   listen(address: ListenAddress): Promise<{ port: number }>;
-  /** Hands over connections that ask for an upgrade on a path that begins with `pathPrefix`. Authentication is the listener's. */
+  /** Passes upgrade requests on paths that begin with `pathPrefix` to the listener, which authenticates them. */
   onUpgrade(pathPrefix: string, listener: UpgradeListener): void;
-  /** Counts from the next request on. */
+  /** Applies from the next request on. */
   setRateLimits(next: RateLimitOptions): void;
   /** The OpenAPI 3.1 document of the public routes. */
   openapi(): object;
-  /** Forgets replies older than 24 hours; returns how many. */
+  /** Deletes replies older than 24 hours and returns their number. */
   purgeIdempotencyKeys(signal: AbortSignal): Promise<number>;
-  /** A request without a network, answered as if it had come in by one. */
+  /** Handles a request without a network, as if it had arrived over one. */
   inject(request: InjectedRequest): Promise<WireReply>;
-  /** Stops accepting, lets requests under way finish, then cuts what is left. */
+  /** Stops accepting, lets requests in progress finish, then closes the rest. */
   close(): Promise<void>;
 }
 
@@ -173,7 +173,7 @@ function limitConnections(app: FastifyInstance, options: HttpOptions, log: Log):
 function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path: string) => boolean): FastifyInstance {
   const { ids, log, metrics } = deps;
   let closing = false;
-  /** The path of the last request on each connection. */
+  /** The path of the last request of each connection. */
   const paths = new WeakMap<Duplex, string>();
   const app: FastifyInstance = fastify({
     ...nodeOptions(options.tls, takesUpgrade),
@@ -209,7 +209,7 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
     closing = true;
   });
   app.addHook('onSend', async (_request, reply) => {
-    // Node would keep the connection open after the last answer, and the close would wait for it.
+    // Node would keep the connection open after the last response, and the close would wait for it.
     if (closing) reply.header('connection', 'close');
   });
   app.addHook('onResponse', async (request, reply) => {
@@ -221,15 +221,15 @@ function createServer(deps: HttpDeps, options: HttpOptions, takesUpgrade: (path:
   return app;
 }
 
-/** What Node's own server is made with. fastify's types tell the two kinds of server apart, our code does not. */
+/** Options for Node's own server. The types of fastify distinguish http and https servers, our code does not. */
 function nodeOptions(tls: Tls | undefined, takesUpgrade: (path: string) => boolean): { http?: ServerOptions } {
   const options: ServerOptions = {
-    // Larger than what is let in: the parser knows no path, and so no form of a refusal (`assertHead`).
+    // Larger than our own limit: the parser does not know the path, and so not the form of a refusal. `assertHead` refuses instead.
     maxHeaderSize: HEADER_BYTES_READ_MAX,
     headersTimeout: REQUEST_MS_MAX,
-    // Node would answer with nothing but a status; `assertHead` says why.
+    // Node would answer with a bare status; `assertHead` gives the reason.
     requireHostHeader: false,
-    // Without this, a client that offers h2c on a plain request would get no answer.
+    // Without this, a client that offers h2c on a plain request would get no response.
     shouldUpgradeCallback: (request) => takesUpgrade(request.url ?? ''),
   };
   if (tls === undefined) return { http: options };
@@ -256,7 +256,7 @@ function addRoute(app: FastifyInstance, each: Route, deps: RouteDeps, answerDeps
     url: urlPattern(each),
     bodyLimit: bodyBytesMaxOf(each),
     config: { isUpload: each.upload !== undefined, takesForm: each.takesForm === true },
-    // Before the body is read: strangers do not get to send one.
+    // Runs before the body is read, so that strangers cannot send one.
     onRequest: async (request, reply) => {
       limits?.takeForIp(request.ip);
       if (scope === 'none' || scope === 'operator') return refuseIfFull(deps);
@@ -334,12 +334,12 @@ function send(reply: FastifyReply, wire: WireReply): FastifyReply {
   reply.code(wire.status).headers(wire.headers).header('x-request-id', reply.request.id);
   if (wire.stream !== undefined) {
     if (reply.request.method !== 'HEAD') return reply.send(wire.stream);
-    // fastify would read all of it, for nobody.
+    // fastify would read the whole stream although nobody receives it.
     wire.stream.destroy();
     return reply.send(Readable.from([]));
   }
   if (wire.body === '') return reply.send();
-  // A text goes out in one write with its headers. fastify would add a charset where there is none, and that goes as bytes.
+  // A string goes out in one write with its headers. fastify would add a charset to a string without one; a buffer avoids that.
   const hasCharset = wire.headers['content-type']?.includes('charset=') === true;
   return reply.send(hasCharset ? wire.body : Buffer.from(wire.body));
 }
@@ -359,7 +359,7 @@ function pathPattern({ path, idHasSlashes }: Route): RegExp {
   return new RegExp(`^${path.replaceAll('.', '\\.').replaceAll(/\{\w+\}/g, parameter)}$`);
 }
 
-/** As the router writes it: what may hold slashes is its wildcard, which has no name. */
+/** The pattern for the router. A last id that may contain slashes is the router's wildcard, which has no name. */
 function urlPattern({ path, idHasSlashes }: Route): string {
   return idHasSlashes === true ? path.replace(/\{id\}$/, '*') : path.replaceAll(/\{(\w+)\}/g, ':$1');
 }
@@ -373,7 +373,7 @@ function bodyBytesMaxOf({ bodyBytesMax = BODY_BYTES_MAX }: Route): number {
 }
 
 function bodyOf(text: string): unknown {
-  // Clients that always send the content type send it with an empty body too.
+  // Clients that always send a content type also send it with an empty body.
   if (text === '') return undefined;
   try {
     return parseJson(text, JSON_VALUES_MAX);

@@ -1,11 +1,11 @@
-// The routes that every listener has: is it alive, is it ready, what can it do.
+// The routes of every listener: liveness, readiness and the OpenAPI document.
 import { z } from 'zod';
 import { ServiceError } from '../../../shared/errors.ts';
 import { docsReply } from './docs-page.ts';
 import { type Route, route } from './route.ts';
 
 export interface SystemDeps {
-  /** Reasons why requests should go elsewhere for now, in a person's words; none means ready. */
+  /** Reasons, for people, why requests should go elsewhere for now; empty if this process is ready. */
   ready(): Promise<string[]>;
   openapi(): object;
 }

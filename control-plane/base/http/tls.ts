@@ -1,4 +1,4 @@
-// A certificate from files, taken over anew when they change: whoever renews it need not know of this process.
+// A TLS certificate from files. It is reloaded when the files change, so that a renewal needs no restart.
 import { createHash } from 'node:crypto';
 import { readFileSync } from 'node:fs';
 import { createSecureContext, type SecureContextOptions, type Server } from 'node:tls';
@@ -13,15 +13,15 @@ export interface TlsFiles {
 }
 
 export interface Tls {
-  /** For a server that is being made. */
+  /** Options to create a server with. */
   options(): SecureContextOptions;
-  /** Connections that `server` takes from now on get what the files hold; those that are open stay as they are. */
+  /** New connections of `server` use the current files. Open connections stay unchanged. */
   serve(server: Server): void;
-  /** Looks at the files. A pair that does not fit together is told and changes nothing. */
+  /** Reads the files again. If certificate and key do not match, it logs that and changes nothing. */
   refresh(): void;
 }
 
-/** @throws Error where the files cannot be read or are no pair: a server without a certificate would serve nobody */
+/** @throws Error if the files cannot be read or do not match: a server without a certificate could not serve anyone */
 export function openTls(files: TlsFiles, { log }: { log: Log }): Tls {
   const servers = new Set<Server>();
   let current = readPair(files);
@@ -38,7 +38,7 @@ export function openTls(files: TlsFiles, { log }: { log: Log }): Tls {
         refused = undefined;
         log.info({ certificate_file: files.certificate_file }, 'a new certificate is served');
       } catch (error) {
-        // Said once: the two files are rarely replaced at the same instant, and the next look finds the other one too.
+        // Logged once per error. The two files are rarely replaced at the same instant, and the next refresh finds both.
         if (refused === messageOf(error)) return;
         refused = messageOf(error);
         log.error({ ...files, detail: refused }, 'the certificate files cannot be used; the old certificate is served');
@@ -56,7 +56,7 @@ function readPair({ certificate_file, key_file }: TlsFiles): Pair {
   const cert = readNamed('tls.certificate_file', certificate_file, (path) => readFileSync(path));
   const key = readNamed('tls.key_file', key_file, (path) => readFileSync(path));
   const options = { cert, key, minVersion: 'TLSv1.2' as const };
-  // Throws where the two do not belong together.
+  // Throws if the certificate and the key do not match.
   createSecureContext(options);
   return { options, fingerprint: createHash('sha256').update(cert).update('\0').update(key).digest('hex') };
 }

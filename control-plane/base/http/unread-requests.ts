@@ -1,4 +1,4 @@
-// Answers if Node's HTTP parser gives up before there is a request, in the form of its path as far as that is known. The connection ends.
+// Answers connections on which Node's HTTP parser fails before there is a request, in the form that the path needs, and closes them.
 import { STATUS_CODES, type Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
@@ -7,23 +7,23 @@ import type { Ids } from '../../../shared/ids.ts';
 import { headersTooLarge } from './problems.ts';
 import { refusalReply } from './refusals.ts';
 
-/** What still arrives is read and dropped for so long: closing at once would make the network throw our answer away. */
+/** After the answer, incoming data is read and dropped for this long. Closing at once would make the network discard the answer. */
 const LINGER_MS = 1_000;
 
 interface Deps {
   clock: Clock;
   ids: Ids;
-  /** The path of the last request on this connection, or of the one whose body is late. */
+  /** The path of the last request on this connection, or of the request whose body is late. */
   path?: string | undefined;
 }
 
-/** So much of what the parser could not read is searched for the path. */
+/** The path is searched in this many characters of the unparsed data. */
 const REQUEST_LINE_CHARS_MAX = 1_024;
 const REQUEST_LINE = /^[A-Z]{1,16} (\/[^ ?\r\n]*)/;
 
-/** For the event `clientError`. */
+/** Handles the event `clientError`. */
 export function refuseUnread(error: Error, socket: Duplex, { clock, ids, path }: Deps): void {
-  // A parser that has given up complains again about each further piece.
+  // After an error, the parser reports another one for each further chunk.
   if (socket.writableEnded) return;
   if (!socket.writable || codeOf(error) === 'ECONNRESET') {
     socket.destroy();
@@ -32,15 +32,15 @@ export function refuseUnread(error: Error, socket: Duplex, { clock, ids, path }:
   endWith(meaningOf(error), socket, { clock, ids, path: pathOf(error) ?? path });
 }
 
-/** Node hands over the packet that it could not read: mostly it begins with the request. */
+/** Node passes the packet that it could not parse. It usually begins with the request line. */
 function pathOf(error: Error): string | undefined {
   if (!('rawPacket' in error) || !(error.rawPacket instanceof Uint8Array)) return undefined;
   return REQUEST_LINE.exec(Buffer.from(error.rawPacket.subarray(0, REQUEST_LINE_CHARS_MAX)).toString('latin1'))?.[1];
 }
 
-/** Requests that Node handles by itself, without an answer or with an empty one. */
+/** Answers requests that Node would handle without a response or with an empty one. */
 export function answerUnusual(server: Server, deps: Deps): void {
-  // RFC 9110 lets us ignore expectations that we do not know.
+  // RFC 9110 allows a server to ignore unknown expectations.
   server.on('checkExpectation', (request, response) => void server.emit('request', request, response));
   server.on('connect', (_request, socket) => {
     const detail = 'This server is no proxy: it does not take CONNECT.';
@@ -48,7 +48,7 @@ export function answerUnusual(server: Server, deps: Deps): void {
   });
 }
 
-/** Answers a connection that has left HTTP behind, or never was HTTP, and ends it. */
+/** Sends a refusal on a connection that is not HTTP, or no longer HTTP, and closes it. */
 export function endWith(refusal: ServiceError, socket: Duplex, { clock, ids, path = '/' }: Deps): void {
   const requestId = ids.prefixed('req');
   const { status, headers, body } = refusalReply(refusal, { requestId, path });

@@ -1,4 +1,4 @@
-// Connections that leave HTTP behind: handed to whoever listens on their path, and counted against their address until they are proven.
+// Connections that leave HTTP: passed to the listener of their path, and counted against their address until the caller authenticates.
 import type { IncomingMessage, Server } from 'node:http';
 import type { Duplex } from 'node:stream';
 import proxyAddress from '@fastify/proxy-addr';
@@ -10,29 +10,29 @@ export interface Upgrade {
   request: IncomingMessage;
   socket: Duplex;
   head: Buffer;
-  /** The client's address; behind a trusted proxy, the one that the proxy names. */
+  /** The client's address. Behind a trusted proxy, the address that the proxy reports. */
   clientIp: string;
-  /** To be called once the caller has shown who it is: from then on it counts no more against its address. */
+  /** Called once the caller has authenticated. From then on the connection does not count against its address. */
   proven(): void;
 }
 
-/** Authentication is the listener's own. */
+/** The listener authenticates the caller. */
 export type UpgradeListener = (upgrade: Upgrade) => void;
 
 interface UpgradeDeps {
   trustProxy: readonly string[];
   limits: RateLimits | undefined;
   connections: AddressLimit | undefined;
-  /** Answers a caller who asks too often, and ends its connection. */
+  /** Answers a caller that sends too many requests, and closes its connection. */
   refuse(refusal: ServiceError, socket: Duplex): void;
 }
 
 export interface Upgrades {
-  /** Listens on the paths that begin with `pathPrefix`. */
+  /** Registers a listener for the paths that begin with `pathPrefix`. */
   add(pathPrefix: string, listener: UpgradeListener): void;
   takes(path: string): boolean;
   serve(server: Server): void;
-  /** Cuts all that is still open. */
+  /** Closes all open connections. */
   cut(): void;
 }
 
@@ -46,7 +46,7 @@ export function openUpgrades({ trustProxy, limits, connections, refuse }: Upgrad
   const onUpgrade = (request: IncomingMessage, socket: Duplex, head: Buffer): void => {
     open.add(socket);
     socket.once('close', () => open.delete(socket));
-    // Node listens no more by now, and an error that nobody handles would end the process: a caller need only reset its connection.
+    // Node has removed its own error listener by now. Without this one, a caller could end the process by resetting its connection.
     socket.on('error', () => socket.destroy());
     const clientIp = proxyAddress(request, isTrusted) ?? '';
     try {
@@ -60,7 +60,7 @@ export function openUpgrades({ trustProxy, limits, connections, refuse }: Upgrad
       limits?.giveBackForIp(clientIp);
     };
     listenerOf(request.url ?? '')?.({ request, socket, head, clientIp, proven });
-    // A caller who was refused need not agree to the end of it.
+    // A refused caller may never close its side, so we destroy the socket.
     if (socket.writableEnded) socket.once('finish', () => socket.destroy());
   };
 

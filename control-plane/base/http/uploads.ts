@@ -1,18 +1,18 @@
-// Bodies that the handler of a route reads itself, and how long any body may take to arrive.
+// Bodies that the handler of a route reads itself, and the time limit for the arrival of any body.
 import type { IncomingMessage, ServerResponse } from 'node:http';
 import type { FastifyInstance } from 'fastify';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Route, Upload } from './route.ts';
 
-/** A body must have arrived whole by then, so that slow senders cannot hold connections for ever; of an upload, a part of it. */
+/** A body must arrive within this time, so that slow senders cannot hold connections. An upload must send a part of its body in it. */
 export const REQUEST_MS_MAX = 60_000;
-/** The largest upload on a slow line. Node's own limit, which knows no routes. */
+/** Time for the largest upload on a slow line. This is Node's own limit, which applies to all routes. */
 export const UPLOAD_MS_MAX = 6 * 3_600_000;
-/** What still arrives after a refusal is read and dropped for so long: clients that hear of it stop by themselves. */
+/** After a refusal, incoming data is read and dropped for this long. A client that receives the refusal stops by itself. */
 const LINGER_MS = 5_000;
 
-/** Nothing reads the bodies of the routes that are added to `scope`. */
+/** Bodies of the routes in `scope` are left unread. */
 export function leaveUnread(scope: FastifyInstance): void {
   scope.removeAllContentTypeParsers();
   scope.addContentTypeParser('*', (_request, _payload, done) => done(null));
@@ -37,11 +37,11 @@ interface Arrival {
   isUpload: boolean;
 }
 
-/** Calls `late` where the body does not arrive in time, and ends the connection of one that still comes long after its answer. */
+/** Calls `late` if the body does not arrive in time. Closes the connection if the body still arrives long after the response. */
 export function limitArrival({ request, response, isUpload }: Arrival, clock: Clock, late: () => void): void {
   const { headers, socket } = request;
   if (headers['transfer-encoding'] === undefined && headers['content-length'] === undefined) return;
-  // Without a network there is nothing that could be late.
+  // `inject` has no network, so nothing can be late.
   const isComing = (): boolean => request.complete === false;
   let cancel = (): void => undefined;
   const look = (before: number): void => {

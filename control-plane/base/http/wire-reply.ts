@@ -1,13 +1,13 @@
-// A reply as it goes over the wire: what is sent, and what is stored for an equal request later.
+// A reply in its final form: it is sent, and stored for a repeated request.
 import type { Readable } from 'node:stream';
 import type { Reply } from './route.ts';
 
 export interface WireReply {
   status: number;
-  /** Lower-case names. */
+  /** Header names are in lower case. */
   headers: Record<string, string>;
   body: string;
-  /** Instead of the body. */
+  /** Sent instead of the body. */
   stream?: Readable;
 }
 

@@ -1,4 +1,4 @@
-// What this room brings to the house.
+// What this room adds to the house: a route and the retention of operations.
 import type { Clock } from '../../../shared/clock.ts';
 import { type Db, sql } from '../db/db.ts';
 import { type Forgets, inPieces, type Piece } from '../db/pieces.ts';
@@ -9,7 +9,7 @@ interface Deps {
   db: Db;
   clock: Clock;
   operations: Operations;
-  /** Operations are forgotten so long after they completed. */
+  /** Operations are deleted this long after they completed. */
   keepMs: number;
 }
 
@@ -21,7 +21,7 @@ export function operationsBrings({ db, clock, operations, keepMs }: Deps) {
   return { routes: operationRoutes({ db, operations }), forgets: [forgets] };
 }
 
-/** One that is not over stays, however old it is. */
+/** An operation that has not completed is kept, however old it is. */
 function forgetOperations(db: Db, { untilMs, limit }: Piece): Promise<number> {
   return db.tx('operations.forget', (tx) =>
     tx.run(

@@ -1,4 +1,4 @@
-// The one engine that drives due rows: asks every room what is due, drives each row once at a time, comes back on a period and on a nudge.
+// The engine that drives due rows of all rooms: it asks each driver for due rows and drives each row, on a period and on a nudge.
 import type { Clock } from '../../../shared/clock.ts';
 import { fullJitterMs } from '../../../shared/backoff.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -6,12 +6,12 @@ import { type Loop, startLoop } from '../../../shared/loop.ts';
 import type { Rng } from '../../../shared/rng.ts';
 
 const PERIOD_MS = 1_000;
-/** Rows of one driver in work at once: enough to hide network waits, few enough for two cores. */
+/** Limit of rows that one driver handles at once: enough to hide network delays, few enough for two cores. */
 const IN_FLIGHT_MAX = 64;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 30_000;
 
-/** A kind of row that wants driving. `drive` loads the facts afresh, plans, performs, applies; it must tolerate being called for nothing. */
+/** A kind of row that must be driven. `drive` loads the facts again, plans, performs and applies. An unnecessary call must be harmless. */
 export interface Driver {
   name: string;
   due(nowMs: number, limit: number): Promise<string[]>;
@@ -20,7 +20,7 @@ export interface Driver {
 
 export interface Engine {
   nudge(): void;
-  /** Waits for the rows that are being driven. */
+  /** Waits for the rows in progress. */
   stop(): Promise<void>;
   loop: Loop;
 }
@@ -46,7 +46,7 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
       troubles.set(key, { failures, notBeforeMs: clock.monotonicMs() + waitMs });
       log.error(
         { driver: driver.name, id, failures, retry_in_ms: waitMs, err: error },
-        'driving a row failed; it is tried again',
+        'driving a row failed; it will be retried',
       );
     }
   };
@@ -59,7 +59,7 @@ export function startEngine(drivers: Driver[], deps: { clock: Clock; log: Log; r
         for (const driver of drivers) {
           const free = IN_FLIGHT_MAX - inFlight.size;
           if (free <= 0) return;
-          // Rows in flight or in trouble may still be due, so ask for more than there is room for.
+          // Some due rows are in progress or waiting for a retry, so this asks for more rows than can be started.
           const ids = await driver.due(clock.now(), free + inFlight.size + troubles.size);
           for (const id of ids) {
             const key = `${driver.name}/${id}`;

@@ -1,4 +1,4 @@
-// Operations: created with the intent, moved by the room that carries it out, read by the key that asked for it.
+// Operations: created with a request, moved by the room that carries it out, read by the API key that sent it.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import type { ErrorCode } from '../../../shared/errors.ts';
@@ -18,9 +18,9 @@ const OperationRow = z.object({
   resource_id: text.nullable(),
   error_code: text.nullable(),
   error_detail: text.nullable(),
-  /** What is going on in a person's words, e.g. image bytes. */
+  /** The current activity for people, such as downloaded bytes of an image. */
   progress: text.nullable(),
-  /** What the caller was told when it was accepted. */
+  /** Warnings that the caller got when the request was accepted. */
   warnings: json(z.array(z.string())),
   created_ms: int,
   updated_ms: int,
@@ -46,16 +46,16 @@ export interface OnResource {
 }
 
 export interface Operations {
-  /** `pending` and without its resource: it gets that once work has begun (specification 2.6). */
+  /** Creates a `pending` operation without its resource, which it gets once work has begun (specification 2.6). */
   create(tx: Tx, operation: NewOperation): Promise<OperationRow>;
-  /** Moves an operation that is not over yet; one that is over stays as it is (the first outcome counts). */
+  /** Moves an operation that is still open. A completed one stays unchanged, so the first outcome counts. */
   move(tx: Tx, id: string, to: Exclude<OperationState, 'pending'>, patch?: OperationPatch): Promise<void>;
-  /** Moves all operations of the kind that are under way on the resource, whosever they are. */
+  /** Moves all open operations of the kind on the resource, of every API key. */
   moveAll(tx: Tx, on: OnResource, to: Exclude<OperationState, 'pending'>): Promise<void>;
   setProgress(tx: Tx, id: string, progress: string): Promise<void>;
-  /** Undefined for other keys' operations too (specification 2.6). */
+  /** Undefined also for operations of other keys (specification 2.6). */
   find(query: Query, id: string, apiKeyId: string): Promise<OperationRow | undefined>;
-  /** The operation of the kind that this key has under way on the resource. */
+  /** The open operation of the kind that this key has on the resource. */
   findOn(query: Query, on: OnResource, apiKeyId: string): Promise<OperationRow | undefined>;
 }
 
@@ -101,7 +101,7 @@ export function openOperations(deps: { clock: Clock; ids: Ids }): Operations {
   };
 }
 
-/** Under way on a resource. */
+/** The condition for open operations on a resource. */
 function under({ kind, resourceId }: OnResource): Sql {
   return sql`resource_id = ${resourceId} and kind = ${kind} and completed_ms is null`;
 }

@@ -1,4 +1,4 @@
-// An operation row as the API shows it.
+// Converts an operation row to its API form.
 import { isoTime } from '../../../shared/clock.ts';
 import type { Operation } from '../../../shared/api/operation.ts';
 import type { OperationRow } from './operations.ts';

@@ -1,4 +1,4 @@
-// Opens one guarded connection: a name is resolved once, only allowed addresses are connected to, and the socket is asked whom it reached.
+// Opens one guarded connection: resolves a name once, connects only to allowed addresses, and checks which address the socket reached.
 import { once } from 'node:events';
 import { isIP, connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
@@ -11,16 +11,16 @@ export type Resolve = (hostname: string) => Promise<string[]>;
 
 export interface ConnectionDeps {
   policy: Policy;
-  /** Takes the place of DNS. */
+  /** Replaces DNS. */
   resolve?: Resolve | undefined;
-  /** PEM certificates that are trusted instead of the system's. */
+  /** PEM certificates to trust instead of those of the system. */
   ca?: string | undefined;
 }
 
-/** One address of several gets this long before the next is tried. Node's own quarter of a second is less than a round trip to far away. */
+/** Time for one of several addresses before the next one is tried. Node's default of 250 ms is shorter than a long round trip. */
 const ADDRESS_MS = 2_500;
 
-/** A connected socket, its TLS handshake over. @throws OutboundError dns, blocked_address, connect, tls */
+/** Connects a socket and completes the TLS handshake. @throws OutboundError dns, blocked_address, connect, tls */
 export async function openConnection(target: Target, deps: ConnectionDeps, signal: AbortSignal): Promise<Socket> {
   const addresses = await addressesOf(target, deps);
   const socket = await openTcp(target, addresses, signal);
@@ -34,7 +34,7 @@ export async function openConnection(target: Target, deps: ConnectionDeps, signa
   return target.isTls ? await startTls(socket, target, deps.ca) : socket;
 }
 
-/** What may be connected to: the literal address, or those of the name's addresses that are allowed. */
+/** The addresses that may be tried: the literal address, or the allowed addresses of the name. */
 async function addressesOf(target: Target, { policy, resolve }: ConnectionDeps): Promise<string[]> {
   const { hostname } = target;
   if (isIP(hostname) !== 0) return [hostname];
@@ -56,7 +56,8 @@ function openTcp(target: Target, addresses: readonly string[], signal: AbortSign
     ...options,
     autoSelectFamily: true,
     autoSelectFamilyAttemptTimeout: ADDRESS_MS,
-    // Never asked for a literal address. Its answer is the one that was judged, so a second DNS answer cannot slip in.
+    // Node does not call this for a literal address. It returns the addresses that were checked, so a second DNS answer cannot replace
+    // them.
     lookup: (_hostname, _options, callback) => callback(null, families),
   });
   return settled(socket, 'connect', {
@@ -85,7 +86,7 @@ async function settled(
   event: 'connect' | 'secureConnect',
   failure: { code: OutboundErrorCode; what: string; remoteAddress?: string | null },
 ): Promise<Socket> {
-  // Errors are seen as the end that they bring; between two listeners one would end the process.
+  // An error is also seen as the close that follows. Without any listener in between, it would end the process.
   socket.on('error', () => undefined);
   try {
     await Promise.race([
@@ -99,14 +100,14 @@ async function settled(
   }
 }
 
-/** As DNS names it: ENOTFOUND, ETIMEOUT. Its message would only say the name again. */
+/** The DNS error code, such as ENOTFOUND or ETIMEOUT. The message would only repeat the name. */
 function dnsCode(cause: unknown): string {
   return cause instanceof Error && 'code' in cause ? String(cause.code) : messageOf(cause);
 }
 
-/** Several addresses fail with one error each, and the sum of them has no message. */
+/** If several addresses fail, the error is an AggregateError without a message. */
 function reasonOf(cause: unknown): string {
   const text = cause instanceof AggregateError ? cause.errors.map(messageOf).join(', ') : messageOf(cause);
-  // Customers read this, and Node's advice on how to start Node is not for them.
+  // Customers read this text, and Node's hint about its own start options does not help them.
   return text.replace(/; if the root CA is installed locally.*/, '');
 }

@@ -1,4 +1,4 @@
-// Requests whose answers are read as they come, for as long as somebody wants them: bounded in time at each step, ended by a signal.
+// Requests whose responses are streamed. Each step has a time limit, and a signal can end the request.
 import type { Clock } from '../../../shared/clock.ts';
 import { type Line, type Lines, openLines } from './lines.ts';
 import { OutboundError, type OutboundErrorCode } from './outbound-error.ts';
@@ -10,30 +10,30 @@ export interface ExchangeRequest {
   url: string;
   headers: Record<string, string>;
   body: string;
-  /** DNS, TCP and TLS; an attempt that takes longer fails with `connect`: nothing was sent. */
+  /** Limit for DNS, TCP and TLS. After it the attempt fails with `connect`, and nothing was sent. */
   connectMs: number;
-  /** From then until the status line; then it fails with `timeout`. */
+  /** Limit from the connection to the status line; after it the attempt fails with `timeout`. */
   statusMs: number;
-  /** Between two pieces of the body; then its reading fails with `timeout`. */
+  /** Limit between two chunks of the body; after it, reading fails with `timeout`. */
   idleMs: number;
-  /** Ends the connection wherever it is, so that the other side learns of it; what waits fails with `protocol`. */
+  /** Ends the connection in any state, so that the other side notices. Pending calls fail with `protocol`. */
   signal: AbortSignal;
 }
 
 export interface Exchange {
   status: number;
-  /** Names in lower case; repeated ones are joined with a comma. */
+  /** Header names are in lower case. Repeated headers are joined with a comma. */
   headers: Record<string, string>;
-  /** Read at most once; leaving before its end ends the connection. Throws OutboundError. */
+  /** Can be read once. Leaving the loop early ends the connection. Throws OutboundError. */
   body: AsyncIterable<Buffer>;
-  /** For an answer that is not wanted to its end; does nothing where it was read whole. */
+  /** Ends a response that is not needed any more. Does nothing if it was read completely. */
   end(): void;
 }
 
 export interface Exchanges {
-  /** Resolves with the status line. Never follows a redirect. @throws OutboundError */
+  /** Resolves when the status line has arrived. Never follows a redirect. @throws OutboundError */
   open(request: ExchangeRequest): Promise<Exchange>;
-  /** Ends every connection; exchanges under way fail with `connect`. */
+  /** Ends every connection. Exchanges in progress fail with `connect`. */
   close(): Promise<void>;
 }
 
@@ -77,7 +77,7 @@ async function begin(target: Target, conversation: Conversation): Promise<Exchan
   if (request.signal.aborted) leave();
   try {
     const { method, headers, body } = request;
-    // The clock that was handed in measures.
+    // Undici's own timers are off: the injected clock measures the limits.
     const options = { method, path: target.path, headers, body, headersTimeout: 0, bodyTimeout: 0 };
     const answer = await line.client.request(options);
     return {
@@ -85,7 +85,7 @@ async function begin(target: Target, conversation: Conversation): Promise<Exchan
       headers: joined(answer.headers),
       body: pieces(answer.body, conversation, over),
       end: () => {
-        // By then the line may serve another request.
+        // The connection may already serve another request.
         if (isOver) return;
         leave();
         over();

@@ -1,4 +1,4 @@
-// Kept-alive connections: taken for one request at a time, given back, replaced when they are gone.
+// Keep-alive connections: each serves one request at a time, and is replaced when it is lost.
 import type { Socket } from 'node:net';
 import { callbackify } from 'node:util';
 import { Client } from 'undici';
@@ -6,27 +6,30 @@ import { type ConnectionDeps, openConnection } from './connection.ts';
 import { OutboundError } from './outbound-error.ts';
 import type { Target } from './policy.ts';
 
-/** Idle connections over all hosts; the oldest makes room. */
+/** Limit of idle connections to all hosts. The oldest one is closed first. */
 const IDLE_LINES_MAX = 256;
 
-/** One connection at most, opened when a request needs it. It serves one request at a time, so we know whom each one reached. */
+/**
+ * At most one connection, opened when a request needs it. It serves one request at a time, so the address that each request reached is
+ * known.
+ */
 export interface Line {
   origin: string;
   client: Client;
   isOpen: boolean;
-  /** Whom the newest connection reached. */
+  /** The address that the newest connection reached. */
   remoteAddress: string | null;
-  /** Why it was ended by us. */
+  /** The reason if we ended the connection. */
   endedBy: OutboundError | null;
-  /** Set while a request runs: told once there is a connection to send it on. */
+  /** Called during a request as soon as there is a connection to send it on. */
   onConnected: () => void;
-  /** Ends the line wherever it is in its life. */
+  /** Ends the line in any state. */
   end(reason: OutboundError): void;
 }
 
 export interface Lines {
   take(target: Target): Line;
-  /** Keeps the line for the next request to its origin, where it still has a connection. */
+  /** Keeps the line for the next request to its origin, if it still has a connection. */
   giveBack(line: Line): void;
   close(): Promise<void>;
 }
@@ -84,7 +87,7 @@ function newLine(target: Target, deps: ConnectionDeps, onGone: (line: Line) => v
       void client.destroy(reason);
     },
   };
-  // A request that was not yet sent by then goes over a new connection, for which the name is judged anew.
+  // A request that was not sent yet uses a new connection, for which the name is resolved and checked again.
   client.on('disconnect', () => {
     line.isOpen = false;
     onGone(line);

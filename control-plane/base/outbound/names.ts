@@ -1,12 +1,12 @@
-// Names to addresses: by DNS for names of strangers, as the system does for those that the operator has written down.
+// Resolves names to addresses: by DNS for names from customers, by the system for names that the operator has configured.
 import { lookup, Resolver } from 'node:dns/promises';
 
-/** DNS answers within two tries of this, or the name does not resolve. */
+/** Time limit of one DNS query. After two queries without an answer, the name does not resolve. */
 const TRY_MS = 3_000;
 
 /**
- * IPv4 addresses first. Not getaddrinfo: it runs on the few threads that files and hashes need too, and names of strangers must not
- * keep them waiting. `servers` (`address:port`) take the place of the system's. @throws Error where the name has neither kind of address
+ * Returns IPv4 addresses first. It does not use getaddrinfo, which blocks one of the few threads that files and hashes need too. `servers`
+ * (`address:port`) replace the system's servers. @throws Error if the name has no address
  */
 export async function byDns(hostname: string, servers?: readonly string[]): Promise<string[]> {
   const resolver = new Resolver({ timeout: TRY_MS, tries: 2 });
@@ -16,7 +16,7 @@ export async function byDns(hostname: string, servers?: readonly string[]): Prom
   return [v4, v6].flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
 }
 
-/** With `/etc/hosts`. */
+/** Resolves as the system does, with `/etc/hosts`. */
 export async function bySystem(hostname: string): Promise<string[]> {
   return (await lookup(hostname, { all: true })).map(({ address }) => address);
 }

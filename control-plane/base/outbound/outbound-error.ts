@@ -1,8 +1,8 @@
-// The one error of an attempt to call somebody, with a code that callers tell apart.
+// The error of every failed outbound request, with a code for callers.
 
 export type OutboundErrorCode = 'blocked_address' | 'dns' | 'connect' | 'tls' | 'timeout' | 'protocol';
 
-/** `remoteAddress` is null where no connection was made. The message is a rule or a reason that the owner of the URL may read. */
+/** `remoteAddress` is null if there was no connection. The owner of the URL may read the message. */
 export class OutboundError extends Error {
   readonly code: OutboundErrorCode;
   readonly remoteAddress: string | null;

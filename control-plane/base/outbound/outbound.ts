@@ -1,4 +1,4 @@
-// Requests to addresses that strangers name: guarded, bounded in time and bytes, never redirected.
+// Requests to addresses that customers name: checked, limited in time and bytes, never redirected.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Resolve } from './connection.ts';
 import { type Line, openLines } from './lines.ts';
@@ -11,33 +11,36 @@ export interface OutboundRequest {
   url: string;
   headers?: Record<string, string>;
   body?: string | Buffer;
-  /** From the request being sent until the status line. */
+  /** Limit from sending the request to the status line. */
   statusMs: number;
-  /** The whole attempt: DNS, TCP, TLS, request, capped body. */
+  /** Limit of the whole attempt: DNS, TCP, TLS, request, body. */
   totalMs: number;
   bodyBytesMax: number;
 }
 
 export interface OutboundResponse {
   status: number;
-  /** Names in lower case; repeated ones are joined with a comma. */
+  /** Header names are in lower case. Repeated headers are joined with a comma. */
   headers: Record<string, string>;
-  /** At most `bodyBytesMax` bytes, as they came: nothing is decompressed. */
+  /** At most `bodyBytesMax` bytes as received: nothing is decompressed. */
   body: Buffer;
   truncated: boolean;
   remoteAddress: string;
 }
 
 export interface Outbound {
-  /** @throws OutboundError blocked_address for a URL that no attempt would be allowed to: scheme, port, userinfo, literal address, localhost */
+  /**
+   * @throws OutboundError blocked_address for a URL that is never allowed, because of its scheme, port, userinfo, literal address or
+   * localhost
+   */
   assertAllowed(url: string): void;
-  /** Never follows a redirect; reads at most bodyBytesMax and then destroys the stream. @throws OutboundError */
+  /** Never follows a redirect. Reads at most bodyBytesMax, then destroys the stream. @throws OutboundError */
   request(request: OutboundRequest): Promise<OutboundResponse>;
-  /** Ends every connection; attempts under way fail with `connect`. */
+  /** Ends every connection. Attempts in progress fail with `connect`. */
   close(): Promise<void>;
 }
 
-/** `resolve` and `ca` take the place of DNS and of the system's certificates, for tests. */
+/** Tests use `resolve` and `ca` to replace DNS and the certificates of the system. */
 export function openOutbound(policy: OutboundPolicy, deps: { clock: Clock; resolve?: Resolve; ca?: string }): Outbound {
   const rules = openPolicy(policy);
   const lines = openLines({ policy: rules, resolve: deps.resolve, ca: deps.ca });
@@ -80,7 +83,7 @@ async function attempt(
       path: target.path,
       headers: request.headers ?? {},
       body: request.body ?? null,
-      // The clock that was handed in measures.
+      // Undici's own timers are off: the injected clock measures the limits.
       headersTimeout: 0,
       bodyTimeout: 0,
     });

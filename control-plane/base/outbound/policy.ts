@@ -1,37 +1,40 @@
-// Which URLs and which addresses may be called, as pure rules over what the operator allows.
+// Which URLs and addresses may be called: pure rules over the operator's configuration.
 import { isIP } from 'node:net';
 import ipaddr from 'ipaddr.js';
 import { OutboundError } from './outbound-error.ts';
 
 export interface OutboundPolicy {
   ports: readonly number[] | 'any';
-  /** CIDR networks that may be called although they are not public. */
+  /** CIDR networks that may be called although they are private. */
   privateNetworks: readonly string[];
-  /** `host` (any port) or `host:port` that the operator has named: any address, and plain http where `plainHttp`. */
+  /**
+   * Hosts that the operator has configured, as `host` (any port) or `host:port`. Any address is allowed, and plain http if `plainHttp` is
+   * set.
+   */
   namedHosts: readonly { host: string; plainHttp: boolean }[];
 }
 
-/** A URL that may be called, as far as can be said before its name is resolved. */
+/** A URL that passed all checks that are possible before its name is resolved. */
 export interface Target {
   origin: string;
   /** Path and query. */
   path: string;
-  /** Without the brackets of an IPv6 address. */
+  /** An IPv6 address has no brackets here. */
   hostname: string;
   port: number;
   isTls: boolean;
-  /** The operator has named this host: its addresses are not judged. */
+  /** True if the operator has configured this host. Its addresses are not checked. */
   isNamed: boolean;
 }
 
 export interface Policy {
-  /** @throws OutboundError blocked_address for a URL that no attempt would be allowed to */
+  /** @throws OutboundError blocked_address for a URL that is never allowed */
   target(url: string): Target;
-  /** Whether this address may be connected to for `target`. */
+  /** Whether a connection for `target` may reach this address. */
   allows(target: Target, address: string): boolean;
 }
 
-/** @throws Error for a network that is no CIDR range */
+/** @throws Error if a network is not a CIDR range */
 export function openPolicy(policy: OutboundPolicy): Policy {
   const networks = policy.privateNetworks.map((network) => ipaddr.parseCIDR(network));
   const allows = (target: Target, address: string): boolean => {
@@ -73,19 +76,19 @@ export function openPolicy(policy: OutboundPolicy): Policy {
   };
 }
 
-/** The only part of IPv6 that addresses on the internet come from. The rest embeds IPv4, is special, or is not given out. */
+/** The only allocated part of public IPv6. The rest embeds IPv4, is special or is unallocated. */
 const GLOBAL_IPV6: [ipaddr.IPv6, number] = [ipaddr.IPv6.parse('2000::'), 3];
-/** Looks public and is not: the wire server of Azure, which tells the secrets of the machine that asks. */
+/** The metadata server of Azure. Its address is public, and it gives out the secrets of the machine that asks. */
 const AZURE_WIRE_SERVER = '168.63.129.16';
 
 function isPublic(address: ipaddr.IPv4 | ipaddr.IPv6): boolean {
-  // "unicast" is what is left when every special range, mapped and translated ones too, has been taken out.
+  // "unicast" remains after all special ranges are excluded, including mapped and translated ones.
   if (address.range() !== 'unicast') return false;
   if (address instanceof ipaddr.IPv6) return address.match(GLOBAL_IPV6);
   return address.toString() !== AZURE_WIRE_SERVER;
 }
 
-/** The URL parser has made one spelling of each address by then: 127.1, 0x7f.1 and 2130706433 are all 127.0.0.1. */
+/** The URL parser has normalised all spellings of an address: 127.1, 0x7f.1 and 2130706433 are all 127.0.0.1. */
 function parse(url: string): URL {
   const parsed = URL.parse(url);
   if (parsed === null) throw blocked('must be a whole URL, like https://example.com/path');

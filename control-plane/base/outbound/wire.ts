@@ -1,4 +1,4 @@
-// What comes back over the wire, in our words: the headers of an answer, and what broke.
+// Translates what undici returns into our own terms: response headers and errors.
 import { errors } from 'undici';
 import { messageOf } from '../../../shared/errors.ts';
 import type { Line } from './lines.ts';
@@ -11,7 +11,7 @@ export function joined(headers: Record<string, string | string[] | undefined>): 
   );
 }
 
-/** What the guard did not name happened on an open connection: it broke, or what came was not HTTP. */
+/** An error that no check has named: the open connection broke, or the response was not HTTP. */
 export function outboundError(error: unknown, line: Line): OutboundError {
   if (error instanceof OutboundError) return error;
   const broke = error instanceof errors.SocketError || (error instanceof Error && 'syscall' in error);

@@ -1,42 +1,42 @@
-// What the service manager is told: ready, alive, stopping (sd_notify), and when we may say that we are alive.
+// Reports to systemd: ready, alive, stopping (sd_notify). Also decides when the process may report that it is alive.
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
 import type { Log } from '../../../shared/log.ts';
 import type { LoopStatus } from '../../../shared/loop.ts';
 
-/** A run that takes longer hangs: long work is cut into runs far shorter than this. */
+/** A tick that takes longer counts as hanging. Long work is split into much shorter ticks. */
 export const RUN_MS_MAX = 300_000;
 const NOTIFY_MS_MAX = 10_000;
-/** What is under way ends by itself, or is given up, long before. */
+/** Work in progress ends or is given up long before this. */
 const STOP_MS_MAX = 60_000;
-/** Of the watchdog's time: two messages may be late. */
+/** The fraction of the watchdog time between two messages: two messages may be late. */
 const SHARE = 3;
 
 export interface Systemd {
-  /** How often `alive` is wanted; undefined where nobody watches. */
+  /** Period of the `alive` messages; undefined if systemd does not watch this process. */
   alivePeriodMs: number | undefined;
   ready(): Promise<void>;
   alive(): Promise<void>;
-  /** The manager gives us so long, and what it gives anybody to stop in, even if its own patience is shorter. */
+  /** Asks systemd for this much time to stop, plus its usual stop time. */
   stopping(drainMs: number): Promise<void>;
 }
 
-/** What systemd says in the environment of a service. */
+/** The settings that systemd puts into the environment of a service. */
 export interface ServiceManager {
-  /** A path, or `@` and an abstract name. */
+  /** A path, or `@` and the name of an abstract socket. */
   notifySocket: string;
-  /** It ends us where it hears nothing for this long; undefined where it does not watch. */
+  /** systemd ends this process if no message arrives for this long; undefined if it does not watch. */
   watchdogMs: number | undefined;
 }
 
-/** Without a manager nothing happens. A message that cannot be sent is logged: what follows from it, systemd decides. */
+/** Without systemd this does nothing. A message that cannot be sent is only logged: systemd decides what follows. */
 export function openSystemd(manager: ServiceManager | undefined, { log }: { log: Log }): Systemd {
   const say = async (...message: string[]): Promise<void> => {
     if (manager === undefined) return;
     try {
       await notify(manager.notifySocket, message);
     } catch (error) {
-      log.error({ err: error, message }, 'systemd could not be told');
+      log.error({ err: error, message }, 'a message to systemd could not be sent');
     }
   };
   const watchdogMs = manager?.watchdogMs;
@@ -48,7 +48,10 @@ export function openSystemd(manager: ServiceManager | undefined, { log }: { log:
   };
 }
 
-/** Names of loops whose run hangs. A loop that waits for its period is not looked at: a step of the clock would make it late. */
+/**
+ * Names of loops whose tick hangs. A loop that waits for its next period is not checked, because a step of the wall clock would make it
+ * look late.
+ */
 export function hangingLoops(loops: readonly LoopStatus[], nowMs: number): string[] {
   return loops
     .filter((loop) => loop.running && loop.last_started_ms !== null && nowMs - loop.last_started_ms > RUN_MS_MAX)

@@ -1,18 +1,18 @@
-// What this room brings to the house.
+// What this room adds to the house: a loop and a metric.
 import type { LoopOptions } from '../../../shared/loop.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
 import type { Presence } from './presence.ts';
 import type { Link } from './link.ts';
 
 const ABSENCE_PERIOD_MS = 15_000;
-/** Agents come back after a restart spread over this time. */
+/** After a restart, agents reconnect at random times within this span. */
 const RECONNECT_AFTER_MS = 1_000;
 
 export function linkBrings({ link, presence }: { link: Link; presence: Presence }) {
   const loop: LoopOptions = { name: 'own_outage', periodMs: ABSENCE_PERIOD_MS, run: () => presence.run() };
   const links: Measure = {
     name: 'svc_agent_links',
-    help: 'Links of agents that are up',
+    help: 'Agent links that are connected',
     kind: 'gauge',
     read: () => one(link.count()),
   };

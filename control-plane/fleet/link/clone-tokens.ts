@@ -1,4 +1,29 @@
-// Tells hosts from copies of them: each gets a new value every minute, and shows the newest that it has stored when it comes back.
+// Clone tokens tell a host from a copy of its disk. Both have the same key, so the proof of the link cannot tell them apart.
+//
+// When its link comes up, and then once a minute, a host gets a new token: a number, sealed so that nobody can make one up. The
+// host stores the token on its disk and confirms that (`clone_token_kept`). When it links again, it shows the newest token that
+// it has stored. A copy has only the token of the moment at which its disk was copied.
+//
+//   `issued`  the highest number that was sent to the host
+//   `kept`    the highest number that some host with this identity has surely stored; kept <= issued
+//
+// Example:
+//   10:00  The host gets token 7, stores and confirms it: issued 7, kept 7. Somebody copies its disk.
+//   10:01  The host confirms token 8, and at 10:02 token 9: issued 9, kept 9.
+//   10:03  A machine with this identity links and shows 7. 7 < 9, so it is a copy, or the disk of the host was set back.
+//          `show` returns false, and the rooms above place nothing new on the machine.
+//   10:04  The real host links again and shows 9: that is fine. If the copy has confirmed token 10 before that, the host counts as
+//          the copy. That is harmless: either way the operator has to end one of them (`admin machine unify`).
+//
+// Why both numbers are needed:
+// - The link can break after token 9 was sent. The host may have stored it (it shows 9) or not (it shows 8). Both are fine,
+//   because `kept` is still 8.
+// - A shown number above `issued` means that this database was restored from a backup. The host is right: both numbers rise to it.
+// - A machine with a new key (its host has enrolled again) starts with a new row, whatever it shows.
+//
+// What must never happen:
+// - `kept` rises before the host has confirmed. A crash of the host would then make it look like a copy of itself.
+// - `kept` falls: a copy would pass.
 import { z } from 'zod';
 import { int, text } from '../../base/db/columns.ts';
 import { type Db, type Tx, sql } from '../../base/db/db.ts';
@@ -6,20 +31,20 @@ import type { Sealing } from '../../base/http/sealing.ts';
 
 export interface CloneTokens {
   /**
-   * What a host shows at its hello. False where somebody with the same identity has gone on since: two hosts run from copies of one
-   * disk, or the disk of one was set back. A value newer than any of ours is good: this database is from a backup.
+   * Takes the token of a hello. False if somebody with the same identity has stored a newer one since: two hosts run from copies of
+   * one disk, or the disk of the host was set back.
    */
   show(machineId: string, shown: string | null): Promise<boolean>;
-  /** A new value for it to store. */
+  /** Issues a new token that the host has to store. */
   next(machineId: string): Promise<string>;
-  /** It is on its disk: older ones are of a copy from now on. */
+  /** The host has stored this token on its disk. From now on an older token belongs to a copy. */
   kept(machineId: string, value: string): Promise<void>;
 }
 
 interface CloneTokensDeps {
   db: Db;
   sealing: Sealing;
-  /** The enrolled key; a host that has enrolled anew begins anew. */
+  /** The enrolled public key. A host that has enrolled again starts with a new row. */
   machineKey(machineId: string): Promise<string | undefined>;
 }
 
@@ -27,7 +52,7 @@ const CloneTokenRow = z.object({ public_key: text, issued: int, kept: int });
 
 export function openCloneTokens({ db, sealing, machineKey }: CloneTokensDeps): CloneTokens {
   const placeOf = (machineId: string): string => `cloneToken/${machineId}`;
-  /** Undefined for what is none of ours. */
+  /** Undefined for a token that this control plane did not issue. */
   const numberOf = (machineId: string, value: string | null): number | undefined => {
     if (value === null) return 0;
     try {

@@ -1,4 +1,4 @@
-// Keeps the newest link of each machine for operators.
+// Stores the newest link of each machine for operators.
 import type { Clock } from '../../../shared/clock.ts';
 import type { HelloMessage } from '../../../shared/protocol/link.ts';
 import { type Db, sql } from '../../base/db/db.ts';

@@ -1,4 +1,40 @@
-// The links of all machines: one live session each, desired state pushed when it moved, streams asked for.
+// The links of all machines. A link is the WebSocket on which an agent receives its desired state and reports what it observes.
+//
+// The life of a link (session.ts runs one of them; this file keeps the newest of each machine):
+//
+//   agent                                       control plane
+//     |  connects                                     |
+//     |  <--------------------- challenge (nonce) --- |  limits per address: connections, bytes before the proof
+//     |  --- hello (machine, proof, clone token) ---> |  the proof is the nonce, signed with the enrolled key
+//     |  <----------------------------- welcome ----- |  a link of the same machine that is still up is closed
+//     |  <----------------------------- desired ----- |  always the complete list, at once and after each change
+//     |  <------------------------- clone_token ----- |  a new one at once and then once a minute (clone-tokens.ts)
+//     |  --- observed, inventory, holder -----------> |  handled one after another, by the rooms above (`LinkHandlers`)
+//     |  <-------------------------------- open ----- |  a customer connects: the host dials a stream back (streams.ts)
+//     |  pings and pongs, until one side closes       |
+//
+// Newest link wins. If a network breaks, the old link often looks alive for another half minute, so a second link of the same
+// machine is normal: it takes over, and the old one is closed with `superseded`. But a second link may also come from a clone,
+// which is a second host that runs from a copy of the disk and so has the same key. At this moment nobody knows which it is.
+// The machine is `contested` for 35 s. In this time a host that lost its link to a clone reconnects, and the clone tokens tell
+// the two apart.
+//
+// Example. Host A runs instance i. Somebody copies its disk to host B, and B starts at 10:00:00.
+// - 10:00:00  B sends hello with the clone token of the copied disk, which A has replaced many times since: `onCopy`. The rooms
+//             above place nothing new on the machine. B's link is the newest, and A's link is closed.
+// - 10:00:01  B reports that the container of i is missing. The machine is a known copy, so the report changes nothing.
+// - 10:00:02  A connects again, and B's link is closed. The two take turns until the operator ends one of them.
+// Now let the copy be so fresh that B has the newest token of A. B's hello is accepted without `onCopy`, and B gets a new token.
+// Its report about i is ignored because the machine is contested. A returns within the 35 s with a token that is older than the
+// one which B has stored: `onCopy`.
+//
+// What must never happen:
+// - A message of a link that is not the newest one takes effect. `onMessage` and `onClose` compare the session first.
+// - A report that a container is missing ends a rental while nobody knows which host has sent it.
+// - A host without a proof costs memory or time of others: size, rate and number of first messages are limited.
+//
+// Signs of life (`WorkloadLife`) are kept in memory only. They never decide alone that an instance is down: that takes failed
+// probes too.
 import type { Duplex } from 'node:stream';
 import { type WebSocket, WebSocketServer } from 'ws';
 import { LINK_HELLO_BYTES_MAX, LINK_MESSAGE_BYTES_MAX, CLONE_TOKEN_MS } from '../../../shared/limits.ts';
@@ -24,26 +60,27 @@ import { openReadBudget } from './read-budget.ts';
 import { runSession, type Session, type SessionDeps } from './session.ts';
 import { openStreams, StreamError, type Streams } from './streams.ts';
 
-/** What rooms above do with a link; handed in by the house. */
+/** Handlers of the rooms above. The house passes them in. */
 export interface LinkHandlers {
-  /** A machine's link is up: it is online, and this is what it holds and has. */
+  /** The link of a machine is up: the machine is online, and `hello` reports its workloads and its inventory. */
   onUp(machineId: string, hello: HelloMessage, clientIp: string): Promise<void>;
-  /** Another host has gone on with the machine's identity: one of them is a copy. Before `onUp`. */
+  /** Two hosts use the identity of the machine: one of them is a copy. Called before `onUp`. */
   onCopy(machineId: string): Promise<void>;
   /** The newest link of the machine is down. */
   onDown(machineId: string): Promise<void>;
-  /** A ping was missed, or is answered again, or the link came or went: what runs there is to be looked at. */
+  /** The host missed a ping or answers again, or the link went up or down: its instances should be probed now. */
   onLife(machineId: string): void;
-  /** What the host has seen of a holder by itself. */
+  /** The host reports a change of a holder. */
   onHolder(machineId: string, message: HolderMessage): Promise<void>;
   onObserved(machineId: string, message: ObservedMessage): Promise<void>;
   onInventory(machineId: string, inventory: Inventory): Promise<void>;
   /**
-   * What the machine needs to pull the workload's private image; undefined where it has no business with it. May take long.
-   * @throws ServiceError `image_unavailable` where nobody may pull it any more: the host is told so
+   * The login that the machine needs to pull the private image of the workload; undefined if the workload is not one of its own. May take
+   * long.
+   * @throws ServiceError `image_unavailable` if the image cannot be pulled any more. This refusal is sent to the host.
    */
   pullLogin(machineId: string, workloadId: string): Promise<PullLogin | null | undefined>;
-  /** The machine's whole desired state. */
+  /** The complete desired state of the machine. */
   desired(machineId: string): Promise<DesiredMessage>;
 }
 
@@ -51,38 +88,38 @@ export interface Link {
   /** Sends the machine its desired state now, if it is connected. */
   push(machineId: string): void;
   isUp(machineId: string): boolean;
-  /** True for a while after a link took the place of one that was up: the two may be of a host and a copy of it. */
+  /** True for a while after a link replaced another one that was up: the two may belong to a host and a copy of it. */
   isContested(machineId: string): boolean;
-  /** What shows that a workload of the machine is alive, as far as this process knows. */
+  /** The signs of life of a workload that this process has seen. */
   lifeOf(machineId: string, workloadId: string): WorkloadLife;
-  /** Has the host replace the holder of a workload; false if it is not connected. */
+  /** Tells the host to replace the holder of a workload; false if the host is not connected. */
   repair(machineId: string, workloadId: string): boolean;
-  /** Of links that are up. */
+  /** The number of links that are up. */
   count(): number;
-  /** A byte stream into a workload. @throws StreamError saying which leg failed */
+  /** Opens a byte stream into a workload. @throws StreamError with the leg that failed */
   openStream(machineId: string, workloadId: string, target: OpenMessage['target']): Promise<Duplex>;
-  /** Whoever is at the other end wants to be a machine. `proven` is called once it has shown that the link is its own. */
+  /** Takes a new connection that claims to be a machine. `proven` is called once the proof of its key is valid. */
   accept(socket: LinkSocket, clientIp: string, proven: () => void): void;
   onLinkUpgrade(upgrade: Upgrade): void;
   onStreamUpgrade(upgrade: Upgrade): void;
-  /** Says goodbye to every agent, asking them to come back after `reconnectAfterMs`. */
+  /** Closes all links and asks the agents to reconnect after `reconnectAfterMs`. */
   drain(reconnectAfterMs: number): Promise<void>;
 }
 
 export interface WorkloadLife {
-  /** The link is up, and the host has answered the last ping. */
+  /** The link is up and the host has answered the last ping. */
   isAnswering: boolean;
-  /** Since when the link is up; null if it is not. */
+  /** The time at which the link went up; null if it is down. */
   upSinceMs: number | null;
-  /** When the host last answered a ping, or sent bytes on a stream of a customer; null if this process has seen neither. */
+  /** The last time that the host answered a ping or sent bytes on a customer's stream; null if this process has seen neither. */
   lastMs: number | null;
-  /** Streams to its SSH server that are open, of customers and of strangers. */
+  /** Open streams to the SSH server of the workload, authenticated or not. */
   sshStreams: number;
 }
 
-/** A host that lost its link to a copy is back by then, and shows a clone token that tells the two apart. */
+/** Within this time, a host that lost its link to a copy reconnects and sends its clone token, which tells the two apart. */
 const CONTESTED_MS = 35_000;
-/** A machine pulls for as many workloads as it has GPUs; more questions than this are not answered. */
+/** A machine pulls for at most as many workloads as it has GPUs. Further requests are not answered. */
 const PULL_LOGINS_PER_MACHINE_MAX = 16;
 
 type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'> & {
@@ -92,7 +129,7 @@ type LinkDeps = Pick<SessionDeps, 'clock' | 'ids' | 'rng' | 'log' | 'machineKey'
 
 export function openLink(deps: LinkDeps): Link {
   const sessions = new Map<string, Session>();
-  /** Until when, by the monotonic clock. */
+  /** By machine: when its contested time ends, on the monotonic clock. */
   const contestedMs = new Map<string, number>();
   const streams = openStreams(deps);
   const budget = openReadBudget(deps.clock);
@@ -160,10 +197,13 @@ export function openLink(deps: LinkDeps): Link {
   };
 }
 
-/** What comes before a proof is one message and some control frames. `ws` itself would collect a whole message of any machine's size. */
+/**
+ * Limit of bytes before the proof: one message and some control frames. `ws` itself would buffer a message of the size that a proven
+ * machine may send.
+ */
 const UNPROVEN_BYTES_MAX = 2 * LINK_HELLO_BYTES_MAX;
 
-/** Ends a connection that sends more than that, until the bound is lifted. */
+/** Ends a connection that sends more than UNPROVEN_BYTES_MAX, until `lift` is called. */
 function boundUnproven(socket: Duplex): { lift(): void } {
   let bytes = 0;
   const count = (chunk: Buffer): void => {
@@ -176,14 +216,14 @@ function boundUnproven(socket: Duplex): { lift(): void } {
 
 interface Lives {
   of(machineId: string, workloadId: string): WorkloadLife;
-  /** The host has sent bytes of a customer's own stream. */
+  /** The host has sent bytes on a customer's stream. */
   noteBytes(workloadId: string): void;
   noteSsh(workloadId: string, stream: Duplex): void;
-  /** The link is gone; its last answer still counts. */
+  /** Keeps the time of the last answer after the link has closed. */
   keep(session: Session): void;
 }
 
-/** Machines and workloads whose last sign of life is remembered. Whoever is forgotten is known by its last good probe. */
+/** Limit of remembered machines and workloads. A forgotten one is judged by its last good probe. */
 const LIVES_MAX = 50_000;
 
 function openLives(sessions: ReadonlyMap<string, Session>, clock: Clock): Lives {
@@ -222,15 +262,15 @@ function openLives(sessions: ReadonlyMap<string, Session>, clock: Clock): Lives 
   };
 }
 
-interface Ground {
+interface Shared {
   lives: Lives;
   sessions: Map<string, Session>;
   contestedMs: Map<string, number>;
   streams: Streams;
 }
 
-/** What a session's life does to the room: the newest link of a machine is the only one that counts. */
-function sessionEvents({ sessions, contestedMs, streams, lives }: Ground, deps: LinkDeps) {
+/** The effects of a session on the room. Only the newest link of a machine counts. */
+function sessionEvents({ sessions, contestedMs, streams, lives }: Shared, deps: LinkDeps) {
   const { handlers, log, cloneTokens } = deps;
   const pullLogins = openPullLogins(deps);
   return {
@@ -241,7 +281,7 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Ground, deps: 
       sessions.set(session.machineId, session);
       if (!(await cloneTokens.show(session.machineId, hello.clone_token))) await handlers.onCopy(session.machineId);
       await handlers.onUp(session.machineId, hello, clientIp);
-      log.info({ machine_id: session.machineId, client_ip: clientIp }, 'agent link up');
+      log.info({ machine_id: session.machineId, client_ip: clientIp }, 'an agent link is up');
       handlers.onLife(session.machineId);
       pushDesired(session, deps);
       turnCloneToken(session, () => sessions.get(session.machineId) === session, deps);
@@ -270,9 +310,9 @@ function sessionEvents({ sessions, contestedMs, streams, lives }: Ground, deps: 
       sessions.delete(session.machineId);
       lives.keep(session);
       handlers.onLife(session.machineId);
-      log.info({ machine_id: session.machineId }, 'agent link down');
+      log.info({ machine_id: session.machineId }, 'an agent link is down');
       handlers.onDown(session.machineId).catch((error: unknown) => {
-        log.error({ machine_id: session.machineId, reason: messageOf(error) }, 'a lost link could not be noted');
+        log.error({ machine_id: session.machineId, reason: messageOf(error) }, 'a lost link could not be recorded');
       });
     },
   };
@@ -290,7 +330,7 @@ function pushDesired(session: Session, { handlers, log }: LinkDeps): void {
     });
 }
 
-/** Now, and again and again while the link lasts. */
+/** Issues a token now and then once per CLONE_TOKEN_MS while the link lasts. */
 function turnCloneToken(session: Session, isUp: () => boolean, deps: LinkDeps): void {
   const { clock, rng, log, cloneTokens } = deps;
   if (!isUp()) return;
@@ -298,13 +338,13 @@ function turnCloneToken(session: Session, isUp: () => boolean, deps: LinkDeps): 
     .next(session.machineId)
     .then((value) => session.send({ type: 'clone_token', value }))
     .catch((error: unknown) => {
-      const told = { machine_id: session.machineId, reason: messageOf(error) };
-      log.error(told, 'a cloneToken could not be turned; the next time comes');
+      const fields = { machine_id: session.machineId, reason: messageOf(error) };
+      log.error(fields, 'a clone token could not be issued; the next one follows in a minute');
     });
   clock.after(spreadMs(CLONE_TOKEN_MS, rng), () => turnCloneToken(session, isUp, deps));
 }
 
-/** Logins are fetched beside the link's other messages: a slow registry must not hold up what the machine observes. */
+/** Logins are fetched in parallel with other messages, so that a slow registry does not delay observations of the machine. */
 function openPullLogins({ handlers, log }: LinkDeps): { answer(session: Session, workloadId: string): Promise<void> } {
   const underWay = new Map<string, number>();
   const answerOf = async (machineId: string, workloadId: string): Promise<PullAnswer | null | undefined> => {
@@ -327,9 +367,9 @@ function openPullLogins({ handlers, log }: LinkDeps): { answer(session: Session,
           log.warn({ machine_id: machineId, workload_id: workloadId }, 'a pull login was refused');
         else session.send({ type: 'pull_login', workload_id: workloadId, login });
       } catch (error) {
-        // Without an answer the host asks again.
+        // The host asks again if it gets no answer.
         const reason = messageOf(error);
-        log.warn({ machine_id: machineId, workload_id: workloadId, reason }, 'a pull login could not be had');
+        log.warn({ machine_id: machineId, workload_id: workloadId, reason }, 'a pull login could not be fetched');
       } finally {
         const left = (underWay.get(machineId) ?? 1) - 1;
         if (left === 0) underWay.delete(machineId);

@@ -1,4 +1,4 @@
-// Machines that were online when the last process ended, and whose link does not come back; the others were heard of.
+// Marks machines offline whose link does not return after a restart of the control plane, and records heartbeats of connected machines.
 import type { Clock } from '../../../shared/clock.ts';
 import { LINK_RECONNECT_MS_MAX } from '../../../shared/limits.ts';
 import type { Log } from '../../../shared/log.ts';
@@ -6,16 +6,17 @@ import type { Supply } from '../supply/supply.ts';
 import type { Link } from './link.ts';
 
 /**
- * After a start every agent gets some tries to come back. Until then its machine counts as before, so that a restart of ours takes no
- * offering away; a launch on a host that is really gone is tried elsewhere. (After a longer presence nothing counts as online.)
+ * After a start, every agent has this time to reconnect. Until then its machine keeps its state, so that a restart of the control plane
+ * takes no offering off the market. If the host is really gone, a launch on it fails over to another one. After a longer outage of the
+ * control plane, all machines are marked offline at the start.
  */
 export const RETURN_MS = 4 * LINK_RECONNECT_MS_MAX;
 
-/** How old `last_heartbeat_at` of a machine with a link may be; each note writes the rows of the whole fleet. */
+/** The largest age of `last_heartbeat_at` of a connected machine. Each update writes the rows of the whole fleet. */
 const HEARTBEAT_MS = 60_000;
 
 export interface Presence {
-  /** Level-triggered: takes machines without a link offline, once they had their time, and notes that the others are there. */
+  /** Level-triggered: marks machines without a link offline after RETURN_MS, and records heartbeats of the others. */
   run(): Promise<void>;
 }
 
@@ -34,7 +35,7 @@ export function openPresence(deps: {
       for (const machineId of await supply.onlineMachineIds()) {
         if (link.isUp(machineId)) continue;
         await supply.setOnline(machineId, false);
-        log.warn({ machine_id: machineId }, 'a machine counted as online and has no link: it is offline');
+        log.warn({ machine_id: machineId }, 'a machine was marked online but has no link; it is now offline');
       }
       if (clock.monotonicMs() - notedMs < HEARTBEAT_MS) return;
       notedMs = clock.monotonicMs();

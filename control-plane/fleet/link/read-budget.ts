@@ -1,4 +1,4 @@
-// How many bytes of messages are read: from an address whose machine is not proven yet, and from a machine.
+// Limits the bytes of messages that are read: per address before the proof, and per machine after it.
 import { networkOf } from '../../../shared/client-network.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import {
@@ -10,15 +10,17 @@ import {
 import { openBuckets } from '../../base/http/buckets.ts';
 
 export interface ReadBudget {
-  /** Takes the bytes of a first message; false if the address has sent too many that proved nothing. */
+  /** Takes the bytes of a first message; false if the address has sent too many bytes without a valid proof. */
   takeUnproven(clientIp: string, bytes: number): boolean;
-  /** The first message held a proof: it costs the address nothing. */
+  /** Refunds the bytes of a first message with a valid proof. */
   giveBack(clientIp: string, bytes: number): void;
-  /** Takes the bytes of a machine's message. It is to be read after this time; until then the machine waits, and nothing is lost. */
+  /**
+   * Takes the bytes of a message from a machine. The message is read after this delay. Until then the machine waits, and nothing is lost.
+   */
   waitMs(machineId: string, bytes: number): number;
 }
 
-/** Neighbours in one IPv6 /64 count as one address. */
+/** All addresses of an IPv6 /64 count as one. */
 export function openReadBudget(clock: Clock): ReadBudget {
   const unproven = openBuckets({ perSecond: LINK_UNPROVEN_BYTES_PER_SECOND, burst: LINK_UNPROVEN_BYTES_BURST }, clock);
   const machines = openBuckets({ perSecond: LINK_READ_BYTES_PER_SECOND, burst: LINK_READ_BYTES_BURST }, clock);

@@ -1,4 +1,4 @@
-// One link from its first byte to its last: challenge, proof, then messages until either side goes.
+// One link from its first byte to its last: challenge, proof, then messages until either side closes it.
 import { createPublicKey, verify } from 'node:crypto';
 import { spreadMs } from '../../../shared/backoff.ts';
 import type { Clock } from '../../../shared/clock.ts';
@@ -28,7 +28,7 @@ import type { ReadBudget } from './read-budget.ts';
 
 export interface Session {
   readonly machineId: string;
-  /** The last ping was answered, and since when that is known by our clock. */
+  /** Whether the last ping was answered, and the times of the last answer and of the connection. */
   life(): Life;
   send(message: ServerMessage): void;
   close(code: number, reason: string): void;
@@ -36,7 +36,7 @@ export interface Session {
 
 export interface Life {
   isAnswering: boolean;
-  /** When the host answered last. */
+  /** The time of the host's last answer. */
   lastMs: number;
   upSinceMs: number;
 }
@@ -49,16 +49,16 @@ export interface SessionDeps {
   budget: ReadBudget;
   /** The enrolled key (base64url of 32 bytes), undefined for an unknown machine. */
   machineKey(machineId: string): Promise<string | undefined>;
-  /** Proven: the link is this machine's. Resolves before the first message is handled. */
+  /** The proof is valid: the link belongs to this machine. Resolves before the first message is handled. */
   onOpen(session: Session, hello: HelloMessage): Promise<void>;
-  /** One at a time, in order. */
+  /** Called for one message at a time, in order. */
   onMessage(session: Session, message: AgentMessage): Promise<void>;
-  /** A ping was missed, or a host that had missed one answers again. */
+  /** The host missed a ping, or answers again after a missed one. */
   onLife(session: Session): void;
   onClose(session: Session): void;
 }
 
-/** Runs a fresh socket as a link. Everything that can go wrong closes it with a reason. */
+/** Runs a new socket as a link. Every failure closes it with a reason. */
 export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDeps): void {
   const { clock, log } = deps;
   const nonce = deps.ids.secret(32);
@@ -66,10 +66,10 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
 
   const send = (message: ServerMessage): void => {
     if (socket.bufferedAmount <= LINK_UNSENT_BYTES_MAX) return socket.send(JSON.stringify(message));
-    // A host that sends and never reads is not silent, and would fill our memory.
+    // A host that sends but never reads is not silent, and its unread messages would fill our memory.
     log.warn(
       { client_ip: clientIp, machine_id: session?.machineId },
-      'a host does not read its link, which is cut off',
+      'a host does not read from its link; the link is closed',
     );
     socket.terminate();
   };
@@ -112,8 +112,8 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
   const cancelHello = clock.after(LINK_HELLO_MS_MAX, () => refuse(LINK_CLOSE.silent, 'no hello in time'));
   const silentMs = readOneByOne(socket, clock, (frame) =>
     onFrame(frame).catch((error: unknown) => {
-      const told = { machine_id: session?.machineId, err: error };
-      log.error(told, 'handling a link message failed; the agent will send it again');
+      const fields = { machine_id: session?.machineId, err: error };
+      log.error(fields, 'handling a link message failed; the agent will send it again');
       socket.close(1011, 'internal error');
     }),
   );
@@ -130,15 +130,15 @@ export function runSession(socket: LinkSocket, clientIp: string, deps: SessionDe
 }
 
 /**
- * Hands over one frame after another, and reads no further until it is handled: a host that sends faster would fill our memory. Returns
- * what tells for how long the host has been silent; while we do not read, the silence is ours.
+ * Passes on one frame at a time and reads no further until it is handled. Otherwise a host that sends faster would fill our memory. Returns
+ * a function that gives the time since the last message. That time is 0 while we do not read, because then the host may be sending.
  */
 function readOneByOne(socket: LinkSocket, clock: Clock, handle: (frame: string) => Promise<void>): () => number {
-  let heardMs = clock.monotonicMs();
+  let receivedMs = clock.monotonicMs();
   let waiting = 0;
   let work = Promise.resolve();
-  const heard = (): void => void (heardMs = clock.monotonicMs());
-  socket.on('pong', heard);
+  const noteReceived = (): void => void (receivedMs = clock.monotonicMs());
+  socket.on('pong', noteReceived);
   socket.on('message', (data: Buffer, isBinary: boolean) => {
     const frame = isBinary ? 'binary' : data.toString();
     waiting += 1;
@@ -147,14 +147,14 @@ function readOneByOne(socket: LinkSocket, clock: Clock, handle: (frame: string) 
       .then(() => handle(frame))
       .then(() => {
         waiting -= 1;
-        heard();
+        noteReceived();
         if (waiting === 0) socket.resume();
       });
   });
-  return () => (waiting > 0 ? 0 : clock.monotonicMs() - heardMs);
+  return () => (waiting > 0 ? 0 : clock.monotonicMs() - receivedMs);
 }
 
-/** Anyone can send a first message, and to read it costs us time in which nobody else is served. */
+/** Anyone can send a first message, and parsing it delays everyone else. So its size and rate are limited before it is parsed. */
 function whyUnread(
   clientIp: string,
   bytes: number,
@@ -172,7 +172,7 @@ interface Pulse {
 }
 
 /**
- * Pings until stopped. A ping that is missed is told at once, and so is the next answer; a peer that has been silent for too long is cut.
+ * Pings until stopped. Reports a missed ping at once, and the next answer too. Closes the link if the host has been silent for too long.
  */
 function keepPinging(socket: LinkSocket, silentMs: () => number, deps: SessionDeps, onLife: () => unknown): Pulse {
   const { clock, rng } = deps;

@@ -1,4 +1,4 @@
-// Data streams: asked for over a link, dialled by the host with a one-time token, handed out as a Duplex.
+// Data streams: requested over a link, dialled by the host with a one-time token, returned as a Duplex.
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -7,7 +7,7 @@ import { STREAMS_PATH } from '../../../shared/protocol/link.ts';
 import { acceptStream } from '../../../shared/protocol/stream.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
 
-/** Why a stream did not come about; `leg` says how far it got. */
+/** The reason why a stream was not opened. `leg` names the step that failed. */
 export class StreamError extends Error {
   readonly leg: 'link' | 'dial' | 'refused';
 
@@ -26,9 +26,9 @@ export interface PendingStream {
 }
 
 export interface Streams {
-  /** `onBytes` is called whenever the host sends something on it. */
+  /** Registers a stream that the host should dial. `onBytes` is called whenever the host sends bytes on it. */
   expect(machineId: string, onBytes?: () => void): PendingStream;
-  /** The host said that it will not dial. */
+  /** The host has refused to dial. */
   refuse(machineId: string, streamId: string, detail: string): void;
   onUpgrade(upgrade: Upgrade): void;
   close(): void;
@@ -84,7 +84,8 @@ export function openStreams(deps: { clock: Clock; ids: Ids }): Streams {
       request.socket.setKeepAlive(true, TCP_KEEP_ALIVE_MS);
       const stream = acceptStream(request, request.socket, head);
       if (stream === undefined) return refuse(socket, '400 Bad Request');
-      // Its token was right: a host has as many streams as its instances have connections.
+      // The one-time token was valid. The connection must not count against its address, because a host opens one stream per connection of
+      // a customer.
       proven();
       if (entry.onBytes !== undefined) request.socket.on('data', entry.onBytes);
       entry.resolve(stream);

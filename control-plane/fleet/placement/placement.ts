@@ -1,10 +1,10 @@
-// Which offering a launch goes to, and why there was none; which machines a reservation contract is made of.
+// Chooses the offering for a launch, explains a refusal, and chooses the machines of a reservation contract.
 import type { Candidate, CapacityRequest, Narrowing } from '../supply/offerings.ts';
 import type { Room } from '../supply/slots.ts';
 
 /**
- * Best first: cheapest; then the machine that has the fewest GPUs left over, so that whole machines stay free for large launches;
- * then by id, so that the answer is always the same.
+ * The best offering first: the cheapest; then the machine with the fewest GPUs left over, so that whole machines stay free for large
+ * launches; then the lowest id, so that the result is always the same.
  */
 export function rank(request: { gpuCount: number }, offerings: readonly Candidate[]): Candidate[] {
   const leftOver = (offering: Candidate): number => offering.gpu_free - request.gpuCount;
@@ -16,7 +16,7 @@ export function rank(request: { gpuCount: number }, offerings: readonly Candidat
   );
 }
 
-/** One sentence for the operation's `error.detail`: how many offerings each condition left, in the order that they were applied. */
+/** One sentence for the operation's `error.detail`: how many offerings each condition left, in the order in which they were applied. */
 export function explain(request: CapacityRequest, narrowing: Narrowing): string {
   const steps = [
     [narrowing.listed, 'listed'],
@@ -29,17 +29,17 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
     ...(request.diskGb === null ? [] : [[narrowing.withDisk, `with ${request.diskGb} GB of disk`] as const]),
     [narrowing.affordable, 'within the price cap and not tried before'],
   ] as const;
-  const told: string[] = [];
+  const counts: string[] = [];
   for (const [count, what] of steps) {
-    told.push(`${count} ${what}`);
+    counts.push(`${count} ${what}`);
     if (count === 0) break;
   }
-  return `No offering fits. Offerings left after each condition: ${told.join(', ')}. Change the last of them, or try again later.`;
+  return `No offering fits. Offerings left after each condition: ${counts.join(', ')}. Change the last of them, or try again later.`;
 }
 
 /**
- * `count` GPUs on as few machines as possible, so that launches of several GPUs of one machine can be served under the contract; the
- * last part on the smallest machine that has it, so that large ones stay whole. Undefined where there are too few.
+ * Chooses `count` GPUs on as few machines as possible, so that the contract can serve launches with several GPUs on one machine. The last
+ * part goes to the smallest machine that has enough, so that large machines stay whole. Undefined if there are too few GPUs.
  */
 export function fewestMachines(
   rooms: readonly Room[],

@@ -1,4 +1,4 @@
-// Judges what a host shows: against what was declared, what the operator approved, and what other machines claim.
+// Judges what a host shows: compares it with the declaration, with the operator's approval, and with the claims of other machines.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
@@ -14,13 +14,13 @@ interface AppraisalDeps {
   clock: Clock;
   log: Log;
   events: Events;
-  /** Brings the offerings in step. */
+  /** Updates the offerings of the machine. */
   refresh(tx: Tx, machineId: string): Promise<void>;
 }
 
-/** Called after each change of a machine's inventory, approval, status or declared fields, and when the last rental on it ends. */
+/** Called after each change of a machine's inventory, approval, status or declared fields, and when its last rental ends. */
 export async function appraise(tx: Tx, machineId: string, deps: AppraisalDeps): Promise<void> {
-  // A claim that comes or goes changes what other machines may offer. Each claim changes hands at most once, so this ends.
+  // A claim that comes or goes changes what other machines may offer. Each claim changes hands at most once, so the loop ends.
   const due = [machineId];
   for (let id = due.shift(); id !== undefined; id = due.shift()) {
     due.push(...(await appraiseOne(tx, id, deps)));
@@ -40,7 +40,7 @@ async function appraiseOne(tx: Tx, machineId: string, deps: AppraisalDeps): Prom
   const verdict = verdictOf(machine, elsewhere.length);
   await store.setVerdict(tx, machineId, verdict);
   const { verification_status: status, verification_detail: detail } = verdict;
-  // It is logged once per verdict: a host that reports all the time must not fill the log.
+  // Logged once per verdict, because a host that reports often must not fill the log.
   if (status === 'failed' && before.verification_status !== 'failed') {
     const claimedBy = [...new Set(elsewhere.map((claim) => claim.machine_id))];
     deps.log.error(
@@ -52,7 +52,7 @@ async function appraiseOne(tx: Tx, machineId: string, deps: AppraisalDeps): Prom
   return others;
 }
 
-/** What contradicts the approval is kept until the operator approves again: a host that was caught must not return by itself. */
+/** Stores a contradiction to the approval until the operator approves again. A host that was caught must not return by itself. */
 async function noteFault(tx: Tx, machine: store.MachineRow, { events }: AppraisalDeps): Promise<string | null> {
   const { approved_gpus: approved, inventory } = machine;
   if (machine.inventory_fault !== null || approved === null || inventory === null) return machine.inventory_fault;

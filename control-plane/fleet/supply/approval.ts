@@ -1,4 +1,4 @@
-// Pure: how the GPUs that a host shows differ from those that the operator has approved.
+// Pure: the differences between the GPUs that a host shows and those that the operator has approved.
 import { z } from 'zod';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
 import { identifyGpu } from './known-gpus.ts';
@@ -11,10 +11,10 @@ export const ApprovedGpu = z.strictObject({
 });
 export type ApprovedGpu = z.infer<typeof ApprovedGpu>;
 
-/** GPUs that a message names, so that it stays readable. */
+/** Limit of GPUs that a message names, so that it stays readable. */
 const NAMED_MAX = 3;
 
-/** The GPUs of the inventory as an approval pins them. */
+/** The GPUs of the inventory in the form that an approval stores. */
 export function gpusToApprove({ gpus }: Inventory): ApprovedGpu[] {
   return gpus
     .map((gpu) => ({
@@ -25,12 +25,15 @@ export function gpusToApprove({ gpus }: Inventory): ApprovedGpu[] {
     .toSorted((a, b) => (a.uuid < b.uuid ? -1 : 1));
 }
 
-/** Whether an approval of `inventory` would pin the same GPUs and drivers again. */
+/** Whether approving `inventory` again would store the same GPUs and drivers. */
 export function isApproved(approved: readonly ApprovedGpu[], inventory: Inventory): boolean {
   return JSON.stringify(gpusToApprove(inventory)) === JSON.stringify(approved);
 }
 
-/** GPUs that nobody has approved, or of another type than the approved one; undefined if there are none. No repair explains these. */
+/**
+ * Names GPUs that nobody has approved, or that have another type than the approved one; undefined if there are none. No repair can explain
+ * them.
+ */
 export function foreignWords(approved: readonly ApprovedGpu[], inventory: Inventory): string | undefined {
   const byUuid = new Map(approved.map((gpu) => [gpu.uuid, gpu]));
   const foreign = gpusToApprove(inventory).flatMap((gpu) => {
@@ -44,7 +47,9 @@ export function foreignWords(approved: readonly ApprovedGpu[], inventory: Invent
   return foreign.length === 0 ? undefined : `the host showed what the operator has not approved: ${named(foreign)}`;
 }
 
-/** Approved GPUs that the host neither shows nor reports as faulty; undefined if there are none, or if it cannot count them now. */
+/**
+ * Names approved GPUs that the host neither shows nor reports as faulty; undefined if there are none, or if it cannot count its GPUs now.
+ */
 export function missingWords(approved: readonly ApprovedGpu[], inventory: Inventory): string | undefined {
   if (inventory.gpu_error !== '') return undefined;
   const known = new Set([...inventory.gpus, ...inventory.gpu_faults].map(({ uuid }) => uuid));
@@ -53,7 +58,7 @@ export function missingWords(approved: readonly ApprovedGpu[], inventory: Invent
   return `the host does not show ${missing.length} of the ${approved.length} GPUs that the operator approved: ${named(missing)}`;
 }
 
-/** Another driver than the approved one on a GPU that is shown; undefined if there is none. */
+/** Names a GPU with another driver than the approved one; undefined if there is none. */
 export function driverWords(approved: readonly ApprovedGpu[], { gpus }: Inventory): string | undefined {
   const driverOf = new Map(approved.map((gpu) => [gpu.uuid, gpu.driver_version]));
   const changed = gpus.find(({ uuid, driver_version: driver }) => (driverOf.get(uuid) ?? driver) !== driver);

@@ -1,4 +1,4 @@
-// What this room brings to the house.
+// What this room adds to the house: routes and metrics of suppliers and machines.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Db, Query } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
@@ -17,7 +17,7 @@ interface Deps {
   cursors: Cursors;
   supply: Supply;
   payouts: Payouts;
-  /** By instance: where it ran. */
+  /** By instance: the machine on which it ran. */
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
 }
 

@@ -1,4 +1,4 @@
-// GET /v1/gpu-types and GET /v1/pricing: the catalog, open to everybody (specification 4.1).
+// GET /v1/gpu-types and GET /v1/pricing: the catalogue, public without an API key (specification 4.1).
 import { GpuType, PricingRow } from '../../../shared/api/pricing.ts';
 import { pageParameters, PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { DISK_GB_INCLUDED } from '../../../shared/limits.ts';
@@ -84,7 +84,7 @@ function gpuTypeView(row: GpuTypeFacts): GpuType {
   return {
     ...row,
     ...(architecture === undefined ? {} : { architecture }),
-    // Elsewhere the host's file system is shared and has no size of its own.
+    // On other hosts, instances share the file system and have no disk size of their own.
     instance_disk_gb: row.disk_configurable ? DISK_GB_INCLUDED : 0,
   };
 }

@@ -1,4 +1,5 @@
-// Which machine offers a GPU: the first that was approved with it. Others that show the same GPU are judged `failed`.
+// Decides which machine may offer a GPU: the first one that was approved with it. Other machines that show the same GPU are judged
+// `failed`.
 import { z } from 'zod';
 import { text } from '../../base/db/columns.ts';
 import { join, type Query, sql, type Tx } from '../../base/db/db.ts';
@@ -8,7 +9,7 @@ const ClaimRow = z.object({ gpu_uuid: text, machine_id: text });
 const UuidRow = z.object({ gpu_uuid: text });
 const MachineIdRow = z.object({ machine_id: text });
 
-/** Which of these GPUs another machine claims, and which machine that is. */
+/** The GPUs among these that another machine claims, with that machine. */
 export function claimedElsewhere(
   query: Query,
   machineId: string,
@@ -23,8 +24,8 @@ export function claimedElsewhere(
 }
 
 /**
- * Brings the claims of a machine in step with its approval: it claims what was approved until it is delisted, and what is rented until
- * that ends. Returns the other machines that show a GPU whose claim came or went: they must be judged again.
+ * Updates the claims of a machine. It claims approved GPUs until it is delisted, and rented GPUs until the rental ends. Returns the other
+ * machines that show a GPU whose claim came or went: they must be judged again.
  */
 export async function syncClaims(tx: Tx, machine: MachineRow, nowMs: number): Promise<string[]> {
   const isClaiming = machine.approved && machine.status !== 'delisted';

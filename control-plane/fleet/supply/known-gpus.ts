@@ -1,11 +1,11 @@
-// Known GPU models as data: the name that nvidia-smi prints -> canonical `gpu_type`, architecture and nameplate VRAM.
+// The table of known GPU models: the name from nvidia-smi -> canonical `gpu_type`, architecture and nameplate VRAM.
 
 interface KnownGpu {
   gpu_type: string;
   architecture: string;
-  /** As the data sheet says; drivers report a little less. */
+  /** The value of the data sheet. Drivers report a little less. */
   vram_gb: number;
-  /** As nvidia-smi prints them, lower case, without the brand in front (`NVIDIA`, `Tesla`, `GeForce`, `Quadro`). */
+  /** The names from nvidia-smi in lower case, without the brand (`NVIDIA`, `Tesla`, `GeForce`, `Quadro`). */
   names: readonly string[];
 }
 
@@ -73,12 +73,12 @@ const KNOWN_GPUS: readonly KnownGpu[] = [
   { gpu_type: 'T4', architecture: 'Turing', vram_gb: 16, names: ['t4'] },
 ];
 
-/** Boards sold with another amount of memory under one name exist; what drivers keep for themselves stays below this part. */
+/** Some boards are sold under one name with different amounts of memory. The part that a driver reserves stays below this fraction. */
 const DRIVER_SHARE_MAX = 0.12;
 
 /**
- * What a GPU is called and how much memory it has. A model that is not in the table keeps its own name as its type, and the VRAM that
- * the driver reports (in whole GiB); so does a known one whose memory is not what its data sheet says.
+ * The type and memory of a GPU. An unknown model keeps its own name as type and the VRAM that the driver reports (in whole GiB). So does a
+ * known model whose memory differs from its data sheet.
  */
 export function identifyGpu(name: string, memoryMib: number): { gpu_type: string; vram_gb: number } {
   const plain = name.trim().replace(/^nvidia\s+/i, '');
@@ -92,7 +92,7 @@ export function identifyGpu(name: string, memoryMib: number): { gpu_type: string
   return { gpu_type: known.gpu_type, vram_gb: difference <= DRIVER_SHARE_MAX ? known.vram_gb : reportedGb };
 }
 
-/** Architecture of a canonical type, undefined for a model that is not in the table. */
+/** The architecture of a canonical type; undefined for an unknown model. */
 export function architectureOf(gpuType: string): string | undefined {
   return KNOWN_GPUS.find((gpu) => gpu.gpu_type === gpuType)?.architecture;
 }

@@ -1,28 +1,30 @@
-// Lending: a GPU that is set aside for a contract that has not begun may go to a launch that is over by then. It stays set aside all the time,
-// so it is the contract's again in the moment in which the launch lets it go, and is never on offer.
+// Lending: a GPU that is set aside for a future contract may go to a launch that ends before the contract begins. The GPU stays set aside
+// all the time. So it belongs to the contract as soon as the launch releases it, and it is never on offer.
 import { type Sql, sql } from '../../base/db/db.ts';
 
-/** GPUs of one machine for one workload. */
+/** The GPUs that one workload needs on one machine. */
 export interface GpuWant {
   machineId: string;
   gpuType: string;
   count: number;
   heldBy: string;
-  /** Only slots of this reservation contract; null: only GPUs that no contract has set aside, or needs before `endsMs`. */
+  /**
+   * Use only slots of this reservation contract. Null: use only GPUs that no contract has set aside, or that none needs before `endsMs`.
+   */
   reservedBy: string | null;
-  /** When the launch is over at the latest; null: it does not end by itself. */
+  /** The latest end of the launch; null: it does not end by itself. */
   endsMs: number | null;
 }
 
 /**
- * True for a GPU that a launch may have although it is set aside. `endsMs` is when the launch is over at the latest; null: it does not end
- * by itself, so it gets none.
+ * The condition for a GPU that may be lent although it is set aside. `endsMs` is the latest end of the launch. With null the launch does
+ * not end by itself, and no GPU is lent to it.
  */
 export function isLendable(endsMs: number | null): Sql {
   return endsMs === null ? sql`1 = 0` : sql`reserved_from_ms > ${endsMs}`;
 }
 
-/** How many GPUs of an offering such a launch may have: those that are free to all, and those that are lent to it. */
+/** The number of GPUs of an offering that such a launch may have: the free ones and those that can be lent to it. */
 export function gpusWithin(endsMs: number | null): Sql {
   if (endsMs === null) return sql`gpu_free`;
   return sql`(gpu_free + (
@@ -31,7 +33,7 @@ export function gpusWithin(endsMs: number | null): Sql {
       and usable = 1 and held_by is null and ${isLendable(endsMs)}))`;
 }
 
-/** The machines that have GPUs of the type to lend. There are few: only contracts within their lead time set GPUs aside. */
+/** The machines that have GPUs of the type to lend. There are few, because contracts set GPUs aside only in their lead time. */
 export function lenders(gpuType: string, endsMs: number): Sql {
   return sql`select machine_id from machine_gpus
     where gpu_type = ${gpuType} and usable = 1 and held_by is null and ${isLendable(endsMs)}`;

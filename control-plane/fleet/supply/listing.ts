@@ -1,4 +1,4 @@
-// Whether a machine is on offer: the operator approves and suspends it, its supplier takes it out and brings it back (specification 3.4).
+// Whether a machine is on offer: the operator approves and suspends it, its supplier delists and relists it (specification 3.4).
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { MachineState } from '../../../shared/states.ts';
@@ -10,7 +10,7 @@ import { move } from './states.ts';
 import * as store from './store.ts';
 import { declarationFaults } from './verdict.ts';
 
-/** What a supplier may say anew of a machine; null takes a declared field back, undefined leaves it. */
+/** The fields of a machine that its supplier may change. Null removes a declared field, undefined leaves it unchanged. */
 export type MachineChange = Partial<
   Pick<
     store.MachineRow,
@@ -25,26 +25,32 @@ export type MachineChange = Partial<
 
 export interface Listing {
   /**
-   * The operator's word about the GPUs that the host shows now: offered to customers from now on, or once its supplier lists it again.
+   * The operator approves the GPUs that the host shows now. They are on offer from now on, or once the supplier lists the machine again.
    * @throws ServiceError `not_found`, `conflict`
    */
   approve(machineId: string): Promise<store.MachineRow>;
-  /** Offered no longer, until the operator approves it again; what runs goes on. @throws ServiceError `not_found`, `conflict` */
+  /**
+   * Takes the machine off the market until the operator approves it again. Running rentals go on. @throws ServiceError `not_found`,
+   * `conflict`
+   */
   suspend(machineId: string): Promise<store.MachineRow>;
   /**
-   * Its supplier takes it out of supply at once. `draining` while somebody holds a GPU of it: what runs is left alone, and it is
-   * `delisted` when the last one is released. Repeating it says how far it is. @throws ServiceError `not_found`
+   * The supplier takes the machine out of supply at once. It is `draining` while a GPU of it is held: running rentals go on. It is
+   * `delisted` when the last GPU is released. A repeated call returns the current status. @throws ServiceError `not_found`
    */
   delist(tx: Tx, orgId: string, machineId: string): Promise<'draining' | 'delisted'>;
-  /** Its supplier brings it back; nothing happens to one that is not delisted. @throws ServiceError `not_found` */
+  /** The supplier lists the machine again. Does nothing if it is not delisted. @throws ServiceError `not_found` */
   relist(tx: Tx, orgId: string, machineId: string): Promise<store.MachineRow>;
-  /** Prices and tiers are for later rentals. @throws ServiceError `not_found`, `conflict` for the region of a machine that is in use */
+  /** New prices and tiers apply to later rentals. @throws ServiceError `not_found`, `conflict` for a new region of a machine in use */
   change(tx: Tx, orgId: string, machineId: string, change: MachineChange): Promise<store.MachineRow>;
-  /** A GPU of it was released: the last one ends the draining. */
+  /** A GPU of the machine was released. The last one ends the draining. */
   noteReleased(tx: Tx, machineId: string): Promise<void>;
-  /** Judges what the host shows now, and brings its offerings in step. */
+  /** Judges what the host shows now and updates its offerings. */
   appraise(tx: Tx, machineId: string): Promise<void>;
-  /** None of its machines is offered any longer; what runs goes on, and what was earned stays owed. @throws ServiceError `not_found`, `conflict` */
+  /**
+   * Takes all machines of the supplier off the market. Running rentals go on, and earnings stay owed. @throws ServiceError `not_found`,
+   * `conflict`
+   */
   suspendSupplier(supplierId: string): Promise<store.SupplierRow>;
   /** @throws ServiceError `not_found`, `conflict` */
   resumeSupplier(supplierId: string): Promise<store.SupplierRow>;
@@ -54,7 +60,7 @@ interface ListingDeps {
   db: Db;
   clock: Clock;
   events: Events;
-  /** Brings the offerings in step. */
+  /** Updates the offerings of the machine. */
   refresh(tx: Tx, machineId: string): Promise<void>;
   appraise(tx: Tx, machineId: string): Promise<void>;
 }
@@ -82,7 +88,7 @@ export function openListing(deps: ListingDeps): Listing {
   };
 }
 
-/** @throws ServiceError `not_found` for a machine of somebody else too */
+/** @throws ServiceError `not_found`, also for a machine of another organisation */
 export async function ownMachine(query: Query, orgId: string, machineId: string): Promise<store.MachineRow> {
   return (await store.machineOfOrg(query, orgId, machineId)) ?? fail('not_found', `There is no machine ${machineId}.`);
 }
@@ -109,7 +115,7 @@ async function approve(tx: Tx, machineId: string, deps: ListingDeps): Promise<st
   return anyMachine(tx, machineId);
 }
 
-/** @throws ServiceError `conflict` if what the host shows cannot be sold, however much the operator wants it */
+/** @throws ServiceError `conflict` if the GPUs cannot be sold, whatever the operator decides */
 async function approvableGpus(tx: Tx, machine: store.MachineRow): Promise<ApprovedGpu[]> {
   const { inventory } = machine;
   const gpus = inventory === null ? [] : gpusToApprove(inventory);
@@ -135,7 +141,7 @@ async function suspend(tx: Tx, machineId: string, deps: ListingDeps): Promise<st
   return judgeListing(tx, await anyMachine(tx, machineId), { gpus: null, to: 'suspended' }, deps);
 }
 
-/** What its supplier has taken out stays out; the operator's word is then about the time when it comes back. */
+/** A machine that its supplier has delisted stays delisted. The operator's decision then applies when the supplier lists it again. */
 async function judgeListing(
   tx: Tx,
   machine: store.MachineRow,

@@ -1,4 +1,4 @@
-// A supplier's machines: listed, read, changed, taken out of supply and brought back (specification 2.17, 3.4).
+// The machines of a supplier: list, read, change, delist and relist (specification 2.17, 3.4).
 import { ChangeMachine, CommunityMachine, CommunityMachineDelistResult } from '../../../shared/api/community.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../../base/db/db.ts';

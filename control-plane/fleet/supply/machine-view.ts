@@ -1,4 +1,4 @@
-// What routes about machines share: how one is named, shown and priced.
+// How routes about machines name, show and price a machine.
 import { z } from 'zod';
 import type { CommunityMachine } from '../../../shared/api/community.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
@@ -20,7 +20,7 @@ export function priceUcents(pricePerHour: number): bigint {
   return price > 0n ? price : failField('price_per_hour', 'must be at least 0.00000001');
 }
 
-/** What stands beside the row of a machine. */
+/** Facts that are not in the row of a machine. */
 export interface MachineFacts {
   gpus: readonly GpuUse[];
   earnedTodayUcents: bigint;
@@ -28,11 +28,11 @@ export interface MachineFacts {
 
 export interface ViewDeps {
   clock: Clock;
-  /** A room above knows on which machine a rental was. */
+  /** Provided by a room above: the machine of each rental. */
   machinesOf: MachinesOf;
 }
 
-/** Machines of one supplier, in their order. */
+/** The machines of one supplier, in the order of `rows`. */
 export async function machineViews(
   query: Query,
   rows: readonly MachineRow[],

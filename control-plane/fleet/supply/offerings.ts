@@ -1,4 +1,4 @@
-// Offerings: kept in step with their machine, narrowed for placement, listed for customers.
+// Offerings: kept up to date with their machine, filtered for placement, listed for customers.
 import { z } from 'zod';
 import { CANDIDATES_MAX, DISK_GB_INCLUDED, DISK_GB_MIN, GPUS_PER_MACHINE_MAX } from '../../../shared/limits.ts';
 import { flag, int, text, ucents } from '../../base/db/columns.ts';
@@ -13,16 +13,16 @@ const OfferingRow = z.object({
   gpu_type: text,
   region: text,
   tier: z.enum(['on_demand', 'spot']),
-  /** Of one GPU. */
+  /** The price of one GPU. */
   price_ucents_per_hour: ucents,
   vram_gb: int,
   cpu_cores: int,
   ram_gb: int,
   storage_gb: int,
-  /** A launch can choose its disk, and the host holds it to that. */
+  /** A launch can choose its disk size, and the host enforces it. */
   disk_configurable: flag,
   disk_free_gb: int,
-  /** Of what is beyond the included disk. */
+  /** The price of disk space beyond the included one. */
   disk_price_ucents_per_gb_hour: ucents,
   gpu_total: int,
   gpu_free: int,
@@ -41,33 +41,33 @@ const CandidateRow = OfferingRow.pick({
   gpu_free: true,
   price_ucents_per_hour: true,
 });
-/** As much of an offering as a choice needs. */
+/** The fields of an offering that placement needs. */
 export type Candidate = z.infer<typeof CandidateRow>;
 const CANDIDATE = sql`id, machine_id, region, gpu_free, price_ucents_per_hour`;
 
-/** What a launch needs of an offering. */
+/** What a launch needs from an offering. */
 export interface CapacityRequest {
   gpuType: string;
   gpuCount: number;
   offeringId: string | null;
-  /** Only this region, or any. */
+  /** Only this region; null: any. */
   region: string | null;
-  /** Of the whole instance, its disk included. */
+  /** Limit for the whole instance, including its disk. */
   maxPriceUcentsPerHour: bigint | null;
-  /** Only where a disk of this size can be had and is held to; null: anywhere. */
+  /** Only hosts that enforce a disk of this size; null: any host. */
   diskGb: number | null;
-  /** Of each GPU; 0: any. */
+  /** The minimum of each GPU; 0: any. */
   minVramGb: number;
-  /** When the launch is over at the latest; null: it does not end by itself. */
+  /** The latest end of the launch; null: it does not end by itself. */
   endsMs: number | null;
-  /** Machines that have failed this launch before. */
+  /** Machines on which this launch has failed before. */
   exceptMachineIds: string[];
 }
 
 /**
- * At most CANDIDATES_MAX offerings that fit, cheapest first. One index range per count of free GPUs, so the cost does not grow with
- * the fleet: machines with too few free GPUs are never looked at. A launch that is over in time may borrow GPUs of contracts; there
- * `gpu_free` counts them.
+ * At most CANDIDATES_MAX matching offerings, the cheapest first. It reads one index range per number of free GPUs, so machines with too few
+ * free GPUs cost nothing, however large the fleet is. A launch that ends in time may borrow GPUs of contracts; then `gpu_free` includes
+ * them.
  */
 export async function candidates(query: Query, request: CapacityRequest): Promise<Candidate[]> {
   const fits = conditions(request);
@@ -97,7 +97,7 @@ function lentCandidates(query: Query, request: CapacityRequest, endsMs: number):
   );
 }
 
-/** How many offerings are left after each further condition; computed only to explain a refusal. */
+/** The number of offerings that each further condition leaves. Computed only to explain a refusal. */
 export interface Narrowing {
   listed: number;
   ofType: number;
@@ -155,7 +155,7 @@ const ListedRow = OfferingRow.pick({
   disk_price_ucents_per_gb_hour: true,
   created_ms: true,
 });
-/** As much of an offering as the catalog shows: its pages are asked for most. */
+/** The fields of an offering that the catalogue shows. Few fields, because these pages are requested most. */
 export type ListedOffering = z.infer<typeof ListedRow>;
 const LISTED = sql`id, gpu_type, region, gpu_free, price_ucents_per_hour, vram_gb, storage_gb, disk_configurable, disk_price_ucents_per_gb_hour,
   created_ms`;
@@ -178,7 +178,7 @@ export function findListed(query: Query, id: string): Promise<Offering | undefin
 
 const CountRow = z.object({ n: int });
 
-/** Whether any listed offering of the type could ever take a launch, with this disk where one is asked for; busy ones count. */
+/** Whether any listed offering of the type could ever take a launch, with this disk if one is given. Busy offerings count. */
 export async function isOffered(
   query: Query,
   { gpuType, diskGb }: { gpuType: string; diskGb: number | null },
@@ -194,7 +194,7 @@ export async function isOffered(
 
 const RegionRow = OfferingRow.pick({ region: true });
 
-/** The region of the cheapest offering of the type, or of the one that is named; busy ones count. */
+/** The region of the cheapest offering of the type, or of the given offering. Busy offerings count. */
 export async function offeredRegion(
   query: Query,
   { gpuType, offeringId }: { gpuType: string; offeringId: string | null },
@@ -210,7 +210,7 @@ export async function offeredRegion(
 
 const VramRow = z.object({ vram_gb: int.nullable() });
 
-/** The VRAM of the largest GPU of the type on offer, or of those of one offering; 0 where there is none. Busy ones count. */
+/** The VRAM of the largest GPU of the type on offer, or of the given offering; 0 if there is none. Busy offerings count. */
 export async function largestVramGb(
   query: Query,
   { gpuType, offeringId }: { gpuType: string; offeringId: string | null },
@@ -226,8 +226,8 @@ export async function largestVramGb(
 const TypeRow = z.object({ gpu_type: text });
 
 /**
- * The type of the cheapest offering that could take the launch: where it can do so now if there is one, and in the preferred region
- * if there is one. Undefined where no host that is listed is large enough. Looks at every listed offering.
+ * The type of the cheapest offering that could take the launch. Offerings that are free now come first, then those in the preferred region.
+ * Undefined if no listed host is large enough. Reads every listed offering.
  */
 export async function cheapestType(
   query: Query,
@@ -247,12 +247,12 @@ export async function cheapestType(
   return row?.gpu_type;
 }
 
-/** What the disk beyond the included one adds to the hourly price of an instance. */
+/** The hourly price of the disk space beyond the included one. */
 export function extraDiskUcentsPerHour(offering: Offering, diskGb: number | null): bigint {
   return BigInt(extraGb(diskGb)) * offering.disk_price_ucents_per_gb_hour;
 }
 
-/** Brings a machine's offerings in step with it and its GPUs. Called in every transaction that changed either. */
+/** Updates the offerings of a machine. Called in every transaction that changes the machine or its GPUs. */
 export async function refreshOfferings(
   tx: Tx,
   machineId: string,
@@ -286,7 +286,7 @@ export async function refreshOfferings(
   await forgetOldTypes(tx, machineId);
 }
 
-/** An offering keeps its id while its GPUs are away, but not for every type that a host has ever claimed to have. */
+/** An offering keeps its id while its GPUs are absent. But old types are deleted, because a host could claim many types over time. */
 async function forgetOldTypes(tx: Tx, machineId: string): Promise<void> {
   const away = sql`machine_id = ${machineId} and gpu_type not in (select gpu_type from machine_gpus where machine_id = ${machineId})`;
   await tx.run(
@@ -309,7 +309,7 @@ function diskCondition({ diskGb }: Pick<CapacityRequest, 'diskGb'>): Sql {
   return diskGb === null ? sql`1 = 1` : sql`disk_configurable = 1 and disk_free_gb >= ${diskGb}`;
 }
 
-/** Without extra disk it is a bound on the indexed price of one GPU. */
+/** Without extra disk, this is a bound on the indexed price of one GPU. */
 function priceCondition({ gpuCount, diskGb }: Pick<CapacityRequest, 'gpuCount' | 'diskGb'>, cap: bigint): Sql {
   const extra = extraGb(diskGb);
   if (extra === 0) return sql`price_ucents_per_hour <= ${cap / BigInt(gpuCount)}`;
@@ -320,7 +320,7 @@ function extraGb(diskGb: number | null): number {
   return Math.max(0, (diskGb ?? DISK_GB_INCLUDED) - DISK_GB_INCLUDED);
 }
 
-/** A number of our own as SQL text, where a parameter cannot stand (an alias). */
+/** One of our own numbers as SQL text, for places that allow no parameter (an alias). */
 function sqlNumber(value: number): Sql {
   return raw(String(value));
 }
@@ -336,8 +336,8 @@ const GpuTypeRow = z.object({
 export type GpuTypeFacts = z.infer<typeof GpuTypeRow>;
 
 /**
- * What is on offer by type, in the order of their names. The smallest host stands for a type, so that nobody gets less than what is
- * shown; hosts that report nothing do not count.
+ * The GPU types on offer, ordered by name. The smallest host stands for a type, so that no customer gets less than the catalogue shows.
+ * Hosts that report nothing do not count.
  */
 export function gpuTypes(query: Query, afterType: string, limit: number): Promise<GpuTypeFacts[]> {
   return query.all(

@@ -1,4 +1,4 @@
-// The operator's routes for suppliers, what they are paid, and their machines.
+// The operator's routes for suppliers, their payouts and their machines.
 import { z } from 'zod';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -13,14 +13,14 @@ import { faultWords, obstacleOf } from './verdict.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { AnyFields, Cents, type Fields, Id, listOf, operationOf, operator } from '../../base/http/operator.ts';
 
-/** Verb -> what it does; each is a POST without a body. */
+/** Verb -> its effect. Each verb is a POST without a body. */
 export const SUPPLIER_VERBS = {
-  suspend: 'offer none of its machines and take no more; what runs goes on, what was earned stays owed',
+  suspend: 'take all its machines off the market and accept no new ones; running rentals go on, and earnings stay owed',
   resume: 'end a suspension',
 } as const;
 
 const BASE = '/admin/suppliers';
-/** An operator looks through no more. */
+/** Limit of rows in one answer, because an operator reads no more. */
 const PAYOUTS_SHOWN_MAX = 1_000;
 const Payout = z.strictObject({ cents: Cents.optional(), reference: z.string().min(1).max(255) });
 
@@ -76,7 +76,7 @@ function payoutRoutes({ db, payouts }: Deps): Route[] {
       method: 'POST',
       path: `${BASE}/{id}/payouts`,
       operationId: 'adminCreatePayout',
-      summary: 'Enter that a supplier was paid; the same reference counts once',
+      summary: 'Record that a supplier was paid; a second payout with the same reference has no effect',
       params: Id,
       body: Payout,
       responses: { 201: { description: 'The payout, and what is owed now', schema: AnyFields } },
@@ -121,7 +121,7 @@ function machineRoutes({ db, supply }: Deps): Route[] {
   const verbs = {
     approve: 'List a machine for rent',
     suspend: 'Take a machine out of the market',
-    unify: 'Say that one host alone has the identity of a machine again',
+    unify: 'Confirm that only one host has the identity of a machine again',
   } as const;
   const judge = {
     approve: supply.approve,

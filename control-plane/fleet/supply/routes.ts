@@ -1,4 +1,4 @@
-// Becoming a supplier, registering machines and the enrolment of hosts (specification 2.17).
+// Becoming a supplier, registering machines, and enrolling hosts (specification 2.17).
 import { CommunityMachineRegistration, CommunitySupplier, RegisterMachine } from '../../../shared/api/community.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';

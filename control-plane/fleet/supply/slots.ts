@@ -1,4 +1,4 @@
-// Slots: GPUs that are set aside for a reservation contract (`machine_gpus.reserved_by`), and where a launch under it can go.
+// Slots: GPUs that are set aside for a reservation contract (`machine_gpus.reserved_by`), and where a launch under the contract can go.
 import { z } from 'zod';
 import { flag, int, text } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
@@ -17,13 +17,13 @@ const SlotsRow = z.object({
   disk_free_gb: int,
   slots: int,
   in_use: int,
-  /** Can be launched on now. */
+  /** The number of slots on which a launch can start now. */
   free: int,
 });
 /** The slots of a contract on one machine. */
 export type Slots = z.infer<typeof SlotsRow>;
 
-/** The slots of a contract, machine by machine. */
+/** The slots of a contract, by machine. */
 export function slotsOf(query: Query, reservedBy: string): Promise<Slots[]> {
   const count = (condition: Sql): Sql => sql`cast(sum(case when ${condition} then 1 else 0 end) as bigint)`;
   return query.all(
@@ -39,7 +39,7 @@ export function slotsOf(query: Query, reservedBy: string): Promise<Slots[]> {
 
 export type SlotRequest = Omit<CapacityRequest, 'maxPriceUcentsPerHour' | 'endsMs'>;
 
-/** The machines where a launch under the contract fits. Its time is paid for already, so the price is 0 and no cap applies. */
+/** The machines on which the launch fits under the contract. The contract has paid for the time, so the price is 0 and no cap applies. */
 export async function slotCandidates(query: Query, reservedBy: string, request: SlotRequest): Promise<Candidate[]> {
   return (await slotsOf(query, reservedBy))
     .filter((row) => hasRoom(row, request))
@@ -52,18 +52,18 @@ export async function slotCandidates(query: Query, reservedBy: string, request: 
     }));
 }
 
-/** Whether the launch could go there, now or once others have ended. */
+/** Whether the launch could go there now, or after other launches have ended. */
 export function isFor(row: Slots, { gpuType, region, offeringId }: SlotRequest): boolean {
   const right = row.gpu_type === gpuType && (region === null || row.region === region);
   return right && (offeringId === null || row.offering_id === offeringId);
 }
 
-/** Whether the GPUs are large enough. */
+/** Whether the GPUs have enough memory. */
 export function hasVram(row: Slots, { minVramGb }: SlotRequest): boolean {
   return row.vram_gb >= minVramGb;
 }
 
-/** Whether the host honours the disk that is asked for. */
+/** Whether the host enforces the requested disk size. */
 export function honoursDisk(row: Slots, { diskGb }: SlotRequest): boolean {
   return diskGb === null || (row.disk_configurable && row.storage_gb >= diskGb);
 }
@@ -77,16 +77,16 @@ export function hasRoom(row: Slots, request: SlotRequest): boolean {
 }
 
 const RoomRow = z.object({ machine_id: text, gpu_free: int });
-/** A machine and how many of its GPUs nobody holds or has set aside. */
+/** A machine and its number of GPUs that nobody holds or has set aside. */
 export type Room = z.infer<typeof RoomRow>;
 
-/** The GPUs of a type in a region. */
+/** The GPUs of one type in one region. */
 export interface Kind {
   gpuType: string;
   region: string;
 }
 
-/** Where GPUs are free: what a contract can be made of. Unused slots of `endedContracts` count as free. */
+/** Machines with free GPUs that a contract can use. Unused slots of `endedContracts` count as free. */
 export function freeRoom(
   query: Query,
   { gpuType, region }: Kind,
@@ -105,7 +105,7 @@ export function freeRoom(
 
 const CountRow = z.object({ n: int });
 
-/** How many GPUs contracts can be made of, whoever uses them now; those that are set aside count, even if their host is away. */
+/** The number of GPUs that contracts can use, whoever holds them now. GPUs that are set aside count, even if their host is offline. */
 export async function supplyOf(query: Query, { gpuType, region }: Kind): Promise<number> {
   const row = await query.one(
     CountRow,
@@ -121,12 +121,12 @@ export interface SlotReservation {
   machineId: string;
   gpuType: string;
   count: number;
-  /** The reservation contract, and when it begins: until then others may borrow the GPUs. */
+  /** The reservation contract and its start. Until then, its GPUs may be lent. */
   reservedBy: string;
   startsMs: number;
 }
 
-/** Sets up to `count` free GPUs aside; how many there were. */
+/** Sets up to `count` free GPUs aside and returns their number. */
 export function setAside(tx: Tx, want: SlotReservation): Promise<number> {
   const free = sql`machine_id = ${want.machineId} and held_by is null and reserved_by is null and usable = 1`;
   return tx.run(
@@ -138,7 +138,7 @@ export function setAside(tx: Tx, want: SlotReservation): Promise<number> {
 }
 
 const WantRow = z.object({ reserved_by: text, gpu_type: text, region: text, gpus_missing: int });
-/** GPUs that a contract lacks at present. */
+/** GPUs that a contract needs but does not have yet. */
 export type SlotWant = z.infer<typeof WantRow>;
 const DatedWantRow = WantRow.extend({ starts_ms: int });
 
@@ -162,8 +162,8 @@ export async function dropWants(tx: Tx, reservedBy: string): Promise<void> {
 }
 
 /**
- * Sets the free GPUs of a machine aside for the contracts that lack some; true where one got any. Runs in every transaction that can
- * free a GPU, so that no launch gets in between.
+ * Sets free GPUs of a machine aside for contracts that need some; true if a contract got any. Runs in every transaction that can free a
+ * GPU, so that no launch takes the GPU first.
  */
 export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
   const wants = await tx.all(
@@ -187,12 +187,12 @@ export async function serveWants(tx: Tx, machineId: string): Promise<boolean> {
   return served > 0;
 }
 
-/** Every slot of the contract becomes an ordinary GPU; the machines that had some. Who holds one keeps it. */
+/** Turns every slot of the contract into an ordinary GPU and returns the affected machines. A holder of such a GPU keeps it. */
 export function giveUpAll(tx: Tx, reservedBy: string): Promise<string[]> {
   return giveUp(tx, sql`reserved_by = ${reservedBy}`);
 }
 
-/** The same for slots that nobody holds and nobody can launch on. */
+/** The same for slots that nobody holds and on which nothing can be launched. */
 export function giveUpStranded(tx: Tx, reservedBy: string): Promise<string[]> {
   const onOffer = sql`select 1 from offerings o
     where o.machine_id = machine_gpus.machine_id and o.gpu_type = machine_gpus.gpu_type and o.listed = 1`;

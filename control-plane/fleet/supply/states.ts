@@ -1,4 +1,4 @@
-// Moves of a machine's public status: the only writer of that column.
+// Moves the public status of a machine. This is the only writer of that column.
 import { MACHINE_STATES, type MachineState, mayMove } from '../../../shared/states.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
@@ -13,7 +13,7 @@ const EVENT_OF: Record<MachineState, EventType> = {
   suspended: 'machine.suspended',
 };
 
-/** Moves and tells. @throws ServiceError `conflict` where the table does not allow it or somebody else was faster. */
+/** Moves the status and appends the event. @throws ServiceError `conflict` if the table forbids the move or another writer was faster */
 export async function move(
   tx: Tx,
   machine: store.MachineRow,

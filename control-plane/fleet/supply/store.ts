@@ -1,4 +1,4 @@
-// The SQL of suppliers, machines, tokens and GPUs.
+// The SQL of suppliers, machines, enrolment tokens and GPUs.
 import { z } from 'zod';
 import { Inventory } from '../../../shared/protocol/inventory.ts';
 import type { MachineState } from '../../../shared/states.ts';
@@ -20,11 +20,11 @@ const MachineRow = z.object({
   id: text,
   supplier_id: text,
   status: z.enum(['pending_verification', 'listed', 'draining', 'delisted', 'suspended']),
-  /** The operator's word. Without it the machine is never listed. */
+  /** The operator has approved the machine. It is never listed without that. */
   approved: flag,
-  /** The GPUs that this word is about; null without it. */
+  /** The GPUs that the approval covers; null without an approval. */
   approved_gpus: json(z.array(ApprovedGpu)).nullable(),
-  /** What the host has shown since that contradicts the approval; null while there is nothing. */
+  /** A contradiction to the approval that the host has shown since; null if there is none. */
   inventory_fault: text.nullable(),
   verification_status: z.enum(['unverified', 'verified', 'failed']),
   verification_detail: text.nullable(),
@@ -38,9 +38,9 @@ const MachineRow = z.object({
   inventory: json(Inventory).nullable(),
   online: flag,
   last_heartbeat_ms: int.nullable(),
-  /** Ids of containers that this database does not know; null until the host has said. Anything but none keeps new work away. */
+  /** Ids of containers that this database does not know; null until the host has reported. Only an empty list allows new work. */
   unknown_workloads: json(z.array(text)).nullable(),
-  /** Since when two hosts are known to have its identity; null while there is one. */
+  /** The time at which two hosts were found to share its identity; null while there is one host. */
   copied_ms: int.nullable(),
   created_ms: int,
   updated_ms: int,
@@ -60,7 +60,7 @@ const GpuRow = z.object({
   usable: flag,
   held_by: text.nullable(),
   held_disk_gb: int,
-  /** The reservation contract that has this GPU set aside. */
+  /** The reservation contract for which this GPU is set aside. */
   reserved_by: text.nullable(),
 });
 export type GpuRow = z.infer<typeof GpuRow>;
@@ -82,7 +82,7 @@ export function allSuppliers(query: Query): Promise<SupplierRow[]> {
   return query.all(SupplierRow, sql`select ${SUPPLIER} from suppliers order by created_ms, id`);
 }
 
-/** Compare-and-set; false where it has that status already. */
+/** Compare-and-set; false if the supplier has that status already. */
 export async function setSupplierStatus(
   tx: Tx,
   id: string,
@@ -105,7 +105,7 @@ export function findMachine(query: Query, id: string): Promise<MachineRow | unde
   return query.one(MachineRow, sql`select ${MACHINE} from machines where id = ${id}`);
 }
 
-/** Undefined also where it is another organisation's. */
+/** Undefined also for a machine of another organisation. */
 export function machineOfOrg(query: Query, orgId: string, id: string): Promise<MachineRow | undefined> {
   return query.one(
     MachineRow,
@@ -134,7 +134,7 @@ export async function countMachines(query: Query, supplierId: string): Promise<n
   return row?.count ?? 0;
 }
 
-/** Those whose host has not enrolled. */
+/** Counts machines without an enrolled host. */
 export async function countAwaited(query: Query, supplierId: string): Promise<number> {
   const row = await query.one(
     countRow,
@@ -153,7 +153,7 @@ export async function insertMachine(tx: Tx, row: MachineRow): Promise<void> {
   );
 }
 
-/** Compare-and-set on the state; false where it was another by now. */
+/** Compare-and-set on the status; false if it has changed in the meantime. */
 export async function setMachineState(
   tx: Tx,
   id: string,
@@ -165,7 +165,7 @@ export async function setMachineState(
   return changed === 1;
 }
 
-/** Null takes the approval back. */
+/** Stores an approval; null removes it. */
 export async function setApproved(tx: Tx, id: string, gpus: readonly ApprovedGpu[] | null): Promise<void> {
   const list = gpus === null ? null : JSON.stringify(gpus);
   await tx.run(
@@ -177,7 +177,7 @@ export async function setInventoryFault(tx: Tx, id: string, fault: string): Prom
   await tx.run(sql`update machines set inventory_fault = ${fault} where id = ${id}`);
 }
 
-/** What a supplier may say anew. */
+/** Stores the fields that a supplier may change. */
 export async function setDeclared(tx: Tx, row: MachineRow): Promise<void> {
   await tx.run(
     sql`update machines set declared_gpu_count = ${row.declared_gpu_count}, declared_gpu_type = ${row.declared_gpu_type},
@@ -198,7 +198,7 @@ export async function setMachineKey(tx: Tx, id: string, publicKey: string): Prom
   await tx.run(sql`update machines set public_key = ${publicKey} where id = ${id}`);
 }
 
-/** Another machine than `exceptId` that a host with this key has become. */
+/** Another machine than `exceptId` that a host with this key has enrolled as. */
 export async function machineOfKey(query: Query, publicKey: string, exceptId: string): Promise<string | undefined> {
   const row = await query.one(
     z.object({ id: text }),
@@ -217,12 +217,12 @@ export async function setOnline(tx: Tx, id: string, online: boolean, nowMs: numb
   await tx.run(sql`update machines set online = ${online}, last_heartbeat_ms = ${nowMs} where id = ${id}`);
 }
 
-/** Of all that are online: they have a link, which ends where a host falls silent. */
+/** Updates all online machines. An online machine has a link, and a link ends soon after its host falls silent. */
 export async function noteHeartbeats(tx: Tx, nowMs: number): Promise<void> {
   await tx.run(sql`update machines set last_heartbeat_ms = ${nowMs} where online = 1`);
 }
 
-/** False where that is known already. */
+/** False if the value is unchanged. */
 export async function setUnknownWorkloads(tx: Tx, id: string, workloadIds: readonly string[] | null): Promise<boolean> {
   const list = workloadIds === null ? null : JSON.stringify(workloadIds);
   const changed = await tx.run(
@@ -231,13 +231,13 @@ export async function setUnknownWorkloads(tx: Tx, id: string, workloadIds: reado
   return changed === 1;
 }
 
-/** False where that is known already. */
+/** False if the value is unchanged. */
 export async function setCopied(tx: Tx, id: string, copiedMs: number | null): Promise<boolean> {
   const isChange = copiedMs === null ? sql`copied_ms is not null` : sql`copied_ms is null`;
   return (await tx.run(sql`update machines set copied_ms = ${copiedMs} where id = ${id} and ${isChange}`)) === 1;
 }
 
-/** Nor is it known what they run, until they say. */
+/** Marks every machine offline and forgets what it runs until its host reports again. */
 export async function setAllOffline(tx: Tx): Promise<void> {
   await tx.run(
     sql`update machines set online = 0, unknown_workloads = null where online = 1 or unknown_workloads is not null`,
@@ -263,7 +263,7 @@ export function findToken(query: Query, hash: string): Promise<z.infer<typeof To
   );
 }
 
-/** False where another key was faster. */
+/** False if another key has used the token first. */
 export async function useToken(tx: Tx, hash: string, publicKey: string): Promise<boolean> {
   const changed = await tx.run(
     sql`update enrollment_tokens set used_by_key = ${publicKey} where token_hash = ${hash} and (used_by_key is null or used_by_key = ${publicKey})`,
@@ -271,7 +271,7 @@ export async function useToken(tx: Tx, hash: string, publicKey: string): Promise
   return changed === 1;
 }
 
-/** A machine has one live token: a new one ends the one before, which is known until the next. */
+/** A machine has one valid token. A new one ends the previous one, which stays in the table until the next is made. */
 export async function endUnusedTokens(tx: Tx, machineId: string): Promise<void> {
   const unused = sql`machine_id = ${machineId} and used_by_key is null`;
   await tx.run(sql`delete from enrollment_tokens where ${unused} and expires_ms = 0`);
@@ -294,7 +294,7 @@ const GpuUseRow = z.object({
   rented: int,
   reserved: int,
 });
-/** The GPUs of a machine that are alike, and how many of them somebody has. */
+/** Equal GPUs of a machine, and how many of them are held. */
 export type GpuUse = z.infer<typeof GpuUseRow>;
 
 export async function gpuUseOf(query: Query, machineIds: readonly string[]): Promise<GpuUse[]> {
@@ -319,8 +319,8 @@ export async function upsertGpu(tx: Tx, gpu: Omit<GpuRow, 'held_by' | 'held_disk
 }
 
 /**
- * GPUs that the host no longer shows stay as rows while somebody holds them or has them set aside, but nobody can hold them anew. The
- * others go: a host that shows new ones all the time would fill the table.
+ * Rows of GPUs that the host no longer shows are kept while they are held or set aside, but cannot be held again. Other rows are deleted,
+ * because a host that keeps showing new GPUs would fill the table.
  */
 export async function dropExcept(tx: Tx, machineId: string, uuids: string[]): Promise<void> {
   const shown = uuids.length === 0 ? sql`1 = 0` : sql`gpu_uuid in (${join(uuids)})`;
@@ -332,8 +332,8 @@ export async function dropExcept(tx: Tx, machineId: string, uuids: string[]): Pr
 const UuidRow = z.object({ gpu_uuid: text });
 
 /**
- * Takes `count` GPUs of a type that are free to the launch; the answer has fewer where there were fewer. Borrowed ones come first, so that
- * those that anybody may have stay on offer, and of these the ones that are lent for the shortest time.
+ * Holds up to `count` free GPUs of a type for the launch and returns those that it got. It takes lent GPUs first, so that freely available
+ * ones stay on offer, beginning with those whose contract begins first.
  */
 export async function takeGpus(tx: Tx, want: GpuWant): Promise<string[]> {
   const mine =
@@ -352,7 +352,7 @@ export async function takeGpus(tx: Tx, want: GpuWant): Promise<string[]> {
   return rows.map((row) => row.gpu_uuid);
 }
 
-/** Counts the disk of whoever holds the GPU. */
+/** Stores the disk size of the launch that holds the GPU. */
 export async function setHeldDisk(tx: Tx, machineId: string, gpuUuid: string, diskGb: number): Promise<void> {
   await tx.run(
     sql`update machine_gpus set held_disk_gb = ${diskGb} where machine_id = ${machineId} and gpu_uuid = ${gpuUuid}`,
@@ -361,7 +361,7 @@ export async function setHeldDisk(tx: Tx, machineId: string, gpuUuid: string, di
 
 const MachineIdRow = z.object({ machine_id: text });
 
-/** Frees what `heldBy` holds; the machines whose GPUs came free. */
+/** Releases the GPUs that `heldBy` holds and returns their machines. */
 export async function freeGpus(tx: Tx, heldBy: string): Promise<string[]> {
   const rows = await tx.all(
     MachineIdRow,
@@ -372,7 +372,10 @@ export async function freeGpus(tx: Tx, heldBy: string): Promise<string[]> {
 
 const StateCountRow = z.object({ status: text, online: flag, count: int, with_unknown: int, failed: int });
 
-/** `with_unknown`: how many of them run containers that nothing here knows, or are online and have not said; `failed`: their verdict. */
+/**
+ * `with_unknown` counts machines that run unknown containers, or are online and have not reported yet. `failed` counts failed
+ * verifications.
+ */
 export function countMachinesByState(query: Query): Promise<z.infer<typeof StateCountRow>[]> {
   return query.all(
     StateCountRow,

@@ -1,4 +1,4 @@
-// Suppliers bring machines, machines bring GPUs, launches hold them.
+// Suppliers, their machines, the GPUs of the machines, and which launch holds each GPU.
 import { createHash } from 'node:crypto';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -16,13 +16,13 @@ import * as slots from './slots.ts';
 import * as store from './store.ts';
 import { brokenWords } from './verdict.ts';
 
-/** What a supplier says about a machine before it has been seen. */
+/** What a supplier declares about a machine before its host has enrolled. */
 export interface DeclaredMachine {
   gpuCount: number | null;
   gpuType: string | null;
   vramPerGpuGb: number | null;
   region: string;
-  /** Retail price of one GPU. */
+  /** The retail price of one GPU. */
   priceUcentsPerHour: bigint;
   tier: 'on_demand' | 'spot';
 }
@@ -30,54 +30,58 @@ export interface DeclaredMachine {
 export const NO_SUPPLIER = 'This organisation is no supplier yet: POST /v1/community/supplier first.';
 
 export interface Want extends GpuWant {
-  /** Disk that goes with the GPUs; 0 where the host does not limit disks. */
+  /** The disk that goes with the GPUs; 0 if the host does not limit disks. */
   diskGb: number;
 }
 
 export interface Supply extends Omit<Listing, 'noteReleased' | 'appraise'> {
-  /** The organisation's supplier, made at the first call. */
+  /** The supplier of the organisation, created at the first call. */
   registerSupplier(tx: Tx, orgId: string): Promise<store.SupplierRow>;
-  /** The enrolment token is shown here and never again. @throws ServiceError `not_found` without a supplier */
+  /** The enrolment token is only in this answer. @throws ServiceError `not_found` without a supplier */
   registerMachine(
     tx: Tx,
     orgId: string,
     declared: DeclaredMachine,
   ): Promise<{ machine: store.MachineRow; token: string }>;
-  /** A fresh token for a machine that has not enrolled (the first one was lost or expired), or is delisted and gets another host. */
+  /** A new token for a machine that has not enrolled (its token was lost or has expired), or that is delisted and gets another host. */
   reissueToken(tx: Tx, orgId: string, machineId: string): Promise<{ machine: store.MachineRow; token: string }>;
-  /** Binds the host's key to the token's machine. Repeating it with the same key answers the same. @throws ServiceError `enrollment_token_*` */
+  /**
+   * Binds the key of the host to the machine of the token. A repeat with the same key succeeds. @throws ServiceError `enrollment_token_*`
+   */
   enroll(request: EnrollRequest): Promise<{ machineId: string }>;
-  /** Takes over what the host reports about itself. */
+  /** Stores what the host reports about itself. */
   reportInventory(machineId: string, inventory: Inventory): Promise<void>;
   setOnline(machineId: string, online: boolean): Promise<void>;
-  /** Containers of ours on the host that nothing here knows; null: not said yet. Nothing new goes there until there are none. */
+  /**
+   * Containers on the host that this database does not know; null: not reported yet. Nothing new is placed there until the list is empty.
+   */
   setUnknownWorkloads(tx: Tx, machineId: string, workloadIds: readonly string[] | null): Promise<void>;
   isUnknownWorkload(query: Query, machineId: string, workloadId: string): Promise<boolean>;
   /**
-   * Two hosts have the machine's identity (true), or the operator says that there is one again (false). Until then nothing new goes
-   * there; what runs goes on, and no host's word about it is taken. @throws ServiceError `not_found`, `conflict` for false alone
+   * Two hosts share the identity of the machine (true), or the operator confirms that there is one again (false). Until then nothing new is
+   * placed there, and reports that a running container is gone are ignored. @throws ServiceError `not_found`, `conflict` for false alone
    */
   setCopied(machineId: string, isCopied: boolean): Promise<store.MachineRow>;
   isCopied(query: Query, machineId: string): Promise<boolean>;
-  /** Takes a machine off the market until the operator approves it again. `detail` says what was found about it. */
+  /** Takes a machine off the market until the operator approves it again. `detail` is the reason. */
   accuse(tx: Tx, machineId: string, detail: string): Promise<void>;
-  /** What is known about hosts is too old to go by. */
+  /** Marks all machines offline, because what the database knows about them is too old. */
   setAllOffline(): Promise<void>;
-  /** Every machine that counts as online is heard of now. */
+  /** Updates the heartbeat of every online machine. */
   noteHeartbeats(): Promise<void>;
   /** Machines that count as online. */
   onlineMachineIds(): Promise<string[]>;
-  /** Takes GPUs for `heldBy`; undefined (and nothing taken) where there are too few. */
+  /** Holds GPUs for `heldBy`. Undefined if there are too few; then nothing is held. */
   hold(tx: Tx, want: Want): Promise<string[] | undefined>;
-  /** Frees what `heldBy` holds; nothing happens the second time. */
+  /** Releases what `heldBy` holds. A second call does nothing. */
   release(tx: Tx, heldBy: string): Promise<void>;
-  /** Sets GPUs that are free now aside for a reservation contract; false where there are too few: the caller rolls back. */
+  /** Sets free GPUs aside for a reservation contract. False if there are too few; then the caller rolls back. */
   reserve(tx: Tx, want: slots.SlotReservation): Promise<boolean>;
-  /** Sets GPUs aside for a contract as they come free, before anybody else can take them. */
+  /** Registers a need of the contract: GPUs are set aside for it as they come free, before any launch can take them. */
   awaitSlots(tx: Tx, want: slots.SlotWant & { starts_ms: number }): Promise<void>;
-  /** Ends what is set aside for the contract, and what it waits for: free GPUs are on offer again at once, those in use when they are released. */
+  /** Ends all slots and needs of the contract. Free GPUs are on offer again at once, held ones when they are released. */
   unreserve(tx: Tx, reservedBy: string): Promise<void>;
-  /** Gives up the slots that nobody holds and nobody can launch on: their host is offline or not listed, or the GPU unusable. */
+  /** Gives up slots that nobody holds and on which nothing can be launched: the host is offline or not listed, or the GPU is unusable. */
   unreserveStranded(tx: Tx, reservedBy: string): Promise<void>;
 }
 
@@ -87,9 +91,9 @@ interface SupplyDeps {
   ids: Ids;
   log: Log;
   events: Events;
-  /** A host has found the GPUs that `heldBy` holds broken (`fault` says what), or whole (null). */
+  /** The host reports that the GPUs which `heldBy` holds are broken (`fault` is the reason) or healthy (null). */
   onGpus(tx: Tx, heldBy: string, fault: string | null): Promise<void>;
-  /** What hosts that honour disk_gb charge beyond the included disk. */
+  /** The price of disk space beyond the included one, on hosts that enforce disk_gb. */
   diskPriceUcentsPerGbHour: bigint;
 }
 
@@ -115,7 +119,7 @@ export function openSupply(deps: SupplyDeps): Supply {
     enroll: (request) => db.tx('supply.enroll', (tx) => enroll(tx, request, { ...deps, listing })),
     reportInventory: (machineId, inventory) =>
       db.tx('supply.inventory', async (tx) => {
-        // Which of two hosts says so is not known.
+        // Two hosts share the identity, and we cannot know which one has reported this.
         if ((await store.findMachine(tx, machineId))?.copied_ms != null) return;
         await takeInventory(tx, machineId, inventory, { ...deps, listing });
       }),
@@ -251,7 +255,7 @@ async function enroll(tx: Tx, request: EnrollRequest, deps: IntakeDeps): Promise
   return { machineId: token.machine_id };
 }
 
-/** Another host than before is another machine to the operator, who has approved the one before. */
+/** A different host is a new machine to the operator, so the approval of the previous host ends. */
 async function giveHost(tx: Tx, machineId: string, publicKey: string): Promise<void> {
   const machine = await store.findMachine(tx, machineId);
   if (machine === undefined || machine.public_key === publicKey) return;
@@ -274,7 +278,7 @@ async function setUnknownWorkloads(
   if (workloadIds !== null && workloadIds.length > 0) {
     deps.log.error(
       { machine_id: machineId, unknown_workload_ids: workloadIds },
-      'a host runs containers that this database does not know; they are left alone, and nothing new is placed there',
+      'a host runs containers that this database does not know; they keep running, and nothing new is placed there',
     );
   }
   await refresh(tx, machineId, deps);
@@ -293,7 +297,7 @@ async function setCopied(machineId: string, isCopied: boolean, deps: SupplyDeps)
   if (isCopied && isNew) {
     log.error(
       { machine_id: machineId },
-      'two hosts run with the identity of this machine, from copies of one disk: nothing new is placed there; see which one is not to be, end it for good, then admin machine unify',
+      'two hosts run with the identity of this machine, from copies of one disk: nothing new is placed there; find the one that should not exist, end it for good, then run admin machine unify',
     );
   }
   return machine;
@@ -321,7 +325,7 @@ async function tellHolders(tx: Tx, machineId: string, inventory: Inventory, { on
   }
 }
 
-/** What is free goes to the contracts that wait for it, and the rest is on offer. */
+/** Free GPUs first go to the contracts that need them, and the rest is on offer. */
 async function refresh(tx: Tx, machineId: string, deps: SupplyDeps): Promise<void> {
   const { ids, clock, diskPriceUcentsPerGbHour } = deps;
   const now = { newId: () => ids.prefixed('off'), nowMs: clock.now(), diskPriceUcentsPerGbHour };

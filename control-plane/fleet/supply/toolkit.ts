@@ -1,6 +1,6 @@
-// Pure: NVIDIA Container Toolkits out of which a container is known to get, by their published advisories.
+// Pure: versions of the NVIDIA Container Toolkit from which a container can escape, according to its published advisories.
 
-/** An escape in all versions below `fixed`. */
+/** An escape that affects all versions below `fixed`. */
 const ESCAPES: readonly { cve: string; fixed: string }[] = [
   { cve: 'CVE-2024-0132', fixed: '1.16.2' },
   { cve: 'CVE-2025-23359', fixed: '1.17.4' },
@@ -8,7 +8,7 @@ const ESCAPES: readonly { cve: string; fixed: string }[] = [
   { cve: 'CVE-2025-23267', fixed: '1.17.8' },
 ];
 
-/** Why nobody may be given a container of this toolkit; undefined if nothing is known against it, or the host does not know its version. */
+/** The reason why this version must not run containers of customers; undefined if no escape is known, or if the version is unknown. */
 export function toolkitObstacle(version: string): string | undefined {
   const known = ESCAPES.filter(({ fixed }) => isBelow(version, fixed));
   const last = known.at(-1);
@@ -17,7 +17,7 @@ export function toolkitObstacle(version: string): string | undefined {
   return `The NVIDIA Container Toolkit ${version} of the host lets containers out (${names}): install ${last.fixed} or newer.`;
 }
 
-/** A candidate of a version comes before it. What is no version is below nothing. */
+/** A release candidate is below its release. Text that is not a version is below nothing. */
 function isBelow(version: string, fixed: string): boolean {
   const [, numbers = '', candidate] = /^(\d+\.\d+\.\d+)([-~]rc)?/.exec(version) ?? [];
   if (numbers === '') return false;

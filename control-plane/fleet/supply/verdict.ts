@@ -1,4 +1,4 @@
-// Pure: whether what a host shows is what its supplier has declared, and what keeps its GPUs from being on offer.
+// Pure: whether a host shows what its supplier has declared, and what keeps its GPUs off the market.
 import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
 import { driverWords, missingWords } from './approval.ts';
 import { identifyGpu } from './known-gpus.ts';
@@ -16,8 +16,8 @@ type Claims = Pick<
 >;
 
 /**
- * `failed`: the host contradicts what was declared or what the operator approved, or shows GPUs that another machine claims
- * (`elsewhere` of them). Else `unverified`: only the host itself has counted its GPUs, and nothing here can check them from outside.
+ * `failed`: the host contradicts the declaration or the approval, or shows GPUs that another machine claims (`elsewhere` is their number).
+ * Otherwise `unverified`: only the host itself has counted its GPUs, and we cannot check them from outside.
  */
 export function verdictOf(machine: Claims, elsewhere: number): Verdict {
   const { inventory, approved_gpus: approved } = machine;
@@ -67,7 +67,7 @@ function contradiction(field: string, declared: string | number, shown: Iterable
   return `${field} is declared as ${declared}, the host shows ${[...shown].join(', ')}`;
 }
 
-/** Why nothing of the machine is on offer, in words for its supplier; undefined where its usable GPUs are. */
+/** The reason, for the supplier, why nothing of the machine is on offer; undefined if its usable GPUs are on offer. */
 export function obstacleOf(machine: MachineRow): string | undefined {
   if (machine.supplier_status === 'suspended') return 'The operator has suspended the supplier.';
   if (machine.status !== 'listed') return OBSTACLES[machine.status](machine);
@@ -75,13 +75,13 @@ export function obstacleOf(machine: MachineRow): string | undefined {
   if (machine.approved_gpus === null) return 'The operator must approve the GPUs that the host shows.';
   if (!machine.online) return 'The agent of the host is not connected.';
   if (machine.copied_ms !== null)
-    return 'Two hosts run with the identity of this one, from copies of one disk; once one of them is gone for good, the operator lets it go on.';
+    return 'Two hosts run with the identity of this machine, from copies of one disk. End one of them for good; then the operator can confirm the other.';
   const { inventory, unknown_workloads: unknown } = machine;
-  // The GPUs of a container that we do not know are not ours to give.
+  // GPUs that an unknown container may use must not be given to a customer.
   if (unknown === null) return 'The host has not said yet which containers it runs.';
   if (unknown.length > 0)
     return 'The host runs containers that this service does not know; the operator must end them.';
-  // Without an engine nothing can be started, however many GPUs are free.
+  // Without a container engine nothing can start, however many GPUs are free.
   if (inventory === null || inventory.engine_version === '') return 'The Docker Engine of the host does not answer.';
   const driver = driverWords(machine.approved_gpus, inventory);
   if (driver !== undefined) return `The operator must approve it again: ${driver}.`;
@@ -89,14 +89,14 @@ export function obstacleOf(machine: MachineRow): string | undefined {
   return toolkitObstacle(inventory.container_toolkit_version) ?? gpuObstacleOf(inventory);
 }
 
-/** For people: which GPUs are not fit to be rented, and why. */
+/** For people: the GPUs that cannot be rented, with the reasons. */
 export function faultWords(faults: readonly GpuFault[]): string {
   return faults.map(({ uuid, severity, detail }) => `${uuid} is ${severity}: ${detail}`).join('; ');
 }
 
 /**
- * Why whoever holds these GPUs cannot compute; null where they can, undefined where the host does not know. One that nvidia-smi does not list
- * beside others is lost; one whose nvidia-smi fails may only have a new driver.
+ * The reason why the holder of these GPUs cannot compute; null if it can, undefined if the host does not know. If nvidia-smi lists other
+ * GPUs but not this one, the GPU is lost. If nvidia-smi fails completely, the cause may be only a new driver.
  */
 export function brokenWords(inventory: Inventory, uuids: readonly string[]): string | null | undefined {
   const { gpus, gpu_error: error, gpu_faults: faults } = inventory;

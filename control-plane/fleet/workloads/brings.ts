@@ -1,4 +1,4 @@
-// What this room brings to the house.
+// What this room adds to the house: retention and an operator route.
 import type { Clock } from '../../../shared/clock.ts';
 import { WorkloadId } from '../../../shared/protocol/workload.ts';
 import { type Db, sql } from '../../base/db/db.ts';
@@ -11,9 +11,9 @@ interface Deps {
   db: Db;
   clock: Clock;
   workloads: Workloads;
-  /** Sends a machine its desired state. */
+  /** Sends the desired state to a machine. */
   push(machineId: string): void;
-  /** Workloads are forgotten so long after nothing was left of them. */
+  /** Workloads are deleted this long after nothing was left of them on their host. */
   keepMs: number;
 }
 
@@ -32,9 +32,9 @@ function removeUnknownRoute({ workloads, push }: Deps): Route {
     method: 'DELETE',
     path: '/admin/machines/{id}/unknown-workloads/{workload_id}',
     operationId: 'adminRemoveUnknownWorkload',
-    summary: 'End a container that a machine runs and the database does not know',
+    summary: 'Remove a container that a machine runs and the database does not know',
     params: Id.extend({ workload_id: WorkloadId }),
-    responses: { 200: { description: 'What is wanted of the machine', schema: AnyFields } },
+    responses: { 200: { description: 'The desired state of the container', schema: AnyFields } },
     errors: ['not_found', 'conflict'],
     handler: async ({ params: { id, workload_id: workloadId } }) => {
       await workloads.removeUnknown(id, workloadId);
@@ -44,7 +44,7 @@ function removeUnknownRoute({ workloads, push }: Deps): Route {
   });
 }
 
-/** A tombstone that a host has not confirmed stays, however old it is. */
+/** A tombstone that its host has not confirmed is kept, however old it is. */
 function forgetWorkloads(db: Db, { untilMs, limit }: Piece): Promise<number> {
   return db.tx('workloads.forget', (tx) =>
     tx.run(

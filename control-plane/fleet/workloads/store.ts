@@ -1,4 +1,4 @@
-// The SQL of workloads and of each machine's revision.
+// The SQL of workloads and of the revision of each machine.
 import { z } from 'zod';
 import { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/workload.ts';
 import type { Revision } from '../../../shared/protocol/link.ts';
@@ -6,7 +6,9 @@ import { mayMove, WORKLOAD_STATES, type WorkloadState } from '../../../shared/st
 import { countRow, int, json, text } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
 
-/** All of a desired workload but whether it should run: that is the row's state. Its environment may hold secrets. */
+/**
+ * A desired workload without `desired`, which the state of the row decides, and with its environment sealed, because that may hold secrets.
+ */
 export const WorkloadSpec = DesiredWorkload.omit({ desired: true, env: true }).extend({ sealed_env: z.string() });
 export type WorkloadSpec = z.infer<typeof WorkloadSpec>;
 
@@ -17,7 +19,7 @@ const WorkloadRow = z.object({
   state: z.enum(['wanted', 'removing', 'gone']),
   spec: json(WorkloadSpec),
   observed: json(ObservedWorkload).nullable(),
-  /** When its host first said that its container starts. */
+  /** The first time that the host reported the phase `starting`. */
   starting_ms: int.nullable(),
   created_ms: int,
   changed_ms: int,
@@ -57,7 +59,7 @@ export async function setSpec(tx: Tx, id: string, spec: WorkloadSpec): Promise<v
   await tx.run(sql`update workloads set spec = ${JSON.stringify(spec)} where id = ${id}`);
 }
 
-/** The only writer of `state`. False where the row is in another state by now. */
+/** The only writer of `state`. False if the row is in another state now. */
 export async function move(
   tx: Tx,
   id: string,
@@ -79,8 +81,8 @@ export async function setObserved(tx: Tx, id: string, observed: ObservedWorkload
 }
 
 /**
- * The machine's next revision: the time, and more than the one before. What a restored database decides has so never the number of
- * something that it has forgotten, which the host would take for the same.
+ * Raises the machine's revision to the current time in ms, but at least by one. So after a restore, revisions start above every revision
+ * that the host has seen. Otherwise the host would mistake a new decision for an old one.
  */
 export async function bumpRevision(tx: Tx, machineId: string, nowMs: number): Promise<void> {
   await tx.run(

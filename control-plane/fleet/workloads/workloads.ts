@@ -1,4 +1,35 @@
-// Wanting, removing and observing containers.
+// Workloads: which containers should run on which machine (desired), and which ones its host reports (observed).
+//
+// A workload is the container of one instance on one machine. The room never sends single orders such as "start" or "stop". It
+// sends the complete list of desired workloads with a revision, and the host makes its containers match the list.
+//
+//   state of the row    meaning                                   in the desired list       leaves the state when
+//   wanted              the container should run                  desired: running          `remove` is called
+//   removing            a tombstone: the container should go      desired: removed          the host reports removed or missing
+//   gone                nothing is left of it                     not in the list           retention deletes the row
+//
+// A tombstone stays in the list until the host confirms it. A host that was offline for a week still learns which containers to
+// remove. A host never removes a container because it is missing from the list: such a container is reported as unknown.
+//
+// The GPUs of a workload come free as soon as its container is stopped. Its disk may stay on the host for some days after that.
+//
+// Example with revisions (milliseconds since 1970 in truth, small numbers here):
+//   rev 100  `want` w1. The host starts it and reports starting, then running.
+//   rev 140  `remove` w1: the row is `removing`, the list holds {w1, removed}.
+//            The host reports stopped: w1's GPUs are free. It reports removed: the row is `gone`.
+//   rev 150  The list is empty.
+//
+// Restore from a backup. The host holds rev 150, but the restored database only knows rev 120. When the host links, `meet`
+// compares the two: the host holds a newer list than this database has ever sent. A new epoch begins (epoch 2, rev 0), which is
+// above everything that the host has seen. Containers that were created after the backup are unknown to this database. Nothing is
+// done to them, and nothing new is placed on the machine, until the operator orders their removal (`removeUnknown`, which inserts
+// a tombstone).
+//
+// What must never happen:
+// - A running container is removed because the database has forgotten it, or because a message was lost or incomplete.
+// - A rental ends because a clone of its host reports that the container is missing (`isDoubtful`).
+// - A revision is used twice for different lists: the host would take the second one for the first.
+// - Environment variables, which may hold secrets, are stored unsealed or sent to another host.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -11,35 +42,39 @@ import type { Sealing } from '../../base/http/sealing.ts';
 import type { Supply } from '../supply/supply.ts';
 import * as store from './store.ts';
 
-/** Phases in which the host has let go of the GPUs: the container is stopped and cannot start by itself. */
+/** Phases in which the host has released the GPUs: the container is stopped and cannot start by itself. */
 const LET_GO = new Set<ObservedWorkload['phase']>(['stopped', 'removed', 'missing']);
-/** Phases after which there is nothing left to remove. */
+/** Phases in which nothing is left to remove. */
 const NOTHING_LEFT = new Set<ObservedWorkload['phase']>(['removed', 'missing']);
-/** Phases of a container that is there and not on its way out. */
+/** Phases of a container that exists and is not being removed. */
 const THERE = new Set<ObservedWorkload['phase']>(['starting', 'running']);
 
 export interface Workloads {
-  /** The variables of an instance's containers as they are stored: they may hold secrets, and only its host is told them. */
+  /** Seals the environment variables of an instance, because they may hold secrets. They are sent in the clear only to the host. */
   sealEnv(instanceId: string, env: Record<string, string>): string;
-  /** Whether the machine can be told of one more container (WORKLOADS_PER_MACHINE_MAX). */
+  /** Whether the machine may get one more container (WORKLOADS_PER_MACHINE_MAX). */
   hasRoom(tx: Tx, machineId: string): Promise<boolean>;
-  /** The container should run there from now on. The caller nudges the machine after its commit. */
+  /** The container should run on the machine from now on. The caller pushes the desired state after its commit. */
   want(tx: Tx, machineId: string, spec: store.WorkloadSpec): Promise<void>;
-  /** The container should go. Nothing happens for one that is going already. */
+  /** The container should be removed. Does nothing if it is being removed already. */
   remove(tx: Tx, workloadId: string): Promise<void>;
-  /** The host ends it by itself after this time, whether it can be reached or not. */
+  /** The host ends the container by itself at this time, whether the host is connected or not. */
   setEnd(tx: Tx, workloadId: string, endsAtMs: number): Promise<void>;
-  /** The whole desired state of a machine, as it goes over the link. */
+  /** The complete desired state of a machine, as sent over the link. */
   desired(machineId: string): Promise<DesiredMessage>;
   /**
-   * Takes over what a host reports; tells `onChange` in the same transaction. Of workloads that this database does not know, or knows
-   * elsewhere, it takes no more than their ids: they keep new work away from the host.
+   * Stores what a host reports and calls `onChange` in the same transaction. If this database does not know a workload, or knows it on
+   * another machine, only its id is stored. Such ids keep new work away from the host.
    */
   observe(machineId: string, message: ObservedMessage): Promise<void>;
-  /** A host that holds more than we ever sent proves that this database is an old one: start above it. */
+  /**
+   * Compares the revision that a host holds with ours. A higher one proves that this database was restored from a backup: a new epoch
+   * begins above it.
+   */
   meet(machineId: string, held: Revision | null): Promise<void>;
   /**
-   * The operator's word: a container that a host reports and nobody here knows should go. Nothing happens where it is going already.
+   * The operator orders the removal of a container that a host reports and this database does not know. Does nothing if it is being removed
+   * already.
    * @throws ServiceError `not_found`, `conflict`
    */
   removeUnknown(machineId: string, workloadId: string): Promise<void>;
@@ -51,9 +86,9 @@ interface WorkloadsDeps {
   log: Log;
   sealing: Sealing;
   supply: Supply;
-  /** The machine's link is young, and took the place of one that was up: another host may have its identity. */
+  /** The link of the machine has just replaced another one that was up: two hosts may share its identity. */
   isContested(machineId: string): boolean;
-  /** A room above wants to look again at the owner of the workload. */
+  /** Lets the room above check the owner of the workload again. */
   onChange(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
 }
 
@@ -108,7 +143,7 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
           return;
         log.error(
           { machine_id: machineId, held, ours },
-          'a host holds a newer desired state than this database: it was restored from a backup; starting a new epoch above it',
+          'a host holds a newer desired state than this database: it was restored from a backup; a new epoch begins above it',
         );
         await store.setPosition(tx, machineId, { epoch: held.epoch + 1, revision: 0 });
         await deps.supply.setUnknownWorkloads(tx, machineId, null);
@@ -120,7 +155,7 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
 
 function desiredOf({ spec, state }: store.WorkloadRow, sealing: Sealing): DesiredWorkload {
   const { sealed_env: sealedEnv, ...plain } = spec;
-  // What is to go needs no command and no variables, and the tombstone of an unknown container has none.
+  // A removal needs no command and no variables, and the tombstone of an unknown container has none.
   if (state !== 'wanted') return { ...plain, command: { entrypoint: null, cmd: null }, env: {}, desired: 'removed' };
   const env = z.record(z.string(), z.string()).parse(JSON.parse(sealing.open(envPlace(spec.instance_id), sealedEnv)));
   return { ...plain, env, desired: 'running' };
@@ -148,7 +183,7 @@ async function removeUnknown(tx: Tx, machineId: string, workloadId: string, deps
   await store.bumpRevision(tx, machineId, nowMs);
 }
 
-/** Enough of a workload to end it; who it belonged to is not known any more. */
+/** The minimum that is needed to remove a container. Its owner is unknown. */
 function tombstoneOf(workloadId: string): store.WorkloadSpec {
   return {
     workload_id: workloadId,
@@ -163,7 +198,7 @@ function tombstoneOf(workloadId: string): store.WorkloadSpec {
   };
 }
 
-/** False for a workload that is none of this machine's here. */
+/** False if the workload is not a live one of this machine. */
 async function observeOne(
   tx: Tx,
   machineId: string,
@@ -188,9 +223,9 @@ async function observeOne(
 }
 
 /**
- * Of two hosts with one identity one has the container, and the other says that it is not there: what ran counts as running, and keeps its
- * GPUs, until one host is left. Meanwhile the looks at its endpoint find out whether it does. Where it is not yet known whether there are two,
- * the host says it again soon.
+ * If two hosts share one identity, only one of them has the container, and the other one reports it as missing. So a workload that ran
+ * keeps counting as running and keeps its GPUs until one host is left. Meanwhile the probes of its endpoint show whether it still works.
+ * While the link is contested (nobody knows yet whether there are two hosts), the report is ignored; the host repeats it soon.
  */
 async function isDoubtful(
   tx: Tx,

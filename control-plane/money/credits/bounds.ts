@@ -1,12 +1,12 @@
-// Pure: how much of a credit or payment flows at once, and whether a tenant's outages look like its own doing.
+// Pure: how much of a credit or payment is granted at once, and whether the outages of an organisation look self-made.
 
 /** What may be given away in any 24 hours without the operator, in microcents. */
 export interface LossBounds {
   /** Uncharged time of one organisation. */
   orgCreditsUcents: bigint;
-  /** Uncharged time on the hosts of one supplier, which loses it. */
+  /** Uncharged time on the hosts of one supplier, which loses the money. */
   supplierCreditsUcents: bigint;
-  /** What one supplier is paid for time in which we were away ourselves. */
+  /** Payments to one supplier for our own outages. */
   supplierPaymentsUcents: bigint;
 }
 
@@ -17,18 +17,18 @@ export type HeldWhy = 'flagged' | 'org_bound' | 'supplier_bound';
 export interface Split {
   grantedUcents: bigint;
   heldUcents: bigint;
-  /** What holds the rest. */
+  /** The bound that holds the rest back. */
   why: HeldWhy;
 }
 
-/** What was given in the last 24 hours, beside what may be given. */
+/** The amount given in the last 24 hours, and the amount that may be given. */
 export interface Bound {
   why: HeldWhy;
   usedUcents: bigint;
   maxUcents: bigint;
 }
 
-/** The tightest bound decides. */
+/** The bound with the smallest remainder decides. */
 export function splitAt(worthUcents: bigint, bounds: readonly [Bound, ...Bound[]]): Split {
   const [first, ...others] = bounds.map(({ why, usedUcents, maxUcents }) => ({
     why,
@@ -40,14 +40,14 @@ export function splitAt(worthUcents: bigint, bounds: readonly [Bound, ...Bound[]
 }
 
 export const FLAG_WINDOW_MS = 7 * 24 * 3_600_000;
-/** Bad luck explains fewer. */
+/** Fewer outages can be bad luck. */
 const OUTAGES_MIN = 5;
-/** One host may be bad for one tenant alone: its GPU, its place in the network. */
+/** A single host may fail for one organisation only, because of one GPU or its network. */
 const MACHINES_MIN = 2;
 
 /**
- * Whether a tenant's rentals fail where others are served well: `machineIds` has one entry for each of its outages in the window,
- * `servedWell` the machines that served other organisations in the same time without one.
+ * Whether the rentals of an organisation fail on machines that serve others well. `machineIds` has one entry per outage in the window.
+ * `servedWell` are the machines that served other organisations in the same time without an outage.
  */
 export function isSuspect(machineIds: readonly string[], servedWell: ReadonlySet<string>): boolean {
   const telling = machineIds.filter((id) => servedWell.has(id));

@@ -1,4 +1,4 @@
-// What this room brings to the house.
+// What this room adds to the house: routes and metrics of held credits.
 import { dollarsFromUcents } from '../../../shared/money.ts';
 import type { Db } from '../../base/db/db.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
@@ -22,7 +22,7 @@ function measures(db: Db): Measure[] {
     },
     {
       name: 'svc_credits_held_dollars',
-      help: 'What these come to',
+      help: 'The sum of these credits and payments',
       kind: 'gauge',
       labels: ['kind'],
       read: async () =>
@@ -33,7 +33,7 @@ function measures(db: Db): Measure[] {
     },
     {
       name: 'svc_tenants_flagged',
-      help: 'Tenants that fail where others are served well: credits for their outages wait',
+      help: 'Organisations that fail on machines that serve others well: credits for their outages wait',
       kind: 'gauge',
       read: async () => one((await flags(db.read)).length),
     },

@@ -1,4 +1,5 @@
-// Bounds on what is given away: uncharged time and payments for our own absence flow up to a bound, the rest waits for the operator.
+// Bounds on what is given away: credits for uncharged time and payments for our own outages are granted up to a bound. The operator decides
+// about the rest.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
@@ -13,7 +14,7 @@ import { type Bound, BOUND_WINDOW_MS, FLAG_WINDOW_MS, isSuspect, type LossBounds
 import { OWN_OUTAGE_PAYMENT, decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
 
-/** An operator looks through no more. */
+/** Limit of rows in one answer, because an operator reads no more. */
 const SHOWN_MAX = 1_000;
 
 export interface NewFreeTime {
@@ -26,14 +27,14 @@ export interface NewFreeTime {
   rateUcentsPerHour: bigint;
   supplierBps: number;
   fromMs: number;
-  /** How much of the time until now was to be charged and is not. */
+  /** The part of the time until now that would have been charged. */
   countedMs: number;
-  /** What shows it. */
+  /** The proof of the outage. */
   evidence: string;
 }
 
 export interface OwnOutagePayment {
-  /** Deterministic, of the transfer. */
+  /** Deterministic: the id of the transfer. */
   id: string;
   subjectId: string;
   orgId: string;
@@ -46,23 +47,25 @@ export interface OwnOutagePayment {
 }
 
 export interface Credits {
-  /** Time of a rental begins that is not charged, and lasts until `end`. */
+  /** The rental is not charged from now until `end`. */
   begin(tx: Tx, time: NewFreeTime): Promise<void>;
-  /** The rental is charged again from `untilMs` on, or is over. What the time was worth above the bounds is charged and held. */
+  /** The rental is charged again from `untilMs` on, or has ended. The worth of the time above the bounds is charged and held. */
   end(tx: Tx, subjectId: string, untilMs: number): Promise<void>;
-  /** The wall clock was set forward by so much: no time that is free now lasts longer by it. */
+  /** The wall clock was set forward by this much. Current uncharged time must not become longer because of it. */
   skip(tx: Tx, stepMs: number): Promise<void>;
-  /** Pays a supplier for an absence of ours, from our revenue; what is above the bound is held. */
+  /** Pays a supplier for an outage of our own, from our revenue. The amount above the bound is held. */
   payOwnOutage(tx: Tx, payment: OwnOutagePayment): Promise<void>;
-  /** What waits first, then the latest decisions. */
+  /** Waiting rows first, then the latest decisions. */
   list(): Promise<store.HeldCredit[]>;
-  /** The customer gets the credit, or the supplier the payment. @throws ServiceError `not_found`, `conflict` if it was decided before */
+  /**
+   * The customer gets the credit, or the supplier gets the payment. @throws ServiceError `not_found`, `conflict` if it is decided already
+   */
   release(id: string, note: string): Promise<store.HeldCredit>;
-  /** The customer has paid for the time, as if it had been charged; or the supplier gets nothing. @throws as `release` */
+  /** The customer has paid for the time as if it had been charged normally, or the supplier gets nothing. @throws the same as `release` */
   refuse(id: string, note: string): Promise<store.HeldCredit>;
-  /** Tenants whose credits for outages wait for the operator. */
+  /** Organisations whose credits for outages wait for the operator. */
   flags(): Promise<store.CreditFlag[]>;
-  /** Lifts the flag; outages until now count no more. @throws ServiceError `not_found` for a tenant that is not flagged */
+  /** Removes the flag. Outages until now count no more. @throws ServiceError `not_found` for an organisation that is not flagged */
   trust(orgId: string, note: string): Promise<store.CreditFlag>;
 }
 
@@ -117,7 +120,7 @@ async function end(tx: Tx, subjectId: string, untilMs: number, deps: CreditsDeps
   const freeMs = Math.max(0, time.counted_ms + untilMs - time.counted_at_ms);
   const worthUcents = accruedUcents(time.rate_ucents_per_hour, freeMs);
   const nowMs = deps.clock.now();
-  // The time is ended before the bounds are read: they count it as one more outage of the organisation.
+  // The time ends before the bounds are read, because they must count it as one more outage of the organisation.
   await store.endFreeTime(tx, time.id, { endedMs: nowMs, freeMs, grantedUcents: 0n, heldUcents: 0n });
   const { grantedUcents, heldUcents, why } = splitAt(worthUcents, await boundsOf(tx, time, deps));
   await store.endFreeTime(tx, time.id, { endedMs: nowMs, freeMs, grantedUcents, heldUcents });
@@ -152,12 +155,12 @@ async function end(tx: Tx, subjectId: string, untilMs: number, deps: CreditsDeps
   });
 }
 
-/** For the customer, among the events of the instance. */
+/** The text for the customer among the events of the instance. */
 function heldWords({ id, amount_ucents: ucents, evidence }: store.HeldCredit): string {
-  return `$${dollarText(ucents)} for time out of reach stays charged until the operator has decided about the credit ${id}, because more was credited in 24 hours than is given without a look: ${evidence}`;
+  return `$${dollarText(ucents)} for time in which the instance was unreachable stays charged until the operator has decided about the credit ${id}, because more was credited in 24 hours than is granted without a review: ${evidence}`;
 }
 
-/** What bounds a credit for this time. Without the customer's own doing, as in an absence of ours, nobody is suspected. */
+/** The bounds of a credit for this time. Nobody is suspected if the customer cannot be the cause, as in an outage of our own. */
 async function boundsOf(tx: Tx, time: store.FreeTime, deps: CreditsDeps): Promise<[Bound, ...Bound[]]> {
   const sinceMs = deps.clock.now() - BOUND_WINDOW_MS;
   const { orgCreditsUcents, supplierCreditsUcents } = deps.bounds;
@@ -186,7 +189,7 @@ async function isUnderSuspicion(tx: Tx, orgId: string, { clock, log, servedOther
   await store.writeFlag(tx, { org_id: orgId, flagged_ms: nowMs, trusted_ms: flag?.trusted_ms ?? null, detail });
   log.error(
     { org_id: orgId, detail, machine_ids: [...new Set(telling)] },
-    'a tenant fails where others are served well: credits for its outages wait for the operator (admin credit list, admin credit trust)',
+    'an organisation fails on machines that serve others well: credits for its outages wait for the operator (admin credit list, admin credit trust)',
   );
   return true;
 }
@@ -248,7 +251,7 @@ async function hold(tx: Tx, what: NewHeld, { ids, clock, log }: CreditsDeps): Pr
       supplier_id: row.supplier_id,
       dollars: dollarText(row.amount_ucents),
     },
-    'more was to be given away than is bounded for a day: the rest waits for the operator (admin credit list)',
+    'credits or payments exceed the daily bound: the rest waits for the operator (admin credit list)',
   );
   return row;
 }

@@ -1,10 +1,10 @@
-// Pure: the transfers of what is held, and of the operator's decision about it.
+// Pure: the transfers of held amounts and of the operator's decisions about them.
 import { supplierPartUcents } from '../../../shared/money.ts';
 import { type AccountRef, badDebt, payable, revenue, suspense, wallet } from '../ledger/accounts.ts';
 import type { NewTransfer } from '../ledger/store.ts';
 import type { HeldCredit } from './store.ts';
 
-/** What a supplier is paid for an absence of ours, from our revenue: at once, or after a decision. */
+/** Pays a supplier for an outage of our own from our revenue, at once or after a decision. */
 export const OWN_OUTAGE_PAYMENT = {
   atOnce: 'own_outage.supplier',
   released: 'own_outage.released',
@@ -21,7 +21,7 @@ interface Leg {
   amountUcents: bigint;
 }
 
-/** The customer pays for the time; nobody has the money yet. */
+/** The customer pays for the time, but nobody gets the money yet. */
 export function holdingOf(row: HeldCredit): NewTransfer[] {
   return transfersOf(row, [
     { kind: 'credit.held', debit: wallet(row.org_id), credit: suspense, amountUcents: row.wallet_ucents },
@@ -35,8 +35,8 @@ export function holdingOf(row: HeldCredit): NewTransfer[] {
 }
 
 /**
- * Released: the customer has it back, or the supplier is paid. Refused: what the customer paid goes where the price of the time goes; for
- * an absence of ours that is us, because the supplier was paid for it by us.
+ * Released: the customer gets the money back, or the supplier is paid. Refused: the customer's money is split like any charge. For an
+ * outage of our own, we keep all of it, because we have already paid the supplier.
  */
 export function decisionOf(row: HeldCredit, state: 'released' | 'refused'): NewTransfer[] {
   if (row.kind === 'payment') {

@@ -1,4 +1,4 @@
-// The SQL of uncharged time, of what is held for the operator, and of tenants whose credits wait.
+// The SQL of uncharged time, held amounts, and flagged organisations.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { type Query, type Sql, sql, type Tx } from '../../base/db/db.ts';
@@ -50,7 +50,7 @@ const FREE_TIME = sql`id, subject_id, org_id, supplier_id, machine_id, cause, ra
 const HELD = sql`id, kind, why, free_time_id, cause, subject_id, org_id, supplier_id, amount_ucents, wallet_ucents, supplier_bps, from_ms,
   until_ms, evidence, state, note, created_ms, decided_ms`;
 
-/** A rental that is not charged already is free for longer: the time until then is added. */
+/** If the rental is uncharged already, this extends that time: it adds the counted time and may move the start back. */
 export async function beginFreeTime(tx: Tx, row: FreeTime): Promise<void> {
   await tx.run(
     sql`insert into free_times (${FREE_TIME})
@@ -62,7 +62,7 @@ export async function beginFreeTime(tx: Tx, row: FreeTime): Promise<void> {
   );
 }
 
-/** All of them that last. */
+/** Shortens all uncharged times that have not ended. */
 export async function shortenFreeTimes(tx: Tx, ms: number): Promise<void> {
   await tx.run(sql`update free_times set counted_ms = counted_ms - ${ms} where ended_ms is null`);
 }
@@ -100,12 +100,12 @@ export function allFreeTimes(query: Query): Promise<FreeTime[]> {
 
 const SumRow = z.object({ total_ucents: ucents });
 
-/** What was given to the organisation at once in times that ended after `sinceMs`. */
+/** The amount granted at once to the organisation, for times that ended after `sinceMs`. */
 export function grantedToOrg(query: Query, orgId: string, sinceMs: number): Promise<bigint> {
   return granted(query, sql`org_id = ${orgId} and ended_ms > ${sinceMs}`);
 }
 
-/** What the supplier lost to such times. It is paid for an absence of ours, so that does not count. */
+/** The amount that the supplier lost for such times. Our own outages do not count, because the supplier is paid for them. */
 export function grantedOnSupplier(query: Query, supplierId: string, sinceMs: number): Promise<bigint> {
   return granted(query, sql`supplier_id = ${supplierId} and ended_ms > ${sinceMs} and cause <> 'own_outage'`);
 }
@@ -129,7 +129,7 @@ export async function outagesOfOrg(query: Query, orgId: string, sinceMs: number)
   return rows.map((row) => row.machine_id);
 }
 
-/** Machines on which a rental of another organisation had an outage that ended after `sinceMs`, or has one now. */
+/** Machines on which a rental of another organisation had an outage that ended after `sinceMs` or still lasts. */
 export async function machinesThatFailedOthers(query: Query, orgId: string, sinceMs: number): Promise<Set<string>> {
   const mine = sql`select machine_id from free_times where org_id = ${orgId} and cause = 'outage' and ended_ms > ${sinceMs}`;
   const rows = await query.all(
@@ -163,7 +163,7 @@ export async function decideHeld(
   );
 }
 
-/** Waiting rows come first, then the latest. */
+/** Waiting rows first, then the latest ones. */
 export function latestHeld(query: Query, limit: number): Promise<HeldCredit[]> {
   return query.all(
     HeldRow,
@@ -172,7 +172,7 @@ export function latestHeld(query: Query, limit: number): Promise<HeldCredit[]> {
   );
 }
 
-/** About one rental, oldest first. */
+/** The rows of one rental, oldest first. */
 export function heldOf(query: Query, subjectId: string): Promise<HeldCredit[]> {
   return query.all(
     HeldRow,

@@ -1,4 +1,4 @@
-// The proof that what is held for the operator is what the ledger keeps for it, and that each decision was posted once, to the microcent.
+// The proof that the ledger keeps exactly what is held for the operator, and that each decision was posted once, to the microcent.
 import { accruedUcents } from '../../../shared/money.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { accountId, suspense } from '../ledger/accounts.ts';
@@ -7,7 +7,7 @@ import { amountsOfKinds, findAccount } from '../ledger/store.ts';
 import { decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
 
-/** Broken invariants in words, empty when all hold. */
+/** Returns broken invariants in words; empty if all hold. */
 export async function creditFaults(tx: Tx): Promise<string[]> {
   const rows = await store.allHeld(tx);
   return [
@@ -17,7 +17,7 @@ export async function creditFaults(tx: Tx): Promise<string[]> {
   ];
 }
 
-/** What a time was worth is what was given for it and what is held of it. */
+/** The worth of a time must equal the granted amount plus the held amount. */
 function timeFaults(times: readonly store.FreeTime[], rows: readonly store.HeldCredit[]): string[] {
   const heldFor = new Map(rows.map((row) => [row.free_time_id, row.amount_ucents]));
   return times.flatMap((time) => {

@@ -1,22 +1,22 @@
 // The chart of accounts.
 
-/** One account per owner for the first two; the others are the platform's, with owner `platform`. */
+/** The first two kinds have one account per owner. The others belong to the platform, with the owner `platform`. */
 export type AccountKind =
-  /** What a customer has prepaid. Never negative. */
+  /** The prepaid money of a customer. Never negative. */
   | 'customer_wallet'
-  /** What we owe a supplier; negative after a claw-back. */
+  /** What we owe to a supplier. Negative after a claw-back. */
   | 'supplier_payable'
   /** Our fee. */
   | 'platform_revenue'
-  /** What suppliers were paid, outside of this service. */
+  /** Money that was paid to suppliers outside of this service. */
   | 'supplier_payouts'
-  /** Where money comes from that an operator adds by hand. */
+  /** The source of money that an operator adds by hand. */
   | 'operator_funding'
-  /** Between a customer's charge and its split: zero after every batch. */
+  /** Between the charge of a customer and its split: zero after every batch. */
   | 'rental_clearing'
-  /** What customers paid for time that may have been dead, until the operator has decided who gets it. */
+  /** Charges for time that may have been dead, until the operator decides who gets them. */
   | 'credit_suspense'
-  /** Rental time that was used and could not be charged. */
+  /** Rental time that was used but could not be charged. */
   | 'bad_debt';
 
 export interface AccountRef {
@@ -30,7 +30,7 @@ export function accountId(account: AccountRef): string {
   return `${account.kind}:${account.ownerId}`;
 }
 
-/** Only a wallet is bound to stay at or above zero. */
+/** Only a wallet must never be negative. */
 export function isPrepaid(kind: AccountKind): boolean {
   return kind === 'customer_wallet';
 }

@@ -1,4 +1,4 @@
-// The proof of all books, again and again: what is new each hour, everything each night, in pieces between which everybody else writes.
+// Proves the books repeatedly: new transfers each hour, everything each night. It works in pieces, so that other writers run in between.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Db, Tx } from '../../base/db/db.ts';
@@ -7,31 +7,32 @@ import type { RoomProof } from './charges.ts';
 import { accountFaults, advance } from './verify.ts';
 
 const PIECE = 500;
-/** No transaction is under way for so long: what was posted before is all there. */
+/** No transaction lasts this long, so everything that was posted earlier is visible. */
 const SETTLED_MS = 60_000;
-/** A run of the loop ends after this long and goes on in the next: runs that last are taken for hanging ones. */
+/** A tick of the loop ends after this time and the next one continues, because a long tick counts as hanging. */
 const SLICE_MS = 60_000;
 const DAY_MS = 86_400_000;
 /** The nightly proof begins at 02:00 UTC. */
 const NIGHT_MS = 2 * 3_600_000;
-/** A fault names at most this many ids, and a proof logs at most this many faults: there may be tens of thousands. */
+/** A fault names at most this many ids, because there may be tens of thousands. */
 const NAMED = 20;
+/** One proof logs at most this many faults. */
 const LOGGED = 200;
 
 export interface Books {
-  /** Works on the proof that is due, for a bounded time. True if there is more to do now. */
+  /** Works on the due proof for a limited time. True if more work is due now. */
   run(signal: AbortSignal): Promise<boolean>;
-  /** Proves everything now; faults in words, empty when all agree. */
+  /** Proves everything now and returns the faults in words; empty if all agree. */
   verify(): Promise<string[]>;
 }
 
 type Proof = AsyncGenerator<void, string[]>;
 
-/** What a room proves of itself. */
+/** The proofs that a room provides. */
 export interface Proofs {
-  /** Its rows against the ledger, in pieces. */
+  /** Compares the rows of the room with the ledger, in pieces. */
   charges?: RoomProof;
-  /** Proofs that are short enough for one transaction each: broken invariants in words. */
+  /** Short proofs, each in one transaction: broken invariants in words. */
   invariants?: readonly ((tx: Tx) => Promise<string[]>)[];
 }
 
@@ -39,7 +40,7 @@ interface BooksDeps {
   db: Db;
   clock: Clock;
   log: Log;
-  /** In the order of the house. */
+  /** The proofs of all rooms, in the order of the house. */
   proofs(): readonly Proofs[];
 }
 
@@ -67,7 +68,7 @@ export function openBooks(deps: BooksDeps): Books {
   };
 }
 
-/** A fault in the new part is reported only if the whole proof confirms it. */
+/** A fault in new transfers is reported only if the full proof confirms it. */
 async function* due(deps: BooksDeps): Proof {
   const { db, clock } = deps;
   if (isWholeDue(await proofState(db.read), clock.now())) return yield* whole(deps);
@@ -77,7 +78,7 @@ async function* due(deps: BooksDeps): Proof {
   return faults;
 }
 
-/** The whole proof is due once a night, and each time while the last one found faults: an alarm must not end after an hour. */
+/** The full proof is due once a night, and every time while the last one found faults, because its alarm must not end after an hour. */
 function isWholeDue({ faults, whole_proven_ms: provenMs }: ProofState, nowMs: number): boolean {
   const nightOf = (ms: number): number => Math.floor((ms - NIGHT_MS) / DAY_MS);
   return faults > 0 || provenMs === null || nightOf(nowMs) !== nightOf(provenMs);
@@ -123,7 +124,7 @@ async function* prove({ db, clock, proofs }: BooksDeps, isWhole: boolean): Proof
   return [...found];
 }
 
-/** Retention has not deleted any row that is this new: a charge without a row is a fault. */
+/** Retention never deletes rows that are this new, so a charge without a row is a fault. */
 async function faultsOfNew(tx: Tx, subjectIds: readonly string[], rooms: readonly RoomProof[]): Promise<string[]> {
   const posted = await totalsOf(tx, subjectIds);
   const faults: string[] = [];
@@ -142,13 +143,13 @@ async function* proveRooms(db: Db, rooms: readonly RoomProof[]): Proof {
   for (const room of rooms) {
     const before = await room.forgottenUcents?.(db.read);
     const rowless = { ucents: 0n, ids: new Array<string>() };
-    // Both sides are walked: a charge that the ledger lacks is found only from the rows.
+    // Both sides are read: a row whose charge is missing in the ledger can only be found from the rows.
     for (const side of [subjectsAfter, room.subjectsAfter]) {
       for (let afterId: string | undefined = ''; afterId !== undefined;) {
         const from: string = afterId;
         const piece = await db.tx('books.room', async (tx) => {
           const ids = await side(tx, from, PIECE);
-          // If a piece is not full, it is the last one: ids that come later are newer than this proof.
+          // A piece that is not full is the last one. Ids that come later are newer than this proof.
           return {
             lastId: ids.length < PIECE ? undefined : ids.at(-1),
             proof: await room.prove(tx, await totalsOf(tx, ids)),
@@ -161,7 +162,7 @@ async function* proveRooms(db: Db, rooms: readonly RoomProof[]): Proof {
         yield;
       }
     }
-    // If retention has deleted rows meanwhile, the sums cannot be compared. The next proof compares them.
+    // If retention has deleted rows in the meantime, the sums cannot be compared. The next proof compares them.
     if ((await room.forgottenUcents?.(db.read)) === before && rowless.ucents !== (before ?? 0n)) {
       faults.push(
         `the ledger has charged ${rowless.ucents} for what has no row, ${before ?? 0n} of it was forgotten; among them ${rowless.ids.join(', ')}`,

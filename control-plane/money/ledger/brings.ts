@@ -1,4 +1,4 @@
-// What this room brings to the house.
+// What this room adds to the house: the loop and the command that prove the books, and their metrics.
 import { z } from 'zod';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
@@ -9,7 +9,7 @@ import type { Books } from './books.ts';
 import { proofState } from './proof-store.ts';
 import { sumFaults } from './verify.ts';
 
-/** What is new in the books; once a night everything. */
+/** Each hour proves new transfers, once a night everything. */
 const BOOKS_PERIOD_MS = 3_600_000;
 
 export function ledgerBrings({ db, books }: { db: Db; books: Books }) {
@@ -21,7 +21,7 @@ export function ledgerBrings({ db, books }: { db: Db; books: Books }) {
   return { loops: [loop], measures: measures(db), invariants: [sumFaults], operatorRoutes: [verifyRoute(books)] };
 }
 
-/** 0 before the first proof. */
+/** The metrics are 0 before the first proof. */
 function measures(db: Db): Measure[] {
   return [
     {

@@ -1,29 +1,29 @@
-// The proof that a room's rows and the ledger agree on what each was charged.
+// The proof that the rows of a room and the ledger agree on each charge.
 import { z } from 'zod';
 import { text, ucents } from '../../base/db/columns.ts';
 import type { Query } from '../../base/db/db.ts';
 
-/** What the ledger has posted about each subject, by kind. */
+/** What the ledger has posted for each subject, by kind. */
 export type Posted = ReadonlyMap<string, ReadonlyMap<string, bigint>>;
 
 /** How a room proves its rows against the ledger. */
 export interface RoomProof {
-  /** Ids after `afterId` of the subjects that the room has rows about, in order. */
+  /** Ids after `afterId` of the subjects of the room's rows, in order. */
   subjectsAfter(query: Query, afterId: string, limit: number): Promise<string[]>;
-  /** What is wrong with these subjects; there may be subjects of other rooms among them. */
+  /** The faults of these subjects. Some of them may belong to other rooms. */
   prove(query: Query, posted: Posted): Promise<ChargesProof>;
-  /** What was charged for rows that are gone for good reason. Left out: no row of the room ever goes. */
+  /** The total charge of rows that retention has deleted. Leave it out if the room never deletes rows. */
   forgottenUcents?(query: Query): Promise<bigint>;
 }
 
-/** What a row of a room says that it was charged. */
+/** The charge that a row of the room has stored. */
 export const Charge = z.object({ id: text, charged_ucents: ucents });
 export type Charge = z.infer<typeof Charge>;
 
 export interface ChargesProof {
-  /** In words. */
+  /** The faults in words. */
   faults: string[];
-  /** What the ledger has charged for what has no row. */
+  /** What the ledger has charged for subjects without a row. */
   rowless: Rowless;
 }
 
@@ -32,7 +32,7 @@ interface Rowless {
   ids: string[];
 }
 
-/** `kind` is that of the room's transfers, `rows` are its rows about the subjects. */
+/** `kind` is the kind of the room's transfers, `rows` are the room's rows of the subjects. */
 export function proveCharges(posted: Posted, kind: string, rows: readonly Charge[]): ChargesProof {
   const charged = new Map(rows.map((row) => [row.id, row.charged_ucents]));
   const proof: ChargesProof = { faults: [], rowless: { ucents: 0n, ids: [] } };

@@ -1,4 +1,4 @@
-// Posting transfers, holding money and reading balances.
+// Posts transfers, holds money and reads balances.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { dollarText } from '../../../shared/money.ts';
@@ -6,7 +6,7 @@ import type { Query, Tx } from '../../base/db/db.ts';
 import { type AccountRef, accountId } from './accounts.ts';
 import * as store from './store.ts';
 
-/** Wallet view: `available` = posted - held. All in microcents. */
+/** The view of a wallet: `available` = posted - held. All in microcents. */
 export interface Balance {
   postedUcents: bigint;
   heldUcents: bigint;
@@ -15,15 +15,15 @@ export interface Balance {
 
 export interface Ledger {
   /**
-   * Writes all transfers under one batch id, or throws and the caller's transaction must roll back.
-   * A transfer that exists with the same fields is skipped. @throws ServiceError `insufficient_balance`
+   * Writes all transfers under one batch id, or throws; then the caller's transaction must roll back.
+   * Skips a transfer that exists with the same fields. @throws ServiceError `insufficient_balance`
    */
   post(tx: Tx, batchId: string, transfers: store.NewTransfer[]): Promise<void>;
-  /** Sets the hold `id` to `amountUcents` (0 releases it). @throws ServiceError `insufficient_balance` */
+  /** Sets the hold `id` to `amountUcents`; 0 releases it. @throws ServiceError `insufficient_balance` */
   setHold(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<void>;
-  /** Sets the hold to as much of `wantedUcents` as the account covers, and says how much that is. */
+  /** Sets the hold to `wantedUcents`, or to less if the account does not cover it, and returns the amount. */
   coverHold(tx: Tx, id: string, account: AccountRef, wantedUcents: bigint): Promise<bigint>;
-  /** Zero for an account that has never been used. */
+  /** Zero for an account that was never used. */
   balance(query: Query, account: AccountRef): Promise<Balance>;
 }
 

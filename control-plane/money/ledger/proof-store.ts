@@ -1,4 +1,4 @@
-// The SQL of the proof of the books: how far it has come, and the sums of the transfers up to there.
+// The SQL of the proof: its progress, and the sums of the proven transfers.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
@@ -20,7 +20,7 @@ const NOTHING_PROVEN: ProofState = {
   whole_proven_ms: null,
 };
 
-/** How far the books were proven, and what the last proof has found. */
+/** How far the books were proven, and the result of the last proof. */
 export async function proofState(query: Query): Promise<ProofState> {
   const row = await query.one(
     StateRow,
@@ -38,13 +38,13 @@ export async function writeProofState(tx: Tx, state: ProofState): Promise<void> 
   );
 }
 
-/** The next proof begins with the first transfer. */
+/** Lets the next proof begin with the first transfer. */
 export async function forgetProven(tx: Tx): Promise<void> {
   await tx.run(sql`delete from proven_accounts`);
   await writeProofState(tx, { ...(await proofState(tx)), posted_ms: 0, transfer_id: '' });
 }
 
-/** A whole proof has proven what is new, too. */
+/** Stores the result of a proof. A full proof also covers the new transfers. */
 export async function noteProven(tx: Tx, proof: { isWhole: boolean; faults: number; nowMs: number }): Promise<void> {
   const { isWhole, faults, nowMs } = proof;
   const before = await proofState(tx);
@@ -62,7 +62,7 @@ const PostedRow = z.object({
 });
 export type PostedRow = z.infer<typeof PostedRow>;
 
-/** Transfers behind the position that were posted before `untilMs`, in the order of their time. */
+/** Transfers after the position that were posted before `untilMs`, ordered by time. */
 export function unproven(query: Query, state: ProofState, untilMs: number, limit: number): Promise<PostedRow[]> {
   return query.all(
     PostedRow,
@@ -87,7 +87,7 @@ export interface Sums {
 
 const TailRow = z.object({ account_id: text, debits_ucents: ucents, credits_ucents: ucents });
 
-/** What the transfers behind the position move, by account. */
+/** The sums of the transfers after the position, by account. */
 export async function tailSums(query: Query, state: ProofState): Promise<Map<string, Sums>> {
   const isBehind = sql`(posted_ms, id) > (${state.posted_ms}, ${state.transfer_id})`;
   const rows = await query.all(
@@ -112,7 +112,7 @@ const AccountRow = z.object({
   holds_ucents: ucents,
 });
 
-/** Accounts after `afterId` with what was proven of them and the sum of their holds. */
+/** Accounts after `afterId` with their proven sums and the sum of their holds. */
 export function accountsAfter(query: Query, afterId: string, limit: number): Promise<z.infer<typeof AccountRow>[]> {
   return query.all(
     AccountRow,
@@ -137,7 +137,7 @@ export async function subjectsAfter(query: Query, afterId: string, limit: number
 
 const SubjectTotalRow = z.object({ subject_id: text, kind: text, total_ucents: ucents });
 
-/** What the transfers about these subjects come to, by kind. */
+/** The sums of the transfers of these subjects, by kind. */
 export async function totalsOf(query: Query, subjectIds: readonly string[]): Promise<Map<string, Map<string, bigint>>> {
   const totals = new Map(subjectIds.map((id) => [id, new Map<string, bigint>()]));
   if (subjectIds.length === 0) return totals;

@@ -5,16 +5,16 @@ import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 import { type AccountRef, accountId, isPrepaid } from './accounts.ts';
 
 export interface NewTransfer {
-  /** Deterministic: what it pays for and how far, e.g. `<segment>:<through_ms>:charge`. */
+  /** Deterministic: it names what is paid and up to when, e.g. `<segment>:<through_ms>:charge`. */
   id: string;
   debit: AccountRef;
   credit: AccountRef;
-  /** More than zero. */
+  /** Always positive. */
   amountUcents: bigint;
   kind: string;
-  /** The instance, deposit or payout that it is about. */
+  /** The instance, deposit or payout of the transfer. */
   subjectId: string;
-  /** Why, where that is not plain from the kind: e.g. the probes that prove a dead window. */
+  /** The reason, if the kind does not explain it, e.g. the probes that prove a dead window. */
   evidence?: string;
   effectiveMs: number;
 }
@@ -35,7 +35,7 @@ const TransferRow = z.object({
   amount_ucents: ucents,
   kind: text,
 });
-/** The id of a transfer was used before, for another one: a bug where we made the id, a slip where a person chose it. */
+/** The id of a transfer was used for a different one. If we made the id, it is a bug. If a person chose it, it is a mistake. */
 export class TransferDiffers extends Error {
   constructor(id: string) {
     super(`transfer ${id} exists with other fields`);
@@ -60,7 +60,7 @@ export async function ensureAccount(tx: Tx, account: AccountRef, nowMs: number):
   );
 }
 
-/** False where the same transfer is there already. @throws TransferDiffers where the id was used for a different one */
+/** False if the same transfer exists. @throws TransferDiffers if the id was used for a different one */
 export async function insertTransfer(tx: Tx, batchId: string, transfer: NewTransfer, nowMs: number): Promise<boolean> {
   const debitId = accountId(transfer.debit);
   const creditId = accountId(transfer.credit);
@@ -84,7 +84,7 @@ export async function insertTransfer(tx: Tx, batchId: string, transfer: NewTrans
   return false;
 }
 
-/** False where a prepaid account does not cover it. */
+/** False if a prepaid account does not cover the amount. */
 export async function addDebit(tx: Tx, id: string, amountUcents: bigint): Promise<boolean> {
   const changed = await tx.run(
     sql`update ledger_accounts set debits_ucents = debits_ucents + ${amountUcents}
@@ -97,7 +97,7 @@ export async function addCredit(tx: Tx, id: string, amountUcents: bigint): Promi
   await tx.run(sql`update ledger_accounts set credits_ucents = credits_ucents + ${amountUcents} where id = ${id}`);
 }
 
-/** Changes the account's total of holds; false where it does not cover the growth. */
+/** Changes the total of the account's holds; false if the account does not cover an increase. */
 export async function addHeld(tx: Tx, id: string, changeUcents: bigint): Promise<boolean> {
   const changed = await tx.run(
     sql`update ledger_accounts set held_ucents = held_ucents + ${changeUcents}
@@ -111,7 +111,7 @@ export async function heldBy(query: Query, holdId: string): Promise<bigint> {
   return row?.amount_ucents ?? 0n;
 }
 
-/** The amounts of these holds; an id without a hold is not in the map. */
+/** The amounts of these holds. An id without a hold is not in the map. */
 export async function amountsHeld(query: Query, holdIds: readonly string[]): Promise<Map<string, bigint>> {
   if (holdIds.length === 0) return new Map();
   const rows = await query.all(
@@ -145,7 +145,7 @@ const AboutRow = z.object({
 });
 export type TransferAbout = z.infer<typeof AboutRow>;
 
-/** Transfers about a rental that say why, oldest first. */
+/** Transfers of a rental that have evidence, oldest first. */
 export function explainedTransfers(query: Query, subjectId: string, limit: number): Promise<TransferAbout[]> {
   return query.all(
     AboutRow,
@@ -156,7 +156,7 @@ export function explainedTransfers(query: Query, subjectId: string, limit: numbe
 
 const RefundRow = z.object({ evidence: text, total_ucents: ucents });
 
-/** What customers were given back, by evidence: of those whose evidence begins with the prefix. */
+/** Refunds of customers by evidence, for evidence that begins with the prefix. */
 export async function refundTotals(query: Query, evidencePrefix: string): Promise<Map<string, bigint>> {
   const rows = await query.all(
     RefundRow,
@@ -168,7 +168,7 @@ export async function refundTotals(query: Query, evidencePrefix: string): Promis
 
 const AmountOfRow = z.object({ id: text, amount_ucents: ucents });
 
-/** Transfers of all kinds that begin with one of the prefixes: what each moved. */
+/** The amount of each transfer whose kind begins with one of the prefixes. */
 export async function amountsOfKinds(query: Query, kindPrefixes: readonly string[]): Promise<Map<string, bigint>> {
   const isOne = kindPrefixes.map((prefix) => sql`substr(kind, 1, ${prefix.length}) = ${prefix}`);
   const rows = await query.all(AmountOfRow, sql`select id, amount_ucents from transfers where ${join(isOne, ' or ')}`);

@@ -1,20 +1,20 @@
-// The SQL of suppliers' accounts: what they earned, what was taken back, what they were paid. Each has an index of its own.
+// The SQL of suppliers' accounts: earnings, claw-backs and payouts. Each of them has its own index.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Sql, sql } from '../../base/db/db.ts';
 import { accountId, payable } from './accounts.ts';
 
-/** Where a page of entries begins: behind this one, from new to old. */
+/** The entry after which a page begins, from new to old. */
 export interface EntryCursor {
   postedMs: number;
-  /** Of the transfer. */
+  /** The id of the transfer. */
   id: string;
 }
 
 const EntryRow = z.object({
   id: text,
   subject_id: text,
-  /** Negative for what was taken back. */
+  /** Negative for a claw-back. */
   amount_ucents: ucents,
   evidence: text.nullable(),
   posted_ms: int,
@@ -25,7 +25,7 @@ const EARNED = sql`substr(credit_account_id, 1, 17) = 'supplier_payable:'`;
 const TAKEN_BACK = sql`substr(debit_account_id, 1, 17) = 'supplier_payable:' and kind <> 'payout'`;
 const PAID = sql`kind = 'payout'`;
 
-/** What the supplier earned and what of it was taken back, newest first. */
+/** Earnings and claw-backs of the supplier, newest first. */
 export function earnedEntries(
   query: Query,
   supplierId: string,
@@ -48,7 +48,7 @@ export function earnedEntries(
 
 const SubjectSumRow = EntryRow.pick({ subject_id: true, amount_ucents: true });
 
-/** What the supplier earned since then by each rental, less what of it was taken back since. */
+/** Earnings since then by rental, minus the claw-backs since then. */
 export function earnedBySubject(
   query: Query,
   supplierId: string,
@@ -77,7 +77,7 @@ const PayoutRow = z.object({
 export type PayoutEntry = z.infer<typeof PayoutRow>;
 const PAYOUT = sql`id, subject_id, amount_ucents, evidence, posted_ms`;
 
-/** Payouts of one supplier, or of all for undefined, newest first. */
+/** Payouts of one supplier, or of all suppliers for undefined, newest first. */
 export function payoutEntries(
   query: Query,
   supplierId: string | undefined,
@@ -98,7 +98,7 @@ export function findPayout(query: Query, transferId: string): Promise<PayoutEntr
 
 const SumRow = z.object({ total_ucents: ucents });
 
-/** All that the supplier was ever paid, in microcents. */
+/** The total of all payouts to the supplier, in microcents. */
 export async function paidTo(query: Query, supplierId: string): Promise<bigint> {
   const row = await query.one(
     SumRow,
@@ -109,8 +109,8 @@ export async function paidTo(query: Query, supplierId: string): Promise<bigint> 
 }
 
 /**
- * What of the supplier's earnings may not be paid out yet: entries posted after `sinceMs`, and all entries about the `disputed` rentals.
- * What was taken back of a rental's entries counts against them, and never against those of another.
+ * Earnings that may not be paid out yet: entries posted after `sinceMs`, and all entries of the `disputed` rentals. A claw-back of a rental
+ * reduces only the entries of that rental.
  */
 export async function waitingFor(
   query: Query,
@@ -119,7 +119,7 @@ export async function waitingFor(
 ): Promise<bigint> {
   const account = accountId(payable(supplierId));
   const isNew = sql`posted_ms > ${sinceMs}`;
-  // Apart, so that each is read by its index: a supplier may have a million entries.
+  // Two queries, so that each uses its index: a supplier may have a million entries.
   const parts = disputed.length === 0 ? [isNew] : splitByDispute(isNew, disputed);
   const entries = parts.flatMap((which) => [
     sql`select subject_id, amount_ucents from transfers where ${EARNED} and credit_account_id = ${account} and ${which}`,
@@ -139,7 +139,7 @@ function splitByDispute(isNew: Sql, disputed: readonly string[]): [Sql, Sql] {
   return [sql`${isNew} and subject_id not in (${some})`, sql`subject_id in (${some})`];
 }
 
-/** What the supplier earned by transfers of one kind that were posted after `sinceMs`. */
+/** The supplier's earnings from transfers of one kind that were posted after `sinceMs`. */
 export async function earnedByKind(
   query: Query,
   supplierId: string,
@@ -155,7 +155,7 @@ export async function earnedByKind(
 
 const StandingRow = z.object({ id: text, earned_ucents: ucents, paid_ucents: ucents });
 
-/** By account: all that was ever earned, and all that was paid out. */
+/** By account: total earnings and total payouts. */
 export function standings(query: Query): Promise<z.infer<typeof StandingRow>[]> {
   return query.all(
     StandingRow,

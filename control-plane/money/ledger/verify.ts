@@ -1,16 +1,17 @@
-// The proof that the books agree, in pieces: each is a short transaction that sees one state, however many transfers there are.
+// The proof that the books agree. It works in pieces. Each piece is a short transaction with one consistent view, however many transfers
+// there are.
 import { z } from 'zod';
 import { ucents } from '../../base/db/columns.ts';
 import { type Query, type Tx, sql } from '../../base/db/db.ts';
 import * as store from './proof-store.ts';
 
-/** Sums of the transfers are added up to this position: it is not reached by one whose transaction is still under way. */
+/** Transfers are summed up to this position. It stays behind the transfers of transactions that may still be open. */
 export interface Reach {
   untilMs: number;
   limit: number;
 }
 
-/** Adds the next transfers to what is proven of their accounts. Resolves with their subjects; undefined if there is none. */
+/** Adds the next transfers to the proven sums of their accounts. Resolves with their subjects; undefined if there are none. */
 export async function advance(tx: Tx, { untilMs, limit }: Reach): Promise<string[] | undefined> {
   const state = await store.proofState(tx);
   const rows = await store.unproven(tx, state, untilMs, limit);
@@ -33,11 +34,11 @@ export async function advance(tx: Tx, { untilMs, limit }: Reach): Promise<string
 
 export interface AccountsPiece {
   faults: string[];
-  /** Undefined behind the last account. */
+  /** Undefined after the last account. */
   lastId: string | undefined;
 }
 
-/** Accounts after `afterId` against what is proven of them, what was posted since, and their holds. */
+/** Compares accounts after `afterId` with their proven sums, the transfers since, and their holds. */
 export async function accountFaults(tx: Tx, afterId: string, limit: number): Promise<AccountsPiece> {
   const faults: string[] = [];
   const tail = await store.tailSums(tx, await store.proofState(tx));

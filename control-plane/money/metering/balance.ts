@@ -1,4 +1,4 @@
-// The balance of a customer at this moment: what the ledger has, less what rentals have cost since they were last posted.
+// The balance of a customer now: the balance in the ledger, minus the cost of rentals since it was last posted.
 import type { Tx } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Balance, Ledger } from '../ledger/ledger.ts';
@@ -6,7 +6,7 @@ import { amountsHeld } from '../ledger/store.ts';
 import { holdId, unpostedUcents } from './posting.ts';
 import * as store from './store.ts';
 
-/** Running costs use up the hold of their rental first; what they need beyond it is not available to anything else. */
+/** The cost of a rental first uses up its own hold. Cost beyond the hold reduces the available balance. */
 export async function balanceNow(
   tx: Tx,
   orgId: string,
@@ -25,7 +25,7 @@ export async function balanceNow(
     postedUcents -= cost;
     heldUcents -= cost < held ? cost : held;
   }
-  // What a wallet cannot cover becomes bad debt, and never a negative balance.
+  // Cost that a wallet cannot cover becomes bad debt, never a negative balance.
   if (postedUcents < heldUcents) postedUcents = heldUcents;
   return { postedUcents, heldUcents, availableUcents: postedUcents - heldUcents };
 }

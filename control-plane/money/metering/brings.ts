@@ -1,4 +1,4 @@
-// What this room brings to the house.
+// What this room adds to the house: the metering loop.
 import type { Clock } from '../../../shared/clock.ts';
 import type { LoopOptions } from '../../../shared/loop.ts';
 import type { Db } from '../../base/db/db.ts';
@@ -14,9 +14,9 @@ interface Deps {
   cursors: Cursors;
   ledger: Ledger;
   metering: Metering;
-  /** Takes our own outages out of what is charged. */
+  /** Credits our own outages. */
   beat(): Promise<boolean>;
-  /** Ends a rental that can no longer be paid for. */
+  /** Ends a rental that its customer can no longer pay for. */
   stopUnpaid(instanceId: string): Promise<void>;
 }
 
@@ -25,7 +25,7 @@ export function meteringBrings({ db, clock, cursors, ledger, metering, beat, sto
     name: 'metering',
     periodMs: TICK_MS,
     run: async (signal) => {
-      // First: no rental is stopped for want of money for a time that is not charged.
+      // This comes first: a rental must not be stopped because of time that is not charged.
       await beat();
       for (const id of await metering.tick(signal)) await stopUnpaid(id);
     },

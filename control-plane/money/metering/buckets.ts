@@ -1,4 +1,4 @@
-// Pure: the UTC calendar that usage is cut by, and which windows may be asked for.
+// Pure: the UTC time buckets of usage rows, and the windows that may be requested.
 import { isoTimeMs } from '../../../shared/iso-time.ts';
 import { failField } from '../../../shared/errors.ts';
 import { USAGE_DAYS_MAX } from '../../../shared/limits.ts';
@@ -10,7 +10,7 @@ const DAY_MS = 24 * HOUR_MS;
 const WEEK_MS = 7 * DAY_MS;
 /** Specification 4.6. */
 const WINDOW_DEFAULT_MS = 30 * DAY_MS;
-/** Without a bucket: hours up to the first, days up to the second, months beyond. */
+/** If no bucket is given: hours for windows up to the first limit, days up to the second, months beyond. */
 const HOURS_UP_TO_MS = 2 * DAY_MS;
 const DAYS_UP_TO_MS = 62 * DAY_MS;
 
@@ -23,8 +23,8 @@ export interface Window {
 }
 
 /**
- * The window that is asked for. Left out: `end` is now, `start` 30 days before the end, `bucket` by the length of the window.
- * @throws ServiceError `validation_failed` for one that is empty or too long for its bucket
+ * The requested window. Defaults: `end` is now, `start` is 30 days before the end, `bucket` depends on the length of the window.
+ * @throws ServiceError `validation_failed` for a window that is empty or too long for its bucket
  */
 export function windowOf(
   asked: { start?: string | undefined; end?: string | undefined; bucket?: Bucket | undefined },
@@ -43,10 +43,10 @@ export function windowOf(
   return { startMs, endMs, bucket };
 }
 
-/** The schema of the query has let in nothing else. */
+/** The query schema accepts nothing else. */
 function momentOf(text: string): number {
   const ms = isoTimeMs(text);
-  if (ms === undefined) throw new Error(`${text} is no moment`);
+  if (ms === undefined) throw new Error(`${text} is not a time`);
   return ms;
 }
 
@@ -55,7 +55,7 @@ function defaultBucket(lengthMs: number): Bucket {
   return lengthMs <= DAYS_UP_TO_MS ? 'day' : 'month';
 }
 
-/** Weeks start on Monday. */
+/** Weeks begin on Monday. */
 export function bucketStart(atMs: number, bucket: Bucket): number {
   const date = new Date(atMs);
   const dayMs = Math.floor(atMs / DAY_MS) * DAY_MS;

@@ -1,4 +1,4 @@
-// Segments at work: opened and closed by state moves, posted at hour ends, kept covered by a hold.
+// Segments over their life: state moves open and close them, hour ends post them, and a hold covers their next minutes.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import { accruedUcents } from '../../../shared/money.ts';
@@ -13,36 +13,38 @@ import * as store from './store.ts';
 
 export const TICK_MS = 30_000;
 const HOUR_MS = 3_600_000;
-/** A rental is stopped while its hold still covers this many ticks, so the overrun stays ours and small. */
+/** A rental is stopped while its hold still covers this many ticks, so the uncovered cost that we bear stays small. */
 const TICKS_COVERED_MIN = 2;
-/** Segments that one transaction of the tick handles. */
+/** Limit of segments in one transaction of the tick. */
 const TICK_PIECE = 50;
 
 export interface Metering {
-  /** Sets aside what the launch must be able to pay at first. @throws ServiceError `insufficient_balance` */
+  /** Holds the amount that a launch must be able to pay at first. @throws ServiceError `insufficient_balance` */
   holdForLaunch(tx: Tx, subjectId: string, orgId: string, rateUcentsPerHour: bigint): Promise<void>;
-  /** Gives back what was set aside for a rental that does not come about, or is over. */
+  /** Releases the hold of a rental that failed to start or has ended. */
   releaseHold(tx: Tx, subjectId: string, orgId: string): Promise<void>;
   openSegment(tx: Tx, segment: store.NewSegment): Promise<void>;
   /**
-   * Nothing of the rental is charged past `endedMs`: posts (or, for what was posted past it, reverses) the difference and releases the
-   * hold. That may reach back over several segments: an outage that began before an absence of ours ends the one before it too.
-   * Nothing happens if all ended before. With `evidence`, which is kept on the transfers, the rental was out of reach from then on: until
-   * the next segment, or until its hold is released, its time is uncharged within the bounds of money/credits.
+   * Charges nothing after `endedMs`: posts the difference, or reverses what was posted beyond it, and releases the hold. It may shorten
+   * several segments: an outage that began before one of our own outages also shortens the segment before that. Does nothing if all
+   * segments ended earlier. With `evidence`, which is stored on the transfers, the instance was unreachable from `endedMs` on. Its time is
+   * then free, within the bounds of money/credits, until the next segment begins or the hold is released.
    */
   closeSegment(tx: Tx, subjectId: string, endedMs: number, evidence?: string): Promise<void>;
-  /** The same for a rental whose host has found its GPU broken. */
+  /** The same for a rental whose host reports a broken GPU. */
   pauseForGpuFault(tx: Tx, subjectId: string, endedMs: number, evidence: string): Promise<void>;
   /**
-   * Takes the time since `sinceMs` back from all sides, and returns what the customer gets back. A rental that runs is charged again
-   * from now on. `evidence` is kept on the transfers.
+   * Takes the time since `sinceMs` back from all sides and returns the customer's refund. A running rental is charged again from now on.
+   * `evidence` is stored on the transfers.
    */
   refund(tx: Tx, subjectId: string, back: { sinceMs: number; evidence: string }): Promise<bigint>;
-  /** Takes an absence of the whole control plane out of every open segment, in pieces; returns how many that were. */
+  /** Credits an outage of the whole control plane in every open segment, in pieces. Returns the number of segments. */
   creditOwnOutage(absence: Absence): Promise<number>;
-  /** Takes time that never was, because the wall clock was set forward, out of every segment. Nobody is paid for it, nothing is free. */
+  /**
+   * Removes time that never passed, because the wall clock was set forward, from every segment. Nobody is paid for it and it is no credit.
+   */
   skipAll(step: { fromMs: number; untilMs: number; evidence: string }): Promise<void>;
-  /** One pass over all open segments. Resolves with the rentals whose balance no longer covers the next ticks. */
+  /** Handles all open segments once. Resolves with the rentals whose balance does not cover the next ticks. */
   tick(signal: AbortSignal): Promise<string[]>;
 }
 
@@ -92,7 +94,7 @@ export function openMetering(deps: MeteringDeps): Metering {
   return metering;
 }
 
-/** Ends each of the segments at `toMs`, or at its start if that is later. What customers get back of what was posted. */
+/** Ends each segment at `toMs`, or at its start if that is later. Returns the amount of posted charges that customers get back. */
 async function cutBack(tx: Tx, segments: readonly store.Segment[], until: Until, ledger: Ledger): Promise<bigint> {
   let refundedUcents = 0n;
   for (const segment of segments) {
@@ -157,7 +159,7 @@ async function creditOwnOutage(absence: Absence, deps: MeteringDeps & { metering
     const from: string = afterId;
     afterId = await deps.db.tx('metering.excuse', async (tx) => {
       const segments = await store.openSegments(tx, from, TICK_PIECE);
-      // The new segments come later in the order of ids, and begin where the absence ended.
+      // The new segments have higher ids and begin at the end of the outage, so they are skipped.
       const old = segments.filter((segment) => segment.started_ms < absence.untilMs);
       const closeForOwnOutage = (subjectId: string, toMs: number): Promise<void> =>
         close(tx, subjectId, { toMs, evidence: absence.evidence, cause: 'own_outage' }, deps);
@@ -184,7 +186,7 @@ async function skipAll(
         const toMs = segment.ended_ms === null ? fromMs : segment.ended_ms - (untilMs - fromMs);
         await cutBack(tx, [segment], { toMs, evidence }, ledger);
         if (segment.ended_ms !== null) continue;
-        // Above the ids that are still to come, and begun after the step: it is not met again.
+        // The id is higher than `afterId` and the start is after the step, so the loop does not meet this segment again.
         const again = { ...segment, id: ids.prefixed('seg'), started_ms: untilMs, posted_through_ms: untilMs };
         await store.insertSegment(tx, again);
       }
@@ -198,7 +200,7 @@ interface Until {
   evidence?: string | undefined;
 }
 
-/** Brings the ledger to `toMs`, forwards or backwards. The hold is released for it: the caller sets it anew. */
+/** Posts the ledger up to `toMs`, forwards or backwards. This releases the hold; the caller sets it again. */
 async function postThrough(tx: Tx, segment: store.Segment, until: Until, ledger: Ledger): Promise<void> {
   const { toMs, evidence } = until;
   const fromMs = segment.posted_through_ms;
@@ -236,7 +238,7 @@ async function tick(signal: AbortSignal, deps: MeteringDeps): Promise<string[]> 
   return exhausted;
 }
 
-/** Posts at hour ends and moves the hold; false where the balance no longer covers the next ticks. */
+/** Posts at hour ends and adjusts the hold; false if the balance does not cover the next ticks. */
 async function tickOne(tx: Tx, segment: store.Segment, nowMs: number, deps: MeteringDeps): Promise<boolean> {
   const { ledger } = deps;
   const hourEndMs = Math.floor(nowMs / HOUR_MS) * HOUR_MS;

@@ -1,4 +1,4 @@
-// Time in which we were away ourselves: customers are not charged for it, suppliers are paid for it all the same.
+// Credits for our own outages: customers are not charged for that time, but suppliers are paid for it.
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { Credits } from '../credits/credits.ts';
@@ -7,15 +7,15 @@ import type { NewSegment, Segment } from './store.ts';
 export interface Absence {
   fromMs: number;
   untilMs: number;
-  /** Kept on the transfers. */
+  /** Stored on the transfers. */
   evidence: string;
-  /** When a rental ends by its runtime limit, which its host keeps without us: it is paid until then. Null without one. */
+  /** When a rental ends by its runtime limit, which its host enforces without us; the supplier is paid until then. Null without a limit. */
   limitOf(query: Query, subjectId: string): Promise<number | null>;
 }
 
 /**
- * Ends the segment where the absence began (what was charged beyond that is taken back), pays the supplier for the rest from our
- * revenue, and begins a new segment where the absence ended. Repeating it is harmless.
+ * Ends the segment at the start of the outage and reverses charges after it. Pays the supplier for the outage from our revenue. Opens a new
+ * segment at the end of the outage. It is safe to repeat.
  */
 export async function excuse(
   tx: Tx,

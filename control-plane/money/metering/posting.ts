@@ -1,15 +1,46 @@
-// Pure: what a stretch of a segment costs and whom it pays. Works backwards too (a dead window taken back).
+// Pure: what a stretch of metered time costs, and the transfers that pay for it. It works backwards too, to take time back.
+//
+// A segment is a stretch of time with one price. Its cost at any moment is one formula: the price times the time since its start,
+// rounded down to whole microcents. A posting never adds rounded parts. It posts the difference of two values of that formula, so
+// no fraction is lost or gained, however often the ledger is posted.
+//
+// Example. The price is 100 000 001 microcents ($1.00000001) an hour, and the supplier gets 85 % (8 500 basis points).
+//
+//   posted through    cost since the start    supplier's part    posted now: charge    supplier     fee
+//   10:20:00                  33 333 333          28 333 333            33 333 333    28 333 333    5 000 000
+//   10:40:00                  66 666 667          56 666 666            33 333 334    28 333 333    5 000 001
+//   11:00:00                 100 000 001          85 000 000            33 333 334    28 333 334    5 000 000
+//
+// The three charges add up to exactly one hour. Rounding each third by itself would have lost 2 microcents.
+//
+// Each posting is up to four transfers (zero amounts are left out):
+//
+//   customer's wallet --charge-----+                     +--supplier--> supplier's payable account
+//                                  +--> rental clearing -+
+//   bad debt ----------shortfall---+                     +--fee-------> platform revenue
+//
+// The clearing account is zero after each posting. If the wallet holds only 20 000 000 at 11:00:00, then charge is 20 000 000,
+// shortfall is 13 333 334, and the supplier is paid in full.
+//
+// Backward. At 11:05 it turns out that the host was dead since 10:40:00. The stretch from 11:00:00 to 10:40:00 has the negative
+// cost -33 333 334. The same legs are posted in the other direction, as `rental.refund_*`, and the wallet gets all of it.
+//
+// What must never happen:
+// - A transfer is posted twice. Its id names the segment, both ends of the stretch and the leg, so a repeated posting has the same
+//   ids, and the ledger skips transfers that exist.
+// - A wallet becomes negative: the part that it cannot cover is bad debt.
+// - A charge is computed from anything but `costUcents`. Usage, balance and `ledger verify` use the same formula and would differ.
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
 import { badDebt, clearing, payable, revenue, wallet } from '../ledger/accounts.ts';
 import type { NewTransfer } from '../ledger/store.ts';
 import type { Segment } from './store.ts';
 
-/** Cost of the segment from its start to `atMs`. */
+/** The cost of the segment from its start to `atMs`. */
 export function costUcents(segment: Segment, atMs: number): bigint {
   return accruedUcents(segment.rate_ucents_per_hour, atMs - segment.started_ms);
 }
 
-/** What it has cost since it was last posted. A clock that was set back is behind what was posted: then nothing is open. */
+/** The cost since the last posting. If the clock was set back behind the last posting, the result is 0. */
 export function unpostedUcents(segment: Segment, nowMs: number): bigint {
   const fromMs = segment.posted_through_ms;
   return costUcents(segment, Math.max(nowMs, fromMs)) - costUcents(segment, fromMs);
@@ -25,7 +56,7 @@ export interface Split {
   feeUcents: bigint;
 }
 
-/** What the stretch moves in all, and the two parts of it. All negative for a stretch taken back. */
+/** The amount of the stretch and its two parts. All are negative if time is taken back. */
 function splitOf(segment: Segment, fromMs: number, toMs: number): Split {
   const before = costUcents(segment, fromMs);
   const after = costUcents(segment, toMs);
@@ -39,14 +70,14 @@ export interface Stretch {
   segment: Segment;
   fromMs: number;
   toMs: number;
-  /** What the wallet can pay of a charge; the rest is bad debt. */
+  /** The part of a charge that the wallet can pay. The rest becomes bad debt. */
   payableUcents: bigint;
   evidence?: string;
 }
 
 /**
- * The transfers of a stretch. Forward: wallet (and bad debt) -> clearing -> supplier and platform. Backward: the same legs reversed,
- * to the wallet: a customer who ran out of money on a dead host still gets the credit.
+ * The transfers of a stretch. Forward: wallet (and bad debt) -> clearing -> supplier and platform. Backward: the same legs reversed. The
+ * whole refund goes to the wallet, so a customer who ran out of money on a dead host still gets the credit.
  */
 export function transfersOf(stretch: Stretch): NewTransfer[] {
   const { segment, fromMs, toMs, evidence } = stretch;

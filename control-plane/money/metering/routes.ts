@@ -12,7 +12,7 @@ import { balanceNow } from './balance.ts';
 import { windowOf } from './buckets.ts';
 import { type GroupBy, type UsageRow as UsageEntry, usageRows } from './usage.ts';
 
-/** What a cursor carries of the row that it stands behind. */
+/** The fields of the last row that a cursor stores. */
 const LastRow = z.strictObject({ key: z.string(), now_ms: z.int() });
 
 interface Deps {
@@ -41,7 +41,7 @@ function usageRoute({ db, clock, cursors }: Deps): Route {
     responses: { 200: { description: 'A page of usage rows', schema: pageSchema(UsageRow) } },
     errors: [],
     handler: async ({ caller, query }) => {
-      // The cursor remembers the window and the moment of the first page, so that all pages show one and the same moment.
+      // The cursor stores the window and the time of the first page, so that all pages show the state of one moment.
       const list = `usage/${caller.orgId}/${query.group_by}/${query.bucket}/${query.start}/${query.end}`;
       const position = cursors.read(list, query.cursor);
       const last = position === undefined ? undefined : LastRow.parse(JSON.parse(position.id));

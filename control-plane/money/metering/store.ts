@@ -1,4 +1,4 @@
-// The SQL of segments.
+// The SQL of metered segments.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
@@ -44,7 +44,7 @@ export async function insertSegment(tx: Tx, segment: Segment): Promise<void> {
   );
 }
 
-/** Segments of a rental that go on past `ms`, or are open. */
+/** Segments of a rental that are open or end after `ms`. */
 export function segmentsPast(query: Query, subjectId: string, ms: number): Promise<Segment[]> {
   return query.all(
     SegmentRow,
@@ -53,7 +53,7 @@ export function segmentsPast(query: Query, subjectId: string, ms: number): Promi
   );
 }
 
-/** Open segments after `afterId`, in id order: the tick walks through them in pieces. */
+/** Open segments after `afterId`, in id order. The tick walks through them in pieces. */
 export function openSegments(query: Query, afterId: string, limit: number): Promise<Segment[]> {
   return query.all(
     SegmentRow,
@@ -68,7 +68,7 @@ export function openSegmentsOf(query: Query, orgId: string): Promise<Segment[]> 
   );
 }
 
-/** Segments that began at `ms` or before and go on past it, or are open, in id order. */
+/** Segments that contain the time `ms` or are open and began before it, in id order. */
 export function segmentsAcross(query: Query, ms: number, page: { afterId: string; limit: number }): Promise<Segment[]> {
   return query.all(
     SegmentRow,
@@ -77,7 +77,7 @@ export function segmentsAcross(query: Query, ms: number, page: { afterId: string
   );
 }
 
-/** All segments of the rentals that were in use within the window, in the order of their time. */
+/** All segments of the rentals that were in use within the window, ordered by start. */
 export function segmentsOfRentals(
   query: Query,
   orgId: string,
@@ -94,7 +94,7 @@ export function segmentsOfRentals(
 
 const GpuMsRow = z.object({ gpu_ms: int });
 
-/** GPUs times the time that the organisation was charged for between `sinceMs` and `nowMs`. */
+/** Charged time between `sinceMs` and `nowMs` in milliseconds, multiplied by the number of GPUs. */
 export async function chargedGpuMs(
   query: Query,
   orgId: string,
@@ -111,7 +111,7 @@ export async function chargedGpuMs(
 
 const MachineRow = z.object({ machine_id: text });
 
-/** Machines on which other organisations than this one were charged for at least `forMs` of the time from `sinceMs` to `nowMs`. */
+/** Machines on which organisations other than this one were charged for at least `forMs` between `sinceMs` and `nowMs`. */
 export async function machinesThatServed(
   query: Query,
   exceptOrgId: string,
@@ -128,7 +128,7 @@ export async function machinesThatServed(
   return new Set(rows.map((row) => row.machine_id));
 }
 
-/** All segments of these rentals, in the order of their time. */
+/** All segments of these rentals, ordered by start. */
 export function segmentsOf(query: Query, subjectIds: readonly string[]): Promise<Segment[]> {
   if (subjectIds.length === 0) return Promise.resolve([]);
   return query.all(
@@ -139,7 +139,7 @@ export function segmentsOf(query: Query, subjectIds: readonly string[]): Promise
 
 const SubjectRow = z.object({ id: text });
 
-/** Rentals after `afterId` that have segments, in order. */
+/** Rentals after `afterId` that have segments, in id order. */
 export async function subjectsAfter(query: Query, afterId: string, limit: number): Promise<string[]> {
   const rows = await query.all(
     SubjectRow,

@@ -1,5 +1,5 @@
-// What an organisation used and what it cost, by time bucket (specification 2.8, 4.6). Read from the segments themselves, so a window
-// may begin and end at any millisecond, and the time that is not posted yet is in it.
+// Usage and cost of an organisation by time bucket (specification 2.8, 4.6). It is computed from the segments, so a window may begin and
+// end at any millisecond, and it includes time that is not posted yet.
 import { centsFloor } from '../../../shared/money.ts';
 import type { Query } from '../../base/db/db.ts';
 import { type Bucket, bucketEnd, bucketStart } from './buckets.ts';
@@ -14,45 +14,45 @@ export interface UsageQuery {
   groupBy: GroupBy;
   /** Inclusive. */
   startMs: number;
-  /** Exclusive; running rentals count up to `nowMs` at most. */
+  /** Exclusive. Running rentals count up to `nowMs` at most. */
   endMs: number;
   nowMs: number;
-  /** Only rows after this one. */
+  /** Only rows after this one are returned. */
   after: { bucketStartMs: number; key: string } | undefined;
-  /** At most this many rows. */
+  /** The maximum number of rows. */
   limit: number;
 }
 
 export interface UsageRow {
   bucketStartMs: number;
-  /** The instance or the GPU type. */
+  /** The instance id or the GPU type. */
   key: string;
   gpuSeconds: number;
   costCents: bigint;
-  /** Exactly. */
+  /** The exact cost in microcents. */
   costUcents: bigint;
 }
 
-/** The segments of one instance in the order of their time: one for each stretch without an outage. */
+/** The segments of one instance, ordered by start. Each outage begins a new one. */
 interface Rental {
   segments: store.Segment[];
   key: string;
 }
 
 /**
- * Rows ordered by bucket and key. All figures are differences of each rental's totals since its beginning, so they add up in every
- * bucket and grouping and over windows that are cut anywhere: microcents to what the ledger has charged, seconds and whole cents to
- * what each rental has in all, rounded down once.
+ * Rows ordered by bucket and key. All figures are differences of each rental's totals since its start, so they add up for every bucket,
+ * grouping and window. Microcents add up to the charges in the ledger. Seconds and whole cents add up to the totals of each rental, rounded
+ * down once.
  */
-export async function usageRows(query: Query, question: UsageQuery): Promise<UsageRow[]> {
-  const { bucket, after, limit } = question;
-  const untilMs = Math.min(question.endMs, question.nowMs);
+export async function usageRows(query: Query, asked: UsageQuery): Promise<UsageRow[]> {
+  const { bucket, after, limit } = asked;
+  const untilMs = Math.min(asked.endMs, asked.nowMs);
   const rows: UsageRow[] = [];
-  // Slices of 1, 2, 4, ... buckets: a page reads about as much as it shows, and an empty year takes few questions.
-  let atMs = Math.max(question.startMs, after?.bucketStartMs ?? question.startMs);
+  // Reads slices of 1, 2, 4, ... buckets: a page reads about as much as it shows, and an empty year needs few queries.
+  let atMs = Math.max(asked.startMs, after?.bucketStartMs ?? asked.startMs);
   for (let buckets = 1; atMs < untilMs && rows.length < limit; buckets *= 2) {
     const slice = { fromMs: atMs, untilMs: Math.min(endOfBuckets(atMs, bucket, buckets), untilMs) };
-    const rentals = await rentalsIn(query, slice, question);
+    const rentals = await rentalsIn(query, slice, asked);
     for (const row of rowsOfSlice(rentals, slice, bucket))
       if (after === undefined || isAfter(row, after)) rows.push(row);
     atMs = slice.untilMs;
@@ -105,12 +105,12 @@ function rowsOfBucket(rentals: readonly Rental[], piece: Piece, bucketStartMs: n
   return [...rows.values()].toSorted((a, b) => (a.key < b.key ? -1 : 1));
 }
 
-/** A segment that was credited in full has no length and is no use. */
+/** A segment that was credited completely has no length and counts as no use. */
 function isInUse(segment: store.Segment, { fromMs, untilMs }: Piece): boolean {
   return Math.max(segment.started_ms, fromMs) < Math.min(endOf(segment), untilMs);
 }
 
-/** What the rental had used and cost at `atMs`, since it began. */
+/** Usage and cost of the rental from its start to `atMs`. */
 function totalsAt(segments: readonly store.Segment[], atMs: number): { ucents: bigint; gpuMs: number } {
   const totals = { ucents: 0n, gpuMs: 0 };
   for (const segment of segments) {

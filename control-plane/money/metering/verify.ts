@@ -1,11 +1,11 @@
-// The proof that metering and ledger tell the same: per rental, what its segments cost and pay = what was posted. Usage is read from the
-// segments.
+// The proof that metering and ledger agree: for each rental, the cost and supplier part of its segments equal what was posted. Usage is
+// computed from the same segments.
 import { supplierPartUcents } from '../../../shared/money.ts';
 import type { RoomProof } from '../ledger/charges.ts';
 import { costUcents } from './posting.ts';
 import * as store from './store.ts';
 
-/** The kinds that posting.ts writes: charged (by the wallet or as bad debt) or earned, and taken back. */
+/** The transfer kinds of posting.ts and their signs: charged (from the wallet or as bad debt) or earned, and taken back. */
 const SIGNS: Record<'charged' | 'earned', Record<string, bigint>> = {
   charged: {
     'rental.charge': 1n,

@@ -1,4 +1,4 @@
-// What this room brings to the house.
+// What this room adds to the house: the operator's routes for disputes.
 import { disputeOperatorRoutes } from './operator-routes.ts';
 import { type PayoutRouteDeps, payoutRoutes } from './routes.ts';
 import { payoutFaults } from './verify.ts';

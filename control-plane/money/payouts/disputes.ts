@@ -1,4 +1,4 @@
-// Disputes: what a rental earned stays unpaid until the operator has released it to the supplier or refunded it to the customer.
+// Disputes: the earnings of a rental stay unpaid until the operator releases them to the supplier or refunds the customer.
 import { z } from 'zod';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
@@ -23,18 +23,18 @@ const DisputeRow = z.object({
 export type Dispute = z.infer<typeof DisputeRow>;
 
 const COLUMNS = sql`id, instance_id, since_ms, reason, state, refunded_ucents, note, opened_ms, resolved_ms`;
-/** An operator looks through no more. */
+/** Limit of rows in one answer, because an operator reads no more. */
 const SHOWN_MAX = 1_000;
 
 export interface NewDispute {
   instanceId: string;
-  /** Null: the whole rental. */
+  /** Null: the whole rental is disputed. */
   sinceMs: number | null;
   reason: string;
 }
 
 export interface Resolution {
-  /** Takes the disputed time back from supplier and platform, and gives the customer what it cost. */
+  /** Takes the disputed time back from supplier and platform and refunds its cost to the customer. */
   refund: boolean;
   note: string;
 }
@@ -42,7 +42,7 @@ export interface Resolution {
 export interface Disputes {
   /** @throws ServiceError `not_found` for a rental that was never charged, `conflict` if it is disputed already */
   open(dispute: NewDispute): Promise<Dispute>;
-  /** @throws ServiceError `not_found`, `conflict` if it was resolved before */
+  /** @throws ServiceError `not_found`, `conflict` if it is resolved already */
   resolve(id: string, resolution: Resolution): Promise<Dispute>;
   /** Newest first. */
   list(): Promise<Dispute[]>;
@@ -65,7 +65,7 @@ export function openDisputes(deps: DisputesDeps): Disputes {
   };
 }
 
-/** About one rental, oldest first. */
+/** Disputes of one rental, oldest first. */
 export function disputesOf(query: Query, instanceId: string): Promise<Dispute[]> {
   return query.all(
     DisputeRow,
@@ -73,7 +73,7 @@ export function disputesOf(query: Query, instanceId: string): Promise<Dispute[]>
   );
 }
 
-/** Rentals whose dispute is open. */
+/** Rentals with an open dispute. */
 export async function disputedInstances(query: Query): Promise<string[]> {
   const rows = await query.all(
     z.object({ instance_id: text }),
@@ -82,7 +82,7 @@ export async function disputedInstances(query: Query): Promise<string[]> {
   return rows.map((row) => row.instance_id);
 }
 
-/** The proof that each refund is in the ledger, to the microcent. Broken invariants in words, empty when all hold. */
+/** Proves that each refund is in the ledger, to the microcent. Returns broken invariants in words; empty if all hold. */
 export async function disputeFaults(tx: Tx): Promise<string[]> {
   const posted = await refundTotals(tx, EVIDENCE);
   const rows = await tx.all(DisputeRow, sql`select ${COLUMNS} from disputes order by id`);
@@ -94,7 +94,7 @@ export async function disputeFaults(tx: Tx): Promise<string[]> {
   return [...faults, ...[...posted.keys()].map((evidence) => `${evidence}: a refund without a dispute`)];
 }
 
-/** Transfers name the dispute that they are about by this and its id. */
+/** The evidence of a refund is this text and the id of the dispute. */
 const EVIDENCE = 'refunded after dispute ';
 const evidenceOf = ({ id }: Pick<Dispute, 'id'>): string => `${EVIDENCE}${id}`;
 

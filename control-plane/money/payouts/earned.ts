@@ -1,8 +1,8 @@
-// What each machine of a supplier has earned since a moment, as far as it is posted.
+// The earnings of each machine of a supplier since a given time, as far as they are posted.
 import type { Query } from '../../base/db/db.ts';
 import { earnedBySubject } from '../ledger/suppliers.ts';
 
-/** The machine that each instance ran on. A room above knows. */
+/** The machine of each instance. A room above provides this function. */
 export type MachinesOf = (query: Query, instanceIds: readonly string[]) => Promise<Map<string, string>>;
 
 export async function earnedByMachine(

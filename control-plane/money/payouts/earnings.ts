@@ -1,12 +1,12 @@
-// Pure: entries of a supplier's account as earnings in whole cents, from new to old.
+// Pure: converts entries of a supplier's account to earnings in whole cents, from new to old.
 import { centsFloor } from '../../../shared/money.ts';
 import type { SupplierEntry } from '../ledger/suppliers.ts';
 
-/** Where the walk from new to old stands. */
+/** The state of the walk from new to old. */
 export interface Level {
-  /** Earned up to and with the next entry. */
+  /** Total earnings up to and including the next entry. */
   totalUcents: bigint;
-  /** The least that this has been since. */
+  /** The lowest total since that entry. */
   leastUcents: bigint;
 }
 
@@ -14,13 +14,13 @@ export interface Earning {
   entry: SupplierEntry;
   amountCents: bigint;
   isPaid: boolean;
-  /** Behind this entry. */
+  /** The state after this entry. */
   next: Level;
 }
 
 /**
- * Cents are differences of the rounded total, so they add up to it in whatever pages. An entry is paid once the total has stood, with it
- * or since, at no more than what was paid out: payouts cover the oldest entries first, and what was taken back covers itself.
+ * Cents are differences of the rounded total, so they add up across pages. Payouts cover the oldest entries first, and a claw-back covers
+ * itself. So an entry counts as paid if the total, at this entry or later, was at most the amount that was paid out.
  */
 export function earningsFrom(level: Level, entries: readonly SupplierEntry[], paidUcents: bigint): Earning[] {
   const earnings: Earning[] = [];

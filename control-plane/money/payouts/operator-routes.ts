@@ -1,4 +1,4 @@
-// The operator's routes for disputes: what a rental earned waits, until it is released or refunded.
+// The operator's routes for disputes: earnings of a rental wait until they are released or refunded.
 import { z } from 'zod';
 import { isoTime } from '../../../shared/clock.ts';
 import { dollarText } from '../../../shared/money.ts';

@@ -1,4 +1,4 @@
-// What suppliers earned, what they are owed, and paying it out.
+// Earnings of suppliers, what we owe them, and payouts.
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { centsFloor, dollarText, UCENTS_PER_CENT } from '../../../shared/money.ts';
@@ -18,11 +18,11 @@ import {
 import { disputedInstances, type Disputes, openDisputes } from './disputes.ts';
 import { type Earning, earningsFrom, type Level } from './earnings.ts';
 
-/** What a supplier earned and is owed. All in whole cents, rounded down once. */
+/** What a supplier earned and is owed, in whole cents, rounded down once. */
 export interface Standing {
   accruedCents: bigint;
   unpaidCents: bigint;
-  /** What of that may be paid out now: old enough, and not disputed. Never below 0. */
+  /** The part that may be paid out now: old enough and not disputed. Never below 0. */
   payableCents: bigint;
 }
 
@@ -34,21 +34,21 @@ export interface EarningsPage extends Standing {
 
 export interface NewPayout {
   supplierId: string;
-  /** Null: all that is payable. */
+  /** Null: everything that is payable. */
   cents: number | null;
-  /** What the operator calls it; paying twice under one counts once. */
+  /** The operator's name for the payout. A second payout with the same reference has no effect. */
   reference: string;
 }
 
 export interface Payouts {
-  /** Zero for somebody who has never earned anything. */
+  /** Zero for a supplier without earnings. */
   standing(query: Query, supplierId: string): Promise<Standing>;
-  /** At most `limit` entries behind `after`, newest first. */
+  /** At most `limit` entries after `after`, newest first. */
   earnings(supplierId: string, after: (EntryCursor & Level) | undefined, limit: number): Promise<EarningsPage>;
-  /** Enters that the supplier was paid. @throws ServiceError `conflict` for more than is payable, or a reference of another payout */
+  /** Records a payout. @throws ServiceError `conflict` for more than is payable, or for the reference of another payout */
   pay(payout: NewPayout): Promise<PayoutEntry>;
   disputes: Disputes;
-  /** From the entry of earnings until they are payable. */
+  /** The time from an entry of earnings until it is payable. */
   readonly delayMs: number;
 }
 
@@ -58,7 +58,7 @@ interface PayoutsDeps {
   ids: Ids;
   ledger: Ledger;
   metering: Pick<Metering, 'refund'>;
-  /** Earnings are payable so long after they were entered: the time in which a customer may dispute them. */
+  /** Earnings are payable this long after they were posted. In that time a customer may dispute them. */
   delayMs: number;
 }
 
@@ -68,7 +68,7 @@ export function openPayouts(deps: PayoutsDeps): Payouts {
     standing: async (query, supplierId) => standingOf(await sums(query, supplierId, deps)),
     disputes: openDisputes(deps),
     delayMs: deps.delayMs,
-    // A transaction, so that the first page begins at the total of exactly the entries that it shows.
+    // One transaction, so that the first page begins at the total of exactly the entries that it shows.
     earnings: (supplierId, after, limit) =>
       db.tx('payouts.earnings', async (tx) => {
         const { owedUcents, paidUcents, waitingUcents } = await sums(tx, supplierId, deps);

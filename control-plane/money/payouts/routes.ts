@@ -12,16 +12,16 @@ import { type PayoutEntry, payoutEntries } from '../ledger/suppliers.ts';
 import type { Earning } from './earnings.ts';
 import type { Payouts } from './payouts.ts';
 
-/** What a cursor carries of the entry that it stands behind. */
+/** The fields of the last entry that a cursor stores. */
 const LastEntry = z.strictObject({ id: z.string(), total: z.string(), least: z.string() });
 
 export interface PayoutRouteDeps {
   db: Db;
   cursors: Cursors;
   payouts: Payouts;
-  /** What the organisation is as a supplier; undefined where it is none. */
+  /** The supplier of the organisation; undefined if it is none. */
   supplierOf(query: Query, orgId: string): Promise<string | undefined>;
-  /** By instance: where it ran. */
+  /** By instance: the machine on which it ran. */
   machinesOf(query: Query, instanceIds: readonly string[]): Promise<Map<string, string>>;
 }
 

@@ -1,10 +1,10 @@
-// The proof that payouts are what they may be: whole cents, and never more than was ever earned.
+// The proof that payouts are valid: whole cents, and never more than the total earnings.
 import { UCENTS_PER_CENT } from '../../../shared/money.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { standings } from '../ledger/suppliers.ts';
 import { disputeFaults } from './disputes.ts';
 
-/** Broken invariants in words, empty when all hold. */
+/** Returns broken invariants in words; empty if all hold. */
 export async function payoutFaults(tx: Tx): Promise<string[]> {
   const faults: string[] = [];
   for (const { id, earned_ucents: earned, paid_ucents: paid } of await standings(tx)) {

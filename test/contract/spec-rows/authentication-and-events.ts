@@ -8,7 +8,7 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
       'control-plane/admin/admin.test.ts',
       'are made, listed and revoked',
     ],
-    ['Keys are sent as Authorization: Bearer', 'control-plane/base/http/server.test.ts', '401 for %s'],
+    ['Keys are sent as Authorization: Bearer', 'control-plane/base/http/server.test.ts', 'answers 401 for %s'],
     [
       'Keys carry the prefix svc_live_',
       'control-plane/base/accounts/accounts.store.test.ts',
@@ -37,7 +37,7 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
     [
       'full_access covers the three inference scopes',
       'control-plane/base/accounts/accounts.store.test.ts',
-      'full_access is the three inference scopes',
+      'have the three inference scopes for full_access',
     ],
     [
       'full_access reads usage, and opens nothing else of the platform',
@@ -47,7 +47,7 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
     [
       'Platform scopes are written with a space after the colon',
       'control-plane/base/http/server.test.ts',
-      '403 names the missing scope as the specification writes it',
+      'answers 403 with the missing scope as the specification writes it',
     ],
     [
       'ssh_keys: read, ssh_keys: write, instances: read, instances: write, billing: read and webhooks: write open what they name, and nothing else does',
@@ -98,7 +98,7 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
     [
       'A revoked key is invalid',
       'control-plane/base/accounts/api-keys.store.test.ts',
-      'takes effect at the next request, and a second time it is gone',
+      'takes effect with the next request, and a second revocation is answered with 404',
     ],
   ],
   '6.1': [
@@ -202,12 +202,12 @@ export const AUTHENTICATION_AND_EVENTS_ROWS: RowsBySection = {
     [
       'The receiver answers within 10 seconds',
       'control-plane/base/outbound/outbound.test.ts',
-      'timeout: a status line that does not come, counted from the request being sent',
+      'timeout: the status line does not come in time, counted from the sending of the request',
     ],
     [
       'A further limit of 30 seconds holds for the whole attempt',
       'control-plane/base/outbound/outbound.test.ts',
-      'timeout: a body that does not end; the status line in time does not help',
+      'timeout: the body does not end, although the status line came in time',
     ],
   ],
   '6.3': [

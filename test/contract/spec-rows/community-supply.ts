@@ -51,7 +51,7 @@ export const COMMUNITY_SUPPLY_ROWS: RowsBySection = {
     [
       'CommunityMachineRegistration: the token is shown exactly once, and kept as a hash',
       'control-plane/fleet/supply.store.test.ts',
-      'keeps the token as a hash only',
+      'stores only the hash of the token',
     ],
     [
       'CommunityMachineDelistResult: machine_id and status',

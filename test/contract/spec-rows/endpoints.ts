@@ -2,7 +2,7 @@
 import type { RowsBySection } from '../spec-rows.ts';
 
 export const ENDPOINTS_ROWS: RowsBySection = {
-  '4': [['Bodies are JSON', 'control-plane/base/http/server.test.ts', '415 for %s']],
+  '4': [['Bodies are JSON', 'control-plane/base/http/server.test.ts', '415 for a body of type %s']],
   '4.1': [
     [
       'GET /v1/gpu-types and GET /v1/pricing need no authentication',
@@ -44,7 +44,7 @@ export const ENDPOINTS_ROWS: RowsBySection = {
     [
       'GET /v1/ssh-keys takes a limit of 1 and of 200',
       'control-plane/base/accounts/ssh-keys.store.test.ts',
-      '%s is fine',
+      '%s is accepted',
     ],
     [
       'POST /v1/ssh-keys requires Idempotency-Key',
@@ -66,12 +66,12 @@ export const ENDPOINTS_ROWS: RowsBySection = {
     [
       'Malformed keys are rejected with the field',
       'control-plane/base/accounts/ssh-keys.store.test.ts',
-      'a bad key names the field and the reason, and leaves the Idempotency-Key free',
+      'refuses a bad key with the field and the reason, and leaves the Idempotency-Key free',
     ],
     [
       'POST /v1/ssh-keys answers 201 with the SSH key',
       'control-plane/base/accounts/ssh-keys.store.test.ts',
-      'answers 201 with the fingerprint, and again with the same bytes',
+      'answers 201 with the fingerprint, and a repeat gets the same bytes',
     ],
     [
       'Deleting an already gone key is 404 not_found',
@@ -184,7 +184,7 @@ export const ENDPOINTS_ROWS: RowsBySection = {
     [
       'Nobody sees the usage of another organisation',
       'control-plane/money/usage.store.test.ts',
-      'nobody sees the use of another organisation',
+      'no organisation sees the usage of another one',
     ],
   ],
   '4.7': [

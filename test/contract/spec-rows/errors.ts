@@ -6,7 +6,7 @@ export const ERRORS_ROWS: RowsBySection = {
     [
       'Inference endpoints have the envelope for 431, 408 and what is no HTTP too',
       'control-plane/base/http/limits.test.ts',
-      'of headers that are too large, in one packet or in many',
+      'for headers that are too large, in one packet or in many',
     ],
     [
       'Fine-tuning is a family of inference by its errors, deposits one of the platform',
@@ -32,12 +32,12 @@ export const ERRORS_ROWS: RowsBySection = {
     [
       '429 carries Retry-After in whole seconds',
       'control-plane/base/http/limits.test.ts',
-      'a key gets its burst, then 429 with the seconds to wait, then what has come back since',
+      'a key may send its burst, then gets 429 with the seconds to wait, then may send what has refilled since',
     ],
     [
       'Retry-After is at least 1',
       'control-plane/base/http/server.test.ts',
-      'Retry-After is whole seconds, at least one',
+      'Retry-After is in whole seconds and at least one',
     ],
     [
       'A 503 may carry Retry-After',
@@ -114,7 +114,7 @@ export const ERRORS_ROWS: RowsBySection = {
     [
       'validation_failed names the fields, unknown ones too',
       'control-plane/base/http/server.test.ts',
-      'unknown fields are named, at every depth',
+      'unknown fields are named at every depth',
     ],
     [
       'Whatever breaks a bound is refused, and the field is named',
@@ -226,7 +226,7 @@ export const ERRORS_ROWS: RowsBySection = {
     [
       'rate_limit_exceeded is the per-second rate limit, per address too',
       'control-plane/base/http/limits.test.ts',
-      'an address is limited with and without a key, also where there is nothing',
+      'an address is limited with and without a key, also on unknown paths',
     ],
     [
       'No request makes an internal error',

@@ -221,7 +221,7 @@ export const INFERENCE_ROWS: RowsBySection = {
     [
       'insufficient balance is 402',
       'control-plane/base/http/refusals.test.ts',
-      '402 insufficient_balance is not to be sent again',
+      '402 insufficient_balance tells clients not to retry',
     ],
     [
       'A request that fails validation is 422',
@@ -231,7 +231,7 @@ export const INFERENCE_ROWS: RowsBySection = {
     [
       'request_too_large',
       'control-plane/base/http/refusals.test.ts',
-      '413 request_too_large above the bound of the route, which it names; at the bound it is read',
+      '413 request_too_large above the limit of the route, which it names; a body at the limit is read',
     ],
     [
       'rate_limit_exceeded in the envelope',
@@ -241,12 +241,12 @@ export const INFERENCE_ROWS: RowsBySection = {
     [
       'rate_limit_exceeded is the per-second rate limit of the API key: 429, where 503 is our own lack',
       'control-plane/base/http/limits.test.ts',
-      'a key gets its burst, then 429 with the time to wait, and one request as soon as it is over',
+      'a key may send its burst, then gets 429 with the time to wait, and may send one request as soon as that is over',
     ],
     [
       'An internal error is 500',
       'control-plane/base/http/refusals.test.ts',
-      '500 internal_error quotes the request, and nothing of the bug',
+      '500 internal_error quotes the request id and nothing of the bug',
     ],
     ['model_not_found is 404', 'contract/models.test.ts', 'is not found as %s'],
     [

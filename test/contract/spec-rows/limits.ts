@@ -18,12 +18,12 @@ export const LIMITS_ROWS: RowsBySection = {
     [
       'An equal request has no second effect and gets the same answer',
       'control-plane/base/http/idempotency.store.test.ts',
-      'gets the same bytes, the operation id and a mark, and has no second effect',
+      'gets the same bytes, the operation id and the replay header, and has no second effect',
     ],
     [
       'Equal requests at the same time have one effect',
       'control-plane/base/http/idempotency.store.test.ts',
-      'fifty at once have one effect and one answer',
+      'sent fifty times at once has one effect and one answer',
     ],
     [
       'A process that dies between an effect and its answer: an equal request gets that answer from the next one',
@@ -43,7 +43,7 @@ export const LIMITS_ROWS: RowsBySection = {
     [
       'A replay does not keep a secret in clear',
       'control-plane/base/accounts/api-keys.store.test.ts',
-      'an equal request gets the same key again, and the database never holds it in clear',
+      'returns the same key for a repeated request, and the database never stores it in the clear',
     ],
     [
       'gpu_count 1 to 8, auto_terminate_hours 1 to 720, disk_gb 10 to 1000; ports, entrypoint: what is allowed',
@@ -73,7 +73,7 @@ export const LIMITS_ROWS: RowsBySection = {
     [
       'Webhook reply deadline: 10 seconds',
       'control-plane/base/outbound/outbound.test.ts',
-      'timeout: a status line that does not come, counted from the request being sent',
+      'timeout: the status line does not come in time, counted from the sending of the request',
     ],
     [
       'Signature freshness: 5 minutes',
@@ -108,12 +108,12 @@ export const LIMITS_ROWS: RowsBySection = {
     [
       'Request bodies have a largest size',
       'control-plane/base/http/server.test.ts',
-      'the largest body is read, one byte more is 413',
+      'a body of the largest size is read, and one more byte is answered with 413',
     ],
     [
       'Headers have a largest size',
       'control-plane/base/http/limits.test.ts',
-      'up to the limit are read, above it are 431',
+      'up to the limit are read, above it the answer is 431',
     ],
   ],
   '9': [

@@ -108,12 +108,12 @@ export const RESERVATIONS_TO_ENVIRONMENTS_ROWS: RowsBySection = {
     [
       'gpu_seconds count for reserved rentals too',
       'control-plane/money/usage.store.test.ts',
-      'a reserved rental shows its GPU seconds at no cost',
+      'a launch under a contract shows its GPU seconds without cost',
     ],
     [
       'cost_cents adds up to the charge in every bucket and grouping',
       'control-plane/money/usage.store.test.ts',
-      'rows equal what the ledger has charged in every bucket and grouping, and windows cut anywhere add up',
+      'rows equal the charges in the ledger in every bucket and grouping, and windows that are cut anywhere add up',
     ],
   ],
   '2.9': [

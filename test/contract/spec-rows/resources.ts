@@ -53,7 +53,7 @@ export const RESOURCES_ROWS: RowsBySection = {
     [
       'A cursor belongs to its organisation',
       'control-plane/base/accounts/ssh-keys.store.test.ts',
-      "another organisation's cursor and a made up one are refused",
+      'refuses the cursor of another organisation and an invented one',
     ],
     [
       'Timestamps are ISO 8601 UTC strings',
@@ -75,7 +75,7 @@ export const RESOURCES_ROWS: RowsBySection = {
     [
       'A model that nobody knows has a gpu_type too, made of its own name',
       'control-plane/fleet/known-gpus.test.ts',
-      '%s is in no table and stays what it calls itself',
+      '%s is unknown and keeps its own name',
     ],
     [
       'vram_gb is the smallest on offer for a model that spans variants',
@@ -147,12 +147,12 @@ export const RESOURCES_ROWS: RowsBySection = {
     [
       'GPUs that a foreign process uses are not listed',
       'control-plane/fleet/supply.store.test.ts',
-      'leaves out GPUs that a foreign process uses or that the host reports as lost',
+      'excludes GPUs that a foreign process uses or that the host reports as lost',
     ],
     [
       'A machine is listed while it is approved and online',
       'control-plane/fleet/supply.store.test.ts',
-      'appears when approved and online, and goes with either',
+      'appears with approval and link, and disappears if either is gone',
     ],
     [
       'offering_id pins a launch to the row',
@@ -169,7 +169,7 @@ export const RESOURCES_ROWS: RowsBySection = {
     [
       'An SSH key has id, name, fingerprint and created_at',
       'control-plane/base/accounts/ssh-keys.store.test.ts',
-      'answers 201 with the fingerprint, and again with the same bytes',
+      'answers 201 with the fingerprint, and a repeat gets the same bytes',
     ],
     [
       'The fingerprint has the SHA256 form',

@@ -76,7 +76,7 @@ export const STATES_ROWS: RowsBySection = {
     [
       'A dead window that is credited is in no usage row',
       'control-plane/money/usage.store.test.ts',
-      'a dead window that is credited is gone from usage',
+      'time that was credited as dead does not appear in usage',
     ],
     [
       'unreachable goes back to running by itself, unreachable_since cleared',
@@ -176,7 +176,7 @@ export const STATES_ROWS: RowsBySection = {
     [
       'Community machine status: suspended, by the operator, whatever its supplier does',
       'control-plane/fleet/listing.store.test.ts',
-      'outlives a delisting: suspended, delisted and listed again, a machine waits for the approval',
+      'outlasts a delisting: a machine that was suspended, delisted and listed again waits for approval',
     ],
     [
       'Delisting a machine that is occupied gives draining: the existing rental keeps running and is never killed',

@@ -1,4 +1,4 @@
-// The operator's commands, from their words on the command line through the unix socket and the routes to what they print.
+// The operator's commands, from the command line through the unix socket and the routes to the output.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -47,10 +47,10 @@ const LOOP = {
   last_error: null,
 };
 
-/** These answer themselves; the rooms' own tests prove what the others do. */
+/** These routes answer by themselves. The tests of the rooms prove what the others do. */
 const REAL = ['Org', 'Key', 'Loops', 'Audit', 'metrics'];
 
-/** A route that answers with what was asked of it, once its schemas have let the request in. An id `nobody` is asked of the real one. */
+/** A route that returns its request after its schemas have accepted it. A request with the id `nobody` goes to the real route. */
 function echoed(each: Route): Route {
   if (each.operationId === 'adminVerifyLedger') {
     return { ...each, handler: async () => ({ status: 200, body: { ok: faults.length === 0, faults } }) };
@@ -71,14 +71,14 @@ function echoed(each: Route): Route {
 const Asked = z.record(z.string(), z.unknown()).optional();
 const listed = (method: string, row: object): object => (method === 'GET' ? { data: [row] } : row);
 
-/** What a command asked of the daemon: the operation and its parameters. */
+/** The operation and the parameters that a command sent to the daemon. */
 async function asked(...words: string[]): Promise<[string, Record<string, unknown>]> {
   const answer = await runJson(...words);
   const row = (answer['data'] as Record<string, unknown>[] | undefined)?.[0] ?? answer;
   return [String(row['operation']), JSON.parse(String(row['asked'])) as Record<string, unknown>];
 }
 
-/** What a command printed; throws what it failed with. */
+/** The output of a command; throws the error of a failed command. */
 async function run(...words: string[]): Promise<string> {
   const printed: string[] = [];
   const program = new Command().exitOverride().configureOutput({ writeErr: () => undefined });
@@ -117,7 +117,7 @@ describe('organisations and keys', () => {
     await run('admin', 'key', 'revoke', String(key['id']));
     expect(await accounts.authenticate(String(key['key']))).toBeUndefined();
   });
-  test('"all" is every scope, and keys may expire', async () => {
+  test('"all" stands for every scope, and keys may expire', async () => {
     const org = await runJson('admin', 'org', 'create', '--name', 'Acme');
     const common = ['admin', 'key', 'create', '--org', String(org['id']), '--name', 'ci', '--scopes'];
     const key = await runJson(...common, 'all', '--expires-in-days', '2');
@@ -126,7 +126,7 @@ describe('organisations and keys', () => {
     await expect(run(...common, 'all', '--expires-in-days', 'soon')).rejects.toThrow('whole number of days');
     await expect(run(...common, 'instances: fly')).rejects.toThrow('instances: fly');
   });
-  test('a refusal is what the command fails with', async () => {
+  test('a refusal becomes the error of the command', async () => {
     await expect(run('admin', 'key', 'revoke', 'apk_x')).rejects.toThrow('There is no API key apk_x.');
     await expect(run('admin', 'org', 'create', '--name', '')).rejects.toThrow('at least 1 character');
     await expect(run('admin', 'org', 'create')).rejects.toThrow('--name');
@@ -167,7 +167,7 @@ describe('machines, loops, ledger, metrics', () => {
     expect(await asked('admin', 'supplier', 'suspend', 's1')).toEqual(['adminSuspendSupplier', { id: 's1' }]);
     expect(await asked('admin', 'supplier', 'resume', 's1')).toEqual(['adminResumeSupplier', { id: 's1' }]);
   });
-  test('payouts are entered, of an amount or of all that is owed, and listed', async () => {
+  test('payouts are recorded, of an amount or of all that is owed, and listed', async () => {
     const pay = ['admin', 'payout', 'create', '--supplier', 's1', '--reference', 'r/1'];
     const entered = { id: 's1', reference: 'r/1' };
     expect(await asked(...pay, '--usd', '12.5')).toEqual(['adminCreatePayout', { ...entered, cents: 1_250 }]);
@@ -194,10 +194,10 @@ describe('machines, loops, ledger, metrics', () => {
     const resolved = (refund: boolean) => ['adminResolveDispute', { id: 'd/1', refund, note: 'seen' }];
     expect(await asked(...resolve, '--refund')).toEqual(resolved(true));
     expect(await asked(...resolve, '--release')).toEqual(resolved(false));
-    await expect(run(...resolve)).rejects.toThrow('say either --release or --refund');
-    await expect(run(...resolve, '--release', '--refund')).rejects.toThrow('say either --release or --refund');
+    await expect(run(...resolve)).rejects.toThrow('use either --release or --refund');
+    await expect(run(...resolve, '--release', '--refund')).rejects.toThrow('use either --release or --refund');
   });
-  test('credits that wait are listed, released and refused with a note; a flagged tenant is trusted again', async () => {
+  test('held credits are listed, released and refused with a note; the flag of an organisation is removed', async () => {
     expect(await asked('admin', 'credit', 'list')).toEqual(['adminListCredits', {}]);
     expect(await asked('admin', 'credit', 'flags')).toEqual(['adminListCreditFlags', {}]);
     for (const [verb, operation] of Object.entries({
@@ -212,7 +212,7 @@ describe('machines, loops, ledger, metrics', () => {
       await expect(run('admin', 'credit', verb, 'a/b')).rejects.toThrow('--note');
     }
   });
-  test('instances are listed by what is asked for, shown, explained, and ended for a reason', async () => {
+  test('instances are listed with filters, shown, explained, and ended with a reason', async () => {
     expect(await asked('admin', 'instance', 'list')).toEqual(['adminListInstances', { limit: 100 }]);
     const all = ['--org', 'o', '--machine', 'm', '--status', 'any', '--limit', '5'];
     expect(await asked('admin', 'instance', 'list', ...all)).toEqual([
@@ -237,7 +237,7 @@ describe('machines, loops, ledger, metrics', () => {
     await expect(run('admin', 'machine', 'remove-unknown', 'm1', '../x')).rejects.toThrow('workload_id');
     expect(await run('admin', 'backup', 'here.db')).toBe('backup\nhere.db\n');
   });
-  test('what was done is in the audit journal', async () => {
+  test('actions appear in the audit journal', async () => {
     await run('admin', 'machine', 'suspend', 'm1');
     const { data } = await runJson('admin', 'audit', 'list', '--since', '2020-01-01', '--limit', '1');
     expect(data).toMatchObject([{ operation: 'adminSuspendMachine', subject: 'm1', outcome: 'ok' }]);
@@ -245,15 +245,15 @@ describe('machines, loops, ledger, metrics', () => {
     await expect(run('admin', 'audit', 'list', '--limit', '1001')).rejects.toThrow('limit');
     await expect(run('admin', 'audit', 'list', '--since', 'soon')).rejects.toThrow('since');
   });
-  test('loops are visible', async () => {
+  test('loops are listed', async () => {
     expect(await run('admin', 'loops')).toMatch(/^name .*\nengine .* 1970-01-01T00:00:00.000Z +-\n$/);
   });
-  test('the ledger is verified, and faults fail the command', async () => {
+  test('the ledger is verified, and faults make the command fail', async () => {
     expect(await run('ledger', 'verify')).toBe('ledger verify: OK\n');
     faults = ['debits 1 differ from credits 2'];
     await expect(run('ledger', 'verify')).rejects.toThrow('1 faults');
   });
-  test('metrics are text', async () => {
+  test('metrics are printed as text', async () => {
     const answer = await askDaemon(socketPath, { method: 'GET', url: '/metrics' });
     expect(answer?.body).toContain('http_request_duration_seconds');
   });
@@ -263,7 +263,7 @@ describe('reservations', () => {
   const reservation = (...words: string[]): ReturnType<typeof asked> => asked('admin', 'reservation', ...words);
   const CREATE = ['create', '--org', 'o', '--title', 'Training', '--starts', '2026-12-01'];
 
-  test('are made of a term and GPUs by type and region', async () => {
+  test('are created from a term and GPUs by type and region', async () => {
     const term = ['--ends', '2027-03-01T12:00:00+02:00', '--renewal', 'auto_renew'];
     const gpus = ['--gpus', 'H100_SXM:8@eu-west', '--gpus', 'A100_SXM_80GB:2@us-east'];
     expect(await reservation(...CREATE, ...term, ...gpus)).toEqual([
@@ -281,7 +281,7 @@ describe('reservations', () => {
       },
     ]);
   });
-  test('are refused with what is wrong', async () => {
+  test('are refused with the reason', async () => {
     const made = (ends: string, renewal: string, ...gpus: string[]): Promise<unknown> =>
       reservation(...CREATE, '--ends', ends, '--renewal', renewal, ...gpus.flatMap((text) => ['--gpus', text]));
     await expect(made('2027-01-01', 'none', 'H100_SXM')).rejects.toThrow('type:count@region');
@@ -305,12 +305,12 @@ describe('reservations', () => {
   });
 });
 
-test('a socket without a daemon is told from a daemon that refuses', async () => {
+test('a missing daemon is distinguished from a daemon that refuses', async () => {
   expect(await askDaemon(join(directory, 'nobody.sock'), { method: 'GET', url: '/healthz' })).toBeUndefined();
   expect(await askDaemon(socketPath, { method: 'GET', url: '/nothing' })).toMatchObject({ status: 404 });
 });
 
-test('a table shows lists, the beginning of nested values, and gaps', () => {
+test('a table shows lists, the beginning of nested values, and missing values', () => {
   const rows = [
     { a: ['x', 'y', 'z'], b: null },
     { a: '', b: { c: 1 } },
@@ -322,7 +322,7 @@ test('a table shows lists, the beginning of nested values, and gaps', () => {
   );
 });
 
-test('every command and every option says what it is', () => {
+test('every command and every option has a description', () => {
   const program = new Command();
   addOperatorCommands(program, { ask: undefined, backup: undefined, print: undefined, now: undefined } as never);
   const all = (command: Command): Command[] => [command, ...command.commands.flatMap(all)];
@@ -337,7 +337,7 @@ test('every command and every option says what it is', () => {
   expect(silent).toEqual([]);
 });
 
-test('a failure of ours names the request, under which the log tells more', async () => {
+test('an internal error names the request id for the log', async () => {
   const program = new Command();
   const problem = { code: 'internal_error', detail: 'Something went wrong.', request_id: 'req_1' };
   const ask = async () => ({ status: 500, body: JSON.stringify(problem) });

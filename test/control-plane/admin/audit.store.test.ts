@@ -1,4 +1,4 @@
-// The audit journal: every operator's action leaves one entry, committed with its effect.
+// The audit journal: every action of an operator writes one entry, committed together with its effect.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { clearing, payable } from '../../../control-plane/money/ledger/accounts.ts';
@@ -38,7 +38,7 @@ async function call(route: Route, id: string, body?: object): Promise<{ status: 
 
 const byName = (name: string): Route => routes.find((each) => each.operationId === name) as Route;
 
-/** What a request to each route needs; a new one has no line yet and fails the test below. */
+/** The request to each route. A new route has no line here yet and fails the test below. */
 async function requests(): Promise<Record<string, { id?: string; body?: object }>> {
   const { machineId } = await world.machine({ gpus: 8 });
   const other = await world.machine();
@@ -96,7 +96,7 @@ async function requests(): Promise<Record<string, { id?: string; body?: object }
   };
 }
 
-/** Two that wait, and a flag on the organisation. */
+/** Two held credits, and a flag on the organisation. */
 async function holdCredits(orgId: string): Promise<{ first: string; second: string }> {
   const { credits } = world.rooms;
   const time = { orgId, supplierId: 's', machineId: 'm', cause: 'outage' as const, evidence: 'x', fromMs: 0 };
@@ -114,7 +114,7 @@ async function holdCredits(orgId: string): Promise<{ first: string; second: stri
   return { first: first?.id ?? '', second: second?.id ?? '' };
 }
 
-/** One that is open, and the rental of the next. */
+/** An open dispute, and the rental of the next one. */
 async function dispute(): Promise<{ id: string; next: string }> {
   const { metering, payouts } = world.rooms;
   const { orgId } = await world.customer(1_000);
@@ -134,7 +134,7 @@ async function dispute(): Promise<{ id: string; next: string }> {
   return { id, next: 'i-next' };
 }
 
-/** A dollar, out of nothing. */
+/** A dollar from nowhere. */
 async function earn(supplierId: string): Promise<void> {
   const transfer = { id: 'earned', debit: clearing, credit: payable(supplierId), amountUcents: 100_000_000n };
   const about = { kind: 'test', subjectId: 'i-1', effectiveMs: 0 };
@@ -142,7 +142,7 @@ async function earn(supplierId: string): Promise<void> {
 }
 
 describe('every route that changes something', () => {
-  test('leaves one entry with its outcome, and one for what was refused', async () => {
+  test('writes one entry with its outcome, also for a refused request', async () => {
     const known = await requests();
     expect(Object.keys(known).toSorted()).toEqual(routes.map((each) => each.operationId).toSorted());
     for (const [name, { id, body }] of Object.entries(known)) {
@@ -169,7 +169,7 @@ describe('every route that changes something', () => {
     }
   });
 
-  test('has no effect where it cannot be recorded', async () => {
+  test('has no effect if it cannot be recorded', async () => {
     await world.db.tx('test.break', (tx) => tx.run(sql`drop table audit_entries`));
     const before = await world.rooms.accounts.listOrgs();
     expect(await call(byName('adminCreateOrg'), '', { name: 'Acme' })).toMatchObject({ status: 500 });
@@ -178,7 +178,7 @@ describe('every route that changes something', () => {
 });
 
 describe('an entry', () => {
-  test('of an effect that was rolled back says why, and is there once', async () => {
+  test('of an effect that was rolled back has the reason, and exists once', async () => {
     const action = { actor: 'a', operation: 'o', subjectId: null, parameters: {}, requestId: 'r' };
     const work = async (): Promise<never> => {
       await world.audit.db.tx('first', async (tx) => {
@@ -191,7 +191,7 @@ describe('an entry', () => {
     await expect(world.audit.run(action, work, () => null)).rejects.toThrow('broken');
     expect(await entries()).toMatchObject([{ outcome: 'internal_error' }]);
   });
-  test('holds no secret, wherever it stands', async () => {
+  test('contains no secret, at any depth', async () => {
     const parameters = { name: 'x', password: 'hush', inner: [{ enrollment_token: 'hush', client_secret: 'hush' }] };
     const action = { actor: 'a', operation: 'o', subjectId: null, parameters, requestId: 'r' };
     await world.audit.run(
@@ -203,11 +203,11 @@ describe('an entry', () => {
     expect(JSON.stringify(entry)).not.toContain('hush');
     expect(entry).toMatchObject({ subject_id: 'made', outcome: 'ok', parameters: { name: 'x' } });
   });
-  test('is made by no room that works by itself', async () => {
+  test('is not written for work that a room does by itself', async () => {
     await world.customer(1);
     expect(await entries()).toEqual([]);
   });
-  test('is found by its time, at the very moment too', async () => {
+  test('is found by its time, also at the exact moment', async () => {
     const route = byName('adminCreateOrg');
     await call(route, '', { name: 'one' });
     await world.clock.advance(1000);
@@ -220,7 +220,7 @@ describe('an entry', () => {
     expect(await list(0)).toEqual([{ name: 'two' }, { name: 'one' }]);
     expect(await world.audit.list(world.db.read, 0, 1)).toHaveLength(1);
   });
-  test('of a command that does not say who it is', async () => {
+  test('of a command without an operator name has a placeholder', async () => {
     await http.inject({ method: 'POST', url: '/admin/orgs', payload: { name: 'x' } });
     await http.inject({
       method: 'POST',
@@ -232,7 +232,7 @@ describe('an entry', () => {
   });
 });
 
-test('a reference that stands for another amount is refused, and nothing is added', async () => {
+test('a reference of another amount is refused, and nothing is added', async () => {
   const { orgId } = await world.customer(1);
   const add = (cents: number) => call(byName('adminAddBalance'), orgId, { cents, reference: 'invoice 7' });
   expect(await add(500)).toMatchObject({ status: 200, balance_cents: 501 });

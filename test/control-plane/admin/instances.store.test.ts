@@ -1,4 +1,4 @@
-// What an operator reads about a rental: its bill, the evidence that decided about it, and how it is ended.
+// What an operator reads about a rental: its bill, the evidence for it, and how it ended.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import type { Fields } from '../../../control-plane/base/http/operator.ts';
 import { type InstanceEvidence, openInstanceEvidence } from '../../../control-plane/admin/instance-evidence.ts';
@@ -42,7 +42,7 @@ const operationOf = async (id: string): Promise<unknown> => {
 };
 
 describe('the list', () => {
-  test('shows what each rental was charged for, posted or not, and is narrowed by organisation, machine and status', async () => {
+  test('shows the charge of each rental, posted or not, and can be filtered by organisation, machine and status', async () => {
     const first = await run();
     await world.clock.advance(HOUR_MS / 2);
     const waiting = await world.launch(await world.customer(10_000));
@@ -67,7 +67,7 @@ describe('the list', () => {
 });
 
 describe('why', () => {
-  test('tells events, charged time, uncharged time and what is held of it, disputes and postings, in the order of time', async () => {
+  test('lists events, charged time, uncharged time and held credits, disputes and postings, ordered by time', async () => {
     const id = await run();
     await world.clock.advance(2 * HOUR_MS);
     await world.rooms.metering.tick(new AbortController().signal);
@@ -95,15 +95,15 @@ describe('why', () => {
     expect(of('instance.stopping')).toMatchObject({ detail: 'Ended by the operator: the host is gone' });
   });
 
-  test('and show know no instance that there is not', async () => {
+  test('and show answer not_found for an unknown instance', async () => {
     await expect(evidence().why('i-none')).rejects.toMatchObject({ code: 'not_found' });
     await expect(evidence().show('i-none')).rejects.toMatchObject({ code: 'not_found' });
     await expect(end('i-none', 'x')).rejects.toMatchObject({ code: 'not_found' });
   });
 });
 
-describe('an end by the operator', () => {
-  test('stops a running rental, which pays until then and reads the reason; a second one is a conflict', async () => {
+describe('an end that the operator orders', () => {
+  test('stops a running rental, which is charged until then and shows the reason; a second order is a conflict', async () => {
     const id = await run();
     await world.clock.advance(HOUR_MS);
     expect(await end(id, 'mining')).toMatchObject({
@@ -121,7 +121,7 @@ describe('an end by the operator', () => {
     expect((await gpusOf(world.db.read, made.machineId)).filter((gpu) => gpu.held_by !== null)).toEqual([]);
   });
 
-  test('cancels a launch, unbilled', async () => {
+  test('cancels a launch without a bill', async () => {
     const id = await world.launch(who);
     await world.observe(id, { phase: 'pulling' });
     await world.drive();

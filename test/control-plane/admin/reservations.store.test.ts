@@ -1,4 +1,4 @@
-// What the operator is answered about a contract: which GPUs it takes, when, and what is missing.
+// The operator's answers about a contract: which GPUs it takes, when, and how many are missing.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openOperator } from '../../kit/operator.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -24,7 +24,7 @@ const create = (gpus: number, startsInMs: number): Promise<Record<string, unknow
     commitment: [{ gpu_type: 'H100_SXM', gpu_count: gpus, region: 'eu-west' }],
   });
 
-test('a contract that begins later names the machines that it would find, and its GPUs once they are set aside', async () => {
+test('a contract that begins later shows the machines that it could use, and its GPUs once they are set aside', async () => {
   const { machineId } = await world.machine({ gpus: 4 });
   await world.launch(await world.customer(10_000));
   const setAsideAt = iso(2 * DAY_MS);
@@ -49,7 +49,7 @@ test('a contract that begins later names the machines that it would find, and it
   });
 });
 
-test('a contract that begins within the lead time names what it has taken, and is refused if the supply is too small', async () => {
+test('a contract that begins within the lead time shows its GPUs, and is refused if there are too few', async () => {
   const { machineId } = await world.machine({ gpus: 2 });
   await expect(create(3, 0)).rejects.toMatchObject({ code: 'conflict' });
   expect(await create(2, 0)).toMatchObject({

@@ -1,4 +1,4 @@
-// What systemd is told, by the real program to a real socket, and when it is not told that we are alive.
+// What the process reports to systemd, with the real program and a real socket, and when it stops reporting that it is alive.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { hangingLoops, openSystemd, RUN_MS_MAX } from '../../../control-plane/base/systemd/systemd.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -7,7 +7,7 @@ import { hasSystemd, type NotifySocket, openNotifySocket } from '../../kit/notif
 
 const silent = { log: createLog('test', 'silent') };
 
-describe('messages', () => {
+describe('messages to systemd', () => {
   let socket: NotifySocket;
   beforeEach(async () => {
     socket = await openNotifySocket();
@@ -23,7 +23,7 @@ describe('messages', () => {
     await systemd.stopping(10_000);
     expect(socket.messages()).toEqual(['READY=1', 'WATCHDOG=1', 'STOPPING=1', 'EXTEND_TIMEOUT_USEC=70000000']);
   });
-  test('are not sent where nobody asks', async () => {
+  test('are not sent if no service manager asks for them', async () => {
     const systemd = openSystemd(undefined, silent);
     expect(systemd.alivePeriodMs).toBeUndefined();
     await systemd.ready();
@@ -31,11 +31,11 @@ describe('messages', () => {
   });
 });
 
-test('a manager that cannot be reached is logged and stops nothing', async () => {
+test('are logged if the service manager cannot be reached, and the process goes on', async () => {
   const lines: string[] = [];
   const log = createLog('test', 'error', { write: (line: string) => void lines.push(line) });
   await openSystemd({ notifySocket: '/nowhere/socket', watchdogMs: undefined }, { log }).ready();
-  expect(lines.join('')).toContain('systemd could not be told');
+  expect(lines.join('')).toContain('a message to systemd could not be sent');
 });
 
 describe('a loop hangs', () => {

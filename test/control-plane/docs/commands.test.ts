@@ -1,4 +1,4 @@
-// Every command of README and manual is one that the service takes: routes with valid bodies, operator commands, the agent's commands.
+// Every command in the README and the manual exists: routes with valid bodies, operator commands, the agent's commands.
 import { mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -39,7 +39,7 @@ test.each(commands)('$path:$line $text', async (command) => {
 });
 
 describe('the list of commands that are not run', () => {
-  test('names only commands that are there, each once', () => {
+  test('names only existing commands, each once', () => {
     const listed = NOT_RUN.map(({ command }) => command);
     expect(listed.filter((text) => commands.every((command) => command.text !== text))).toEqual([]);
     expect(new Set(listed).size).toBe(listed.length);

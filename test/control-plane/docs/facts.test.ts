@@ -1,4 +1,4 @@
-// What the manual states as tables and files agrees with the code: settings, error codes, scopes, examples in YAML, and the bounds of pages.
+// The tables and files in the manual agree with the code: settings, error codes, scopes, YAML examples, and the size of pages.
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -21,7 +21,7 @@ const pages = readPages();
 const docs = (name: string) => pageOf(pages, `control-plane/docs/${name}.md`);
 const dir = mkdtempSync(join(tmpdir(), 'svc-'));
 afterAll(() => rmSync(dir, { recursive: true }));
-/** What the example of models names for a key, and what stands for it here. */
+/** The keys in the models example, with the values that replace them here. */
 const KEY_FILE = '/etc/svc-control-plane/models.key';
 const keyFile = join(dir, 'models.key');
 writeFileSync(keyFile, 'sk-1\n');
@@ -44,7 +44,7 @@ function tableOf(name: string, heading: string): string[][] {
   );
 }
 
-/** The keys of the outermost object of a schema, as they are written down. */
+/** The keys of the outermost object of a schema, in the order of the source. */
 function keysOf(file: string, begin: string): string[] {
   const source = readFileSync(resolve(ROOT, file), 'utf8');
   const body = source.slice(source.indexOf(begin)).split('\n});')[0] ?? '';
@@ -54,7 +54,7 @@ function keysOf(file: string, begin: string): string[] {
 test.each([
   ['Control plane', 'control-plane/config.ts', 'const ConfigFields'],
   ['Agent', 'agent/config.ts', 'const AgentConfig'],
-])('the table of the %s has every setting, and no other', (heading, file, begin) => {
+])('the table of the %s has every setting and no others', (heading, file, begin) => {
   // `ssh.host`, `ssh.port_range` are both of `ssh`.
   const named = tableOf('configuration', heading).flatMap(([first = '']) => first.match(/`[a-z_]+/g) ?? []);
   const keys = [...new Set(named.map((key) => key.slice(1)))].toSorted();
@@ -85,7 +85,7 @@ test('the table of scopes has every scope with its meaning', () => {
   expect(tableOf('api-conventions', 'Scopes')).toEqual(scopes);
 });
 
-test('the table of values that ask for nothing has every member', () => {
+test('the table of values that ask for nothing has every field', () => {
   const rows = Object.entries(CHAT_NOTHINGS).map(([member, values]) => [
     `\`${member}\``,
     values.map((value) => `\`${JSON.stringify(value)}\``).join(' or '),
@@ -102,7 +102,7 @@ test('the example of a refusal is a problem document', () => {
   expect(ERRORS[code as keyof typeof ERRORS]).toEqual({ status, title });
 });
 
-test('the table of rooms is the plan of the house, as far as it is built', () => {
+test('the table of rooms matches the plan of the house, as far as it is built', () => {
   const planned = DAEMONS.flatMap(({ folder, rooms }) => rooms.map(({ path }) => `${folder}/${path}`));
   const named = tableOf('architecture', 'Wings and rooms').flatMap(([wing = '', rooms = '']) =>
     rooms.split(', ').map((room) => `${wing}/${room}`),
@@ -132,7 +132,7 @@ describe('examples in YAML', () => {
     await expect((async () => read(write(`${text}\nunknown_key: 1\n`)))()).rejects.toThrow('unknown_key');
   });
 
-  test('the template fills its command', () => {
+  test('the template fills in its command', () => {
     const [block] = yamlOf(pages, 'templates.yaml');
     const template = readTemplates(write(block?.text ?? '')).get('vllm');
     if (template === undefined) throw new Error('the manual has no template vllm');
@@ -146,7 +146,7 @@ describe('examples in YAML', () => {
   });
 });
 
-describe('bounds', () => {
+describe('the size of the documents', () => {
   const linesOf = (text: string): number => text.trimEnd().split('\n').length;
   test('the README has at most 150 lines', () => {
     expect(linesOf(pageOf(pages, 'README.md').text)).toBeLessThanOrEqual(150);
@@ -157,7 +157,7 @@ describe('bounds', () => {
     expect(words.length).toBeGreaterThan(20);
     expect(new Set(words).size).toBe(words.length);
   });
-  test('no page has two headings with one name', () => {
+  test('no page has two equal headings', () => {
     for (const page of pages.filter(({ path }) => path.startsWith('control-plane/'))) {
       const titles = headingsOf(page).map(({ title }) => title);
       expect([page.path, titles.filter((title, index) => titles.indexOf(title) < index)]).toEqual([page.path, []]);

@@ -1,4 +1,4 @@
-// The manual as it is served: every page, no dead link or anchor, nothing from elsewhere; and the links of all documents in the sources.
+// The manual as it is served: every page, no dead link or anchor, nothing from other hosts; and the links of all documents in the sources.
 import { createHash } from 'node:crypto';
 import { existsSync, globSync, statSync } from 'node:fs';
 import { dirname, join, normalize, resolve } from 'node:path';
@@ -32,7 +32,7 @@ describe('the routes', () => {
     }
   });
 
-  test('the root leads people to the manual, and an unknown page is a problem document', async () => {
+  test('the root redirects people to the manual, and an unknown page is a problem document', async () => {
     const root = await api.call('GET', '/');
     expect([root.status, root.headers['location'], root.body]).toEqual([302, '/docs', '']);
     for (const name of ['nothing', 'README', 'index.md', '__proto__']) {
@@ -40,7 +40,7 @@ describe('the routes', () => {
     }
   });
 
-  test('the navigation of each page lists every page and the API reference, and marks the one that is shown', () => {
+  test('the navigation of each page lists every page and the API reference, and marks the current one', () => {
     for (const [href, { body }] of manualPages()) {
       const [navigation = ''] = /<nav[^]*<\/nav>/.exec(body) ?? [];
       for (const other of served.keys()) expect(navigation).toContain(`href="${other}"`);
@@ -50,7 +50,7 @@ describe('the routes', () => {
     }
   });
 
-  test('a page loads nothing from anywhere, has no script, and its policy allows its own style alone', () => {
+  test('a page loads nothing from other hosts, has no script, and its policy allows only its own style', () => {
     for (const [, { headers, body }] of manualPages()) {
       expect(body).not.toMatch(/<(script|link|img|iframe|form)|\ssrc=|@import|url\(|\son\w+=|style="/);
       const style = /<style>([^]*)<\/style>/.exec(body)?.[1] ?? '';
@@ -62,7 +62,7 @@ describe('the routes', () => {
     }
   });
 
-  test('every link of a page leads to a page and an anchor that are there', () => {
+  test('every link of a page has an existing page and anchor', () => {
     const dead = [...served].flatMap(([from, { body }]) =>
       [...body.matchAll(/href="([^"]+)"/g)]
         .map(([, href = '']) => href)
@@ -72,7 +72,7 @@ describe('the routes', () => {
     expect(dead).toEqual([]);
   });
 
-  test('each heading is in the page with an id of its own', () => {
+  test('each heading has its own id in the page', () => {
     for (const name of PAGES) {
       const { body } = served.get(name === 'index' ? '/docs' : `/docs/${name}`) ?? { body: '' };
       const ids = [...body.matchAll(/<h[1-6] id="([^"]+)"/g)].map(([, id]) => id);
@@ -126,7 +126,7 @@ function leads(href: string, from: string): boolean {
   return target !== undefined && (anchor === undefined || target.body.includes(`id="${anchor}"`));
 }
 
-/** A link to a file beside the page, to a heading in it, or to what the control plane serves. */
+/** A link to a file beside the page, to a heading in it, or to something that the control plane serves. */
 function isInSources(from: string, address: string): boolean {
   const [path = '', anchor] = address.split('#', 2);
   if (path.startsWith('/docs')) return leads(address, '/docs');

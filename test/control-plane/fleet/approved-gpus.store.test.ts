@@ -1,4 +1,5 @@
-// The operator approves GPUs, not machines: a host that shows others is off the market, and nobody can claim the GPUs of somebody else.
+// The operator approves GPUs, not machines. A host that shows other GPUs is off the market, and no machine can claim the GPUs of another
+// one.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { machineView } from '../../../control-plane/fleet/supply/machine-view.ts';
@@ -26,7 +27,7 @@ const offers = async (): Promise<number> => (await listedOfferings(world.db.read
 const report = (made: MadeMachine, gpus: GpuFacts[], patch: Partial<Inventory> = {}): Promise<void> =>
   world.rooms.supply.reportInventory(made.machineId, { ...made.inventory, gpus, ...patch });
 
-/** A machine of a supplier whom nobody has approved. */
+/** A machine of a supplier that the operator has not approved. */
 async function stranger(inventory: Inventory): Promise<MadeMachine> {
   const org = await world.rooms.accounts.createOrg('stranger');
   const { machine: made, token } = await world.db.tx('stranger', async (tx) => {
@@ -41,7 +42,7 @@ async function stranger(inventory: Inventory): Promise<MadeMachine> {
 }
 
 describe('a host that shows other GPUs than the approved ones (bait and switch)', () => {
-  test('is failed and off the market at once, and stays there until the operator has approved again', async () => {
+  test('is failed and off the market at once, and stays so until the operator approves again', async () => {
     const made = await world.machine({ gpus: 1, gpu: { name: 'Tesla T4', memory_mib: 15_360 } });
     expect(await offers()).toBe(1);
     const bait = made.inventory.gpus;
@@ -54,7 +55,7 @@ describe('a host that shows other GPUs than the approved ones (bait and switch)'
     expect(view.status_reason).toContain('Its verification failed: the host showed');
     const who = await world.customer(100_000);
     await expect(world.launch(who, { gpu_count: 4 })).rejects.toMatchObject({ code: 'image_unavailable' });
-    // Back to the bait: a host that was caught does not return by itself.
+    // The host shows the approved GPUs again, but a host that was caught does not return by itself.
     await report(made, bait);
     expect([await offers(), (await machine(made.machineId)).verification_status]).toEqual([0, 'failed']);
     expect(await world.journal(made.machineId)).toContain('machine.inventory_changed');
@@ -90,7 +91,7 @@ describe('a host that shows other GPUs than the approved ones (bait and switch)'
     expect(await offers()).toBe(0);
   });
 
-  test('keeps the rentals that run on it', async () => {
+  test('keeps its running rentals', async () => {
     const made = await world.machine();
     const id = await world.launch(await world.customer(100_000));
     await report(made, inventoryOf(1, () => 'other').gpus);
@@ -100,8 +101,8 @@ describe('a host that shows other GPUs than the approved ones (bait and switch)'
   });
 });
 
-describe('a host that shows less than what was approved', () => {
-  test('is off the market while a GPU is missing without a reported fault, and comes back with it', async () => {
+describe('a host that shows fewer GPUs than approved', () => {
+  test('is off the market while a GPU is missing without a reported fault, and returns with it', async () => {
     const made = await world.machine({ gpus: 2 });
     const [first, second] = made.inventory.gpus;
     await report(
@@ -113,7 +114,7 @@ describe('a host that shows less than what was approved', () => {
     expect([await offers(), (await machine(made.machineId)).verification_status]).toEqual([1, 'unverified']);
   });
 
-  test('goes on with the others while it reports the missing one as broken', async () => {
+  test('stays on offer with the other GPUs while it reports the missing one as broken', async () => {
     const made = await world.machine({ gpus: 2 });
     const [first, second] = made.inventory.gpus;
     const fault = {
@@ -126,7 +127,7 @@ describe('a host that shows less than what was approved', () => {
     expect(first).toBeDefined();
   });
 
-  test('with another driver waits for the operator, without being failed', async () => {
+  test('with another driver waits for the operator, but is not failed', async () => {
     const made = await world.machine();
     const updated = made.inventory.gpus.map((gpu) => ({ ...gpu, driver_version: '570.86.10' }));
     await report(made, updated);
@@ -144,13 +145,13 @@ describe('a host that shows less than what was approved', () => {
 });
 
 describe('a GPU that two machines show', () => {
-  test('stays with the approved one, whatever a stranger reports, also while its host is away (squatting)', async () => {
+  test('stays with the approved machine, whatever another machine reports, even while its host is offline (squatting)', async () => {
     const victim = await world.machine({ gpus: 2 });
     const attacker = await stranger(inventoryOf(0, () => ''));
     await report(attacker, victim.inventory.gpus);
     await world.rooms.supply.setOnline(victim.machineId, false);
     await report(attacker, victim.inventory.gpus);
-    // The victim's agent reconnects.
+    // The agent of the rightful machine reconnects.
     await report(victim, victim.inventory.gpus);
     await world.rooms.supply.setOnline(victim.machineId, true);
     expect(await offers()).toBe(1);
@@ -165,11 +166,11 @@ describe('a GPU that two machines show', () => {
     expect(lines).toMatchObject([{ machine_id: attacker.machineId, claimed_by_machine_ids: [victim.machineId] }]);
   });
 
-  test('goes to the machine that the operator approves first, and the other is judged at once', async () => {
+  test('goes to the machine that the operator approves first, and the other one is judged at once', async () => {
     const honest = await stranger(inventoryOf(1, () => 'shared'));
     const squatter = await world.machine();
     await report(squatter, honest.inventory.gpus);
-    // Nobody claims GPU-shared yet: showing it is no claim.
+    // No machine claims GPU-shared yet: showing a GPU is no claim.
     expect((await machine(honest.machineId)).verification_status).toBe('unverified');
     await world.rooms.supply.approve(honest.machineId);
     expect((await machine(squatter.machineId)).verification_detail).toContain(
@@ -190,7 +191,7 @@ describe('a GPU that two machines show', () => {
       (made: MadeMachine) => world.rooms.supply.approve(made.machineId),
     ],
   ])(
-    'is judged again when the machine that claims it %s, and is not taken back by the first',
+    'is judged again if the machine that claims it %s, and the first machine cannot take it back',
     async (_what, end, back) => {
       const first = await world.machine();
       const second = await stranger(first.inventory);
@@ -206,7 +207,7 @@ describe('a GPU that two machines show', () => {
     },
   );
 
-  test('stays claimed while it is rented on a machine that was suspended', async () => {
+  test('stays claimed while it is rented on a suspended machine', async () => {
     const first = await world.machine();
     const who = await world.customer(100_000);
     const id = await world.launch(who);
@@ -222,7 +223,7 @@ describe('a GPU that two machines show', () => {
   });
 });
 
-test('an approval needs GPUs that the host shows, and what the supplier has declared', async () => {
+test('an approval needs GPUs that the host shows, and a host that matches its declaration', async () => {
   const empty = await stranger({ ...inventoryOf(0, () => ''), gpu_error: 'no devices were found' });
   await expect(world.rooms.supply.approve(empty.machineId)).rejects.toThrow('nvidia-smi says: no devices were found');
   await report(empty, inventoryOf(1, () => 'one').gpus, { gpu_error: '' });

@@ -1,4 +1,4 @@
-// A host whose disk was copied: the copy is told from the host, nothing new goes to either, and what runs goes on.
+// A host whose disk was copied: the copy is detected, nothing new goes to either host, and running rentals go on.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { openCloneTokens, type CloneTokens } from '../../../control-plane/fleet/link/clone-tokens.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
@@ -22,7 +22,7 @@ describe('a clone token', () => {
   let key = 'key';
   const open = (): CloneTokens => openCloneTokens({ ...world.core, machineKey: async () => key });
 
-  test('is good while it is the newest that the host has said to have, or newer', async () => {
+  test('is accepted if it is the newest that the host has confirmed, or a newer one', async () => {
     const cloneTokens = open();
     expect(await cloneTokens.show(ID, null)).toBe(true);
     const first = await cloneTokens.next(ID);
@@ -37,7 +37,7 @@ describe('a clone token', () => {
     ['the one before', (values: string[]) => values[0] ?? ''],
     ['none', () => null],
     ['something of its own', () => 'x'.repeat(60)],
-  ])('that is %s exposes a copy, again and again', async (_what, shown) => {
+  ])('that is %s exposes a copy, each time that it is shown', async (_what, shown) => {
     const cloneTokens = open();
     await cloneTokens.show(ID, null);
     const values = [await cloneTokens.next(ID), await cloneTokens.next(ID)];
@@ -46,14 +46,14 @@ describe('a clone token', () => {
     expect(await cloneTokens.show(ID, values[1] ?? '')).toBe(true);
   });
 
-  test('of another machine is of no use', async () => {
+  test('of another machine is refused', async () => {
     const cloneTokens = open();
     for (const id of [ID, 'm-2']) await cloneTokens.show(id, null);
     await cloneTokens.kept(ID, await cloneTokens.next(ID));
     expect(await cloneTokens.show(ID, await cloneTokens.next('m-2'))).toBe(false);
   });
 
-  test('that is ahead of a restored database is good, and goes on from there', async () => {
+  test('that is newer than a restored database knows is accepted, and counting continues from it', async () => {
     const cloneTokens = open();
     await cloneTokens.show(ID, null);
     let ahead = '';
@@ -64,7 +64,7 @@ describe('a clone token', () => {
     expect(await cloneTokens.show(ID, ahead)).toBe(false);
   });
 
-  test('begins anew for a host that has enrolled anew', async () => {
+  test('starts anew for a host that has enrolled again', async () => {
     const cloneTokens = open();
     await cloneTokens.show(ID, null);
     await cloneTokens.kept(ID, await cloneTokens.next(ID));
@@ -81,14 +81,14 @@ test('a copied machine is offered no longer until the operator says that one is 
   for (let i = 0; i < 2; i += 1) await supply.setCopied(machineId, true);
   expect(await offered()).toBe(0);
   const machine = await findMachine(world.db.read, machineId);
-  expect(machine && obstacleOf(machine)).toContain('Two hosts run with the identity of this one');
+  expect(machine && obstacleOf(machine)).toContain('Two hosts run with the identity of this machine');
   await supply.setCopied(machineId, false);
   expect(await offered()).toBe(1);
   await expect(supply.setCopied(machineId, false)).rejects.toMatchObject({ code: 'conflict' });
   await expect(supply.setCopied('m-nobody', true)).rejects.toMatchObject({ code: 'not_found' });
 });
 
-test.each(['missing', 'failed', 'stopped'] as const)('its rental goes on, though one host says %s', async (phase) => {
+test.each(['missing', 'failed', 'stopped'] as const)('its rental goes on if one host reports %s', async (phase) => {
   const made = await world.machine();
   const id = await world.launch(await world.customer(1_000));
   await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
@@ -104,7 +104,7 @@ test.each(['missing', 'failed', 'stopped'] as const)('its rental goes on, though
   expect((await findInstance(world.db.read, id))?.status).toBe('stopped');
 });
 
-test('its GPUs are not let go of on the word of a host that never had the container', async () => {
+test('its GPUs are not released if a host that never had the container reports it gone', async () => {
   const made = await world.machine();
   const who = await world.customer(1_000);
   const id = await world.launch(who);

@@ -1,4 +1,4 @@
-// Known GPUs: names as nvidia-smi prints them, with the memory that it reports, and what nobody knows.
+// Known GPUs: the names that nvidia-smi prints with the memory that it reports, and unknown models.
 import { expect, test } from 'vitest';
 import { architectureOf, identifyGpu } from '../../../control-plane/fleet/supply/known-gpus.ts';
 
@@ -32,11 +32,11 @@ test.each([
   ['NVIDIA GeForce RTX 5090 Laptop GPU', 24_463, 'GEFORCE_RTX_5090_LAPTOP_GPU', 24],
   ['NVIDIA A100-SXM-64GB', 65_536, 'A100_SXM_64GB', 64],
   ['NVIDIA GeForce GTX 1080 Ti', 11_264, 'GEFORCE_GTX_1080_TI', 11],
-])('%s is in no table and stays what it calls itself', (name, memoryMib, gpuType, vramGb) => {
+])('%s is unknown and keeps its own name', (name, memoryMib, gpuType, vramGb) => {
   expect(identifyGpu(name, memoryMib)).toEqual({ gpu_type: gpuType, vram_gb: vramGb });
   expect(architectureOf(gpuType)).toBeUndefined();
 });
 
-test('a board with more memory than its data sheet says has what it has', () => {
+test('a board with more memory than its data sheet is described by its real memory', () => {
   expect(identifyGpu('NVIDIA GeForce RTX 4090', 49_140)).toEqual({ gpu_type: 'RTX_4090', vram_gb: 48 });
 });

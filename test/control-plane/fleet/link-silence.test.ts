@@ -1,4 +1,4 @@
-// A link that says nothing: closed once the time for its hello is over, and not counted as proven before.
+// A link that sends nothing is closed once the time for its hello is over, and does not count as proven before.
 import { EventEmitter } from 'node:events';
 import type { WebSocket } from 'ws';
 import { expect, test } from 'vitest';
@@ -11,7 +11,7 @@ import { LINK_CLOSE } from '../../../shared/protocol/link.ts';
 import { seededRng } from '../../../shared/rng.ts';
 import { manualClock } from '../../agent/manual-clock.ts';
 
-test('a host that does not say hello is cut off after ten seconds', () => {
+test('a host that sends no hello is disconnected after ten seconds', () => {
   const clock = manualClock();
   const rng = seededRng(1);
   const closed: number[] = [];

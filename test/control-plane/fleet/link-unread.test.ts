@@ -1,4 +1,4 @@
-// A host that sends and never reads: its link ends before what it was sent fills our memory.
+// A host that sends but never reads: its link is closed before unread messages fill our memory.
 import { EventEmitter } from 'node:events';
 import type { WebSocket } from 'ws';
 import { expect, test } from 'vitest';
@@ -12,7 +12,7 @@ import { manualClock } from '../../agent/manual-clock.ts';
 test.each([
   [LINK_UNSENT_BYTES_MAX, 1, 0],
   [LINK_UNSENT_BYTES_MAX + 1, 0, 1],
-])('with %d bytes that it has not read, %d more are sent and it is cut off %d times', (bufferedAmount, sent, cut) => {
+])('if %d bytes are unread, %d more messages are sent and the link is cut %d times', (bufferedAmount, sent, cut) => {
   const clock = manualClock();
   const rng = seededRng(1);
   const seen = { sent: 0, cut: 0 };
@@ -25,9 +25,9 @@ test.each([
     ping: () => undefined,
     close: () => undefined,
   });
-  // Nothing else of the room takes part before the host has said hello.
+  // No other part of the room is used before the hello.
   const deps: Partial<SessionDeps> = { clock, rng, ids: createIds(clock, rng), log: createLog('test', 'silent') };
-  // The challenge is the first that it is sent.
+  // The challenge is the first message.
   runSession(socket as unknown as WebSocket, '192.0.2.1', deps as SessionDeps);
   expect(seen).toEqual({ sent, cut });
 });

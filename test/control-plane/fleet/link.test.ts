@@ -1,4 +1,4 @@
-// The control plane's end of a link, spoken to over a real socket: proof, order, malformed messages, the newest link, streams.
+// The control plane's end of a link over a real socket: proof, order, malformed messages, the newest link, streams.
 import { generateKeyPairSync, sign, type KeyObject } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
@@ -39,11 +39,11 @@ let origin: string;
 let key: KeyObject;
 let told: string[];
 let lines: string[];
-/** Links whose machine is known. */
+/** Machines whose link is up. */
 let proven: number;
 let pullLogin: LinkHandlers['pullLogin'];
 let onObserved: LinkHandlers['onObserved'];
-/** What the next hello shows is current. */
+/** Whether the token of the next hello is current. */
 let isCurrent: boolean;
 
 beforeEach(async () => {
@@ -105,7 +105,7 @@ afterEach(async () => {
 
 interface Agent {
   socket: WebSocket;
-  /** The next message of this type; earlier others are passed over. */
+  /** The next message of this type; earlier messages of other types are skipped. */
   next<T extends ServerMessage['type']>(type: T): Promise<Extract<ServerMessage, { type: T }>>;
   closed: Promise<{ code: number; reason: string }>;
 }
@@ -163,7 +163,7 @@ async function up(): Promise<Agent> {
   return agent;
 }
 
-test('a text with U+0000, which PostgreSQL does not store, is taken without it', () => {
+test('a text with U+0000, which PostgreSQL cannot store, is accepted without that character', () => {
   const refused = { type: 'stream_refused', stream_id: 's', detail: 'no\u0000pe \\u0000' };
   expect(decodeMessage(AgentMessage, JSON.stringify(refused), LINK_MESSAGE_VALUES_MAX)).toEqual({
     ok: true,
@@ -172,7 +172,7 @@ test('a text with U+0000, which PostgreSQL does not store, is taken without it',
 });
 
 describe('a link', () => {
-  test('comes up with the right key and gets the whole desired state', async () => {
+  test('comes up with the right key and gets the complete desired state', async () => {
     const agent = dial();
     await hello(agent);
     expect(await agent.next('welcome')).toMatchObject({ protocol: 1 });
@@ -215,7 +215,7 @@ describe('a link', () => {
     expect((await second.closed).code).toBe(LINK_CLOSE.unauthorized);
   });
 
-  test('gets a clone token, and says when it has it; one that shows an old one is told of as a copy, and comes up', async () => {
+  test('gets a clone token and confirms it; a hello with an old token is reported as a copy, and the link still comes up', async () => {
     isCurrent = false;
     const agent = dial();
     await hello(agent);
@@ -225,7 +225,7 @@ describe('a link', () => {
     expect(told).toEqual(['shown mine', `copy ${MACHINE}`, `up ${MACHINE}`, 'kept next']);
   });
 
-  test('is answered with the login for a pull, beside what else is said; without one, it is not', async () => {
+  test('gets the login for a pull in parallel with other messages, and no answer if there is none', async () => {
     const held = Promise.withResolvers<null>();
     pullLogin = async (machineId, workloadId) => {
       told.push(`login of ${workloadId} for ${machineId === MACHINE}`);
@@ -271,7 +271,7 @@ describe('a link', () => {
     '{"type":"unknown"}',
     `{"type":"inventory","${'ä'.repeat(200)}":1}`,
     '{"type":"observed","held":null,"workloads":[{}],"unknown_workload_ids":[]}',
-  ])('that says %s is closed with a reason, logged once, and nothing else happens', async (frame) => {
+  ])('that sends %s is closed with a reason, logged once, and nothing else happens', async (frame) => {
     const other = await up();
     const agent = await up();
     agent.socket.send(frame);
@@ -283,7 +283,7 @@ describe('a link', () => {
     expect((await other.closed).code).toBe(LINK_CLOSE.superseded);
   });
 
-  test('speaks in order: no message before hello, no second hello', async () => {
+  test('keeps the order of messages: none before hello, and no second hello', async () => {
     const early = dial();
     await early.next('challenge');
     early.socket.send('{"type":"inventory","inventory":null}');
@@ -304,7 +304,7 @@ describe('a link', () => {
     expect((await agent.closed).code).toBe(LINK_CLOSE.malformed);
   });
 
-  test('gives way to a newer one of the same machine, which alone counts', async () => {
+  test('gives way to a newer one of the same machine, and only the newest counts', async () => {
     const old = await up();
     const fresh = await up();
     expect((await old.closed).code).toBe(LINK_CLOSE.superseded);
@@ -316,7 +316,7 @@ describe('a link', () => {
 });
 
 describe('a stream', () => {
-  test('is dialled once with its token and carries bytes both ways, each direction ending by itself', async () => {
+  test('is dialled once with its token and carries bytes both ways; each direction ends by itself', async () => {
     const agent = await up();
     const opening = link.openStream(MACHINE, 'w', TARGET);
     const { token } = await agent.next('open');
@@ -333,7 +333,7 @@ describe('a stream', () => {
     await expect(dialStream({ url, ca: null })).rejects.toThrow('404');
   });
 
-  test('to a machine without a link, or refused by it, fails naming the leg', async () => {
+  test('to a machine without a link, or refused by it, fails with the leg', async () => {
     await expect(link.openStream(MACHINE, 'w', TARGET)).rejects.toMatchObject({ leg: 'link' });
     const agent = await up();
     const opening = link.openStream(MACHINE, 'w', TARGET);
@@ -344,7 +344,7 @@ describe('a stream', () => {
 });
 
 describe('a hostile host', () => {
-  test('that reports faster than we handle is not read meanwhile, and is heard in full afterwards', async () => {
+  test('that reports faster than we handle is not read meanwhile, and all its messages are read later', async () => {
     const agent = await up();
     const slow = Promise.withResolvers<void>();
     let handled = 0;
@@ -365,7 +365,7 @@ describe('a hostile host', () => {
     expect(link.isUp(MACHINE)).toBe(true);
   });
 
-  /** Uncaught errors of this process: each would end the control plane. */
+  /** Uncaught errors of this process. Each one would end the control plane. */
   let uncaught: unknown[];
   const note = (error: unknown): void => void uncaught.push(error);
   beforeEach(() => {
@@ -379,7 +379,7 @@ describe('a hostile host', () => {
     ['an unknown text', Buffer.from([0x81, 0x81, 0, 0, 0, 0, 0x78])],
   ])('that sends %s with its handshake breaks the stream, and nothing else', async (_what, bytes) => {
     const agent = await up();
-    // As soon as they have it, its users listen.
+    // Users of a stream listen as soon as they get it.
     const broken = link.openStream(MACHINE, 'w', TARGET).then((stream) => stream.toArray());
     const { token } = await agent.next('open');
     const socket = connect(Number(new URL(origin).port), '127.0.0.1');

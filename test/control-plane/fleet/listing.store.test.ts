@@ -1,4 +1,4 @@
-// Listing: the operator's word and the supplier's, and what a machine that is taken out of supply leaves running.
+// Listing: decisions of the operator and the supplier, and the rentals that a delisted machine still runs.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
@@ -30,9 +30,9 @@ const offers = async (): Promise<number> => (await listedOfferings(world.db.read
 
 interface Rental {
   id: string;
-  /** The customer deletes it. */
+  /** The customer deletes the instance. */
   ask(): Promise<unknown>;
-  /** And the host has stopped it. */
+  /** The host then reports that it has stopped it. */
   end(): Promise<void>;
 }
 
@@ -54,7 +54,7 @@ async function rent(): Promise<Rental> {
 }
 
 describe('a machine that its supplier delists', () => {
-  test('is delisted at once where it is idle, and leaves supply with that; again is the same', async () => {
+  test('is delisted at once if it is idle, and leaves supply; a repeat gets the same answer', async () => {
     const made = await world.machine();
     expect(await delist(made)).toBe('delisted');
     expect(await offers()).toBe(0);
@@ -67,7 +67,7 @@ describe('a machine that its supplier delists', () => {
     ]);
   });
 
-  test('drains where it is occupied: the rental goes on and is paid, nothing new comes, and its end delists', async () => {
+  test('drains if it is in use: its rental goes on and is paid, nothing new comes, and the end of the rental delists it', async () => {
     const made = await world.machine({ gpus: 2 });
     const { id, end } = await rent();
     expect(await delist(made)).toBe('draining');
@@ -84,7 +84,7 @@ describe('a machine that its supplier delists', () => {
     expect(events.slice(-2)).toEqual(['machine.draining', 'machine.delisted']);
   });
 
-  test('drains on while one of two rentals is left, and while the host has not let go of a GPU', async () => {
+  test('keeps draining while one of two rentals is left, or while the host has not released a GPU', async () => {
     const made = await world.machine({ gpus: 2 });
     const [first, second] = [await rent(), await rent()];
     await delist(made);
@@ -96,7 +96,7 @@ describe('a machine that its supplier delists', () => {
     expect(await statusOf(made.machineId)).toBe('delisted');
   });
 
-  test('and lists again is offered at once, while it drains too; nothing happens to one that is listed', async () => {
+  test('is offered at once if it is listed again, even while it drains; listing a listed machine does nothing', async () => {
     const made = await world.machine({ gpus: 2 });
     expect(await relist(made)).toBe('listed');
     await delist(made);
@@ -109,7 +109,7 @@ describe('a machine that its supplier delists', () => {
     expect(await statusOf(made.machineId)).toBe('listed');
   });
 
-  test('keeps its link: what is left of its rentals is still taken away', async () => {
+  test('keeps its link, so that leftovers of its rentals are still removed', async () => {
     const made = await world.machine();
     const { id, end } = await rent();
     await delist(made);
@@ -119,7 +119,7 @@ describe('a machine that its supplier delists', () => {
     expect((await world.rooms.workloads.desired(made.machineId)).workloads).toEqual([]);
   });
 
-  test('keeps the slots of a contract, on which nothing is launched; the operator can replace them', async () => {
+  test('keeps the slots of a contract, but nothing is launched on them; the operator can replace them', async () => {
     const made = await world.machine();
     const { orgId } = await world.customer(100);
     const at = (days: number): string => new Date(world.clock.now() + days * DAY_MS).toISOString();
@@ -138,7 +138,7 @@ describe('a machine that its supplier delists', () => {
     expect(await slotsOf(world.db.read, contract.id)).toMatchObject([{ machine_id: other, slots: 1, free: 1 }]);
   });
 
-  test("is another supplier's for nobody else", async () => {
+  test('is visible to its own supplier only', async () => {
     const [made, other] = [await world.machine(), await world.machine()];
     const foreign = { ...made, orgId: other.orgId };
     for (const act of [delist, relist, (it: MadeMachine) => change(it, { tier: 'spot' })]) {
@@ -148,8 +148,8 @@ describe('a machine that its supplier delists', () => {
   });
 });
 
-describe("the operator's word", () => {
-  test('outlives a delisting: suspended, delisted and listed again, a machine waits for the approval', async () => {
+describe('a decision of the operator', () => {
+  test('outlasts a delisting: a machine that was suspended, delisted and listed again waits for approval', async () => {
     const made = await world.machine();
     await world.rooms.supply.suspend(made.machineId);
     expect(await relist(made)).toBe('suspended');
@@ -160,7 +160,7 @@ describe("the operator's word", () => {
     expect(await offers()).toBe(1);
   });
 
-  test('does not bring back what its supplier has taken out, and counts once that lists it', async () => {
+  test('does not bring back a delisted machine, and applies once its supplier lists it again', async () => {
     const made = await world.machine();
     const { supply } = world.rooms;
     await delist(made);
@@ -172,7 +172,7 @@ describe("the operator's word", () => {
     expect(await relist(made)).toBe('listed');
   });
 
-  test('suspends a supplier with all its machines, and leaves what runs', async () => {
+  test('to suspend a supplier covers all its machines, and running rentals go on', async () => {
     const made = await world.machine({ gpus: 2 });
     const { id } = await rent();
     const { supply } = world.rooms;
@@ -189,7 +189,7 @@ describe("the operator's word", () => {
 });
 
 describe('a change', () => {
-  test('of the price is for rentals from then on', async () => {
+  test('of the price applies to later rentals', async () => {
     const made = await world.machine({ gpus: 2, dollars: 2 });
     const first = await rent();
     await change(made, { price_ucents_per_hour: 500_000_000n });
@@ -217,7 +217,7 @@ describe('a change', () => {
   });
 });
 
-test('a delisted machine may get another host, which the operator approves anew; a listed one may not', async () => {
+test('a delisted machine may get another host, which needs a new approval; a listed one may not', async () => {
   const made = await world.machine();
   const { supply } = world.rooms;
   const token = async (): Promise<string> =>

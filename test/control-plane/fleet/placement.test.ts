@@ -1,4 +1,4 @@
-// Which machines a contract is made of.
+// How a contract is distributed over machines.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { fewestMachines } from '../../../control-plane/fleet/placement/placement.ts';
@@ -17,15 +17,15 @@ test.each([
   [[1, 1], 3, undefined],
   [[], 1, undefined],
   [[4], 0, []],
-])('of machines with %j free GPUs, %d go to parts of %j', (sizes, count, parts) => {
+])('on machines with %j free GPUs, %d are split into parts of %j', (sizes, count, parts) => {
   expect(sizesOf(sizes, count)).toEqual(parts);
 });
 
-test('the smallest machine that has all is taken, so that large ones stay whole', () => {
+test('the smallest machine that has enough is taken, so that large ones stay whole', () => {
   expect(fewestMachines(room([8, 4, 2]), 3)).toEqual([{ machineId: 'm1', count: 3 }]);
 });
 
-test('no fewer machines would do, none is asked for more than it has, and none is used twice', () => {
+test('uses as few machines as possible, none beyond its free GPUs and none twice', () => {
   const sizes = fc.array(fc.integer({ min: 1, max: 16 }), { maxLength: 12 });
   fc.assert(
     fc.property(sizes, fc.integer({ min: 1, max: 120 }), (free, count) => {

@@ -1,4 +1,4 @@
-// A restart of the control plane takes no offering away; a machine that does not come back goes after its time.
+// A restart of the control plane takes no offering off the market. A machine that does not return is marked offline after its time.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { openPresence, RETURN_MS } from '../../../control-plane/fleet/link/presence.ts';
 import { findListed, listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
@@ -18,10 +18,10 @@ const offered = async (): Promise<string[]> => {
   return Promise.all(listed.map(async ({ id }) => (await findListed(world.db.read, id))?.machine_id ?? ''));
 };
 
-test('machines stay on offer until their time to come back is over, then only those with a link do', async () => {
+test('machines stay on offer until the time to reconnect is over, then only those with a link do', async () => {
   const [back, gone] = [(await world.machine()).machineId, (await world.machine()).machineId];
   const links = new Set<string>();
-  // What a process does that has just been started.
+  // A process that has just started does this.
   const { run } = openPresence({
     ...world,
     supply: world.rooms.supply,
@@ -39,7 +39,7 @@ test('machines stay on offer until their time to come back is over, then only th
   expect(await world.rooms.supply.onlineMachineIds()).toEqual([back]);
 });
 
-test('a machine with a link is heard of at least every minute or so', async () => {
+test('the heartbeat of a machine with a link is updated about once a minute', async () => {
   const { machineId } = await world.machine();
   const { run } = openPresence({
     ...world,

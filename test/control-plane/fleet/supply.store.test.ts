@@ -1,4 +1,4 @@
-// Supply: enrolment with a one-time token, offerings that follow their machine, and what is never offered.
+// Supply: enrolment with a one-time token, offerings that follow their machine, and what is never on offer.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../control-plane/base/db/columns.ts';
@@ -44,14 +44,14 @@ const offered = async (): Promise<{ gpu_total: number; gpu_free: number }[]> => 
 };
 
 describe('enrolment', () => {
-  test('binds the key once; repeating it with the same key answers the same', async () => {
+  test('binds the key once; a repeat with the same key gets the same answer', async () => {
     const { token, machineId } = await register();
     expect(await enroll({ token })).toEqual({ machineId });
     expect(await enroll({ token })).toEqual({ machineId });
     await expect(enroll({ token, public_key: OTHER_KEY })).rejects.toMatchObject({ code: 'enrollment_token_used' });
   });
 
-  test('refuses a host that is another machine already, and leaves both as they were', async () => {
+  test('refuses a host that is enrolled as another machine, and leaves both machines unchanged', async () => {
     const [first, second] = [await register(), await register()];
     await enroll({ token: first.token });
     const refused = await enroll({ token: second.token }).catch((error: unknown) => error);
@@ -61,7 +61,7 @@ describe('enrolment', () => {
     expect(await enroll({ token: second.token, public_key: OTHER_KEY })).toEqual({ machineId: second.machineId });
   });
 
-  test('refuses a wrong token, and one at the very moment that it expires', async () => {
+  test('refuses a wrong token, and a token at the moment of its expiry', async () => {
     await expect(enroll({ token: 'enroll_wrong' })).rejects.toMatchObject({ code: 'enrollment_token_invalid' });
     const { token } = await register();
     await world.clock.advance(ENROLLMENT_TOKEN_MS);
@@ -71,7 +71,7 @@ describe('enrolment', () => {
     expect(await enroll({ token: late.token })).toEqual({ machineId: late.machineId });
   });
 
-  test('a new token ends the one before, and an enrolled machine gets none', async () => {
+  test('ends the previous token with each new one, and gives none to an enrolled machine', async () => {
     const { token, machineId, orgId } = await register();
     const again = await world.db.tx('again', (tx) => world.rooms.supply.reissueToken(tx, orgId, machineId));
     await expect(enroll({ token })).rejects.toMatchObject({ code: 'enrollment_token_expired' });
@@ -80,7 +80,7 @@ describe('enrolment', () => {
     await expect(refused).rejects.toMatchObject({ code: 'conflict' });
   });
 
-  test('so many machines may wait for their hosts; one that enrols makes room', async () => {
+  test('limits the machines that wait for their hosts; an enrolment frees a place', async () => {
     const { token, orgId } = await register();
     const declared = { gpuCount: null, gpuType: null, vramPerGpuGb: null, region: 'eu', tier: 'on_demand' } as const;
     const more = (count: number): Promise<void> =>
@@ -94,7 +94,7 @@ describe('enrolment', () => {
     await more(1);
   });
 
-  test('a supplier cannot register more machines than the limit, and delisted ones count', async () => {
+  test('limits the machines of a supplier, including delisted ones', async () => {
     const { machineId, orgId } = await register();
     const declared = { gpuCount: null, gpuType: null, vramPerGpuGb: null, region: 'eu', tier: 'on_demand' } as const;
     const more = (): Promise<unknown> =>
@@ -114,14 +114,14 @@ describe('enrolment', () => {
     await expect(more()).rejects.toThrow(`A supplier may have ${MACHINES_PER_SUPPLIER_MAX} machines`);
   });
 
-  test('a machine of another supplier gets no token', async () => {
+  test('gives no token to a machine of another supplier', async () => {
     const { machineId } = await register();
     const other = await register();
     const foreign = world.db.tx('foreign', (tx) => world.rooms.supply.reissueToken(tx, other.orgId, machineId));
     await expect(foreign).rejects.toMatchObject({ code: 'not_found' });
   });
 
-  test('keeps the token as a hash only', async () => {
+  test('stores only the hash of the token', async () => {
     const { token } = await register();
     const rows = await world.db.read.all(z.object({ token_hash: text }), sql`select token_hash from enrollment_tokens`);
     expect(JSON.stringify(rows)).not.toContain(token);
@@ -129,7 +129,7 @@ describe('enrolment', () => {
 });
 
 describe('an approval', () => {
-  test('waits for the host, and says so where there is nothing to do', async () => {
+  test('waits for the host, and reports if there is nothing to do', async () => {
     const { token, machineId } = await register();
     const { supply } = world.rooms;
     await expect(supply.approve(machineId)).rejects.toThrow('This machine has not enrolled yet');
@@ -142,7 +142,7 @@ describe('an approval', () => {
 });
 
 describe('an offering', () => {
-  test('appears when approved and online, and goes with either', async () => {
+  test('appears with approval and link, and disappears if either is gone', async () => {
     const { token, machineId } = await register();
     await enroll({ token, inventory: inventoryOf(3, () => String(Math.random())) });
     expect(await offered()).toEqual([]);
@@ -157,7 +157,7 @@ describe('an offering', () => {
     expect(await offered()).toEqual([]);
   });
 
-  test('waits, after a time that we know nothing of, for what the host runs', async () => {
+  test('waits for the report of the host after an outage of our own', async () => {
     const { machineId } = await world.machine();
     await world.rooms.supply.setAllOffline();
     await world.rooms.supply.setOnline(machineId, true);
@@ -167,7 +167,7 @@ describe('an offering', () => {
     expect(await offered()).toHaveLength(1);
   });
 
-  test('leaves out GPUs that a foreign process uses or that the host reports as lost', async () => {
+  test('excludes GPUs that a foreign process uses or that the host reports as lost', async () => {
     const { machineId } = await world.machine({ gpus: 4 });
     const gpus = (await gpusOf(world.db.read, machineId)).map((gpu) => gpu.gpu_uuid);
     const inventory = inventoryOf(4, () => '');
@@ -187,7 +187,7 @@ describe('an offering', () => {
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 2 }]);
   });
 
-  test('ends while nvidia-smi of the host fails; its rentals keep their GPUs, and all is as before when it works again', async () => {
+  test('disappears while nvidia-smi fails on the host; rentals keep their GPUs, and the offering returns unchanged', async () => {
     const { machineId } = await world.machine({ gpus: 2 });
     const enrolled = (await gpusOf(world.db.read, machineId)).map((gpu) => gpu.gpu_uuid);
     const want = { machineId, gpuType: 'H100_SXM', count: 1, heldBy: 'w', reservedBy: null, endsMs: null, diskGb: 0 };
@@ -202,7 +202,7 @@ describe('an offering', () => {
     expect(await offered()).toEqual([{ gpu_total: 2, gpu_free: 1 }]);
   });
 
-  test('ends while the fence of the host does not stand, and comes back with it; a host that wants none is offered', async () => {
+  test('disappears while the network fence of the host is down, and returns with it; a host without a fence is on offer', async () => {
     const { machineId } = await world.machine({ gpus: 1 });
     const [gpu] = await gpusOf(world.db.read, machineId);
     const fresh = inventoryOf(1, () => '');
@@ -213,7 +213,7 @@ describe('an offering', () => {
     expect(await offered()).toEqual([{ gpu_total: 1, gpu_free: 1 }]);
   });
 
-  test('ends while the engine of the host does not answer, and comes back with it', async () => {
+  test('disappears while the engine of the host does not answer, and returns with it', async () => {
     const { machineId } = await world.machine({ gpus: 1 });
     const [gpu] = await gpusOf(world.db.read, machineId);
     const inventory = inventoryOf(1, () => '');
@@ -224,7 +224,7 @@ describe('an offering', () => {
     expect(await offered()).toEqual([{ gpu_total: 1, gpu_free: 1 }]);
   });
 
-  test('and its GPUs leave no more behind than a machine can have, however many a host claims one after another', async () => {
+  test('leaves a bounded number of rows, however many GPUs a host claims one after another', async () => {
     const { machineId } = await world.machine();
     const who = await world.customer(10_000);
     const id = await world.launch(who);
@@ -251,7 +251,7 @@ describe('an offering', () => {
     expect(await gpusOf(world.db.read, machineId)).toEqual([]);
   });
 
-  test('is found by machines with enough free GPUs only, cheapest first', async () => {
+  test('is found only on machines with enough free GPUs, cheapest first', async () => {
     await world.machine({ gpus: 8, dollars: 3 });
     await world.machine({ gpus: 2, dollars: 2 });
     await world.machine({ gpus: 1, dollars: 1 });

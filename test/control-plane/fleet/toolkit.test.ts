@@ -1,4 +1,4 @@
-// Toolkits that let containers out, by their versions.
+// Toolkit versions from which containers can escape.
 import { expect, test } from 'vitest';
 import { toolkitObstacle } from '../../../control-plane/fleet/supply/toolkit.ts';
 

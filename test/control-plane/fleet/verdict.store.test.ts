@@ -1,4 +1,4 @@
-// What a supplier reads about its machine: whether the host is what was declared, and why nothing of it is on offer.
+// What a supplier reads about a machine: whether the host matches its declaration, and why it is not on offer.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { machineView } from '../../../control-plane/fleet/supply/machine-view.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
@@ -22,7 +22,7 @@ const machine = async (): Promise<MachineRow> => {
 const declare = (patch: Parameters<World['rooms']['supply']['change']>[3]): Promise<MachineRow> =>
   world.db.tx('change', (tx) => world.rooms.supply.change(tx, made.orgId, made.machineId, patch));
 
-/** The host's two GPUs, changed. */
+/** The two GPUs of the host, with changes. */
 async function report(patch: Partial<Inventory>): Promise<void> {
   const uuids = (await gpusOf(world.db.read, made.machineId)).map((gpu) => gpu.gpu_uuid);
   const plain = inventoryOf(2, () => '');
@@ -34,7 +34,7 @@ test.each([
   ['nothing', {}],
   ['exactly what is there', { declared_gpu_count: 2, declared_gpu_type: 'H100_SXM', declared_vram_per_gpu_gb: 80 }],
   ['the type in other letters', { declared_gpu_type: 'h100_sxm' }],
-])('declared is %s: nothing speaks against it, and nobody but the host has checked', async (_what, patch) => {
+])('a declaration with %s leaves the machine unverified and not failed', async (_what, patch) => {
   expect(await declare(patch)).toMatchObject({ verification_status: 'unverified', verification_detail: null });
 });
 
@@ -47,13 +47,13 @@ test.each([
     { declared_gpu_count: 3, declared_vram_per_gpu_gb: 81 },
     'gpu_count is declared as 3, the host shows 2; vram_per_gpu_gb is declared as 81, the host shows 80.',
   ],
-])('declared is %j: failed, and the supplier reads why; it can be mended', async (patch, detail) => {
+])('a declaration with %j is failed with a reason, and can be corrected', async (patch, detail) => {
   expect(await declare(patch)).toMatchObject({ verification_status: 'failed', verification_detail: detail });
   const nothing = { declared_gpu_count: null, declared_gpu_type: null, declared_vram_per_gpu_gb: null };
   expect(await declare(nothing)).toMatchObject({ verification_status: 'unverified', verification_detail: null });
 });
 
-test('a GPU that goes away later fails what was declared; one whose driver fails is only not counted', async () => {
+test('a GPU that disappears later makes the verification fail; a GPU whose driver fails is only not counted', async () => {
   await declare({ declared_gpu_count: 2 });
   await report({ gpus: (await machine()).inventory?.gpus.slice(0, 1) ?? [] });
   expect(await machine()).toMatchObject({ verification_status: 'failed' });
@@ -69,7 +69,7 @@ async function reportUse(inUse: boolean[]): Promise<void> {
   await report({ gpus: gpus.map((gpu, i) => ({ ...gpu, foreign_use: inUse[i] ?? false })) });
 }
 
-/** The host finds something wrong with the first `count` of its GPUs. */
+/** The host reports a fault of the first `count` of its GPUs. */
 async function reportFaults(count: number): Promise<void> {
   const gpus = (await machine()).inventory?.gpus.slice(0, count) ?? [];
   await report({
@@ -103,18 +103,18 @@ const OBSTACLES: [string, () => Promise<unknown>, string][] = [
 const unknown = (ids: string[] | null): Promise<void> =>
   world.db.tx('unknown', (tx) => world.rooms.supply.setUnknownWorkloads(tx, made.machineId, ids));
 
-test.each(OBSTACLES)('a machine %s is not on offer, and says why', async (_what, make, why) => {
+test.each(OBSTACLES)('a machine %s is not on offer, and its supplier reads the reason', async (_what, make, why) => {
   expect(obstacleOf(await machine())).toBeUndefined();
   await make();
   expect(obstacleOf(await machine())).toContain(why);
 });
 
-test('a GPU that is not in use by others is enough to be on offer', async () => {
+test('one GPU without foreign use is enough for an offering', async () => {
   await reportUse([true, false]);
   expect(obstacleOf(await machine())).toBeUndefined();
 });
 
-test('one GPU that is fit is enough to be on offer; the other is not rented, and its supplier reads why until it is mended', async () => {
+test('one healthy GPU is enough for an offering; the other is not rented, and its supplier reads the reason until it is repaired', async () => {
   await reportFaults(1);
   const row = await machine();
   expect(obstacleOf(row)).toBeUndefined();
@@ -141,7 +141,7 @@ test('one GPU that is fit is enough to be on offer; the other is not rented, and
   expect(await hold()).toEqual([sick?.gpu_uuid]);
 });
 
-test('before the host enrols, and before the approval, that is what is awaited', async () => {
+test('the status reason names the missing enrolment, and then the missing approval', async () => {
   const { supply } = world.rooms;
   const declared = { gpuCount: null, gpuType: null, vramPerGpuGb: null, region: 'eu', tier: 'on_demand' } as const;
   const { machine: fresh, token } = await world.db.tx('register', (tx) =>

@@ -1,4 +1,4 @@
-// Desired and observed: revisions grow, removals are tombstones, and a restored database starts above what hosts hold.
+// Desired and observed workloads: revisions grow, removals are tombstones, and a restored database starts above what hosts hold.
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
@@ -26,7 +26,7 @@ async function placed(): Promise<{
   return { id, machineId, workloadId: instance?.workload_id ?? '', who };
 }
 
-test('desired state is whole, fits the wire, and every change raises its revision', async () => {
+test('the desired state is complete, fits the protocol, and gets a higher revision with every change', async () => {
   const { id, machineId, workloadId, who } = await placed();
   const first = overTheWire(await world.rooms.workloads.desired(machineId));
   expect(first).toMatchObject({ epoch: 1, revision: world.clock.now(), complete: true });
@@ -39,7 +39,7 @@ test('desired state is whole, fits the wire, and every change raises its revisio
   expect(second.workloads).toMatchObject([{ workload_id: workloadId, desired: 'removed' }]);
 });
 
-test('a tombstone stays until the host says that nothing is left', async () => {
+test('a tombstone stays until the host reports that nothing is left', async () => {
   const { id, machineId, who } = await placed();
   await world.rooms.instances.remove(who, id, async () => undefined);
   await world.observe(id, { phase: 'stopped' });
@@ -48,7 +48,7 @@ test('a tombstone stays until the host says that nothing is left', async () => {
   expect((await world.rooms.workloads.desired(machineId)).workloads).toEqual([]);
 });
 
-test('a host can only speak of its own workloads', async () => {
+test('a host can report only its own workloads', async () => {
   const { id, workloadId } = await placed();
   const other = await world.machine();
   await world.rooms.workloads.observe(other.machineId, {
@@ -72,7 +72,7 @@ test('a host can only speak of its own workloads', async () => {
   expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'allocating' });
 });
 
-test('a host that holds more than this database ever sent moves it to a new epoch above', async () => {
+test('a host that holds a higher revision than this database ever sent starts a new epoch above it', async () => {
   const { machineId } = await placed();
   const revision = world.clock.now();
   await world.rooms.workloads.meet(machineId, { epoch: 1, revision });
@@ -81,10 +81,10 @@ test('a host that holds more than this database ever sent moves it to a new epoc
   expect(await world.rooms.workloads.desired(machineId)).toMatchObject({ epoch: 2, revision: 0 });
 });
 
-test('what a restored database decides is newer to a host than what it has forgotten', async () => {
+test('a decision of a restored database is newer for the host than the decisions that were lost', async () => {
   const { id, machineId, who } = await placed();
   const { epoch, revision } = await world.rooms.workloads.desired(machineId);
-  // Since the backup the host was told something else, and after the restore it is told before it has said so.
+  // Since the backup the host got another list. After the restore it gets a new list before it has reported the old one.
   const forgotten = { epoch, revision: revision + 1 };
   await world.clock.advance(60_000);
   await world.rooms.instances.remove(who, id, async () => undefined);
@@ -94,7 +94,7 @@ test('what a restored database decides is newer to a host than what it has forgo
   expect(desired.revision).toBeGreaterThan(forgotten.revision);
 });
 
-/** What the host reports besides: containers without a record, and with one. */
+/** Reports of the host with further containers, with and without a record. */
 async function report(machineId: string, withoutRecord: string[], running: string[] = []): Promise<void> {
   await world.rooms.workloads.observe(machineId, {
     type: 'observed',
@@ -108,7 +108,7 @@ const offered = async (): Promise<number> => (await listedOfferings(world.db.rea
 const unknownOf = async (machineId: string): Promise<string[] | null | undefined> =>
   (await findMachine(world.db.read, machineId))?.unknown_workloads;
 
-test('after a restore nothing new goes to a host before it has said what it runs, nor while it runs what we do not know', async () => {
+test('after a restore nothing new goes to a host before it has reported, or while it runs unknown containers', async () => {
   const { machineId } = await world.machine();
   expect([await offered(), await unknownOf(machineId)]).toEqual([1, []]);
   await world.rooms.workloads.meet(machineId, { epoch: 1, revision: 9 });
@@ -120,14 +120,14 @@ test('after a restore nothing new goes to a host before it has said what it runs
   expect([await offered(), await unknownOf(machineId)]).toEqual([1, []]);
 });
 
-test("an unknown workload is removed on the operator's word only, by a tombstone that ends like any other", async () => {
+test('an unknown workload is removed only if the operator orders it, by a normal tombstone', async () => {
   const { id, machineId, workloadId } = await placed();
   const remove = (name: string): Promise<void> => world.rooms.workloads.removeUnknown(machineId, name);
   await report(machineId, ['w-lost'], [workloadId]);
   await expect(remove(workloadId)).rejects.toMatchObject({ code: 'not_found' });
   await expect(remove('w-nobody')).rejects.toMatchObject({ code: 'not_found' });
   await remove('w-lost');
-  // The host has not said anything yet: an operator who asks again is not told to go there.
+  // The host has not reported yet, so a second order of the operator is refused.
   await remove('w-lost');
   const { workloads } = overTheWire(await world.rooms.workloads.desired(machineId));
   expect(workloads.find((one) => one.workload_id === 'w-lost')).toMatchObject({ desired: 'removed' });
@@ -139,7 +139,7 @@ test("an unknown workload is removed on the operator's word only, by a tombstone
   ]);
 });
 
-test('a workload of another machine is unknown on this one, and is not removed through it', async () => {
+test('a workload of another machine is unknown on this one, and cannot be removed through it', async () => {
   const { workloadId } = await placed();
   const other = await world.machine();
   await report(other.machineId, [], [workloadId]);

@@ -1,4 +1,4 @@
-// The proof of the books in its loop: what is new each hour, everything each night; every fault is named until it is mended.
+// The proof of the books in its loop: new transfers each hour, everything each night. Every fault is reported until it is repaired.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql, type Sql } from '../../../control-plane/base/db/db.ts';
 import { type Books, openBooks } from '../../../control-plane/money/ledger/books.ts';
@@ -33,7 +33,7 @@ const idOf = (number: number): string => `rcp_${String(number).padStart(6, '0')}
 const write = (statement: Sql): Promise<number> => world.db.tx('test.write', (tx) => tx.run(statement));
 const faultsTold = async (): Promise<number> => (await proofState(world.db.read)).faults;
 
-/** What was posted an hour before is settled. */
+/** Transfers that are an hour old count as settled. */
 async function nextHour(): Promise<string[]> {
   world.clock.step(HOUR_MS);
   logged = [];
@@ -45,7 +45,7 @@ async function nextNight(): Promise<string[]> {
   return nextHour();
 }
 
-/** Posted by the ledger, each with the receipt that says so. */
+/** Posts transfers through the ledger, each with a matching receipt. */
 async function charge(...ids: string[]): Promise<void> {
   const nowMs = world.clock.now();
   await world.db.tx('test.charge', async (tx) => {
@@ -68,7 +68,7 @@ const chargeOf = (id: string): NewTransfer => ({
   effectiveMs: 1,
 });
 
-/** A transfer that moved no balance, as nobody but an intruder writes it. */
+/** A transfer that changed no balance, which only an intruder could write. */
 async function forge(id: string, postedMs: number): Promise<void> {
   await write(
     sql`insert into transfers (id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, effective_ms, posted_ms)
@@ -83,12 +83,12 @@ const forged = (): string[] => [
 describe('the hourly proof', () => {
   beforeEach(async () => {
     await charge(idOf(0));
-    // It is not night, and the first proof is whole.
+    // It is not night, and the first proof is a full one.
     world.clock.step(3 * HOUR_MS);
     expect(await nextHour()).toEqual([]);
   });
 
-  test('finds nothing where all agree, and says when it was', async () => {
+  test('finds no fault in sound books, and stores the time of the proof', async () => {
     await charge(idOf(1));
     const wholeMs = world.clock.now();
     expect(await nextHour()).toEqual([]);
@@ -97,12 +97,12 @@ describe('the hourly proof', () => {
     expect(state.transfer_id).toBe(`t:${idOf(1)}`);
   });
 
-  test('finds a new transfer that moved no balance', async () => {
+  test('finds a new transfer that changed no balance', async () => {
     await forge('f', world.clock.now());
     expect(await nextHour()).toEqual(forged());
   });
 
-  test('finds one that is not settled yet', async () => {
+  test('finds a faulty transfer that is not settled yet', async () => {
     await forge('f', world.clock.now() + HOUR_MS);
     expect(await nextHour()).toEqual(forged());
   });
@@ -115,14 +115,14 @@ describe('the hourly proof', () => {
     ]);
   });
 
-  test('finds a hold that no account knows', async () => {
+  test('finds a hold that its account does not include', async () => {
     await write(
       sql`insert into holds (id, account_id, amount_ucents, updated_ms) values ('test:h', ${accountId(wallet(orgId))}, 3, 1)`,
     );
     expect(await nextHour()).toEqual([`customer_wallet:${orgId}: holds kept 0, entries sum to 3`]);
   });
 
-  test('finds a new charge of which its receipt says something else, and one without a receipt', async () => {
+  test('finds a new charge that differs from its receipt, and a charge without a receipt', async () => {
     await charge(idOf(1), idOf(2));
     await write(sql`update request_receipts set charged_ucents = 6 where id = ${idOf(1)}`);
     await write(sql`delete from request_receipts where id = ${idOf(2)}`);
@@ -132,14 +132,14 @@ describe('the hourly proof', () => {
     ]);
   });
 
-  test('does not read again what was proven: the next night does', async () => {
+  test('does not read proven transfers again; the nightly proof does', async () => {
     await write(sql`update request_receipts set charged_ucents = 6`);
     await forge('f', 1);
     expect(await nextHour()).toEqual([]);
     expect(await nextNight()).toEqual([`${idOf(0)}: charged 6, the ledger says 5`, ...forged()]);
   });
 
-  test('names a fault each hour until it is mended', async () => {
+  test('reports a fault each hour until it is repaired', async () => {
     const change = (by: number): Promise<number> =>
       write(sql`update request_receipts set charged_ucents = charged_ucents + ${by} where id = ${idOf(1)}`);
     await charge(idOf(1));
@@ -154,7 +154,7 @@ describe('the hourly proof', () => {
     expect(await faultsTold()).toBe(0);
   });
 
-  test('takes no transfer for a fault that was posted while the clock was set back', async () => {
+  test('accepts a transfer that was posted while the clock was set back', async () => {
     world.clock.step(-2 * DAY_MS);
     await charge(idOf(1));
     world.clock.step(2 * DAY_MS);
@@ -164,8 +164,8 @@ describe('the hourly proof', () => {
   });
 });
 
-describe('the proof of everything', () => {
-  test.each([0, PIECE - 1, PIECE, 2 * PIECE])('finds the one of many with number %d', async (number) => {
+describe('the full proof', () => {
+  test.each([0, PIECE - 1, PIECE, 2 * PIECE])('finds a single fault among many, at position %d', async (number) => {
     await charge(...Array.from({ length: 2 * PIECE + 1 }, (_, i) => idOf(i)));
     expect(await nextNight()).toEqual([]);
     await write(sql`delete from request_receipts where id = ${idOf(number)}`);
@@ -173,7 +173,7 @@ describe('the proof of everything', () => {
     expect(await nextNight()).toEqual([without]);
   });
 
-  test('names twenty of many charges without a row, and counts all', async () => {
+  test('names twenty of many charges without a row, and counts all of them', async () => {
     await charge(...Array.from({ length: PIECE + 30 }, (_, i) => idOf(i)));
     await write(sql`delete from request_receipts`);
     const ids = Array.from({ length: 20 }, (_, i) => idOf(i)).join(', ');
@@ -182,7 +182,7 @@ describe('the proof of everything', () => {
     ]);
   });
 
-  test('finds a rental that was metered and never charged', async () => {
+  test('finds a rental that was metered but never charged', async () => {
     await write(
       sql`insert into meter_segments (id, subject_id, org_id, supplier_id, gpu_type, gpu_count, rate_ucents_per_hour, supplier_bps, started_ms, posted_through_ms)
           values ('seg', 'i-1', ${orgId}, 's', 'H100', 1, 3600000, 0, 0, 1000)`,
@@ -190,11 +190,11 @@ describe('the proof of everything', () => {
     expect(await nextNight()).toEqual(['i-1: 1000 should be charged for its segments, the ledger has 0']);
   });
 
-  test('goes on in the next run if it takes long, while others write', async () => {
+  test('continues in the next tick if it takes long, while others write', async () => {
     await charge(...Array.from({ length: PIECE + 1 }, (_, i) => idOf(i)));
     await write(sql`update request_receipts set charged_ucents = 6 where id = ${idOf(PIECE)}`);
     let monotonicMs = 0;
-    // Each look at it finds it half a slice later: one piece fits into a run.
+    // Each read of the clock is half a slice later, so one piece fits into a tick.
     const clock = { ...world.clock, monotonicMs: () => (monotonicMs += 30_000) };
     const slow = openBooks({ ...world.core, clock, proofs: () => world.brings() });
     let runs = 1;
@@ -203,7 +203,7 @@ describe('the proof of everything', () => {
     expect(await faultsTold()).toBe(1);
   });
 
-  test('ends where it is stopped, and begins again in the next process', async () => {
+  test('stops on a signal, and starts again in the next process', async () => {
     await charge(idOf(0));
     const stop = new AbortController();
     stop.abort();

@@ -1,4 +1,4 @@
-// Bounds on what is given away: the tightest one decides, and only a tenant that fails where others are served well is suspected.
+// Bounds on credits: the tightest one decides, and only an organisation that fails on machines that serve others well is suspected.
 import { describe, expect, test } from 'vitest';
 import { type Bound, isSuspect, splitAt } from '../../../control-plane/money/credits/bounds.ts';
 
@@ -13,11 +13,11 @@ describe('a credit', () => {
     ['when nothing is left', { used: 100n, worth: 1n }, [0n, 1n]],
     ['when more was given than the bound, because it was lowered', { used: 700n, worth: 5n }, [0n, 5n]],
     ['of nothing', { used: 100n, worth: 0n }, [0n, 0n]],
-  ] as const)('%s is split there', (_what, { used, worth }, [grantedUcents, heldUcents]) => {
+  ] as const)('is split at the bound: %s', (_what, { used, worth }, [grantedUcents, heldUcents]) => {
     expect(splitAt(worth, [org(used), supplier(0n)])).toEqual({ grantedUcents, heldUcents, why: 'org_bound' });
   });
 
-  test('is bound by the tightest', () => {
+  test('is limited by the tightest bound', () => {
     expect(splitAt(90n, [org(0n), supplier(450n)])).toEqual({
       grantedUcents: 50n,
       heldUcents: 40n,

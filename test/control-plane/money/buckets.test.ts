@@ -1,4 +1,4 @@
-// Time buckets and windows of usage: the UTC calendar, what is assumed where nothing is said, and which windows are refused.
+// Time buckets and windows of usage: the UTC calendar, the defaults, and which windows are refused.
 import { describe, expect, test } from 'vitest';
 import { type Bucket, bucketEnd, bucketStart, windowOf } from '../../../control-plane/money/metering/buckets.ts';
 
@@ -20,8 +20,8 @@ test.each<[Bucket, string, string, string]>([
   expect(bucketEnd(at(starts), bucket)).toBe(at(ends));
 });
 
-describe('a window', () => {
-  test('is the last 30 days by day where nothing is said', () => {
+describe('a usage window', () => {
+  test('is the last 30 days by day if nothing is given', () => {
     expect(windowOf({}, NOW)).toEqual({ startMs: NOW - 30 * DAY_MS, endMs: NOW, bucket: 'day' });
     const end = '2026-02-01T00:00:00Z';
     expect(windowOf({ end }, NOW)).toMatchObject({ startMs: at('2026-01-02T00:00'), endMs: Date.parse(end) });

@@ -1,4 +1,4 @@
-// The bounds on what is given away, against an adversary who chooses the signals: nothing passes them, and nothing is lost.
+// The bounds on credits against an adversary who controls the signals: no bound is exceeded, and no money is lost.
 import fc from 'fast-check';
 import { expect, inject, test } from 'vitest';
 import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
@@ -39,7 +39,7 @@ interface Rental {
   machineId: string;
 }
 
-test('no bound is passed, nothing is lost, and each customer pays exactly what was charged and what was not released', async () => {
+test('no bound is exceeded, no money is lost, and each customer pays exactly what was charged and not released', async () => {
   const decided = new Set<string>();
   await fc.assert(
     fc.asyncProperty(fc.array(anyStep, { minLength: 20, maxLength: 40, size: 'max' }), async (steps) => {
@@ -66,7 +66,7 @@ test('no bound is passed, nothing is lost, and each customer pays exactly what w
   expect([...decided]).toEqual(expect.arrayContaining(['credit released', 'credit refused', 'payment released']));
 }, 600_000);
 
-/** One rental: it begins, ends, fails or comes back. What makes no sense now does nothing. */
+/** One step of a rental: it begins, ends, fails or recovers. An impossible step does nothing. */
 async function signal(world: World, rental: Rental | undefined, step: Step): Promise<void> {
   const { metering } = world.rooms;
   const nowMs = world.clock.now();
@@ -106,7 +106,7 @@ async function signal(world: World, rental: Rental | undefined, step: Step): Pro
   }
 }
 
-/** Time goes by, we are away, or the operator decides about what waits. What was decided. */
+/** Time passes, we have an outage, or the operator decides about held credits. Returns the decisions. */
 async function pass(world: World, step: Step): Promise<string> {
   const { credits, metering } = world.rooms;
   const fromMs = world.clock.now();
@@ -121,7 +121,7 @@ async function pass(world: World, step: Step): Promise<string> {
   return `${kind} ${state}`;
 }
 
-/** Bounds that were passed in the last 24 hours. */
+/** Bounds that were exceeded in the last 24 hours. */
 async function excesses(world: World, orgIds: readonly string[]): Promise<string[]> {
   const sinceMs = world.clock.now() - DAY_MS;
   const { read } = world.db;
@@ -142,7 +142,7 @@ async function spentBy(world: World, orgId: string): Promise<bigint> {
   return BigInt(FUNDS_CENTS) * 1_000_000n - postedUcents;
 }
 
-/** What its segments cost as far as they are posted, and what is held or was refused. */
+/** The posted cost of its segments, plus what is held or was refused. */
 async function owedBy(world: World, orgId: string): Promise<bigint> {
   const segments = await segmentsOfRentals(world.db.read, orgId, { fromMs: 0, untilMs: Number.MAX_SAFE_INTEGER });
   const charged = segments.reduce(

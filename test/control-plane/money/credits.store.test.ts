@@ -1,4 +1,4 @@
-// What is given away for uncharged time has a bound; the rest is charged and waits for the operator, exact to the microcent.
+// Credits for uncharged time have a bound. The rest is charged and waits for the operator, exact to the microcent.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { badDebt, payable, revenue, suspense, wallet } from '../../../control-plane/money/ledger/accounts.ts';
@@ -71,7 +71,7 @@ const away = async (ms: number): Promise<void> => {
   });
 };
 
-/** A rental that is out of reach for so long, and then charged again. */
+/** A rental that is unreachable for this long and then charged again. */
 async function outage(orgId: string, subjectId: string, ms: number, where = {}): Promise<void> {
   await fail(subjectId);
   await world.clock.advance(ms);
@@ -79,7 +79,7 @@ async function outage(orgId: string, subjectId: string, ms: number, where = {}):
 }
 
 describe('uncharged time', () => {
-  test('up to the bound is free, and nobody is asked', async () => {
+  test('up to the bound is free, without a decision of the operator', async () => {
     const { orgId } = await world.customer(100_000);
     const before = await posted(wallet(orgId));
     await rent(orgId, 'i-1');
@@ -89,7 +89,7 @@ describe('uncharged time', () => {
     expect(alarms).toEqual([]);
   });
 
-  test('above the bound of the organisation is charged and held, by the millisecond, with an alarm and an event for the customer', async () => {
+  test('above the bound of the organisation is charged and held, to the millisecond, with an alarm and an event for the customer', async () => {
     const { orgId } = await world.customer(100_000);
     const before = await posted(wallet(orgId));
     await rent(orgId, 'i-1');
@@ -112,10 +112,12 @@ describe('uncharged time', () => {
     expect(alarms[0]).toContain('waits for the operator');
     const [told] = await world.rooms.events.ofSubject(world.db.read, 'i-1', sql`1 = 1`, 10);
     expect(told).toMatchObject({ type: 'instance.credit_held', org_id: orgId, data: { credit_id: row?.id } });
-    expect(told?.data['reason']).toContain(`$0.50 for time out of reach stays charged until the operator has decided`);
+    expect(told?.data['reason']).toContain(
+      `$0.50 for time in which the instance was unreachable stays charged until the operator has decided`,
+    );
   });
 
-  test('has its bound anew when 24 hours are over', async () => {
+  test('has a new bound after 24 hours', async () => {
     const { orgId } = await world.customer(100_000);
     await rent(orgId, 'i-1');
     await outage(orgId, 'i-1', 2 * HOUR_MS);
@@ -126,7 +128,7 @@ describe('uncharged time', () => {
     expect(await held()).toHaveLength(1);
   });
 
-  test('is bound per supplier as well, whoever its customers are', async () => {
+  test('is also bounded per supplier, whoever the customers are', async () => {
     for (const name of ['i-1', 'i-2']) {
       const { orgId } = await world.customer(100_000);
       await rent(orgId, name);
@@ -139,7 +141,7 @@ describe('uncharged time', () => {
     expect(await held()).toHaveLength(1);
   });
 
-  test('of a broken GPU counts, and one that is over while it lasts counts until then', async () => {
+  test('of a broken GPU counts, and if its rental ends meanwhile, it counts until that end', async () => {
     const { orgId } = await world.customer(100_000);
     await rent(orgId, 'i-1');
     await breakGpu('i-1');
@@ -149,20 +151,20 @@ describe('uncharged time', () => {
     expect(await held()).toMatchObject([{ cause: 'gpu_fault', amount_ucents: DOLLAR }]);
   });
 
-  test('that reaches back before a broken GPU counts once', async () => {
+  test('that began before a GPU broke counts once', async () => {
     const { orgId } = await world.customer(100_000);
     await rent(orgId, 'i-1');
     await world.clock.advance(HOUR_MS);
     await breakGpu('i-1');
     await world.clock.advance(HOUR_MS);
-    // Out of reach since before the GPU broke.
+    // The instance was unreachable before the GPU broke.
     await fail('i-1', 2 * HOUR_MS);
     await world.clock.advance(HOUR_MS);
     await stop('i-1', orgId);
     expect(await held()).toMatchObject([{ amount_ucents: DOLLAR }]);
   });
 
-  test('of a wallet that is empty is bad debt as far as it is not covered', async () => {
+  test('with an empty wallet becomes bad debt as far as the wallet does not cover it', async () => {
     const { orgId } = await world.customer(250);
     await rent(orgId, 'i-1');
     await world.clock.advance(2 * HOUR_MS);
@@ -176,7 +178,7 @@ describe('uncharged time', () => {
     expect([await posted(wallet(orgId)), await posted(badDebt)]).toEqual([DOLLAR / 2n, 0n]);
   });
 
-  test('of a rental that ends as it should is none', async () => {
+  test('does not exist for a rental that ends normally', async () => {
     const { orgId } = await world.customer(100_000);
     await rent(orgId, 'i-1');
     await world.clock.advance(5 * HOUR_MS);
@@ -186,7 +188,7 @@ describe('uncharged time', () => {
   });
 });
 
-describe('what is held', () => {
+describe('a held credit', () => {
   async function holdOne(): Promise<{ orgId: string; row: HeldCredit; before: bigint }> {
     const { orgId } = await world.customer(100_000);
     const before = await posted(wallet(orgId));
@@ -214,7 +216,7 @@ describe('what is held', () => {
     expect([before - (await posted(wallet(orgId))), await posted(suspense)]).toEqual([row.amount_ucents, 0n]);
   });
 
-  test('is decided once, and is found', async () => {
+  test('is decided once, and an unknown one is not found', async () => {
     const { row } = await holdOne();
     await world.rooms.credits.release(row.id, 'x');
     await expect(world.rooms.credits.refuse(row.id, 'x')).rejects.toThrow('was released already');
@@ -230,7 +232,7 @@ describe('what is held', () => {
     ['a row without its decision', (id: string) => sql`update held_credits set state = 'released' where id = ${id}`],
     ['a time that gave more', () => sql`update free_times set granted_ucents = granted_ucents + 1`],
     ['a row that is gone', (id: string) => sql`delete from held_credits where id = ${id}`],
-  ])('is proved: %s is found', async (_what, plant) => {
+  ])('is checked by the proof of the books: %s is found', async (_what, plant) => {
     const { row } = await holdOne();
     await world.db.tx('plant', (tx) => tx.run(plant(row.id)));
     await expect(world.verify()).rejects.toThrow('the books do not agree');
@@ -239,12 +241,12 @@ describe('what is held', () => {
   });
 });
 
-describe('an absence of ours', () => {
-  test('pays the supplier up to its bound; the rest is paid if the operator releases it, and never if it is refused', async () => {
+describe('an outage of our own', () => {
+  test('pays the supplier up to a bound; the rest is paid if the operator releases it, and never if it is refused', async () => {
     const { orgId } = await world.customer(100_000);
     await rent(orgId, 'i-1');
     await away(2 * HOUR_MS);
-    // Eighty percent of two dollars, of which one flows at once.
+    // 80 % of two dollars. The bound allows one dollar at once.
     expect(await posted(payable('s'))).toBe(DOLLAR);
     const [row] = await held();
     expect(row).toMatchObject({ kind: 'payment', why: 'supplier_bound', amount_ucents: (6n * DOLLAR) / 10n });
@@ -257,11 +259,11 @@ describe('an absence of ours', () => {
     const payment = (await held()).find((each) => each.kind === 'payment' && each.state === 'held');
     await world.rooms.credits.refuse(payment?.id ?? '', 'a clock was set');
     await world.rooms.credits.refuse(second?.id ?? '', 'a clock was set');
-    // The customer paid for the second hour, and nobody but us has it: the supplier's part of it was refused as a payment.
+    // The customer has paid for the second hour and we keep it all, because the supplier's part was refused as a payment.
     expect(await posted(payable('s'))).toBe((16n * DOLLAR) / 10n + supplierPartUcents(DOLLAR, 8_000));
   });
 
-  test('is not lost by a supplier, and does not count against its bound', async () => {
+  test('costs a supplier nothing, and does not count against its bound', async () => {
     const { orgId } = await world.customer(100_000);
     await rent(orgId, 'i-1');
     await away(2 * HOUR_MS);
@@ -270,8 +272,8 @@ describe('an absence of ours', () => {
   });
 });
 
-describe('a tenant whose rentals fail where others are served well', () => {
-  /** Others are served on both machines, without an outage. */
+describe('an organisation whose rentals fail on machines that serve others well', () => {
+  /** Other organisations use both machines without an outage. */
   async function serveOthers(): Promise<void> {
     const { orgId } = await world.customer(100_000);
     await rent(orgId, 'o-1', { machineId: 'm1' });
@@ -289,7 +291,7 @@ describe('a tenant whose rentals fail where others are served well', () => {
     }
   }
 
-  test('is flagged at the fifth outage, from which on its credits wait; the operator lifts it', async () => {
+  test('is flagged at the fifth outage, and its credits wait from then on; the operator removes the flag', async () => {
     await serveOthers();
     const { orgId } = await world.customer(100_000);
     await suffer(orgId, 4);
@@ -308,7 +310,7 @@ describe('a tenant whose rentals fail where others are served well', () => {
     expect([await world.rooms.credits.flags(), (await held()).length]).toEqual([[], 2]);
   });
 
-  test('keeps what is not its doing: an absence of ours and a broken GPU', async () => {
+  test('keeps credits that it cannot have caused: our own outages and broken GPUs', async () => {
     await serveOthers();
     const { orgId } = await world.customer(100_000);
     await suffer(orgId, 5);
@@ -321,7 +323,7 @@ describe('a tenant whose rentals fail where others are served well', () => {
     expect(await held()).toHaveLength(1);
   });
 
-  test('is not flagged if the others fail there too, or nobody else is there', async () => {
+  test('is not flagged if others fail on those machines too, or if nobody else uses them', async () => {
     await serveOthers();
     const other = await world.customer(100_000);
     await rent(other.orgId, 'o-3', { machineId: 'm1' });

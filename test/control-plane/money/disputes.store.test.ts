@@ -1,4 +1,4 @@
-// Earnings wait before they are paid out; a dispute keeps those of a rental, and gives its time back to the microcent or not at all.
+// Earnings wait before they are paid out. A dispute holds those of a rental, and a refund returns its cost to the microcent.
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { clearing, payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
@@ -31,7 +31,7 @@ const standing = async (): Promise<bigint[]> => {
 const posted = async (account: Parameters<World['rooms']['ledger']['balance']>[1]): Promise<bigint> =>
   (await world.rooms.ledger.balance(world.db.read, account)).postedUcents;
 
-/** In cents, out of nothing; below 0: taken back. */
+/** Posts earnings in cents from nowhere. A negative amount is a claw-back. */
 function earn(count: number, subjectId: string): Promise<void> {
   const id = `${subjectId}:${world.clock.now()}:${count}`;
   const [debit, credit] = count > 0 ? [clearing, payable('s')] : [payable('s'), clearing];
@@ -40,7 +40,7 @@ function earn(count: number, subjectId: string): Promise<void> {
     world.rooms.ledger.post(tx, id, [{ ...transfer, effectiveMs: world.clock.now() }]),
   );
 }
-/** What `earn` put into clearing goes out again, so that the books agree. */
+/** Balances the clearing account for `earn`, so that the books agree. */
 async function settleClearing(): Promise<void> {
   const amountUcents = -(await posted(clearing));
   if (amountUcents <= 0n) return;
@@ -51,7 +51,7 @@ async function settleClearing(): Promise<void> {
 }
 
 describe('earnings', () => {
-  test('are payable when the delay is over, not a millisecond before', async () => {
+  test('are payable when the delay is over, and not a millisecond earlier', async () => {
     await earn(100, 'i-1');
     await world.clock.advance(DELAY_MS - 1);
     expect(await standing()).toEqual([100n, 100n, 0n]);
@@ -68,7 +68,7 @@ describe('earnings', () => {
     await settleClearing();
   });
 
-  test('that are taken back make up for what is new of the same rental, and for nothing of another one', async () => {
+  test('that are clawed back reduce the new earnings of the same rental, and of no other rental', async () => {
     await earn(500, 'i-old');
     await world.clock.advance(DELAY_MS);
     await earn(100, 'i-1');
@@ -99,7 +99,7 @@ const resolve = (id: string, refund: boolean): Promise<Dispute> =>
 const tick = (): Promise<unknown> => world.rooms.metering.tick(new AbortController().signal);
 
 describe('a dispute', () => {
-  test('keeps all that its rental earned, however old, until it is released; other rentals are paid', async () => {
+  test('holds all earnings of its rental, however old, until it is released; other rentals are paid', async () => {
     await rent();
     await rent('i-2');
     await world.clock.advance(HOUR_MS);
@@ -118,7 +118,7 @@ describe('a dispute', () => {
     expect(await pay(null, 'rest')).toMatchObject({ amount_ucents: cents(Number(unpaid / 2n)) });
   });
 
-  test('that is refunded gives the disputed time back to the customer, from supplier and platform', async () => {
+  test('that is refunded returns the cost of the disputed time to the customer, from supplier and platform', async () => {
     const { orgId, startedMs } = await rent();
     const before = await posted(wallet(orgId));
     await world.clock.advance(3 * HOUR_MS + 12_345);
@@ -132,7 +132,7 @@ describe('a dispute', () => {
     expect((await world.rooms.payouts.disputes.list()).map(({ state }) => state)).toEqual(['refunded']);
   });
 
-  test('about a rental that runs refunds until now; from now on it is charged again', async () => {
+  test('about a running rental refunds its time until now; from now on it is charged again', async () => {
     const { orgId } = await rent();
     const before = await posted(wallet(orgId));
     await world.clock.advance(2 * HOUR_MS + HOUR_MS / 2);
@@ -145,7 +145,7 @@ describe('a dispute', () => {
     expect(before - (await posted(wallet(orgId)))).toBe(accruedUcents(RATE, HOUR_MS));
   });
 
-  test('that comes after the payout leaves a debt of the supplier', async () => {
+  test('that is refunded after the payout leaves a debt of the supplier', async () => {
     await rent();
     await world.clock.advance(HOUR_MS);
     await end();
@@ -156,7 +156,7 @@ describe('a dispute', () => {
     expect((await standing()).map(Number)).toEqual([0, -Number(paid / UCENTS_PER_CENT), 0]);
   });
 
-  test('needs a rental that was charged, and is found', async () => {
+  test('needs a rental that was charged, and an existing dispute to resolve', async () => {
     await expect(dispute('i-none')).rejects.toMatchObject({ code: 'not_found' });
     await expect(resolve('dsp_none', true)).rejects.toMatchObject({ code: 'not_found' });
     const { startedMs } = await rent();
@@ -166,7 +166,7 @@ describe('a dispute', () => {
     await dispute('i-1', startedMs + HOUR_MS - 1);
   });
 
-  test('whose refund the ledger does not have is found by the proof of the books', async () => {
+  test('whose refund is missing in the ledger is found by the proof of the books', async () => {
     await rent();
     await world.clock.advance(HOUR_MS);
     await end();
@@ -183,7 +183,7 @@ describe('a dispute', () => {
 const RUNS = inject('postgresUrl') === undefined ? 40 : 12;
 const anyStep = fc.oneof(
   fc.record({ do: fc.constant('rent' as const) }),
-  // Often enough that something is old enough to be paid.
+  // Often enough that some earnings are old enough to be paid.
   fc.record({ do: fc.constant('wait' as const), ms: fc.constant(50 * HOUR_MS) }),
   fc.record({ do: fc.constant('wait' as const), ms: fc.constantFrom(1, HOUR_MS / 3, HOUR_MS, 50 * HOUR_MS) }),
   fc.record({ do: fc.constant('end' as const), which: fc.nat({ max: 9 }) }),
@@ -196,7 +196,7 @@ const anyStep = fc.oneof(
   fc.record({ do: fc.constant('pay' as const) }),
 );
 
-test('no payout ever covers what is disputed or too new, and the books agree after every step', async () => {
+test('no payout ever covers disputed or too new earnings, and the books agree after every step', async () => {
   let refunds = 0;
   let payouts = 0;
   let count = 0;

@@ -1,11 +1,11 @@
-// Earnings in whole cents: they add up to the total whatever is taken back, however they are paged and grouped.
+// Earnings in whole cents add up to the total with any claw-backs, pages and groups.
 import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import type { SupplierEntry } from '../../../control-plane/money/ledger/suppliers.ts';
 import { type Earning, earningsFrom } from '../../../control-plane/money/payouts/earnings.ts';
 import { centsFloor, UCENTS_PER_CENT } from '../../../shared/money.ts';
 
-/** Amounts of less than a cent to some dollars; a third of them is taken back. Oldest first. */
+/** Amounts from less than a cent to some dollars, a third of them claw-backs. Oldest first. */
 const amounts = fc.array(
   fc.oneof(
     { weight: 2, arbitrary: fc.bigInt({ min: 1n, max: 500n * UCENTS_PER_CENT }) },
@@ -16,7 +16,7 @@ const amounts = fc.array(
 const sum = (values: readonly bigint[]): bigint => values.reduce((total, value) => total + value, 0n);
 const cents = (earnings: readonly Earning[]): bigint => sum(earnings.map((each) => each.amountCents));
 
-/** As the ledger gives them: newest first. */
+/** In the order of the ledger: newest first. */
 function entriesOf(ucents: readonly bigint[]): SupplierEntry[] {
   return ucents
     .map((amount, i) => ({
@@ -59,7 +59,7 @@ test('cents add up to the rounded total in every paging and every grouping', () 
         const parts = [...Map.groupBy(earnings, keyOf).values()].map(cents);
         expect(sum(parts)).toBe(centsFloor(sum(ucents)));
       }
-      // No entry is off by a cent or more.
+      // No entry differs from its exact amount by a cent or more.
       for (const { entry, amountCents } of earnings) {
         const difference = amountCents * UCENTS_PER_CENT - entry.amount_ucents;
         expect(difference > -UCENTS_PER_CENT && difference < UCENTS_PER_CENT).toBe(true);
@@ -69,7 +69,7 @@ test('cents add up to the rounded total in every paging and every grouping', () 
   );
 });
 
-test('payouts cover the oldest entries first, and what is not covered is exactly what is owed once all was paid', () => {
+test('payouts cover the oldest entries first, and the entries that are not covered add up to what is owed', () => {
   fc.assert(
     fc.property(amounts, amounts, fc.integer({ min: 1, max: 9 }), (before, after, page) => {
       const owed = centsFloor(sum(before));
@@ -81,7 +81,7 @@ test('payouts cover the oldest entries first, and what is not covered is exactly
       const oldestFirst = now.map(({ isPaid }) => isPaid).toReversed();
       expect(oldestFirst.slice(0, before.length).every(Boolean)).toBe(true);
       expect(oldestFirst.lastIndexOf(true)).toBe(oldestFirst.filter(Boolean).length - 1);
-      // What is not paid adds up to more than nothing, or there is none.
+      // The unpaid entries add up to more than zero, or there are none.
       const unpaid = now.filter(({ isPaid }) => !isPaid).map(({ entry }) => entry.amount_ucents);
       expect(unpaid.length === 0 || sum(unpaid) > 0n).toBe(true);
     }),
@@ -90,7 +90,7 @@ test('payouts cover the oldest entries first, and what is not covered is exactly
 });
 
 test.each([
-  // what was earned, what was paid: which are paid
+  // Columns: earned amounts, paid out, which entries count as paid.
   [[100, 100], 0, [false, false]],
   [[100, 100], 99, [false, false]],
   [[100, 100], 100, [true, false]],

@@ -49,12 +49,12 @@ describe('transfers', () => {
     expect(await balance()).toEqual([1000n, 0n, 1000n]);
   });
 
-  test('are refused where the id stands for another one', async () => {
+  test('are refused if the id belongs to a different transfer', async () => {
     await post(transfer());
     await expect(post(transfer({ amountUcents: 999n }))).rejects.toThrow('exists with other fields');
   });
 
-  test('that a wallet does not cover change nothing, not even the legs before', async () => {
+  test('that a wallet does not cover change nothing, and neither do the earlier legs of the batch', async () => {
     await post(transfer());
     const legs = [
       transfer({ id: 'a', debit: alice, credit: revenue, amountUcents: 600n }),
@@ -64,7 +64,7 @@ describe('transfers', () => {
     expect(await balance()).toEqual([1000n, 0n, 1000n]);
   });
 
-  test('spend exactly what is there', async () => {
+  test('can spend the whole balance and no unit more', async () => {
     await post(transfer());
     await post(transfer({ id: 'all', debit: alice, credit: revenue, amountUcents: 1000n }));
     expect(await balance()).toEqual([0n, 0n, 0n]);
@@ -77,7 +77,7 @@ describe('transfers', () => {
     }
   });
 
-  test('of many callers at once all count', async () => {
+  test('of many concurrent callers are all counted', async () => {
     const callers = Array.from({ length: 100 }, (_, i) => post(transfer({ id: `c${i}`, amountUcents: 7n })));
     await Promise.all(callers);
     expect(await balance()).toEqual([700n, 0n, 700n]);
@@ -88,7 +88,7 @@ describe('holds', () => {
   const hold = (amount: bigint): Promise<void> =>
     world.db.tx('hold', (tx) => world.rooms.ledger.setHold(tx, 'test:h', alice, amount));
 
-  test('make money unavailable, move, and give it back', async () => {
+  test('make money unavailable, can be changed, and give it back', async () => {
     await post(transfer());
     await hold(1000n);
     expect(await balance()).toEqual([1000n, 1000n, 0n]);
@@ -98,27 +98,27 @@ describe('holds', () => {
     expect(await balance()).toEqual([1000n, 0n, 1000n]);
   });
 
-  test('beyond the balance are refused by one unit', async () => {
+  test('that exceed the balance by one unit are refused', async () => {
     await post(transfer());
     await expect(hold(1001n)).rejects.toMatchObject({ code: 'insufficient_balance' });
     expect(await balance()).toEqual([1000n, 0n, 1000n]);
   });
 
-  test('keep a transfer from spending them', async () => {
+  test('keep a transfer from spending the held money', async () => {
     await post(transfer());
     await hold(1n);
     const spend = transfer({ id: 's', debit: alice, credit: revenue, amountUcents: 1000n });
     await expect(post(spend)).rejects.toMatchObject({ code: 'insufficient_balance' });
   });
 
-  test('cover as much as there is', async () => {
+  test('cover as much as the balance allows', async () => {
     await post(transfer());
     const covered = await world.db.tx('cover', (tx) => world.rooms.ledger.coverHold(tx, 'test:h', alice, 5000n));
     expect(covered).toBe(1000n);
   });
 });
 
-test('the proof finds a balance that its entries do not explain', async () => {
+test('the proof finds a balance that does not match its entries', async () => {
   await post(transfer());
   await world.db.tx('tamper', (tx) =>
     tx.run(sql`update ledger_accounts set credits_ucents = 1001 where owner_id = 'alice'`),

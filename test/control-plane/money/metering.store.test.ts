@@ -1,4 +1,4 @@
-// Metering: what is posted is exactly what the time cost, forwards and backwards.
+// Metering posts exactly the cost of the time, forwards and backwards.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { accruedUcents, supplierPartUcents } from '../../../shared/money.ts';
@@ -60,7 +60,7 @@ describe('a rental of three days with ticks at random times', () => {
   });
 });
 
-test('an end at the very beginning releases what was held for the launch', async () => {
+test('an end at the very start releases the launch hold', async () => {
   const { orgId } = await world.customer(100_000);
   const startedMs = world.clock.now();
   await world.db.tx('hold', (tx) => world.rooms.metering.holdForLaunch(tx, 'i-1', orgId, RATE));
@@ -71,7 +71,7 @@ test('an end at the very beginning releases what was held for the launch', async
   expect(await held()).toBe(0n);
 });
 
-test('an end before what was posted gives the difference back to everybody, with the evidence on it', async () => {
+test('an end before the last posting refunds the difference on all sides, with the evidence', async () => {
   const { orgId } = await world.customer(100_000);
   const before = await posted(wallet(orgId));
   const startedMs = await rent(orgId);
@@ -84,7 +84,7 @@ test('an end before what was posted gives the difference back to everybody, with
   expect(await posted(payable('s'))).toBe(supplierPartUcents(cost, 8000));
 });
 
-test('an outage that began before an absence of ours is not charged on its other side either', async () => {
+test('an outage that began before an outage of our own is not charged after it either', async () => {
   const { orgId } = await world.customer(100_000);
   const before = await posted(wallet(orgId));
   const startedMs = await rent(orgId);
@@ -100,7 +100,7 @@ test('an outage that began before an absence of ours is not charged on its other
   expect(await tick()).toEqual([]);
 });
 
-test('a wallet that runs dry is reported two ticks ahead, never goes negative, and the rest is bad debt', async () => {
+test('an emptying wallet is reported two ticks ahead and never becomes negative; the rest is bad debt', async () => {
   const { orgId } = await world.customer(10);
   await rent(orgId, 'i-1', 3_600_000_000n); // a cent a second
   expect(await tick()).toEqual(['i-1']);
@@ -110,7 +110,7 @@ test('a wallet that runs dry is reported two ticks ahead, never goes negative, a
   expect(await posted(payable('s'))).toBe(16_000_000n);
 });
 
-test('a clock that is set back stops neither the tick nor what it covers, and the end costs what the clock says', async () => {
+test('a clock that is set back stops neither the tick nor the hold, and the end costs what the clock shows', async () => {
   const { orgId } = await world.customer(100_000);
   const startedMs = await rent(orgId);
   await world.clock.advance(3 * HOUR_MS);
@@ -123,7 +123,7 @@ test('a clock that is set back stops neither the tick nor what it covers, and th
   expect(100_000_000_000n - (await posted(wallet(orgId)))).toBe(accruedUcents(RATE, world.clock.now() - startedMs));
 });
 
-test('a launch hold covers ten minutes and is refused one cent below', async () => {
+test('a launch hold covers ten minutes, and is refused if one cent is missing', async () => {
   const poor = await world.customer(599);
   const just = await world.customer(600);
   const hold = (orgId: string): Promise<void> =>

@@ -1,4 +1,4 @@
-// Payouts: never more than is owed, once per reference, and earnings that agree with the ledger whatever has happened.
+// Payouts never exceed what is owed and count once per reference, and earnings always agree with the ledger.
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
 import { clearing, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
@@ -15,7 +15,7 @@ beforeEach(async () => {
 });
 afterEach(() => world.close());
 
-/** In microcents, out of nothing. */
+/** Posts earnings in microcents from nowhere. */
 async function earn(ucents: bigint, id = `e${world.clock.now()}`): Promise<void> {
   const legs = { debit: clearing, credit: payable('s'), amountUcents: ucents };
   const about = { id, kind: 'test', subjectId: 'i-1', effectiveMs: world.clock.now() };
@@ -33,7 +33,7 @@ const posted = async (account = payable('s')): Promise<bigint> =>
   (await world.rooms.ledger.balance(world.db.read, account)).postedUcents;
 
 describe('a payout', () => {
-  test('takes what is owed in whole cents, and leaves the rest of a cent', async () => {
+  test('takes the owed whole cents, and leaves the rest of a cent', async () => {
     await earn(cents(250) + 999_999n);
     expect(await standing()).toEqual([250n, 250n]);
     expect(await pay(100)).toMatchObject({ amount_ucents: cents(100), evidence: 'r', subject_id: 's' });
@@ -46,7 +46,7 @@ describe('a payout', () => {
     expect(await standing()).toEqual([251n, 1n]);
   });
 
-  test.each([101, 1_000_000])('of %d cents is refused where 100 are owed, and nothing is entered', async (count) => {
+  test.each([101, 1_000_000])('of %d cents is refused if 100 are owed, and nothing is recorded', async (count) => {
     await earn(cents(100));
     await expect(pay(count)).rejects.toThrow('The supplier is owed $1.00. Pay that or less.');
     expect(await posted()).toBe(cents(100));
@@ -55,7 +55,7 @@ describe('a payout', () => {
     await expect(pay(null, 'again')).rejects.toThrow('there is nothing to pay');
   });
 
-  test('counts once under one reference, and another amount is refused', async () => {
+  test('counts once per reference, and another amount under the same reference is refused', async () => {
     await earn(cents(100));
     const first = await pay(40);
     expect(await pay(40)).toEqual(first);
@@ -66,7 +66,7 @@ describe('a payout', () => {
     expect(await standing()).toEqual([100n, 0n]);
   });
 
-  test('is one of all, newest first, or of one supplier', async () => {
+  test('is listed among all payouts, newest first, or among those of its supplier', async () => {
     await earn(cents(100));
     for (const reference of ['a', 'b', 'c']) {
       await pay(1, reference);
@@ -79,7 +79,7 @@ describe('a payout', () => {
     expect(await shown('nobody')).toEqual([]);
   });
 
-  test('of earnings that are taken back afterwards leaves a debt, which later earnings make up for', async () => {
+  test('of earnings that are clawed back later leaves a debt, which later earnings reduce', async () => {
     await earn(cents(100));
     await pay(null);
     const back = { id: 'back', debit: payable('s'), credit: clearing, amountUcents: cents(30) };
@@ -93,7 +93,7 @@ describe('a payout', () => {
 });
 
 describe('the proof of the books', () => {
-  test('finds a payout of more than was earned', async () => {
+  test('finds a payout that exceeds the earnings', async () => {
     await earn(cents(1));
     const transfer = { id: 'p', debit: payable('s'), credit: paidOut, amountUcents: cents(2), kind: 'payout' };
     const about = { subjectId: 's', evidence: 'r', effectiveMs: 0 };
@@ -101,7 +101,7 @@ describe('the proof of the books', () => {
     await expect(world.verify()).rejects.toThrow('supplier_payable:s: payouts are 2000000, earned was 1000000');
   });
 
-  test('finds a payout of a part of a cent', async () => {
+  test('finds a payout of a fraction of a cent', async () => {
     await earn(cents(1));
     const transfer = { id: 'p', debit: payable('s'), credit: paidOut, amountUcents: 7n, kind: 'payout' };
     const about = { subjectId: 's', evidence: 'r', effectiveMs: 0 };
@@ -175,7 +175,7 @@ test('earnings add up to the ledger in every paging and grouping, through rental
   expect([...seen].toSorted()).toEqual(['earned', 'earned, paid', 'taken back', 'taken back, paid']);
 }, 600_000);
 
-/** All entries in pages of one size, and of another. The kinds of entries that there are. */
+/** Reads all entries in pages of two sizes. Returns the kinds of entries that occur. */
 async function expectExact(): Promise<string[]> {
   const [accrued, unpaid] = await standing();
   const paidUcents = await posted(paidOut);

@@ -1,4 +1,4 @@
-// Usage (specification 2.8, 4.6) against the ledger: random rentals with outages and credits, windows cut anywhere, every bucket and grouping.
+// Usage (specification 2.8, 4.6) against the ledger: random rentals with outages and credits, any window, every bucket and grouping.
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { totalsOf } from '../../../control-plane/money/ledger/proof-store.ts';
@@ -69,13 +69,13 @@ const sumOf = (rows: readonly UsageRow[]): Omit<UsageRow, 'bucketStartMs' | 'key
   costCents: rows.reduce((sum, row) => sum + row.costCents, 0n),
   costUcents: rows.reduce((sum, row) => sum + row.costUcents, 0n),
 });
-/** What the customer was charged in all, by rental: credits taken off, what the wallet could not cover included. */
+/** The total charge of the customer by rental, without credits, and with what the wallet could not cover. */
 async function charges(ids: readonly string[]): Promise<bigint[]> {
   const totals = await totalsOf(world.db.read, ids);
   const of = (id: string, kind: string): bigint => totals.get(id)?.get(`rental.${kind}`) ?? 0n;
   return ids.map((id) => of(id, 'charge') + of(id, 'shortfall') - of(id, 'refund_charge') - of(id, 'refund_shortfall'));
 }
-/** Rows of the same bucket and key put together, as rows of windows side by side are. */
+/** Merges rows with the same bucket and key, for windows that lie side by side. */
 function merged(rows: readonly UsageRow[]): UsageRow[] {
   const groups = [...Map.groupBy(rows, (row) => `${row.bucketStartMs}/${row.key}`).values()];
   return groups
@@ -83,7 +83,7 @@ function merged(rows: readonly UsageRow[]): UsageRow[] {
     .toSorted((a, b) => a.bucketStartMs - b.bucketStartMs || (a.key < b.key ? -1 : 1));
 }
 
-test('a rental that runs is shown up to now, and at its exact seconds', async () => {
+test('a running rental is shown up to now, to the exact second', async () => {
   const { orgId } = await world.customer(100_000);
   const startedMs = world.clock.now();
   await open({ id: 'i-1', orgId, ucentsPerHour: 3_600_000_000n }); // a cent a second
@@ -92,7 +92,7 @@ test('a rental that runs is shown up to now, and at its exact seconds', async ()
   const cents = (costCents: bigint): object => ({ costCents, costUcents: costCents * 1_000_000n });
   const whole = { bucketStartMs: startedMs, key: 'i-1', gpuSeconds: 180, ...cents(90n) };
   expect(await rowsOf({ orgId, startMs: 0, endMs: now + DAY_MS })).toEqual([whole]);
-  // Start inclusive, end exclusive, both in the middle of an hour.
+  // The start is inclusive and the end exclusive; both are in the middle of an hour.
   expect(await rowsOf({ orgId, startMs: startedMs + 10_000, endMs: startedMs + 40_000 })).toEqual([
     { ...whole, gpuSeconds: 60, ...cents(30n) },
   ]);
@@ -101,7 +101,7 @@ test('a rental that runs is shown up to now, and at its exact seconds', async ()
   await close('i-1');
 });
 
-test('a dead window that is credited is gone from usage', async () => {
+test('time that was credited as dead does not appear in usage', async () => {
   const { orgId } = await world.customer(100_000);
   const startedMs = world.clock.now();
   await open({ id: 'i-1', orgId, ucentsPerHour: 37_000_000n });
@@ -117,7 +117,7 @@ test('a dead window that is credited is gone from usage', async () => {
   expect(sumOf(rows)).toEqual({ gpuSeconds: 4 * 3600, costCents: 74n, costUcents: 74_000_000n });
 });
 
-test('a reserved rental shows its GPU seconds at no cost', async () => {
+test('a launch under a contract shows its GPU seconds without cost', async () => {
   const { id: orgId } = await world.rooms.accounts.createOrg('holder');
   await open({ id: 'i-1', orgId, ucentsPerHour: 0n });
   await world.clock.advance(HOUR_MS + 500);
@@ -130,7 +130,7 @@ test('a reserved rental shows its GPU seconds at no cost', async () => {
   });
 });
 
-test('nobody sees the use of another organisation', async () => {
+test('no organisation sees the usage of another one', async () => {
   const [one, other] = [await world.customer(100_000), await world.customer(100_000)];
   await open({ id: 'i-1', orgId: one.orgId, ucentsPerHour: 37_000_000n });
   await world.clock.advance(HOUR_MS);
@@ -138,21 +138,21 @@ test('nobody sees the use of another organisation', async () => {
   expect(await rowsOf({ orgId: other.orgId, startMs: 0, endMs: world.clock.now() })).toEqual([]);
 });
 
-/** Something that happens, and how long after the one before. */
+/** One event, and the time since the one before. */
 const anyEvent = fc.record({
   rental: fc.nat({ max: 4 }),
-  /** Opens what is closed and closes what is open; `credit` closes in the past; `tick` posts. */
+  /** Opens closed rentals and closes open ones. `credit` closes in the past; `tick` posts. */
   what: fc.constantFrom('turn', 'turn', 'credit', 'tick'),
   afterMs: fc.oneof(fc.integer({ min: 1, max: 5000 }), fc.integer({ min: 1, max: 40 * HOUR_MS })),
 });
 const anyHistory = fc.record({
   rates: fc.array(fc.bigInt({ min: 1n, max: 5_000_000_000n }), { minLength: 5, maxLength: 5 }),
   events: fc.array(anyEvent, { minLength: 5, maxLength: 25 }),
-  /** Where the whole is cut, as parts of it. */
+  /** The cuts of the window, as fractions of it. */
   cuts: fc.array(fc.double({ min: 0, max: 1, noNaN: true }), { maxLength: 6 }),
 });
 
-/** Lets a history happen; the rentals that came about. */
+/** Plays a history and returns its rentals. */
 async function happen(
   orgId: string,
   { rates, events }: { rates: bigint[]; events: Iterable<Event> },
@@ -182,8 +182,8 @@ interface Event {
   afterMs: number;
 }
 
-describe('of any history', () => {
-  test('rows equal what the ledger has charged in every bucket and grouping, and windows cut anywhere add up', async () => {
+describe('for any history', () => {
+  test('rows equal the charges in the ledger in every bucket and grouping, and windows that are cut anywhere add up', async () => {
     await fc.assert(
       fc.asyncProperty(anyHistory, async ({ rates, events, cuts }) => {
         const { orgId } = await world.customer(1_000_000);
@@ -220,7 +220,7 @@ describe('of any history', () => {
     );
   }, 300_000);
 
-  test('rows of rentals that still run are exact at any moment, posted or not', async () => {
+  test('rows of running rentals are exact at any moment, posted or not', async () => {
     await fc.assert(
       fc.asyncProperty(anyHistory, async ({ rates, events }) => {
         const { orgId } = await world.customer(1_000_000);
@@ -237,7 +237,7 @@ describe('of any history', () => {
     );
   }, 300_000);
 
-  test('pages of any size hold the same rows as one', async () => {
+  test('pages of any size contain the same rows as one page', async () => {
     await fc.assert(
       fc.asyncProperty(anyHistory, fc.integer({ min: 1, max: 7 }), async ({ rates, events }, limit) => {
         const { orgId } = await world.customer(1_000_000);
@@ -260,7 +260,7 @@ describe('of any history', () => {
   }, 300_000);
 });
 
-test('the cost of what is shown is the price of its time', async () => {
+test('the cost of a row is the price of its time', async () => {
   const { orgId } = await world.customer(1_000_000);
   const startedMs = world.clock.now();
   await open({ id: 'i-1', orgId, ucentsPerHour: 123_456_789n });

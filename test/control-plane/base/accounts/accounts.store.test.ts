@@ -57,7 +57,7 @@ describe('API keys', () => {
     expect(await accounts.authenticate(`${created.key}x`)).toBeUndefined();
     expect(await accounts.authenticate(created.prefix)).toBeUndefined();
   });
-  test('full_access is the three inference scopes', async () => {
+  test('have the three inference scopes for full_access', async () => {
     const created = await newKey({ scopes: ['full_access'] });
     expect(created.scopes).toEqual(['full_access']);
     const caller = await accounts.authenticate(created.key);
@@ -70,14 +70,14 @@ describe('API keys', () => {
     now += 1;
     expect(await accounts.authenticate(created.key)).toBeUndefined();
   });
-  test('are over once revoked, and revoking again changes nothing', async () => {
+  test('end once they are revoked, and a second revocation changes nothing', async () => {
     const created = await newKey();
     const revoked = await accounts.revokeKey(created.id);
     now += 5000;
     expect((await accounts.revokeKey(created.id)).revoked_at).toBe(revoked.revoked_at);
     expect(await accounts.authenticate(created.key)).toBeUndefined();
   });
-  test('note their last use at most once a minute', async () => {
+  test('store their last use at most once a minute', async () => {
     const created = await newKey();
     const lastUsed = async () => (await accounts.listKeys(orgId))[0]?.last_used_at;
     expect(await lastUsed()).toBeNull();

@@ -1,4 +1,4 @@
-// API keys over the API: made within the maker's own rights, shown once, listed, revoked, and sealed where they are kept for a replay.
+// API keys over the API: created within the rights of their creator, shown once, listed, revoked, and sealed in stored replies.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { text } from '../../../../control-plane/base/db/columns.ts';
@@ -18,7 +18,7 @@ const make = (body: object, headers: Record<string, string> = {}, key = owner.ke
   api.call('POST', '/v1/api-keys', { key, headers, body: { name: 'ci', scopes: ['instances: read'], ...body } });
 const isoIn = (ms: number): string => new Date(api.world.clock.now() + ms).toISOString();
 
-describe('making a key', () => {
+describe('creating a key', () => {
   test('answers 201 with the key, which works at once with its scopes and no others', async () => {
     const made = await make({});
     expect(made.status).toBe(201);
@@ -34,7 +34,7 @@ describe('making a key', () => {
     expect((await api.call('GET', '/v1/api-keys', { key })).status).toBe(403);
   });
 
-  test('an equal request gets the same key again, and the database never holds it in clear', async () => {
+  test('returns the same key for a repeated request, and the database never stores it in the clear', async () => {
     const again = { 'idempotency-key': 'k1' };
     const made = await make({}, again);
     const replayed = await make({}, again);
@@ -60,7 +60,7 @@ describe('making a key', () => {
     expect((await api.call('GET', '/v1/api-keys', { key: owner.key })).json['data']).toHaveLength(1);
   });
 
-  test('a key does not outlive its maker', async () => {
+  test('a key expires no later than its creator', async () => {
     const maker = String((await make({ scopes: ['api_keys: write'], expires_at: isoIn(60_000) })).json['key']);
     const scopes = ['api_keys: write'];
     expect((await make({ scopes }, {}, maker)).json['expires_at']).toBe(isoIn(60_000));
@@ -98,7 +98,7 @@ describe('making a key', () => {
     expect(refused.json).toMatchObject({ code: 'validation_failed', errors: [{ field }] });
   });
 
-  test('the longest name and the latest moment before now are edges', async () => {
+  test('accepts the longest name and the earliest expiry after now', async () => {
     expect((await make({ name: 'x'.repeat(255) })).status).toBe(201);
     expect((await make({ expires_at: isoIn(0) })).status).toBe(422);
     expect((await make({ expires_at: isoIn(1) })).status).toBe(201);
@@ -139,8 +139,8 @@ describe('listing keys', () => {
   });
 });
 
-describe('revoking a key', () => {
-  test('takes effect at the next request, and a second time it is gone', async () => {
+describe('revoking an API key', () => {
+  test('takes effect with the next request, and a second revocation is answered with 404', async () => {
     const made = await make({});
     const [key, id] = [String(made.json['key']), String(made.json['id'])];
     expect((await api.call('GET', '/v1/instances', { key })).status).toBe(200);
@@ -154,7 +154,7 @@ describe('revoking a key', () => {
     expect(json['data']).toContainEqual(expect.objectContaining({ id, revoked_at: isoIn(0) }));
   });
 
-  test('of another organisation is not possible, of itself it is', async () => {
+  test('works for the key itself, and not for a key of another organisation', async () => {
     const stranger = await api.account();
     const foreign = await api.call('DELETE', `/v1/api-keys/${owner.apiKeyId}`, { key: stranger.key });
     expect(foreign.status).toBe(404);

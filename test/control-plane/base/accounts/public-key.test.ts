@@ -1,9 +1,9 @@
-// Reading SSH public keys: what OpenSSH makes is accepted, everything else is refused with the reason.
+// Parsing SSH public keys: keys of OpenSSH are accepted, everything else is refused with the reason.
 import { describe, expect, test } from 'vitest';
 import { readPublicKey } from '../../../../control-plane/base/accounts/public-key.ts';
 import { KEYS } from './ssh-key-samples.ts';
 
-describe('accepted, with the fingerprint that ssh-keygen prints', () => {
+describe('an accepted key has the fingerprint that ssh-keygen prints:', () => {
   test.each(['ed', 'ec256', 'ec384', 'ec521', 'rsa2048'] as const)('%s', (name) => {
     const { line, fingerprint } = KEYS[name];
     const bare = line.split(' ').slice(0, 2).join(' ');
@@ -36,19 +36,19 @@ const modulus = (bits: number): Buffer => {
 const rsa = (bits: number, exponent: number[] = [1, 0, 1]): string =>
   `ssh-rsa ${field('ssh-rsa', Buffer.from(exponent), modulus(bits))}`;
 
-describe('the edges of RSA', () => {
+describe('the limits of RSA', () => {
   test.each([2048, 16_384])('%d bits are accepted', (bits) => {
     expect(readPublicKey(rsa(bits)).ok).toBe(true);
   });
   test.each([1024, 2047, 16_385])('%d bits are refused', (bits) => {
     expect(readPublicKey(rsa(bits))).toEqual({ ok: false, rule: expect.stringContaining(`${bits} bits`) });
   });
-  test('one that ssh-keygen made with 2047 bits', () => {
+  test('a key of 2047 bits from ssh-keygen is refused', () => {
     expect(readPublicKey(KEYS.rsa2047.line)).toEqual({ ok: false, rule: expect.stringContaining('2047 bits') });
   });
 });
 
-describe('refused', () => {
+describe('a key is refused:', () => {
   test.each([
     [
       'a private key',

@@ -1,4 +1,4 @@
-// Public keys made with ssh-keygen, with the fingerprints that it prints; nobody has kept their private halves.
+// Public keys made with ssh-keygen, with the fingerprints that it prints. Their private keys were not kept.
 
 export const KEYS = {
   ed: {

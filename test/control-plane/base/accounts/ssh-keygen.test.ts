@@ -1,4 +1,4 @@
-// What the real ssh-keygen makes and says: the same keys are accepted, with the fingerprints that it prints, and the rest is refused.
+// Compares with the real ssh-keygen: its keys are accepted with the fingerprints that it prints, and other input is refused.
 import { existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { delimiter, join } from 'node:path';
@@ -11,7 +11,7 @@ import { KEYS } from './ssh-key-samples.ts';
 const folders = (process.env['PATH'] ?? '').split(delimiter);
 const isInstalled = folders.some((folder) => existsSync(join(folder, 'ssh-keygen')));
 
-describe.skipIf(!isInstalled)('beside ssh-keygen', () => {
+describe.skipIf(!isInstalled)('a key from ssh-keygen', () => {
   let dir: string;
   beforeAll(() => {
     dir = mkdtempSync(join(tmpdir(), 'svc-keys-'));
@@ -66,7 +66,7 @@ describe.skipIf(!isInstalled)('beside ssh-keygen', () => {
   });
 
   test.each(['RFC4716', 'PKCS8'])(
-    'a key in the format %s is refused, and the advice makes it acceptable',
+    'in the format %s is refused, and the advice of the refusal makes it acceptable',
     async (format) => {
       const file = await make(`as-${format}`, 'ecdsa');
       const exported = join(dir, `${format}.txt`);
@@ -79,7 +79,7 @@ describe.skipIf(!isInstalled)('beside ssh-keygen', () => {
   );
 });
 
-test('whatever is sent gets an answer, and an accepted key is read the same from what is stored of it', () => {
+test('any input gets an answer, and an accepted key parses the same from its stored form', () => {
   const real = fc.constantFrom(...Object.values(KEYS).map(({ line }) => line));
   const damaged = fc
     .tuple(real, fc.nat(400), fc.string({ maxLength: 4 }))

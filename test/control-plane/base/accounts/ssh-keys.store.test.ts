@@ -1,4 +1,4 @@
-// SSH keys through the API on a real database: register, list, delete, duplicates, limits, and what other rooms ask.
+// SSH keys through the API on a real database: register, list, delete, duplicates, limits, and the functions for other rooms.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { sshKeyRoutes } from '../../../../control-plane/base/accounts/routes.ts';
 import { type Accounts, openAccounts } from '../../../../control-plane/base/accounts/accounts.ts';
@@ -18,7 +18,7 @@ import { KEYS } from './ssh-key-samples.ts';
 
 const directory = (room: string) => new URL(`../../../../control-plane/${room}/migrations/`, import.meta.url);
 const ROOMS = ['base/http', 'base/accounts'].map((room) => ({ room, directory: directory(room) }));
-/** Real waiting; every key has a time of its own. */
+/** Waiting takes real time; every key has its own time. */
 let now = 1_700_000_000_000;
 const clock: Clock = { ...systemClock(), now: () => now };
 const ids = createIds(clock, systemRng());
@@ -79,8 +79,8 @@ const madeUpKey = (i: number): string => {
   return `ssh-ed25519 ${blob.toString('base64')}`;
 };
 
-describe('registering', () => {
-  test('answers 201 with the fingerprint, and again with the same bytes', async () => {
+describe('registering a key', () => {
+  test('answers 201 with the fingerprint, and a repeat gets the same bytes', async () => {
     const first = await register({ name: 'laptop', public_key: KEYS.ed.line }, 'k');
     expect(first.status).toBe(201);
     expect(JSON.parse(first.body)).toEqual({
@@ -99,7 +99,7 @@ describe('registering', () => {
     expect(reply.status).toBe(400);
     expect(reply.body).toContain('idempotency_key_required');
   });
-  test('refuses the same key twice and says which one it is, whatever its comment', async () => {
+  test('refuses the same key a second time and names it, whatever its comment is', async () => {
     await register({ name: 'laptop', public_key: KEYS.ed.line });
     const reply = await register({
       name: 'other',
@@ -108,14 +108,14 @@ describe('registering', () => {
     expect(reply.status).toBe(409);
     expect(JSON.parse(reply.body)).toMatchObject({ code: 'conflict', detail: expect.stringContaining('laptop') });
   });
-  test('once of twenty equal keys at once', async () => {
+  test('of twenty equal requests succeeds exactly once', async () => {
     const replies = await Promise.all(
       Array.from({ length: 20 }, () => register({ name: 'laptop', public_key: KEYS.ed.line })),
     );
     const statuses = replies.map((reply) => reply.status).toSorted((a, b) => a - b);
     expect(statuses).toEqual([201, ...Array<number>(19).fill(409)]);
   });
-  test('a bad key names the field and the reason, and leaves the Idempotency-Key free', async () => {
+  test('refuses a bad key with the field and the reason, and leaves the Idempotency-Key free', async () => {
     const refused = await register({ name: 'x', public_key: 'ssh-dss AAAA' }, 'k');
     expect(refused.status).toBe(422);
     expect(JSON.parse(refused.body)).toMatchObject({
@@ -139,7 +139,7 @@ describe('registering', () => {
     expect(reply.status).toBe(422);
     expect(JSON.parse(reply.body)).toMatchObject({ errors: [{ field }] });
   });
-  test('the longest name is kept', async () => {
+  test('accepts the longest name', async () => {
     expect((await register({ name: 'x'.repeat(255), public_key: KEYS.ed.line })).status).toBe(201);
   });
   test(`stops at ${SSH_KEYS_PER_ORG_MAX} keys`, async () => {
@@ -155,7 +155,7 @@ describe('registering', () => {
   });
 });
 
-describe('listing', () => {
+describe('listing keys', () => {
   test('walks all pages newest first, and shows no other organisation', async () => {
     const registered: string[] = [];
     for (let i = 0; i < 5; i += 1) {
@@ -173,7 +173,7 @@ describe('listing', () => {
     const stranger = await openOrg();
     expect(JSON.parse((await list('', stranger.token)).body)).toEqual({ data: [], next_cursor: null });
   });
-  test("another organisation's cursor and a made up one are refused", async () => {
+  test('refuses the cursor of another organisation and an invented one', async () => {
     await register({ name: 'a', public_key: madeUpKey(1) });
     await register({ name: 'b', public_key: madeUpKey(2) });
     const { next_cursor: cursor } = JSON.parse((await list('?limit=1')).body) as { next_cursor: string };
@@ -186,12 +186,12 @@ describe('listing', () => {
   test.each(['limit=0', 'limit=201', 'limit=x', 'offset=1'])('%s is refused', async (query) => {
     expect((await list(`?${query}`)).status).toBe(422);
   });
-  test.each(['limit=1', 'limit=200'])('%s is fine', async (query) => {
+  test.each(['limit=1', 'limit=200'])('%s is accepted', async (query) => {
     expect((await list(`?${query}`)).status).toBe(200);
   });
 });
 
-describe('deleting', () => {
+describe('deleting a key', () => {
   test('answers 204, then 404', async () => {
     const id = idOf(await register({ name: 'a', public_key: KEYS.ed.line }));
     const stranger = await openOrg();
@@ -202,7 +202,7 @@ describe('deleting', () => {
   });
 });
 
-test('reading and writing are two scopes', async () => {
+test('reading and writing need two scopes', async () => {
   const reader = await openOrg(['ssh_keys: read']);
   expect((await list('', reader.token)).status).toBe(200);
   const reply = await remove('key_x', reader.token);
@@ -210,10 +210,10 @@ test('reading and writing are two scopes', async () => {
   expect(JSON.parse(reply.body)).toMatchObject({ code: 'insufficient_scope', required_scope: 'ssh_keys: write' });
 });
 
-describe('what other rooms ask', () => {
+describe('functions for other rooms', () => {
   const lineOf = ({ line }: { line: string }): string => line.split(' ').slice(0, 2).join(' ');
 
-  test('the keys that may log in', async () => {
+  test('return the keys that may log in', async () => {
     const a = idOf(await register({ name: 'a', public_key: KEYS.ed.line }));
     const b = idOf(await register({ name: 'b', public_key: KEYS.ec256.line }));
     const stranger = await openOrg();
@@ -222,7 +222,7 @@ describe('what other rooms ask', () => {
     expect(await sshKeys.linesOf(db.read, orgId, [])).toEqual([]);
     expect(await sshKeys.linesOf(db.read, stranger.orgId, [a])).toEqual([]);
   });
-  test("whether ids are an organisation's own", async () => {
+  test('check that ids belong to the organisation', async () => {
     const a = idOf(await register({ name: 'a', public_key: KEYS.ed.line }));
     const stranger = await openOrg();
     const check = (of: string, keyIds: string[]) => db.tx('check', (tx) => sshKeys.assertKeysOfOrg(tx, of, keyIds));

@@ -1,4 +1,4 @@
-// Blobs are whole or not there at all, written once, bounded, durable, and what a dead process left is removed.
+// Blobs are complete or absent, written once, limited and durable, and leftovers of a dead process are removed.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import { mkdirSync, mkdtempSync, rmSync, statSync, utimesSync, writeFileSync } from 'node:fs';
@@ -34,7 +34,7 @@ const codeOf = (work: Promise<unknown>): Promise<string> =>
   );
 
 describe('a write', () => {
-  test('keeps what came, says its length and SHA-256, and the next process finds it', async () => {
+  test('stores the content, returns its length and SHA-256, and the next process finds it', async () => {
     const key = blobs.newKey('files');
     const stored = await blobs.write(key, pieces('hello ', '', 'world'), AMPLE);
     const sha256 = createHash('sha256').update('hello world').digest('hex');
@@ -46,13 +46,13 @@ describe('a write', () => {
     expect(filesOnDisk()).toEqual([expect.stringMatching(new RegExp(`^whole/files/[0-9a-f]{2}/${key}$`))]);
   });
 
-  test('may be of nothing', async () => {
+  test('may be empty', async () => {
     const key = blobs.newKey('files');
     expect(await blobs.write(key, pieces(), AMPLE)).toMatchObject({ bytes: 0 });
     expect(await contentOf(key)).toBe('');
   });
 
-  test('takes as many bytes as it may; one more is refused, and leaves nothing', async () => {
+  test('accepts as many bytes as allowed; one more is refused and leaves nothing', async () => {
     const exact = blobs.newKey('files');
     expect(await blobs.write(exact, pieces('1234', '5678'), { ...AMPLE, bytesMax: 8 })).toMatchObject({ bytes: 8 });
     await blobs.remove(exact);
@@ -76,7 +76,7 @@ describe('a write', () => {
     expect(read).toBe(6);
   });
 
-  test('whose source breaks, or that is given up, leaves nothing', async () => {
+  test('whose source fails, or that is aborted, leaves nothing', async () => {
     async function* broken(): AsyncGenerator<Uint8Array> {
       yield Buffer.from('half');
       throw new Error('the caller is gone');
@@ -92,7 +92,7 @@ describe('a write', () => {
     expect(filesOnDisk()).toEqual([]);
   });
 
-  test('is not to be seen before it is whole', async () => {
+  test('is invisible before it is complete', async () => {
     const key = blobs.newKey('files');
     async function* watched(): AsyncGenerator<Uint8Array> {
       yield Buffer.from('first');
@@ -103,7 +103,7 @@ describe('a write', () => {
     expect(await contentOf(key)).toBe('firstlast');
   });
 
-  test('never replaces a blob, not even where two come at the same time', async () => {
+  test('never replaces a blob, even if two writes run at the same time', async () => {
     const key = blobs.newKey('files');
     const both = await Promise.all([
       codeOf(blobs.write(key, pieces('one'), AMPLE)),
@@ -116,7 +116,7 @@ describe('a write', () => {
     expect(filesOnDisk()).toHaveLength(1);
   });
 
-  test('that the disk has no room for is storage_full, and leaves nothing', async () => {
+  test('that does not fit on the disk is storage_full and leaves nothing', async () => {
     const small = mkdtempSync(join(tmpdir(), 'small-'));
     execFileSync('mount', ['-t', 'tmpfs', '-o', 'size=256k', 'tmpfs', small]);
     try {
@@ -136,7 +136,7 @@ describe('a write', () => {
     }
   });
 
-  test('is readable by this user alone', async () => {
+  test('is readable for this user only', async () => {
     const key = blobs.newKey('files');
     await blobs.write(key, pieces('secret'), AMPLE);
     const modes = ['whole', filesOnDisk()[0] ?? ''].map((path) => statSync(join(directory, path)).mode & 0o777);
@@ -145,7 +145,7 @@ describe('a write', () => {
 });
 
 describe('a blob', () => {
-  test('that is removed is gone, and whoever reads it reads to its end', async () => {
+  test('that is removed is gone, but an open reader can read it to its end', async () => {
     const key = blobs.newKey('files');
     await blobs.write(key, pieces('to be read'), AMPLE);
     const reading = await blobs.open(key);
@@ -158,7 +158,7 @@ describe('a blob', () => {
   });
 
   test.each(['../../etc/passwd', 'files-blob_../x', 'files', '', 'files-blob_A', 'FILES-blob_a', 'files-blob_a\n'])(
-    'cannot have the key %j: it would be a path of the caller',
+    'cannot have the key %j, which would be a path from the caller',
     async (key) => {
       await expect(async () => blobs.open(key)).rejects.toThrow('is not the key of a blob');
     },
@@ -168,7 +168,7 @@ describe('a blob', () => {
 describe('the sweep', () => {
   const written = async (): Promise<string> => (await blobs.write(blobs.newKey('files'), pieces('x'), AMPLE)).key;
 
-  test('removes a blob that no row names once it is an hour old, and no sooner', async () => {
+  test('removes a blob without a row once it is an hour old, and no sooner', async () => {
     const [named, orphan] = [await written(), await written()];
     const asked: string[][] = [];
     const claims = { files: async (keys: readonly string[]) => (asked.push([...keys]), [named]) };
@@ -181,7 +181,7 @@ describe('the sweep', () => {
     expect(await contentOf(named)).toBe('x');
   });
 
-  test('leaves blobs of an owner who is not asked, and all of them where asking fails', async () => {
+  test('leaves blobs of an owner without a function, and all blobs if that function fails', async () => {
     const key = await written();
     await clock.advance(2 * HOUR_MS);
     expect(await blobs.sweep({ videos: async () => [] }, never)).toBe(0);
@@ -190,7 +190,7 @@ describe('the sweep', () => {
     expect(await contentOf(key)).toBe('x');
   });
 
-  test('removes the halves of a process that died at once, and leaves those that are being written', async () => {
+  test('removes incomplete files of a dead process at once, and leaves those that are being written', async () => {
     mkdirSync(join(directory, 'halves'));
     writeFileSync(join(directory, 'halves', 'of-a-dead-process'), 'half');
     const key = blobs.newKey('files');
@@ -204,11 +204,11 @@ describe('the sweep', () => {
     expect(filesOnDisk()).toHaveLength(1);
   });
 
-  test('has nothing to do where nothing was ever written', async () => {
+  test('does nothing if nothing was ever written', async () => {
     expect(await blobs.sweep({ files: async () => [] }, never)).toBe(0);
   });
 
-  test('goes by the time at which a blob was whole, in the time of the service', async () => {
+  test('uses the time at which a blob was complete, on the clock of the service', async () => {
     await written();
     const [path = ''] = filesOnDisk();
     expect(statSync(join(directory, path)).mtimeMs).toBe(clock.now());

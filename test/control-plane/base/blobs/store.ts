@@ -1,4 +1,4 @@
-// A blob store in a folder of its own on a virtual clock, for the tests of base/blobs.
+// A blob store in its own folder on a virtual clock, for the tests of base/blobs.
 import { mkdtempSync, readdirSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -13,7 +13,7 @@ export let directory: string;
 export let clock: VirtualClock;
 export let blobs: Blobs;
 
-/** For every test of the file. */
+/** Closes the store after each test of the file. */
 export function openStoreForEachTest(): void {
   beforeEach(() => {
     directory = mkdtempSync(join(tmpdir(), 'blobs-'));
@@ -42,7 +42,7 @@ export async function* pieces(...texts: string[]): AsyncGenerator<Uint8Array> {
   for (const text of texts) yield Buffer.from(text);
 }
 
-/** Its content; undefined where there is none. */
+/** The content of a file; undefined if it does not exist. */
 export async function contentOf(key: string): Promise<string | undefined> {
   const blob = await blobs.open(key);
   if (blob === undefined) return undefined;

@@ -1,4 +1,4 @@
-// Presigned URLs: what they allow, for how long, and that nothing of one can be changed. Over the wire, as callers use them.
+// Presigned URLs over the wire: what they allow, for how long, and that no part of one can be changed.
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { Readable } from 'node:stream';
@@ -33,7 +33,7 @@ beforeEach(async () => {
 });
 afterEach(async () => {
   const closing = bench.close();
-  // A connection whose answer has just gone out is not idle yet.
+  // A connection whose response was just sent is not idle yet.
   await clock.advance(10_000);
   await closing;
 });
@@ -45,7 +45,7 @@ const writable = (more: Partial<PresignedUrl> = {}): string =>
   presignedUrls.urlOf({ method: 'PUT', key, expiresS: inTenSeconds(), bytesMax: 10, ...more });
 const put = (url: string, body: string, headers = {}): Promise<Response> =>
   fetch(url, { method: 'PUT', body, headers });
-/** Reads the answer to its end: the server closes only when nobody is left who reads. */
+/** Reads the response to its end: the server closes only after all readers are done. */
 const statusOf = async (url: string | URL): Promise<number> => {
   const response = await fetch(url);
   await response.text();
@@ -59,7 +59,7 @@ const refusal = async (response: Response): Promise<[number, string]> => [
 describe('a URL to read', () => {
   beforeEach(() => blobs.write(key, pieces(TEXT), AMPLE));
 
-  test('gives the content without an API key, under the name that was signed', async () => {
+  test('returns the content without an API key, under the signed name', async () => {
     const response = await fetch(readable({ contentDisposition: 'attachment; filename="a b.jsonl"' }));
     expect(response.status).toBe(200);
     expect(Object.fromEntries(response.headers)).toMatchObject({
@@ -85,7 +85,7 @@ describe('a URL to read', () => {
     ['bytes=-', 200, TEXT, null],
     ['bytes=0-1,3-4', 200, TEXT, null],
     ['lines=0-1', 200, TEXT, null],
-  ])('with the range %s answers %i with %s', async (range, status, text, contentRange) => {
+  ])('with the range %s is answered with %i and %s', async (range, status, text, contentRange) => {
     const response = await fetch(readable(), { headers: { range } });
     expect(response.status).toBe(status);
     expect(response.headers.get('content-range')).toBe(contentRange);
@@ -93,11 +93,11 @@ describe('a URL to read', () => {
     expect(await response.text()).toBe(text);
   });
 
-  test.each(['bytes=10-', 'bytes=10-12', 'bytes=-0'])('with the range %s is 416', async (range) => {
+  test.each(['bytes=10-', 'bytes=10-12', 'bytes=-0'])('with the range %s is answered 416', async (range) => {
     expect(await refusal(await fetch(readable(), { headers: { range } }))).toEqual([416, 'range_not_satisfiable']);
   });
 
-  test('is asked for its headers alone without being read', async () => {
+  test('answers a HEAD request without reading the blob', async () => {
     const { open } = blobs;
     const streams: Readable[] = [];
     blobs.open = async (asked) => {
@@ -114,7 +114,7 @@ describe('a URL to read', () => {
     expect(streams.map((stream) => [stream.destroyed, stream.readableDidRead])).toEqual([[true, false]]);
   });
 
-  test('of a blob of nothing answers it, and no range of it', async () => {
+  test('of an empty blob is answered, and no range of it exists', async () => {
     key = blobs.newKey('files');
     await blobs.write(key, pieces(), AMPLE);
     const response = await fetch(readable());
@@ -124,7 +124,7 @@ describe('a URL to read', () => {
     }
   });
 
-  test('is good until its time and no longer', async () => {
+  test('is valid until its time and no longer', async () => {
     const url = readable();
     await clock.advance(9_999);
     expect(await statusOf(url)).toBe(200);
@@ -133,13 +133,13 @@ describe('a URL to read', () => {
     expect([status, code]).toEqual([403, 'url_invalid']);
   });
 
-  test('of a blob that was removed is 404', async () => {
+  test('of a removed blob is answered with 404', async () => {
     await blobs.remove(key);
     expect(await refusal(await fetch(readable()))).toEqual([404, 'not_found']);
   });
 });
 
-describe('nothing of a URL can be changed', () => {
+describe('no part of a URL can be changed', () => {
   beforeEach(() => blobs.write(key, pieces(TEXT), AMPLE));
 
   test.each<[string, (url: URL) => unknown]>([
@@ -158,19 +158,19 @@ describe('nothing of a URL can be changed', () => {
     expect(await refusal(await fetch(url))).toEqual([403, 'url_invalid']);
   });
 
-  test('what is missing, or of another kind, is 422', async () => {
+  test('a missing or malformed parameter is answered with 422', async () => {
     const url = new URL(readable());
     url.searchParams.delete('sig');
     expect(await statusOf(url)).toBe(422);
   });
 
-  test('one to read does not write, and one to write does not read', async () => {
+  test('a URL to read does not write, and a URL to write does not read', async () => {
     expect(await refusal(await put(readable(), 'x'))).toEqual([403, 'url_invalid']);
     expect(await refusal(await fetch(writable()))).toEqual([403, 'url_invalid']);
     expect(await contentOf(key)).toBe(TEXT);
   });
 
-  test('one of another secret is none of ours', async () => {
+  test('a URL that was signed with another secret is refused', async () => {
     const foreign = openPresignedUrls(new Uint8Array(32).fill(8), `http://127.0.0.1:${port}/v1`);
     const url = foreign.urlOf({ method: 'GET', key, expiresS: inTenSeconds() });
     expect(await refusal(await fetch(url))).toEqual([403, 'url_invalid']);
@@ -178,7 +178,7 @@ describe('nothing of a URL can be changed', () => {
 });
 
 describe('a URL to write', () => {
-  test('stores what is sent once, whatever it says that it is, and answers its length and SHA-256', async () => {
+  test('stores the body once, whatever its content type, and returns its length and SHA-256', async () => {
     const response = await put(writable(), '{"a":1}', { 'content-type': 'application/json' });
     expect(response.status).toBe(201);
     expect(await response.json()).toEqual({
@@ -189,7 +189,7 @@ describe('a URL to write', () => {
     expect(await contentOf(key)).toBe('{"a":1}');
   });
 
-  test('takes as many bytes as it says; one more is 413, told before or counted on the way', async () => {
+  test('accepts as many bytes as signed; one more is answered with 413, declared or counted', async () => {
     const chunked = (text: string): RequestInit & { duplex: 'half' } => ({
       method: 'PUT',
       body: new Blob([text]).stream(),
@@ -202,14 +202,14 @@ describe('a URL to write', () => {
     expect((await put(writable({ key: blobs.newKey('files') }), TEXT)).status).toBe(201);
   });
 
-  test('is good until its time and no longer', async () => {
+  test('is valid until its time and no longer', async () => {
     const url = writable();
     await clock.advance(10_000);
     expect(await refusal(await put(url, 'x'))).toEqual([403, 'url_invalid']);
     expect(filesOnDisk()).toEqual([]);
   });
 
-  test('leaves nothing where its caller goes away on the way', async () => {
+  test('stores nothing if the caller disconnects in between', async () => {
     const { pathname, search } = new URL(writable());
     const socket = connect(port, '127.0.0.1');
     socket.write(`PUT ${pathname}${search} HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n01234`);
@@ -220,7 +220,7 @@ describe('a URL to write', () => {
   });
 });
 
-describe('a body that comes slowly', () => {
+describe('a slow body', () => {
   const upload = async (): Promise<{ send(text: string): Promise<void>; answer: Promise<string> }> => {
     const { pathname, search } = new URL(writable({ expiresS: clock.now() / 1000 + 1_000 }));
     const socket = connect(port, '127.0.0.1');
@@ -233,13 +233,13 @@ describe('a body that comes slowly', () => {
       answer,
       send: async (text) => {
         socket.write(text);
-        // Until the server has it: nothing tells from outside.
+        // Until the server has received it; this cannot be observed from outside.
         await new Promise((resolve) => setTimeout(resolve, 20));
       },
     };
   };
 
-  test('is waited for as long as something of it comes each minute', async () => {
+  test('is awaited as long as a part of it arrives each minute', async () => {
     const { send, answer } = await upload();
     for (const digit of TEXT) {
       await clock.advance(59_999);
@@ -249,7 +249,7 @@ describe('a body that comes slowly', () => {
     expect(await answer).toMatch(/^HTTP\/1\.1 201 /);
   });
 
-  test('is cut off five seconds after it was refused, where it goes on coming', async () => {
+  test('is cut off five seconds after its refusal if it keeps coming', async () => {
     const { pathname, search } = new URL(writable());
     const socket = connect(port, '127.0.0.1');
     socket.on('error', () => undefined);
@@ -264,7 +264,7 @@ describe('a body that comes slowly', () => {
     await closed;
   });
 
-  test('is 408 after a minute without a byte, and leaves nothing', async () => {
+  test('is answered with 408 after a minute without a byte, and leaves nothing', async () => {
     const { send, answer } = await upload();
     await send('0');
     await clock.advance(60_000);

@@ -1,4 +1,4 @@
-// The contract of Db, on both drivers: what a transaction promises and what it refuses.
+// The contract of Db on both drivers: what a transaction guarantees and what it refuses.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { int, ucents } from '../../../../control-plane/base/db/columns.ts';
@@ -30,7 +30,7 @@ describe('transactions', () => {
     expect(await read()).toBe(30);
   });
 
-  test('that throw leave nothing behind, and the others of the same turn stay', async () => {
+  test('that throw change nothing, and other bodies of the same batch are kept', async () => {
     const fine = db.tx('fine', (tx) => tx.run(sql`update counters set value = value + 1 where name = 'a'`));
     const broken = db.tx('broken', async (tx) => {
       await tx.run(sql`update counters set value = 100 where name = 'a'`);
@@ -41,7 +41,7 @@ describe('transactions', () => {
     expect(await read()).toBe(1);
   });
 
-  test('that fail in SQL do not take the others of the same turn along', async () => {
+  test('that fail in SQL do not roll back other bodies of the same batch', async () => {
     const broken = db.tx('broken', (tx) => tx.run(sql`insert into counters (name, value) values ('a', 1)`));
     const fine = db.tx('fine', (tx) => tx.run(sql`update counters set value = 5 where name = 'a'`));
     await expect(broken).rejects.toThrow(/unique/i);
@@ -49,7 +49,7 @@ describe('transactions', () => {
     expect(await read()).toBe(5);
   });
 
-  test('tell how many rows changed, so that a stale compare-and-set is seen', async () => {
+  test('return the number of changed rows, so that a stale compare-and-set is detected', async () => {
     const set = (from: number): Promise<number> =>
       db.tx('cas', (tx) => tx.run(sql`update counters set value = 9 where name = 'a' and value = ${from}`));
     expect(await set(0)).toBe(1);
@@ -63,7 +63,7 @@ describe('transactions', () => {
     await expect(reading).rejects.toMatchObject({ code: 'tx_nested' });
   });
 
-  test('are over when they are over', async () => {
+  test('cannot be used after their end', async () => {
     let late: (() => Promise<unknown>) | undefined;
     await db.tx('leak', async (tx) => {
       late = () => tx.run(sql`update counters set value = 7 where name = 'a'`);
@@ -74,7 +74,7 @@ describe('transactions', () => {
 });
 
 describe('values', () => {
-  test('keep every microcent', async () => {
+  test('keep every microcent of an amount', async () => {
     const large = 9_007_199_254_740_993n;
     await db.tx('large', (tx) => tx.run(sql`update counters set value = ${large}`));
     const row = await db.read.one(z.object({ value: ucents }), sql`select value from counters`);
@@ -83,7 +83,7 @@ describe('values', () => {
   });
 
   test.each([1.5, Number.NaN, 2 ** 53, undefined, new Date(0), {}])(
-    'of a kind that no column keeps are refused: %s',
+    'of a kind that no column stores are refused: %s',
     async (value) => {
       await expect(db.tx('bad', (tx) => tx.run(sql`update counters set value = ${value}`))).rejects.toMatchObject({
         code: 'bad_value',
@@ -96,19 +96,19 @@ describe('a lease', () => {
   const one = { name: 'primary', holder: 'one' };
   const two = { name: 'primary', holder: 'two' };
 
-  test('keeps its epoch while it is renewed, and grows it with every new holder', async () => {
+  test('keeps its epoch while it is renewed, and raises it with every new holder', async () => {
     const held = await takeLease(db, one, undefined);
     expect(held).toEqual({ ...one, epoch: 1 });
     if (held === undefined) return;
     const before = await seeLease(db, 'primary');
     expect(await renewLease(db, held)).toBe(true);
-    // What was seen has changed since: the holder lives.
+    // The row has changed since it was read: the holder is alive.
     expect(await takeLease(db, two, before)).toBeUndefined();
     expect(await takeLease(db, two, await seeLease(db, 'primary'))).toEqual({ ...two, epoch: 2 });
     expect(await renewLease(db, held)).toBe(false);
   });
 
-  test('is free once it is released, and only its holder can do that', async () => {
+  test('is free once it is released, and only its holder can release it', async () => {
     const held = await takeLease(db, one, undefined);
     if (held === undefined) throw new Error('it was taken');
     await releaseLease(db, { ...two, epoch: 1 });

@@ -39,14 +39,14 @@ test('new files are applied in order, once', async () => {
   expect(await tables()).toEqual(['a', 'b', 'leases', 'schema_migrations']);
 });
 
-test('a file that was edited after it had been applied is refused', async () => {
+test('a file that was edited after it was applied is refused', async () => {
   write('0001-a.sql', 'create table a (id TEXT) STRICT;\n');
   await run();
   write('0001-a.sql', 'create table a (id TEXT, more TEXT) STRICT;\n');
   await expect(run()).rejects.toMatchObject({ code: 'migration' });
 });
 
-test('a database of a newer version is refused, and left as it was', async () => {
+test('a database of a newer version is refused and left unchanged', async () => {
   write('0001-a.sql', 'create table a (id TEXT) STRICT;\n');
   write('0002-b.sql', 'create table b (id TEXT) STRICT;\n');
   await run();
@@ -59,7 +59,7 @@ test('a database of a newer version is refused, and left as it was', async () =>
   expect(await tables()).toEqual(['a', 'b', 'leases', 'schema_migrations']);
 });
 
-test('a file that fails half way leaves nothing of itself', async () => {
+test('a file that fails half way changes nothing', async () => {
   write('0001-a.sql', 'create table a (id TEXT) STRICT;\n\ncreate table a (id TEXT) STRICT;\n');
   await expect(run()).rejects.toThrow('already exists');
   expect(await tables()).toEqual(['leases', 'schema_migrations']);
@@ -70,7 +70,7 @@ test('a file with a strange name is refused', async () => {
   await expect(run()).rejects.toMatchObject({ code: 'migration' });
 });
 
-test('PostgreSQL gets its own words, and each engine only its own blocks', () => {
+test('SQL is translated for PostgreSQL, and each engine gets only its own blocks', () => {
   const source = [
     'create table t (a INTEGER, b BLOB, c TEXT) STRICT;',
     '-- only sqlite',

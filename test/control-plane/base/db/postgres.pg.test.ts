@@ -1,4 +1,4 @@
-// PostgreSQL that goes away in the middle: what was under way fails, and everything else goes on.
+// A PostgreSQL server that goes away in the middle: work in progress fails, and everything else goes on.
 import { expect, test } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
@@ -15,7 +15,7 @@ test('a full disk of the server is our own error, and the next transaction works
 
 const One = z.object({ one: int });
 
-test('a server that ends the connection of a transaction ends that, and not us', async () => {
+test('a server that closes the connection of a transaction fails that transaction, and the process goes on', async () => {
   const uncaught: unknown[] = [];
   const note = (error: unknown): void => void uncaught.push(error);
   process.on('uncaughtExceptionMonitor', note);

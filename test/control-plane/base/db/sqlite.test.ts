@@ -1,4 +1,4 @@
-// What only the SQLite driver does: group commit, the single process, and the refusal to wait inside a transaction.
+// Behaviour of the SQLite driver alone: group commit, the lock against other processes, and the rule against waiting inside a transaction.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -62,7 +62,7 @@ describe('group commit', () => {
     commits.mockRestore();
   });
 
-  test('a read never sees what is not committed', async () => {
+  test('a read never sees uncommitted data', async () => {
     const seen: Promise<number | undefined>[] = [];
     const writing = db.tx('writing', async (tx) => {
       await tx.run(sql`insert into t (v) values (1)`);
@@ -75,7 +75,7 @@ describe('group commit', () => {
   });
 });
 
-test('a second process on the same file is refused by name, and welcome after the first has closed', async () => {
+test('a second process on the same file is refused, and succeeds after the first has closed', async () => {
   const path = join(dir, 'a.db');
   expect(() => openSqlite(path, { clock })).toThrow(expect.objectContaining({ code: 'database_in_use' }));
   await db.close();
@@ -83,14 +83,14 @@ test('a second process on the same file is refused by name, and welcome after th
   expect(await count()).toBe(0);
 });
 
-test('a SQLite that can lose committed writes is refused, up to the version that does not', () => {
+test('SQLite versions that can lose committed writes are refused, up to the fixed version', () => {
   for (const unsafe of ['3.51.2', '3.50.9', '3.7.0', '2.99.99']) {
     expect(() => refuseUnsafeVersion(unsafe)).toThrow(expect.objectContaining({ code: 'unsupported' }));
   }
   for (const safe of ['3.51.3', '3.51.10', '3.52.0', '4.0.0']) expect(() => refuseUnsafeVersion(safe)).not.toThrow();
 });
 
-test('every connection flushes fully and keeps foreign keys', async () => {
+test('every connection has full synchronous mode and checks foreign keys', async () => {
   const Pragma = z.object({ synchronous: int });
   expect(await db.read.one(Pragma, sql`pragma synchronous`)).toEqual({ synchronous: 2 });
   expect(await db.tx('pragma', (tx) => tx.one(Pragma, sql`pragma synchronous`))).toEqual({ synchronous: 2 });

@@ -1,4 +1,4 @@
-// Connections per address, at the edges: who counts as one, who does not count, and when there is room again.
+// Connections per address at the limits: which addresses count as one, which do not count, and when a place is free again.
 import { EventEmitter, once } from 'node:events';
 import { connect, type Socket } from 'node:net';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -10,7 +10,7 @@ import { openBench } from './fixture.ts';
 const log = createLog('test', 'silent');
 let port = 1024;
 
-/** As much of a socket as the limit looks at. */
+/** The parts of a socket that the limit uses. */
 function from(address: string): Socket {
   port += 1;
   const destroy = (): void => void socket.emit('close');
@@ -18,14 +18,14 @@ function from(address: string): Socket {
   return socket as unknown as Socket;
 }
 
-/** How many of `count` are let in. */
+/** How many of `count` connections are admitted. */
 function admitted(limit: AddressLimit, address: string, count: number): number {
   return Array.from({ length: count }, () => limit.admit(from(address))).filter(Boolean).length;
 }
 
 describe('the limit', () => {
   test.each([HTTP_CONNECTIONS_PER_ADDRESS_MAX, PORT_CONNECTIONS_PER_ADDRESS_MAX])(
-    '%i are let in, one more is not, and another address is',
+    '%i connections are admitted, one more is not, and another address is',
     (max) => {
       const limit = openAddressLimit({ max, trusted: [] }, log);
       expect(admitted(limit, '192.0.2.1', max)).toBe(max);
@@ -34,7 +34,7 @@ describe('the limit', () => {
     },
   );
 
-  test('an address is the same mapped into IPv6, and a /64 is one client', () => {
+  test('an address mapped into IPv6 is the same address, and an IPv6 /64 counts as one client', () => {
     const limit = openAddressLimit({ max: 1, trusted: [] }, log);
     expect(admitted(limit, '192.0.2.1', 1)).toBe(1);
     expect(admitted(limit, '::ffff:192.0.2.1', 1)).toBe(0);
@@ -50,7 +50,7 @@ describe('the limit', () => {
     expect(admitted(limit, '11.0.0.1', 3)).toBe(1);
   });
 
-  test('there is room again where one has closed, or has proven itself', () => {
+  test('a place is free again after a connection has closed or has authenticated', () => {
     const limit = openAddressLimit({ max: 2, trusted: [] }, log);
     const [first, second] = [from('192.0.2.1'), from('192.0.2.1')];
     limit.admit(first);
@@ -59,12 +59,12 @@ describe('the limit', () => {
     expect(admitted(limit, '192.0.2.1', 2)).toBe(1);
     limit.letGo(second);
     expect(admitted(limit, '192.0.2.1', 2)).toBe(1);
-    // It must not count twice.
+    // The same connection must not count twice.
     second.destroy();
     expect(admitted(limit, '192.0.2.1', 1)).toBe(0);
   });
 
-  test('a refusal is told once until there is room again', () => {
+  test('a refusal is logged once until a place is free again', () => {
     const lines: unknown[] = [];
     const limit = openAddressLimit({ max: 1, trusted: [] }, { ...log, warn: (...line: unknown[]) => lines.push(line) });
     const first = from('192.0.2.1');
@@ -100,17 +100,17 @@ describe('the API', () => {
   }
   const upgrade = 'GET /agent/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: websocket\r\n\r\n';
 
-  test('closes what is too much, before any request', async () => {
+  test('closes surplus connections before any request', async () => {
     await dial();
     const second = await dial();
     const third = await dial();
     await once(third.resume(), 'end');
-    // fetch keeps its connection for the next one.
+    // fetch reuses its connection for the next request.
     second.destroy();
     await expect.poll(async () => (await fetch(`http://127.0.0.1:${listening}/healthz`)).status).toBe(200);
   });
 
-  test('does not count an upgrade any more that has proven itself, and ends one that it refuses', async () => {
+  test('stops counting an upgrade that has authenticated, and closes one that it refuses', async () => {
     const refusing: (() => void)[] = [];
     own.http.onUpgrade('/agent/', ({ socket, proven }) => {
       if (refusing.length > 0) return void socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
@@ -123,7 +123,7 @@ describe('the API', () => {
       expect(String(answer)).toContain('101');
     }
     refusing.push(() => undefined);
-    // Each keeps its own side open.
+    // Each client keeps its side open.
     for (let i = 0; i < 3; i += 1) {
       const refused = await dial(upgrade);
       expect(String((await once(refused, 'data'))[0])).toContain('404');

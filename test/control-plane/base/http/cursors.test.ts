@@ -1,4 +1,4 @@
-// Page cursors: whole walks, edges of the limit, and every way to bring a wrong one.
+// Page cursors: complete walks, limits of the page size, and every kind of wrong cursor.
 import { describe, expect, test } from 'vitest';
 import { openCursors, type PageView } from '../../../../control-plane/base/http/cursors.ts';
 import { PageQuery } from '../../../../shared/api/page.ts';
@@ -9,7 +9,7 @@ interface Row {
   id: string;
 }
 const view: PageView<Row, string> = { at: (row) => ({ createdMs: row.created_ms, id: row.id }), show: (row) => row.id };
-/** Newest first, several in one millisecond. */
+/** Newest first, several rows in one millisecond. */
 const rows: Row[] = Array.from({ length: 7 }, (_, i) => ({ created_ms: 100 - Math.floor(i / 3), id: `id-${9 - i}` }));
 
 function fetch(position: { createdMs: number; id: string } | undefined, limit: number): Row[] {

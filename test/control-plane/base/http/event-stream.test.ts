@@ -1,4 +1,4 @@
-// Server-sent events: their text, keep-alives while there is nothing to say, and an end for whoever stops reading.
+// Server-sent events: their text, keep-alive comments, and the end of the source if the reader leaves.
 import { text } from 'node:stream/consumers';
 import { expect, test } from 'vitest';
 import { eventStream, type ServerSentEvent } from '../../../../control-plane/base/http/event-stream.ts';
@@ -10,13 +10,13 @@ async function* from(events: ServerSentEvent[]): AsyncGenerator<ServerSentEvent>
   yield* events;
 }
 
-test('each event is its lines and an empty one; data is JSON, so it never breaks a line', async () => {
+test('each event is its lines and an empty line; data is JSON, so it never contains a line break', async () => {
   expect(await text(eventStream(from(EVENTS), virtualClock()))).toBe(
     'data: {"text":"two\\nlines"}\n\nevent: end\nid: 7\ndata: null\n\n',
   );
 });
 
-test('silence is filled with comments every 15 seconds, for as long as somebody reads', async () => {
+test('comments are sent every 15 seconds of silence while somebody reads', async () => {
   const clock = virtualClock();
   const silent = Promise.withResolvers<IteratorResult<ServerSentEvent>>();
   const stream = eventStream({ [Symbol.asyncIterator]: () => ({ next: () => silent.promise }) }, clock);
@@ -31,7 +31,7 @@ test('silence is filled with comments every 15 seconds, for as long as somebody 
   expect(got).toBe(': keep-alive\n\n: keep-alive\n\n');
 });
 
-test('a reader that goes away ends the source', async () => {
+test('a reader that disconnects ends the source', async () => {
   const ended = Promise.withResolvers<void>();
   async function* endless(): AsyncGenerator<ServerSentEvent> {
     try {
@@ -45,7 +45,7 @@ test('a reader that goes away ends the source', async () => {
   await ended.promise;
 });
 
-test('a source that fails breaks the stream off, without an end', async () => {
+test('a source that fails aborts the stream instead of ending it normally', async () => {
   async function* failing(): AsyncGenerator<ServerSentEvent> {
     yield { data: 1 };
     throw new Error('the host is gone');

@@ -1,4 +1,4 @@
-// An HTTP server with a few planted routes on a real database, for the tests of base/http.
+// An HTTP server with a few test routes on a real database, for the tests of base/http.
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
@@ -40,7 +40,7 @@ export interface BenchOptions {
   ready?: () => Promise<string[]>;
 }
 
-/** Opens a server; `effects` counts the rows that the planted route `POST /v1/things` has written. */
+/** Opens a server. `effects` counts the rows that the test route `POST /v1/things` has written. */
 export async function openBench(options: BenchOptions = {}): Promise<Bench> {
   const clock = options.clock ?? systemClock();
   const db = options.db ?? (await openEffectsDb(clock));
@@ -198,7 +198,7 @@ export const as = (token: string, more: Record<string, string> = {}): Record<str
   ...more,
 });
 
-/** The members of a problem document that tests look at. */
+/** The fields of a problem document that the tests check. */
 export function problemOf(reply: WireReply): {
   code: string;
   detail: string;

@@ -1,4 +1,4 @@
-// Idempotency-Key on a real database: replays, reuse, concurrency, crashes, refusals, the fence and forgetting.
+// Idempotency-Key on a real database: replays, reuse, concurrency, crashes, refusals, the fence and retention.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
 import { openIdempotency } from '../../../../control-plane/base/http/idempotency.ts';
@@ -10,7 +10,7 @@ import { createLog } from '../../../../shared/log.ts';
 import { systemRng } from '../../../../shared/rng.ts';
 import { as, type Bench, openBench, openEffectsDb, problemOf } from './fixture.ts';
 
-/** Real waiting, settable wall time. */
+/** Waiting takes real time; the wall clock can be set. */
 let now = 1_700_000_000_000;
 const clock: Clock = { ...systemClock(), now: () => now };
 
@@ -33,7 +33,7 @@ const send = (on: Bench, key: string | undefined, payload: object = { name: 'a' 
     payload,
   });
 
-describe('the header', () => {
+describe('the Idempotency-Key header', () => {
   test('is required', async () => {
     const reply = await send(bench, undefined);
     expect(reply.status).toBe(400);
@@ -53,7 +53,7 @@ describe('the header', () => {
   });
 });
 
-test('one API key may use so many keys in 24 hours; the next one is 429 and leaves nothing, others go on', async () => {
+test('one API key may use a limited number of keys in 24 hours; the next one gets 429 and stores nothing, other API keys are not affected', async () => {
   const used = IDEMPOTENCY_KEYS_PER_API_KEY_MAX - 1;
   const hourMs = Math.floor(now / 3_600_000) * 3_600_000 - 22 * 3_600_000;
   await send(bench, 'first');
@@ -72,8 +72,8 @@ test('one API key may use so many keys in 24 hours; the next one is 429 and leav
   expect((await send(bench, 'one more')).status).toBe(202);
 });
 
-describe('an equal request', () => {
-  test('gets the same bytes, the operation id and a mark, and has no second effect', async () => {
+describe('a repeated request', () => {
+  test('gets the same bytes, the operation id and the replay header, and has no second effect', async () => {
     const first = await send(bench, 'k1', { name: 'a', size: 2 });
     const again = await send(bench, 'k1', { size: 2, name: 'a' });
     expect(first.headers['idempotent-replayed']).toBeUndefined();
@@ -87,13 +87,13 @@ describe('an equal request', () => {
     expect(again.headers['x-request-id']).not.toBe(first.headers['x-request-id']);
     expect(await bench.effects()).toBe(1);
   });
-  test('fifty at once have one effect and one answer', async () => {
+  test('sent fifty times at once has one effect and one answer', async () => {
     const replies = await Promise.all(Array.from({ length: 50 }, () => send(bench, 'k2')));
     expect(new Set(replies.map((reply) => `${reply.status} ${reply.body}`)).size).toBe(1);
     expect(replies.filter((reply) => reply.headers['idempotent-replayed'] === undefined)).toHaveLength(1);
     expect(await bench.effects()).toBe(1);
   });
-  test('of another key is another request', async () => {
+  test('with another API key is a new request', async () => {
     await send(bench, 'k3');
     const reply = await send(bench, 'k3', { name: 'a' }, 'other');
     expect(reply.headers['idempotent-replayed']).toBeUndefined();
@@ -119,7 +119,7 @@ describe('an equal request', () => {
 });
 
 describe('a refusal', () => {
-  test.each(['insufficient_balance', 'conflict'])('of the business is stored: %s', async (refuse) => {
+  test.each(['insufficient_balance', 'conflict'])('of the business logic is stored: %s', async (refuse) => {
     const first = await send(bench, 'r1', { name: 'a', refuse });
     const again = await send(bench, 'r1', { name: 'a', refuse });
     expect(problemOf(first).code).toBe(refuse);
@@ -128,7 +128,7 @@ describe('a refusal', () => {
     expect(await bench.effects()).toBe(0);
   });
   test.each(['validation_failed', 'rate_limit_exceeded', 'bug'])(
-    'that may pass leaves the key free: %s',
+    'that may go away leaves the key free: %s',
     async (refuse) => {
       expect((await send(bench, 'r2', { name: 'a', refuse })).status).toBeGreaterThanOrEqual(400);
       const corrected = await send(bench, 'r2', { name: 'a' });
@@ -137,7 +137,7 @@ describe('a refusal', () => {
       expect(await bench.effects()).toBe(1);
     },
   );
-  test('by the schema or the scope does not touch the key', async () => {
+  test('by the schema or the scope does not use the key', async () => {
     expect((await send(bench, 'r3', { name: 5 })).status).toBe(422);
     expect((await send(bench, 'r3', { name: 'a' }, 'reader')).status).toBe(403);
     expect((await send(bench, 'r3')).status).toBe(202);
@@ -150,7 +150,7 @@ describe('a claim', () => {
   const refusal = (): WireReply => ({ status: 409, headers: {}, body: '' });
   const reply = { status: 201, body: { ok: true } };
 
-  test('of a process that died between claim and finish is free at once, with any body', async () => {
+  test('of a process that died before it finished is free at once, with any body', async () => {
     const died = Promise.withResolvers<void>();
     const entered = Promise.withResolvers<void>();
     const before = openIdempotency({ ...deps, db, epoch: 1 });
@@ -168,14 +168,14 @@ describe('a claim', () => {
     const taken = await after.run({ ...request, body: { a: 2 } }, { refusal, handle: async () => reply });
     expect(taken.status).toBe(201);
     died.resolve();
-    // The fence: whoever lost the claim has its effect rolled back.
+    // The fence: the request that lost the claim has its effect rolled back.
     await expect(lost).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
   });
 
-  test('held by a living request makes an equal one wait, then says 409 with Retry-After; another body is refused at once', async () => {
+  test('of a request in progress makes a repeated one wait, then answers 409 with Retry-After; another body is refused at once', async () => {
     const go = Promise.withResolvers<void>();
     const entered = Promise.withResolvers<void>();
-    // Real time would make the test wait two seconds.
+    // With real time the test would wait two seconds.
     const fast: Clock = { ...clock, monotonicMs: () => clock.monotonicMs() * 40 };
     const idempotency = openIdempotency({ ...deps, clock: fast, db, epoch: 1 });
     const handle = async (): Promise<typeof reply> => {
@@ -197,7 +197,7 @@ describe('a claim', () => {
     expect((await idempotency.run(request, { refusal, handle })).headers['idempotent-replayed']).toBe('true');
   });
 
-  test('past its lease may be taken over', async () => {
+  test('can be taken over after its lease', async () => {
     const go = Promise.withResolvers<void>();
     const entered = Promise.withResolvers<void>();
     const idempotency = openIdempotency({ ...deps, db, epoch: 1 });
@@ -216,7 +216,7 @@ describe('a claim', () => {
     await expect(slow).rejects.toMatchObject({ code: 'idempotency_key_in_use' });
   });
 
-  test('whose effect is rolled back after settling is not a stored reply', async () => {
+  test('whose effect is rolled back after settling stores no reply', async () => {
     const idempotency = openIdempotency({ ...deps, db, epoch: 1 });
     const failing = idempotency.run(request, {
       refusal,
@@ -232,7 +232,7 @@ describe('a claim', () => {
   });
 });
 
-test('what is older than a day is forgotten, nothing younger', async () => {
+test('keys older than a day are deleted, and no younger ones', async () => {
   await send(bench, 'old');
   now += 1;
   await send(bench, 'young');

@@ -1,4 +1,4 @@
-// How much and how often strangers may send: rates, headers, and what is no HTTP at all; every refusal has the form of its path.
+// Limits for strangers: request rates, header sizes, and input that is not HTTP. Every refusal has the form of its path.
 import { once } from 'node:events';
 import { connect } from 'node:net';
 import { PassThrough } from 'node:stream';
@@ -19,7 +19,7 @@ const open: Bench[] = [];
 afterEach(async () => {
   for (const bench of open.splice(0)) await bench.close();
 });
-/** Of inference, where a test is about other requests. */
+/** The limits of inference in tests about other requests. */
 const inference = { perKeyPerSecond: 1, burst: 1 };
 async function openLimited(limits: Omit<RateLimitOptions, 'inference'> & Partial<RateLimitOptions>) {
   const clock = virtualClock();
@@ -47,7 +47,7 @@ function isRefused(take: () => void): boolean {
 }
 
 describe('rates', () => {
-  test('a key gets its burst, then 429 with the seconds to wait, then what has come back since', async () => {
+  test('a key may send its burst, then gets 429 with the seconds to wait, then may send what has refilled since', async () => {
     const { clock, get: getFrom } = await openLimited({ perKeyPerSecond: 0.5, perIpPerSecond: 1000, burst: 3 });
     let address = 0;
     const get = (url: string, token: string) => getFrom(url, token, `198.51.100.${(address += 1)}`);
@@ -68,7 +68,7 @@ describe('rates', () => {
     expect(await statuses(4, 'all')).toEqual([200, 200, 200, 429]);
   });
 
-  test('that change count from the next request on, and what was taken before stays taken', async () => {
+  test('a changed rate applies from the next request on, and tokens that were taken before stay taken', async () => {
     const clock = virtualClock();
     const rates = { perKeyPerSecond: 1, perIpPerSecond: 1, burst: 4, inference };
     const limits = openRateLimits(rates, clock);
@@ -80,13 +80,13 @@ describe('rates', () => {
     expect([taken('192.0.2.1'), taken('192.0.2.2')]).toEqual([2, 5]);
     await clock.advance(10_000);
     expect(taken('192.0.2.1')).toBe(1);
-    // A smaller burst is not owed below nothing.
+    // A smaller burst does not make the remaining tokens negative.
     limits.change({ ...rates, perIpPerSecond: 1, burst: 1 });
     await clock.advance(1_000);
     expect(taken('192.0.2.1')).toBe(1);
   });
 
-  test('an address is limited with and without a key, also where there is nothing', async () => {
+  test('an address is limited with and without a key, also on unknown paths', async () => {
     const { get } = await openLimited({ perKeyPerSecond: 1000, perIpPerSecond: 0.1, burst: 4 });
     const urls = ['/v1/ip', '/v1/things/x', '/v1/nowhere', '/v1/things/x'];
     const replies = await Promise.all(urls.map((url, i) => get(url, i === 3 ? 'all' : undefined)));
@@ -95,7 +95,7 @@ describe('rates', () => {
     expect((await get('/v1/nowhere')).headers['retry-after']).toBe('10');
   });
 
-  test('a load balancer that asks for health is never refused', async () => {
+  test('a load balancer that checks health is never refused', async () => {
     const { get } = await openLimited({ perKeyPerSecond: 1, perIpPerSecond: 1, burst: 1 });
     for (let i = 0; i < 5; i += 1) expect((await get(i % 2 === 0 ? '/healthz' : '/readyz')).status).toBe(200);
   });
@@ -109,13 +109,13 @@ describe('rates', () => {
     ['::ffff:192.0.2.1', '192.0.2.1', true],
     ['::ffff:192.0.2.1', '::ffff:192.0.2.2', false],
     ['192.0.2.1', '192.0.2.2', false],
-  ])('%s and %s are one: %s', (a, b, one) => {
+  ])('%s and %s count as one address: %s', (a, b, one) => {
     const limits = openRateLimits({ perKeyPerSecond: 1, perIpPerSecond: 1, burst: 1, inference }, virtualClock());
     limits.takeForIp(a);
     expect(isRefused(() => limits.takeForIp(b))).toBe(one);
   });
 
-  test('strangers from many addresses do not make it forget the one that keeps asking', () => {
+  test('many other addresses do not reset the bucket of an address that keeps sending', () => {
     const limits = openRateLimits({ perKeyPerSecond: 1, perIpPerSecond: 1, burst: 2, inference }, virtualClock());
     const addressOf = (i: number): string => `10.${i >> 16}.${(i >> 8) & 255}.${i & 255}`;
     limits.takeForIp('192.0.2.1');
@@ -137,7 +137,7 @@ describe('the rate of inference', () => {
     headers['retry-after'],
   ];
 
-  test('a key gets its burst, then 429 with the time to wait, and one request as soon as it is over', async () => {
+  test('a key may send its burst, then gets 429 with the time to wait, and may send one request as soon as that is over', async () => {
     const { clock, ask } = await openLimited({ ...SLOW, inference: { perKeyPerSecond: 0.8, burst: 2 } });
     expect(toldOf(await ask('all'))).toEqual([200, '2', '1', '1.25s', undefined]);
     expect(toldOf(await ask('all'))).toEqual([200, '2', '0', '2.5s', undefined]);
@@ -156,14 +156,14 @@ describe('the rate of inference', () => {
     await clock.advance(1);
     expect(toldOf(await ask('all'))).toEqual([200, '2', '0', '2.5s', undefined]);
     await clock.advance(2_499);
-    // What has come back but for a millisecond is one request, not two.
+    // One millisecond before the refill of a second request, only one is allowed.
     expect(toldOf(await ask('all'))).toEqual([200, '2', '0', '1.251s', undefined]);
     expect(toldOf(await ask('all'))).toEqual([429, '2', '0', '1.251s', '1']);
     await clock.advance(600_000);
     expect(toldOf(await ask('all'))).toEqual([200, '2', '1', '1.25s', undefined]);
   });
 
-  test("is no one else's: neither takes from the other, and only inference tells of it", async () => {
+  test('is separate: neither rate takes from the other, and only inference responses have rate headers', async () => {
     const { get, ask } = await openLimited({ ...SLOW, perKeyPerSecond: 1, burst: 2 });
     expect((await ask('all')).status).toBe(200);
     expect((await ask('all')).status).toBe(429);
@@ -174,7 +174,7 @@ describe('the rate of inference', () => {
     expect((await ask('other', '192.0.2.4')).status).toBe(200);
   });
 
-  test('leaves alone who follows what was asked for', async () => {
+  test('does not limit the polling of a job', async () => {
     const { get, ask } = await openLimited(SLOW);
     expect((await ask('all')).status).toBe(200);
     const followed = await get('/v1/chat/thing', 'all');
@@ -207,7 +207,7 @@ async function openPort(): Promise<number> {
   return (await bench.http.listen({ host: '127.0.0.1', port: 0 })).port;
 }
 
-/** Everything that the server says until it ends the connection. Several texts go out in packets of their own. */
+/** Everything that the server sends until it closes the connection. Several texts are sent in separate packets. */
 async function exchange(port: number, texts: string | readonly string[]): Promise<{ head: string; body: string }> {
   const chunks: Buffer[] = [];
   const socket = connect({ port, host: '127.0.0.1', noDelay: true }, () => {
@@ -223,11 +223,11 @@ async function exchange(port: number, texts: string | readonly string[]): Promis
 }
 
 const HEAD = 'GET /v1/ip HTTP/1.1\r\nHost: x\r\nConnection: close\r\n';
-/** A request whose headers have `bytes` bytes, as the parser counts them: names, values and what stands between. */
+/** A request whose headers have `bytes` bytes as the parser counts them, including names, values and separators. */
 const padded = (bytes: number): string => `${HEAD}X-Padding: ${'x'.repeat(bytes - HEAD.length - 13)}\r\n\r\n`;
 
 describe('headers', () => {
-  test('up to the limit are read, above it are 431', async () => {
+  test('up to the limit are read, above it the answer is 431', async () => {
     const port = await openPort();
     expect((await exchange(port, padded(HEADER_BYTES_MAX - 64))).head).toContain('HTTP/1.1 200');
     const refused = await exchange(port, padded(HEADER_BYTES_MAX + 64));
@@ -239,7 +239,7 @@ describe('headers', () => {
       detail: expect.stringContaining(String(HEADER_BYTES_MAX)),
     });
   });
-  test('a path that is too long is 431 too, and so is what comes in many megabytes', async () => {
+  test('a path that is too long is answered with 431, even if it comes in many megabytes', async () => {
     const port = await openPort();
     const long = await exchange(port, `GET /${'x'.repeat(HEADER_BYTES_MAX)} HTTP/1.1\r\nHost: x\r\n\r\n`);
     expect(JSON.parse(long.body)).toMatchObject({ code: 'headers_too_large' });
@@ -257,7 +257,7 @@ describe('on the paths of inference the refusal is the envelope', () => {
     return error.code;
   };
 
-  test('of headers that are too large, in one packet or in many', async () => {
+  test('for headers that are too large, in one packet or in many', async () => {
     const port = await openPort();
     for (const bytes of [HEADER_BYTES_MAX, HEADER_BYTES_READ_MAX - 200]) {
       const text = `${HEAD_OF_CHAT}Connection: close\r\nX-Padding: ${'x'.repeat(bytes)}\r\n\r\n`;
@@ -273,14 +273,14 @@ describe('on the paths of inference the refusal is the envelope', () => {
     ['two lengths', `${HEAD_OF_CHAT}Content-Length: 1\r\nContent-Length: 2\r\n\r\n{}`],
     ['no Host', 'POST /v1/chat/thing HTTP/1.1\r\nConnection: close\r\n\r\n'],
     ['a broken second request', 'POST /v1/chat/thing HTTP/1.1\r\nHost: x\r\n\r\n\x01\x02'],
-  ])('of what is no HTTP: %s', async (_what, text) => {
+  ])('for input that is not HTTP: %s', async (_what, text) => {
     const answer = await exchange(await openPort(), text);
     const at = answer.body.lastIndexOf('HTTP/1.1 400');
     const last = at < 0 ? answer : { head: answer.body.slice(at), body: answer.body.split('\r\n\r\n').at(-1) ?? '' };
     expect(envelopeOf(last, 400)).toBe('invalid_request_error');
   });
 
-  test('of a body that is late', async () => {
+  test('for a body that is late', async () => {
     const clock = virtualClock();
     const bench = await openBench({ clock });
     open.push(bench);
@@ -302,7 +302,7 @@ describe('on the paths of inference the refusal is the envelope', () => {
   });
 });
 
-test('a body that trickles is 408 after a minute, however much of it comes', async () => {
+test('a body that trickles in is answered with 408 after a minute, however much of it has arrived', async () => {
   const clock = virtualClock();
   const bench = await openBench({ clock });
   open.push(bench);
@@ -325,7 +325,7 @@ test('a body that trickles is 408 after a minute, however much of it comes', asy
   expect(Buffer.concat(chunks).toString()).toMatch(/^HTTP\/1\.1 408 Request Timeout\r\n[^]*"code":"request_timeout"/);
 });
 
-describe('what is no HTTP', () => {
+describe('input that is not HTTP', () => {
   test.each([
     ['a TLS hello', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
     ['an unknown method', 'FROBNICATE / HTTP/1.1\r\nHost: x\r\n\r\n'],
@@ -355,13 +355,13 @@ describe('what is no HTTP', () => {
       expect(JSON.parse(answer.body)).toMatchObject({ code: 'method_not_allowed', status: 405 });
     },
   );
-  test('an expectation that we do not know is no reason to refuse', async () => {
+  test('an unknown expectation is ignored', async () => {
     expect((await exchange(await openPort(), `${HEAD}Expect: the-best\r\n\r\n`)).head).toContain('HTTP/1.1 200');
   });
   test('HTTP/1.0 needs no Host', async () => {
     expect((await exchange(await openPort(), 'GET /v1/ip HTTP/1.0\r\n\r\n')).head).toContain(' 200 ');
   });
-  test('a request that does not arrive in time is 408', async () => {
+  test('a request that does not arrive in time is answered with 408', async () => {
     const clock = virtualClock();
     const socket = new PassThrough();
     refuseUnread(Object.assign(new Error('late'), { code: 'ERR_HTTP_REQUEST_TIMEOUT' }), socket, {
@@ -375,7 +375,7 @@ describe('what is no HTTP', () => {
   });
 });
 
-test('a route without a body takes none, unless it is an empty one', async () => {
+test('a route without a body accepts only an empty one', async () => {
   const bench = await openBench();
   open.push(bench);
   const ask = (payload: object | string): Promise<WireReply> => {

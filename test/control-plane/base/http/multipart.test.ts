@@ -1,4 +1,4 @@
-// Forms are read as they come: no further than their reader has got, and not at all once it has had enough.
+// Forms are streamed: the parser reads no further than its reader, and stops if the reader throws.
 import { Readable } from 'node:stream';
 import { describe, expect, test } from 'vitest';
 import { type FormFile, readForm } from '../../../../control-plane/base/http/multipart.ts';
@@ -8,7 +8,7 @@ const PIECE = 64 * 1024;
 const HEAD = '--x\r\nContent-Disposition: form-data; name="file"; filename="a.bin"\r\n\r\n';
 const TAIL = '\r\n--x\r\nContent-Disposition: form-data; name="purpose"\r\n\r\nfine-tune\r\n--x--\r\n';
 
-/** A form of which `pieces` of 64 KiB are the file, and how many bytes of it were asked for. */
+/** A form whose file has `pieces` of 64 KiB. Also counts how many bytes of it were requested. */
 function formOf(pieces: number, tail = TAIL): { stream: Readable; taken(): number } {
   let taken = 0;
   function* parts(): Generator<Buffer> {
@@ -47,7 +47,7 @@ test('the file is read to its end, then the fields after it', async () => {
   expect(fields).toEqual([['purpose', 'fine-tune']]);
 });
 
-test('while its reader waits, no more than half a mebibyte is taken from the sender', async () => {
+test('while the reader waits, at most half a mebibyte is taken from the sender', async () => {
   const form = formOf(1_000);
   const waiting = Promise.withResolvers<void>();
   const reading = read(form.stream, async (file) => {
@@ -62,7 +62,7 @@ test('while its reader waits, no more than half a mebibyte is taken from the sen
   expect(form.taken()).toBe(1_000 * PIECE);
 });
 
-describe('nothing more is taken', () => {
+describe('reading stops', () => {
   test.each<[string, (file: FormFile) => Promise<void>]>([
     ['once its reader throws', async () => Promise.reject(new Error('enough'))],
     [
@@ -71,18 +71,18 @@ describe('nothing more is taken', () => {
         for await (const _piece of stream) throw new Error('enough');
       },
     ],
-  ])('%s, and its own error comes out', async (_what, file) => {
+  ])('%s, and the caller gets that error', async (_what, file) => {
     const form = formOf(1_000);
     await expect(read(form.stream, file)).rejects.toThrow('enough');
     const taken = form.taken();
     await turns(50);
     expect(form.taken()).toBe(taken);
     expect(taken).toBeLessThanOrEqual(PIECE * 8);
-    // The answer still needs the connection.
+    // The response still needs the connection.
     expect(form.stream.destroyed).toBe(false);
   });
 
-  test('once the sender is gone, whose error the reader is told', async () => {
+  test('if the sender disconnects, and the reader gets its error', async () => {
     const stream = new Readable({ read: () => undefined });
     stream.push(HEAD);
     stream.push('half of it');
@@ -100,7 +100,7 @@ describe('nothing more is taken', () => {
   });
 });
 
-test('a form that ends within its file is the fault of the sender, not of its reader', async () => {
+test('a form that ends inside its file is reported as an error of the sender', async () => {
   const reading = read(formOf(2, '').stream, async (file) => void (await countOf(file)));
   const error: unknown = await reading.catch((thrown: unknown) => thrown);
   expect(error).toBeInstanceOf(ServiceError);

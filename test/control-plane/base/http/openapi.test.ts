@@ -1,4 +1,4 @@
-// The OpenAPI document: complete, consistent in itself, and of the same schemas that check requests.
+// The OpenAPI document: complete, consistent, and built from the same schemas that check requests.
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { as, type Bench, openBench } from './fixture.ts';
 
@@ -35,7 +35,7 @@ test('is OpenAPI 3.1 and names the server without the version', () => {
   expect(document.components.securitySchemes.api_key.scheme).toBe('bearer');
 });
 
-test('hides what is not for customers', () => {
+test('hides routes that are not for customers', () => {
   const paths = ['/v1/things', '/v1/things/{id}', '/v1/ip', '/v1/things/{id}/touch', '/v1/chat/thing'];
   expect(Object.keys(document.paths)).toEqual(paths);
 });
@@ -77,7 +77,7 @@ test('describes path and query parameters', () => {
   ]);
 });
 
-test('of inference alone tells of the headers with its rate, where it is answered and where there was too much', () => {
+test('describes the rate headers for inference only, in successful responses and in 429', () => {
   const tellsOf = (path: string, method: string, status: string): string[] =>
     Object.keys(document.paths[path]?.[method]?.responses[status]?.headers ?? {}).filter((name) => /rate/i.test(name));
   const all = ['Limit', 'Remaining', 'Reset'].map((what) => `X-Ratelimit-${what}-Requests`);
@@ -85,7 +85,7 @@ test('of inference alone tells of the headers with its rate, where it is answere
   expect([tellsOf('/v1/things', 'post', '202'), tellsOf('/v1/things', 'post', '429')]).toEqual([[], []]);
 });
 
-test('every reference leads somewhere', () => {
+test('every reference has a target', () => {
   const references = [...JSON.stringify(document).matchAll(/"\$ref":"#\/components\/schemas\/(\w+)"/g)].map(
     ([, name]) => name,
   );

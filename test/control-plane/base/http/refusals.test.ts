@@ -1,4 +1,4 @@
-// Refusals on the paths of inference: every one is the envelope, with the code, the member and the headers that official clients go by.
+// Refusals on inference paths: each is the envelope, with the code, field and headers that official clients use.
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { type Route, route } from '../../../../control-plane/base/http/route.ts';
@@ -67,7 +67,7 @@ describe('the envelope', () => {
     expect(errorOf(reply).message).toContain('"instances: write"');
   });
 
-  test('402 insufficient_balance is not to be sent again', async () => {
+  test('402 insufficient_balance tells clients not to retry', async () => {
     const reply = await post({ refuse: 'insufficient_balance' });
     expect(reply.status).toBe(402);
     expect(reply.headers['x-should-retry']).toBe('false');
@@ -84,13 +84,13 @@ describe('the envelope', () => {
     expect(errorOf(reply)).toMatchObject({ type: 'invalid_request_error', code: 'malformed_json' });
   });
 
-  test('415 for what is no JSON', async () => {
+  test('415 for a body that is not JSON', async () => {
     const reply = await post('a=b', as('all', { 'content-type': 'text/plain' }));
     expect(reply.status).toBe(415);
     expect(errorOf(reply)).toMatchObject({ code: 'unsupported_media_type' });
   });
 
-  test('413 request_too_large above the bound of the route, which it names; at the bound it is read', async () => {
+  test('413 request_too_large above the limit of the route, which it names; a body at the limit is read', async () => {
     const around = '{"text":""}'.length;
     expect((await post(`{"text":"${'x'.repeat(BODY_BYTES_MAX - around)}"}`)).status).toBe(200);
     const reply = await post(`{"text":"${'x'.repeat(BODY_BYTES_MAX - around + 1)}"}`);
@@ -131,7 +131,7 @@ describe('the envelope', () => {
     }
   });
 
-  test('500 internal_error quotes the request, and nothing of the bug', async () => {
+  test('500 internal_error quotes the request id and nothing of the bug', async () => {
     const reply = await post({ refuse: 'bug' });
     expect(reply.status).toBe(500);
     expect(errorOf(reply)).toMatchObject({ type: 'server_error', code: 'internal_error' });
@@ -140,7 +140,7 @@ describe('the envelope', () => {
   });
 });
 
-test('a body is refused where the route takes none, and an empty object means nothing', async () => {
+test('a body is refused if the route takes none, and an empty object is accepted', async () => {
   const things = await openBench();
   const ask = (payload: object) =>
     things.http.inject({ method: 'POST', url: '/v1/chat/thing', headers: as('all'), payload });

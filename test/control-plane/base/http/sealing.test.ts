@@ -1,4 +1,4 @@
-// Sealing: opens only where it was sealed, under the same secret, unchanged.
+// Sealed text opens only for the same place, with the same secret, and unchanged.
 import { expect, test } from 'vitest';
 import { openSealing } from '../../../../control-plane/base/http/sealing.ts';
 import { systemClock } from '../../../../shared/clock.ts';
@@ -12,7 +12,7 @@ test.each(['', 'secret', '{"key":"ü"}', 'x'.repeat(100_000)])('a sealed text op
   expect(sealing.open('here', sealing.seal('here', text))).toBe(text);
 });
 
-test('the same text is sealed differently each time, and does not show', () => {
+test('the same text is sealed differently each time, and cannot be read from the sealed text', () => {
   const [a, b] = [sealing.seal('here', 'visible'), sealing.seal('here', 'visible')];
   expect(a).not.toBe(b);
   expect(Buffer.from(a, 'base64url').includes('visible')).toBe(false);

@@ -1,4 +1,4 @@
-// A database that has come without its secret is noticed at the start, before a sealed value is needed.
+// A database without its secret is detected at the start, before a sealed value is needed.
 import { expect, test } from 'vitest';
 import { assertSecretFits } from '../../../../control-plane/base/http/secret-check.ts';
 import { openSealing } from '../../../../control-plane/base/http/sealing.ts';
@@ -8,7 +8,7 @@ import { createIds } from '../../../../shared/ids.ts';
 import { systemRng } from '../../../../shared/rng.ts';
 import { openTestDb } from '../../../kit/databases.ts';
 
-test('the first secret is the one; another is refused with what to do', async () => {
+test('the first secret is stored; another one is refused with an instruction', async () => {
   const sealingOf = (byte: number) => openSealing(new Uint8Array(32).fill(byte), createIds(systemClock(), systemRng()));
   const db = await openTestDb(SCHEMA);
   await assertSecretFits(db, sealingOf(1));

@@ -1,4 +1,4 @@
-// What a request meets before and after its handler: authentication, validation, problem documents, headers, closing.
+// What the server does before and after a handler: authentication, validation, problem documents, headers, closing.
 import { once } from 'node:events';
 import { request as httpRequest } from 'node:http';
 import { connect, type Socket } from 'node:net';
@@ -34,19 +34,19 @@ describe('authentication', () => {
     ['two tokens', { authorization: 'Bearer all all' }],
     ['an unknown token', { authorization: 'Bearer nobody' }],
     ['a token that is too long', { authorization: `Bearer ${'a'.repeat(513)}` }],
-  ])('401 for %s', async (_what, headers) => {
+  ])('answers 401 for %s', async (_what, headers) => {
     const reply = await bench.http.inject({ method: 'GET', url: '/v1/things/x', headers });
     expect(reply.status).toBe(401);
     expect(reply.headers['www-authenticate']).toBe('Bearer');
     expect(problemOf(reply)).toMatchObject({ code: 'unauthorized', status: 401, instance: '/v1/things/x', errors: [] });
   });
-  test('403 names the missing scope as the specification writes it', async () => {
+  test('answers 403 with the missing scope as the specification writes it', async () => {
     const reply = await bench.http.inject({ method: 'POST', url: '/v1/things', headers: as('reader'), payload: {} });
     expect(reply.status).toBe(403);
     expect(problemOf(reply)).toMatchObject({ code: 'insufficient_scope', required_scope: 'instances: write' });
     expect(problemOf(reply).detail).toContain('instances: write');
   });
-  test('the scheme is not case-sensitive', async () => {
+  test('accepts the scheme in any case', async () => {
     const reply = await bench.http.inject({
       method: 'GET',
       url: '/v1/things/x',
@@ -54,7 +54,7 @@ describe('authentication', () => {
     });
     expect(reply.status).toBe(200);
   });
-  test('a stranger is refused before the body is read', async () => {
+  test('refuses a stranger before the body is read', async () => {
     const reply = await bench.http.inject({
       method: 'POST',
       url: '/v1/things',
@@ -66,12 +66,12 @@ describe('authentication', () => {
 });
 
 describe('bad input', () => {
-  test('malformed JSON', async () => {
+  test('malformed JSON is refused', async () => {
     const reply = await post('{"name": ');
     expect(reply.status).toBe(400);
     expect(problemOf(reply).code).toBe('malformed_json');
   });
-  test('unknown fields are named, at every depth', async () => {
+  test('unknown fields are named at every depth', async () => {
     const reply = await post({ name: 'a', colour: 'red', parts: [{ port: 1, speed: 2 }] });
     expect(reply.status).toBe(422);
     expect(problemOf(reply)).toMatchObject({
@@ -82,11 +82,11 @@ describe('bad input', () => {
       ],
     });
   });
-  test('__proto__ is just another unknown field', async () => {
+  test('__proto__ is refused like any unknown field', async () => {
     const reply = await post('{"name": "a", "__proto__": {"size": 3}}');
     expect(problemOf(reply).errors).toEqual([{ field: '__proto__', rule: 'is not a known field' }]);
   });
-  test('wrong types', async () => {
+  test('wrong types are refused', async () => {
     const reply = await post({ name: 3, size: 1.5, parts: {} });
     expect(problemOf(reply).errors).toEqual([
       { field: 'name', rule: 'must be a string' },
@@ -105,13 +105,13 @@ describe('bad input', () => {
     ['null', 'null'],
     ['an array', '[]'],
     ['a string', '"x"'],
-  ])('a body that is %s', async (_what, payload) => {
+  ])('a body that is %s is refused', async (_what, payload) => {
     expect(problemOf(await post(payload)).errors).toEqual([{ field: 'body', rule: 'must be an object' }]);
   });
-  test('no body at all', async () => {
+  test('a missing body is refused', async () => {
     expect(problemOf(await post('')).errors).toEqual([{ field: 'body', rule: 'is required' }]);
   });
-  test('both edges of a length and of a number', async () => {
+  test('a length and a number are accepted at both limits and refused beyond them', async () => {
     expect((await post({ name: 'a', size: 1 })).status).toBe(202);
     expect((await post({ name: 'a'.repeat(8), size: 8 })).status).toBe(202);
     expect(problemOf(await post({ name: '', size: 0 })).errors).toEqual([
@@ -123,7 +123,7 @@ describe('bad input', () => {
       { field: 'size', rule: 'must be at most 8' },
     ]);
   });
-  test('the largest body is read, one byte more is 413', async () => {
+  test('a body of the largest size is read, and one more byte is answered with 413', async () => {
     const padded = (bytes: number): string => `{"name": "a"${' '.repeat(bytes - 13)}}`;
     expect((await post(padded(BODY_BYTES_MAX))).status).toBe(202);
     const reply = await post(padded(BODY_BYTES_MAX + 1));
@@ -131,14 +131,14 @@ describe('bad input', () => {
     expect(problemOf(reply).code).toBe('body_too_large');
   });
   test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/xml', 'nonsense'])(
-    '415 for %s',
+    '415 for a body of type %s',
     async (type) => {
       const reply = await post('{"name": "a"}', { 'content-type': type });
       expect(reply.status).toBe(415);
       expect(problemOf(reply).code).toBe('unsupported_media_type');
     },
   );
-  test('a charset is fine', async () => {
+  test('a charset in the content type is accepted', async () => {
     expect((await post('{"name": "a"}', { 'content-type': 'application/json; charset=UTF-8' })).status).toBe(202);
   });
   test('unknown query parameters are named', async () => {
@@ -146,7 +146,7 @@ describe('bad input', () => {
     expect(reply.status).toBe(422);
     expect(problemOf(reply).errors).toEqual([{ field: 'includes', rule: 'is not a known field' }]);
   });
-  test('a repeated query parameter is not a string', async () => {
+  test('a repeated query parameter is refused, because it is not a string', async () => {
     const reply = await bench.http.inject({
       method: 'GET',
       url: '/v1/things/x?include=all&include=all',
@@ -154,20 +154,20 @@ describe('bad input', () => {
     });
     expect(problemOf(reply).errors).toEqual([{ field: 'include', rule: 'must be all' }]);
   });
-  test('a path that is not valid percent-encoding', async () => {
+  test('a path that is not valid percent-encoding is refused', async () => {
     const reply = await bench.http.inject({ method: 'GET', url: '/v1/things/%zz', headers: as('all') });
     expect(reply.status).toBe(400);
     expect(problemOf(reply)).toMatchObject({ code: 'invalid_request' });
     expect(reply.headers['x-request-id']).toBe(problemOf(reply)['request_id']);
   });
-  test('an id that is far too long', async () => {
+  test('an id that is far too long is refused', async () => {
     const reply = await bench.http.inject({ method: 'GET', url: `/v1/things/${'a'.repeat(300)}`, headers: as('all') });
     expect(reply.status).toBe(404);
     expect(problemOf(reply).code).toBe('not_found');
   });
 });
 
-test('a slash at the end means nothing: it is no empty id', async () => {
+test('a slash at the end of a path is ignored and is not an empty id', async () => {
   const reply = await bench.http.inject({ method: 'GET', url: '/v1/ip/' });
   expect(reply.status).toBe(200);
   const empty = await bench.http.inject({ method: 'DELETE', url: '/v1/things/', headers: as('all') });
@@ -189,7 +189,7 @@ describe('unknown places', () => {
       errors: [],
     });
   });
-  test('405 for a known path, with the methods it takes', async () => {
+  test('405 for a known path, with the methods that it accepts', async () => {
     const reply = await bench.http.inject({ method: 'DELETE', url: '/v1/things/x' });
     expect(reply.status).toBe(405);
     expect(reply.headers['allow']).toBe('GET');
@@ -198,7 +198,7 @@ describe('unknown places', () => {
 });
 
 describe('request ids', () => {
-  test('made here and repeated in the problem document', async () => {
+  test('are created by the server and repeated in the problem document', async () => {
     const reply = await bench.http.inject({ method: 'GET', url: '/v1/nowhere' });
     expect(reply.headers['x-request-id']).toMatch(/^req_/);
     expect(problemOf(reply)['request_id']).toBe(reply.headers['x-request-id']);
@@ -214,7 +214,7 @@ describe('request ids', () => {
   });
 });
 
-describe('what went wrong on our side', () => {
+describe('an error on our side', () => {
   test('a bug is 500 without its message, and is logged once with the request id', async () => {
     const lines: string[] = [];
     const log = createLog('test', 'error', { write: (line) => void lines.push(line) });
@@ -233,16 +233,16 @@ describe('what went wrong on our side', () => {
     expect(await own.effects()).toBe(0);
     await own.close();
   });
-  test.each(['wrong', 'undeclared'])('under strict responses, %s answers are bugs', async (id) => {
+  test.each(['wrong', 'undeclared'])('under strict responses, a %s response is a bug', async (id) => {
     const reply = await bench.http.inject({ method: 'GET', url: `/v1/things/${id}`, headers: as('all') });
     expect(reply.status).toBe(500);
   });
-  test('Retry-After is whole seconds, at least one', async () => {
+  test('Retry-After is in whole seconds and at least one', async () => {
     const reply = await post({ name: 'a', refuse: 'rate_limit_exceeded' });
     expect(reply.status).toBe(429);
     expect(reply.headers['retry-after']).toBe('1');
   });
-  test('readyz asks, healthz does not', async () => {
+  test('readyz runs the checks, healthz does not', async () => {
     const own = await openBench({ ready: async () => ['the database does not answer'] });
     expect((await own.http.inject({ method: 'GET', url: '/healthz' })).status).toBe(200);
     const reply = await own.http.inject({ method: 'GET', url: '/readyz' });
@@ -308,7 +308,7 @@ describe('on a real socket', () => {
     await trusting.close();
   });
 
-  test('upgrades go to the listener of their path; an offer nobody wants is a plain request', async () => {
+  test('upgrades go to the listener of their path, and an offer on another path is handled as a plain request', async () => {
     const own = await openBench();
     const seen: string[] = [];
     own.http.onUpgrade('/agent/', ({ request, socket }) => {
@@ -324,7 +324,7 @@ describe('on a real socket', () => {
     await own.close();
   });
 
-  test('a caller who hangs up in the middle of a body is not an error of ours', async () => {
+  test('a caller who disconnects in the middle of a body is not logged as our error', async () => {
     const lines: string[] = [];
     const log = createLog('test', 'error', { write: (line) => void lines.push(line) });
     const own = await openBench({ log });
@@ -333,16 +333,16 @@ describe('on a real socket', () => {
     const socket = connect(port, '127.0.0.1', () => {
       socket.write(`${head}\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n`);
     });
-    // The server says that it is reading.
+    // The server signals that it is reading.
     socket.once('data', () => socket.destroy());
     await once(socket, 'close');
-    // Comes after the end of the other connection, so that one has been seen by then.
+    // This request comes after the end of the other connection, so the server has noticed that end.
     await get(port, '/healthz');
     expect(lines).toEqual([]);
     await own.close();
   });
 
-  test('closing lets a request under way finish and accepts no more', async () => {
+  test('closing lets a request in progress finish and accepts no more', async () => {
     const entered = Promise.withResolvers<void>();
     const release = Promise.withResolvers<void>();
     const slow = route({
@@ -374,7 +374,7 @@ describe('on a real socket', () => {
     await closed;
   });
 
-  test('the unix socket is for its owner only, and what a killed process left is replaced', async () => {
+  test('the unix socket is only for its owner, and a socket that a killed process left behind is replaced', async () => {
     const directory = mkdtempSync(join(tmpdir(), 'svc-'));
     const socketPath = join(directory, 'admin.sock');
     const first = await openBench({ http: { audience: 'operator' } });

@@ -1,4 +1,4 @@
-// Certificates from files: renewed ones are served, a pair that does not fit together changes nothing.
+// Certificates from files: renewed ones are served, and a pair that does not match changes nothing.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -47,7 +47,7 @@ async function serial(): Promise<string> {
   return serialNumber;
 }
 
-test('a renewed pair is served to new connections; half a pair is told once, and the old one stays', async () => {
+test('a renewed pair is served to new connections; half a pair is logged once, and the old pair stays', async () => {
   const tls = openTls(files, { log });
   server = createServer(tls.options(), (socket) => socket.on('error', () => undefined));
   tls.serve(server);

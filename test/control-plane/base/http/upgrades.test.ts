@@ -1,9 +1,9 @@
-// Connections that leave HTTP behind: Node watches over them no more, so we must.
+// Connections that leave HTTP. Node no longer handles their errors, so we must.
 import { connect } from 'node:net';
 import { describe, expect, test } from 'vitest';
 import { openBench } from './fixture.ts';
 
-test('a caller who resets its connection while an upgrade is refused ends nothing but that', async () => {
+test('a caller who resets its connection while an upgrade is refused closes only that connection', async () => {
   const uncaught: unknown[] = [];
   const note = (error: unknown): void => void uncaught.push(error);
   process.on('uncaughtExceptionMonitor', note);
@@ -32,7 +32,7 @@ describe('upgrades count against the rate of their address', () => {
       forwarded === undefined ? '' : `X-Forwarded-For: ${forwarded}\r\n`
     }\r\n`;
 
-  test('a caller who proves nothing is refused after the burst, with the time to wait', async () => {
+  test('a caller that proves nothing is refused after the burst, with the time to wait', async () => {
     const own = await openBench({ http: { rateLimits } });
     let served = 0;
     own.http.onUpgrade('/agent/', ({ socket }) => {
@@ -60,7 +60,7 @@ describe('upgrades count against the rate of their address', () => {
     await own.close();
   });
 
-  test('behind a trusted proxy each client has a rate of its own, and a stranger cannot name another', async () => {
+  test('behind a trusted proxy each client has its own rate, and cannot claim the address of another', async () => {
     const own = await openBench({ http: { rateLimits, trustProxy: ['127.0.0.1'] } });
     const seen: string[] = [];
     own.http.onUpgrade('/agent/', ({ socket, clientIp }) => {
@@ -68,7 +68,7 @@ describe('upgrades count against the rate of their address', () => {
       socket.end('HTTP/1.1 404 Not Found\r\n\r\n');
     });
     const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
-    // What the client itself wrote stands before what the proxy has added.
+    // The value that the client itself wrote comes before the value that the proxy added.
     for (const forged of ['192.0.2.1', '192.0.2.2', '192.0.2.3'])
       await exchange(port, upgrade(`${forged}, 198.51.100.7`));
     expect(seen).toEqual(['198.51.100.7', '198.51.100.7']);

@@ -1,4 +1,4 @@
-// Operations (specification 2.6, 3.2): whatever is asked of one, it stays within its table, and its first outcome counts.
+// Operations (specification 2.6, 3.2): any sequence of moves stays within the table of states, and the first outcome counts.
 import fc from 'fast-check';
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import type { OperationRow } from '../../../../control-plane/base/operations/operations.ts';
@@ -45,7 +45,7 @@ test('any sequence of moves stays within the table, and completed_at is set exac
   );
 });
 
-test('progress is told while it goes on, and no longer', async () => {
+test('progress is stored while the operation is open, and not afterwards', async () => {
   const { id } = await create();
   const tell = (progress: string): Promise<void> =>
     world.db.tx('progress', (tx) => world.rooms.operations.setProgress(tx, id, progress));

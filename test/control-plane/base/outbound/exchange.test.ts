@@ -1,4 +1,4 @@
-// Exchanges with a real server: where each bound of time lies, what a signal ends, and which connections are used again.
+// Exchanges with a real server: the time limits, the end by a signal, and the reuse of connections.
 import { once } from 'node:events';
 import { createServer, type RequestListener } from 'node:http';
 import { type AddressInfo, createServer as createTcpServer, type Server, type Socket } from 'node:net';
@@ -69,7 +69,7 @@ test('an answer comes with its status, its headers and its body', async () => {
   expect(await read(exchange)).toBe('hello');
 });
 
-describe('time', () => {
+describe('the time', () => {
   test('until the status line is bounded', async () => {
     const came = Promise.withResolvers<void>();
     const url = await serve(() => came.resolve());
@@ -81,7 +81,7 @@ describe('time', () => {
     expect(await failing).toBe('timeout');
   });
 
-  test('between two pieces of the body is bounded, and begins anew with each', async () => {
+  test('between two chunks of the body is bounded, and starts again with each chunk', async () => {
     const answered = Promise.withResolvers<Parameters<RequestListener>[1]>();
     const url = await serve((_request, response) => {
       response.write('a');
@@ -102,11 +102,11 @@ describe('time', () => {
 });
 
 describe('a connection', () => {
-  test('that cannot be made is told as such, also for a server that does not shake hands', async () => {
+  test('that fails is reported as such, also if the server does not complete the handshake', async () => {
     expect(await codeOf(open('http://127.0.0.1:1/x'))).toBe('connect');
   });
 
-  test('that ends within the body is no end of the body', async () => {
+  test('that closes inside the body is not taken for the end of the body', async () => {
     const url = await serve((_request, response) => {
       response.writeHead(200, { 'content-length': '10' });
       response.write('half', () => response.destroy());
@@ -114,7 +114,7 @@ describe('a connection', () => {
     expect(await codeOf(open(url).then(read))).toBe('protocol');
   });
 
-  test('is used again after a whole answer, and asking for its end by then harms nobody', async () => {
+  test('is reused after a complete response, and `end` is then harmless', async () => {
     const gate = Promise.withResolvers<void>();
     let asked = 0;
     const url = await serve((_request, response) => {
@@ -147,13 +147,13 @@ describe('a connection', () => {
     await left.promise;
   });
 
-  test('is not even made where the signal came first', async () => {
+  test('is not opened if the signal came first', async () => {
     const url = await listen(createTcpServer());
     expect(await codeOf(open(url, { signal: AbortSignal.abort() }))).toBe('protocol');
     expect(sockets).toEqual([]);
   });
 
-  test('whose answer is left early is ended', async () => {
+  test('is closed if its response is left early', async () => {
     const left = Promise.withResolvers<void>();
     const url = await serve((_request, response) => {
       response.once('close', () => left.resolve());

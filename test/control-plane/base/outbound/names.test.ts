@@ -1,4 +1,4 @@
-// Names of strangers are asked of DNS: both kinds of address count, and one kind that is missing is no failure.
+// Names of customers are resolved by DNS: both kinds of address count, and one missing kind is no failure.
 import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
@@ -24,7 +24,7 @@ beforeAll(async () => {
 });
 afterAll(() => void server.close());
 
-/** RFC 1035: the header, the question again, and a record where there is one. */
+/** RFC 1035: the header, the question, and a record if there is one. */
 function answerTo(query: Buffer): Buffer {
   const labels: string[] = [];
   let at = 12;
@@ -53,6 +53,6 @@ test.each([
   expect(await byDns(name, servers)).toEqual(addresses);
 });
 
-test('a name that is not there', async () => {
+test('a name that does not exist fails', async () => {
   await expect(byDns('none.test', servers)).rejects.toThrow('ENOTFOUND');
 });

@@ -1,4 +1,4 @@
-// Real requests to servers of our own: what is refused, what each failure is called, and where each bound lies.
+// Real requests to local servers: what is refused, the code of each failure, and the limits.
 import { once } from 'node:events';
 import { createServer as createHttpServer, type RequestListener } from 'node:http';
 import { createServer as createHttpsServer } from 'node:https';
@@ -74,8 +74,8 @@ async function failureOf(promise: Promise<unknown>): Promise<OutboundError> {
   return error as OutboundError;
 }
 
-describe('an answer', () => {
-  test('comes with status, headers, body and the address that gave it', async () => {
+describe('a response', () => {
+  test('has status, headers, body and the address that sent it', async () => {
     const port = await https((request, reply) => {
       let body = '';
       request.on('data', (chunk: Buffer) => (body += chunk.toString()));
@@ -89,7 +89,7 @@ describe('an answer', () => {
     expect(response.headers['x-a']).toBe('1, 2');
     expect(response.body.toString()).toBe('POST /a?b=c hello');
   });
-  test('of a redirect is given as it is', async () => {
+  test('with a redirect is returned unchanged', async () => {
     let calls = 0;
     const port = await https((_request, reply) => {
       calls += 1;
@@ -98,7 +98,7 @@ describe('an answer', () => {
     const response = await open().request(get(`https://127.0.0.1:${port}/`));
     expect([response.status, calls]).toEqual([307, 1]);
   });
-  test('is read to the cap and no further, at both edges', async () => {
+  test('is read up to the limit and no further, checked at both edges', async () => {
     const port = await https((request, reply) => reply.end('x'.repeat(Number(request.url?.slice(1)))));
     const outbound = open();
     const read = async (bytes: number) => {
@@ -109,7 +109,7 @@ describe('an answer', () => {
     expect(await read(1024)).toEqual([1024, false]);
     expect(await read(1025)).toEqual([1024, true]);
   });
-  test('that never ends is destroyed at the cap', async () => {
+  test('that never ends is destroyed at the limit', async () => {
     const port = await https((_request, reply) => {
       const write = (): void => {
         while (!reply.destroyed && reply.write('x'.repeat(4096)));
@@ -124,7 +124,7 @@ describe('an answer', () => {
     expect(truncated).toBe(true);
     await closed;
   });
-  test('leaves its connection for the next request, and an ended one is replaced', async () => {
+  test('leaves its connection for the next request, and a closed one is replaced', async () => {
     const ports: (number | undefined)[] = [];
     const port = await https((request, reply) => {
       ports.push(request.socket.remotePort);
@@ -137,7 +137,7 @@ describe('an answer', () => {
     expect(ports[2]).not.toBe(ports[0]);
     expect(lookups).toEqual(['hook.test', 'hook.test']);
   });
-  test('of one request at a time: two at once use two connections', async () => {
+  test('has a connection of its own: two requests at once use two connections', async () => {
     const seen = new Set<number | undefined>();
     const waiting: (() => void)[] = [];
     const port = await https((request, reply) => {
@@ -149,7 +149,7 @@ describe('an answer', () => {
     await Promise.all([1, 2].map(() => outbound.request(get(`https://127.0.0.1:${port}/`))));
     expect(seen.size).toBe(2);
   });
-  test('over plain http only from a host that is named so', async () => {
+  test('over plain http is only accepted from a host that is configured so', async () => {
     const port = await listen(createHttpServer((_request, reply) => reply.end('plain')));
     const url = `http://127.0.0.1:${port}/`;
     const named = open({ privateNetworks: [], namedHosts: [{ host: `127.0.0.1:${port}`, plainHttp: true }] });
@@ -158,7 +158,7 @@ describe('an answer', () => {
   });
 });
 
-test('a named host is looked up as the system does, its own names too', async () => {
+test('a configured host is resolved as the system does, including local names', async () => {
   const port = await listen(createHttpServer((_request, reply) => reply.end('named')));
   const namedHosts = [{ host: `localhost:${port}`, plainHttp: true }];
   const outbound = openOutbound({ ports: [443], privateNetworks: [], namedHosts }, { clock });
@@ -166,9 +166,9 @@ test('a named host is looked up as the system does, its own names too', async ()
   expect((await outbound.request(get(`http://localhost:${port}/`))).body.toString()).toBe('named');
 });
 
-describe('an address inside', () => {
+describe('an internal address', () => {
   test.each(['127.0.0.1', '[::1]', '[::ffff:127.0.0.1]', '[64:ff9b::7f00:1]', '2130706433', '0x7f.1', 'localhost'])(
-    'is refused before anything is asked or sent: %s',
+    'is refused before any lookup or connection: %s',
     async (host) => {
       let calls = 0;
       const port = await listen(createTcpServer(() => (calls += 1)));
@@ -178,7 +178,7 @@ describe('an address inside', () => {
       expect([failure.code, failure.remoteAddress, calls, lookups]).toEqual(['blocked_address', null, 0, []]);
     },
   );
-  test('is refused behind a name, without saying which', async () => {
+  test('is refused behind a name, and the error does not contain the address', async () => {
     let calls = 0;
     const port = await listen(createTcpServer(() => (calls += 1)));
     const outbound = open({ privateNetworks: [] }, { 'hook.test': ['127.0.0.1', '10.1.2.3', '::1'] });
@@ -187,22 +187,22 @@ describe('an address inside', () => {
     expect([failure.code, calls]).toEqual(['blocked_address', 0]);
     expect(failure.message).not.toContain('10.1.2.3');
   });
-  test('is refused where the socket has reached another one than was asked for', async () => {
+  test('is refused if the socket reached another address than the requested one', async () => {
     let bytes = 0;
     const port = await listen(
       createTcpServer((socket) => socket.on('data', (chunk: Buffer) => (bytes += chunk.length))),
     );
-    // The kernel takes 0.0.0.0 for this host.
+    // The kernel treats 0.0.0.0 as this host.
     const outbound = open({ privateNetworks: ['0.0.0.0/32'] });
     const failure = await failureOf(outbound.request(get(`https://0.0.0.0:${port}/`)));
     expect([failure.code, failure.remoteAddress, bytes]).toEqual(['blocked_address', '127.0.0.1', 0]);
   });
-  test('is left out of mixed answers', async () => {
+  test('is removed from mixed answers', async () => {
     const port = await https((_request, reply) => reply.end());
     const outbound = open({}, { 'mixed.test': ['10.255.255.1', '169.254.169.254', '127.0.0.1', '::1'] });
     expect(await outbound.request(get(`https://mixed.test:${port}/`))).toMatchObject({ remoteAddress: '127.0.0.1' });
   });
-  test('cannot slip in by a second answer: a name is resolved once for a connection', async () => {
+  test('cannot come from a second DNS answer: a name is resolved once per connection', async () => {
     const port = await https((_request, reply) => reply.end());
     const answers = [['127.0.0.1'], ['10.0.0.1']];
     const outbound = openOutbound(LOOPBACK, { clock, ca: OURS.cert, resolve: async () => answers.shift() ?? [] });
@@ -218,7 +218,7 @@ describe('a failure', () => {
     expect(await failureOf(outbound.request(get('https://none.test/')))).toMatchObject({ code: 'dns' });
     expect(await failureOf(outbound.request(get('https://empty.test/')))).toMatchObject({ code: 'dns' });
   });
-  test('connect: nobody listens, and the next request tries anew', async () => {
+  test('connect: nobody listens, and the next request tries again', async () => {
     const outbound = open();
     for (let round = 0; round < 2; round += 1) {
       const failure = await failureOf(outbound.request(get('https://127.0.0.1:1/')));
@@ -226,7 +226,7 @@ describe('a failure', () => {
       expect(failure.message).toContain('ECONNREFUSED');
     }
   });
-  test('tls: another name, an unknown authority, no TLS at all', async () => {
+  test('tls: a wrong name, an unknown authority, a server without TLS', async () => {
     const named = await https((_request, reply) => reply.end());
     const foreign = makeCertificate(['IP:127.0.0.1']);
     const unknown = await listen(createHttpsServer(foreign, (_request, reply) => reply.end()));
@@ -239,7 +239,7 @@ describe('a failure', () => {
     const failure = await failureOf(outbound.request(get(`https://127.0.0.1:${unknown}/`)));
     expect(failure.message).toBe(`no TLS connection to 127.0.0.1 port ${unknown}: self-signed certificate`);
   });
-  test('protocol: what comes is not HTTP, or ends too early', async () => {
+  test('protocol: the response is not HTTP, or ends too early', async () => {
     const outbound = (port: number): Outbound => open({ namedHosts: [{ host: `127.0.0.1:${port}`, plainHttp: true }] });
     for (const text of [
       'SSH-2.0-x\r\n',
@@ -252,7 +252,7 @@ describe('a failure', () => {
       expect([failure.code, failure.remoteAddress]).toEqual(['protocol', '127.0.0.1']);
     }
   });
-  test('timeout: a status line that does not come, counted from the request being sent', async () => {
+  test('timeout: the status line does not come in time, counted from the sending of the request', async () => {
     let arrived = (): void => undefined;
     let left = (): void => undefined;
     const arrival = new Promise<void>((resolve) => (arrived = resolve));
@@ -271,7 +271,7 @@ describe('a failure', () => {
     expect(failure.message).toContain('no status line within 10000 ms');
     await leaving;
   });
-  test('timeout: a body that does not end; the status line in time does not help', async () => {
+  test('timeout: the body does not end, although the status line came in time', async () => {
     const port = await https((_request, reply) => {
       reply.write('a');
     });
@@ -292,7 +292,7 @@ describe('a failure', () => {
     await clock.advance(1);
     expect(await asked).toMatchObject({ code: 'timeout', message: 'no whole answer within 30000 ms' });
   });
-  test('timeout: a name that does not resolve and a handshake that does not come', async () => {
+  test('timeout: a name does not resolve, or a handshake does not complete', async () => {
     const silent = await listen(createTcpServer());
     const outbound = openOutbound(LOOPBACK, { clock, resolve: () => new Promise(() => undefined) });
     undo.push(() => outbound.close());

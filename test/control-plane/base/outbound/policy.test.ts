@@ -1,4 +1,4 @@
-// Which URLs and addresses may be called: every spelling of a place inside is refused, by default and beside exceptions.
+// Which URLs and addresses may be called: every spelling of an internal address is refused, by default and beside exceptions.
 import { describe, expect, test } from 'vitest';
 import { openPolicy, type OutboundPolicy } from '../../../../control-plane/base/outbound/policy.ts';
 
@@ -92,7 +92,7 @@ describe('a URL', () => {
 });
 
 describe('an exception', () => {
-  test('a private network holds its own addresses and no others', () => {
+  test('for a private network allows its own addresses and no others', () => {
     const privateNetworks = ['10.1.0.0/16', 'fd00::/64'];
     expect(refusal('https://10.1.255.255/', { privateNetworks })).toBeUndefined();
     expect(refusal('https://[fd00::1]/', { privateNetworks })).toBeUndefined();
@@ -102,10 +102,10 @@ describe('an exception', () => {
     expect(refusal('http://10.1.0.1/', { privateNetworks })).toContain('https');
     expect(refusal('https://10.1.0.1:22/', { privateNetworks })).toContain('port');
   });
-  test('a network that is none is refused at once', () => {
+  test('that is not a network is refused at once', () => {
     expect(() => openPolicy({ ...PUBLIC, privateNetworks: ['10.0.0.0'] })).toThrow(/CIDR/i);
   });
-  test('a named host may be anywhere, at the port that was named', () => {
+  test('for a configured host allows any address, at the configured port only', () => {
     const namedHosts = [
       { host: '127.0.0.1:5000', plainHttp: true },
       { host: 'registry.internal', plainHttp: false },
