@@ -108,7 +108,7 @@ describe('dialling', () => {
     [
       'a server that is no WebSocket server',
       'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n',
-      'no WebSocket server',
+      'not a WebSocket server',
     ],
     ['a connection that ends', '', 'socket hang up'],
   ])('fails by %s', async (_what, answer, why) => {
