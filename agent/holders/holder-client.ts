@@ -65,7 +65,10 @@ export function serveHolder(
         if (type === FRAME.json) receive(HolderReport.parse(JSON.parse(payload.toString())));
       });
     } catch (error) {
-      deps.log.warn({ workload_id: deps.workloadId, detail: messageOf(error) }, 'a holder has sent a malformed message');
+      deps.log.warn(
+        { workload_id: deps.workloadId, detail: messageOf(error) },
+        'a holder has sent a malformed message',
+      );
     }
     socket.destroy();
     for (const one of opening.values()) one.reject(new Error('the holder went away'));
