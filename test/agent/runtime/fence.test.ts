@@ -86,11 +86,11 @@ test('a flushed fence is back within a period without a new attack; repeated cha
     await played.periods(1);
     expect(played.table.rules).toContain('table inet svc_fence');
   }
-  expect(played.logged.filter((line) => line.includes('anew'))).toHaveLength(1);
+  expect(played.logged.filter((line) => line.includes('installed again'))).toHaveLength(1);
   await played.periods(1);
   played.table.rules = undefined;
   await played.periods(1);
-  expect(played.logged.filter((line) => line.includes('anew'))).toHaveLength(2);
+  expect(played.logged.filter((line) => line.includes('installed again'))).toHaveLength(2);
   expect(played.attacks).toBe(1);
 });
 
