@@ -1,10 +1,10 @@
-// The agent's configuration: one YAML file, every key optional, unknown keys refused with their line.
+// The agent's configuration: one YAML file. Every key is optional; an unknown key is refused with its line.
 import { readFileSync } from 'node:fs';
 import { z } from 'zod';
 import { QUARANTINE_MS } from '../shared/limits.ts';
 import { parseYamlConfig, readNamed } from '../shared/yaml-config.ts';
 
-/** Unix socket paths end at 107 characters, and the longest of ours is 52 below the state directory. */
+/** A unix socket's path has at most 107 characters. The longest of ours takes 52 below the state directory. */
 const STATE_DIR_CHARS_MAX = 55;
 
 const AgentConfig = z.strictObject({
@@ -17,12 +17,12 @@ const AgentConfig = z.strictObject({
   docker_socket: z.string().startsWith('/', 'must be an absolute path').default('/var/run/docker.sock'),
   /** Program that answers nvidia-smi's query flags. */
   nvidia_smi: z.string().min(1).default('nvidia-smi'),
-  /** `none`: the supplier keeps containers from the host and its network by other means. */
+  /** `none`: the supplier protects the host and its network from containers by other means. */
   network_fence: z.enum(['nftables', 'none']).default('nftables'),
   log_level: z.enum(['trace', 'debug', 'info', 'warn', 'error', 'silent']).default('info'),
   /** PEM file with the authority that signed the control plane's certificate. Needed only if that authority is a private one. */
   tls_ca_file: z.string().min(1).optional(),
-  /** Above `high` percent of the engine's disk, images that nothing needs are removed until `low`. */
+  /** Above `high` percent of the engine's disk, unused images are removed until `low`. */
   image_disk_percent: z
     .strictObject({ high: z.number().min(1).max(99), low: z.number().min(0).max(99) })
     .refine(({ high, low }) => low <= high, 'low must not be above high')
@@ -36,13 +36,13 @@ const AgentConfig = z.strictObject({
 });
 export type AgentConfig = z.infer<typeof AgentConfig>;
 
-/** Reads the file, or gives the defaults where none is named. Throws a message that says file, line and reason. */
+/** Reads the file; without one, returns the defaults. Throws a message with file, line and reason. */
 export async function readConfig(file: string | undefined): Promise<AgentConfig> {
   if (file === undefined) return AgentConfig.parse({});
   return parseYamlConfig(readNamed('--config', file, readText), AgentConfig, file);
 }
 
-/** The PEM text of `tls_ca_file`, or undefined: then those that Node brings count. */
+/** The PEM text of `tls_ca_file`; undefined if it is not set, then Node's own authorities count. */
 export async function readCa(config: AgentConfig): Promise<string | undefined> {
   return config.tls_ca_file === undefined ? undefined : readNamed('tls_ca_file', config.tls_ca_file, readText);
 }

@@ -1,4 +1,4 @@
-// What a supplier asks of a host beside enrolling and running it: is it fit, take everything of ours off it.
+// The commands `check` and `clear`: whether this host can be rented out, and the removal of everything that runs on it for us.
 import { readdir } from 'node:fs/promises';
 import { join } from 'node:path';
 import { messageOf } from '../shared/errors.ts';
@@ -14,7 +14,7 @@ import { readIdentity } from './link/identity.ts';
 import { openDocker } from './runtime/docker.ts';
 import { assertRentable, findFence, takeInventory } from './inventory.ts';
 
-/** What this host can offer. @throws Error that says all it lacks before anybody can rent it */
+/** The inventory of this host. @throws Error that lists everything that keeps it from being rented out */
 export async function surveyHost(config: AgentConfig): Promise<Inventory> {
   const engine = openDocker({ socketPath: config.docker_socket, machineId: '' });
   const gpus = await readGpus(config.nvidia_smi, []).then(
@@ -34,8 +34,8 @@ export function gpusInWords({ gpus }: Inventory): string {
 }
 
 /**
- * Takes containers, networks and holders of this machine's rentals off the host, and the fence; the enrolment stays. Returns how many
- * rentals were running. @throws Error while an agent runs here; without `force` while a rental does
+ * Removes containers, networks and holders of this machine's rentals, and the fence. The enrolment stays. Resolves with the number of
+ * rentals that were running. @throws Error if an agent runs here, or if a rental runs and `force` is false
  */
 export async function clearHost(config: AgentConfig, { force }: { force: boolean }): Promise<number> {
   const { state_dir: stateDir } = config;

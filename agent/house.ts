@@ -1,4 +1,4 @@
-// The supervisor put together: the only file that knows every room of the agent.
+// Composes the agent: the only file that knows every room of it.
 import { basename } from 'node:path';
 import { pipeline, Readable } from 'node:stream';
 import { type Clock, systemClock } from '../shared/clock.ts';
@@ -46,11 +46,11 @@ export interface Enrolment {
 
 export interface AgentHouse {
   status(): AgentStatus;
-  /** Leaves containers and holders as they are. */
+  /** Stops the agent. Containers and holders go on. */
   stop(): Promise<void>;
 }
 
-/** Starts the supervisor. Only one may run on a state directory: it drives containers from its first moment. */
+/** Starts the supervisor. Only one may run on a state directory, because it changes containers from its first moment. */
 export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: Log): Promise<AgentHouse> {
   const clock = systemClock();
   const { identity, machineId, url, linkPath } = enrolment;
@@ -113,7 +113,7 @@ export async function openHouse(config: AgentConfig, enrolment: Enrolment, log: 
   };
 }
 
-/** @throws Error, a sentence for people, where this host is not enrolled */
+/** @throws Error with a sentence for people if this host is not enrolled */
 export async function readEnrolment(stateDir: string): Promise<Enrolment> {
   const identity = await readIdentity(stateDir);
   if (identity?.enrolled == null) {
@@ -143,7 +143,7 @@ interface MemoryDeps {
   log: Log;
 }
 
-/** What the runtime remembers on the disk. */
+/** Opens the state that the runtime keeps on the disk. */
 async function openMemory(
   { state_dir: stateDir, image_disk_percent: percent }: AgentConfig,
   { engine, bootId, clock, log }: MemoryDeps,
@@ -174,7 +174,7 @@ async function holderStarter(
   log: Log,
 ): Promise<(folder: string, logFile: string) => Promise<number>> {
   const confinement = await openConfinement();
-  if (confinement.lack !== '') log.warn({ detail: confinement.lack }, 'holders run without bounds of their own');
+  if (confinement.lack !== '') log.warn({ detail: confinement.lack }, 'holders run without limits of their own');
   return async (folder, logFile) => {
     const program = [process.execPath, ...HOLDER_FLAGS, holderProgram, 'holder', '--dir', folder];
     return startDetached(await confinement.around(basename(folder), program), logFile);
@@ -209,7 +209,7 @@ function streamOpener(
   };
 }
 
-/** Resolves once it is on its way. The stream ends with the log; a reader that goes away ends the reading. */
+/** Resolves once the log is being sent. The stream ends with the log; a reader that disconnects ends the reading. */
 async function sendLog(raw: Readable, to: { url: string; ca: string | null }): Promise<void> {
   const stream = await dialStream(to).catch((error: unknown) => {
     raw.destroy();

@@ -1,4 +1,4 @@
-// What this host says about itself: taken at the start, kept current, and told to the control plane when it changes.
+// The inventory of this host: read at the start, kept current, and sent to the control plane when it changes.
 import type { Clock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import type { Log } from '../shared/log.ts';
@@ -16,20 +16,20 @@ import { openDiskCheck } from './runtime/disk-check.ts';
 import type { Engine } from './runtime/engine.ts';
 import type { Fence, FenceFinding } from './runtime/fence.ts';
 
-/** With what the agent asks of it: `DeviceRequests` that name GPUs by UUID, and cgroups of both versions. */
+/** The first version with all that the agent needs: `DeviceRequests` with GPU UUIDs, and cgroups of both versions. */
 const ENGINE_VERSION_MIN = [20, 10] as const;
 const INVENTORY_PERIOD_MS = 60_000;
-/** A GPU that breaks is known this soon. */
+/** A broken GPU is noticed within this time. */
 const KERNEL_LOG_PERIOD_MS = 5_000;
-/** An engine that was away at our start is tried when it is back. */
+/** How often the disk check is tried if the engine was away at our start. */
 const DISK_PERIOD_MS = 10 * 60_000;
 
 export interface InventoryWatch {
-  /** As last taken. */
+  /** The last reading. */
   inventory(): Inventory;
-  /** Takes it again and again; `tell` hears of each change. */
+  /** Reads the inventory periodically, and calls `tell` after each change. */
   start(containerIds: () => string[], tell: (inventory: Inventory) => void): void;
-  /** Takes it soon: something has changed. */
+  /** Reads the inventory soon, because something has changed. */
   nudge(): void;
   loops(): LoopStatus[];
   stop(): Promise<void>;
@@ -45,7 +45,7 @@ interface InventoryDeps {
   log: Log;
 }
 
-/** Starts without GPUs where nvidia-smi fails: a host whose driver was upgraded under it still has rentals that are to be reached. */
+/** Starts without GPUs if nvidia-smi fails: after an upgrade of the driver, running rentals must stay reachable. */
 export async function openInventory(config: AgentConfig, deps: InventoryDeps): Promise<InventoryWatch> {
   const { engine, facts, bundle, fence, clock, log } = deps;
   const disk = await openDiskCheck(config.state_dir, { engine, node: bareNode(bundle), log });
@@ -70,7 +70,7 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
     inventory: () => inventory,
     start: (containerIds, tell) => {
       const readInventory = async (): Promise<void> => {
-        // An engine that does not answer is not an empty one.
+        // If the engine does not answer, its containers are unknown, so no bundle is removed.
         const containers = await engine.list().catch(() => undefined);
         const inUse = containers?.flatMap((container) => container.mount_sources);
         if (inUse !== undefined) await removeOldBundles(config.state_dir, bundle, inUse);
@@ -102,11 +102,11 @@ export async function openInventory(config: AgentConfig, deps: InventoryDeps): P
   };
 }
 
-/** For a supplier who is there to mend it. @throws Error that says all the host lacks before anybody can rent it */
+/** For a supplier at the command line. @throws Error that lists everything that keeps the host from being rented out */
 export function assertRentable(inventory: Inventory, config: AgentConfig): void {
   const lacks: string[] = [];
   if (inventory.gpu_error !== '') {
-    lacks.push(`${inventory.gpu_error}: mend the NVIDIA driver`);
+    lacks.push(`${inventory.gpu_error}: repair the NVIDIA driver`);
   } else if (inventory.gpus.length === 0) {
     lacks.push(`${config.nvidia_smi} names no GPU: install the NVIDIA driver, or set nvidia_smi`);
   }
@@ -125,14 +125,14 @@ export function assertRentable(inventory: Inventory, config: AgentConfig): void 
   if (lacks.length > 0) throw new Error(`this host cannot be rented out yet: ${lacks.join('; ')}`);
 }
 
-/** A version that does not begin with two numbers is taken for a new one. */
+/** A version that does not begin with two numbers counts as new. */
 function isTooOld(engineVersion: string): boolean {
   const [, major = 'Infinity', minor = '0'] = /^(\d+)\.(\d+)/.exec(engineVersion) ?? [];
   const [majorMin, minorMin] = ENGINE_VERSION_MIN;
   return Number(major) < majorMin || (Number(major) === majorMin && Number(minor) < minorMin);
 }
 
-/** Whether this agent can put up what its configuration asks for; nothing is put up. */
+/** Whether this agent could install the configured fence. Installs nothing. */
 export async function findFence({ network_fence }: AgentConfig): Promise<FenceFinding> {
   if (network_fence === 'none') return { network_fence, fence_error: '' };
   return { network_fence, fence_error: await assertNftables().then(() => '', messageOf) };
@@ -141,12 +141,12 @@ export async function findFence({ network_fence }: AgentConfig): Promise<FenceFi
 export interface InventoryReading {
   engine: Engine;
   facts: HostFacts;
-  /** Whether containers are held to their disk size here; false where nobody has tried yet. */
+  /** Whether disk sizes of containers are enforced here; false until that was tested. */
   diskEnforced: boolean;
   fence: FenceFinding;
 }
 
-/** An engine that does not answer has no version. */
+/** The version is empty if the engine does not answer. */
 export async function takeInventory(gpus: GpuReading, taking: InventoryReading): Promise<Inventory> {
   const { engine, facts, diskEnforced, fence } = taking;
   const [engineVersion, toolkitVersion] = await Promise.all([engine.version().catch(() => ''), readToolkitVersion()]);

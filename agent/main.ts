@@ -27,7 +27,7 @@ async function enrollHost({ url, token: given, allowHttp = false, config: file }
   process.stdout.write(`enrolled as machine ${machineId} with ${gpusInWords(inventory)}; next: svc-agent run\n`);
 }
 
-/** Where it is in no argument, other users of the host do not see it in the list of processes. */
+/** Reads the token from the standard input, because other users of the host can read the arguments of every process. */
 async function readToken(): Promise<string> {
   const token = (await text(process.stdin)).trim();
   if (token === '') throw new Error('--token - reads the token from the standard input, which is empty');
@@ -55,13 +55,13 @@ async function runSupervisor(options: { config?: string }): Promise<void> {
   const { openStatusSocket } = await import('./host/status-socket.ts');
   const enrolment = await readEnrolment(config.state_dir);
   let started: AgentHouse | undefined;
-  // First, because it is the lock: of two supervisors neither would know what the other does to the containers.
+  // The socket comes first, because it is the lock against a second supervisor, which would change the same containers.
   const statusSocket = await openStatusSocket(config.state_dir, () => started?.status());
   const house = await openHouse(config, enrolment, log);
   started = house;
   let stopping = false;
   const stop = (signal: NodeJS.Signals): void => {
-    // The second signal does not wait: containers and holders go on either way.
+    // A second signal exits at once. Containers and holders go on either way.
     if (stopping) process.exit(1);
     stopping = true;
     log.info({ signal }, 'the agent ends; containers and their holders stay');
@@ -84,7 +84,7 @@ const program = new Command('svc-agent')
   .version(VERSION);
 program
   .command('check')
-  .description('say whether this host can be rented out, and all that it lacks')
+  .description('check whether this host can be rented out, and list everything that it lacks')
   .option(...CONFIG_OPTION)
   .action(checkHost);
 program
@@ -92,7 +92,7 @@ program
   .description('make this host a machine of the fleet; repeating it is safe')
   .requiredOption('--url <url>', 'the control plane, e.g. https://api.example.com')
   .requiredOption('--token <token>', 'the one-time enrolment token; - reads it from the standard input')
-  .option('--allow-http', 'speak plain http to another machine: only on a network that nobody else reads')
+  .option('--allow-http', 'allow plain http to another machine: only on a network that nobody else reads')
   .option(...CONFIG_OPTION)
   .action(enrollHost);
 program
@@ -102,13 +102,13 @@ program
   .action(runSupervisor);
 program
   .command('status')
-  .description('say how the running agent is; exit code 1 where something keeps this host from being rented out')
+  .description('show the state of the running agent; exit code 1 if something keeps this host from being rented out')
   .option(...CONFIG_OPTION)
   .action(showStatus);
 program
   .command('clear')
-  .description('with the agent stopped, take its containers, holders and fence off this host; the enrolment stays')
-  .option('--force', 'also while rentals run: they are ended')
+  .description('remove the containers, holders and fence of the stopped agent from this host; the enrolment stays')
+  .option('--force', 'end running rentals instead of refusing')
   .option(...CONFIG_OPTION)
   .action(clear);
 program.parseAsync().catch((error: unknown) => {

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Installs, upgrades and removes the agent or the control plane, out of the unpacked package that this file lies in.
+# Installs, upgrades and removes the agent or the control plane from the unpacked package that contains this file.
 set -eu
 umask 022
 
@@ -61,7 +61,7 @@ main() {
   unit_file=$root/etc/systemd/system/$unit.service
   command_link=$root/usr/local/bin/$unit
   home=$root$prefix
-  # What runs is what this names: each role has its own, so that one can be upgraded without the other.
+  # This link names the version that runs. Each role has its own link, so that one can be upgraded without the other.
   link=$home/$unit
   case $action in
     install) install ;;
@@ -95,7 +95,7 @@ install() {
   say "$build runs${before:+; before it, $before did}."
 }
 
-# Says all that is missing at once, before anything is changed.
+# Reports everything that is missing at once, before anything is changed.
 preflight() {
   lacks=''
   # The SQLite of the control plane is built against a newer C library than Node.
@@ -120,12 +120,12 @@ preflight() {
   [ -z "$lacks" ] || die "nothing was changed, because$lacks"
 }
 
-# What the agent itself finds missing.
+# Runs the agent's own check.
 check_host() {
   given=$config
   [ -e "$config" ] || given=$package/etc/agent.yaml
   if found=$("$package/bin/svc-agent" check --config "$given" 2>&1) || [ -n "$before" ]; then
-    # A host whose driver fails for now may need the newer version all the more.
+    # An upgrade goes on: a host whose driver fails may need the newer version.
     say "$found"
   else
     lack "svc-agent check says: $found"
@@ -146,13 +146,13 @@ place_version() {
   mkdir -p "$home/versions"
   part=$home/versions/.$build
   rm -rf "$part"
-  # Whoever has unpacked it: it belongs to root, and all may read it.
+  # The files belong to root and everybody may read them, whoever has unpacked them.
   cp -R "$package" "$part"
   chmod -R u=rwX,go=rX "$part"
   mv "$part" "$home/versions/$build"
 }
 
-# A configuration that is there stays as it is.
+# An existing configuration is not changed.
 place_config() {
   if [ "$role" = control-plane ] && ! getent passwd "$unit" >/dev/null; then
     useradd --system --user-group --home-dir "/var/lib/$unit" --shell /usr/sbin/nologin "$unit"
@@ -165,7 +165,7 @@ place_config() {
   [ "$role" = agent ] || chown "root:$unit" "$config"
 }
 
-# Everything at once, by a rename; the unit follows, as that version brings it.
+# Switches to another version with one rename of the link, and installs that version's unit.
 point_to() {
   ln -sfn "versions/$1" "$link.new"
   mv -T "$link.new" "$link"
@@ -179,7 +179,7 @@ version_of() {
   readlink "$1" 2>/dev/null | sed 's|^versions/||'
 }
 
-# Also one that ends and is started again and again.
+# True while the unit runs, also if it fails and restarts repeatedly.
 runs() {
   case $(systemctl is-active "$unit" 2>/dev/null) in
     active | activating | reloading) return 0 ;;
@@ -187,7 +187,7 @@ runs() {
   return 1
 }
 
-# True once it is up. The control plane's unit says so itself; the agent is asked.
+# True once it is up. The control plane's unit notifies systemd; the agent's status is read.
 start() {
   systemctl restart "$unit" || return 1
   [ "$role" = agent ] || return 0
@@ -200,7 +200,7 @@ start() {
   done
 }
 
-# One that is up may still be without a link or a GPU: that is no fault of its version.
+# An agent that is up may lack a link or a GPU. That is no fault of its version.
 is_up() {
   how=$("$link/bin/svc-agent" status --config "$config" 2>/dev/null) || true
   case $how in
@@ -220,7 +220,7 @@ roll_back() {
   die "$build does not start, and $before runs again; $why"
 }
 
-# Removes the versions that nothing names; the one before this stays.
+# Removes versions without a link, except the one before this.
 prune() {
   for folder in "$home"/versions/*; do
     case ${folder##*/} in

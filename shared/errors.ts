@@ -1,4 +1,4 @@
-// The registry of every error code a caller can meet, and the one class that carries them.
+// The registry of every error code that a caller can receive, and the one class that carries them.
 
 export interface ErrorEntry {
   /** HTTP status of the response (0 = never a response, only an operation's `error.code` or a link's reason). */
@@ -6,7 +6,7 @@ export interface ErrorEntry {
   title: string;
 }
 
-/** Code -> status and title. The `detail` of each use tells the reader what to do next. */
+/** Code -> status and title. At each use, `detail` tells the reader what to do next. */
 export const ERRORS = {
   // The caller's request
   malformed_json: { status: 400, title: 'The body is not valid JSON' },
@@ -102,12 +102,12 @@ export function fail(code: ErrorCode, details: ErrorDetails | string): never {
   throw new ServiceError(code, typeof details === 'string' ? { detail: details } : details);
 }
 
-/** A refusal about one field of the request (specification 7.2 `validation_failed`). The rule continues the name of the field. */
+/** Refuses the request because of one field (specification 7.2 `validation_failed`). The rule continues the name of the field. */
 export function failField(field: string, rule: string): never {
   return failFields([{ field, rule }]);
 }
 
-/** The same about several fields. */
+/** Refuses the request because of several fields. */
 export function failFields(errors: FieldError[]): never {
   const detail = `${errors.map(({ field, rule }) => `${field} ${rule}`).join('; ')}.`;
   throw new ServiceError('validation_failed', { detail, errors });

@@ -1,9 +1,9 @@
-// Every identifier and secret of the service is made here, from a Clock and an Rng.
+// Makes every identifier and secret of the service, from a Clock and an Rng.
 import { createHash } from 'node:crypto';
 import type { Clock } from './clock.ts';
 import type { Rng } from './rng.ts';
 
-/** Prefixes of ids that a person may meet; the rest are UUIDv7 (DESIGN section 8). */
+/** Prefixes of ids that people may see; all others are UUIDv7. */
 export type IdPrefix =
   | 'key'
   | 'apk'
@@ -53,7 +53,7 @@ export function createIds(clock: Clock, rng: Rng): Ids {
   };
 }
 
-/** The UUID version 7 of a thing that has another name: the same for ever. `atMs` is when it came into being. */
+/** A UUID version 7 that depends on `name` and `atMs` alone: the same for ever. `atMs` is when the named thing was created. */
 export function uuidOf(name: string, atMs: number): string {
   return uuidV7(atMs, createHash('sha256').update(name).digest());
 }
@@ -70,7 +70,7 @@ function uuidV7(nowMs: number, random: Uint8Array): string {
 
 const TICKS_PER_MS = 1024;
 
-/** Grows with every call, also within a millisecond, and where the clock is set back. */
+/** Grows with every call, also within one millisecond, and if the clock is set back. */
 function createTicks(clock: Clock): () => number {
   let last = 0;
   return () => {
@@ -84,7 +84,7 @@ function timeOrderedId(ticks: number, rng: Rng): string {
   return `${timeOrdered(ticks)}${encode(rng.bytes(14), CROCKFORD)}`;
 }
 
-/** Twelve characters, so that ids of one kind sort by birth. */
+/** Twelve characters, so that ids of one kind sort by their time of creation. */
 function timeOrdered(ticks: number): string {
   let rest = ticks;
   let text = '';

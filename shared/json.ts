@@ -1,8 +1,8 @@
-// Reading JSON that a stranger wrote.
+// Parses JSON of strangers in bounded time.
 //
 // The time that JSON.parse takes depends on how many values a text has, not on its length: a string of 8 MiB takes 15 ms, and 8 MiB of
-// `{"a":0},{"b":0},...` take 650 ms, in which nobody else is served. So a text with too many values is refused before it is parsed.
-// Example: `{"a": [1, 2]}` has five: the object, its name, the array, and its two numbers.
+// `{"a":0},{"b":0},...` take 650 ms, and nobody else is served in that time. So a text with too many values is refused before it is
+// parsed. Example: `{"a": [1, 2]}` has five: the object, its name, the array, and its two numbers.
 
 /** Thrown before anything is parsed. */
 export class TooManyValues extends Error {
@@ -34,7 +34,7 @@ const COLON = 0x3a;
 const BRACKET = 0x5b;
 const BRACE = 0x7b;
 
-/** Counts what begins a value, and passes over strings. One pass, which ends at the first value too many. */
+/** Counts the beginnings of values and skips strings, in one pass that ends at the first value too many. */
 function hasMoreValues(text: string, valuesMax: number): boolean {
   let count = 1;
   let inString = false;

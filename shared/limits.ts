@@ -1,48 +1,48 @@
-// Every number that bounds something a stranger can send or make us do, with its reason.
+// Every limit on what strangers can send or cause, with its reason.
 
 /** Specification 2.1: list endpoints. */
 export const PAGE_DEFAULT = 50;
 export const PAGE_MAX = 200;
 /** Specification 8. */
 export const IDEMPOTENCY_KEY_CHARS_MAX = 255;
-/** Keys that one API key uses in the replay window, each a row with its answer: more than two a second, day and night. */
+/** Idempotency keys per API key within the replay window, each a row with its answer: more than two per second, all day. */
 export const IDEMPOTENCY_KEYS_PER_API_KEY_MAX = 200_000;
-/** How long an equal request waits for the first one before it is told 409. */
+/** How long an equal request waits for the first one before it gets 409. */
 export const IDEMPOTENCY_WAIT_MS = 2_000;
-/** Promised replay window. */
+/** The promised replay window. */
 export const IDEMPOTENCY_KEEP_MS = 24 * 3_600_000;
-/** The largest legal body is a create request with 32 arguments and an environment; 256 KiB leaves room and starves nobody. */
+/** The largest legal body is a create request with 32 arguments and an environment, which is smaller. */
 export const BODY_BYTES_MAX = 256 * 1024;
-/** Names and values of one JSON text: the longest conversation has 21,000. The worst text with as many is read in less than 20 ms. */
+/** Names and values of one JSON text. The longest conversation has 21,000; the worst text of this size is parsed in less than 20 ms. */
 export const JSON_VALUES_MAX = 24_000;
-/** The same of what a registry answers: the longest manifests have some hundred. */
+/** Names and values of a registry's answer: the longest manifests have some hundred. */
 export const REGISTRY_JSON_VALUES_MAX = 8_000;
 /** The longest manifests and image configurations have some 100 KiB. */
 export const REGISTRY_JSON_BYTES_MAX = 1024 * 1024;
-/** Command and variables of a launch as JSON: what the largest body can name. Templates, which may repeat a value, get no more. */
+/** Command and variables of a launch as JSON. The largest body fits; a template, which may repeat a value, gets no more. */
 export const LAUNCH_BYTES_MAX = 256 * 1024;
 /** Path, query and headers together. */
 export const HEADER_BYTES_MAX = 16 * 1024;
-/** What is above this is not read to its end, so that its refusal may not know the path. */
+/** Larger headers are not read to their end, so the refusal may not know the path. */
 export const HEADER_BYTES_READ_MAX = 64 * 1024;
-/** API keys that are not over, of one organisation: far more than people and machines need, and a list that a person can still read. */
+/** Valid API keys per organisation: far more than people and machines need, and still a list that a person can read. */
 export const API_KEYS_PER_ORG_MAX = 200;
-/** All SSH keys of an organisation may travel in one link message; at 3 KiB for the largest kind this many stay below its limit. */
+/** One link message may contain all SSH keys of an organisation. With 3 KiB for the largest kind, so many stay below its limit. */
 export const SSH_KEYS_PER_ORG_MAX = 250;
 /** Far more registries than an organisation uses, and a list that a person can still read. */
 export const REGISTRY_CREDENTIALS_PER_ORG_MAX = 100;
 /** The longest logins are key files of cloud providers, below 4 KiB. */
 export const REGISTRY_PASSWORD_CHARS_MAX = 8 * 1024;
-/** Docker's bound of a name, and as much again for registry, tag and digest. */
+/** Docker's limit for a name, and as much again for registry, tag and digest. */
 export const IMAGE_REFERENCE_CHARS_MAX = 512;
-/** Each event is sent to every one that wants it. */
+/** Each event is sent to every endpoint that subscribes to it. */
 export const WEBHOOK_ENDPOINTS_PER_ORG_MAX = 50;
-/** Specification 6.2 and 8: until the status line, and the whole attempt with DNS, TLS and the body. */
+/** Specification 6.2 and 8: time until the status line, and for the whole attempt with DNS, TLS and body. */
 export const WEBHOOK_STATUS_MS_MAX = 10_000;
 export const WEBHOOK_ATTEMPT_MS_MAX = 30_000;
-/** Of an answer's body; the rest is not read. */
+/** Excerpt of an answer's body; the rest is not read. */
 export const WEBHOOK_EXCERPT_BYTES_MAX = 1024;
-/** Of one delivery, retries by hand included: its history is shown whole. */
+/** Attempts per delivery, including manual retries: the API returns the whole history. */
 export const WEBHOOK_ATTEMPTS_PER_DELIVERY_MAX = 50;
 
 /** Specification 8: instance create. */
@@ -51,185 +51,185 @@ export const AUTO_TERMINATE_HOURS_MAX = 720;
 export const PORTS_MAX = 10;
 export const DISK_GB_MIN = 10;
 export const DISK_GB_MAX = 1_000;
-/** Every instance has this much without extra charge. */
+/** Every instance has this disk size without extra charge. */
 export const DISK_GB_INCLUDED = 100;
 /**
- * Rows that placement ranks. Transactions run one after another, so the best row is almost always the one that is taken; the rest
- * are for the rare miss, and each more costs every launch.
+ * Rows that placement ranks. Transactions run one after another, so the best row is almost always taken. The others are for rare
+ * misses, and each one costs time in every launch.
  */
 export const CANDIDATES_MAX = 16;
-/** A host that reports more than this is not believed. */
+/** A report of more GPUs is not believed. */
 export const GPUS_PER_MACHINE_MAX = 16;
-/** Machines of one supplier whose host has not enrolled: far more than anybody installs at once. */
+/** Machines per supplier that have not enrolled yet: far more than anybody installs at once. */
 export const MACHINES_AWAITED_MAX = 1_000;
-/** Machines of one supplier, delisted ones included: a data centre has fewer. */
+/** Machines per supplier, including delisted ones: a data centre has fewer. */
 export const MACHINES_PER_SUPPLIER_MAX = 10_000;
-/** Containers that a host is told of, those included that wait for the end of their quarantine. With more it gets no new ones. */
+/** Workloads in a host's desired state, including those in quarantine. A host with so many gets no new ones. */
 export const WORKLOADS_PER_MACHINE_MAX = 256;
 
-/** The longest window of usage by its bucket, in days: at most about 1,500 buckets, and more than twenty years are a mistake. */
+/** The longest usage window in days, by bucket size: at most about 1,500 buckets, and at most twenty years. */
 export const USAGE_DAYS_MAX = { hour: 62, day: 1_100, week: 7_305, month: 7_305 };
 
-/** Specification 2.17: enrolment tokens are shown once and live a day. */
+/** Specification 2.17: enrolment tokens are shown once and are valid for a day. */
 export const ENROLLMENT_TOKEN_MS = 24 * 3_600_000;
 
 /** A passing state may last this long; then the next state follows (DESIGN section 4.2). */
 export const STARTING_MS_MAX = 25 * 60_000;
 export const STOPPING_MS_MAX = 5 * 60_000;
 
-/** A pull that brings less in each minute, or is not whole by the end of the time, ends: its registry would keep GPUs from others, unpaid. */
+/** A slower or longer pull is ended, because it keeps GPUs from others and nobody pays for them. */
 export const PULL_BYTES_PER_SECOND_MIN = 1024 ** 2;
 export const PULL_MS_MAX = 20 * 60_000;
 
 /**
- * Our helper inside a container has this long after the container's start until it speaks: it needs a second, and what keeps it silent is
- * the image.
+ * Time from the start of a container until its guest must have connected. The guest needs a second; if it takes longer, the image
+ * prevents it.
  */
 export const GUEST_SILENT_MS_MAX = 2 * 60_000;
 
 /**
- * The control plane ends a rental at its runtime limit; a host that is cut off does so by itself this much later, so that the two
- * never race over small differences of their clocks.
+ * The control plane ends a rental at its runtime limit. A host without a link ends it by itself so much later, so that small clock
+ * differences cause no race between the two.
  */
 export const AUTO_TERMINATE_GRACE_MS = 30_000;
-/** How long a rental that cannot be reached, or whose GPU is broken, is waited for before it ends. Not charged. */
+/** An unreachable rental, or one with a broken GPU, ends after this time. The time is not charged. */
 export const GRACE_MS = 30 * 60_000;
 
-/** Link: a larger message from a host closes it. Its report on 256 workloads is smaller. */
+/** A larger message from a host closes its link. The report on 256 workloads is smaller. */
 export const LINK_MESSAGE_BYTES_MAX = 1024 * 1024;
-/** The same, as names and values: twice those of its report on 256 workloads. */
+/** Names and values of a message from a host: twice those of the report on 256 workloads. */
 export const LINK_MESSAGE_VALUES_MAX = 20_000;
-/** The first message, before anyone knows who sends it: the largest inventory takes a tenth. */
+/** Size of the first message, whose sender is not authenticated yet: the largest inventory takes a tenth. */
 export const LINK_HELLO_BYTES_MAX = 64 * 1024;
-/** Bytes of first messages from one address without a proof in them: at once, and in each second after that. */
+/** Bytes of unauthenticated first messages per address: as a burst, and per second after that. */
 export const LINK_UNPROVEN_BYTES_BURST = 32 * LINK_HELLO_BYTES_MAX;
 export const LINK_UNPROVEN_BYTES_PER_SECOND = 2 * LINK_HELLO_BYTES_MAX;
-/** Bytes of messages of one host that are read: at once, and in each second after that. An honest one sends some KiB in a minute. */
+/** Bytes of messages that are read from one host: as a burst, and per second after that. An honest host sends some KiB per minute. */
 export const LINK_READ_BYTES_BURST = 16 * LINK_MESSAGE_BYTES_MAX;
 export const LINK_READ_BYTES_PER_SECOND = 1024 * 1024;
-/** The same for what a host is sent: the largest launch that there is on each of its GPUs, and as much again as above for the rest. */
+/** Size of a desired state: the largest possible launch on each GPU, plus one link message for the rest. */
 export const LINK_DESIRED_BYTES_MAX = LINK_MESSAGE_BYTES_MAX + GPUS_PER_MACHINE_MAX * LAUNCH_BYTES_MAX;
-/** What a host has not read yet of what it was sent; with more its link ends, and it reads its state anew when it is back. */
+/** Unread bytes sent to a host. Above this its link is ended, and the host gets its state again after it has reconnected. */
 export const LINK_UNSENT_BYTES_MAX = 8 * 1024 * 1024;
 export const LINK_PING_MS = 10_000;
-/** A ping that is not answered by then is missed: what runs on the host is looked at. */
+/** A ping without an answer by then counts as missed, and the instances on the host are probed. */
 export const LINK_PONG_MS_MAX = 4_000;
 /** Three missed pings: the peer is gone even if TCP has not noticed. */
 export const LINK_SILENCE_MS_MAX = 35_000;
-/** A copy of a host's disk that is older than that is told from the host when it links. */
+/** Period of new clone tokens. A copy of a host's disk that is older than this is detected when it links. */
 export const CLONE_TOKEN_MS = 60_000;
 export const LINK_RECONNECT_MS_MIN = 500;
 export const LINK_RECONNECT_MS_MAX = 15_000;
-/** The agent's own authentication must be over by then. */
+/** An agent must be authenticated by then. */
 export const LINK_HELLO_MS_MAX = 10_000;
 
-/** A holder that was asked for a stream has this long to dial it. */
+/** A holder must dial a requested stream within this time. */
 export const STREAM_DIAL_MS_MAX = 10_000;
 /** After both directions of a stream have ended, its connection has this long to close. */
 export const STREAM_CLOSE_MS_MAX = 10_000;
 
-/** Peers of idle connections are asked by TCP whether they are still there: a host that lost its power says nothing. */
+/** Period of TCP keep-alive on idle connections: a host without power closes nothing. */
 export const TCP_KEEP_ALIVE_MS = 60_000;
 
-/** SSH endpoint guards (research: a public SSH server without these can be emptied of memory or sockets). */
+/** Guards of the SSH server: without them, strangers could exhaust its memory or sockets. */
 export const SSH_LOGIN_GRACE_MS = 20_000;
 export const SSH_UNAUTHENTICATED_MAX = 10;
-/** A caller for whom there is no place yet waits so long. */
+/** A caller waits so long for a place. */
 export const SSH_QUEUE_MS_MAX = 10_000;
-/** An honest client on a slow line has logged in by then; after it, whoever waits may take its place. */
+/** An honest client on a slow line has logged in by then. After this time, a waiting caller may take the place. */
 export const SSH_LOGIN_FAIR_MS = 5_000;
-/** A connection that is older than this has logged in: the holder has ended all others. */
+/** A connection older than this has logged in, because the holder has ended all others. */
 export const SSH_LOGIN_MS_MAX = SSH_QUEUE_MS_MAX + SSH_LOGIN_GRACE_MS + 5_000;
-/** Logins of the control plane at the same time: one, and one that is being replaced. */
+/** Probes at the same time: one, and an older one that is being replaced. */
 export const SSH_PROBES_MAX = 2;
 export const SSH_AUTH_TRIES_MAX = 3;
-/** Offers of keys without a signature: an ssh-agent with many keys offers them all before the right one, and each costs us a comparison. */
+/** Offers of keys without a signature. An ssh-agent may offer many keys before the right one, and each costs a comparison. */
 export const SSH_KEY_OFFERS_MAX = 30;
-/** Of those that log in at the same time, so many may come from one address: whoever never does must not keep all others waiting. */
+/** Logins at the same time from one address, so that a caller who never logs in cannot keep all others waiting. */
 export const SSH_UNAUTHENTICATED_PER_ADDRESS_MAX = 5;
-/** Answers of one connection that its client has not taken yet; above it, what the client says is not read either. */
+/** Unread answer bytes of one connection. Above this, nothing more is read from its client. */
 export const SSH_UNSENT_BYTES_HIGH = 2 * 1024 * 1024;
-/** Bytes that wait in all connections of one holder, for the container or for their clients; the largest is cut above it. */
+/** Buffered bytes of all connections of one holder, in both directions. Above this, the connection with the most is cut. */
 export const SSH_BUFFERED_BYTES_MAX = 128 * 1024 ** 2;
 export const SSH_CHANNELS_MAX = 64;
 export const SSH_CONNECTIONS_MAX = 128;
-/** Of those to one public port of an instance; with all of them nobody else would get in. */
+/** Connections of one address to one public port of an instance, so that one address cannot use all of them. */
 export const PORT_CONNECTIONS_PER_ADDRESS_MAX = 64;
 
-/** Connections of one address to the API, and as many to applications: an office full of browsers needs fewer. */
+/** Connections of one address to the API, and as many to applications. An office full of browsers needs fewer. */
 export const HTTP_CONNECTIONS_PER_ADDRESS_MAX = 1_024;
 
-/** What a client has said to its end still reaches a program that is slow to take it, for so long after the client has left. */
+/** After a client has sent its EOF and left, a slow program may still read the last bytes for this time. */
 export const SESSION_LINGER_MS = 30_000;
 
 /** Lines of a container's log in one answer; the engine keeps 30 MB of it. */
 export const LOG_LINES_DEFAULT = 100;
 export const LOG_LINES_MAX = 1_000;
-/** A host sends so many lines in less than a second; one that never ends its answer must not hold a request. */
+/** A host sends so many lines in less than a second. A host that never ends its answer must not keep a request open. */
 export const LOG_READ_MS_MAX = 30_000;
-/** Logs that one organisation follows at the same time: each holds a connection here and one on the host. */
+/** Logs that one organisation may follow at the same time: each takes a connection here and one on the host. */
 export const LOG_FOLLOWERS_PER_ORG_MAX = 20;
 
 /**
- * Frames that a holder takes from all that runs in its container, per second: a small one costs it some ten microseconds, and honest ones
- * carry kilobytes. Words, which are checked one by one, count as ten.
+ * Frames per second that a holder reads from its container. A small frame costs about ten microseconds, and honest ones carry
+ * kilobytes. A JSON message counts as ten, because it is validated.
  */
 export const GUEST_FRAMES_PER_SECOND_MAX = 20_000;
-/** Bytes of the same: more than any network of a rental carries. */
+/** Bytes per second that a holder reads from its container: more than any network of a rental carries. */
 export const GUEST_BYTES_PER_SECOND_MAX = 1024 ** 3;
 
-/** Connections to the ports of one instance, browsers' and others' together. */
+/** Connections to the ports of one instance, from browsers and all others together. */
 export const TCP_CONNECTIONS_MAX = 512;
 
-/** The body of a request to a model: a million tokens of English. To read more would hold up everyone else for more than 20 ms. */
+/** The body of a request to a model: a million tokens of English. Parsing more would block everyone else for more than 20 ms. */
 export const INFERENCE_BODY_BYTES_MAX = 4 * 1024 * 1024;
-/** Messages of one conversation; each costs the template some tokens beside its text. */
+/** Messages per conversation. For each, the template adds some tokens to its text. */
 export const CHAT_MESSAGES_MAX = 2_048;
-/** The answer of a model server to one request, whole: the longest text is far below it. */
+/** The complete answer of a model server to one request: the longest text is far smaller. */
 export const CHAT_ANSWER_BYTES_MAX = 16 * 1024 * 1024;
-/** Specification 8: texts of one embeddings request, and what servers answer with for all of them. */
+/** Specification 8: texts of one embeddings request, and the answer for all of them. */
 export const EMBEDDINGS_INPUTS_MAX = 2_048;
 export const EMBEDDINGS_ANSWER_BYTES_MAX = 64 * 1024 * 1024;
-/** What a tokenizer answers for the longest request, some bytes for each token of it. */
+/** A tokenizer's answer to the longest request: some bytes per token. */
 export const TOKENIZER_ANSWER_BYTES_MAX = 32 * 1024 * 1024;
-/** Images of one request: a caller waits for all of them. */
+/** Images per request: the caller waits for all of them. */
 export const IMAGES_MAX = 10;
-/** What a server answers with for all of them. */
+/** A server's answer with all images of a request. */
 export const IMAGES_ANSWER_BYTES_MAX = 64 * 1024 * 1024;
-/** Of one server-sent event: a model says a few bytes at a time. */
+/** Size of one server-sent event: a model sends a few bytes at a time. */
 export const STREAM_EVENT_BYTES_MAX = 1024 * 1024;
-/** A stream is cut off then: a caller that does not read keeps a server busy no longer. */
+/** A stream is cut after this time, so that a caller that does not read cannot keep a server busy. */
 export const STREAM_MS_MAX = 30 * 60_000;
 /** Proxies cut connections that are silent for a minute, or sooner. */
 export const STREAM_PING_MS = 15_000;
-/** Servers that one request may be sent to, before any of them has begun to answer it. */
+/** Servers that one request may be tried at, while none has begun to answer. */
 export const UPSTREAM_ATTEMPTS_MAX = 3;
 
-/** Specification 8: a job that no server has begun with by then expires, and a finished video is kept so long. */
+/** Specification 8: a job that no server has begun by then expires; a finished video is kept for a day. */
 export const VIDEO_QUEUE_MS_MAX = 2 * 3_600_000;
 export const VIDEO_KEEP_MS = 24 * 3_600_000;
-/** From the moment at which a server says that a video is finished until the whole of it is here. */
+/** Time to download a video after its server has reported it as finished. */
 export const VIDEO_FETCH_MS_MAX = 15 * 60_000;
 
-/** No form that we know has as many fields. A field may be as long as a body. */
+/** No known form has so many fields. A field may be as long as a body. */
 export const FORM_PARTS_MAX = 32;
-/** What a form around a file adds to its length: delimiters, headers, and the fields. */
+/** Bytes that a form adds to a file: delimiters, headers, and the other fields. */
 export const FORM_BYTES_AROUND_MAX = 512 * 1024;
 
-/** Uploaded files of one organisation: far more than anybody trains with, and a list that a person can still search. */
+/** Uploaded files per organisation: far more than anybody trains with, and still a list that a person can search. */
 export const FILES_PER_ORG_MAX = 1_000;
 /** Uploads of one organisation at the same time: each may fill the disk up to the limit of a file before it is refused. */
 export const UPLOADS_PER_ORG_MAX = 4;
-/** The longest name that file systems take. */
+/** The longest name that file systems allow. */
 export const FILENAME_CHARS_MAX = 255;
-/** Official clients ask for as many files on a page. */
+/** Official clients request so many files per page. */
 export const FILES_PAGE_MAX = 10_000;
-/** Of a training file: one that is longer is a mistake, or would not fit into the context of any model. */
+/** A line of a training file. A longer one is a mistake, or does not fit into the context of any model. */
 export const TRAINING_LINE_BYTES_MAX = 1024 * 1024;
-/** With fewer a model learns nothing but these. */
+/** With fewer examples, a model only memorises them. */
 export const TRAINING_EXAMPLES_MIN = 10;
 /** Problems of a training file that its report lists; all are counted. */
 export const TRAINING_PROBLEMS_MAX = 20;
 
-/** Removal is two-phase: the container is stopped at once, its disk is kept this long in case we were wrong. */
+/** Removal has two phases: the container is stopped at once, and its disk is kept for this time in case the removal was a mistake. */
 export const QUARANTINE_MS = 15 * 60_000;

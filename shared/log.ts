@@ -1,10 +1,10 @@
-// Structured logs: pino JSON lines with ids in fields. Secrets are cut out here, whatever a caller passes.
+// Structured logs: pino JSON lines with ids in fields. Secrets are removed here, whatever a caller passes.
 import { writeSync } from 'node:fs';
 import { pino, type DestinationStream, type Logger } from 'pino';
 
 export type Log = Logger;
 
-/** Not by Node's own stream: one that leads to a pipe would no longer wait for who reads it. */
+/** The file descriptor, not `process.stdout`: using that makes a pipe non-blocking, and then a write no longer waits for the reader. */
 const STDOUT = 1;
 
 /** Field names that may hold a secret, at the top level and one level down. */
@@ -18,7 +18,7 @@ const SECRET_FIELDS = [
   'private_key',
 ];
 
-/** Warnings of Node go where everything goes, not to the terminal of a daemon that has none. */
+/** Writes Node's warnings to the log instead of standard error. */
 export function logWarnings(log: Log): void {
   process.removeAllListeners('warning');
   process.on('warning', (warning) => log.warn({ warning: warning.name, err: warning }, 'Node warns'));
@@ -37,11 +37,11 @@ export function createLog(name: string, level: string, destination: DestinationS
 }
 
 /**
- * Writes lines to an open file at once. One that cannot be written is lost: pino's own destination tries again for ever on a full disk, and the
- * daemon hangs.
+ * Writes each line to an open file at once. A line that cannot be written is lost: on a full disk, pino's own destination would try
+ * again for ever, and the daemon would hang.
  */
 export function lossyDestination(fd: number): DestinationStream {
-  /** The last line was written in part. */
+  /** True if the last line was written only in part. */
   let torn = false;
   return {
     write: (line) => {
@@ -50,7 +50,7 @@ export function lossyDestination(fd: number): DestinationStream {
         const written = writeSync(fd, bytes);
         if (written > 0) torn = written < bytes.length;
       } catch {
-        // A log is not worth the service.
+        // A failed log write must not stop the service.
       }
     },
   };

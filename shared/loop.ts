@@ -1,4 +1,4 @@
-// The one way to do something again and again: on a period and on a nudge, without input, never twice at once, visible.
+// The one way to repeat work: a loop runs periodically and on a nudge, takes no input, never runs twice at once, and shows its status.
 import type { Clock } from './clock.ts';
 import type { Log } from './log.ts';
 
@@ -16,9 +16,9 @@ export interface LoopStatus {
 }
 
 export interface Loop {
-  /** Run soon. Nudges during a run lead to exactly one more run after it. */
+  /** Asks for a run soon. Any number of nudges during a run leads to exactly one more run after it. */
   nudge(): void;
-  /** No further run; resolves when the current one is over. */
+  /** Prevents further runs; resolves when the current one is over. */
   stop(): Promise<void>;
   status(): LoopStatus;
 }
@@ -27,16 +27,16 @@ export interface LoopOptions {
   name: string;
   periodMs: number;
   /**
-   * Level-triggered: looks at state, does what is due. A throw is logged and the next period tries again. If it resolves with `again`, there
+   * Reads the state and does all work that is due. A throw is logged, and the next period tries again. If it resolves with `again`, there
    * is more to do and the next run follows at once.
    */
   run(signal: AbortSignal): Promise<'again' | void>;
 }
 
-/** Without a reason, each nudge makes an error with a stack that nobody reads. */
+/** The reason of an abort. Without one, each nudge would create an error with a stack. */
 const WOKEN = 'woken';
 
-/** Starts at once: the first run looks at what a previous process left behind. */
+/** The first run begins at once, because a previous process may have left work. */
 export function startLoop(options: LoopOptions, deps: { clock: Clock; log: Log }): Loop {
   const { clock, log } = deps;
   const stopping = new AbortController();

@@ -1,11 +1,11 @@
-// How V8 decides that it is time to collect garbage: for a process that carries bytes beside a large heap.
+// Tunes V8's garbage collection for a process that copies streams and has a large heap.
 import { setFlagsFromString } from 'node:v8';
 
 /**
- * Call first. By default V8 marks the whole heap for every 64 MB of buffers, however short they live: ten times a second while a
- * stream is copied, and with the heap of a control plane that costs more than the copying. With this, buffers count like the rest
- * of the heap, whose limit grows with it. Dead buffers stay a little longer: not for a process with a small heap and a memory cap,
- * such as a holder. A V8 that does not know the flag says so and goes on as it is.
+ * Must be called first. By default V8 marks the whole heap for every 64 MB of buffers, even if they are short-lived. While a stream is
+ * copied, that happens ten times a second, and with the heap of a control plane it costs more than the copying. With this flag, buffers
+ * count as part of the heap, whose limit grows with it. Dead buffers then stay a little longer, so a process with a small heap and a
+ * memory limit (a holder) must not use it. A V8 without this flag prints a warning and goes on.
  */
 export function countBuffersWithHeap(): void {
   setFlagsFromString('--external-memory-accounted-in-global-limit');

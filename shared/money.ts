@@ -1,4 +1,4 @@
-// Exact money. Unit: microcents (1 cent = 1,000,000), always BigInt; floor of a cumulative amount, so that parts add up.
+// Exact money. The unit is the microcent (1 cent = 1,000,000), always BigInt. Cumulative amounts are rounded down, so that parts add up.
 
 export const UCENTS_PER_CENT = 1_000_000n;
 const UCENTS_PER_DOLLAR = 100n * UCENTS_PER_CENT;
@@ -21,12 +21,12 @@ export function centsFloor(ucents: bigint): bigint {
   return ucents < 0n && cents * UCENTS_PER_CENT !== ucents ? cents - 1n : cents;
 }
 
-/** The next whole cent, where an amount is not whole cents already. For charges that are made once, so that nothing has to telescope. */
+/** Rounds up to whole cents. Only for a charge that is made once, because rounded-up parts do not add up. */
 export function ceilToCents(ucents: bigint): bigint {
   return -centsFloor(-ucents) * UCENTS_PER_CENT;
 }
 
-/** Microcents of a dollar amount that came in as a JSON number; undefined where it is finer than a microcent or not finite. */
+/** Microcents of a dollar amount from a JSON number; undefined if it is finer than a microcent or not finite. */
 export function ucentsFromDollars(dollars: number): bigint | undefined {
   if (!Number.isFinite(dollars)) return undefined;
   const match = /^(-?)(\d+)(?:\.(\d{1,8}))?$/.exec(plainDecimal(dollars));
@@ -36,7 +36,7 @@ export function ucentsFromDollars(dollars: number): bigint | undefined {
   return sign === '-' ? -ucents : ucents;
 }
 
-/** The same of a price that somebody worked out, to the nearest microcent: 3 * 2.49 is 7.470000000000001 where doubles are multiplied. */
+/** Microcents of a computed price, rounded to the nearest: with doubles, 3 * 2.49 is 7.470000000000001. */
 export function nearestUcents(dollars: number): bigint {
   return BigInt(Math.round(dollars * Number(UCENTS_PER_DOLLAR)));
 }

@@ -1,4 +1,4 @@
-// Randomness, handed in like time: the system's for secrets and ids, a seeded one for simulations and tests.
+// Randomness, passed in like time: the system's for secrets and ids, a seeded one for simulations and tests.
 import { randomBytes } from 'node:crypto';
 
 export interface Rng {

@@ -1,4 +1,4 @@
-// State machines as data: which state may follow which. Each room has its own `move`; these tables are all it may do.
+// State machines as data: which state may follow which. Each room has its own `move`, which allows only the moves in these tables.
 
 export type StateTable<S extends string> = { readonly [From in S]: readonly S[] };
 
@@ -14,7 +14,7 @@ export type InstanceState =
 
 /**
  * Specification 3.1. `starting -> allocating` is the boot rescue (next candidate after a host failed);
- * `unreachable` is a degraded reading of a running rental, so it can end like one.
+ * `unreachable` is a running rental that probes cannot reach, so it can end like a running one.
  */
 export const INSTANCE_STATES: StateTable<InstanceState> = {
   allocating: ['starting', 'terminated', 'error'],
@@ -41,8 +41,8 @@ export const OPERATION_STATES: StateTable<OperationState> = {
 export type MachineState = 'pending_verification' | 'listed' | 'draining' | 'delisted' | 'suspended';
 
 /**
- * Specification 3.4. `draining` and `delisted` are the supplier's word and stay until it lists the machine again, which waits for the
- * operator where that has not approved it. Draining keeps the rentals that run and takes no new ones.
+ * Specification 3.4. `draining` and `delisted` are the supplier's choice and stay until the supplier lists the machine again; a machine
+ * that the operator has not approved waits for the approval. A draining machine keeps its rentals and gets no new ones.
  */
 export const MACHINE_STATES: StateTable<MachineState> = {
   pending_verification: ['listed', 'draining', 'delisted', 'suspended'],
@@ -55,8 +55,8 @@ export const MACHINE_STATES: StateTable<MachineState> = {
 export type WorkloadState = 'wanted' | 'removing' | 'gone';
 
 /**
- * A container that should exist on a machine. `removing` is the tombstone: it stays until the host itself has said
- * that the container stopped, so the GPUs are never rented twice.
+ * A container that should exist on a machine. `removing` is the tombstone: it stays until the host has reported that the container
+ * stopped, so that its GPUs are never rented twice.
  */
 export const WORKLOAD_STATES: StateTable<WorkloadState> = {
   wanted: ['removing'],
@@ -66,7 +66,7 @@ export const WORKLOAD_STATES: StateTable<WorkloadState> = {
 
 export type ReservationState = 'pending' | 'active' | 'suspended' | 'expired' | 'cancelled';
 
-/** Specification 3.4. `suspended -> pending` is a contract that is resumed before its term has begun. */
+/** Specification 3.4. `suspended -> pending`: the contract is resumed before its term has begun. */
 export const RESERVATION_STATES: StateTable<ReservationState> = {
   pending: ['active', 'suspended', 'cancelled'],
   active: ['suspended', 'expired', 'cancelled'],
@@ -77,7 +77,7 @@ export const RESERVATION_STATES: StateTable<ReservationState> = {
 
 export type WebhookDeliveryState = 'pending' | 'succeeded' | 'retrying' | 'dead_lettered';
 
-/** Specification 3.4 and 6.4. A dead delivery is tried again only where its owner asks for it. */
+/** Specification 3.4 and 6.4. A dead-lettered delivery is tried again only if its owner requests it. */
 export const WEBHOOK_DELIVERY_STATES: StateTable<WebhookDeliveryState> = {
   pending: ['succeeded', 'retrying', 'dead_lettered'],
   retrying: ['retrying', 'succeeded', 'dead_lettered'],
@@ -87,7 +87,7 @@ export const WEBHOOK_DELIVERY_STATES: StateTable<WebhookDeliveryState> = {
 
 export type WebhookEndpointState = 'healthy' | 'degraded' | 'disabled';
 
-/** Only its owner brings an endpoint back from `disabled`. */
+/** Only its owner can enable a disabled endpoint. */
 export const WEBHOOK_ENDPOINT_STATES: StateTable<WebhookEndpointState> = {
   healthy: ['healthy', 'degraded', 'disabled'],
   degraded: ['healthy', 'degraded', 'disabled'],
@@ -96,7 +96,7 @@ export const WEBHOOK_ENDPOINT_STATES: StateTable<WebhookEndpointState> = {
 
 export type ReceiptState = 'open' | 'settled' | 'released';
 
-/** A request to a model: money is held while it is open; then a part of it is charged, or all is given back. */
+/** A request to a model. Money is held while it is open; at its end a part is charged (`settled`) or nothing (`released`). */
 export const RECEIPT_STATES: StateTable<ReceiptState> = {
   open: ['settled', 'released'],
   settled: [],
@@ -105,7 +105,7 @@ export const RECEIPT_STATES: StateTable<ReceiptState> = {
 
 export type VideoState = 'queued' | 'in_progress' | 'completed' | 'failed' | 'cancelled' | 'expired';
 
-/** Specification 3.3. A job that never started expires unbilled; of one that is completed it is the file that expires. */
+/** Specification 3.3. A job that never started expires without a charge. A completed job expires when its file does. */
 export const VIDEO_STATES: StateTable<VideoState> = {
   queued: ['in_progress', 'failed', 'cancelled', 'expired'],
   in_progress: ['completed', 'failed', 'cancelled'],
@@ -115,7 +115,7 @@ export const VIDEO_STATES: StateTable<VideoState> = {
   expired: [],
 };
 
-/** True where the table allows the move. */
+/** True if the table allows the move. */
 export function mayMove<S extends string>(table: StateTable<S>, from: S, to: S): boolean {
   return table[from].includes(to);
 }

@@ -1,11 +1,11 @@
-// A log in which no single stranger can write more than so many lines: a hostile host or caller must not fill the operator's disk.
+// A log with a limit of lines per stranger, so that a hostile host or caller cannot fill the operator's disk.
 import type { Clock } from './clock.ts';
 import type { Log } from './log.ts';
 
-/** Lines of one machine or address. */
+/** Lines per machine or address. */
 const LINES_PER_WINDOW = 30;
 const WINDOW_MS = 60_000;
-/** Strangers that are counted at once; beyond, they share one count. */
+/** Sources with a count of their own at a time; all others share one count. */
 const SOURCES_MAX = 10_000;
 const LEVELS = ['debug', 'info', 'warn', 'error'] as const;
 
@@ -16,8 +16,8 @@ interface Count {
 }
 
 /**
- * The same log, but lines that name a `machine_id` or `client_ip` are counted by it: above 30 in a minute they are left out, and the first
- * one afterwards says how many were (`suppressed_lines`). Lines that name neither are ours, and are all written.
+ * Wraps a log. Lines with a `machine_id` or `client_ip` are counted per value: above 30 in a minute they are dropped, and the first line
+ * afterwards contains their number (`suppressed_lines`). Lines without these fields are our own and are all written.
  */
 export function throttledLog(log: Log, clock: Clock): Log {
   const counts = new Map<string, Count>();

@@ -1,4 +1,4 @@
-// A YAML configuration file checked by a schema: every complaint names the line a person has to look at, or the setting.
+// Reads a YAML configuration file and validates it: every error names its line or its setting.
 import { LineCounter, parseDocument } from 'yaml';
 import type { z } from 'zod';
 import { fieldErrors } from './api/field-errors.ts';
@@ -6,7 +6,7 @@ import { messageOf } from './errors.ts';
 
 /**
  * The validated configuration in `text`. Throws one Error that lists every problem as `file:line: path: reason`;
- * unknown keys are problems where the schema is strict. An empty file counts as `{}`.
+ * unknown keys are problems if the schema is strict. An empty file counts as `{}`.
  */
 export function parseYamlConfig<T>(text: string, schema: z.ZodType<T>, fileName: string): T {
   const lines = new LineCounter();
@@ -36,7 +36,7 @@ const FILE_FAULTS: Record<string, string> = {
   EACCES: 'may not be read by this user',
 };
 
-/** What `read` gives of the file `path` that `setting` names. @throws Error that tells the setting where it cannot be read */
+/** Reads the file `path` that `setting` names. @throws Error that names the setting if the file cannot be read */
 export function readNamed<T>(setting: string, path: string, read: (path: string) => T): T {
   try {
     return read(path);
@@ -48,7 +48,7 @@ export function readNamed<T>(setting: string, path: string, read: (path: string)
   }
 }
 
-/** Where the last key of `path` is written, as an offset into the text. */
+/** The offset of the last key of `path` in the text. */
 function keyOffset(root: unknown, path: readonly string[]): number | undefined {
   let node = root;
   let offset: number | undefined;

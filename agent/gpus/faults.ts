@@ -1,4 +1,4 @@
-// Pure: what is remembered of the cards of this boot, and which of them are not fit to be rented, with the reason.
+// Remembers the faults of this host's GPUs (cards), and decides which GPUs must not be rented out, and why. Pure.
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import { GpuFacts, GpuFault } from '../../shared/protocol/inventory.ts';
@@ -8,18 +8,18 @@ import { busIdOf, type DriverMessage, readDriverLine } from './xids.ts';
 const Finding = z.strictObject({ xid: z.number(), severity: GpuFault.shape.severity, words: z.string() });
 
 export const Memory = z.strictObject({
-  /** Everything but `breaks` is about this boot. */
+  /** Everything except `breaks` belongs to this boot. */
   boot_id: z.string(),
-  /** The last record of the kernel log that counted. */
+  /** The last record of the kernel log that was taken into account. */
   heard_seq: z.number(),
   cards: z.array(
     z.strictObject({
-      /** Empty where only its place is known. */
+      /** Empty if only the bus id is known. */
       uuid: z.string(),
       bus_id: z.string(),
-      /** As nvidia-smi listed it last; null where it never has. */
+      /** The last listing by nvidia-smi; null if it has never listed the card. */
       listed: GpuFacts.nullable(),
-      /** Looks in a row at which nvidia-smi listed others but not this one. */
+      /** How often in a row nvidia-smi has listed other cards but not this one. */
       missed: z.number(),
       /** One for each error number. */
       findings: z.array(Finding),
@@ -31,19 +31,19 @@ export const Memory = z.strictObject({
 export type Memory = z.infer<typeof Memory>;
 type Card = Memory['cards'][number];
 
-/** One look without it is passed over: the next may list it again. */
-const LOOKS_MISSED_MIN = 2;
-/** A card that a reset has mended so often within BREAKS_MS, and that broke again, is not to be trusted. */
+/** A card counts as lost after so many listings without it. One may be a moment's fault. */
+const MISSED_MIN = 2;
+/** A card that breaks so often within BREAKS_MS, although each reset repaired it, is not offered. */
 const BREAKS_MAX = 3;
 const BREAKS_MS = 7 * 24 * 3_600_000;
 
-/** Of an earlier process (undefined: there was none). Another boot has reset every card; that it broke before is still known. */
+/** The stored memory of an earlier process, if any. A new boot has reset every card, so only `breaks` stays. */
 export function memoryOf(stored: Memory | undefined, bootId: string): Memory {
   if (stored?.boot_id === bootId) return stored;
   return { boot_id: bootId, heard_seq: -1, cards: [], breaks: stored?.breaks ?? [] };
 }
 
-/** After the driver's lines in the kernel log. Those that were heard before change nothing. */
+/** The memory after these records of the kernel log. Records that were read before change nothing. */
 export function afterRecords(memory: Memory, records: readonly KernelRecord[], nowMs: number): Memory {
   const news = records.flatMap(({ seq, text }) => {
     const one = seq > memory.heard_seq ? readDriverLine(text) : undefined;
@@ -54,18 +54,18 @@ export function afterRecords(memory: Memory, records: readonly KernelRecord[], n
   return withBreaks(memory, { ...memory, heard_seq, cards: news.reduce(afterNews, memory.cards) }, nowMs);
 }
 
-/** After a look at which nvidia-smi listed these cards. */
+/** The memory after nvidia-smi has listed these cards. */
 export function afterLook(memory: Memory, listed: readonly GpuFacts[], nowMs: number): Memory {
   const others = memory.cards.filter((card) => !listed.some((gpu) => isSame(card, gpu)));
   const cards = listed.map((gpu) => {
     const known = memory.cards.find((card) => isSame(card, gpu));
     return { uuid: gpu.uuid, bus_id: placeOf(gpu), listed: gpu, missed: 0, findings: known?.findings ?? [] };
   });
-  const absent = others.map((card) => ({ ...card, missed: Math.min(card.missed + 1, LOOKS_MISSED_MIN) }));
+  const absent = others.map((card) => ({ ...card, missed: Math.min(card.missed + 1, MISSED_MIN) }));
   return withBreaks(memory, { ...memory, cards: [...cards, ...absent] }, nowMs);
 }
 
-/** One for each card that is not fit, the gravest reason first. `wear`: what nvidia-smi says of memory cells, by UUID. */
+/** One fault for each card that must not be rented, with the most serious reason. `wear`: faults of memory cells, by UUID. */
 export function faultsOf(memory: Memory, wear: ReadonlyMap<string, string>, nowMs: number): GpuFault[] {
   return memory.cards
     .flatMap((card) => {
@@ -76,7 +76,7 @@ export function faultsOf(memory: Memory, wear: ReadonlyMap<string, string>, nowM
     .slice(0, GPUS_PER_MACHINE_MAX);
 }
 
-/** Those that were not listed at the last look, and are not lost for that yet, as they were listed before. */
+/** Cards that the last listing omitted but that do not count as lost yet, as they were listed before. */
 export function passedOver({ cards }: Memory): GpuFacts[] {
   return cards.flatMap((card) => (card.listed !== null && card.missed > 0 && !isLost(card) ? [card.listed] : []));
 }
@@ -117,7 +117,7 @@ function afterNews(cards: Card[], news: DriverMessage): Card[] {
   }
 }
 
-/** Writes down which cards are broken in `after` and were not in `before`, and forgets what is too long ago. */
+/** Records which cards are broken in `after` and were not in `before`, and removes old entries. */
 function withBreaks(before: Memory, after: Memory, nowMs: number): Memory {
   const broken = (cards: readonly Card[]): string[] => cards.filter(isBroken).map(({ uuid }) => uuid);
   const already = broken(before.cards);
@@ -131,10 +131,10 @@ function isBroken(card: Card): boolean {
 }
 
 function isLost({ missed }: Card): boolean {
-  return missed >= LOOKS_MISSED_MIN;
+  return missed >= MISSED_MIN;
 }
 
-/** A card keeps its UUID wherever it is; one that only the kernel log has named is known by its place. */
+/** Cards are compared by UUID. A card without one, known only from the kernel log, is compared by its bus id. */
 function isSame(card: Card, gpu: GpuFacts): boolean {
   return card.uuid === '' ? card.bus_id === placeOf(gpu) : card.uuid === gpu.uuid;
 }

@@ -1,27 +1,27 @@
-// The kernel's log, read record by record from its device: no program between, and no line that anybody but the kernel wrote.
+// Reads the kernel's log record by record from its device, and drops lines that were not written by the kernel itself.
 import { constants } from 'node:fs';
 import { open, type FileHandle } from 'node:fs/promises';
 
 export interface KernelRecord {
-  /** Grows with every record of a boot. */
+  /** Sequence number within one boot. */
   seq: number;
   text: string;
 }
 
 export interface KernelLog {
-  /** The driver's records that have come since the last call; at the first one, all that the kernel still has. Rejects where it cannot be read. */
+  /** The driver's records since the last call; at the first call, all that the kernel still has. Rejects if the log cannot be read. */
   read(): Promise<KernelRecord[]>;
   close(): Promise<void>;
 }
 
 const KERNEL_LOG = '/dev/kmsg';
-/** The kernel refuses to give a record to a reader with less room, and its longest are 8 KiB. */
+/** The kernel's longest records have 8 KiB, and it refuses a read with a smaller buffer. */
 const BUFFER_BYTES = 16 * 1024;
-/** All lines of the NVIDIA kernel modules begin so. */
+/** All lines of the NVIDIA kernel modules begin with this. */
 const DRIVER_PREFIX = 'NVRM: ';
 const FACILITY_KERNEL = 0;
 
-/** Opens nothing yet. `path` is for tests: a file of such records. */
+/** Opens the device at the first read. `path` is for tests: a file with such records. */
 export function openKernelLog(path = KERNEL_LOG): KernelLog {
   let file: FileHandle | undefined;
   let rest = '';
@@ -45,7 +45,7 @@ export function openKernelLog(path = KERNEL_LOG): KernelLog {
   };
 }
 
-/** 0 at the end for now. */
+/** The number of bytes read; 0 if there is no new record. */
 async function readSome(file: FileHandle, buffer: Buffer): Promise<number> {
   for (;;) {
     try {
@@ -53,15 +53,15 @@ async function readSome(file: FileHandle, buffer: Buffer): Promise<number> {
     } catch (error) {
       const code = error instanceof Error && 'code' in error ? error.code : undefined;
       if (code === 'EAGAIN') return 0;
-      // Records were overwritten before they were read: the next read goes on with the oldest that is left.
+      // Records were overwritten before we read them. The next read continues with the oldest one left.
       if (code !== 'EPIPE') throw error;
     }
   }
 }
 
 /**
- * `priority,sequence,microseconds,flags;text`. What a program writes into this device is given another facility by the kernel, and lines
- * that begin with a space are the record's fields.
+ * Parses `priority,sequence,microseconds,flags;text`. A record that a program has written into the device has another facility. Lines
+ * that begin with a space are fields of the record before.
  */
 function driverRecord(line: string): KernelRecord[] {
   const [, priority, seq, text] = /^(\d+),(\d+),[^;]*;(.*)$/.exec(line) ?? [];

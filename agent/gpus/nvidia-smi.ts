@@ -1,4 +1,4 @@
-// The GPUs of this machine, asked from nvidia-smi by its query flags; its screen text changes with every driver and is never read.
+// Reads the GPUs of this machine from nvidia-smi with query flags. Its screen text changes with every driver and is never read.
 import { readFile } from 'node:fs/promises';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import type { GpuFacts } from '../../shared/protocol/inventory.ts';
@@ -12,12 +12,12 @@ export interface ComputeProcess {
 
 export type GpuCard = Omit<GpuFacts, 'foreign_use'>;
 
-/** A stuck driver can hang nvidia-smi for ever. */
+/** If the driver hangs, nvidia-smi hangs for ever. */
 const QUERY_MS_MAX = 20_000;
 
 /**
- * All GPUs with their use by strangers: a process counts as ours when its cgroup names one of `containerIds`.
- * A machine without nvidia-smi has no GPUs; an nvidia-smi that fails is an error.
+ * All GPUs, and whether a foreign process uses them. A process counts as ours if its cgroup names one of `containerIds`. A machine
+ * without nvidia-smi has no GPUs; an nvidia-smi that fails is an error.
  */
 export async function readGpus(nvidiaSmi: string, containerIds: readonly string[]): Promise<GpuFacts[]> {
   const cardsText = await query(nvidiaSmi, '--query-gpu=uuid,index,name,memory.total,driver_version,pci.bus_id');
@@ -30,7 +30,7 @@ export async function readGpus(nvidiaSmi: string, containerIds: readonly string[
   return parseGpuCards(cardsText).map((card) => ({ ...card, foreign_use: foreign.has(card.uuid) }));
 }
 
-/** Lines of `uuid, index, name, memory MiB, driver, bus id`. A line without a uuid or an index is left out: such a card cannot be rented. */
+/** Lines of `uuid, index, name, memory MiB, driver, bus id`. Lines without a uuid or an index are skipped: such a card cannot be rented. */
 export function parseGpuCards(text: string): GpuCard[] {
   const cards: GpuCard[] = [];
   for (const [uuid, index, name, memoryMib, driver, busId] of csvRows(text)) {
@@ -58,7 +58,7 @@ export function parseComputeProcesses(text: string): ComputeProcess[] {
   return processes;
 }
 
-/** The cells of each line of the answer. Rejects where nvidia-smi does not know the question. */
+/** The cells of each line of the answer. Rejects if nvidia-smi does not know the query. */
 export async function queryRows(nvidiaSmi: string, flag: string): Promise<string[][]> {
   return csvRows((await query(nvidiaSmi, flag)) ?? '');
 }
@@ -76,7 +76,7 @@ async function query(nvidiaSmi: string, flag: string): Promise<string | undefine
   throw new Error(`${nvidiaSmi} ${flag} ended with ${result.code ?? result.signal ?? 'nothing'}: ${said}`);
 }
 
-/** A process that has ended meanwhile is nobody's, so it is not held against the card. */
+/** True for a process of our containers, and for one that has ended meanwhile: it does not use the card any more. */
 async function isOurs(pid: number, containerIds: readonly string[]): Promise<boolean> {
   const cgroup = await readFile(`/proc/${pid}/cgroup`, 'utf8').catch(() => undefined);
   return cgroup === undefined || containerIds.some((id) => cgroup.includes(id));

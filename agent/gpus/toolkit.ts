@@ -1,12 +1,12 @@
-// Which NVIDIA Container Toolkit puts GPUs into this host's containers, asked from its own programs.
+// Reads the version of the NVIDIA Container Toolkit, which puts GPUs into this host's containers, from its own programs.
 import { run } from '../host/run.ts';
 
 const ASK_MS_MAX = 10_000;
 const VERSION_CHARS_MAX = 64;
-/** The first that is there says it. */
+/** The first of these that is installed is asked. */
 const PROGRAMS = ['nvidia-ctk', 'nvidia-container-cli'] as const;
 
-/** Empty where none is there, or none says what it is. */
+/** The version; empty if none is installed, or none reports a version. */
 export async function readToolkitVersion(programs: readonly string[] = PROGRAMS): Promise<string> {
   for (const program of programs) {
     const answer = await run([program, '--version'], { timeoutMs: ASK_MS_MAX }).catch(() => undefined);

@@ -1,13 +1,14 @@
-// What a container sees of the GPUs that it was given: looked at from inside by our own program, before anything of the tenant runs.
+// Checks from inside a container that it sees exactly its GPUs. The guest runs this before any code of the tenant.
 import { closeSync, constants, openSync, readdirSync, readFileSync } from 'node:fs';
 import { join } from 'node:path';
 
-/** Our program's exit code where the container does not see exactly its GPUs; no shell and no signal ends with it. */
+/** The guest's exit code if the container does not see exactly its GPUs. No shell and no signal uses this code. */
 export const GPUS_DIFFER_CODE = 113;
 
 /**
- * Why the container does not see exactly `expected` (UUIDs); undefined where it does. A card counts that has a device and can be opened.
- * The driver's own files say which card a device is; where they are not shown, only their number can be compared. `root` is for tests.
+ * The reason why the container does not see exactly `expected` (UUIDs); undefined if it does. A card counts if its device exists and
+ * can be opened. The driver's files tell which card a device is. If they are hidden, only the number of cards is compared. `root` is
+ * for tests.
  */
 export function gpusDiffer(expected: readonly string[], root = '/'): string | undefined {
   const minors = namesIn(join(root, 'dev')).flatMap((name) => /^nvidia(\d+)$/.exec(name)?.[1] ?? []);
@@ -23,7 +24,7 @@ export function gpusDiffer(expected: readonly string[], root = '/'): string | un
   return undefined;
 }
 
-/** By device number, as in `/proc/driver/nvidia/gpus/<bus id>/information`. */
+/** UUIDs by device number, from `/proc/driver/nvidia/gpus/<bus id>/information`. */
 function readUuids(folder: string): Map<string, string> {
   const uuids = new Map<string, string>();
   for (const name of namesIn(folder)) {

@@ -1,4 +1,4 @@
-// The GPUs of this machine as they are told to the control plane, with what is wrong with them, also while nvidia-smi fails.
+// Reads the GPUs of this machine and their faults for the inventory, also while nvidia-smi fails.
 import { join } from 'node:path';
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
@@ -13,9 +13,9 @@ import { readWear } from './wear.ts';
 export type GpuReading = Pick<Inventory, 'gpus' | 'gpu_error' | 'gpu_faults'>;
 
 export interface GpuWatch {
-  /** Never rejects. `containerIds`: whose processes are not strangers. */
+  /** Never rejects. `containerIds`: the containers whose processes are not foreign. */
   read(containerIds: readonly string[]): Promise<GpuReading>;
-  /** Hears what the kernel has said since; true where that changes what is told. Never rejects. */
+  /** Reads new records of the kernel log; true if they change the faults. Never rejects. */
   hear(): Promise<boolean>;
   close(): Promise<void>;
 }
@@ -23,7 +23,7 @@ export interface GpuWatch {
 export interface GpuWatchDeps {
   nvidiaSmi: string;
   stateDir: string;
-  /** Changes with every boot, which resets all cards. */
+  /** Changes with every boot. A boot resets all cards. */
   bootId: string;
   kernelLog: KernelLog;
   clock: Clock;
@@ -31,12 +31,12 @@ export interface GpuWatchDeps {
 }
 
 const ERROR_CHARS_MAX = 400;
-/** Eight cards without persistence take nvidia-smi ten seconds a question. */
-const LOOK_MS_MAX = 60_000;
+/** For eight cards without persistence mode, nvidia-smi takes ten seconds per query. */
+const READ_MS_MAX = 60_000;
 
 /**
- * A driver that is upgraded under a running kernel fails until the next boot, and rentals go on meanwhile: the agent must too. One that
- * fails once, or leaves a card out once, may only be busy: what was known counts until it does so again.
+ * After an upgrade of the driver, nvidia-smi fails until the next boot. Rentals go on meanwhile, so the agent must go on too. If
+ * nvidia-smi fails once, or omits a card once, it may only be busy: the reading before counts until it fails again.
  */
 export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
   const { log, clock, kernelLog } = deps;
@@ -53,37 +53,38 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
       await memory.become(afterRecords(memory.now(), records, clock.now()));
       isDeaf = false;
     } catch (error) {
-      if (!isDeaf) log.warn({ detail: messageOf(error) }, 'the kernel log cannot be read: errors of GPUs stay unheard');
+      if (!isDeaf)
+        log.warn({ detail: messageOf(error) }, 'the kernel log cannot be read: errors of GPUs stay unnoticed');
       isDeaf = true;
     }
   };
-  /** One after another: records of a later call must not count before those of an earlier one. */
+  /** Reads run one after another: records of a later read must not count before those of an earlier one. */
   let listening = Promise.resolve();
   const listenInTurn = (): Promise<void> => (listening = listening.then(listen));
 
-  const look = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
+  const query = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
     const listed = await readGpus(deps.nvidiaSmi, containerIds);
     wear = await readWear(deps.nvidiaSmi);
     await memory.become(afterLook(memory.now(), listed, clock.now()));
     return [...listed, ...passedOver(memory.now())];
   };
 
-  /** A broken card can hold nvidia-smi where not even SIGKILL ends it: it is left there, and no second one is sent after it. */
-  let looking: Promise<GpuReading['gpus']> | undefined;
-  const lookInTime = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
-    looking ??= look(containerIds).finally(() => (looking = undefined));
+  /** A broken card can block nvidia-smi so that not even SIGKILL ends it. It is left alone, and no second one is started. */
+  let querying: Promise<GpuReading['gpus']> | undefined;
+  const queryInTime = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
+    querying ??= query(containerIds).finally(() => (querying = undefined));
     const over = new AbortController();
-    const tooLong = clock.sleep(LOOK_MS_MAX, over.signal).then(() => {
+    const tooLong = clock.sleep(READ_MS_MAX, over.signal).then(() => {
       throw new Error(`${deps.nvidiaSmi} does not come to an end: reboot the host`);
     });
-    return Promise.race([looking, tooLong]).finally(() => over.abort());
+    return Promise.race([querying, tooLong]).finally(() => over.abort());
   };
 
   return {
     read: async (containerIds) => {
       await listenInTurn();
       try {
-        known = await lookInTime(containerIds);
+        known = await queryInTime(containerIds);
         broken = false;
         return { gpus: known, gpu_error: '', gpu_faults: faults() };
       } catch (error) {
@@ -112,11 +113,11 @@ interface KeptMemory {
   become(next: Memory): Promise<void>;
 }
 
-/** On disk, because the kernel's log is a ring: what it said of a card may be overwritten before the agent starts again. */
+/** Kept on disk, because the kernel's log is a ring: a record of a fault may be overwritten before the agent starts again. */
 async function openMemory({ stateDir, bootId, log }: GpuWatchDeps): Promise<KeptMemory> {
   const file = join(stateDir, 'gpus.json');
   const stored = await readJson(file, Memory).catch((error: unknown) => {
-    log.error({ err: error }, 'what was known of the GPUs is damaged and begins anew');
+    log.error({ err: error }, 'the record of the GPUs is damaged and begins empty');
     return undefined;
   });
   let memory = memoryOf(stored, bootId);
@@ -127,7 +128,7 @@ async function openMemory({ stateDir, bootId, log }: GpuWatchDeps): Promise<Kept
       memory = next;
       if (!isNews) return;
       await writeJson(file, next).catch((error: unknown) => {
-        log.error({ err: error }, 'what is known of the GPUs could not be stored; it counts until this process ends');
+        log.error({ err: error }, 'the record of the GPUs could not be stored; it counts until this process ends');
       });
     },
   };

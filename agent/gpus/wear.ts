@@ -1,12 +1,12 @@
-// What a card says about its memory: errors that could not be corrected, and cells that only a reset replaces.
+// Reads the faults of each card's memory: uncorrected errors, and bad cells that only a reset replaces.
 import { queryRows } from './nvidia-smi.ts';
 
 const RETIRED = '--query-gpu=uuid,ecc.errors.uncorrected.volatile.total,retired_pages.pending';
 const REMAPPED = '--query-remapped-rows=gpu_uuid,remapped_rows.pending,remapped_rows.failure';
 
 /**
- * In words, by UUID, where the card is not to be given to somebody new. A question that the driver does not know, and an answer that the card does
- * not have (`[N/A]`: most consumer cards), speak for nothing. What was counted over the card's whole life does not either: it was mended.
+ * The fault in words, by UUID, of cards that must not get a new rental. A query that the driver does not know, and a value that the card
+ * does not have (`[N/A]`: most consumer cards), are no fault. Lifetime counters are ignored: those errors were repaired.
  */
 export async function readWear(nvidiaSmi: string): Promise<Map<string, string>> {
   const retired = await queryRows(nvidiaSmi, RETIRED).catch(() => []);
@@ -14,7 +14,7 @@ export async function readWear(nvidiaSmi: string): Promise<Map<string, string>> 
   return parseWear(retired, remapped);
 }
 
-/** Rows as of the two queries. */
+/** Parses the rows of the two queries. */
 export function parseWear(retired: readonly string[][], remapped: readonly string[][]): Map<string, string> {
   const wear = new Map<string, string>();
   for (const [uuid = '', errors = '', pending = ''] of retired) {
@@ -29,7 +29,7 @@ export function parseWear(retired: readonly string[][], remapped: readonly strin
   return wear;
 }
 
-/** Drivers say Yes or 1. */
+/** Some drivers answer Yes, others 1. */
 function isYes(cell: string): boolean {
   return /^(yes|1)$/i.test(cell);
 }

@@ -1,28 +1,28 @@
-// Pure: what the NVIDIA driver writes into the kernel log about its cards, and what each error number (Xid) means for whoever rents one.
+// Interprets the NVIDIA driver's lines in the kernel log, and what each error number (Xid) means for a rental. Pure.
 import type { GpuFault } from '../../shared/protocol/inventory.ts';
 
 export type Severity = GpuFault['severity'];
 
-/** What one line of the kernel log says. `bus_id` is written as `busIdOf` writes it. */
+/** The content of one line. `bus_id` has the form of `busIdOf`. */
 export type DriverMessage =
   | { kind: 'card'; bus_id: string; uuid: string }
   | { kind: 'fault'; bus_id: string; finding: Finding }
-  /** The driver itself says that nothing is left to mend. */
+  /** The driver reports that the card needs no repair any more. */
   | { kind: 'mended'; bus_id: string }
-  /** The driver was loaded anew: every card has been reset. */
+  /** The driver was loaded again, which resets every card. */
   | { kind: 'loaded' };
 
 export interface Finding {
   xid: number;
   severity: Severity;
-  /** For people, without the number. */
+  /** The error in words, without its number. */
   words: string;
 }
 
 /**
- * NVIDIA's catalogue names a reset of the card or the host as the one remedy, and nothing computes on it before that. Everything that a program can
- * bring about by itself is left out, here and below: 13, 31, 32, 43, 45, 68, 69 and 109 are an application's own faults, 63, 92 and 94
- * are errors that the card has dealt with (what it still needs is asked of nvidia-smi).
+ * Nothing computes on the card until a reset of the card or the host (NVIDIA's catalogue names no other remedy). Errors that a program
+ * can cause are left out, here and below: 13, 31, 32, 43, 45, 68, 69 and 109 are faults of an application. The card has handled 63, 92
+ * and 94 by itself (nvidia-smi shows what it still needs).
  */
 const BROKEN: Readonly<Record<number, string>> = {
   62: 'its microcontroller has halted',
@@ -34,7 +34,7 @@ const BROKEN: Readonly<Record<number, string>> = {
   143: 'it could not be initialised',
 };
 
-/** The card needs a reset or an inspection before somebody new gets it, but whoever has it can compute on it. */
+/** The card needs a reset or an inspection before its next rental, but the current rental can compute on it. */
 const UNFIT: Readonly<Record<number, string>> = {
   46: 'it stopped processing',
   48: 'a memory error could not be corrected',
@@ -42,13 +42,13 @@ const UNFIT: Readonly<Record<number, string>> = {
   74: 'its NVLink has failed',
 };
 
-/** The number by which newer drivers say what the card needs now, whatever the cause was. */
+/** With this number, newer drivers report the action that the card needs now, whatever the cause was. */
 const RECOVERY_ACTION = 154;
 const WORDS_CHARS_MAX = 100;
 
 /**
- * Reads a line that the kernel wrote; undefined where it says nothing of this kind. Only the beginning of a line counts: the kernel also
- * quotes names that a tenant has chosen, further back.
+ * Parses a line of the kernel; undefined if it is not one of these messages. Only the beginning of a line counts, because further back
+ * the kernel quotes names that a tenant has chosen.
  */
 export function readDriverLine(text: string): DriverMessage | undefined {
   const card = /^NVRM: GPU at (?:PCI:)?([0-9a-f:]+): (GPU-[0-9a-f-]+)/i.exec(text);
@@ -61,7 +61,7 @@ export function readDriverLine(text: string): DriverMessage | undefined {
   return readXid(busIdOf(bus), Number(number), rest);
 }
 
-/** `0000:3b:00`: the driver's own way in the log. nvidia-smi writes a longer domain, capitals and a function. */
+/** `0000:3b:00`, as the driver writes it in the log. nvidia-smi writes a longer domain, capitals and a function. */
 export function busIdOf(text: string): string {
   const [, domain = '', slot = ''] = /^([0-9a-f]+):([0-9a-f]{2}:[0-9a-f]{2})/i.exec(text) ?? [];
   return `${domain.slice(-4).padStart(4, '0')}:${slot}`.toLowerCase();
@@ -74,7 +74,7 @@ function readXid(busId: string, xid: number, rest: string): DriverMessage | unde
   return words === undefined ? undefined : { kind: 'fault', bus_id: busId, finding: { xid, severity, words } };
 }
 
-/** `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`. One that is to be drained first still works. */
+/** Parses `GPU recovery action changed from 0x0 (None) to 0x1 (GPU Reset Required)`. A card that must be drained still works. */
 function readRecoveryAction(busId: string, rest: string): DriverMessage | undefined {
   const action = / to 0x[0-9a-f]+ \(([^()]+)\)/i.exec(rest)?.[1];
   if (action === undefined) return undefined;

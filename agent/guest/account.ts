@@ -1,16 +1,16 @@
-// Who we are inside the container: name, home and shell from the image's own passwd file, which need not exist.
+// Reads our user's name, home and shell from the image's own passwd file, which need not exist.
 import { accessSync, constants, readFileSync, statSync } from 'node:fs';
 
 export interface Account {
   name: string;
   home: string;
-  /** Absolute path of the shell to use, or null where the image has none. */
+  /** Absolute path of the shell to use; null if the image has none. */
   shell: string | null;
 }
 
 const SHELLS = ['/bin/bash', '/usr/bin/bash', '/bin/sh', '/usr/bin/sh', '/bin/busybox'];
 
-/** The account of `uid`; a user without an entry is called by its number and lives in `/`. */
+/** The account of `uid`. A user without an entry has its number as name, and `/` as home. */
 export function readAccount(uid: number, passwd: string = readPasswd()): Account {
   const entry = passwd
     .split('\n')
@@ -37,7 +37,7 @@ function readPasswd(): string {
   }
 }
 
-/** The user's login shell where it is one, else bash, else sh. */
+/** The user's login shell if it is a real shell, else bash, else sh. */
 function chooseShell(login: string): string | null {
   const own = /\/(nologin|false|sync|shutdown|halt)$/.test(login) ? [] : [login];
   return [...own, ...SHELLS].find(isProgram) ?? null;

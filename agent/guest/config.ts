@@ -1,8 +1,8 @@
-// Where the guest finds its instructions: the run folder named on the command line, and what the engine put into our environment.
+// Reads the guest's instructions from the run folder on the command line, and from the environment that the engine has set.
 import { readFileSync } from 'node:fs';
 import { dirname, join } from 'node:path';
 
-/** Written by the agent before the container is made (runtime/shape.ts). */
+/** Written by the agent before it creates the container (runtime/shape.ts). */
 interface LaunchFile {
   argv: string[];
   env: Record<string, string>;
@@ -15,10 +15,10 @@ export interface GuestConfig {
   /** The native half of our terminals, beside this program. */
   ptyModule: string;
   argv: string[];
-  /** For the main process and every session: the image's environment, the request's over it, the engine's few over both. */
+  /** Environment of the main process and every session. The request's variables override the image's, and the engine's override both. */
   env: Record<string, string>;
   stopSignal: string;
-  /** What it was given. */
+  /** The GPUs that the container was given. */
   gpuUuids: string[];
 }
 

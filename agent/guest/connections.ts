@@ -1,4 +1,4 @@
-// TCP connections inside the container: dialled for a client, or made to a port that one listens on, carried as sessions.
+// Carries TCP connections inside the container as sessions: dialled for a client, or accepted by a client's listener.
 import { connect, type Socket } from 'node:net';
 import type { Clock } from '../../shared/clock.ts';
 import { SESSION_LINGER_MS } from '../../shared/limits.ts';
@@ -6,7 +6,7 @@ import { feed, pump } from './flow.ts';
 import { FRAME, sendFrame, sendJson } from '../wire/frames.ts';
 import type { SessionMessage, SessionRequest } from '../wire/guest-messages.ts';
 
-/** Connects inside and carries it on `socket`, or tells why not. */
+/** Connects inside and carries the connection on `socket`, or sends the reason why it cannot. */
 export function dial(socket: Socket, request: Extract<SessionRequest, { kind: 'dial' }>, clock: Clock): void {
   const target = connect({ host: request.host, port: request.port, allowHalfOpen: true, noDelay: true });
   const abandon = (): void => void target.destroy();
@@ -24,7 +24,7 @@ export function dial(socket: Socket, request: Extract<SessionRequest, { kind: 'd
   });
 }
 
-/** A connection inside, from now on the session's own. */
+/** Carries a connection inside on the session's socket. */
 export function carry(socket: Socket, target: Socket, clock: Clock): void {
   const started: SessionMessage = { kind: 'started' };
   let whole = false;
@@ -32,7 +32,7 @@ export function carry(socket: Socket, target: Socket, clock: Clock): void {
   target.once('end', () => {
     if (socket.writable) sendFrame(socket, FRAME.eof, Buffer.alloc(0));
   });
-  // What it said before it broke off goes out, without the word that this was all.
+  // After a broken connection, bytes that came before are still sent out, but no EOF.
   target.on('error', () => target.destroy());
   target.once('close', () => socket.destroySoon());
   pump(target, socket, FRAME.data);
@@ -42,7 +42,7 @@ export function carry(socket: Socket, target: Socket, clock: Clock): void {
   });
   socket.once('close', () => {
     if (!whole) return void target.destroy();
-    // Closed at once it would lose what the program has not read yet, as soon as the program answers.
+    // If it were closed at once, the kernel would drop bytes that the program has not read yet, as soon as the program answers.
     const giveUp = clock.after(SESSION_LINGER_MS, () => target.destroy());
     target.once('close', giveUp);
   });

@@ -1,9 +1,9 @@
-// Bytes between a session's connection to the holder and what it leads to inside, no faster than either side takes them.
+// Moves bytes between a session's connection to the holder and its program inside, no faster than the receiver reads.
 import type { Socket } from 'node:net';
 import type { Readable, Writable } from 'node:stream';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendFrame, type FrameType } from '../wire/frames.ts';
 
-/** Output to the holder; a holder that is slow to take it slows the source. Once the session is over it is dropped. */
+/** Sends output to the holder. A slow holder slows the source down. After the end of the session, output is dropped. */
 export function pump(source: Readable, socket: Socket, type: FrameType): void {
   source.on('data', (chunk: Buffer) => {
     if (socket.destroyed) return;
@@ -14,13 +14,13 @@ export function pump(source: Readable, socket: Socket, type: FrameType): void {
     });
     if (!ready) source.pause();
   });
-  // What waits for the holder to read waits for nobody now.
+  // The holder reads no more, so the source must not stay paused.
   socket.once('close', () => source.resume());
 }
 
 /**
- * Input from the holder; a program that is slow to take it slows the holder. `onEof`: the client has said its last word. Closes the
- * session once the last byte of a holder that has left is taken.
+ * Passes input from the holder to a program. A slow program slows the holder down. `onEof` is called after the client's EOF. If the
+ * holder has left, the session is closed once the program has read the last byte.
  */
 export async function feed(socket: Socket, sink: Writable, onEof: () => void): Promise<void> {
   const write = (payload: Buffer): Promise<void> | undefined => {

@@ -1,5 +1,5 @@
-// What an SSH client has us listen on inside the container, ports (`ssh -R`) and an agent's socket (`ssh -A`): who connects is told to the
-// holder, which takes them one by one.
+// Listens inside the container for an SSH client: on ports (`ssh -R`) and on an agent's socket (`ssh -A`). Each connection is announced
+// to the holder, which then opens a session to take it over.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, type Server, type Socket } from 'node:net';
 import { join } from 'node:path';
@@ -8,19 +8,19 @@ import { sendJson } from '../wire/frames.ts';
 import type { SessionMessage } from '../wire/guest-messages.ts';
 
 export interface Listeners {
-  /** Listens for as long as `session` is open. `port` 0: any that is free. */
+  /** Listens as long as `session` is open. Port 0 means any free port. */
   listen(session: Socket, port: number): void;
-  /** The same on a new socket that only the image's user can reach. Throws where none can be made. */
+  /** Listens on a new unix socket that only the image's user can reach. Throws if it cannot be created. */
   listenAgent(session: Socket): void;
-  /** The connection that was told by this number, once; undefined where it is gone. */
+  /** Hands out the connection that was announced with this number, once; undefined if it is gone. */
   take(connection: number): Socket | undefined;
 }
 
-/** As sshd does unless it is told otherwise: what is forwarded is for programs in here. */
+/** As sshd does by default: a forwarded port is for programs in this container. */
 const LOOPBACK = '127.0.0.1';
-/** The engine makes it in every container, writable for every user; an image need not have /tmp. */
+/** Prefix of the folder. /dev/shm exists in every container and every user can write there; an image need not have /tmp. */
 const AGENT_FOLDERS = '/dev/shm/ssh-';
-/** A connection that nobody takes is closed. */
+/** A connection that is not taken over in this time is closed. */
 const TAKE_MS_MAX = 10_000;
 const WAITING_MAX = 64;
 

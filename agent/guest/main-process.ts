@@ -1,10 +1,10 @@
-// The container's main process: the image's argv, as the image's user. When it ends the container stays, so that people can look.
+// The container's main process: the image's argv, as the image's user. After its end the container stays up, so that people can log in.
 import { spawn, type ChildProcess } from 'node:child_process';
 import type { GuestConfig } from './config.ts';
 import type { Exit } from '../wire/guest-messages.ts';
 
 export interface MainProcess {
-  /** How it ended; null while it runs. */
+  /** How the process ended; null while it runs. */
   exit(): Exit | null;
 }
 
@@ -12,8 +12,8 @@ const NOT_FOUND = 127;
 const NOT_STARTED = 126;
 
 /**
- * Starts it with our own output (the container's log). A stop of the container is passed on as the image's stop signal; once the
- * main process is gone a stop ends us, and so the container. Every other signal is passed on as it is.
+ * Starts the process with our own output (the container's log). If the container is stopped, the process gets the image's stop signal.
+ * After the end of the process, a stop ends the guest and so the container. All other signals are passed on unchanged.
  */
 export function startMainProcess(config: GuestConfig, home: string, onExit: (exit: Exit) => void): MainProcess {
   let exit: Exit | null = null;
@@ -58,7 +58,7 @@ function startChild(config: GuestConfig, home: string, finish: (exit: Exit) => v
   }
 }
 
-/** Images may name a stop signal by number or without SIG. */
+/** Images may give the stop signal as a number or without SIG. */
 function stopSignal(name: string): NodeJS.Signals | number {
   if (/^\d+$/.test(name)) return Number(name);
   const full = name.startsWith('SIG') ? name : `SIG${name}`;

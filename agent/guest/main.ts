@@ -1,5 +1,5 @@
-// The guest: our program inside a container. Introduces itself to the holder, starts the main process, and serves sessions for the holder
-// for as long as the container lives.
+// The guest: our program inside a container. It connects to the holder, starts the main process, and serves sessions for the holder as
+// long as the container runs.
 import { connect, type Socket } from 'node:net';
 import { systemClock } from '../../shared/clock.ts';
 import { GPUS_DIFFER_CODE, gpusDiffer } from '../gpus/visible.ts';
@@ -15,7 +15,7 @@ const RECONNECT_MS = 200;
 const clock = systemClock();
 const listeners = createListeners(clock);
 
-/** Keeps a control connection to the holder, which may be restarted at any time. Never resolves. */
+/** Keeps a control connection to the holder, and reconnects after a restart of the holder. Never resolves. */
 async function serve(config: GuestConfig, onConnection: (control: Socket) => void): Promise<never> {
   for (;;) {
     const control = connect(config.guestSocket);
@@ -74,11 +74,12 @@ function main(): void {
   let control: Socket | undefined;
   let mainProcess: MainProcess | undefined;
   const { home } = readAccount(process.getuid?.() ?? 0);
-  // A tenant's odd request must not take the way in with it.
+  // A fault in one session must not end the guest: the container would be unreachable.
   process.on('uncaughtException', (error) => process.stderr.write(`svc guest: ${error.message}\n`));
   void serve(config, (connected) => {
     control = connected;
-    // The tenant's program starts only now: if our program or this container ends from here on, the host takes it for the tenant's own doing.
+    // The tenant's program starts only now, after the first connection. From here on, the host counts an end of the guest or of this
+    // container as caused by the tenant.
     mainProcess ??= startMainProcess(config, home, (exit) => {
       if (control !== undefined) tellExit(control, exit);
     });

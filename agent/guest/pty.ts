@@ -1,9 +1,9 @@
-// A terminal: node-pty's native half under our own stream handling. Its JavaScript half drops unread output 200 ms after the exit.
+// A terminal: node-pty's native half with our own stream handling. Its JavaScript half drops unread output 200 ms after the exit.
 import { ReadStream } from 'node:tty';
 import type { Clock } from '../../shared/clock.ts';
 import type { Exit, Pty } from '../wire/guest-messages.ts';
 
-/** What `pty.node` gives us of its `unix/pty.cc`. */
+/** The functions of `pty.node` that we use (its `unix/pty.cc`). */
 interface NativePty {
   fork(
     file: string,
@@ -30,16 +30,16 @@ export interface TerminalProgram {
 
 export interface Terminal {
   pid: number;
-  /** Both directions. Pausing it slows the program down; nothing is lost. */
+  /** Carries both directions. Pausing it slows the program down; nothing is lost. */
   stream: ReadStream;
-  /** After the last byte of output has been read. */
+  /** Resolves after the last byte of output has been read. */
   exited: Promise<Exit>;
   resize(cols: number, rows: number): void;
-  /** Closes the terminal: the kernel hangs up on everything that runs in it. */
+  /** Closes the terminal: the kernel sends SIGHUP to everything that runs in it. */
   close(): void;
 }
 
-/** A background process may keep the terminal open for ever; what has not come this long after the exit is not waited for. */
+/** Time to wait for more output after the exit. A background process may keep the terminal open for ever. */
 const QUIET_MS = 150;
 const SIGNAL_NAMES: Readonly<Record<number, string>> = {
   1: 'SIGHUP',
@@ -80,7 +80,7 @@ export function openTerminal(native: NativePty, program: TerminalProgram, clock:
     lastDataMs = clock.monotonicMs();
   });
   stream.pause();
-  // Reading a terminal whose last program is gone fails with EIO: that is its end.
+  // After the end of the last program, a read from the terminal fails with EIO. That is the normal end.
   stream.on('error', () => drained.resolve());
   stream.once('close', () => drained.resolve());
 
@@ -108,7 +108,7 @@ export function openTerminal(native: NativePty, program: TerminalProgram, clock:
   };
 }
 
-/** Clients without a window send 0 x 0; programs divide by it. */
+/** Replaces the size 0 x 0 of clients without a window, because programs divide by it. */
 function sizeOf(cols: number, rows: number): { cols: number; rows: number } {
   return { cols: cols > 0 ? Math.min(cols, 65_535) : 80, rows: rows > 0 ? Math.min(rows, 65_535) : 24 };
 }

@@ -1,4 +1,4 @@
-// Sessions inside the container: a command, a shell on a terminal, or a TCP connection, each on a connection of its own to the holder.
+// Sessions inside the container: a command, a shell on a terminal, SFTP, or a TCP connection. Each has its own connection to the holder.
 import { spawn } from 'node:child_process';
 import type { Socket } from 'node:net';
 import type { Clock } from '../../shared/clock.ts';
@@ -13,7 +13,7 @@ import { loadPty, openTerminal, type Terminal } from './pty.ts';
 import type { Exit, SessionMessage, SessionRequest } from '../wire/guest-messages.ts';
 
 export interface GuestSession extends Controls {
-  /** The holder has left: said apart from the session, whose own end is not seen while a program does not take what came before it. */
+  /** Ends the session, because the holder has left. The session's own socket may not show that while a program does not read its input. */
   cut(): void;
 }
 
@@ -32,17 +32,17 @@ export interface SessionDeps {
 
 type ExecRequest = Extract<SessionRequest, { kind: 'exec' }>;
 
-const NOTHING_TO_SAY: Controls = { resize: () => {}, signal: () => {} };
+const NO_CONTROLS: Controls = { resize: () => {}, signal: () => {} };
 const NO_SHELL = "this image has no shell: neither the user's login shell, bash nor sh is there";
 
-/** Serves one request on `socket`; `onEnd` is called once when it is over. A holder that goes away hangs up on the program. */
+/** Serves one request on `socket`. `onEnd` is called once at the end. If the holder disconnects, the program gets a hang-up. */
 export function startSession(
   socket: Socket,
   request: SessionRequest,
   deps: SessionDeps,
   onEnd: () => void,
 ): GuestSession {
-  // Or it would close by itself while a program has not taken yet what came before the holder's end.
+  // Otherwise the socket would close at the holder's EOF, before the program has read all of its input.
   socket.allowHalfOpen = true;
   socket.once('close', onEnd);
   socket.on('error', () => socket.destroy());
@@ -57,7 +57,7 @@ function begin(socket: Socket, request: SessionRequest, deps: SessionDeps): Cont
     tell(socket, { kind: 'failed', detail });
     socket.resume();
     socket.end();
-    return NOTHING_TO_SAY;
+    return NO_CONTROLS;
   }
 }
 
@@ -66,19 +66,19 @@ function serve(socket: Socket, request: SessionRequest, deps: SessionDeps): Cont
   switch (request.kind) {
     case 'dial':
       dial(socket, request, clock);
-      return NOTHING_TO_SAY;
+      return NO_CONTROLS;
     case 'take': {
       const target = listeners.take(request.connection);
       if (target === undefined) throw new Error('the connection is gone');
       carry(socket, target, clock);
-      return NOTHING_TO_SAY;
+      return NO_CONTROLS;
     }
     case 'listen':
       listeners.listen(socket, request.port);
-      return NOTHING_TO_SAY;
+      return NO_CONTROLS;
     case 'listen_agent':
       listeners.listenAgent(socket);
-      return NOTHING_TO_SAY;
+      return NO_CONTROLS;
     case 'sftp':
       return sftp(socket, { ...deps, account: ownAccount() });
     case 'exec': {
@@ -105,7 +105,7 @@ interface ProgramDeps extends AccountDeps {
 function startPlain(socket: Socket, request: ExecRequest, deps: ProgramDeps): Controls {
   const [file, ...args] = deps.argv;
   const { cwd, env } = surroundings(deps, request.env);
-  // A process group of its own, so that a signal reaches the whole pipeline.
+  // The program gets its own process group, so that a signal reaches the whole pipeline.
   const child = spawn(file, args, { cwd, env, detached: true, stdio: ['pipe', 'pipe', 'pipe'] });
   const signalGroup = (signal: string): void => {
     if (child.pid === undefined || child.exitCode !== null || child.signalCode !== null) return;
@@ -124,7 +124,7 @@ function startPlain(socket: Socket, request: ExecRequest, deps: ProgramDeps): Co
   });
   child.stdin.on('error', () => {});
   void feed(socket, child.stdin, () => child.stdin.end());
-  // As sshd does where a terminal hangs up: what ignores SIGHUP (nohup) goes on.
+  // As sshd does if a terminal hangs up: a program that ignores SIGHUP (nohup) goes on.
   const hangUp = (): void => {
     signalGroup('SIGHUP');
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
@@ -152,7 +152,7 @@ function startTerminal(socket: Socket, request: ExecRequest, deps: ProgramDeps):
     tell(socket, { kind: 'exit', exit });
     socket.end();
   });
-  // The end of the client's input does not end a terminal: sshd does not either.
+  // As in sshd, the end of the client's input does not end a terminal.
   void feed(socket, terminal.stream, () => {});
   socket.once('close', () => terminal.close());
   return {
@@ -170,20 +170,20 @@ function sftp(socket: Socket, deps: AccountDeps): Controls {
     },
     () => socket.destroy(),
   );
-  return NOTHING_TO_SAY;
+  return NO_CONTROLS;
 }
 
 function tell(socket: Socket, news: SessionMessage): void {
   if (socket.writable) sendJson(socket, news);
 }
 
-/** A command runs in the shell as sshd would run it; without one it is a login shell. */
+/** A command runs in the user's shell, as in sshd. Without a command it is a login shell. */
 function shellArgv(shell: string, command: string | null): [string, ...string[]] {
   const argv: [string, ...string[]] = shell.endsWith('/busybox') ? [shell, 'sh'] : [shell];
   return command === null ? [...argv, '-l'] : [...argv, '-c', command];
 }
 
-/** A shell that knows no locale takes letters beyond ASCII for several, and edits the line wrongly: people type such letters. */
+/** Sets a UTF-8 locale if there is none. Without one, a shell counts a letter beyond ASCII as several and edits the line wrongly. */
 function localeFor(env: Record<string, string>): Record<string, string> {
   const isSaid = ['LC_ALL', 'LC_CTYPE', 'LANG'].some((name) => env[name] !== undefined && env[name] !== '');
   return isSaid ? {} : { LANG: 'C.UTF-8' };
@@ -207,6 +207,6 @@ function killQuietly(pid: number, signal: string): void {
   try {
     process.kill(pid, signal);
   } catch {
-    // Gone already, or a signal name that this system does not have.
+    // The process has ended, or this system does not have the signal.
   }
 }

@@ -1,4 +1,4 @@
-// Facts of files as SFTP shows and sets them: attributes of stat answers, lines of listings, and the changes a client asks for.
+// File attributes in SFTP: answers to stat, lines of listings, and the changes that a client requests.
 import type { Stats, StatsFs } from 'node:fs';
 import * as fs from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
@@ -8,7 +8,7 @@ export function attributesAnswer(stats: Stats): Answer {
   return { type: ANSWER.attrs, parts: [attributesOf(stats)] };
 }
 
-/** One entry of a folder: its name, a line for people as `ls -n` prints it, its attributes. */
+/** One entry of a folder: its name, a line like that of `ls -n`, and its attributes. */
 export function listedEntry(name: Buffer, stats: Stats): Part[] {
   const size = String(stats.size).padStart(12);
   const time = stats.mtime.toISOString().slice(0, 16).replace('T', ' ');
@@ -16,13 +16,13 @@ export function listedEntry(name: Buffer, stats: Stats): Part[] {
   return [name, Buffer.concat([Buffer.from(line), name]), attributesOf(stats)];
 }
 
-/** Of statvfs@openssh.com: block sizes, counts of blocks and files, an id, flags, the longest name. */
+/** The answer to statvfs@openssh.com: block sizes, counts of blocks and files, an id, flags, the longest name. */
 export function fileSystemAnswer({ bsize, blocks, bfree, bavail, files, ffree }: StatsFs): Answer {
   const parts = [bsize, bsize, blocks, bfree, bavail, files, ffree, ffree, 0, 0, 255];
   return { type: ANSWER.extended, parts: parts.map(BigInt) };
 }
 
-/** In the order of OpenSSH's server: the times come after the size, whose change would set them. */
+/** Changes a file in the order of OpenSSH's server. The times come after the size, because a change of size sets them. */
 export async function changeFile(file: FileHandle, { size, mode, times, owner }: Attributes): Promise<void> {
   if (size !== undefined) await file.truncate(Number(size));
   if (mode !== undefined) await file.chmod(mode);
@@ -37,7 +37,7 @@ export async function changeName(name: Buffer, { size, mode, times, owner }: Att
   if (owner !== undefined) await fs.chown(name, owner.uid, owner.gid);
 }
 
-/** Of a symbolic link itself, which has no mode of its own. */
+/** Changes a symbolic link itself, which has no mode. */
 export async function changeLink(name: Buffer, { times, owner }: Attributes): Promise<void> {
   if (times !== undefined) await fs.lutimes(name, times.atime_s, times.mtime_s);
   if (owner !== undefined) await fs.lchown(name, owner.uid, owner.gid);

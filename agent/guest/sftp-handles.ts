@@ -1,4 +1,4 @@
-// SFTP requests on what a client has open: files and folders by their handles.
+// SFTP requests on open files and folders, by their handles.
 import { constants, type Dir } from 'node:fs';
 import * as fs from 'node:fs/promises';
 import type { FileHandle } from 'node:fs/promises';
@@ -7,13 +7,13 @@ import { ANSWER, type Answer, done, type Fields, type Operations, REQUEST, SftpE
 
 export interface Handles {
   operations: Operations;
-  /** Closes what is still open. */
+  /** Closes all open files and folders. */
   close(): Promise<void>;
 }
 
 export interface HandleLimits {
   handlesMax: number;
-  /** A read that asks for more gets this much. */
+  /** The largest answer to a read; a read of more gets this much. */
   readBytesMax: number;
 }
 
@@ -24,7 +24,7 @@ interface Folder {
 
 const OPEN = { read: 1, write: 2, append: 4, create: 8, truncate: 16, exclusive: 32 } as const;
 const MODE_DEFAULT = 0o666;
-/** Entries of one answer; with the longest names they stay below the size of a packet. */
+/** Entries per answer. Even with the longest names they fit into a packet. */
 const ENTRIES_MAX = 100;
 const END: Answer = { type: ANSWER.status, parts: [STATUS.eof, '', ''] };
 
@@ -97,7 +97,7 @@ function openFlags(asked: number): number {
   const has = (flag: number): boolean => (asked & flag) !== 0;
   const readOrNot = has(OPEN.read) ? constants.O_RDWR : constants.O_WRONLY;
   return (
-    // A FIFO without another end would keep a thread waiting.
+    // Otherwise opening a FIFO without a peer would block a thread.
     constants.O_NONBLOCK |
     (has(OPEN.write) ? readOrNot : constants.O_RDONLY) |
     (has(OPEN.append) ? constants.O_APPEND : 0) |
@@ -107,12 +107,12 @@ function openFlags(asked: number): number {
   );
 }
 
-/** Its entries' names come as bytes: Node does so, its types do not know it. */
+/** Opens a folder whose entries' names are bytes. Node supports that, but its types do not. */
 function openFolder(name: Buffer): Promise<Dir> {
   return fs.opendir(name, { encoding: 'buffer' as BufferEncoding, bufferSize: ENTRIES_MAX });
 }
 
-/** An entry that is gone by now is left out. */
+/** Reads the next entries. An entry that was removed meanwhile is left out. */
 async function nextEntries({ name: folder, dir }: Folder): Promise<Answer> {
   const names: Buffer[] = [];
   while (names.length < ENTRIES_MAX) {

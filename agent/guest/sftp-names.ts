@@ -1,4 +1,4 @@
-// SFTP requests on names: what a file is, moving, linking and removing it, and where a name leads.
+// SFTP requests on names: attributes of a file, moving, linking and removing it, and resolving a name.
 import type { Stats } from 'node:fs';
 import * as fs from 'node:fs/promises';
 import { attributesAnswer, changeLink, changeName, fileSystemAnswer } from './sftp-attributes.ts';
@@ -22,7 +22,7 @@ export function nameOperations(locate: (name: Buffer) => Buffer, home: Buffer): 
     [REQUEST.realpath]: async (fields) => nameAnswer(await realPath(locate(fields.bytes()))),
     [REQUEST.rename]: (fields) => done(renameToNew(locate(fields.bytes()), locate(fields.bytes()))),
     [REQUEST.readlink]: async (fields) => nameAnswer(await fs.readlink(locate(fields.bytes()), { encoding: 'buffer' })),
-    // OpenSSH sends the target first, other than the draft says, and everybody follows it.
+    // OpenSSH sends the target first, contrary to the draft, and all clients do the same.
     [REQUEST.symlink]: (fields) => {
       const [target, name] = [fields.bytes(), locate(fields.bytes())];
       return done(fs.symlink(target, name));
@@ -35,7 +35,7 @@ export function nameOperations(locate: (name: Buffer) => Buffer, home: Buffer): 
   };
 }
 
-/** A name as it is seen from `home`. */
+/** Returns a function that makes a name absolute, relative to `home`. */
 export function locateFrom(home: Buffer): (name: Buffer) => Buffer {
   return (name) => (name[0] === SLASH[0] ? name : joined(home, name));
 }
@@ -44,25 +44,25 @@ function nameAnswer(name: Buffer): Answer {
   return { type: ANSWER.name, parts: [1, name, name, NO_ATTRIBUTES] };
 }
 
-/** The last part of the name need not exist: clients ask where a file that they are about to write will be. */
+/** The last part of the name need not exist: clients ask for the path of a file that they are about to write. */
 async function realPath(name: Buffer): Promise<Buffer> {
   try {
     return await fs.realpath(name, { encoding: 'buffer' });
   } catch (error) {
     const cut = name.lastIndexOf('/');
     const [folder, last] = [name.subarray(0, Math.max(cut, 1)), name.subarray(cut + 1)];
-    if (!isOwnOutage(error) || last.length === 0) throw error;
+    if (!isMissing(error) || last.length === 0) throw error;
     return joined(await fs.realpath(folder, { encoding: 'buffer' }), last);
   }
 }
 
-/** What is at `to` stays: version 3 refuses it, and clients that want it replaced use posix-rename. */
+/** Renames, unless `to` exists: SFTP version 3 refuses that, and clients that want to replace a file use posix-rename. */
 async function renameToNew(from: Buffer, to: Buffer): Promise<void> {
   const there: Stats | undefined = await fs.lstat(to).catch((error: unknown) => {
-    if (isOwnOutage(error)) return undefined;
+    if (isMissing(error)) return undefined;
     throw error;
   });
-  if (there !== undefined) throw new SftpError(STATUS.failure, 'there is something by the new name already');
+  if (there !== undefined) throw new SftpError(STATUS.failure, 'a file with the new name exists already');
   await fs.rename(from, to);
 }
 
@@ -70,7 +70,7 @@ function expandTilde(name: Buffer, home: Buffer): Buffer {
   const text = name.toString('latin1');
   if (text === '~') return home;
   if (text.startsWith('~/')) return joined(home, name.subarray(2));
-  if (text.startsWith('~')) throw new SftpError(STATUS.failure, 'only the own home is known here, as ~');
+  if (text.startsWith('~')) throw new SftpError(STATUS.failure, 'only ~ is known here, not the home of another user');
   return name;
 }
 
@@ -78,6 +78,6 @@ function joined(folder: Buffer, name: Buffer): Buffer {
   return folder.at(-1) === SLASH[0] ? Buffer.concat([folder, name]) : Buffer.concat([folder, SLASH, name]);
 }
 
-function isOwnOutage(error: unknown): boolean {
+function isMissing(error: unknown): boolean {
   return error instanceof Error && 'code' in error && error.code === 'ENOENT';
 }

@@ -1,4 +1,4 @@
-// The wire of SFTP version 3 (draft-ietf-secsh-filexfer-02) as OpenSSH speaks it: packets cut from a byte stream, their fields, and answers.
+// The wire format of SFTP version 3 (draft-ietf-secsh-filexfer-02) as in OpenSSH: packets from a byte stream, their fields, and answers.
 import type { Stats } from 'node:fs';
 
 export const REQUEST = {
@@ -50,7 +50,7 @@ const ATTRIBUTE = { size: 1, owner: 2, mode: 4, times: 8, extended: 0x8000_0000 
 export const PACKET_BYTES_MAX = 256 * 1024;
 const LENGTH_BYTES = 4;
 
-/** What a client may set of a file; seconds since 1970. */
+/** Attributes that a client may set. Times are seconds since 1970. */
 export interface Attributes {
   size?: bigint;
   owner?: { uid: number; gid: number };
@@ -58,7 +58,7 @@ export interface Attributes {
   times?: { atime_s: number; mtime_s: number };
 }
 
-/** A request that cannot be done, with the status that says so. */
+/** The failure of a request, with its SFTP status. */
 export class SftpError extends Error {
   readonly status: number;
   constructor(status: number, message: string) {
@@ -67,7 +67,7 @@ export class SftpError extends Error {
   }
 }
 
-/** Takes bytes as they come and gives the packets that are complete. Throws SftpError on a length that cannot be. */
+/** Takes chunks of bytes and returns the packets that are complete. Throws SftpError on an impossible length. */
 export function createPacketDecoder(): (chunk: Buffer) => Buffer[] {
   let rest: Buffer = Buffer.alloc(0);
   return (chunk) => {
@@ -85,12 +85,12 @@ export function createPacketDecoder(): (chunk: Buffer) => Buffer[] {
   };
 }
 
-/** The fields of a packet one after another. Each throws SftpError where the packet is over. */
+/** Reads the fields of a packet in order. Each call throws SftpError if the packet is too short. */
 export interface Fields {
   uint8(): number;
   uint32(): number;
   uint64(): bigint;
-  /** Names are bytes: a file system need not know UTF-8. */
+  /** Also for names, which are bytes and need not be UTF-8. */
   bytes(): Buffer;
   attributes(): Attributes;
 }
@@ -119,28 +119,28 @@ export function readFields(packet: Buffer): Fields {
   return { uint8: () => take(1).readUInt8(0), uint32, uint64: () => take(8).readBigUInt64BE(0), bytes, attributes };
 }
 
-/** A number goes as uint32, a bigint as uint64, text and bytes with their length before them. */
+/** A number is sent as uint32, a bigint as uint64, text and bytes with a length before them, `raw` as it is. */
 export type Part = number | bigint | string | Buffer | { raw: Buffer };
 
 export interface Answer {
   type: number;
-  /** After the request's id. */
+  /** The fields after the request's id. */
   parts: readonly Part[];
 }
 
-/** Does one kind of request. Rejects with SftpError, or with what the file system says. */
+/** Performs one kind of request. Rejects with SftpError, or with the file system's error. */
 export type Operation = (fields: Fields) => Promise<Answer>;
 
-/** By the number of the request, or by the name of the extension. */
+/** Operations by the number of the request, or by the name of the extension. */
 export type Operations = Readonly<Record<string, Operation>>;
 
-/** The answer to what only has to be done. */
+/** The answer to a request that has no result. */
 export async function done(work: Promise<unknown>): Promise<Answer> {
   await work;
   return { type: ANSWER.status, parts: [STATUS.ok, '', ''] };
 }
 
-/** A whole packet, its length first. */
+/** A whole packet with its length in front. */
 export function encodePacket(type: number, parts: readonly Part[]): Buffer {
   const body = Buffer.concat(parts.map(encodePart));
   const head = Buffer.allocUnsafe(LENGTH_BYTES + 1);
@@ -149,7 +149,7 @@ export function encodePacket(type: number, parts: readonly Part[]): Buffer {
   return Buffer.concat([head, body]);
 }
 
-/** Attributes as they stand in an answer. */
+/** Attributes in the format of an answer. */
 export function attributesOf(stats: Stats): { raw: Buffer } {
   const flags = ATTRIBUTE.size | ATTRIBUTE.owner | ATTRIBUTE.mode | ATTRIBUTE.times;
   const seconds = (ms: number): number => Math.min(Math.max(0, Math.floor(ms / 1000)), 0xffff_ffff);

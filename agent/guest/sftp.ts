@@ -1,5 +1,5 @@
-// SFTP inside the container, for scp, sftp, sshfs and editors: one session with the rights of the image's user. Our own server, because
-// the image need not have one, and because a server outside of the container could be led out of it by a symbolic link.
+// The SFTP server inside the container, for scp, sftp, sshfs and editors: one session with the rights of the image's user. It is our
+// own, because the image need not have one, and because a server on the host could be led out of the container by a symbolic link.
 import type { Socket } from 'node:net';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, sendFrame } from '../wire/frames.ts';
 import { handleOperations } from './sftp-handles.ts';
@@ -19,7 +19,7 @@ import {
 } from './sftp-wire.ts';
 
 const VERSION = 3;
-/** A packet holds more than the bytes of a read or write. */
+/** Leaves space for the other fields of the packet. */
 const READ_BYTES_MAX = PACKET_BYTES_MAX - 1024;
 const HANDLES_MAX = 256;
 
@@ -32,7 +32,7 @@ const STATUS_BY_ERROR: Readonly<Record<string, number>> = {
   ENAMETOOLONG: STATUS.bad_message,
 };
 
-/** By which OpenSSH looks for each extension. */
+/** Extensions that we announce, with the versions that OpenSSH expects. */
 const EXTENSIONS: Readonly<Record<string, string>> = {
   'posix-rename@openssh.com': '1',
   'statvfs@openssh.com': '2',
@@ -44,9 +44,9 @@ const EXTENSIONS: Readonly<Record<string, string>> = {
 };
 
 /**
- * Answers until the client says that no more comes, or is gone; what it left open is closed then. Names that are not absolute begin at
- * `home`. Requests are done one after another, so that a client which does not read its answers is not read either.
- * Rejects with SftpError where the bytes are not SFTP.
+ * Answers requests until the client's EOF or disconnect, then closes all open files. Relative names begin at `home`. Requests are
+ * performed one after another, so that nothing is read from a client that does not read its answers. Rejects with SftpError if the
+ * bytes are not SFTP.
  */
 export async function serveSftp(socket: Socket, home: string): Promise<void> {
   const decode = createPacketDecoder();
@@ -104,7 +104,7 @@ function refusal(error: unknown): Answer {
   return { type: ANSWER.status, parts: [STATUS_BY_ERROR[code] ?? STATUS.failure, message, ''] };
 }
 
-/** Resolves when the socket takes more, or is gone: then there is nobody to wait for. */
+/** Resolves when the socket can take more, or is closed. */
 function sendWhole(socket: Socket, bytes: Buffer): Promise<void> {
   return new Promise((resolve) => {
     if (socket.destroyed) return resolve();

@@ -1,4 +1,37 @@
-// The holder's ear for the guest. Whoever connects here is inside the container, so every byte is taken as hostile: limits, schema, deadlines.
+// The guest connection: the holder listens on `run/guest.sock`, and the guest inside the container connects to it.
+//
+// A program of the tenant can connect too, or replace the guest. So every byte that arrives here is treated as hostile.
+//
+// There are two kinds of connections, and the first frame (a hello) says which kind it is:
+//
+//     holder                                                guest
+//       |  <──────────────── hello {control} ───────────────  |   one control connection, for the life of the guest
+//       |  ── open {token, exec "ls"} ─────────────────────>  |   a one-time token for each session
+//       |  <──── hello {session, token} (new connection) ───  |   one connection per session, so that the kernel's flow
+//       |  <──── started ───────────────────────────────────  |   control is per session: a stalled one stops no other
+//       |  ────── data "..." / eof ────────────────────────>  |
+//       |  <───── data (stdout), stderr, then exit {code} ──  |   the holder closes the connection after the exit
+//       |  <────── main_exit {code}  (on control) ──────────  |   the container's main process has ended
+//
+// States of a connection:   stranger ─hello─> control ─close─> gone           (mainExit stays known)
+//                              │ └────hello─> session: waiting ─started─> running ─exit or close─> ended
+//                              └─ no hello in 5 s, or a broken rule ─> destroyed
+// States of an open():      pending ─started─> resolved;  ─failed, closed or 10 s─> rejected
+//
+// Defences, each with a reason:
+//   - The first control connection keeps its place until it closes: no program can push the guest out of it.
+//   - A session needs a token that this holder has just sent to the guest. A token works once.
+//   - At most 64 connections without a hello (STRANGERS_MAX), each for at most 5 s (HELLO_MS_MAX).
+//   - A frame has at most 512 KiB. The pace (guest-pace.ts) bounds frames and bytes per second for all connections together.
+//   - A broken rule destroys that one connection. A session that sends data before `started` or after its EOF breaks a rule.
+//   - `onChange` is called at most once a second (CHANGE_MS), however often the guest connects, leaves or reports an exit.
+//     Example: the guest reconnects 1,000 times in a second; the supervisor receives two reports, not 1,000.
+//
+// Backpressure: onData may return a promise. Until it resolves, no more frames of that connection are read; its socket fills up,
+// and the program inside blocks on its write. No bytes pile up in the holder.
+//
+// What must never happen: bytes from the container end the holder, reach a session of another client, or count as evidence in
+// the decision about an outage.
 import { createServer, type Server, type Socket } from 'node:net';
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
@@ -29,22 +62,22 @@ const SessionMessageSchema = z.discriminatedUnion('kind', [
   z.object({ kind: z.literal('exit'), exit: ExitWord }),
 ]);
 
-/** What a session's owner is told. */
+/** The events of a session for its owner. */
 export interface SessionEvents {
-  /** Resolve when the bytes are taken: until then no more are read. */
+  /** No more bytes are read until the returned promise resolves. */
   onData(type: 'stdout' | 'stderr', bytes: Buffer): Promise<void> | undefined;
-  /** No more output (of a dialled connection). */
+  /** A dialled connection inside has sent its last byte. */
   onEof(): void;
-  /** Somebody has connected to what is listened on. */
+  /** A program has connected to the session's listener. */
   onAccepted?(connection: { connection: number; host: string; port: number }): void;
-  /** The last event, also where the guest vanished: then `undefined`. */
+  /** The last event; `undefined` if the guest disappeared before the exit. */
   onEnd(exit: Exit | undefined): void;
 }
 
 export interface GuestSession {
-  /** Frames of type data and eof may be sent on it. */
+  /** The owner sends data and eof frames on it. */
   socket: Socket;
-  /** What is listened on, where that was asked for. */
+  /** The port or socket path of a listener, if one was requested. */
   port?: number;
   path?: string;
   resize(cols: number, rows: number): void;
@@ -54,7 +87,7 @@ export interface GuestSession {
 export interface Guests {
   connected(): boolean;
   mainExit(): Exit | null;
-  /** Starts something inside the container. Rejects with the reason where it does not start. */
+  /** Starts a session inside the container. Rejects with the reason if it does not start. */
   open(request: SessionRequest, events: SessionEvents): Promise<GuestSession>;
   close(): Promise<void>;
 }
@@ -62,7 +95,7 @@ export interface Guests {
 interface GuestsDeps {
   clock: Clock;
   ids: Ids;
-  /** Called at once, and at most every CHANGE_MS: whoever is inside can come, go and end as often as they like. */
+  /** Called at the first change at once, then at most every CHANGE_MS: a tenant can cause as many changes as it likes. */
   onChange: () => void;
 }
 
@@ -75,10 +108,10 @@ interface Pending {
 const HELLO_MS_MAX = 5_000;
 const START_MS_MAX = 10_000;
 const STRANGERS_MAX = 64;
-/** Every change makes the supervisor look at all containers, and the control plane write down what it saw. */
+/** Each change costs the supervisor a tick over all containers, and the control plane a write to the database. */
 const CHANGE_MS = 1_000;
 
-/** Listens at `path` (a stale socket there must have been removed). */
+/** Listens at `path`, where no old socket may be left. */
 export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests> {
   const { clock, ids } = deps;
   const onChange = paced(clock, deps.onChange);
@@ -89,11 +122,11 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
   let control: Socket | undefined;
   let mainExit: Exit | null = null;
 
-  const send = (word: GuestOrder): void => {
-    if (control?.writable === true) sendJson(control, word);
+  const send = (order: GuestOrder): void => {
+    if (control?.writable === true) sendJson(control, order);
   };
 
-  /** The first one keeps the place until it goes: nobody in the container can push the guest out of it. */
+  /** Accepts the control connection; a second one is refused. */
   const takeControl = (socket: Socket): Hearer => {
     if (control !== undefined) throw new FrameError('there is a guest already');
     control = socket;
@@ -171,11 +204,11 @@ function waitForSession(
 
 interface Hearer {
   hear(frame: Frame): Promise<void> | undefined | void;
-  /** Once, after the last frame has been taken: a socket closes while what it brought still waits for a slow consumer. */
+  /** Called once, after the last frame was handled. The socket may close earlier, while frames wait for a slow consumer. */
   over(): void;
 }
 
-/** The first frame says who it is, soon; `know` gives what hears the rest. A socket that breaks a rule is destroyed. */
+/** Reads the hello and then passes all further frames to the receiver that `know` returns. Destroys a socket that breaks a rule. */
 async function serveStranger(
   socket: Socket,
   strangers: Set<Socket>,
@@ -213,16 +246,16 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
   let saidAll = false;
   let exit: Exit | undefined;
   const receive = (frame: Frame): void => {
-    const word = parse(SessionMessageSchema, frame);
-    if (word.kind === 'exit') exit = word.exit;
-    if (word.kind === 'failed') failed(new Error(word.detail));
-    if (word.kind === 'accepted' && running && events.onAccepted !== undefined) return events.onAccepted(word);
-    if (word.kind === 'started' && !running) {
+    const message = parse(SessionMessageSchema, frame);
+    if (message.kind === 'exit') exit = message.exit;
+    if (message.kind === 'failed') failed(new Error(message.detail));
+    if (message.kind === 'accepted' && running && events.onAccepted !== undefined) return events.onAccepted(message);
+    if (message.kind === 'started' && !running) {
       running = true;
-      const { port, path } = word;
+      const { port, path } = message;
       started({ ...session, ...(port !== undefined && { port }), ...(path !== undefined && { path }) });
     }
-    // Nothing follows an end: the close tells the owner.
+    // Nothing may follow an exit or a failure. The owner is informed by `over`, after the close.
     else socket.destroy();
   };
   const hearData = (type: 'stdout' | 'stderr', bytes: Buffer): Promise<void> | undefined => {
@@ -246,7 +279,7 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
     }
   };
   const over = (): void => {
-    // Its owner has left before the guest has: inside that may show nowhere else.
+    // The owner has left before the guest. The program inside may block on its output and not notice the close, so it is told.
     if (!socket.readableEnded) cut();
     if (running) events.onEnd(exit);
     else failed(new Error('the helper inside the container went away'));
@@ -255,15 +288,15 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
 }
 
 function parse<T>(schema: z.ZodType<T>, frame: Frame): T {
-  if (frame.type !== FRAME.json) throw new FrameError('a word was expected');
+  if (frame.type !== FRAME.json) throw new FrameError('a JSON message was expected');
   try {
     return schema.parse(JSON.parse(frame.payload.toString()));
   } catch {
-    throw new FrameError('a word was not understood');
+    throw new FrameError('a message does not fit its schema');
   }
 }
 
-/** The first call at once, those of the next CHANGE_MS together at its end. */
+/** Passes the first call on at once, and all calls of the next CHANGE_MS as one call at its end. */
 function paced(clock: Clock, tell: () => void): () => void {
   let resting = false;
   let again = false;

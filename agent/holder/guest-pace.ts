@@ -1,24 +1,25 @@
-// How fast a holder listens to its container: whoever is inside must not keep it from its other callers, however much is said.
+// Bounds how fast a holder reads from its container, so that a tenant who sends much cannot keep the holder from other clients.
 import type { Clock } from '../../shared/clock.ts';
 import { GUEST_BYTES_PER_SECOND_MAX, GUEST_FRAMES_PER_SECOND_MAX } from '../../shared/limits.ts';
 import { FRAME, type Frame } from '../wire/frames.ts';
 
-/** For one connection: after each frame. Resolves when the next one may be taken; undefined if that is now. */
+/** Called after each frame of a connection. Resolves when the next frame may be read; undefined if it may be read now. */
 export type Rest = (frame: Frame) => Promise<void> | undefined;
 
-/** Frames of one connection in one turn of the event loop. */
+/** Frames of one connection that are read in one turn of the event loop. */
 const FRAMES_PER_TURN = 16;
-const WORD_COST = 10;
-/** What may be taken at once after a time of silence. */
+/** A JSON message costs as much as so many data frames, because it is parsed. */
+const MESSAGE_COST = 10;
+/** After a pause, so much may be read at once. */
 const BURST_MS = 100;
 
-/** All connections from one container share what it may say; each gives the event loop back by itself. */
+/** All connections of one container share the bound. Each connection yields to the event loop by itself. */
 export function createGuestPace(clock: Clock): () => Rest {
-  /** What was taken so far is paid for at this time. */
+  /** The time at which the frames read so far are within the bound. */
   let paidMs = clock.monotonicMs();
   const pay = ({ type, payload }: Frame): number => {
     const nowMs = clock.monotonicMs();
-    const frames = type === FRAME.json ? WORD_COST : 1;
+    const frames = type === FRAME.json ? MESSAGE_COST : 1;
     const costMs = (1000 * frames) / GUEST_FRAMES_PER_SECOND_MAX + (1000 * payload.length) / GUEST_BYTES_PER_SECOND_MAX;
     paidMs = Math.max(paidMs, nowMs) + costMs;
     return paidMs - nowMs;

@@ -1,4 +1,4 @@
-// The SSH host key of one workload: made on this host at the first start, the same for the workload's life, never sent anywhere.
+// The SSH host key of one workload. It is made on this host at the first start, never changes, and the private part is never sent.
 import { readFile } from 'node:fs/promises';
 import ssh2 from 'ssh2';
 import { isMissing, writeFileSafely } from '../host/state.ts';
@@ -10,7 +10,7 @@ export interface HostKey {
   publicLine: string;
 }
 
-/** Reads the key in `file`, or makes one and stores it (0600). */
+/** Reads the key in `file`; makes and stores one (0600) if there is none. */
 export async function loadHostKey(file: string): Promise<HostKey> {
   const stored = await readStored(file);
   if (stored !== undefined) return { privateKey: stored, publicLine: publicLineOf(stored) };
@@ -19,7 +19,7 @@ export async function loadHostKey(file: string): Promise<HostKey> {
   return { privateKey: made, publicLine: publicLineOf(made) };
 }
 
-/** ssh2 drops leading zeros of a public key, so one pair in 256 cannot be read by anyone: then another is made. */
+/** ssh2 drops a leading zero byte of a public key, so one pair in 256 is unreadable. In that case another pair is made. */
 export function makeKeyPair(): { private: string; public: string } {
   for (;;) {
     const pair = ssh2.utils.generateKeyPairSync('ed25519');

@@ -1,11 +1,11 @@
-// Where a holder's log goes: a file that never grows beyond a bound, since whoever may log in to the workload can make it say more.
+// Writes a holder's log to a file of bounded size, because a client of the workload can cause any number of lines.
 import { fstatSync, ftruncateSync } from 'node:fs';
 import type { DestinationStream } from 'pino';
 import { lossyDestination } from '../../shared/log.ts';
 
 const LOG_BYTES_MAX = 1024 * 1024;
 
-/** Lines go to the open file `fd`, which begins anew where it would grow beyond LOG_BYTES_MAX. A line that cannot be written is lost. */
+/** Writes lines to the open file `fd`, and empties it before it grows beyond LOG_BYTES_MAX. A line that cannot be written is lost. */
 export function boundedLog(fd: number): DestinationStream {
   const lines = lossyDestination(fd);
   return {

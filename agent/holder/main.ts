@@ -1,5 +1,5 @@
-// The holder: one process per workload on the host. It ends SSH for that workload and dials its own data streams, so a restart of the
-// supervisor drops no session and a tenant can only hurt the own run.
+// The holder: one process per workload on the host. It is the workload's SSH server and dials its own data streams. So a restart of
+// the supervisor drops no session, and a tenant can only overload the holder of the own workload.
 import { createServer, connect, type Socket } from 'node:net';
 import { open, writeFile } from 'node:fs/promises';
 import { flushCompileCache } from 'node:module';
@@ -25,12 +25,12 @@ import { openTerminalServer, type TerminalServer } from './terminal-target.ts';
 
 type OpenRequest = Extract<SupervisorMessage, { kind: 'open' }>;
 
-/** A workload whose folder is gone has no use for a holder, even where nobody could tell it. */
+/** A holder ends when its workload's folder is gone, because the order to end may have been lost. */
 const FOLDER_CHECK_MS = 60_000;
 
 /**
- * Runs until the workload is over. `folder` is the workload's, `pageFolder` has the files of the console's page; where another holder
- * answers already, this one ends at once.
+ * Runs until the workload is over. `folder` is the workload's; `pageFolder` contains the console's page. Ends at once if another
+ * holder answers already.
  */
 export async function runHolder(folder: string, pageFolder: string): Promise<void> {
   const paths = workloadPaths(folder);
@@ -80,11 +80,11 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
       if (word.kind === 'ping') return sendJson(socket, { kind: 'pong' } satisfies HolderReport);
       void openStream(word, servers, (news) => sendJson(socket, news));
     }).catch((error: unknown) => {
-      log.warn({ detail: messageOf(error) }, 'a supervisor spoke nonsense');
+      log.warn({ detail: messageOf(error) }, 'the supervisor has sent a malformed message');
       socket.destroy();
     });
   });
-  // Held open: soon this process may not look into the folders above any more.
+  // The folder stays open, because this process soon loses the right to read the folders above.
   const run = await open(paths.run);
   await new Promise<void>((resolve, reject) => {
     server.once('error', reject);
@@ -93,7 +93,7 @@ export async function runHolder(folder: string, pageFolder: string): Promise<voi
   const checkFolder = async (): Promise<void> => {
     if ((await run.stat()).nlink === 0) leave("the workload's folder is gone");
   };
-  // Only root may do this, so it is done before anybody is served; the compile cache is for the next holder.
+  // The compile cache is for the next holder, and only root may write it. From `becomeUser` on, this process is not root.
   flushCompileCache();
   becomeUser(userOf(basename(folder)));
   startLoop({ name: 'folder', periodMs: FOLDER_CHECK_MS, run: checkFolder }, { clock, log });

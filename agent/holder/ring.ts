@@ -1,12 +1,12 @@
-// The last bytes of a stream, each known by its place in the whole of it.
+// Keeps the last bytes of a stream. Each byte is addressed by its offset in the whole stream (its place).
 
 export interface Ring {
-  /** Place of the oldest byte that is still here. */
+  /** Place of the oldest byte that is still kept. */
   start(): number;
-  /** Place of the byte that comes next. */
+  /** Place of the next byte to come. */
   end(): number;
   append(bytes: Uint8Array): void;
-  /** Everything from `place` on, which must not be before the start. */
+  /** All bytes from `place` on, which must not be before the start. */
   from(place: number): Buffer;
 }
 

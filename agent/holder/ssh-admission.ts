@@ -1,11 +1,12 @@
-// Who may log in next at a public SSH server that strangers can reach.
+// Decides which caller of the public SSH server may log in next, so that strangers cannot lock customers out.
 //
-// A caller first waits, then logs in, then is in. Strangers hold places only as long as nobody else wants them:
-// - So many log in at the same time, and so many of one network. Others wait, unread, for a bounded time.
-// - Whoever waits takes the place of the oldest one that has had time enough for an honest login. It need not wait for that if the other
-//   one's network has two places more than its own.
-// - If there are too many connections, the oldest caller that is not in goes.
-// Example: 24 idle connections from two networks hold ten places. A customer from a third network gets one of theirs at once.
+// A caller is first `waiting`, then `logging in`, then `logged in`. There are few places for logging in:
+// - The number of callers that log in at the same time is limited, in total and per network. Others wait for a limited time, and
+//   nothing is read from them.
+// - A waiting caller takes the place of the oldest one that has had enough time for an honest login. It takes the place at once if
+//   the other caller's network has at least two places more than its own.
+// - If there are too many connections, the oldest caller that has not logged in is cut.
+// Example: 24 idle connections from two networks hold ten places. A customer from a third network gets one of them at once.
 import type { Duplex } from 'node:stream';
 import { firstOfLargestNetwork } from '../../shared/client-network.ts';
 import type { Clock } from '../../shared/clock.ts';
@@ -21,7 +22,7 @@ import {
 export interface Admission {
   /** `begin` is called when the caller may log in. Throws if there is no place for one more connection. */
   enter(stream: Duplex, network: string, begin: () => void): void;
-  /** The caller has said who it is: its place is free. */
+  /** The caller has authenticated, so its place is free. */
   loggedIn(stream: Duplex): void;
   close(): void;
 }
@@ -30,7 +31,7 @@ interface Caller {
   stream: Duplex;
   network: string;
   begin(): void;
-  /** Null while it waits. */
+  /** When the login began; null while the caller waits. */
   begunMs: number | null;
   cancel(): void;
 }
@@ -111,7 +112,7 @@ function countOf(callers: readonly Caller[], network: string): number {
   return callers.filter((each) => each.network === network).length;
 }
 
-/** The one that has waited longest of the network with the fewest places. */
+/** The caller that has waited longest among those of the network with the fewest places. */
 function fairest(waiting: readonly Caller[], begun: readonly Caller[]): Caller | undefined {
   let best: { caller: Caller; places: number } | undefined;
   for (const caller of waiting) {

@@ -4,7 +4,7 @@ import type { GuestSession } from './guest-connection.ts';
 import type { SessionHost } from './ssh-channel.ts';
 import { listenInside } from './ssh-forward.ts';
 
-/** What ssh2 has for every other channel that a server opens, but shows for none. */
+/** Internals of ssh2 that open channels from the server to the client. */
 interface Internals {
   _chanMgr: { add(opened: Opened): number };
   _protocol: { openssh_authAgent(channel: number, windowBytes: number, packetBytes: number): void };
@@ -12,17 +12,17 @@ interface Internals {
 
 type Opened = ((error: Error | undefined, channel: ServerChannel) => void) & { type: string };
 
-/** ssh2's own figures: it counts down from this window, whatever a client was told. */
+/** ssh2's own values. It always counts down from this window, so another value must not be sent to the client. */
 const WINDOW_BYTES = 2 * 1024 * 1024;
 const PACKET_BYTES = 32 * 1024;
 const NO_CHANNEL = -1;
 
-/** Listens inside; `path` of what it resolves to is for SSH_AUTH_SOCK. Rejects as listenInside does. */
+/** Listens inside the container. The result's `path` is the value of SSH_AUTH_SOCK. Rejects as listenInside does. */
 export function forwardAgent(host: SessionHost): Promise<GuestSession> {
   return listenInside({ kind: 'listen_agent' }, () => openAgentChannel(host.client), host);
 }
 
-/** Rejects where the client does not want it: it may close its agent to us at any time. */
+/** Rejects if the client refuses the channel, which it may do at any time. */
 function openAgentChannel(client: Connection): Promise<ServerChannel> {
   return new Promise((resolve, reject) => {
     if (!hasInternals(client)) throw new Error('ssh2 changed: a server cannot open a channel to an agent');

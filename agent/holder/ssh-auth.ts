@@ -1,12 +1,12 @@
-// Who may log in over SSH: public keys only, and only those that came with this very connection's open message.
+// Decides who may log in over SSH: public keys only, and only those in this connection's open message.
 import ssh2, { type AuthContext, type ParsedKey, type PublicKeyAuthContext } from 'ssh2';
 import { SSH_AUTH_TRIES_MAX, SSH_KEY_OFFERS_MAX } from '../../shared/limits.ts';
 
 export type Verdict = 'accept' | 'reject' | 'disconnect';
 
 /**
- * Judges one connection's attempts in order. A signature that does not hold counts as a try; an offer without one is only a
- * question. RSA keys must sign with SHA-2.
+ * Judges the attempts of one connection in order. An invalid signature counts as a try. An offer of a key without a signature is only
+ * a question. RSA keys must sign with SHA-2.
  */
 export function createLoginJudge(lines: readonly string[]): (attempt: AuthContext) => Verdict {
   const keys = parseLines(lines);
@@ -23,7 +23,7 @@ export function createLoginJudge(lines: readonly string[]): (attempt: AuthContex
   };
 }
 
-/** Lines that ssh2 cannot read (security keys, certificates) are skipped: nobody can log in with them. */
+/** Skips lines that ssh2 cannot read (security keys, certificates): nobody can log in with them. */
 function parseLines(lines: readonly string[]): ParsedKey[] {
   return lines.flatMap((line) => {
     const parsed = ssh2.utils.parseKey(line);
@@ -35,13 +35,13 @@ function findKey(keys: readonly ParsedKey[], attempt: PublicKeyAuthContext): Par
   return keys.find((key) => key.type === attempt.key.algo && key.getPublicSSH().equals(attempt.key.data));
 }
 
-/** A question about a key we know, or a signature over this session that verifies. */
+/** True for a question about a known key, and for a valid signature over this session. */
 function isSound(attempt: PublicKeyAuthContext, key: ParsedKey): boolean {
   const { signature, blob, hashAlgo } = attempt;
   if (signature === undefined && blob === undefined) return true;
   if (signature === undefined || blob === undefined) return false;
   if (key.type === 'ssh-rsa' && hashAlgo !== 'sha256' && hashAlgo !== 'sha512') return false;
-  // verify() answers with an Error object where the digest does not fit, and an Error is truthy: only `true` is true.
+  // verify() returns an Error if the digest does not fit. An Error is truthy, so only `true` counts.
   const answer: boolean | Error = key.verify(blob, signature, hashAlgo);
   return answer === true;
 }

@@ -1,17 +1,17 @@
-// What all SSH connections of one holder may make it keep: ssh2 gives each channel a window of two megabytes, whether or not it is read.
+// Bounds the memory of all SSH connections of one holder. ssh2 accepts two megabytes per channel, even if nobody reads them.
 import type { Duplex } from 'node:stream';
 import { SSH_BUFFERED_BYTES_MAX } from '../../shared/limits.ts';
 
 export interface BufferBudget {
-  /** Counts a connection until it closes. `measure`: the bytes that wait in it, for the container or for its client. */
+  /** Counts a connection until it closes. `measure` returns its buffered bytes, for the container or for the client. */
   enter(stream: Duplex, measure: () => number): void;
-  /** Something has come in on it. Above the bound, the connection that keeps the most is cut. */
+  /** Called after bytes have arrived on it. Above the bound, the connection with the most buffered bytes is cut. */
   grown(stream: Duplex): void;
 }
 
 export function createBufferBudget(): BufferBudget {
   const measures = new Map<Duplex, () => number>();
-  /** The last measurements. One is repeated only if all together look like too much. */
+  /** The last measurements. They are repeated only if their sum is too large. */
   const known = new Map<Duplex, number>();
   let total = 0;
   const note = (stream: Duplex, bytes: number): void => {

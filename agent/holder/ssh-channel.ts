@@ -1,4 +1,4 @@
-// What all SSH channels have in common: the connection that they belong to, how they end, and what the client says on them going inside.
+// The common part of all SSH channels: their connection, how they end, and the bytes from the client to the container.
 import type { Connection, ServerChannel } from 'ssh2';
 import type { Clock } from '../../shared/clock.ts';
 import { frameSink, leaveSession } from './frame-sink.ts';
@@ -13,24 +13,24 @@ export interface SessionHost {
   pace: Pace;
   /** Open channels, watched for clients that write past their window. */
   channels: Set<WindowedChannel>;
-  /** Channels counted from the moment they are asked for. */
+  /** Number of channels, including those that are only requested yet. */
   sessions: number;
-  /** Aborted when the client has gone, however it went. */
+  /** Aborted when the connection to the client has ended for any reason. */
   gone: AbortSignal;
 }
 
-/** ssh2's channel with the part of it that its types leave out. */
+/** ssh2's channel with a property that its types omit. */
 export type WindowedChannel = ServerChannel & { incoming: { window: number; state: string } };
 
 export interface Attached {
   channel: WindowedChannel;
-  /** Aborted when the channel has closed, whoever closed it. */
+  /** Aborted when the channel has closed, by either side. */
   closed: AbortSignal;
-  /** Aborted before that where the client was lost in the middle of what it said. */
+  /** Aborted before `closed` if the connection broke before the client's EOF. */
   lost: AbortSignal;
 }
 
-/** To be called once for every channel, as soon as there is one. */
+/** Must be called once for every channel, as soon as it is open. */
 export function attach(channel: ServerChannel, host: SessionHost): Attached {
   if (!isWindowed(channel)) throw new Error('ssh2 changed: a channel has no window');
   const closing = new AbortController();
@@ -48,7 +48,7 @@ export function attach(channel: ServerChannel, host: SessionHost): Attached {
   return { channel, closed: closing.signal, lost: losing.signal };
 }
 
-/** What the client says goes inside, also what it said last before it left. */
+/** Sends the client's bytes inside, including the last ones before it left. */
 export function feedInside(
   { channel, closed, lost }: Attached,
   { socket }: GuestSession,
@@ -58,7 +58,7 @@ export function feedInside(
   const sink = frameSink(socket);
   const leave = (): void => leaveSession(socket, sink, clock);
   lost.addEventListener('abort', () => socket.destroy());
-  // A channel that is not read to its end does not close, though its client has gone.
+  // A channel does not close before it is read to its end, even if its client has gone.
   gone.addEventListener('abort', leave);
   closed.addEventListener('abort', () => {
     gone.removeEventListener('abort', leave);

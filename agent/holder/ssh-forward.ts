@@ -1,4 +1,4 @@
-// Connections that are forwarded: those that a client has dialled inside the container, and those that somebody inside makes to the client.
+// Port forwarding: connections from the client into the container (`-L`, `-D`), and from the container to the client (`-R`, `-A`).
 import type { ServerChannel } from 'ssh2';
 import { SSH_CHANNELS_MAX } from '../../shared/limits.ts';
 import type { GuestSession } from './guest-connection.ts';
@@ -6,8 +6,8 @@ import type { SessionRequest } from '../wire/guest-messages.ts';
 import { attach, type Attached, feedInside, type SessionHost } from './ssh-channel.ts';
 
 /**
- * A connection inside the container, for `request`, on a channel of its own. `open` is called once there is one inside, `reject` where
- * there is none. For `-L` and `-D` the guest dials, so the addresses mean what they mean inside the container.
+ * Carries one connection inside the container on its own channel. Calls `open` once the connection inside exists, and `reject` if it
+ * fails. For `-L` and `-D` the guest dials, so an address has the meaning that it has inside the container.
  */
 export async function serveForward(
   request: Extract<SessionRequest, { kind: 'dial' | 'take' }>,
@@ -15,7 +15,7 @@ export async function serveForward(
   host: SessionHost,
 ): Promise<void> {
   host.sessions += 1;
-  // Undefined where no channel came about. Never rejected: a channel that is refused must not be an error that nobody handles.
+  // Resolves with undefined if there is no channel. It never rejects, because a rejection might have no handler.
   const opened = Promise.withResolvers<Attached | undefined>();
   let inside: GuestSession | undefined;
   try {
@@ -43,8 +43,8 @@ export async function serveForward(
 type Caller = { host: string; port: number };
 
 /**
- * Has the guest listen; each connection to it is a channel to the client, by `open`. Counts as a channel itself. Rejects where there are
- * too many, or where it cannot be listened on.
+ * Makes the guest listen. For each connection to the listener, `open` opens a channel to the client. The listener itself counts as a
+ * channel. Rejects if there are too many channels, or if the guest cannot listen.
  */
 export async function listenInside(
   request: Extract<SessionRequest, { kind: 'listen' | 'listen_agent' }>,

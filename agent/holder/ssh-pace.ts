@@ -1,13 +1,13 @@
-// Writing to SSH channels no faster than the client reads. ssh2 ignores the socket's backpressure: a client that grants a huge window
-// and does not read would make us hold everything it asked for.
+// Writes to SSH channels no faster than the client reads. ssh2 ignores the socket's backpressure: if a client grants a huge window and
+// does not read, all output would pile up in our memory.
 import type { Duplex, Writable } from 'node:stream';
 
 export interface Pace {
-  /** Resolves when the bytes are on their way and the connection can take more, or when the channel or the connection is gone. */
+  /** Resolves when the bytes are sent and the connection can take more, or when the channel or the connection is gone. */
   write(target: Writable, bytes: Buffer, closed: AbortSignal): Promise<void>;
 }
 
-/** One per connection; `stream` is what the connection's bytes leave through. */
+/** One per connection; `stream` carries the connection's bytes. */
 export function createPace(stream: Duplex): Pace {
   const waiting = new Set<() => void>();
   const wakeAll = (): void => {

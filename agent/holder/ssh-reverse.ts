@@ -1,4 +1,4 @@
-// `ssh -R`: the client has a port listened on inside the container, and every connection to it is a channel back to the client.
+// Serves `ssh -R`: the guest listens on a port inside the container, and every connection to it becomes a channel to the client.
 import type { Connection, ServerChannel, TcpipBindInfo } from 'ssh2';
 import type { GuestSession } from './guest-connection.ts';
 import type { SessionHost } from './ssh-channel.ts';
@@ -7,7 +7,7 @@ import { listenInside } from './ssh-forward.ts';
 type Accept = ((chosenPort?: number) => void) | undefined;
 type Reject = (() => void) | undefined;
 
-/** Answers what a client that has logged in asks for. */
+/** Handles the requests of a client that has logged in. */
 export function serveReverse(host: SessionHost): void {
   const { client } = host;
   const listeners = new Map<number, GuestSession>();
@@ -30,7 +30,7 @@ export function serveReverse(host: SessionHost): void {
   });
 }
 
-/** Rejects where the port cannot be listened on. The address that the client names is only told back: all is on the container's loopback. */
+/** Rejects if the guest cannot listen on the port. The client's bind address is only echoed: all listeners are on the loopback. */
 function listen({ bindAddr, bindPort }: TcpipBindInfo, host: SessionHost): Promise<GuestSession> {
   return listenInside(
     { kind: 'listen', port: bindPort },

@@ -1,4 +1,4 @@
-// The SSH server of one workload. ssh2 speaks the protocol; the guards that a public SSH server needs and ssh2 lacks are here.
+// The SSH server of one workload. ssh2 implements the protocol; this file adds the guards that a public SSH server needs.
 import ssh2, { type Algorithms, type Connection } from 'ssh2';
 import type { Duplex } from 'node:stream';
 import { networkOf } from '../../shared/client-network.ts';
@@ -19,7 +19,7 @@ import { serveSession } from './ssh-session.ts';
 export interface SshServer {
   /** Serves one client on a byte stream of its own. Throws if there are too many already. */
   serve(stream: Duplex, target: Pick<SshTarget, 'authorized_keys' | 'client_ip'>): void;
-  /** Lets the control plane log in, and do nothing else, on a place that no customer and no stranger can take. */
+  /** Serves a probe of the control plane: a login without channels, on a reserved place that no customer or stranger can take. */
   serveProbe(stream: Duplex, target: Pick<ProbeTarget, 'probe_key'>): void;
   close(): void;
 }
@@ -35,7 +35,7 @@ export interface SshServerDeps {
 const IDENT = 'svc';
 const KEEPALIVE_MS = 15_000;
 const KEEPALIVE_MISSES_MAX = 3;
-/** A client that has not said who it is by now gets the widest choice of algorithms. */
+/** A client that has not sent its identification by then gets the widest choice of algorithms. */
 const IDENT_MS_MAX = 1_000;
 const GCM = ['aes128-gcm@openssh.com', 'aes256-gcm@openssh.com'] as const;
 const CTR = ['aes128-ctr', 'aes192-ctr', 'aes256-ctr'] as const;
@@ -68,7 +68,7 @@ export function openSshServer(deps: SshServerDeps): SshServer {
         'close',
         clock.after(SSH_LOGIN_GRACE_MS, () => stream.destroy()),
       );
-      // ssh2 refuses every channel that nobody serves: a probe gets no further than its login.
+      // No handler for channels, so ssh2 refuses them all: a probe can only log in.
       speakSsh({ stream, ident: '', keys: [key], hostKey: deps.hostKey }, () => undefined);
     },
     close: () => {
@@ -80,14 +80,14 @@ export function openSshServer(deps: SshServerDeps): SshServer {
 
 interface Talk {
   stream: Duplex;
-  /** What the client says it is; empty if it waits for us. */
+  /** The client's identification string; empty if the client waits for ours. */
   ident: string;
   /** OpenSSH public key lines that may log in. */
   keys: readonly string[];
   hostKey: string;
 }
 
-/** Begins the protocol on a stream, and authenticates. `onClient` is called before the client has authenticated. */
+/** Starts the protocol on a stream and authenticates the client. `onClient` is called before the authentication. */
 function speakSsh({ stream, ident, keys, hostKey }: Talk, onClient: (client: Connection) => void): void {
   const server = new ssh2.Server({
     hostKeys: [hostKey],
@@ -104,19 +104,19 @@ function speakSsh({ stream, ident, keys, hostKey }: Talk, onClient: (client: Con
       attempt.reject(['publickey']);
       if (verdict === 'disconnect') client.end();
     });
-    // Malformed packets and lost peers: the connection ends by itself, nobody else is concerned.
+    // Malformed packets or a lost peer end this connection alone.
     client.on('error', () => {});
     client.on('end', () => stream.end());
     onClient(client);
   });
   stream.on('data', () => {
-    // Answers to a client that does not read them would pile up: then we do not read it either.
+    // If a client does not read our answers, we stop reading from it. Otherwise the answers would pile up.
     if (stream.writableLength > SSH_UNSENT_BYTES_HIGH && !stream.isPaused()) {
       stream.pause();
       stream.once('drain', () => stream.resume());
     }
   });
-  // ssh2 takes any Duplex; its types say Socket.
+  // ssh2 accepts any Duplex, although its types say Socket.
   (server.injectSocket as (socket: Duplex) => void).call(server, stream);
 }
 
@@ -144,7 +144,7 @@ function serveChannels(
   budget.enter(stream, () => bufferedIn(stream, host.channels));
   stream.on('data', () => {
     budget.grown(stream);
-    // ssh2 lets a client write past its window for ever; an honest one never does.
+    // ssh2 does not stop a client that writes past its window. An honest client never does that.
     for (const channel of host.channels) if (channel.incoming.window < 0) stream.destroy();
   });
 }
@@ -156,15 +156,15 @@ function bufferedIn(stream: Duplex, channels: Iterable<WindowedChannel>): number
 }
 
 /**
- * What we offer. The client's order decides, and OpenSSH puts the slower ciphers first, so it is offered the fast ones only;
- * others may know nothing but CTR or ChaCha20. No SHA-1, no CBC, no compression (it can be turned into a memory bomb).
+ * The algorithms that we offer. The client's order decides, and OpenSSH prefers slower ciphers, so we offer it the fast ones only. Other
+ * clients may know only CTR or ChaCha20. No SHA-1, no CBC, and no compression (a client could send a memory bomb).
  */
 export function algorithmsFor(ident: string): Algorithms {
   const cipher = ident.startsWith('SSH-2.0-OpenSSH_')
     ? [...GCM]
     : [...GCM, ...CTR, 'chacha20-poly1305@openssh.com' as const];
   return {
-    // Clients that guess the method (dropbear) guess the one that is first here, and ssh2 drops those that guess right in another order.
+    // Dropbear guesses the method in advance. Its guess must be first here: ssh2 drops a client that guesses right in another order.
     kex: ['curve25519-sha256@libssh.org', 'curve25519-sha256', 'ecdh-sha2-nistp256'],
     serverHostKey: ['ssh-ed25519'],
     cipher,
@@ -173,7 +173,7 @@ export function algorithmsFor(ident: string): Algorithms {
   };
 }
 
-/** The client's first bytes (put back), or an empty text where it waits for ours. */
+/** Reads the client's first bytes and puts them back; resolves with an empty text if the client waits for ours. */
 function readIdent(stream: Duplex, clock: Clock): Promise<string> {
   return new Promise((resolve) => {
     const finish = (): void => {

@@ -1,4 +1,4 @@
-// One SSH session each: a shell, a command or SFTP, carried between the client and the guest inside the container.
+// Serves one SSH session: a shell, a command or SFTP, carried between the client and the guest inside the container.
 import type { ServerChannel, Session } from 'ssh2';
 import { messageOf } from '../../shared/errors.ts';
 import type { GuestSession } from './guest-connection.ts';
@@ -8,11 +8,11 @@ import { attach, type Attached, feedInside, type SessionHost } from './ssh-chann
 
 const ENV_NAMES_MAX = 128;
 const ENV_CHARS_MAX = 16_384;
-/** What an SSH client sees for anything that did not end by itself. */
+/** The exit code that SSH clients use for a session that was lost. */
 const LOST = 255;
 const NO_SUBSYSTEM = 1;
 
-/** Answers one `session` channel: environment and terminal first, then one shell or command. */
+/** Serves one `session` channel: first the environment and the terminal, then one shell or command. */
 export function serveSession(session: Session, host: SessionHost): void {
   const env: Record<string, string> = {};
   let pty: Pty | null = null;
@@ -47,7 +47,7 @@ export function serveSession(session: Session, host: SessionHost): void {
   });
   session.on('auth-agent', (accept, reject) => {
     if (agent !== undefined) return reject?.();
-    // As with sshd a session without an agent is still a session.
+    // As in sshd, the session goes on if agent forwarding fails.
     agent = forwardAgent(host).catch(() => undefined);
     accept?.();
   });
@@ -60,7 +60,7 @@ export function serveSession(session: Session, host: SessionHost): void {
   };
   session.on('shell', (accept) => void start(accept(), { kind: 'exec', command: null, env, pty }));
   session.on('exec', (accept, _reject, { command }) => void start(accept(), { kind: 'exec', command, env, pty }));
-  // A listener for `sftp` would have ssh2 take the protocol apart on this host; the guest does that, inside the container.
+  // No listener for `sftp`: ssh2 would then parse the protocol on this host. The guest parses it inside the container.
   session.on('subsystem', (accept, _reject, { name }) => {
     if (name === 'sftp') return void start(accept(), { kind: 'sftp' });
     const { channel } = attach(accept(), host);
@@ -97,7 +97,7 @@ function end(channel: ServerChannel, exit: Exit | undefined): void {
   channel.end();
 }
 
-/** A sentence on the client's standard error, then the end. */
+/** Writes a sentence to the client's standard error, then ends the channel. */
 function finish(channel: ServerChannel, code: number, sentence: string): void {
   if (!channel.writable) return;
   channel.stderr.write(`svc: ${sentence}\r\n`);
@@ -105,7 +105,7 @@ function finish(channel: ServerChannel, code: number, sentence: string): void {
   channel.end();
 }
 
-/** A client may set what it likes except what makes the session what it is. */
+/** True if a client may set this variable. Those that describe the session itself are ours. */
 function mayBeSet(name: string): boolean {
   return (
     /^[A-Za-z_][A-Za-z0-9_]{0,127}$/.test(name) && !['HOME', 'USER', 'LOGNAME', 'SHELL', 'PATH', 'IFS'].includes(name)

@@ -1,4 +1,4 @@
-// Connections to the application's own ports: each is a data stream on the outside and a dialled connection inside the container.
+// Carries connections to the application's ports: each is a data stream outside and a dialled connection inside the container.
 import type { Socket } from 'node:net';
 import type { Duplex } from 'node:stream';
 import type { Clock } from '../../shared/clock.ts';
@@ -7,11 +7,11 @@ import { frameSink, leaveSession } from './frame-sink.ts';
 import type { Guests } from './guest-connection.ts';
 
 export interface TcpServer {
-  /** Dials the port inside, then the stream: where nobody listens inside, no stream comes about. Rejects with the reason. */
+  /** Dials the port inside first, then the stream. If nothing listens inside, no stream is opened. Rejects with the reason. */
   serve(port: number, dialStream: () => Promise<Duplex>): Promise<void>;
 }
 
-/** What applications call localhost. */
+/** Applications listen on this address as localhost. */
 const LOOPBACK = '127.0.0.1';
 
 export function openTcpServer({ guests, clock }: { guests: Guests; clock: Clock }): TcpServer {
@@ -33,7 +33,7 @@ export function openTcpServer({ guests, clock }: { guests: Guests; clock: Clock 
             ended = true;
             void outside.then((stream) => stream?.end());
           },
-          // What broke off inside must not look whole outside.
+          // If the connection inside broke, the stream is destroyed: its client must not mistake the end for a normal one.
           onEnd: () => void outside.then((stream) => void (ended || stream?.destroy())),
         },
       );
@@ -50,14 +50,14 @@ export function openTcpServer({ guests, clock }: { guests: Guests; clock: Clock 
       if (open.size + opening >= TCP_CONNECTIONS_MAX) {
         throw new Error('too many connections to the ports of this instance');
       }
-      // Undefined where no stream came about. Never rejected: that must not be an error that nobody handles.
+      // Resolves with undefined if there is no stream. It never rejects, because a rejection might have no handler.
       const outside = Promise.withResolvers<Duplex | undefined>();
       const inside = await dialInside(port, outside.promise);
       try {
         const stream = await dialStream();
         stream.on('error', () => stream.destroy());
         const sink = frameSink(inside);
-        // Half a request must not look whole inside either.
+        // In the same way, the application must not mistake half a request for a whole one.
         stream.once('close', () => void (sink.writableEnded ? leaveSession(inside, sink, clock) : inside.destroy()));
         stream.pipe(sink);
         outside.resolve(stream);

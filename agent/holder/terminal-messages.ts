@@ -1,20 +1,20 @@
-// What a page of the console and the holder say to each other over a WebSocket. Binary messages are the terminal's bytes, both ways;
-// texts are these words as JSON. The page asks for `/session?session=<id or nothing>&place=<bytes it has shown>&cols=<n>&rows=<n>`.
+// The messages between the console's page and the holder over a WebSocket. Binary messages are the terminal's bytes, in both
+// directions; text messages are JSON. The page connects to `/session?session=<id or nothing>&place=<bytes shown>&cols=<n>&rows=<n>`.
 import { z } from 'zod';
 
 /** Page -> holder. */
 export const PageMessage = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('resize'), cols: z.int().min(1).max(1000), rows: z.int().min(1).max(1000) }),
-  /** So many more bytes have been shown: the holder lets no more than SHOWN_LATE_BYTES_MAX be on their way. */
+  /** The page has shown so many more bytes. The holder keeps at most SHOWN_LATE_BYTES_MAX unacknowledged. */
   z.strictObject({ kind: z.literal('shown'), bytes: z.int().min(0) }),
 ]);
 export type PageMessage = z.infer<typeof PageMessage>;
 
 /** Holder -> page. */
 export type TerminalMessage =
-  /** The bytes that follow begin at `place`; those up to `end` are of the past, and questions in them are not to be answered. */
+  /** The next bytes begin at `place`. Those before `end` are history: the page must not answer terminal queries in them. */
   | { kind: 'begin'; session: string; place: number; end: number }
-  /** The program in the terminal is over. */
+  /** The program in the terminal has ended. */
   | { kind: 'exit'; code: number | null; signal: string | null }
-  /** There is no terminal. */
+  /** The terminal could not be started. */
   | { kind: 'failed'; detail: string };

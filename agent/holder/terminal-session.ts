@@ -1,4 +1,4 @@
-// One shell of the console. It lives here and not in the page: pages come back to it, at the byte where they left.
+// One shell of the console. It lives in the holder and not in the page: a page that returns continues at the byte at which it left.
 import { frameSink } from './frame-sink.ts';
 import type { Guests } from './guest-connection.ts';
 import type { Exit } from '../wire/guest-messages.ts';
@@ -13,16 +13,16 @@ export interface Size {
 export interface Viewer {
   begin(at: { place: number; end: number }): void;
   show(bytes: Buffer): void;
-  /** Another page shows it now. */
+  /** Another page shows this terminal now. */
   taken(): void;
-  /** Undefined: the way into the container broke off. */
+  /** Undefined: the connection into the container was lost. */
   ended(exit: Exit | undefined): void;
 }
 
 export interface TerminalSession {
-  /** `place`: how many bytes the page has shown. One page at a time: the one before is told that it is taken. */
+  /** `place`: how many bytes the page has shown. Only one page shows a terminal; the page before receives `taken`. */
   attach(viewer: Viewer, place: number, size: Size): void;
-  /** Nobody looks any more; the program goes on. */
+  /** The page has gone; the program goes on. */
   detach(viewer: Viewer): void;
   isDetached(): boolean;
   shown(viewer: Viewer, bytes: number): void;
@@ -33,14 +33,14 @@ export interface TerminalSession {
   end(): void;
 }
 
-/** As much as xterm.js keeps of a screen and its past, several times over. */
+/** Several times what xterm.js keeps as its scrollback. */
 const RING_BYTES = 1024 * 1024;
-/** xterm.js drops what is written to it faster than it shows: above this the program waits, as it does for a slow terminal. */
+/** xterm.js drops bytes that are written faster than it shows them. Above this the program waits, as for any slow terminal. */
 const SHOWN_LATE_BYTES_MAX = 100_000;
 const SHOWN_LATE_BYTES_LOW = 5_000;
 const ENV = { COLORTERM: 'truecolor' };
 
-/** Starts a login shell. Rejects with the reason where the image has none. `onEnd` is called once when it is over. */
+/** Starts a login shell. Rejects with the reason if the image has none. `onEnd` is called once when the shell has ended. */
 export async function startTerminal(guests: Guests, size: Size, onEnd: () => void): Promise<TerminalSession> {
   const ring = createRing(RING_BYTES);
   let viewer: Viewer | undefined;
@@ -87,7 +87,7 @@ export async function startTerminal(guests: Guests, size: Size, onEnd: () => voi
       late = 0;
       show(ring.from(begin));
       settle();
-      // A size that changes is told to the program even where it is the same in the end: what fills the screen draws it anew.
+      // A change of size makes full-screen programs draw their screen again, so the size is changed even if it is the same in the end.
       if (place !== ring.end()) inside.resize(cols, Math.max(1, rows - 1));
       inside.resize(cols, rows);
     },

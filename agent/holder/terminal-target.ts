@@ -1,4 +1,4 @@
-// The console as a website of its own, spoken over data streams: its page, and a WebSocket per page that shows a terminal.
+// Serves the browser console over data streams: its page, and one WebSocket for each page that shows a terminal.
 import { createServer, type IncomingMessage, type ServerResponse } from 'node:http';
 import { readFileSync } from 'node:fs';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ import { TERMINAL_CLOSE } from './terminal-close.ts';
 import { type TerminalMessage, PageMessage } from './terminal-messages.ts';
 
 export interface TerminalServer {
-  /** Serves HTTP on the stream. Throws where there are too many already. */
+  /** Serves HTTP on the stream. Throws if there are too many connections already. */
   serve(stream: Duplex): void;
 }
 
@@ -24,14 +24,14 @@ interface TerminalServerDeps {
   clock: Clock;
   ids: Ids;
   guests: Guests;
-  /** Of the page: `index.html`, `page.js`, `page.css`. */
+  /** Folder with `index.html`, `page.js` and `page.css`. */
   folder: string;
 }
 
 const CONNECTIONS_MAX = 64;
-/** Pages send what is typed or pasted in pieces of 16 KiB. */
+/** A page sends typed or pasted text in pieces of 16 KiB, so this is enough. */
 const MESSAGE_BYTES_MAX = 64 * 1024;
-/** Proxies end connections on which nothing is said for a minute; a page that does not answer is gone. */
+/** Proxies end connections that are idle for a minute. A page that does not answer a ping is gone. */
 const PING_MS = 25_000;
 
 const FILES: Readonly<Record<string, [file: string, type: string]>> = {
@@ -40,7 +40,7 @@ const FILES: Readonly<Record<string, [file: string, type: string]>> = {
   '/page.css': ['page.css', 'text/css'],
 };
 const HEADERS = {
-  // xterm.js makes style elements; the page's icon, which is empty, stands in its address.
+  // xterm.js creates style elements, and the page's empty icon is a data URL.
   'Content-Security-Policy':
     "default-src 'none'; script-src 'self'; connect-src 'self'; style-src 'self' 'unsafe-inline'; img-src data:; frame-ancestors 'none'",
   'X-Content-Type-Options': 'nosniff',
@@ -83,7 +83,7 @@ export function openTerminalServer(deps: TerminalServerDeps): TerminalServer {
 
 type Files = ReadonlyMap<string, Buffer>;
 
-/** Now, since the holder is another user soon. One that is not there is told to who asks for it. */
+/** Reads the files now, because the holder soon runs as another user. A missing file is answered with 404. */
 function readFiles(folder: string): Files {
   const files = new Map<string, Buffer>();
   for (const [file] of Object.values(FILES)) {
@@ -107,7 +107,7 @@ function sendFile({ method, url }: IncomingMessage, response: ServerResponse, fi
   response.end(bytes);
 }
 
-/** Undefined for what no page of ours asks. */
+/** Undefined for a request that our page never sends. */
 function readQuery({ url = '' }: IncomingMessage): SessionQuery | undefined {
   if (pathOf(url) !== '/session') return undefined;
   return SessionQuery.safeParse(Object.fromEntries(new URLSearchParams(url.split('?')[1]))).data;
@@ -137,7 +137,7 @@ async function showTerminal(socket: WebSocket, query: SessionQuery, terminals: T
       terminals.left(id);
     });
     listen(socket, session, viewer);
-    // A page cannot be ahead of a terminal that has only just begun.
+    // In a new terminal, the page has shown nothing yet.
     session.attach(viewer, id === query.session ? query.place : 0, { cols, rows });
   } catch (error) {
     say({ kind: 'failed', detail: messageOf(error) });

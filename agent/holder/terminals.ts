@@ -1,13 +1,13 @@
-// The shells of one workload's console: how many there are, which one a page comes back to, and how long one waits for its page.
+// Keeps the shells of one workload's console: their number, which shell a page returns to, and how long a shell waits for its page.
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import type { Guests } from './guest-connection.ts';
 import { type Size, startTerminal, type TerminalSession } from './terminal-session.ts';
 
 export interface Terminals {
-  /** The terminal by this id, or a new one where there is none. Rejects where none can be had. */
+  /** The terminal with this id, or a new one if there is none. Rejects if none can be started. */
   find(id: string, size: Size): Promise<{ id: string; session: TerminalSession }>;
-  /** To be told whenever a page goes: a terminal that nobody comes back to ends. */
+  /** Must be called whenever a page has gone. A terminal to which no page returns ends after a while. */
   left(id: string): void;
 }
 
@@ -16,7 +16,7 @@ const DETACHED_MS_MAX = 30 * 60_000;
 
 interface Kept {
   session: TerminalSession;
-  /** While no page shows it: since when, and what ends it. */
+  /** Since when no page shows it, and how to cancel its end. */
   since: number;
   cancelEnd(): void;
 }
@@ -26,7 +26,7 @@ export function openTerminals(deps: { clock: Clock; ids: Ids; guests: Guests }):
   const kept = new Map<string, Kept>();
   let starting = 0;
 
-  /** The one that has been alone for longest gives way. */
+  /** Ends the terminal that has been without a page for longest, if there are too many. */
   const makeRoom = (): void => {
     if (kept.size + starting < TERMINALS_MAX) return;
     const alone = [...kept].filter(([, { session }]) => session.isDetached());

@@ -1,5 +1,5 @@
-// Our programs as single files: the holder with the console's page, and the guest with all it needs inside a container that has nothing
-// (Node, loader, libraries).
+// Bundles our programs into single files: the holder with the console's page, and the guest with everything that it needs inside a
+// container (Node, loader, libraries), because an image may have none of it.
 import { build } from 'esbuild';
 import { createHash } from 'node:crypto';
 import { chmod, mkdir, readdir, readFile, realpath, stat } from 'node:fs/promises';
@@ -10,38 +10,38 @@ import { run } from '../host/run.ts';
 import { sealedLoader } from './loader.ts';
 import type { Mount } from '../runtime/engine.ts';
 
-/** Below a folder that is named by its content, so an upgrade makes a new one beside the one that is in use. */
+/** The bundle lies in a folder that is named after its content, so an upgrade creates a new one beside the one in use. */
 export interface Bundle {
   /** Mounted read-only at `BUNDLE_TARGET`. */
   folder: string;
-  /** Starts the holder, which is in one file: that takes a third of the time that its sources take, and a restarted one is the same one. */
+  /** Starts the holder. One file starts in a third of the time of its sources, and a restarted holder has the same version. */
   holderProgram: string;
   /** Node inside a container, where the bundle is mounted at `BUNDLE_TARGET`; its arguments follow. */
   node: string[];
-  /** The program line inside the container; the run folder follows as last argument. */
+  /** The guest's command line inside the container; the run folder follows as last argument. */
   entrypoint: string[];
 }
 
 export const BUNDLE_TARGET = '/.svc';
 export const RUN_TARGET = `${BUNDLE_TARGET}/run`;
 
-/** The last argument is the workload's folder; the page lies beside it. */
+/** The last argument is the workload's folder; the page lies beside the program. */
 const HOLDER_RUN = "void program.runHolder(process.argv.at(-1) ?? '', `${__dirname}/page`);";
-/** What one holder has compiled it leaves for the next ones: a customer waits for each start. */
+/** Holders share a compile cache, because a customer waits for each start. */
 const HOLDER_START = Buffer.from(
   "require('node:module').enableCompileCache(`${__dirname}/compiled`);\nrequire('./holder-program.cjs');\n",
 );
-/** Node's OpenSSL loads the modules that this file names. Without ours it would read the image's. */
+/** Node's OpenSSL loads the modules that this file names. Without our empty file it would read the image's. */
 const OPENSSL_CONFIG = 'openssl.cnf';
 const NO_CONFIG = Buffer.from('# Nothing: the image chooses no module of our program.\n');
 const PAGE = join(import.meta.dirname, '../holder/page');
 const LDD_MS_MAX = 20_000;
-/** The guest carries bytes and keeps none: this is room enough, and a leak ends the guest before it starves the tenant. */
+/** The guest only passes bytes on, so this is enough. A leak ends the guest before it takes the tenant's memory. */
 const GUEST_HEAP_MIB = 128;
 
 /**
- * Makes the bundle below `stateDir`, or finds the one an earlier start made. Each file is compared with what it is made from, so one that a
- * power cut has torn is made anew. Needs glibc's `ldd` on the host.
+ * Makes the bundle below `stateDir`, or finds that of an earlier start. Each file is compared with its source, so a file that a power
+ * cut has damaged is written again. Needs glibc's `ldd` on the host.
  */
 export async function prepareBundle(stateDir: string): Promise<Bundle> {
   const [guest, holder, page] = await Promise.all([
@@ -75,12 +75,12 @@ export async function prepareBundle(stateDir: string): Promise<Bundle> {
   return { folder, holderProgram: join(whole, 'holder.cjs'), node: nodeOf(loader), entrypoint: entrypointOf(loader) };
 }
 
-/** Node in a container that has nothing else: its program line, arguments follow, and what it needs to see. */
+/** How to run Node in a container that has nothing else: its command line (arguments follow) and its mounts. */
 export function bareNode(bundle: Bundle): { argv: string[]; mounts: Mount[] } {
   return { argv: bundle.node, mounts: [{ source: bundle.folder, target: BUNDLE_TARGET }] };
 }
 
-/** Removes the bundles of earlier versions (over 100 MB each) that no container sees any more. `inUse`: folders that containers see. */
+/** Removes bundles of earlier versions (over 100 MB each) that no container uses. `inUse`: folders that are mounted into containers. */
 export async function removeOldBundles(stateDir: string, bundle: Bundle, inUse: readonly string[]): Promise<string[]> {
   const bundles = join(stateDir, 'bundles');
   const current = basename(dirname(bundle.folder));
@@ -92,7 +92,7 @@ export async function removeOldBundles(stateDir: string, bundle: Bundle, inUse: 
   return old;
 }
 
-/** The shared libraries and the loader that `ldd` names, `text` being its output for one or more programs. */
+/** The shared libraries and the loader in `text`, the output of `ldd` for one or more programs. */
 export function parseLdd(text: string): { loader: string | undefined; files: string[] } {
   const files = new Set<string>();
   let loader: string | undefined;
@@ -109,7 +109,7 @@ export function parseLdd(text: string): { loader: string | undefined; files: str
 function nodeOf(loader: string): string[] {
   return [
     `${BUNDLE_TARGET}/${loader}`,
-    // The image's cache could lead to libraries of the image.
+    // The image's cache could name libraries of the image.
     '--inhibit-cache',
     '--library-path',
     `${BUNDLE_TARGET}/lib`,
@@ -128,7 +128,7 @@ function entrypointOf(loader: string): string[] {
   ];
 }
 
-/** Bundles the program that begins in `source` (below `agent/`) into one file, with `start` as its last line. */
+/** Bundles the program whose first file is `source` (below `agent/`) into one file, with `start` as its last line. */
 async function bundle(source: string, start = ''): Promise<Uint8Array> {
   const result = await build({
     stdin: {
@@ -175,7 +175,7 @@ async function librariesOf(programs: string[]): Promise<{ loader: string; files:
   return { loader, files };
 }
 
-/** Large files are told apart by path, size and time: a new version of one has others. */
+/** Large files are identified by path, size and time, because hashing their content takes too long. */
 async function contentName(programs: Uint8Array[], files: string[]): Promise<string> {
   const hash = createHash('sha256').update(await readFile(new URL(import.meta.url)));
   for (const program of programs) hash.update(program);
@@ -196,7 +196,7 @@ async function makeFolders(guestFolder: string): Promise<void> {
 }
 
 interface BundleFile {
-  /** A path, or the content. */
+  /** A path, or the content itself. */
   source: string | Uint8Array;
   target: string;
   mode: number;

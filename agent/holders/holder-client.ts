@@ -1,4 +1,4 @@
-// The supervisor's end of one holder's socket: what it says about its workload, and the streams we ask it to dial.
+// The supervisor's end of one holder's socket: receives the holder's status, and asks it to dial streams.
 import type { Socket } from 'node:net';
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
@@ -27,7 +27,7 @@ export interface Holder {
 
 /** A holder that is busy with its own tenant still answers within this. */
 const PONG_MS_MAX = 4_500;
-/** If the whole host stood still, this process hears of the time first and of the answer a moment later. */
+/** If the whole host stood still, this process sees that the time is over before it reads an answer that has arrived. */
 const PONG_READ_MS = 500;
 
 interface HolderDeps {
@@ -46,7 +46,7 @@ export function serveHolder(
   let pong = Promise.withResolvers<boolean>();
   let status: HolderStatus = { up: false, guest: false, host_key: null, main_exit: null };
 
-  const hear = (news: HolderReport): void => {
+  const receive = (news: HolderReport): void => {
     switch (news.kind) {
       case 'status':
         status = { up: true, guest: news.guest, host_key: news.host_key, main_exit: news.main_exit };
@@ -62,10 +62,13 @@ export function serveHolder(
   const listen = async (): Promise<void> => {
     try {
       await eachFrame(socket, FRAME_BYTES_MAX, ({ type, payload }) => {
-        if (type === FRAME.json) hear(HolderReport.parse(JSON.parse(payload.toString())));
+        if (type === FRAME.json) receive(HolderReport.parse(JSON.parse(payload.toString())));
       });
     } catch (error) {
-      deps.log.warn({ workload_id: deps.workloadId, detail: messageOf(error) }, 'a holder spoke nonsense');
+      deps.log.warn(
+        { workload_id: deps.workloadId, detail: messageOf(error) },
+        'a holder has sent a malformed message',
+      );
     }
     socket.destroy();
     for (const one of opening.values()) one.reject(new Error('the holder went away'));
@@ -101,7 +104,7 @@ export function serveHolder(
   };
 }
 
-/** Tells a holder that its workload is over; one that is not there needs no telling. */
+/** Sends a holder the order to end; does nothing without a connection. */
 export function endHolder(socket: Socket | undefined): void {
   if (socket === undefined) return;
   const word: SupervisorMessage = { kind: 'exit' };

@@ -1,4 +1,4 @@
-// The supervisor's side of every workload's run: starts the holder process where none answers, talks to it, and leaves it alone when leaving.
+// Keeps one holder process per workload: starts it if none answers, replaces it if it hangs, and leaves it running when the agent ends.
 import { connect, type Socket } from 'node:net';
 import { chmod, chown, mkdir } from 'node:fs/promises';
 import type { Clock } from '../../shared/clock.ts';
@@ -21,25 +21,25 @@ export interface HoldersDeps {
   bundle: Bundle;
   /** Starts `svc-agent holder --dir <folder>` in a session of its own. */
   startHolder: (folder: string, logFile: string) => Promise<number>;
-  /** Tells the control plane what we have seen of a holder. */
+  /** Reports to the control plane that a holder was silent or was replaced. */
   tell(seen: { workload_id: string; state: 'silent' | 'replaced'; detail: string }): void;
 }
 
 export interface HolderProcesses extends Holders {
-  /** Has the holder dial the stream. Rejects with a reason where it cannot. */
+  /** Asks the holder to dial the stream. Rejects with a reason if it cannot. */
   open(stream: StreamOpen): Promise<void>;
-  /** Ends the holder of a workload, whatever state it is in, and starts another. What runs in the container goes on. Never rejects. */
+  /** Kills the holder of a workload and starts another one. The container goes on. Never rejects. */
   replace(workloadId: string, reason: string): Promise<void>;
   status(): LoopStatus;
-  /** Lets go of all holders; they go on by themselves. */
+  /** Disconnects from all holders, which go on by themselves. */
   leave(): Promise<void>;
 }
 
 const START_MS_MAX = 10_000;
 const CONNECT_RETRY_MS = 25;
-/** A holder that was replaced gets so long before it is replaced again. */
+/** After it was replaced, a holder is not replaced again for this time. */
 const REPLACED_MS_MIN = 5_000;
-/** Between two questions to each holder whether it answers. */
+/** How often each holder is asked whether it answers. */
 const CHECK_MS = 10_000;
 const SILENT = 'the holder did not answer the agent';
 
@@ -111,7 +111,7 @@ export function openHolders(deps: HoldersDeps, onChange: () => void): HolderProc
   };
 }
 
-/** Asks every holder whether it answers, and replaces those that do not. */
+/** Pings every holder, and replaces those that do not answer. */
 async function check(
   holders: ReadonlyMap<string, Holder>,
   replace: HolderProcesses['replace'],
@@ -134,7 +134,7 @@ interface Replaced {
 
 function replacer({ holders, ensure, isKnown }: Replaced, deps: HoldersDeps): HolderProcesses['replace'] {
   const { clock, log, stateDir, tell } = deps;
-  /** When each workload's holder was replaced last. Old entries are forgotten. */
+  /** When each workload's holder was last replaced; old entries are removed. */
   const replacedMs = new Map<string, number>();
   return async (id, reason) => {
     for (const [other, ms] of replacedMs) if (clock.monotonicMs() - ms >= REPLACED_MS_MIN) replacedMs.delete(other);
@@ -149,7 +149,7 @@ function replacer({ holders, ensure, isKnown }: Replaced, deps: HoldersDeps): Ho
       await ensure(id);
       tell({ workload_id: id, state: 'replaced', detail: `the holder was replaced: ${reason}`.slice(0, 512) });
     } catch (error) {
-      // The runtime starts one at its next look.
+      // The runtime starts one at its next tick.
       log.error({ workload_id: id, err: error }, 'a holder could not be replaced');
     }
   };
@@ -160,7 +160,7 @@ export async function endHolderOf(stateDir: string, workloadId: string): Promise
   endHolder(await dial(workloadPaths(workloadFolder(stateDir, workloadId)).holderSocket));
 }
 
-/** A holder that is being restarted keeps its host key and its main process's end: those are known from before. */
+/** While a holder restarts, its status keeps the last known host key and exit of the main process. */
 function statusesOf(
   holders: ReadonlyMap<string, Holder>,
   last: ReadonlyMap<string, HolderStatus>,
@@ -181,7 +181,7 @@ async function prepare(
   const { run, launchFile } = workloadPaths(folder);
   await mkdir(run, { recursive: true, mode: 0o755 });
   await chmod(run, 0o755);
-  // Environments hold secrets: only the image's user reads them, where we can know who that is.
+  // Environments contain secrets. If the image's user is known, only that user may read them.
   await writeFileSafely(launchFile, JSON.stringify(launch), ownerUid === null ? 0o444 : 0o400);
   if (ownerUid !== null) await chown(launchFile, ownerUid, ownerUid);
   await openRunFolderToUser(folder);
@@ -194,7 +194,7 @@ async function prepare(
   };
 }
 
-/** A connection to whoever listens at `path`, or undefined. */
+/** A connection to the listener at `path`, or undefined if there is none. */
 function dial(path: string): Promise<Socket | undefined> {
   return new Promise((resolve) => {
     const socket = connect(path);

@@ -1,11 +1,11 @@
-// The program loader of our bundle: a copy of the host's that takes nothing from the image in which it runs.
+// Makes the program loader of our bundle: a copy of the host's that reads nothing of the image in which it runs.
 
-/** Every program that glibc's loader starts gets the libraries that this file names. No option of the loader turns that off. */
+/** glibc's loader puts the libraries that this file names into every program. No option of the loader turns that off. */
 const PRELOAD_FILE = Buffer.from('/etc/ld.so.preload\0');
 
 /**
- * `loader` with no preload file: its name becomes empty, and an empty name is never found. Only this copy changes, so programs of the image
- * are loaded as the image says. Throws if the loader does not hold the name as we know it.
+ * The loader without its preload file: the file's name in it becomes empty, and an empty name is never found. Only this copy changes;
+ * programs of the image use the image's own loader. Throws if the loader does not contain the name.
  */
 export function sealedLoader(loader: Buffer): Buffer {
   const sealed = Buffer.from(loader);

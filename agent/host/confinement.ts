@@ -1,5 +1,5 @@
-// Bounds for one holder: whoever logs in to a rental, and whatever runs in it, can make its holder work and grow. The holder ends before any
-// other tenant has to, and never gets back the rights that it gives up.
+// Limits for each holder process, because a client or tenant can make its holder use CPU and memory. If memory runs out, the kernel
+// kills this holder before anything of another tenant. A holder never regains the rights that it gives up.
 import { createHash } from 'node:crypto';
 import { mkdir, readdir, readFile, rmdir, writeFile } from 'node:fs/promises';
 import { join } from 'node:path';
@@ -8,31 +8,31 @@ import { run } from './run.ts';
 import { isMissing } from './state.ts';
 
 export interface Confinement {
-  /** What this host cannot give, in a sentence for the supplier; empty if it gives all. */
+  /** What this host cannot enforce, in a sentence for the supplier; empty if it enforces everything. */
   lack: string;
-  /** The command line that runs `program` within bounds of its own, which are made for `name`. */
+  /** The command line that runs `program` within its own limits, which are made for `name`. */
   around(name: string, program: readonly string[]): Promise<[string, ...string[]]>;
 }
 
 const CGROUPS = '/sys/fs/cgroup';
-/** Beside those of systemd and Docker, not below the agent's: holders go on while the agent is replaced. */
+/** The parent cgroup of all holders. It is not below the agent's, because holders go on while the agent is replaced. */
 const GROUP = 'svc-holders';
 const CONTROLLERS = ['cpu', 'memory', 'pids'];
-/** For heap (HOLDER_FLAGS), buffers (SSH_BUFFERED_BYTES_MAX) and the program itself; without swap. */
+/** The memory is for the heap (HOLDER_FLAGS), buffers (SSH_BUFFERED_BYTES_MAX) and the program itself; no swap. */
 const BOUNDS: Readonly<Record<string, string>> = {
   'memory.max': String(512 * 1024 ** 2),
   'memory.oom.group': '1',
-  // One processor and a half: one for encryption, and the rest for its helpers.
+  // One and a half processors: one for encryption, the rest for its helper threads.
   'cpu.max': '150000 100000',
   'pids.max': '64',
 };
 /** A kernel without swap accounting does not have this file. */
 const NO_SWAP = 'memory.swap.max';
-/** Above the agent's own and above what any container has: a holder that starves the host goes first. */
+/** Higher than the agent's and every container's score, so that the kernel kills a holder first. */
 const OOM_SCORE = 500;
 const PROBE_MS_MAX = 10_000;
 
-/** Joins the group before the program begins, so that nothing of it is outside. Arguments: the group or nothing, then the program. */
+/** Joins the group before the program begins, so that all of the program is in it. Arguments: the group or nothing, then the program. */
 const START = `
 [ -z "$1" ] || echo $$ > "$1/cgroup.procs" || exit 1
 echo ${OOM_SCORE} > /proc/self/oom_score_adj
@@ -40,11 +40,11 @@ shift
 exec "$@"
 `;
 
-/** Users that nobody else has: between those that systemd gives to containers and those of other machines. */
+/** A range of user ids that nobody else uses: between those that systemd gives to containers and those of other machines. */
 const USER_FIRST = 0x7000_0000;
 const USERS = 0x0fe0_0000;
 
-/** Finds out what this host can give. `cgroups` is for tests. */
+/** Finds out which limits this host can enforce. `cgroups` is for tests. */
 export async function openConfinement(cgroups = CGROUPS): Promise<Confinement> {
   const groups = join(cgroups, GROUP);
   const noGroups = await prepareGroups(cgroups, groups).then(() => '', messageOf);
@@ -68,7 +68,7 @@ export function userOf(name: string): number {
   return USER_FIRST + (createHash('sha256').update(name).digest().readUInt32BE() % USERS);
 }
 
-/** From root to this user for good; nothing happens in a process that is not root's. Throws if it is root's afterwards. */
+/** Changes this process from root to the user, irrevocably. Does nothing if it is not root. Throws if it is still root afterwards. */
 export function becomeUser(uid: number): void {
   if (process.getuid?.() !== 0) return;
   process.setgroups?.([]);
@@ -112,7 +112,7 @@ async function makeGroup(groups: string, name: string): Promise<string> {
   return group;
 }
 
-/** The kernel lets nobody make a file in a group. */
+/** A cgroup without this file refuses the write with EACCES or EPERM, because nobody can create files there. */
 function isForbidden(error: unknown): boolean {
   return error instanceof Error && 'code' in error && ['EACCES', 'EPERM'].includes(String(error.code));
 }

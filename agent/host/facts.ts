@@ -1,4 +1,4 @@
-// What this machine is, apart from its GPUs: cores, memory, disk, names, and which boot this is.
+// Reads the facts of this machine except its GPUs: cores, memory, disk, names, and the id of this boot.
 import { readFile } from 'node:fs/promises';
 import { fsSize, mem, osInfo, cpu } from 'systeminformation';
 
@@ -12,7 +12,7 @@ export interface HostFacts {
 }
 
 const CAP_SYS_RESOURCE = 1n << 24n;
-/** What the kernel allows a process at most by default, and what data loaders with many workers need. */
+/** The kernel's default maximum per process. Data loaders with many workers need it. */
 const NOFILE_MAX = 1_048_576;
 
 /** Reads the machine; takes some hundred milliseconds, so callers keep the result. */
@@ -37,8 +37,8 @@ export interface LimitFacts {
 }
 
 /**
- * Raising a hard limit needs CAP_SYS_RESOURCE. A machine that withholds it from everyone (some virtual machines do) refuses to
- * start a container that asks for more than the limits it has.
+ * Raising a hard limit needs CAP_SYS_RESOURCE. Some virtual machines withhold it from everyone, and then a container with higher limits
+ * than the machine's does not start.
  */
 export async function readLimits(): Promise<LimitFacts> {
   const [status, limits] = await Promise.all([
@@ -48,7 +48,7 @@ export async function readLimits(): Promise<LimitFacts> {
   return parseLimits(status, limits);
 }
 
-/** `status` and `limits` as in /proc/self. */
+/** Parses the content of `status` and `limits` in /proc/self. */
 export function parseLimits(status: string, limits: string): LimitFacts {
   const bounding = BigInt(`0x${/^CapBnd:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? '0'}`);
   if ((bounding & CAP_SYS_RESOURCE) !== 0n) return { memlock_bytes: -1, nofile: NOFILE_MAX };

@@ -1,23 +1,23 @@
-// The network fence as text for nft: what a container's network may reach, and that is the public internet alone.
+// Writes the rules of the network fence for nft: a container may reach the public internet and nothing else.
 import { BlockList, isIPv4, isIPv6 } from 'node:net';
 
 /** Bridges with such names are fenced from their first packet. A bridge's name has at most 15 characters. */
 export const FENCED_BRIDGE_PREFIX = 'svcbr-';
-/** `inet <name>`: the table is ours alone. */
+/** The table `inet <name>`, which is ours alone. */
 export const FENCE_TABLE = 'svc_fence';
 /** Counts the packets that were refused. */
 export const FENCE_COUNTER = 'refused';
 
 export interface FenceFacts {
-  /** Bridges of workloads that do not have our prefix. */
+  /** Bridges of workloads without our prefix. */
   bridges: readonly string[];
-  /** Addresses of this host's name servers, as its files write them. */
+  /** Addresses of this host's name servers, as written in its files. */
   resolvers: readonly string[];
-  /** Networks of this host's own interfaces as `address/length`, also those that are closed anyway. */
+  /** Networks of this host's interfaces as `address/length`, including those that are closed anyway. */
   networks: readonly string[];
 }
 
-/** What is not the public internet (IANA's special-purpose registries), and Azure's platform address, which looks public. */
+/** Networks outside the public internet (IANA's special-purpose registries), and Azure's platform address, which looks public. */
 const CLOSED_IPV4 = [
   '0.0.0.0/8',
   '10.0.0.0/8',
@@ -37,15 +37,15 @@ const CLOSED_IPV4 = [
   '240.0.0.0/4',
 ];
 const PUBLIC_IPV6 = '2000::/3';
-/** A shorter one is a mistake, or a tunnel that takes half of the internet. */
+/** An own network with a shorter prefix is a mistake, or a tunnel that covers half of the internet, and is ignored. */
 const NETWORK_LENGTH_MIN = 8;
-/** Within the public range: tunnels that lead to IPv4 addresses in disguise (Teredo, 6to4), and documentation. */
+/** Closed networks within the public range: tunnels to IPv4 addresses (Teredo, 6to4), and documentation. */
 const CLOSED_IPV6 = ['2001::/32', '2001:db8::/32', '2002::/16', '3fff::/20'];
 
 /**
- * Replaces the whole table in one transaction; the rules of others stay as they are. Chains come before those of iptables and Docker
- * (priority 0), and what this one lets pass is still theirs to refuse. Only answers pass by the state of their connection; each packet that
- * a container sends of its own accord is looked at, so that connections from before the fence are cut too. Nothing new comes in.
+ * Replaces the whole table in one transaction and changes no other rules. Our chains run before those of iptables and Docker (priority
+ * 0), which may still refuse a packet that ours accept. Only replies pass because of their connection's state. Every other packet of a
+ * container is checked, so connections from before the fence are cut too. No new connection comes in.
  */
 export function fenceRules({ bridges, resolvers, networks }: FenceFacts): string {
   const fenced = [`${FENCED_BRIDGE_PREFIX}*`, ...bridges.toSorted()];
@@ -96,8 +96,8 @@ ${ownNetworks(networks)}
 }
 
 /**
- * Public networks that the host is in: its own address, which a router may lead back to itself, and neighbours that trust whoever is in their
- * network. The others are closed already, and some of them come and go with containers.
+ * Closes the public networks of the host's interfaces: its own address, which a router may send back to it, and neighbours that trust
+ * their network. Private networks are closed already, and some of them come and go with containers.
  */
 function ownNetworks(networks: readonly string[]): string {
   const open = [...new Set(networks)].filter((network) => isPublic(network)).toSorted();
@@ -129,8 +129,8 @@ function blockList(networks: readonly string[], family: 'ipv4' | 'ipv6'): BlockL
 }
 
 /**
- * Containers ask the host's name servers from their own network: port 53 of these, also where the address is closed. The engine itself
- * asks one at the host's loopback, and one with a zone is out of their reach.
+ * Opens port 53 of the host's name servers for containers, even if their addresses are closed. Servers on the loopback are left out,
+ * because the engine asks them itself, and so are addresses with a zone, which containers cannot reach.
  */
 function nameServers(resolvers: readonly string[]): string {
   const asked = [...new Set(resolvers)].filter((each) => !/^127\.|^::1$|%/.test(each)).toSorted();

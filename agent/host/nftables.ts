@@ -1,27 +1,27 @@
-// Puts the fence's table into the kernel with the program nft, and looks whether it is still there as it was put.
+// Installs the fence's table in the kernel with the program nft, and checks that nobody has changed it.
 import { FENCE_COUNTER, FENCE_TABLE } from './fence-rules.ts';
 import { run } from './run.ts';
 
 export interface Nftables {
-  /** Puts these rules up, where they are not up as they were put before. True where something was changed. Rejects with what to do. */
+  /** Installs these rules unless they are installed unchanged. Resolves with true after a change. Rejects with advice for the supplier. */
   hold(rules: string): Promise<boolean>;
-  /** How many packets the table has refused since it was last put up. */
+  /** How many packets the table has refused since it was last installed. */
   refused(): Promise<number>;
 }
 
 const NFT_MS_MAX = 10_000;
 const ERROR_CHARS_MAX = 300;
 const TRIES_MAX = 5;
-/** Without counters, which change by themselves. */
+/** Lists the table without counters, because they change by themselves. */
 const LIST = ['--stateless', 'list', 'table', 'inet', FENCE_TABLE];
 
 export function openNftables(): Nftables {
-  /** The rules, and how nft shows them: another listing is the work of somebody else. */
-  let put: { rules: string; listing: string } | undefined;
+  /** The installed rules, and how nft lists them. If the listing differs, another program has changed the table. */
+  let installed: { rules: string; listing: string } | undefined;
   return {
     hold: async (rules) => {
-      if (put?.rules === rules && (await nft(LIST).catch(() => 'none')) === put.listing) return false;
-      put = { rules, listing: await putUp(rules) };
+      if (installed?.rules === rules && (await nft(LIST).catch(() => 'none')) === installed.listing) return false;
+      installed = { rules, listing: await install(rules) };
       return true;
     },
     refused: async () => {
@@ -31,20 +31,20 @@ export function openNftables(): Nftables {
   };
 }
 
-/** For a supplier who is there to mend it. Rejects where this agent cannot put up a fence. */
+/** For a supplier at the command line. Rejects if this agent cannot install a fence. */
 export async function assertNftables(): Promise<void> {
   await nft(['list', 'tables']);
 }
 
-/** Takes the fence away, if it stands. */
+/** Removes the fence if it exists. */
 export async function removeFence(): Promise<void> {
   if ((await nft(['list', 'tables'])).split('\n').includes(`table inet ${FENCE_TABLE}`)) {
     await nft(['delete', 'table', 'inet', FENCE_TABLE]);
   }
 }
 
-/** How nft shows the rules. Somebody may change them before they are shown, so they are put up until it shows the same twice. */
-async function putUp(rules: string): Promise<string> {
+/** Installs the rules and returns nft's listing. Another program may change them in between, so this repeats until two listings agree. */
+async function install(rules: string): Promise<string> {
   let shown: string | undefined;
   for (let tries = 0; tries < TRIES_MAX; tries += 1) {
     await nft(['-f', '-'], rules);
@@ -52,7 +52,9 @@ async function putUp(rules: string): Promise<string> {
     if (listing === shown) return listing;
     shown = listing;
   }
-  throw new Error(`another program changes the table inet ${FENCE_TABLE} as often as it is put up: find and stop it`);
+  throw new Error(
+    `another program changes the table inet ${FENCE_TABLE} as often as the agent installs it: find and stop that program`,
+  );
 }
 
 async function nft(args: readonly string[], input?: string): Promise<string> {

@@ -1,4 +1,4 @@
-// Starts other programs: argument arrays only, with a time limit and an output limit, or detached for good.
+// Starts other programs with argument arrays: to their end within limits of time and output, or detached from this process.
 import { spawn } from 'node:child_process';
 import { closeSync, openSync } from 'node:fs';
 import { readFile } from 'node:fs/promises';
@@ -12,22 +12,22 @@ export interface RunResult {
 
 export interface RunOptions {
   timeoutMs: number;
-  /** Output beyond this ends the program: a helper that floods us is broken. */
+  /** The program is ended if it writes more than this, because it must be broken. */
   outputBytesMax?: number;
-  /** What it reads on its standard input; without it, it reads nothing. */
+  /** Its standard input; empty if undefined. */
   input?: string;
 }
 
 const OUTPUT_BYTES_MAX = 4 * 1024 * 1024;
 
-/** Runs a program to its end. Rejects where it cannot be started; a bad exit code is a result. */
+/** Runs a program to its end. Rejects if it cannot be started. A bad exit code is a result, not an error. */
 export function run(argv: readonly [string, ...string[]], options: RunOptions): Promise<RunResult> {
   const [file, ...args] = argv;
   const bytesMax = options.outputBytesMax ?? OUTPUT_BYTES_MAX;
   return new Promise((resolve, reject) => {
-    // A group of its own: what the program has started must end with it, or it would keep the output open.
+    // The program gets its own process group, so that its children can be ended with it. Otherwise they would keep the output open.
     const child = spawn(file, args, { stdio: ['pipe', 'pipe', 'pipe'], detached: true });
-    // One that ends without reading is told by its exit code.
+    // The program may end without reading its input. Its exit code shows whether that is a fault.
     child.stdin.on('error', () => undefined);
     child.stdin.end(options.input);
     const kill = (): void => {
@@ -56,8 +56,8 @@ export function run(argv: readonly [string, ...string[]], options: RunOptions): 
 }
 
 /**
- * Starts a program in a session of its own that outlives this process; its output is appended to `logFile`.
- * Resolves with its process id once it has been started.
+ * Starts a program in its own session, so that it outlives this process. Its output is appended to `logFile`. Resolves with its process
+ * id once it has started.
  */
 export function startDetached(argv: readonly [string, ...string[]], logFile: string): Promise<number> {
   const [file, ...args] = argv;
@@ -81,13 +81,13 @@ function killGroup(pid: number): void {
 }
 
 /**
- * Kills the process whose id stands in `pidFile`, if it is still the one that was started for `folder`. True once it is gone: until then
- * it has to be called again.
+ * Kills the process whose id is in `pidFile`, if it is still the one that was started for `folder`. Resolves with true once the process
+ * is gone; until then it must be called again.
  */
 export async function endProcess(pidFile: string, folder: string): Promise<boolean> {
   const pid = Number(await readFile(pidFile, 'utf8').catch(() => ''));
   const commandLine = pid > 1 ? await readFile(`/proc/${pid}/cmdline`, 'utf8').catch(() => '') : '';
-  // The number may have gone to another program since.
+  // Another program may have this process id by now.
   if (!commandLine.split('\0').includes(folder)) return true;
   try {
     process.kill(pid, 'SIGKILL');

@@ -1,4 +1,4 @@
-// Files that survive a crash at any instant: written beside their place, flushed, renamed over it, and the folder flushed too.
+// Writes files that survive a crash at any instant: to a temporary file, flushed, renamed over the old one, and the folder flushed too.
 import { constants } from 'node:fs';
 import { copyFile, mkdir, open, readdir, readFile, rename, rm, writeFile } from 'node:fs/promises';
 import { dirname } from 'node:path';
@@ -6,19 +6,19 @@ import type { z } from 'zod';
 
 const COMPARE_BYTES = 1024 * 1024;
 
-/** Where what must survive a restart is kept. */
+/** Storage for state that must survive a restart. */
 export interface StateFiles {
-  /** Undefined where there is no such file. Rejects, naming the file, where it does not fit the schema. */
+  /** Undefined if there is no such file. Rejects with the file's name if the content does not fit the schema. */
   read<T>(file: string, schema: z.ZodType<T>): Promise<T | undefined>;
   /** A reader finds the old or the new value, whatever happens. */
   write(file: string, value: unknown): Promise<void>;
-  /** Names in a folder, which is made where it is not there. */
+  /** Names in a folder, which is created if it does not exist. */
   list(folder: string): Promise<string[]>;
-  /** Nothing happens where there is none. */
+  /** Removes a file or folder if it exists. */
   remove(path: string): Promise<void>;
 }
 
-/** On the disk of this host. */
+/** Storage on the disk of this host. */
 export const DISK: StateFiles = {
   read: readJson,
   write: writeJson,
@@ -29,13 +29,13 @@ export const DISK: StateFiles = {
   remove: removePath,
 };
 
-/** Writes `text` so that a reader finds the old or the new content whole, whatever happens. Parents are made (0700). */
+/** Writes `text` so that a reader always finds the whole old or the whole new content. Creates parent folders (0700). */
 export async function writeFileSafely(file: string, text: string | Uint8Array, mode = 0o600): Promise<void> {
   await mkdir(dirname(file), { recursive: true, mode: 0o700 });
   await replaceFile(file, mode, (temporary) => writeFile(temporary, text, { mode }));
 }
 
-/** Copies a file in the same way; without a second copy on disk where the file system can share. */
+/** Copies a file in the same way. If the file system supports it, both share their blocks on the disk. */
 export async function copyFileSafely(source: string, file: string, mode: number): Promise<void> {
   await replaceFile(file, mode, (temporary) => copyFile(source, temporary, constants.COPYFILE_FICLONE));
 }
@@ -45,7 +45,7 @@ export function writeJson(file: string, value: unknown): Promise<void> {
   return writeFileSafely(file, `${JSON.stringify(value, null, 2)}\n`);
 }
 
-/** The value in a JSON file, or undefined where there is none. Throws, naming the file, where it does not fit the schema. */
+/** The value in a JSON file; undefined if there is none. Throws with the file's name if the content does not fit the schema. */
 export async function readJson<T>(file: string, schema: z.ZodType<T>): Promise<T | undefined> {
   let text: string;
   try {
@@ -61,7 +61,7 @@ export async function readJson<T>(file: string, schema: z.ZodType<T>): Promise<T
   }
 }
 
-/** Whether two files hold the same bytes. Rejects where one is not there. */
+/** Whether two files have the same bytes. Rejects if one does not exist. */
 export async function haveSameContent(one: string, other: string): Promise<boolean> {
   const [a, b] = await Promise.all([open(one), open(other)]);
   try {
@@ -76,7 +76,7 @@ export async function haveSameContent(one: string, other: string): Promise<boole
   }
 }
 
-/** Removes a file or folder with all it holds; nothing happens where there is none. */
+/** Removes a file, or a folder with its content, if it exists. */
 export function removePath(path: string): Promise<void> {
   return rm(path, { recursive: true, force: true });
 }
@@ -100,7 +100,7 @@ async function replaceFile(file: string, mode: number, write: (temporary: string
   await syncFolder(dirname(file));
 }
 
-/** So that what was made in it is there after a crash. */
+/** Flushes a folder, so that files created in it survive a crash. */
 export async function syncFolder(folder: string): Promise<void> {
   const handle = await open(folder, 'r');
   try {

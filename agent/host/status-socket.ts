@@ -1,4 +1,4 @@
-// The operator's window into a running agent: HTTP on a unix socket that only root can open. It is also the lock against a second agent.
+// Serves the status of a running agent: HTTP on a unix socket that only root can open. The socket is also the lock against a second agent.
 import { createServer, type ServerResponse } from 'node:http';
 import { connect } from 'node:net';
 import { chmod } from 'node:fs/promises';
@@ -12,15 +12,15 @@ export interface AgentStatus {
   version: string;
   link: LinkStatus;
   loops: LoopStatus[];
-  /** How many, and why they are not known; empty where they are. */
   gpus: number;
+  /** Why the GPUs are not known; empty if they are. */
   gpu_error: string;
-  /** Those that are not fit to be rented. */
+  /** GPUs that must not be rented, with reasons. */
   gpu_faults: GpuFault[];
-  /** Empty while it does not answer. */
+  /** Empty while the engine does not answer. */
   engine_version: string;
   network_fence: string;
-  /** Why it does not stand; empty where it does. */
+  /** Why the fence does not stand; empty if it does. */
   fence_error: string;
 }
 
@@ -36,7 +36,7 @@ export interface StatusSocket {
 
 /**
  * Serves `GET /healthz` (200 while the link is up, else 503) and `GET /loops` on `<state_dir>/agent.sock`. `status` is undefined
- * while the agent starts. @throws Error where another agent holds the socket
+ * while the agent starts. @throws Error if another agent has the socket
  */
 export async function openStatusSocket(stateDir: string, status: () => AgentStatus | undefined): Promise<StatusSocket> {
   const path = join(stateDir, 'agent.sock');

@@ -1,10 +1,10 @@
-// `svc-agent status`: what the running agent says of itself, asked over its socket and told in a few lines.
+// `svc-agent status`: reads the status of the running agent over its socket and shows it in a few lines.
 import { request } from 'node:http';
 import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import type { AgentStatus } from './status-socket.ts';
 
-/** Rejects where no agent runs on this state directory, or it still starts. */
+/** Rejects if no agent runs on this state directory, or if it still starts. */
 export async function askStatus(stateDir: string): Promise<AgentStatus> {
   const socketPath = join(stateDir, 'agent.sock');
   const { code, body } = await new Promise<{ code: number; body: string }>((resolve, reject) => {
@@ -18,7 +18,7 @@ export async function askStatus(stateDir: string): Promise<AgentStatus> {
   return JSON.parse(body) as AgentStatus;
 }
 
-/** One line for each thing that must be well before the host is rented out; `isWell` where all are. */
+/** One line for each condition that must hold before the host is rented out. `isWell` is true if all hold. */
 export function statusWords(status: AgentStatus): { lines: string[]; isWell: boolean } {
   const { link, loops, gpu_faults: faults, engine_version: engine, network_fence: fence, fence_error: hole } = status;
   const failing = loops.filter((loop) => loop.last_error !== null);

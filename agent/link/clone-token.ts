@@ -1,14 +1,14 @@
-// What shows that this host is the only one with its identity: the control plane hands out a new value every minute, and asks for the newest
-// at the next link. A copy of the disk that is started elsewhere has an old one.
+// Keeps the clone token, which exposes copies of this host. The control plane sends a new value every minute, and the host shows the
+// newest at its next link. A copy of the disk that is started elsewhere shows an old one.
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../shared/log.ts';
 import type { StateFiles } from '../host/state.ts';
 
 export interface CloneToken {
-  /** The newest value that is on disk; null before the first. */
+  /** The newest stored value; null before the first. */
   shown(): Promise<string | null>;
-  /** True once the value is on disk; false where the disk does not take it: then the one before is shown again. */
+  /** Resolves with true once the value is on disk. If the write fails, resolves with false, and the value before is shown again. */
   keep(value: string): Promise<boolean>;
 }
 
@@ -20,7 +20,7 @@ export async function openCloneToken(
 ): Promise<CloneToken> {
   const file = join(stateDir, 'clone-token.json');
   let kept = await files.read(file, Kept).catch((error: unknown) => {
-    log.error({ err: error }, 'the stored cloneToken is damaged: this host may be taken for a copy of itself');
+    log.error({ err: error }, 'the stored clone token is damaged: this host may be mistaken for a copy of itself');
     return undefined;
   });
   let storing: Promise<unknown> = Promise.resolve();
@@ -30,7 +30,7 @@ export async function openCloneToken(
       kept = { value };
       return true;
     } catch (error) {
-      log.error({ err: error }, 'the cloneToken could not be stored; the one before is shown again');
+      log.error({ err: error }, 'the clone token could not be stored; the one before is shown again');
       return false;
     }
   };

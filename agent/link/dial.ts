@@ -3,7 +3,7 @@ import WebSocket from 'ws';
 import { LINK_DESIRED_BYTES_MAX, LINK_HELLO_MS_MAX } from '../../shared/limits.ts';
 import type { LinkSocket } from '../../shared/protocol/link-socket.ts';
 
-/** Of a link that is on its way up: it says `error` and `close` where it does not come about. `ca` in place of the public ones. */
+/** Returns the socket while it connects. If that fails, it emits `error` and `close`. `ca` replaces the public authorities. */
 export function dialLink(url: string, ca: string | undefined): LinkSocket {
   return new WebSocket(url, {
     perMessageDeflate: false,

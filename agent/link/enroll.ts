@@ -1,4 +1,4 @@
-// Enrolment: this host shows its one-time token and its public key once, and is a machine of the fleet from then on.
+// Enrolment: this host sends its one-time token and its public key once, and is a machine of the fleet from then on.
 import { request as httpRequest } from 'node:http';
 import { request as httpsRequest } from 'node:https';
 import { EnrollResponse, type EnrollRequest, type Inventory } from '../../shared/protocol/inventory.ts';
@@ -7,7 +7,7 @@ import { loadIdentity, storeIdentity } from './identity.ts';
 
 export interface EnrollOptions {
   stateDir: string;
-  /** `https://host[:port]`; plain http is for this machine, and elsewhere only where `allowHttp` says so. */
+  /** `https://host[:port]`. Plain http is allowed to this machine itself, and to others only with `allowHttp`. */
   url: string;
   allowHttp: boolean;
   token: string;
@@ -20,8 +20,8 @@ const LOOPBACK = /^(localhost|127(\.\d+){3}|\[::1\])$/;
 const ANSWER_BYTES_MAX = 256 * 1024;
 
 /**
- * Enrols and stores the result; resolves with the machine id. The key exists on disk before the call, so repeating after
- * any failure is safe. Throws the control plane's own words where it refuses.
+ * Enrols and stores the result; resolves with the machine id. The key is on disk before the call, so a repeat after any failure is
+ * safe. If the control plane refuses, throws its own message.
  */
 export async function enroll(options: EnrollOptions): Promise<string> {
   const url = addressOf(options);
@@ -79,7 +79,7 @@ function postJson(url: URL, body: string, ca: string | undefined): Promise<Answe
   });
 }
 
-/** Codes of a server that does not speak TLS, and of certificates whose authority is not known here. */
+/** Error codes for a server that does not speak TLS, and for certificates with an unknown authority. */
 const NO_TLS = ['EPROTO', 'ERR_SSL_WRONG_VERSION_NUMBER'];
 const UNKNOWN_AUTHORITY = [
   'DEPTH_ZERO_SELF_SIGNED_CERT',
@@ -97,7 +97,7 @@ function unansweredText({ origin }: URL, error: Error): string {
   return `no answer from ${origin}: ${error.message}`;
 }
 
-/** The problem document's code and detail, or what came instead. */
+/** The problem document's code and detail, or the beginning of any other answer. */
 function refusalOf(answer: Answer): string {
   try {
     const problem: unknown = JSON.parse(answer.text);
@@ -106,7 +106,7 @@ function refusalOf(answer: Answer): string {
       return `enrolment refused (${answer.status} ${String(problem.code)})${detail}`;
     }
   } catch {
-    // Not JSON: something else than our control plane answered, said below.
+    // Not JSON, so not our control plane has answered. The message below shows the answer.
   }
   return `enrolment refused (${answer.status}): ${answer.text.slice(0, 200)}`;
 }

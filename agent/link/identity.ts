@@ -1,4 +1,4 @@
-// Who this host is: an ed25519 key that never leaves it, and the machine id the control plane gave it.
+// The identity of this host: an ed25519 key that never leaves it, and its machine id from the control plane.
 import { createPrivateKey, generateKeyPairSync, sign } from 'node:crypto';
 import { join } from 'node:path';
 import { z } from 'zod';
@@ -15,7 +15,7 @@ const Identity = z.strictObject({
 });
 export type Identity = z.infer<typeof Identity>;
 
-/** The stored identity, made and stored first where there is none: an enrolment that crashed half way repeats with the same key. */
+/** The stored identity; if there is none, makes and stores one. An interrupted enrolment can so be repeated with the same key. */
 export async function loadIdentity(stateDir: string): Promise<Identity> {
   const stored = await readIdentity(stateDir);
   if (stored !== undefined) return stored;
@@ -29,7 +29,7 @@ export async function loadIdentity(stateDir: string): Promise<Identity> {
   return identity;
 }
 
-/** The stored identity, or undefined on a host that never tried to enrol. */
+/** The stored identity; undefined on a host that has never tried to enrol. */
 export function readIdentity(stateDir: string): Promise<Identity | undefined> {
   return readJson(identityFile(stateDir), Identity);
 }
@@ -38,7 +38,7 @@ export function storeIdentity(stateDir: string, identity: Identity): Promise<voi
   return writeJson(identityFile(stateDir), identity);
 }
 
-/** base64url signature that proves to a server nonce that this is `machineId`. */
+/** Signature over the server's nonce (base64url), which proves that this host is `machineId`. */
 export function proveIdentity(identity: Identity, machineId: string, nonce: string): string {
   return sign(null, linkProof(machineId, nonce), createPrivateKey(identity.private_key)).toString('base64url');
 }

@@ -1,4 +1,4 @@
-// The control link: dials the control plane, proves who we are, carries desired state in and observed state out, and comes back for ever.
+// The control link: dials the control plane, proves this host's identity, receives desired state, sends observed state, and reconnects.
 import { fullJitterMs, spreadMs } from '../../shared/backoff.ts';
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
@@ -25,7 +25,7 @@ import type { Rng } from '../../shared/rng.ts';
 import type { CloneToken } from './clone-token.ts';
 import { openPullLogins, type PullLogins } from './pull-logins.ts';
 
-/** What the link asks of the rest of the agent. */
+/** The functions of the rest of the agent that the link calls. */
 export interface LinkPeer {
   hello(): { held: Revision | null; boot_id: string; inventory: Inventory };
   /** base64url signature over the server's nonce. */
@@ -34,7 +34,7 @@ export interface LinkPeer {
   /** Called one at a time, in the order of arrival. */
   onDesired(message: DesiredMessage): Promise<void>;
   onOpen(message: OpenMessage): Promise<void>;
-  /** The holder of a workload does not answer the control plane: replace it. */
+  /** The control plane cannot reach the workload's holder: replace it. */
   onRepair(workloadId: string): void;
   cloneToken: CloneToken;
 }
@@ -46,12 +46,12 @@ export interface LinkOptions {
 }
 
 export interface Link {
-  /** Something observable changed: it is sent within a tenth of a second, several changes together. */
+  /** Call after a change of the observed state. It is sent within a tenth of a second, together with other changes. */
   observedChanged(): void;
   sendInventory(inventory: Inventory): void;
-  /** What we have seen of a holder. Lost if there is no link: it is evidence, and nobody waits for it. */
+  /** Sends what this host has observed of a holder. Dropped without a link: it is only evidence, and nobody waits for it. */
   sendHolder(seen: Omit<HolderMessage, 'type'>): void;
-  /** What the registry of the workload's private image wants; null: nothing. @throws Error where no answer comes */
+  /** Asks for a login to the registry of the workload's private image; null: none is needed. @throws Error if no answer comes */
   pullLogin(workloadId: string): Promise<PullAnswer | null>;
   status(): LinkStatus;
   stop(): Promise<void>;
@@ -64,14 +64,14 @@ interface LinkDeps {
   dial(url: string): LinkSocket;
 }
 
-/** A change after a quiet time goes out at once, with those of the same moment; further ones wait for their turn. */
+/** The first change after a quiet time is sent almost at once. Further ones wait longer and are sent together. */
 const OBSERVED_SOON_MS = 5;
 const OBSERVED_COALESCE_MS = 10;
 const OBSERVED_PERIOD_MS = 30_000;
-/** A connection that lasted this long was a good one: the next failure starts at the shortest delay again. */
+/** After a connection that lasted this long, the reconnect delay begins at its minimum again. */
 const SETTLED_MS = 30_000;
 
-/** Keeps one link up until `stop`. Never throws: every failure leads to another try. */
+/** Keeps one link open until `stop`. Never throws: after every failure it tries again. */
 export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): Link {
   const { clock, rng, log } = deps;
   const stopping = new AbortController();
@@ -138,10 +138,10 @@ export function openLink(options: LinkOptions, peer: LinkPeer, deps: LinkDeps): 
 }
 
 interface Connection {
-  /** True once the server has welcomed us, false where the connection ends before. */
+  /** Resolves with true after the server's `welcome`, with false if the connection ends before. */
   welcomed: Promise<boolean>;
   ended: Promise<{ reason: string; drainMs: number | undefined }>;
-  /** Drops the message where we are not welcome yet: the next report carries the same truth. */
+  /** Drops the message before `welcome`: the next report contains the same state. */
   send(message: AgentMessage): void;
   close(code: number, reason: string): void;
 }
@@ -183,7 +183,7 @@ function connect(options: LinkOptions, peer: LinkPeer, deps: LinkDeps & { pullLo
     silence.heard();
     const decoded = isBinary
       ? { ok: false as const, reason: 'binary message' }
-      : // The socket bounds its bytes, and an agent obeys its control plane anyway.
+      : // No limit of values: the socket bounds the bytes, and an agent trusts its control plane.
         decodeMessage(ServerMessage, data.toString(), Number.POSITIVE_INFINITY);
     if (!decoded.ok) return close(LINK_CLOSE.malformed, `malformed message: ${decoded.reason}`);
     if (reason === undefined) act(decoded.message);
@@ -217,7 +217,7 @@ interface ActorDeps {
   takePullLogin(message: PullLoginMessage): void;
 }
 
-/** Does what each of the server's messages asks. */
+/** Carries out the server's messages. */
 function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (message: ServerMessage) => void {
   const { log, post, close } = deps;
   let desiredQueue = Promise.resolve();
@@ -272,7 +272,7 @@ function createActor(options: LinkOptions, peer: LinkPeer, deps: ActorDeps): (me
   };
 }
 
-/** Calls `onSilent` once nothing was heard for `LINK_SILENCE_MS_MAX`. */
+/** Calls `onSilent` after `LINK_SILENCE_MS_MAX` without a call of `heard`. */
 function watchSilence(clock: Clock, onSilent: () => void): { heard(): void; stop(): void } {
   let cancel = clock.after(LINK_SILENCE_MS_MAX, onSilent);
   return {

@@ -1,17 +1,17 @@
-// Logins for private images: asked of the control plane right before each pull, and never written down.
+// Requests logins for private images from the control plane right before each pull. They are never written to disk.
 import type { Clock } from '../../shared/clock.ts';
 import type { PullAnswer, PullLoginMessage } from '../../shared/protocol/link.ts';
 
 export interface PullLogins {
-  /** @throws Error where no answer comes in time: no link, or the registry does not answer the control plane */
+  /** @throws Error if no answer comes in time: there is no link, or the registry does not answer the control plane */
   ask(workloadId: string): Promise<PullAnswer | null>;
   take(message: PullLoginMessage): void;
 }
 
-/** Longer than the control plane waits for a registry. */
+/** This is longer than the control plane waits for a registry. */
 const ANSWER_MS_MAX = 20_000;
 
-/** `send` puts the question on the link, where there is one. */
+/** `send` sends the request over the link; without a link it does nothing. */
 export function openPullLogins(clock: Clock, send: (workloadId: string) => void): PullLogins {
   const waiting = new Map<string, (login: PullAnswer | null) => void>();
   return {

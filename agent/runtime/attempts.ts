@@ -1,10 +1,10 @@
-// How often something has been tried and when it may be tried again: what fails, or will not stay up, is tried ever more slowly.
+// Counts tries and delays the next one: something that fails, or does not stay up, is tried at growing intervals.
 import type { Clock } from '../../shared/clock.ts';
 
 export interface Attempts {
   /** Tries so far since `forget`. */
   count(key: string): number;
-  /** One more try was made; the next one waits longer. */
+  /** Counts one more try; the next one waits longer. */
   delay(key: string): void;
   forget(key: string): void;
   /** Epoch ms before which a key is not due. */
@@ -28,7 +28,7 @@ export function createAttempts(clock: Clock, onDue: () => void): Attempts {
       const atMs = clock.now() + delayMs;
       retryAtMs.set(key, atMs);
       clock.after(delayMs, () => {
-        // A timer may be a moment ahead of the wall clock, which may also have been set back: what it says now does not count.
+        // A timer may fire a moment before the wall clock shows that time, or the clock was set back. So the timer decides, not the clock.
         if (retryAtMs.get(key) === atMs) retryAtMs.delete(key);
         onDue();
       });

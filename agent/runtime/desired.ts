@@ -1,4 +1,26 @@
-// The desired state this host holds: stored whole before anything acts on it, and only ever replaced by a newer one.
+// The desired state that this host holds: the last complete list of workloads that the control plane has sent, kept on disk.
+//
+// `desired.json` holds one HeldState: (epoch, revision), the whole list, and a pair of clock readings. There are no partial lists.
+//
+//     take(message)   older or equal -> false, only the clock pair in memory is renewed
+//                     newer          -> written to disk, then it becomes `held`, then true
+//     disk full       the write fails -> it becomes `held` in memory anyway, and every later keep() tries the write again.
+//                     Refusing it would be worse: it may contain the removal that frees the disk.
+//     damaged file    counts as "nothing held": no workload is wanted, and none is stopped.
+//
+// Order: a later epoch wins, then a later revision. Example: held (2, 40). (2, 39) and (2, 40) are ignored, (2, 41) and (3, 1) are
+// taken. The epoch rises when a control plane was restored from a backup, so a restored plane with a lower revision still counts.
+//
+// Time: end times and quarantines follow the control plane's clock, because a supplier can set the host's clock. Each message
+// carries `now_ms`. The agent keeps it beside its own monotonic counter, which counts from boot, and adds what has passed since:
+//
+//     server_ms 1_000_000, monotonic 5_000; now monotonic 65_000   -> serverNowMs() = 1_060_000
+//     restart of the agent, same boot                              -> same pair from disk, same result
+//     reboot: the counter began at 0, now monotonic 10_000         -> 1_010_000, behind by the time that the host was off
+//
+// After a reboot the time is behind until the next message. A workload may then end late, but never too early.
+//
+// What must never happen: an older state replaces a newer one, or something acts on a state before its write was tried.
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
@@ -10,24 +32,21 @@ import type { StateFiles } from '../host/state.ts';
 const HeldState = z.strictObject({
   ...Revision.shape,
   workloads: z.array(DesiredWorkload),
-  /** What the control plane's clock showed when this state came, and what ours counted since which boot: for the time until it is told again. */
+  /** The control plane's clock when this state came, our monotonic counter at that moment, and the boot that the counter belongs to. */
   told: z.strictObject({ server_ms: z.int(), monotonic_ms: z.number(), boot_id: z.string() }),
 });
 export type HeldState = z.infer<typeof HeldState>;
 
 export interface Desired {
   held(): HeldState | undefined;
-  /**
-   * The control plane's time in epoch ms: what it said last, and what has passed since. Setting this host's clock does not change it,
-   * nor does a restart. After a boot, whose clock may show anything, it is behind until it is told again: nothing ends too early.
-   */
+  /** The control plane's time in epoch ms, independent of this host's clock. After a reboot it is behind until the next message. */
   serverNowMs(): number;
   /**
-   * Takes a newer state, stored before it counts; resolves with false where it is older than, or the same as, what is held. Where the
-   * disk does not take it, it counts for this process all the same: what is to go may be what has filled the disk.
+   * Stores a newer state, then holds it. Resolves with false if it is not newer than what is held. If the write fails, the state takes
+   * effect for this process anyway: the workloads that it removes may be what has filled the disk.
    */
   take(message: DesiredMessage): Promise<boolean>;
-  /** Tries again to store what the disk did not take: what an agent finds that starts now is from before. Never rejects. */
+  /** Tries a failed write again, because an agent that restarts now would read the older state. Never rejects. */
   keep(): Promise<void>;
 }
 
@@ -38,7 +57,7 @@ interface DesiredDeps {
   bootId: string;
 }
 
-/** Loads what was stored. A damaged file counts as nothing held: then no workload is wanted and none is stopped either. */
+/** Loads the stored state; a damaged file counts as nothing held. */
 export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<Desired> {
   const { files, log, clock, bootId } = deps;
   const file = join(stateDir, 'desired.json');
@@ -47,19 +66,19 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
     return undefined;
   });
   let told = held === undefined ? undefined : sinceBoot(held.told, bootId);
-  /** What should be on disk. */
+  /** The state that should be on disk. */
   let newest = held;
   let isStored = true;
   let stored = Promise.resolve();
-  /** One after another, each with the newest by then. */
+  /** Writes one after another; each writes the newest state at that time. */
   const store = (): Promise<void> =>
     (stored = stored.then(async () => {
       try {
         await files.write(file, newest);
         isStored = true;
       } catch (error) {
-        // Said once, not at every further try.
-        if (isStored) log.error({ err: error }, 'the desired state could not be stored yet; it counts all the same');
+        // Logged once, not at every further try.
+        if (isStored) log.error({ err: error }, 'the desired state could not be stored yet; it takes effect anyway');
         isStored = false;
       }
     }));
@@ -88,12 +107,12 @@ export async function openDesired(stateDir: string, deps: DesiredDeps): Promise<
   return desired;
 }
 
-/** The counter begins at 0 with each boot: at least that much has passed since an earlier one. */
+/** The counter restarts at 0 with each boot. After a reboot, at least the time since that boot has passed. */
 function sinceBoot(told: HeldState['told'], bootId: string): HeldState['told'] {
   return told.boot_id === bootId ? told : { ...told, monotonic_ms: 0 };
 }
 
-/** True where `a` was decided after `b`: a later epoch, or a later revision of the same one. */
+/** True if `a` was decided after `b`: a later epoch, or a later revision of the same epoch. */
 function isNewer(a: Revision, b: Revision): boolean {
   return a.epoch > b.epoch || (a.epoch === b.epoch && a.revision > b.revision);
 }

@@ -1,4 +1,4 @@
-// Whether this host holds a container to its disk: tried, because what an engine says about its storage is no proof.
+// Tests whether this host enforces the disk size of a container. It fills a disk, because the engine's own claims are no proof.
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../shared/log.ts';
@@ -9,16 +9,16 @@ import { makeEtcFiles } from './etc-files.ts';
 
 const Finding = z.strictObject({ enforced: z.boolean() });
 
-/** Node inside a container that has nothing else. */
+/** How to run Node inside a container that has nothing else. */
 export interface BareNode {
   argv: string[];
   mounts: Mount[];
 }
 
 export interface DiskCheck {
-  /** What the last try showed, also one of an earlier start; false before the first. */
+  /** The result of the last try, also of an earlier process; false before the first. */
   enforced(): boolean;
-  /** Fills the disk of a small container, once in the life of this process. Rejects where the engine does not answer. */
+  /** Fills the disk of a small container, once per process. Rejects if the engine does not answer. */
   measure(): Promise<void>;
 }
 
@@ -27,8 +27,8 @@ const HELD = 0;
 const NOT_HELD = 3;
 
 /**
- * Writes up to twice the limit to each place that could lie beside the container's disk. A file system may notice late, so every few MiB are
- * forced out to it. Numbers, because Node has no name for EDQUOT.
+ * Writes up to twice the limit to each place that could lie outside the container's disk. A file system may notice the limit late, so
+ * every few MiB are flushed. The error numbers are numbers, because Node has no name for EDQUOT.
  */
 const FILL = `
 const fs = require('node:fs');
@@ -57,14 +57,14 @@ for (const [path, held] of [
 process.exit(${HELD});
 `;
 
-/** Reads what an earlier start has found. */
+/** Reads the result of an earlier process. */
 export async function openDiskCheck(
   stateDir: string,
   deps: { engine: Engine; node: BareNode; log: Log },
 ): Promise<DiskCheck> {
   const { engine, node, log } = deps;
   const file = join(stateDir, 'disk-check.json');
-  // A damaged file is no finding: the next try writes a new one.
+  // A damaged file counts as no result. The next try writes a new one.
   let finding = await readJson(file, Finding).catch(() => undefined);
   let tried = false;
   return {
@@ -76,7 +76,7 @@ export async function openDiskCheck(
       const enforced = await isHeld(engine, { ...node, mounts: [...node.mounts, ...etc] }, log);
       tried = true;
       if (enforced === finding?.enforced) return;
-      log.info({ enforced }, 'tried whether containers are held to their disk size');
+      log.info({ enforced }, 'tested whether disk sizes of containers are enforced');
       await writeJson(file, { enforced });
       finding = { enforced };
     },

@@ -1,4 +1,4 @@
-// What Docker's refusals mean.
+// Interprets the status codes of Docker's refusals.
 
 export async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefined> {
   try {
@@ -9,7 +9,7 @@ export async function absentAsUndefined<T>(call: Promise<T>): Promise<T | undefi
   }
 }
 
-/** Statuses that mean that the wish is already so: 304 not modified, 404 gone, 409 being removed. */
+/** Ignores statuses that mean that the request is fulfilled already: 304 not modified, 404 gone, 409 being removed. */
 export async function ignoring(statuses: readonly number[], call: Promise<unknown>): Promise<void> {
   try {
     await call;

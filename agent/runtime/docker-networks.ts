@@ -1,4 +1,4 @@
-// The networks of our containers on Docker: each container has one of its own, which no other has before or after it.
+// The Docker networks of our containers. Each container gets its own network, which no other container ever uses.
 import type Docker from 'dockerode';
 import { createHash } from 'node:crypto';
 import type { Ids } from '../../shared/ids.ts';
@@ -6,15 +6,15 @@ import { FENCED_BRIDGE_PREFIX } from '../host/fence-rules.ts';
 import { ignoring } from './docker-answers.ts';
 
 export interface Networks {
-  /** Has a container made in a network of its own. The two may come into being beside each other: only a start needs both. */
+  /** Creates a container and its own network, possibly in parallel: only the start of the container needs both. */
   forContainer<T>(makeContainer: (network: string) => Promise<T>): Promise<T>;
-  /** One that is there already is the one. */
+  /** Creates the network if it does not exist. */
   make(name: string): Promise<void>;
-  /** Nobody can be in it. One that is gone is no fault. */
+  /** Removes a network without containers. A network that does not exist is no error. */
   remove(name: string): Promise<void>;
-  /** Sees to it that one waits for the next container, and that there are no others than those of containers. */
+  /** Creates the network of the next container if there is none, and removes networks without a container. */
   keepSpare(): Promise<void>;
-  /** Removes those that no container has, and none will have: a crash between two steps leaves one, and a container removed by hand. */
+  /** Removes networks that no container uses or will use: leftovers of a crash, or of a container that was removed by hand. */
   sweep(): Promise<void>;
   /** Names of the bridges of all machines on this engine. */
   bridges(): Promise<string[]>;
@@ -22,7 +22,7 @@ export interface Networks {
 
 interface NetworksDeps {
   docker: Docker;
-  /** The same engine, which is not waited for long. */
+  /** The same engine with a short time limit. */
   asked: Docker;
   ids: Ids;
   machineId: string;
@@ -32,20 +32,20 @@ interface NetworksDeps {
 
 const LABEL_MACHINE = 'svc.machine_id';
 const BRIDGE_NAME = 'com.docker.network.bridge.name';
-/** A bridge's name, the prefix included. */
+/** The kernel's limit for the name of a bridge, prefix included. */
 const BRIDGE_NAME_CHARS = 15;
 
 export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksDeps): Networks {
-  /** Made, and nobody's. */
+  /** The network of the next container, already created. */
   let spare: string | undefined;
-  /** On the way to a container. */
+  /** Networks whose containers are being created. */
   const taken = new Set<string>();
 
   const make = (name: string): Promise<void> => makeNetwork(docker, name, { [LABEL_MACHINE]: machineId });
   const newName = (): string => `svc-${ids.prefixed('net')}`;
 
   const remove = (name: string): Promise<void> => ignoring([404], docker.getNetwork(name).remove());
-  /** For the next container; of two that are left over at once, one is enough. */
+  /** Keeps a network for the next container, or removes it if there is one already. */
   const keep = async (name: string): Promise<void> => {
     if (spare === undefined) spare = name;
     else await remove(name);
@@ -53,7 +53,7 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
 
   const sweep = async (): Promise<void> => {
     const ours = (): (string | undefined)[] => [spare, ...taken];
-    // One that gets its container in the meantime may be missing in either listing.
+    // A network that gets its container between the two calls may be missing in either listing, so the older state counts too.
     const before = ours();
     const there = await asked.listNetworks({ filters: { label: [`${LABEL_MACHINE}=${machineId}`] } });
     const kept = new Set([...before, ...(await inUse()), ...ours()]);
@@ -70,7 +70,7 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
       taken.add(name);
       const [container, network] = await Promise.allSettled([makeContainer(name), ready ?? make(name)]);
       taken.delete(name);
-      // A network that could not be made is made at the start, which says what is in the way.
+      // If the network could not be created, the start tries again and reports the reason.
       if (container.status === 'fulfilled') return container.value;
       if (network.status === 'fulfilled') await keep(name);
       throw container.reason;
@@ -89,7 +89,7 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
   };
 }
 
-/** The bridge's name puts it behind the fence. */
+/** The prefix of the bridge's name puts the network behind the fence. */
 export async function makeNetwork(docker: Docker, name: string, labels: Record<string, string>): Promise<void> {
   const bridge = `${FENCED_BRIDGE_PREFIX}${createHash('sha256').update(name).digest('hex')}`.slice(
     0,
@@ -100,7 +100,7 @@ export async function makeNetwork(docker: Docker, name: string, labels: Record<s
   await ignoring([409], docker.createNetwork(network));
 }
 
-/** The engine's own name where none was wanted. */
+/** The name of the network's bridge; the engine chooses one if none was given. */
 function bridgeOf(network: Docker.NetworkInspectInfo): string {
   return network.Options?.[BRIDGE_NAME] ?? `br-${network.Id.slice(0, 12)}`;
 }

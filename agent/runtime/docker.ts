@@ -1,4 +1,4 @@
-// Docker Engine behind our own words (engine.ts): the only file that knows its API.
+// The Docker Engine as the runtime's `Engine` (engine.ts): the only file that knows Docker's API.
 import Docker from 'dockerode';
 import { statfs } from 'node:fs/promises';
 import { Readable } from 'node:stream';
@@ -27,7 +27,7 @@ export interface DockerOptions {
   socketPath: string;
   /** Containers of other machines (several agents may share one engine in tests) are not ours. */
   machineId: string;
-  /** How long an engine may think about what it knows by heart; one that has hung takes every call and answers none. */
+  /** Time limit of calls that need no work in the engine. An engine that hangs accepts every call and answers none. */
   answerMsMax?: number;
 }
 
@@ -37,7 +37,7 @@ const LABEL_MACHINE = 'svc.machine_id';
 const STOP_SECONDS = 10;
 const ANSWER_MS_MAX = 60_000;
 
-/** Opens nothing yet: every call connects by itself, so an engine that restarts is simply there again. */
+/** Opens no connection: each call opens its own, so a restart of the engine needs no handling. */
 export function openDocker(options: DockerOptions): Engine {
   const { socketPath, answerMsMax: timeout = ANSWER_MS_MAX } = options;
   const docker = new Docker({ socketPath });
@@ -100,7 +100,7 @@ export function openDocker(options: DockerOptions): Engine {
 
     logs: async (workloadId, wanted) => {
       const [found] = await findAll(workloadId);
-      if (found === undefined) throw new Error('there is no container any more, and no log of it');
+      if (found === undefined) throw new Error('the container no longer exists, and neither does its log');
       return readLogs(docker.getContainer(found.Id), wanted);
     },
 
@@ -121,8 +121,8 @@ async function create(docker: Docker, networks: Networks, shape: ContainerShape,
 }
 
 /**
- * No volume that the image declares is made. One would lie beside the disk and outside its size, and one over our files (also through a
- * link of the image) would put the image's own files in their place.
+ * Creates no volume that the image declares. A volume would not count against the disk size. A volume over our files (also through a
+ * symbolic link of the image) would replace them with the image's files.
  */
 async function createContainer(
   docker: Docker,
@@ -133,7 +133,7 @@ async function createContainer(
   await loadOnce(docker, image);
   const container = await docker.createContainer({ ...options, Image: image.tag });
   for (const { path, archive } of image.folders) {
-    // The engine would have made it for the volume.
+    // The engine would have created this folder together with the volume.
     const isThere = (await absentAsUndefined(container.infoArchive({ path }))) !== undefined;
     if (!isThere) await container.putArchive(archive, { path: '/' });
   }
@@ -143,14 +143,14 @@ async function createContainer(
 async function loadOnce(docker: Docker, { tag, archive }: Volumeless): Promise<void> {
   const isThere = async (): Promise<boolean> => (await absentAsUndefined(docker.getImage(tag).inspect())) !== undefined;
   if (await isThere()) return;
-  const told = await text(await docker.loadImage(Readable.from([archive])));
-  if (!(await isThere())) throw new Error(`the engine does not take the image without its volumes: ${told}`);
+  const answer = await text(await docker.loadImage(Readable.from([archive])));
+  if (!(await isThere())) throw new Error(`the engine does not take the image without its volumes: ${answer}`);
 }
 
 async function start(networks: Networks, container: Docker.Container): Promise<void> {
   await ignoring([304], container.start()).catch(async (error: unknown) => {
     if (!/network \S+ not found/.test(messageOf(error))) throw error;
-    // We were ended between making the container and making its network, or somebody has removed what nobody used yet.
+    // The agent was ended between creating the container and its network, or somebody has removed the unused network.
     await networks.make((await container.inspect()).HostConfig.NetworkMode ?? '');
     await container.start();
   });
@@ -170,7 +170,7 @@ async function remove(docker: Docker, networks: Networks, container: Docker.Cont
   await networks.remove(networkOf(container));
 }
 
-/** Errors reach customers: `(HTTP code 500) server error - ` is dockerode's addition and says nothing to them. */
+/** Removes dockerode's prefix `(HTTP code 500) server error - ` from errors: customers see them, and it means nothing to them. */
 function inItsOwnWords(engine: Engine): Engine {
   const plain =
     <A extends unknown[], R>(call: (...args: A) => Promise<R>) =>
@@ -212,7 +212,7 @@ async function pullImage(
   const authconfig = login === null ? {} : { authconfig: registryAuth(login) };
   const stream = await docker.pull(image, { ...authconfig, abortSignal: signal });
   await new Promise<void>((resolve, reject) => {
-    // A layer that fails is only a line of the stream, which then ends like a good one.
+    // A layer that fails is only a line of the stream. The stream then ends as after a success.
     const finished = (error: Error | null, lines: PullEvent[]): void => {
       const failed = lines.find((line) => line.error !== undefined);
       if (error !== null) reject(error);
@@ -232,7 +232,7 @@ async function diskOf(docker: Docker): Promise<{ free_bytes: number; total_bytes
   return found && { free_bytes: found.bavail * found.bsize, total_bytes: found.blocks * found.bsize };
 }
 
-/** The image that was made from this one holds the same layers. */
+/** Removes the image and the copy of it without volumes, which would keep the layers on the disk. */
 async function removeImage(docker: Docker, image: string): Promise<void> {
   const found = await absentAsUndefined(docker.getImage(image).inspect());
   if (found === undefined) return;
@@ -240,21 +240,21 @@ async function removeImage(docker: Docker, image: string): Promise<void> {
   await ignoring([404], docker.getImage(image).remove());
 }
 
-/** The engine's X-Registry-Auth: a token is passed through as it is, a login is used as the registry asks for it. */
+/** The engine's X-Registry-Auth. The engine passes a token on unchanged, and uses a login as the registry asks. */
 function registryAuth(login: PullLogin): Docker.AuthConfig {
   return login.kind === 'bearer'
     ? { registrytoken: login.token }
     : { username: login.username, password: login.password };
 }
 
-/** Whole where it is not followed: the engine's client knows no other way, and LOG_LINES_MAX bounds it. */
+/** Without `follow` the whole log is read into memory: the engine's client has no other way, and LOG_LINES_MAX bounds it. */
 async function readLogs(
   container: Docker.Container,
   { tail, follow, since }: Omit<LogsTarget, 'kind'>,
 ): Promise<Readable> {
   const options = { stdout: true, stderr: true, timestamps: true, tail, ...(since === null ? {} : { since }) } as const;
   if (!follow) return Readable.from([await container.logs({ ...options, follow: false })]);
-  // An IncomingMessage, which its types do not say: only that has a `destroy` that ends the request.
+  // This is an IncomingMessage, although dockerode's types do not say so. Its `destroy` ends the request.
   return (await container.logs({ ...options, follow: true })) as unknown as Readable;
 }
 
@@ -268,7 +268,7 @@ async function runBare(docker: Docker, bare: BareRun, machineId: string): Promis
     await ignoring([404], docker.getContainer(name).remove({ force: true, v: true }));
     if (bare.network) await ignoring([404], docker.getNetwork(name).remove());
   };
-  // What a crash has left behind.
+  // Removes what a crash has left.
   await clear();
   await text(await docker.importImage(Readable.from([EMPTY_TAR]), { repo, tag }));
   try {
@@ -284,10 +284,10 @@ async function runBare(docker: Docker, bare: BareRun, machineId: string): Promis
       },
     });
     await container.start();
-    // The log ends with the program, or fails with the engine; `wait` of an engine that is restarted never answers.
+    // The log ends when the program ends, and fails when the engine does. `wait` never answers if the engine is restarted.
     await text((await container.logs({ stdout: true, follow: true })) as unknown as Readable);
     const { State: state } = await container.inspect();
-    if (state.Running) throw new Error('the engine stopped telling of the container before its end');
+    if (state.Running) throw new Error('the log of the container ended before the container did');
     return state.ExitCode;
   } finally {
     await clear();
@@ -300,7 +300,7 @@ async function lastExit(container: Docker.Container): Promise<LastExit> {
   return { code, reason: error || (starved ? 'it ran out of memory' : `it ended with code ${code}`) };
 }
 
-/** Its own, also after that is gone. */
+/** The name of the container's own network, also after the network is gone. */
 function networkOf({ HostConfig: host }: Docker.ContainerInfo): string {
   return host.NetworkMode;
 }
@@ -318,9 +318,9 @@ function createOptions(
     Entrypoint: shape.entrypoint,
     Env: shape.env,
     Labels: labels,
-    // The image's own check would run without the environment that we keep from the container.
+    // Off, because the image's check would run without the image's environment (see containerEnv).
     Healthcheck: { Test: ['NONE'] },
-    // To our guest, which sends the main process what the image asks for.
+    // For our guest, which then sends the image's own stop signal to the main process.
     StopSignal: 'SIGTERM',
     HostConfig: {
       Init: true,
@@ -339,7 +339,7 @@ function createOptions(
         { Name: 'nofile', Soft: shape.nofile, Hard: shape.nofile },
       ],
       LogConfig: { Type: 'json-file', Config: { 'max-size': '10m', 'max-file': '3' } },
-      // Our reconciler starts it again after a reboot: it alone knows whether it should run.
+      // After a reboot the agent starts the container again. Only the agent knows whether it should run.
       RestartPolicy: { Name: 'no' },
       ...(shape.gpu_uuids.length === 0 ? {} : { DeviceRequests: [gpus] }),
       ...(shape.disk_gb === null ? {} : { StorageOpt: { size: `${shape.disk_gb}G` } }),

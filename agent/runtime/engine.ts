@@ -1,4 +1,4 @@
-// What the runtime needs of a container engine, in our own words; docker.ts is the one that speaks to Docker.
+// The interface between the runtime and a container engine; docker.ts implements it for Docker.
 import type { Readable } from 'node:stream';
 import type { LogsTarget, PullLogin } from '../../shared/protocol/link.ts';
 
@@ -7,13 +7,13 @@ export interface LocalContainer {
   id: string;
   workload_id: string;
   running: boolean;
-  /** Folders of the host that it sees; they must stay for as long as it exists. */
+  /** Folders of the host that are mounted into it. They must stay as long as the container exists. */
   mount_sources: string[];
 }
 
-/** What an image says about itself. */
+/** The configuration of an image. */
 export interface ImageFacts {
-  /** `sha256:...`: the registry's digest where the image came from one, else the local id. */
+  /** `sha256:...`: the registry's digest if the image came from a registry, else the local id. */
   digest: string;
   entrypoint: string[];
   cmd: string[];
@@ -30,30 +30,30 @@ export interface PullProgress {
   total_bytes: number;
 }
 
-/** What is known in the middle of a pull. */
+/** Progress of a pull. */
 export interface PullNews extends PullProgress {
-  /** Bytes are expected from the registry now; false while they are only unpacked, or other pulls come first. */
+  /** True while the registry should be sending; false while layers are unpacked or wait for other pulls. */
   downloading: boolean;
 }
 
-/** A folder of the host, seen read-only inside. */
+/** A folder of the host, mounted read-only. */
 export interface Mount {
   source: string;
   target: string;
 }
 
-/** A container as we want it made. */
+/** The description of a container to create. */
 export interface ContainerShape {
   workload_id: string;
   instance_id: string;
   image: string;
   hostname: string;
   entrypoint: string[];
-  /** `NAME=value` sets, `NAME` takes the image's value away. */
+  /** `NAME=value` sets a variable, `NAME` unsets the image's. */
   env: string[];
   mounts: Mount[];
   gpu_uuids: string[];
-  /** Limit of what it can write; null where the engine cannot enforce one. */
+  /** Limit of its writes; null if the engine cannot enforce one. */
   disk_gb: number | null;
   memory_bytes: number;
   shm_bytes: number;
@@ -65,53 +65,53 @@ export interface ContainerShape {
   nofile: number;
 }
 
-/** A program in a container without an image, to try out what the engine can do. */
+/** A test program in a container without an image, to find out what the engine can do. */
 export interface BareRun {
-  /** Two of one name would be in each other's way. */
+  /** Part of the container's name: two runs with one name at the same time would conflict. */
   name: 'disk' | 'fence';
   argv: string[];
   mounts: Mount[];
-  /** Limit of what it can write; null: none. */
+  /** Limit of its writes; null: none. */
   disk_mib: number | null;
-  /** In a network like that of a workload; false: in none. */
+  /** True: in a network like that of a workload. False: in none. */
   network: boolean;
 }
 
 export interface LastExit {
   code: number;
-  /** In a sentence. */
+  /** A sentence for people. */
   reason: string;
 }
 
 export interface Engine {
-  /** Version of the engine; throws where it does not answer. */
+  /** Version of the engine. Rejects if it does not answer. */
   version(): Promise<string>;
   /** Our containers of this machine, running or not. */
   list(): Promise<LocalContainer[]>;
-  /** Names of the bridges of workloads' networks, also of those of other machines on this engine. */
+  /** Bridge names of all workloads' networks, including those of other machines on this engine (tests share one). */
   bridges(): Promise<string[]>;
-  /** Makes the network of the next container where none waits: an engine takes a tenth of a second for it. */
+  /** Creates the network of the next container in advance, because an engine takes a tenth of a second for it. */
   keepSpareNetwork(): Promise<void>;
-  /** Removes networks of this machine that no container has. */
+  /** Removes networks of this machine that no container uses. */
   removeUnusedNetworks(): Promise<void>;
-  /** Undefined where the image is not on this machine. */
+  /** Undefined if the image is not on this machine. */
   inspectImage(image: string): Promise<ImageFacts | undefined>;
-  /** `login` is what the registry wants; null: nothing. Aborting it ends the download. */
+  /** `login` is for the registry; null: none is needed. Aborting ends the download. */
   pull(image: string, login: PullLogin | null, onNews: (news: PullNews) => void, signal: AbortSignal): Promise<void>;
-  /** The disk that holds images and containers; undefined if it is not one of this host. */
+  /** The disk that holds images and containers; undefined if the engine is on another host. */
   disk(): Promise<{ free_bytes: number; total_bytes: number } | undefined>;
-  /** Removes an image that was pulled, if it is there. Rejects while a container has it. */
+  /** Removes an image that was pulled, if it exists. Rejects while a container uses it. */
   removeImage(image: string): Promise<void>;
-  /** Makes the workload's container, in a network of its own; resolves with the container's id. */
+  /** Creates the workload's container in its own network; resolves with the container's id. */
   create(shape: ContainerShape): Promise<string>;
   start(containerId: string): Promise<void>;
-  /** Stops the workload's container if there is one, and takes its network away. Repeating it is harmless. */
+  /** Stops the workload's container if there is one, and disconnects its network. Repeating it is harmless. */
   stopAndCut(workloadId: string): Promise<void>;
-  /** Removes what is left: container, its anonymous volumes, network. Repeating it is harmless. */
+  /** Removes the container, its anonymous volumes and its network. Repeating it is harmless. */
   remove(workloadId: string): Promise<void>;
-  /** Runs it to its end and leaves nothing; its exit code. Rejects where the engine refuses the limit. */
+  /** Runs the program to its end, removes the container, and resolves with the exit code. Rejects if the engine refuses the limit. */
   runBare(run: BareRun): Promise<number>;
-  /** The engine's frames of the workload's log, each line with its time. Rejects where there is no container. */
+  /** The engine's frames of the workload's log, each line with its time. Rejects if there is no container. */
   logs(workloadId: string, wanted: Omit<LogsTarget, 'kind'>): Promise<Readable>;
   /** How a container that is not running ended. */
   lastExit(containerId: string): Promise<LastExit>;

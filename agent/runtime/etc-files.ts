@@ -1,13 +1,13 @@
-// Three files of /etc that an engine mounts into each container from its own data folder, writable, and outside the container's disk: a tenant
-// could fill the host's disk through them. Ours are in their place: small, and read-only.
+// Makes read-only /etc/hosts, /etc/hostname and /etc/resolv.conf for a container. The engine's own versions are writable and lie on
+// the host's disk, outside the container's disk size: a tenant could fill the host's disk through them.
 import { join } from 'node:path';
 import { writeFileSafely } from '../host/state.ts';
 import type { Mount } from './engine.ts';
 
-/** The engine answers questions about names here, in every network that it did not make by itself. */
+/** Docker's DNS server, in every network except its default one. */
 const ENGINE_RESOLVER = '127.0.0.11';
 
-/** Writes them below `folder`, which is one container's own: an engine may write to what it finds mounted there. */
+/** Writes the files below `folder`. Each container needs its own folder, because the engine may write to mounted files. */
 export async function makeEtcFiles(folder: string, hostname: string): Promise<Mount[]> {
   const files = {
     // The container's address is not known before it starts.

@@ -1,4 +1,4 @@
-// Attacks the network fence from inside a container: the proof that it holds on this very host, with this engine and this kernel.
+// Attacks the network fence from inside a container, to prove that it holds with this host's engine and kernel.
 import { once } from 'node:events';
 import { createServer, type AddressInfo } from 'node:net';
 import { networkInterfaces } from 'node:os';
@@ -9,16 +9,16 @@ import type { Engine } from './engine.ts';
 const HELD = 0;
 const NOT_HELD = 3;
 
-/** One of each kind of address that a tenant has no business with. */
+/** One address of each closed kind. */
 const CLOSED_TARGETS = ['10.0.0.1', '172.16.0.1', '192.168.0.1', '192.168.1.1', '100.64.0.1', '169.254.169.254'];
 const CLOSED_PORT = 80;
-/** Nobody here is further away; of many refusals a kernel tells only some at once. */
+/** Enough for every host nearby. A refusal may show as a timeout, because the kernel limits the rate of its ICMP errors. */
 const CONNECT_MS_MAX = 1000;
 
 /**
- * A bare container tries to reach a listener of ours at every address of this host, and closed addresses. A host that says that a port is
- * closed was reached, too. The table has counted where containers meet it at all.
- * @throws Error that says what was found
+ * A bare container tries to connect to our own listener at every address of this host, and to the closed addresses. An answer "port
+ * closed" counts as reached too. The counter of the fence must have grown, or the packets of containers never pass the fence.
+ * @throws Error that names the hole
  */
 export async function attackFence(deps: { engine: Engine; node: BareNode; nftables: Nftables }): Promise<void> {
   const { engine, node, nftables } = deps;
@@ -48,7 +48,7 @@ function ownAddresses(): string[] {
     .map(({ address }) => address);
 }
 
-/** The address of the container's gateway, which is the host too, is only known inside. */
+/** The program also attacks the container's gateway, which is the host too. Its address is only known inside. */
 function attackProgram(hostAddresses: string[], port: number): string {
   const targets = [
     ...hostAddresses.map((host) => ({ host, port })),

@@ -1,4 +1,4 @@
-// The network fence of this host at work: put up, put back when it was taken away, and attacked before customer code runs behind it.
+// Keeps the network fence of this host in place: installs it, restores it after changes, and attacks it before customer code runs.
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
@@ -11,12 +11,12 @@ import type { Engine } from './engine.ts';
 export type FenceFinding = Pick<Inventory, 'network_fence' | 'fence_error'>;
 
 export interface Fence {
-  /** Without an error while nothing is known yet: no customer code runs before that anyway. */
+  /** Reports no error while nothing is known yet: no customer code runs before that anyway. */
   finding(): FenceFinding;
-  /** Looks now. Rejects with the reason where customer code must not start on this host. */
+  /** Checks now. Rejects with the reason if customer code must not start on this host. */
   assertStands(): Promise<void>;
   status(): LoopStatus[];
-  /** The fence stays: containers go on. */
+  /** Stops the loop. The fence stays, because containers go on. */
   stop(): Promise<void>;
 }
 
@@ -26,15 +26,15 @@ export interface FenceDeps {
   engine: Engine;
   nftables: Nftables;
   resolvers(): Promise<string[]>;
-  /** Those of the host's own interfaces, as `address/length`. */
+  /** Networks of the host's own interfaces, as `address/length`. */
   networks(): string[];
-  /** Attacks the fence from a container. Rejects with what was found. */
+  /** Attacks the fence from a container. Rejects with the hole that it found. */
   attack(): Promise<void>;
 }
 
-/** How long a fence that somebody took away may be down. */
+/** A removed fence is restored within this time. */
 const PERIOD_MS = 5_000;
-/** An attack makes a network and a container: the next one after a failure waits so long, twice as long each time. */
+/** An attack creates a network and a container. After a failure the next one waits for `first`, then twice as long each time. */
 const NEXT_ATTACK_MS = { first: 1000, max: 60_000 };
 const ERROR_CHARS_MAX = 400;
 
@@ -43,12 +43,12 @@ export function openFence(deps: FenceDeps, onChange: () => void): Fence {
   const { clock, log } = deps;
   const up = createUp(deps);
   const proof = createProof(deps);
-  /** Empty where the fence stands; undefined until that is known. */
+  /** Empty if the fence stands; undefined until that is known. */
   let error: string | undefined;
 
-  const look = async (): Promise<void> => {
+  const check = async (): Promise<void> => {
     const bridges = await up.bridges();
-    // Nothing can be tried without the engine, and its absence is told elsewhere.
+    // Nothing can be tried without the engine. The inventory reports that it is away.
     if (bridges === undefined) return;
     const found = await up.hold(bridges).then(proof, messageOf);
     if (found === error) return;
@@ -57,9 +57,9 @@ export function openFence(deps: FenceDeps, onChange: () => void): Fence {
     else log.error({ detail: found }, 'the network fence does not stand: nothing is offered, no container is started');
     onChange();
   };
-  /** One after another: two looks at once would attack twice. */
+  /** Checks run one after another: two at once would attack twice. */
   let turn = Promise.resolve();
-  const inTurn = (): Promise<void> => (turn = turn.then(look));
+  const inTurn = (): Promise<void> => (turn = turn.then(check));
   const loop = startLoop({ name: 'fence', periodMs: PERIOD_MS, run: inTurn }, { clock, log });
 
   return {
@@ -74,7 +74,7 @@ export function openFence(deps: FenceDeps, onChange: () => void): Fence {
   };
 }
 
-/** Of a host whose supplier keeps containers in by other means: said, and believed. */
+/** The fence of a host whose supplier isolates containers by other means. The supplier's configuration is believed. */
 export function openNoFence(log: Log): Fence {
   log.warn('network_fence is none: containers reach whatever this host lets them reach');
   return {
@@ -86,9 +86,9 @@ export function openNoFence(log: Log): Fence {
 }
 
 interface Up {
-  /** Those of all workloads; as last known while the engine does not answer, undefined before its first answer. */
+  /** Bridges of all workloads, as the engine last listed them; undefined before its first answer. */
   bridges(): Promise<string[] | undefined>;
-  /** Makes the table what it should be. */
+  /** Installs the table if it is missing or differs. */
   hold(bridges: readonly string[]): Promise<void>;
 }
 
@@ -102,16 +102,16 @@ function createUp({ engine, nftables, resolvers, networks, log }: FenceDeps): Up
       const unnamed = bridges.filter((bridge) => !bridge.startsWith(FENCED_BRIDGE_PREFIX));
       const facts = { bridges: unnamed, resolvers: await resolvers(), networks: networks() };
       const changed = await nftables.hold(fenceRules(facts));
-      // Said once, not at every period of a quarrel with another program.
+      // Logged once. Another program that keeps changing the table would cause a line every period.
       if (changed && stood && !repaired)
-        log.warn('the network fence was changed, or its facts were: it is put up anew');
+        log.warn('the network fence or the networks of this host have changed: the fence is installed again');
       repaired = changed && stood;
       stood = true;
     },
   };
 }
 
-/** Tries the fence until it has held once; resolves with what is wrong, empty where nothing is. */
+/** Attacks the fence until it has held once. Resolves with the fault, or with an empty text. */
 function createProof({ attack, clock }: FenceDeps): () => Promise<string> {
   let found: string | undefined;
   let nextMs = 0;

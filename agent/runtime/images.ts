@@ -1,4 +1,4 @@
-// Images on this host's disk: those that nothing needs go, the one that was used longest ago first, before the disk is full.
+// Removes images that no workload needs before the engine's disk is full, the least recently used first.
 import { join } from 'node:path';
 import { z } from 'zod';
 import { messageOf } from '../../shared/errors.ts';
@@ -6,19 +6,19 @@ import type { Log } from '../../shared/log.ts';
 import type { StateFiles } from '../host/state.ts';
 import type { Engine } from './engine.ts';
 
-/** When each image that was pulled for a workload was last used, in epoch ms. Images of others are never touched. */
+/** When each image that we pulled was last used, in epoch ms. Other images on the host are never touched. */
 const Used = z.record(z.string(), z.number());
 
 export interface Images {
-  /** A workload needs it now. Resolves when that is stored: what is not known here would stay for ever. */
+  /** Records that a workload needs the image now. Resolves when that is stored: an unrecorded image would never be removed. */
   use(image: string): Promise<void>;
-  /** Removes what is not `wanted` while the disk is fuller than it should be. */
+  /** Removes images that are not `wanted` while the disk is fuller than it should be. */
   sweep(wanted: ReadonlySet<string>): Promise<void>;
-  /** Removes what is not `wanted` until so many bytes fit beside the reserve; false if they do not. */
+  /** Removes images that are not `wanted` until so many bytes fit beside the reserve; false if they do not. */
   makeRoom(bytes: number, wanted: ReadonlySet<string>): Promise<boolean>;
 }
 
-/** In parts of the engine's disk: above `high` images go until `low`. */
+/** Fractions of the engine's disk: above `high`, images are removed until `low`. */
 export interface DiskBounds {
   high: number;
   low: number;
@@ -33,7 +33,7 @@ interface ImagesDeps {
   bounds: DiskBounds;
 }
 
-/** No pull may take this: the state of the agent, the logs and the containers need it. */
+/** Space that no pull may take: the state of the agent, the logs and the containers need it. */
 const RESERVE_BYTES = 1024 ** 3;
 
 export async function openImages({ engine, files, stateDir, log, now, bounds }: ImagesDeps): Promise<Images> {
@@ -41,32 +41,32 @@ export async function openImages({ engine, files, stateDir, log, now, bounds }: 
   const used = await files.read(file, Used).catch((error: unknown) => {
     log.error(
       { err: error },
-      'it is not known any more when images were used: those of before stay until their next use',
+      'the record of used images is damaged: images that were pulled before stay on the disk until their next use',
     );
     return undefined;
   });
   const usedMs = new Map(Object.entries(used ?? {}));
   const store = (): Promise<void> => files.write(file, Object.fromEntries(usedMs));
-  /** One after another: two would count the same bytes as free. */
+  /** Runs one after another: two at once would count the same bytes as free. */
   let turn: Promise<unknown> = Promise.resolve();
   const inTurn = <T>(act: () => Promise<T>): Promise<T> => {
     const done = turn.then(act);
     turn = done.catch(() => undefined);
     return done;
   };
-  /** Removes images until `isEnough`, or until none is left that may go. Returns whether it is enough. */
+  /** Removes images until `isEnough`, or until none is left that may be removed. Resolves with whether it is enough. */
   const removeUntil = async (isEnough: (disk: Disk) => boolean, wanted: ReadonlySet<string>): Promise<boolean> => {
     const oldest = [...usedMs].filter(([image]) => !wanted.has(image)).toSorted(([, a], [, b]) => a - b);
     for (;;) {
       const disk = await engine.disk();
-      // Nothing can be said of the disk of an engine elsewhere.
+      // The disk of an engine on another host is unknown.
       if (disk === undefined || isEnough(disk)) return true;
       const [image] = oldest.shift() ?? [];
       if (image === undefined) return false;
       await engine.removeImage(image).then(
         () => {
           usedMs.delete(image);
-          log.info({ image }, 'an image that nothing needs was removed: the disk fills up');
+          log.info({ image }, 'an unused image was removed, because the disk fills up');
         },
         (error: unknown) => log.debug({ image, detail: messageOf(error) }, 'an image is still in use'),
       );
@@ -87,7 +87,7 @@ export async function openImages({ engine, files, stateDir, log, now, bounds }: 
         for (const image of wanted) if (usedMs.has(image)) usedMs.set(image, now());
         if (disk === undefined || fullness(disk) <= bounds.high) return;
         if (await removeUntil((found) => fullness(found) <= bounds.low, wanted)) return;
-        log.warn({ free_bytes: disk.free_bytes }, 'the disk of the engine is full, and no image can go');
+        log.warn({ free_bytes: disk.free_bytes }, 'the disk of the engine is full, and no image can be removed');
       }),
     makeRoom: (bytes, wanted) => inTurn(() => removeUntil((disk) => disk.free_bytes >= bytes + RESERVE_BYTES, wanted)),
   };

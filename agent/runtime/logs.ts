@@ -1,14 +1,14 @@
-// A container's log on its way out: the engine's frames taken apart, and each line sent with its time and where it was written to.
+// Turns the engine's log frames into JSON lines: each line of the log with its time and its stream (stdout or stderr).
 import type { Readable } from 'node:stream';
 import type { LogLine } from '../../shared/protocol/logs.ts';
 
-/** The engine's frame: one byte that names the stream, three of nothing, four for the length of what follows. */
+/** Header of the engine's frame: one byte for the stream, three zero bytes, four for the length of the payload. */
 const HEADER_BYTES = 8;
 const STDERR = 2;
-/** No honest frame is longer: the engine cuts lines at 16 KiB. */
+/** The engine cuts lines at 16 KiB, so a longer frame is a fault. */
 const FRAME_BYTES_MAX = 1024 * 1024;
 
-/** One JSON line for each line of the log. Throws where the engine sends what is no log. */
+/** One JSON line for each line of the log. Throws if the engine sends anything but log frames. */
 export async function* logLines(raw: Readable): AsyncGenerator<string> {
   for await (const { kind, text } of frames(raw)) {
     const at = text.indexOf(' ');

@@ -1,4 +1,4 @@
-// What is said to the control plane about each workload: a pure reading of the same facts that the plan looks at.
+// Computes the report to the control plane about each workload, from the same facts that the plan uses. Pure.
 import { WORKLOADS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import type { ObservedMessage } from '../../shared/protocol/link.ts';
 import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
@@ -21,7 +21,7 @@ export interface ObservedFacts extends Facts {
   startErrors: ReadonlyMap<string, string>;
 }
 
-/** Every workload that is wanted or remembered; one about which nothing is known yet (engine away since our start) is left out. */
+/** Reports every desired or recorded workload. A workload with no known state (no engine answer since our start) is left out. */
 export function observe(facts: ObservedFacts): Pick<ObservedMessage, 'workloads' | 'unknown_workload_ids'> {
   const ids = new Set([...facts.desired.map((workload) => workload.workload_id), ...facts.records.keys()]);
   const workloads = [...ids].flatMap((id) => {
@@ -49,7 +49,7 @@ function phaseOf(id: string, facts: ObservedFacts): ObservedWorkload['phase'] | 
   return facts.pulls(wanted).state === 'ready' ? 'creating' : 'pulling';
 }
 
-/** Once the guest has been there, its absence is the tenant's own doing and no reason to take `running` back. */
+/** Once the guest has connected, a workload stays `running` without it: from then on only the tenant can have ended the guest. */
 function isReachable(id: string, record: WorkloadRecord | undefined, facts: ObservedFacts): boolean {
   const holder = facts.holders.get(id);
   return holder?.up === true && (holder.guest || record?.ever_running === true);

@@ -1,7 +1,7 @@
-// What to do next about every workload of this machine: a pure function of what is wanted, what is there and what time it is.
+// Decides the next step for every workload of this machine: a pure function of the desired state, the observed state and the time.
 //
-// Silence is not death: a workload that no list names any more is left alone, and only `desired: removed` ends one. An engine that
-// does not answer (`containers: null`) is not an empty engine: nothing is concluded from it.
+// Silence ends nothing. A workload that the list no longer contains is left alone, and only `desired: removed` ends one. If the engine
+// does not answer (`containers: null`), that does not mean that it has no containers.
 import { AUTO_TERMINATE_GRACE_MS, GUEST_SILENT_MS_MAX } from '../../shared/limits.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { LocalContainer } from './engine.ts';
@@ -30,35 +30,35 @@ export interface GpuStanding {
   gpuFaults: ReadonlyMap<string, string>;
 }
 
-/** What the plan looks at. Times are epoch ms. */
+/** The input of the plan. Times are epoch ms. */
 export interface Facts extends GpuStanding {
   desired: readonly DesiredWorkload[];
   records: ReadonlyMap<string, WorkloadRecord>;
   /** Our containers, or null while the engine does not answer. */
   containers: readonly LocalContainer[] | null;
-  /** For how long it has not answered. */
+  /** For how long the engine has not answered. */
   engineAwayMs: number;
-  /** Workloads whose holder (the holder process) answers. */
+  /** Workloads whose holder process answers. */
   holdersUp: ReadonlySet<string>;
-  /** For how long a container has run, its holder open, and nobody inside has spoken yet: by workload. */
+  /** Per workload: for how long its container and holder have run although the guest has never connected. */
   silentMs: ReadonlyMap<string, number>;
-  /** Workloads (and `holder <id>`) that a step is at work on: facts about them are already old. */
+  /** Workloads (and `holder <id>`) with a step at work: the facts about them are out of date. */
   busy: ReadonlySet<string>;
   pulls: (wanted: Wanted) => PullStatus;
-  /** No step before this time: what failed is tried again later each time. */
+  /** No step for a key before this time. The delay grows with each failure. */
   retryAtMs: ReadonlyMap<string, number>;
   nowMs: number;
-  /** The control plane's time: a host whose clock is set neither shortens a quarantine nor draws it out. */
+  /** The control plane's time, so that a change of the host's clock does not change a quarantine. */
   serverNowMs: number;
   quarantineMs: number;
 }
 
-/** What an image could not be had for: another host may have room for it, but no other registry. */
+/** Failure code by the cause of a failed pull. If the host was the cause, another host may succeed. */
 const PULL_FAULT = { image: 'image_pull_failed', host: 'start_failed' } as const;
 const ENGINE_AWAY_MS_MAX = 2 * 60_000;
 const SILENT = `nothing inside the container has answered within ${GUEST_SILENT_MS_MAX / 60_000} minutes of its start: the image keeps it from starting`;
 
-/** The steps that are due, at most one per workload and one for its holder; order between workloads means nothing. */
+/** The steps that are due: at most one per workload and one for its holder. The order between workloads has no meaning. */
 export function plan(facts: Facts): Step[] {
   const wanted = new Map(facts.desired.map((workload) => [workload.workload_id, workload]));
   const ids = new Set([...wanted.keys(), ...facts.records.keys()]);
@@ -81,8 +81,8 @@ function planWorkload(id: string, workload: DesiredWorkload | undefined, facts: 
 }
 
 /**
- * True where its container was here and the engine, asked, no longer knows it. Reported, never replaced: a second one would be
- * a new disk under an old name.
+ * True if the workload had a container and the engine no longer knows it. This is reported and the container is never replaced: a
+ * second one would be an empty disk under the old name.
  */
 export function isMissing(
   id: string,
@@ -94,13 +94,13 @@ export function isMissing(
   return !facts.containers.some((one) => one.workload_id === id);
 }
 
-/** Its runtime limit is over and the control plane has not said so: this host may be cut off, the rental ends all the same. */
+/** True after the workload's end time and a grace. The workload ends even if this host has no link to the control plane. */
 function hasEnded(workload: DesiredWorkload | undefined, { serverNowMs }: Facts): boolean {
   const endsAtMs = workload?.ends_at_ms ?? null;
   return endsAtMs !== null && serverNowMs >= endsAtMs + AUTO_TERMINATE_GRACE_MS;
 }
 
-/** A holder is worked on beside its container, under a key of its own. */
+/** The key of a workload's holder. It differs from the container's key, so that steps for both can run in parallel. */
 export function holderKey(workloadId: string): string {
   return `holder ${workloadId}`;
 }
@@ -136,7 +136,7 @@ function planContainer(workload: DesiredWorkload, facts: Facts): Step[] {
   }
 }
 
-/** Never true once the guest has spoken: what the tenant does to it later is the tenant's own doing. */
+/** Never true once the guest has connected: after that, only the tenant can have ended it. */
 function isSilent(id: string, { silentMs, records }: Facts): boolean {
   return records.get(id)?.ever_running !== true && (silentMs.get(id) ?? 0) >= GUEST_SILENT_MS_MAX;
 }
@@ -151,7 +151,7 @@ function gpuLack({ gpu_uuids }: DesiredWorkload, { gpuUuids, gpuFaults }: GpuSta
   return absent.length > 0 ? `this machine has no GPU ${absent.join(', ')}` : undefined;
 }
 
-/** What has never run cannot be lost: another host may start it. An engine that is only restarted answers long before that. */
+/** Fails workloads that have never run, so that another host may start them. An engine that only restarts is back much earlier. */
 function planWithoutEngine(workload: DesiredWorkload, { engineAwayMs, records }: Facts): Step[] {
   const { workload_id } = workload;
   if (engineAwayMs < ENGINE_AWAY_MS_MAX || records.get(workload_id)?.ever_running === true) return [];

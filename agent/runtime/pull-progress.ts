@@ -1,7 +1,7 @@
-// Pure: what the engine tells of an image's layers, as bytes done of bytes in all.
+// Adds up the engine's progress lines of a pull to bytes done and bytes in total. Pure.
 import type { PullNews, PullProgress } from './engine.ts';
 
-/** A line of what the engine tells while it pulls. */
+/** One progress line of the engine. */
 export interface PullEvent {
   id?: string;
   status?: string;
@@ -9,9 +9,9 @@ export interface PullEvent {
   progressDetail?: { current?: number; total?: number };
 }
 
-/** The registry was asked for the layer, and has not sent all of it. */
+/** The engine has requested the layer, and the registry has not sent all of it. */
 const ASKED = new Set(['Pulling fs layer', 'Downloading']);
-/** It was sent, or the engine, which asks for few layers at a time, has not asked yet. */
+/** The layer has arrived, or is not requested yet: the engine requests few layers at a time. */
 const NOT_ASKED = new Set([
   'Waiting',
   'Verifying Checksum',
@@ -22,7 +22,7 @@ const NOT_ASKED = new Set([
 ]);
 const WHOLE = new Set(['Download complete', 'Pull complete']);
 
-/** Adds up the layers' downloads; a layer counts whole once it is complete. */
+/** Adds up the downloads of all layers. A complete layer counts with its full size. */
 export function countBytes(onNews: (news: PullNews) => void): (event: PullEvent) => void {
   const layers = new Map<string, PullProgress>();
   const asked = new Set<string>();

@@ -1,11 +1,11 @@
-// A pull may be slow and its image large, but not without end: a registry that trickles would hold GPUs, and an image could fill the disk.
+// Bounds pulls in time, speed and size. A registry that sends too slowly would keep GPUs idle, and a huge image could fill the disk.
 import type { Clock } from '../../shared/clock.ts';
 import { PULL_BYTES_PER_SECOND_MIN, PULL_MS_MAX } from '../../shared/limits.ts';
 import type { PullNews } from './engine.ts';
 
-/** A pull that we have ended; its message says why. */
+/** The reason why this agent has ended a pull. */
 export class PullEnded extends Error {
-  /** Another host may have more room; no other host has a faster registry. */
+  /** `host`: another host may have more disk space. `image`: the registry is equally slow for every host. */
   readonly fault: 'image' | 'host';
   constructor(message: string, fault: 'image' | 'host') {
     super(message);
@@ -14,26 +14,26 @@ export class PullEnded extends Error {
 }
 
 export interface PullWatch {
-  /** Runs one try. Rejects as it does, or with PullEnded. */
+  /** Runs one try under watch. Rejects with the try's own error, or with PullEnded. */
   during(pull: (onNews: (news: PullNews) => void, signal: AbortSignal) => Promise<void>): Promise<void>;
-  /** The tries so far were cut short by this host itself: their time does not count. */
+  /** Resets the time spent: this host itself has interrupted the tries so far. */
   forgive(): void;
-  /** Nobody wants the image any more. */
+  /** Ends the pull, because no workload needs the image any more. */
   end(): void;
 }
 
 interface WatchDeps {
   clock: Clock;
-  /** Makes room on the engine's disk if it can; false if so many bytes do not fit. */
+  /** Frees space on the engine's disk if it can; false if so many bytes do not fit. */
   hasRoom(bytes: number): Promise<boolean>;
 }
 
 const WINDOW_MS = 60_000;
 const MIB = 1024 ** 2;
-/** Unpacked, layers take about twice what is downloaded. */
+/** Unpacked layers take about twice the bytes of the download. */
 const UNPACKED = 2;
 
-/** For all tries of one image. */
+/** One watch covers all tries of one image. */
 export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
   let spentMs = 0;
   let stop = new AbortController();
@@ -71,16 +71,16 @@ export function createPullWatch({ clock, hasRoom }: WatchDeps): PullWatch {
       }
     },
     forgive: () => void (spentMs = 0),
-    end: () => stop.abort(new PullEnded('nobody wants the image any more', 'host')),
+    end: () => stop.abort(new PullEnded('no workload needs the image any more', 'host')),
   };
 }
 
-/** Looks every minute; returns what ends it. */
+/** Measures the speed every minute; the returned function stops it. */
 function watchSpeed(clock: Clock, news: () => PullNews, slow: (reason: PullEnded) => void): () => void {
   const least = (PULL_BYTES_PER_SECOND_MIN * WINDOW_MS) / 1000;
   let beforeBytes = 0;
   let cancel = (): void => undefined;
-  const look = (): void => {
+  const measure = (): void => {
     cancel = clock.after(WINDOW_MS, () => {
       const { done_bytes: done, downloading } = news();
       if (downloading && done - beforeBytes < least) {
@@ -90,14 +90,14 @@ function watchSpeed(clock: Clock, news: () => PullNews, slow: (reason: PullEnded
         return;
       }
       beforeBytes = done;
-      look();
+      measure();
     });
   };
-  look();
+  measure();
   return () => cancel();
 }
 
-/** At most one look at the disk at a time, and one after each change of what is known to come. */
+/** Checks the disk after each change of the image's known size, at most one check at a time. */
 function createSizeCheck(hasRoom: WatchDeps['hasRoom'], full: (reason: PullEnded) => void): (news: PullNews) => void {
   let checked = 0;
   let checking = false;

@@ -1,4 +1,4 @@
-// Images on their way to this machine: each is pulled in the background, with its bytes counted.
+// Pulls images in the background and reports their progress in bytes.
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
@@ -13,38 +13,38 @@ export type PullStatus =
   | { state: 'ready' }
   | { state: 'failed'; detail: string; fault: 'image' | 'host' };
 
-/** An image, and whom it is pulled for. */
+/** An image and the workload that needs it. */
 export type Wanted = Pick<DesiredWorkload, 'workload_id' | 'image' | 'pull_login'>;
 
 export interface Pulls {
   status(wanted: Wanted): PullStatus;
-  /** Begins unless it is already under way or done. */
+  /** Begins a pull unless it is already under way or done. */
   begin(wanted: Wanted): void;
-  /** Forgets what is known about an image: it turned out to be gone, or nobody wants it any more. */
+  /** Forgets the status of an image: it turned out to be gone, or no workload needs it any more. */
   forget(wanted: Wanted): void;
-  /** Ends and forgets what none of these wants any more. */
+  /** Ends and forgets all other pulls. */
   keepOnly(wanted: readonly Wanted[]): void;
 }
 
 const TRIES = 3;
 const RETRY_MS = 2_000;
-/** A registry asks for it where the download of a layer begins, and an engine begins a pull that broke from its first layer. */
+/** A registry checks the token when the download of each layer begins, and an engine restarts a broken pull from its first layer. */
 const TOO_SLOW = "the registry's token did not last until the image was whole";
-/** An engine tells of every chunk; people and the control plane need far fewer. */
+/** The engine reports every chunk; people and the control plane need far fewer reports. */
 const PROGRESS_MS = 250;
 
 interface PullsDeps {
   clock: Clock;
   log: Log;
   pullLogin(workloadId: string): Promise<PullAnswer | null>;
-  /** Makes room on the engine's disk if it can; false if so many bytes do not fit. */
+  /** Frees space on the engine's disk if it can; false if so many bytes do not fit. */
   hasRoom(bytes: number): Promise<boolean>;
 }
 
 /**
- * `onChange` is called after every change of a status; progress is one, a few times a second. A public image is pulled once for
- * all. For a private one the control plane is asked for each workload, also where the image is on this machine by now: an engine
- * that has a digest gives it to everybody without asking the registry.
+ * `onChange` is called after every change of a status, and for progress a few times a second. A public image is pulled once for all
+ * workloads. For a private image the control plane is asked for each workload, even if the image is already on this machine: an
+ * engine gives an image that it has to everybody, without asking the registry.
  */
 export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps): Pulls {
   const entries = new Map<string, Entry>();
@@ -54,14 +54,14 @@ export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps)
   };
   const isWanted = (entry: Entry): boolean => entries.get(entry.key) === entry;
 
-  /** Asks until there is an answer: that a control plane or a registry is away is no fault of the image. */
+  /** Asks until there is an answer: a control plane or registry that is away is not the image's fault. */
   const askLogin = async (entry: Entry, { workload_id, image }: Wanted): Promise<PullAnswer | null> => {
     for (;;) {
       try {
         return await deps.pullLogin(workload_id);
       } catch (error) {
         if (!isWanted(entry)) throw error;
-        deps.log.warn({ workload_id, image, detail: messageOf(error) }, 'a login for a pull is asked for again');
+        deps.log.warn({ workload_id, image, detail: messageOf(error) }, 'a login for a pull will be requested again');
         await deps.clock.sleep(RETRY_MS);
       }
     }
@@ -117,7 +117,7 @@ export function openPulls(engine: Engine, onChange: () => void, deps: PullsDeps)
   };
 }
 
-/** One that is in the table no more is of interest to nobody. */
+/** The state of one pull. A pull whose entry is no longer in the table is not needed any more. */
 interface Entry {
   key: string;
   status: PullStatus;
@@ -138,7 +138,7 @@ function pullWatched(
   });
 }
 
-/** What an engine that ends leaves half done is no failure: resolves once it answers. False where it has answered all along. */
+/** A pull that the engine's end has interrupted did not fail. Resolves with true once the engine answers, at once with false if it does. */
 async function waitForEngine(engine: Engine, clock: Clock, isWanted: () => boolean): Promise<boolean> {
   for (let waited = false; ; waited = true) {
     try {
@@ -164,15 +164,15 @@ function keyOf({ workload_id, image, pull_login: isPrivate }: Wanted): string {
   return isPrivate ? privateKey(workload_id) : image;
 }
 
-/** No image has a space in its name. */
+/** The key of a private pull. It cannot equal an image's name, because no such name has a space. */
 function privateKey(workloadId: string): string {
   return `for ${workloadId}`;
 }
 
-/** What to say of a pull that is not tried again; undefined where it is. */
+/** The reason to give up a pull; undefined if it is tried again. */
 function failureOf(detail: string, { isPrivate, isLast }: { isPrivate: boolean; isLast: boolean }): string | undefined {
   const isUnauthorized = /unauthorized|denied/i.test(detail);
-  // The control plane has proven the access a moment before: a token ran out half way, and the next one is fresh.
+  // The control plane has checked the access a moment before. So the token has expired during the pull, and the next one is fresh.
   if (isPrivate && isUnauthorized) return isLast ? `${TOO_SLOW}: ${detail}` : undefined;
   const isAnswered = /manifest unknown|not found|no such image|invalid reference/i.test(detail);
   return isLast || isUnauthorized || isAnswered ? detail : undefined;

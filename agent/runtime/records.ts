@@ -1,4 +1,4 @@
-// What this host remembers about each workload beyond what the engine knows: failures, the two-phase removal, tombstones.
+// Stores what this host knows about each workload beyond the engine's own data: failures, the two-phase removal, tombstones.
 import { join } from 'node:path';
 import { z } from 'zod';
 import type { Log } from '../../shared/log.ts';
@@ -9,14 +9,14 @@ const WorkloadRecord = z.strictObject({
   workload_id: z.string(),
   container_id: z.string().nullable(),
   image_digest: z.string().nullable(),
-  /** Its holder has answered from inside at least once. */
+  /** Its guest has connected at least once. */
   ever_running: z.boolean(),
   failure: z.strictObject({ code: ObservedWorkload.shape.failure_code.unwrap(), detail: z.string() }).nullable(),
   /** The order to remove it has come; it is never taken back. */
   removing: z.boolean(),
   /** Epoch ms at which it was stopped and cut off, by the control plane's clock. */
   stopped_ms: z.number().nullable(),
-  /** Nothing is left of it; kept so that this can be said again. Epoch ms. */
+  /** A tombstone: nothing is left of the workload. Kept so that `removed` can be reported again. */
   gone: z.boolean(),
   changed_ms: z.number(),
 });
@@ -30,13 +30,13 @@ const TOMBSTONE_MS = 24 * 3_600_000;
 export interface Records {
   all(): ReadonlyMap<string, WorkloadRecord>;
   /**
-   * Changes one record and stores it; resolves when it is on disk. It counts from the call on, also where the disk does not take it: a
-   * full one must not keep a workload from being removed, which frees it. A record that does not exist begins empty.
+   * Changes one record and stores it; resolves when it is on disk. The change takes effect at once, even if the write fails: a full disk
+   * must not prevent the removal of a workload, because that removal frees the disk. A record that does not exist begins empty.
    */
   change(workloadId: string, patch: Partial<Omit<WorkloadRecord, 'workload_id'>>): Promise<void>;
-  /** The workload's folder goes, a tombstone stays. */
+  /** Removes the workload's folder and leaves a tombstone. */
   bury(workloadId: string): Promise<void>;
-  /** Tries again to store what the disk did not take. Never rejects: what it does not take this time either is tried at the next call. */
+  /** Tries failed writes again. Never rejects; a write that fails again is tried at the next call. */
   keep(): Promise<void>;
   /** Forgets old tombstones that are not among `wanted`. */
   forgetOld(wanted: ReadonlySet<string>): Promise<void>;
@@ -48,12 +48,12 @@ interface RecordsDeps {
   now: () => number;
 }
 
-/** Loads what an earlier process stored. A damaged record is logged and begins anew: the engine's labels still know the container. */
+/** Loads the stored records. A damaged record is logged and begins empty: the container is still found by the engine's labels. */
 export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<Records> {
   const { files } = deps;
   const tombstoneFile = join(stateDir, 'tombstones.json');
   const records = await load(stateDir, tombstoneFile, deps);
-  /** What is on disk is older, or the disk did not take it. */
+  /** Records whose newest version is not on disk yet. */
   const unstored = new Set<string>();
   const storeTombstones = (): Promise<void> =>
     files.write(
@@ -69,7 +69,7 @@ export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<
     } else if (record !== undefined) await files.write(join(folder, 'record.json'), record);
     if (records.get(id) === record) unstored.delete(id);
   };
-  /** One after another, each with what is known by then: two writers of one file would mix. */
+  /** Writes one after another, each with the newest content: two writers would mix their content in one file. */
   let stored = Promise.resolve();
   const store = (id: string): Promise<void> => {
     unstored.add(id);
@@ -91,7 +91,7 @@ export async function openRecords(stateDir: string, deps: RecordsDeps): Promise<
       return store(workloadId);
     },
     keep: async () => {
-      // Why the disk does not take it was said at the first try.
+      // The first try has reported the reason.
       await Promise.all([...unstored].map((id) => store(id).catch(() => undefined)));
     },
     forgetOld: async (wanted) => {
@@ -119,13 +119,13 @@ async function load(
   const folder = join(stateDir, 'workloads');
   for (const id of await files.list(folder)) {
     const record = await files.read(join(folder, id, 'record.json'), WorkloadRecord).catch((error: unknown) => {
-      log.error({ err: error, workload_id: id }, 'a workload record is damaged and begins anew');
+      log.error({ err: error, workload_id: id }, 'a workload record is damaged and begins empty');
       return undefined;
     });
     if (record?.workload_id === id) records.set(id, record);
   }
   const tombstones = await files.read(tombstoneFile, Tombstones).catch((error: unknown) => {
-    log.error({ err: error }, 'the tombstones are damaged and begin anew');
+    log.error({ err: error }, 'the tombstones are damaged and begin empty');
     return undefined;
   });
   for (const tombstone of tombstones ?? []) records.set(tombstone.workload_id, tombstone);

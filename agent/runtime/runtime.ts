@@ -1,4 +1,41 @@
-// Makes the machine look like its desired state: looks, plans, starts the steps that are due, and looks again when one is over.
+// The agent's reconciler: makes the containers of this machine match the desired state that the control plane has sent.
+//
+// One loop does all the work. Each tick gathers facts, plans, and begins the steps that are due:
+//
+//     desired.json ──┐
+//     records       ─┤                                      ┌─> createWork().begin(step) ─> engine, holders, records
+//     engine.list() ─┼─> gatherFacts() ─> plan(facts) ──────┤      (in the background; a nudge when it ends)
+//     holders, pulls ┘                                      └─> onChange() ─> observed() ─> control plane
+//
+// The loop ticks every 5 s, and at once after a new desired state, a finished step, a pull's progress or a change of a holder.
+// A tick waits for no step. Steps of different workloads run in parallel, because stopping one container must not delay the
+// start of another. A workload has at most one step at a time (its key in `busy` is the workload id). Its holder has one more
+// (key `holder <id>`), because a holder can be replaced while the container goes on.
+//
+// A workload goes through these phases (observe.ts computes them from the facts; nothing stores a phase):
+//
+//     pulling ─> creating ─> starting ─> running ─> stopped ─> removed
+//        └──────────┴───────────┴─> failed   └─> missing (somebody else removed the container; it is reported, never replaced)
+//
+// Example: revision 7 arrives and names the new workload wrk_1.
+//     tick 1   no container, no image       -> pull wrk_1 (in the background, with byte counts)
+//     tick 2   image ready                  -> create and start wrk_1 (its holder process has been started beside the pull)
+//     tick 3   container and holder are up  -> nothing to do; `starting` until the guest connects to the holder
+//     tick 4   the guest has connected      -> `running`, and `ever_running: true` is stored
+// If the container ends at once, tick 3 starts it again, and each start waits longer than the one before (attempts.ts). After 3
+// attempts without success the workload is `failed` with `start_failed`, so that the control plane can try another host. If it has
+// been reachable once, the agent starts it again without end: it may hold a customer's data.
+//
+// Facts grow old while steps run. The engine may have answered before a step changed something. Therefore the keys that were
+// busy before the engine was asked, and those that are busy after it, count as busy for that answer: the plan leaves them alone,
+// and `observed()` does not call their container missing (`unseen`).
+//
+// What must never happen:
+//   - A workload ends because of silence. Only `desired: removed` (or its own end time) ends one: no empty list, no older
+//     revision, no lost link, no engine that does not answer (`containers: null` is "unknown", not "empty").
+//   - A second container is created for a workload. It would be an empty disk under the name of a full one.
+//   - Customer code starts while the network fence does not stand (`assertFenced`).
+//   - A crash loses a decision. The agent may be killed at any instant; the next tick continues from what is on disk and in the engine.
 import type { Clock } from '../../shared/clock.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
@@ -26,27 +63,27 @@ export interface RuntimeDeps {
   records: Records;
   images: Images;
   machine: () => Machine;
-  /** Files of ours that a container of this workload sees in place of the engine's. */
+  /** Our files that replace the engine's own in the container's /etc. */
   etcFiles(workloadId: string, hostname: string): Promise<Mount[]>;
   gpus: () => GpuStanding;
-  /** Rejects with the reason where customer code must not start on this host. */
+  /** Rejects with the reason if customer code must not start on this host. */
   assertFenced(): Promise<void>;
   quarantineMs: number;
-  /** Asks the control plane what the registry of the workload's private image wants; null: nothing. Fails where nobody answers. */
+  /** Asks the control plane for a login to the registry of the workload's private image; null: none is needed. Rejects without an answer. */
   pullLogin(workloadId: string): Promise<PullAnswer | null>;
 }
 
 export interface Runtime {
-  /** Stores a newer desired state before anything acts on it; an older one changes nothing. */
+  /** Stores a newer desired state before anything acts on it. An older one changes nothing. */
   take(message: DesiredMessage): Promise<void>;
   held(): Revision | null;
   observed(): ObservedMessage;
-  /** Ids of our containers, running or not, as last seen. */
+  /** Ids of our containers, running or not, as the engine last listed them. */
   containerIds(): string[];
-  /** `holders.statuses()` have changed. */
+  /** Must be called whenever `holders.statuses()` has changed. */
   holdersChanged(): void;
   status(): LoopStatus[];
-  /** Leaves everything as it is; waits for the steps at work. */
+  /** Stops the loops and waits for the steps at work. Containers go on. */
   stop(): Promise<void>;
 }
 
@@ -66,14 +103,14 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const work = createWork({ ...deps, pulls }, changed);
   const listing = createListing(deps.engine, deps);
   const silence = createSilence(clock, holders);
-  /** What was at work when the engine last answered, or has begun since: the answer may not show what it did. */
+  /** Keys that were busy when the engine last answered, or have become so since: the answer may not show what their steps did. */
   let unseen: ReadonlySet<string> = new Set();
 
   const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts =>
     gatherFacts({ ...deps, pulls, work, listing, silence }, containers, busy);
 
-  const look = async (): Promise<void> => {
-    // Whatever was at work while the engine was asked may have changed since it answered.
+  const tick = async (): Promise<void> => {
+    // A step that ran while the engine was asked may have changed something after the engine answered.
     const busyBefore = new Set(work.busy);
     await desired.keep();
     await records.keep();
@@ -85,15 +122,15 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     for (const step of plan(now)) work.begin(step);
     unseen = new Set([...busyBefore, ...work.busy]);
     onChange();
-    // After it was told: a customer waits for that.
+    // The report goes first, because a customer waits for it. Storing the record may take a while.
     await recordReachable(holders, silence.spoken, { records, work });
     if (work.launchIsOver()) spare.nudge();
   };
-  /** Between launches, as soon as one is over: an engine that makes a network is slow at everything else. */
+  /** Runs between launches only: while an engine creates a network, its other calls are slow. */
   const keepSpare = async (): Promise<void> => {
     if (work.busy.size === 0 && listing.current() !== null) await deps.engine.keepSpareNetwork();
   };
-  const loop = startLoop({ name: 'runtime', periodMs: PERIOD_MS, run: look }, { clock, log });
+  const loop = startLoop({ name: 'runtime', periodMs: PERIOD_MS, run: tick }, { clock, log });
   const spare = startLoop({ name: 'spare-network', periodMs: PERIOD_MS, run: keepSpare }, { clock, log });
   const sweep = (): Promise<void> => deps.images.sweep(wantedImages());
   const images = startLoop({ name: 'images', periodMs: IMAGES_PERIOD_MS, run: sweep }, { clock, log });
@@ -102,8 +139,8 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
     take: async (message) => {
       if (await desired.take(message)) loop.nudge();
     },
-    held: () => positionOf(desired),
-    observed: () => ({ type: 'observed', held: positionOf(desired), ...observe(facts(listing.known(), unseen)) }),
+    held: () => revisionOf(desired),
+    observed: () => ({ type: 'observed', held: revisionOf(desired), ...observe(facts(listing.known(), unseen)) }),
     containerIds: () => (listing.known() ?? []).map((container) => container.id),
     holdersChanged: () => {
       silence.listen();
@@ -117,7 +154,6 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   };
 }
 
-/** What should run here. */
 function wantedOf(desired: Desired): DesiredWorkload[] {
   return (desired.held()?.workloads ?? []).filter((workload) => workload.desired === 'running');
 }
@@ -154,7 +190,7 @@ function gatherFacts(
   };
 }
 
-/** Whose guest has answered once runs: that it does not later is the tenant's own doing. */
+/** Records that a workload has been reachable once. If its guest does not answer later, the tenant has caused that. */
 async function recordReachable(
   holders: Holders,
   spoken: ReadonlySet<string>,
@@ -171,22 +207,22 @@ async function recordReachable(
 }
 
 interface Work {
-  /** Keys that a step is at work on: a workload's id, or `holder <id>`. */
+  /** Keys with a step at work: a workload's id, or `holder <id>`. */
   busy: ReadonlySet<string>;
   attempts: Attempts;
   /** The last failure of each workload. */
   errors: ReadonlyMap<string, string>;
   begin(step: Step): void;
-  /** It works: the next failure is a first one again. */
+  /** Called when a workload works: its next failure counts as the first again. */
   forget(workloadId: string): void;
   /** A container has become reachable for the first time. */
   noteLaunched(): void;
-  /** True once after that, as soon as nothing is at work any more. */
+  /** True once after `noteLaunched`, as soon as no step is at work. */
   launchIsOver(): boolean;
   settled(): Promise<void>;
 }
 
-/** Steps run beside each other and beside the loop: stopping one container must not delay starting another. */
+/** Runs steps in the background, counts their attempts and delays the next one after a failure. */
 function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Work {
   const busy = new Set<string>();
   const atWork = new Set<Promise<void>>();
@@ -198,7 +234,7 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
   const perform = async (step: Step, key: string): Promise<void> => {
     const attempt = attempts.count(key) + 1;
     const starts = step.kind === 'create' || step.kind === 'start';
-    // Even a start that succeeds counts, until the workload is reachable: the container may end at once.
+    // A start that succeeds counts as an attempt too, until the workload is reachable: the container may end at once.
     if (starts) attempts.delay(key);
     try {
       await steps.perform(step, attempt);
@@ -207,7 +243,7 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
       errors.set(step.workload_id, detail);
       deps.log.warn(
         { workload_id: step.workload_id, step: step.kind, attempt, detail },
-        'a step failed; it is tried again',
+        'a step failed and will be tried again',
       );
       if (!starts) attempts.delay(key);
     }
@@ -245,11 +281,11 @@ function createWork(deps: StepsDeps & { clock: Clock }, changed: () => void): Wo
 }
 
 interface Listing {
-  /** Our containers, or null while the engine does not answer: nothing may be concluded then. */
+  /** Our containers, or null while the engine does not answer. Null means "unknown", never "none". */
   current(): LocalContainer[] | null;
-  /** What was last seen: an engine that is away has not lost anything. Null before the first answer. */
+  /** The engine's last answer, also while it is away: it has not lost anything. Null before the first answer. */
   known(): LocalContainer[] | null;
-  /** 0 where it answers. */
+  /** For how long the engine has not answered; 0 if it answers. */
   awayMs(): number;
   refresh(): Promise<void>;
 }
@@ -266,7 +302,7 @@ function createListing(engine: Engine, { clock, log }: Pick<RuntimeDeps, 'clock'
         known = await engine.list();
         awaySinceMs = null;
       } catch (error) {
-        // Said once, not at every period of a long absence.
+        // Logged once per outage of the engine, not every period.
         if (awaySinceMs === null) log.warn({ detail: messageOf(error) }, 'the container engine does not answer');
         awaySinceMs ??= clock.monotonicMs();
       }
@@ -274,7 +310,7 @@ function createListing(engine: Engine, { clock, log }: Pick<RuntimeDeps, 'clock'
   };
 }
 
-function positionOf(desired: Desired): Revision | null {
+function revisionOf(desired: Desired): Revision | null {
   const held = desired.held();
   return held === undefined ? null : { epoch: held.epoch, revision: held.revision };
 }

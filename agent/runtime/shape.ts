@@ -1,18 +1,18 @@
-// From a wanted workload and its image to the container we make of them: command, environment, and its share of the machine.
+// Computes the container of a workload: command, environment, and its share of the machine.
 import { commandOf, type DesiredWorkload } from '../../shared/protocol/workload.ts';
 import type { ContainerShape, ImageFacts, Mount } from './engine.ts';
 
-/** What the main process gets: the guest starts it so. Written to the workload's holder folder. */
+/** How the guest starts the main process. Written to the workload's folder. */
 export interface Launch {
   argv: string[];
   env: Record<string, string>;
-  /** Sent to the main process when the container is told to stop, e.g. `SIGTERM`. */
+  /** Signal for the main process when the container is stopped, e.g. `SIGTERM`. */
   stop_signal: string;
-  /** Started only where the container sees exactly these. */
+  /** The main process starts only if the container sees exactly these GPUs. */
   gpu_uuids: string[];
 }
 
-/** How our program gets into the container. */
+/** How our guest program gets into the container. */
 export interface GuestEntry {
   entrypoint: string[];
   mounts: Mount[];
@@ -26,15 +26,15 @@ export interface Machine {
   limits: { memlock_bytes: number; nofile: number };
 }
 
-/** Kept for the host itself, the engine, the agent and its holders. */
+/** Memory reserved for the host itself, the engine, the agent and its holders. */
 const HOST_RAM_BYTES = 1024 ** 3;
 const MEMORY_BYTES_MIN = 512 * 1024 ** 2;
 const PIDS_MAX = 16_384;
 /** Weight of one GPU's share when cores are contended; the engine's default for one container. */
 const CPU_SHARES_PER_GPU = 1024;
 /**
- * What the device hook may read from an image: what it needs of the driver. Other names have it put in devices of the host (NVIDIA_MOFED,
- * NVIDIA_GDS, NVIDIA_IMEX_CHANNELS, ...), with which a tenant goes around the network fence.
+ * Variables of the image that NVIDIA's device hook may read: those about the driver. Others (NVIDIA_MOFED, NVIDIA_GDS,
+ * NVIDIA_IMEX_CHANNELS, ...) would add devices of the host, with which a tenant could bypass the network fence.
  */
 const HOOK_ENV = /^(NVIDIA_DRIVER_CAPABILITIES|NVIDIA_REQUIRE_\w+|NVIDIA_DISABLE_REQUIRE|CUDA_VERSION)$/;
 
@@ -48,7 +48,7 @@ export function launchOf(workload: DesiredWorkload, image: ImageFacts): Launch {
   };
 }
 
-/** The container: our guest as its program, the image's environment kept away from it, the machine's share by GPU count. */
+/** The container: our guest as its program, without the image's environment, with a share of the machine by GPU count. */
 export function shapeOf(
   workload: DesiredWorkload,
   image: ImageFacts,
@@ -78,8 +78,8 @@ export function shapeOf(
 }
 
 /**
- * LD_PRELOAD, NODE_OPTIONS and the like of an image would break or capture our guest, so no name of the image's environment
- * stays in the container's. NVIDIA_VISIBLE_DEVICES is ours alone: an image that says `all` would get every GPU of the host.
+ * An image's LD_PRELOAD or NODE_OPTIONS would break or capture our guest, so every variable of the image is unset in the container.
+ * We set NVIDIA_VISIBLE_DEVICES ourselves: an image with `all` would get every GPU of the host.
  */
 function containerEnv(workload: DesiredWorkload, image: ImageFacts): string[] {
   const merged = { ...Object.fromEntries(image.env.map(splitEnv)), ...workload.env };

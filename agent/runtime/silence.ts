@@ -1,20 +1,20 @@
-// Which containers of this host have spoken from inside, and for how long the others have run without a word.
+// Tracks which guests have ever connected, and for how long the other containers have run without their guest.
 import type { Clock } from '../../shared/clock.ts';
 import type { LocalContainer } from './engine.ts';
 import type { HolderStatus } from './observe.ts';
 
 export interface Silence {
-  /** How long each workload ran without a word from inside, as far as this process has seen it. */
+  /** For how long each workload has run without its guest, as far as this process has seen. */
   ms: ReadonlyMap<string, number>;
-  /** Workloads whose guest has answered: one that is gone a moment later has spoken all the same. */
+  /** Workloads whose guest has connected at least once, also if it left a moment later. */
   spoken: ReadonlySet<string>;
-  /** The holders have changed. */
+  /** Must be called after each change of the holders. */
   listen(): void;
-  /** What is there now; null while the engine does not answer: then nobody is known to run. */
+  /** Takes the list of containers; null while the engine does not answer, because then none is known to run. */
   note(containers: readonly LocalContainer[] | null): void;
 }
 
-/** We look every few seconds: if this process or the whole host stood still for longer, so perhaps did the container. */
+/** `note` is called every few seconds. If this process or the host stood still for longer, the container may have stood still too. */
 const GAP_MS_MAX = 15_000;
 
 export function createSilence(clock: Clock, holders: { statuses(): ReadonlyMap<string, HolderStatus> }): Silence {
@@ -25,7 +25,7 @@ export function createSilence(clock: Clock, holders: { statuses(): ReadonlyMap<s
   const listen = (): void => {
     for (const [id, { guest }] of holders.statuses()) if (guest) spoken.add(id);
   };
-  /** A holder that is closed is our own fault, and no silence. */
+  /** Time without a holder does not count: the guest had nothing to connect to. */
   const isSilent = (id: string): boolean => holders.statuses().get(id)?.up === true && !spoken.has(id);
   return {
     ms,

@@ -1,4 +1,4 @@
-// One executor per step of the plan. Each may be cut off at any instant and repeated: the engine and the records say how far it came.
+// Performs the steps of the plan. Each step may be interrupted at any instant and repeated: engine and records show how far it came.
 import type { Log } from '../../shared/log.ts';
 import { messageOf } from '../../shared/errors.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
@@ -12,14 +12,14 @@ import type { Records, WorkloadRecord } from './records.ts';
 import type { HolderStatus } from './observe.ts';
 import { type GuestEntry, type Launch, launchOf, shapeOf, type Machine } from './shape.ts';
 
-/** The way into a workload, kept by another room. */
+/** What this room needs of the holders, which are the way into a workload. */
 export interface Holders {
-  /** Makes the holder's folder and says how our program gets into the container. `ownerUid` null: any user of the container. */
+  /** Creates the workload folder; resolves with how our guest gets into the container. `ownerUid` null: any user of the container. */
   prepare(workloadId: string, launch: Launch, ownerUid: number | null): Promise<GuestEntry>;
-  /** Makes the holder's process answer. */
+  /** Connects to the workload's holder process; starts it if none answers. */
   ensure(workloadId: string): Promise<void>;
   statuses(): ReadonlyMap<string, HolderStatus>;
-  /** The holder closes for good. */
+  /** Ends the holder for good. */
   end(workloadId: string): Promise<void>;
 }
 
@@ -32,13 +32,13 @@ export interface StepsDeps {
   pulls: Pulls;
   images: Images;
   machine: () => Machine;
-  /** Files of ours that a container of this workload sees in place of the engine's. */
+  /** Our files that replace the engine's own in the container's /etc. */
   etcFiles(workloadId: string, hostname: string): Promise<Mount[]>;
-  /** Rejects with the reason where customer code must not start on this host. */
+  /** Rejects with the reason if customer code must not start on this host. */
   assertFenced(): Promise<void>;
 }
 
-/** What failed this often before the workload was ever reachable will not work: said, so that another host can be tried. */
+/** After so many failures before it was ever reachable, a workload is reported as failed, so that another host can be tried. */
 const ATTEMPTS_MAX = 3;
 
 type StepOf<K extends Step['kind']> = Extract<Step, { kind: K }>;
@@ -75,14 +75,14 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
 
     fail: async ({ workload_id, workload, code, detail }) => {
       pulls.forget(workload);
-      // A container that has failed is stopped here: the control plane may be out of reach and cannot order it.
+      // The agent stops a failed container by itself, because the control plane may be out of reach.
       if (code === 'guest_silent') await engine.stopAndCut(workload_id);
       await records.change(workload_id, { failure: { code, detail } });
     },
 
     stop: async ({ workload_id }) => {
       await records.change(workload_id, { removing: true }).catch((error: unknown) => {
-        log.error({ err: error, workload_id }, 'the end of a workload could not be stored; it is stopped all the same');
+        log.error({ err: error, workload_id }, 'the end of a workload could not be stored; it is stopped anyway');
       });
       await engine.stopAndCut(workload_id);
       await holders.end(workload_id);
@@ -106,7 +106,7 @@ export function createSteps(deps: StepsDeps): { perform(step: Step, attempt: num
   };
 }
 
-/** What has never run and has been started before: whether another try is worth it. */
+/** The failure to report for a container that ended before it was ever reachable; null if another try is worth it. */
 function startFailure({ code, reason }: LastExit, attempt: number): WorkloadRecord['failure'] {
   if (attempt > 1 && code === GPUS_DIFFER_CODE) {
     return { code: 'gpu_unavailable', detail: 'the container does not see exactly the GPUs that it was given' };
@@ -115,7 +115,7 @@ function startFailure({ code, reason }: LastExit, attempt: number): WorkloadReco
   return { code: 'start_failed', detail: `the container does not stay up: ${reason}` };
 }
 
-/** Its id; undefined where there is none to start, which the records and the pulls say by then. */
+/** Resolves with the container's id; undefined if there is none to start. Records and pulls then contain the reason. */
 async function create(
   { engine, holders, records, pulls, log, machine, etcFiles }: StepsDeps,
   workload: DesiredWorkload,
@@ -140,13 +140,13 @@ async function create(
   return containerId;
 }
 
-/** As `Promise.all`, but nothing is at work any more when it rejects: the step is over then, and the next one begins. */
+/** Like `Promise.all`, but waits for both before it rejects: the next step must not begin while one is still at work. */
 async function bothDone<A, B>(work: [Promise<A>, Promise<B>]): Promise<[A, B]> {
   await Promise.allSettled(work);
   return Promise.all(work);
 }
 
-/** The last try's error becomes the workload's failure, unless it has run before: then we go on trying. */
+/** After the last try, records the error as the workload's failure. A workload that was reachable before is tried without end. */
 async function orGiveUp(
   { records }: StepsDeps,
   workloadId: string,
@@ -163,7 +163,7 @@ async function orGiveUp(
   }
 }
 
-/** The numeric user of an image, or null where only the image's own passwd file knows it. */
+/** The numeric user of an image, or null if only the image's own passwd file knows it. */
 function uidOf(user: string): number | null {
   const name = user.split(':')[0] ?? '';
   if (name === '' || name === 'root') return 0;

@@ -1,16 +1,16 @@
-// Archives as the Engine's API takes them (POSIX ustar): a few small files, or a folder.
+// Makes small tar archives (POSIX ustar) for the Engine's API.
 
 const BLOCK_BYTES = 512;
-/** What a name may take in its header. */
+/** The size of the name field in a header. */
 const NAME_BYTES_MAX = 100;
 
 export interface TarEntry {
   name: string;
-  /** Left out, it is a folder. */
+  /** Undefined for a folder. */
   content?: string;
 }
 
-/** All belongs to root; files are 0644, folders 0755. Throws on a name longer than 100 bytes. */
+/** Everything belongs to root; files are 0644, folders 0755. Throws on a name longer than 100 bytes. */
 export function tarOf(entries: readonly TarEntry[]): Buffer {
   const blocks = entries.flatMap(({ name, content }) => {
     const bytes = Buffer.from(content ?? '');

@@ -1,8 +1,9 @@
-// An image without the volumes that it declares: what a container writes there is held to the size of its disk like everything else.
-// Neither the Dockerfile nor the Engine's API can take a VOLUME back, but an image is only a list of layers with a configuration.
+// Makes a copy of an image without the volumes that it declares, so that all writes of a container count against its disk size.
+// Neither a Dockerfile nor the Engine's API can remove a VOLUME. But an image is only a list of layers with a configuration, so the
+// copy lists the same layers with a changed configuration.
 import { tarOf } from './tar.ts';
 
-/** What the engine says about an image, as far as another one is made of it. */
+/** The parts of an image's description that the copy needs. */
 export interface LayeredImage {
   Id: string;
   Architecture: string;
@@ -12,20 +13,20 @@ export interface LayeredImage {
 }
 
 export interface Volumeless {
-  /** The same for the same image. */
+  /** Depends on the original image alone. */
   tag: string;
-  /** For the engine to load: no layer is in it, since the engine has them all and looks for them by their digests. */
+  /** Archive for the engine to load. It contains no layers, because the engine has them already and finds them by digest. */
   archive: Buffer;
-  /** Where the image wants volumes: folders that need not exist in it, each with an archive that makes it below the root. */
+  /** The mount points of the volumes, which need not exist in the image, each with an archive that creates the folder. */
   folders: { path: string; archive: Buffer }[];
 }
 
-/** `imageId` is the engine's for the image with its volumes. */
+/** The tag of the copy; `imageId` is the engine's id of the original. */
 export function tagWithoutVolumes(imageId: string): string {
   return `svc-without-volumes:${imageId.replace('sha256:', '')}`;
 }
 
-/** Undefined where the image declares no volume. */
+/** Undefined if the image declares no volume. */
 export function withoutVolumes({ Id, Architecture, Os, Config, RootFS }: LayeredImage): Volumeless | undefined {
   const { Volumes, ...config } = Config;
   const paths = Object.keys(Volumes ?? {});

@@ -1,4 +1,4 @@
-// Dials the data stream that the control plane has asked for.
+// Dials a data stream that the control plane has requested.
 import { createHash } from 'node:crypto';
 import { request as requestHttp } from 'node:http';
 import { request as requestHttps } from 'node:https';
@@ -7,9 +7,9 @@ import { STREAM_DIAL_MS_MAX } from '../../shared/limits.ts';
 import { streamDuplex } from '../../shared/protocol/stream.ts';
 import { acceptOf } from '../../shared/protocol/websocket.ts';
 
-/** `url` is ws: or wss:. Rejects where the control plane does not take the stream. */
+/** `url` is ws: or wss:. Rejects if the control plane does not accept the stream. */
 export function dialStream({ url, ca }: { url: string; ca: string | null }): Promise<Duplex> {
-  // Random enough: the address carries a token that is used once.
+  // The key need not be secret, only differ per stream, and the URL contains a token that is used once.
   const key = createHash('sha256').update(url).digest().subarray(0, 16).toString('base64');
   const target = new URL(url.replace(/^ws/, 'http'));
   const dial = target.protocol === 'https:' ? requestHttps : requestHttp;
@@ -29,7 +29,7 @@ export function dialStream({ url, ca }: { url: string; ca: string | null }): Pro
     request.once('upgrade', (response, socket, head) => {
       if (response.headers['sec-websocket-accept'] !== acceptOf(key)) {
         socket.destroy();
-        return reject(new Error('what answered is no WebSocket server'));
+        return reject(new Error('the server that answered is not a WebSocket server'));
       }
       socket.setTimeout(0);
       socket.setNoDelay(true);

@@ -1,4 +1,4 @@
-// The bytes between holder and guest (and supervisor and holder): frames of one type byte, a 32-bit length and a payload, over unix sockets.
+// Frames between holder and guest, and between supervisor and holder, over unix sockets: a type byte, a 32-bit length, a payload.
 import type { Socket } from 'node:net';
 
 export const FRAME = { json: 0, data: 1, stderr: 2, eof: 3 } as const;
@@ -9,11 +9,11 @@ export interface Frame {
   payload: Buffer;
 }
 
-/** A larger frame ends the connection; an honest peer reads at most 64 KiB at a time. */
+/** A larger frame ends the connection. An honest peer sends what it has read in one piece, at most 64 KiB. */
 export const FRAME_BYTES_MAX = 512 * 1024;
 const HEADER_BYTES = 5;
 
-/** Sends one frame; `done` is called when the socket can take more. It is not called on a socket that closes first. */
+/** Sends one frame. `done` is called when the socket can take more, but not if the socket closes first. */
 export function sendFrame(socket: Socket, type: FrameType, payload: Uint8Array, done?: () => void): void {
   const header = Buffer.allocUnsafe(HEADER_BYTES);
   header.writeUInt8(type, 0);
@@ -33,9 +33,9 @@ export function sendJson(socket: Socket, value: unknown): void {
 }
 
 /**
- * Hands every frame to `handle` in order and waits for it before reading on, so that a slow consumer slows the sender.
- * Resolves when the peer ends or the socket closes. Rejects on a frame that is malformed or larger than `bytesMax`, and with what
- * `handle` throws; the socket is destroyed then.
+ * Calls `handle` for every frame in order and waits for it before reading on, so that a slow consumer slows the sender down. Resolves
+ * when the peer ends or the socket closes. Rejects if a frame is malformed or larger than `bytesMax`, or if `handle` throws; then the
+ * socket is destroyed.
  */
 export async function eachFrame(
   socket: Socket,
@@ -57,17 +57,17 @@ export async function eachFrame(
       if (refusal !== undefined) break;
     }
   } catch {
-    // A connection that breaks is over like any other.
+    // A broken connection counts as closed.
   }
   if (refusal !== undefined) throw refusal.error;
 }
 
-/** A peer that does not speak frames. */
+/** The peer has broken the rules of the wire. */
 export class FrameError extends Error {}
 
 /**
- * Takes chunks as they come and gives the frames that are complete, each when it is asked for: a chunk may hold thousands. Each chunk's
- * frames are to be taken before the next chunk. Throws FrameError on nonsense.
+ * Decodes chunks of bytes into frames. It yields them lazily, because a chunk may contain thousands. All frames of a chunk must be
+ * consumed before the next chunk. Throws FrameError on malformed bytes.
  */
 export function createFrameDecoder(bytesMax: number): (chunk: Buffer) => Generator<Frame> {
   let pending: Buffer[] = [];

@@ -1,23 +1,23 @@
-// What holder and guest say to each other in JSON frames. The guest trusts the holder; the holder checks every word (guests.ts).
+// The JSON messages between holder and guest. The guest trusts the holder; the holder validates every message (guest-connection.ts).
 
 /** Holder -> guest, on the control connection. */
 export type GuestOrder =
   | { kind: 'open'; token: string; request: SessionRequest }
   | { kind: 'resize'; token: string; cols: number; rows: number }
   | { kind: 'signal'; token: string; signal: string }
-  /** Whoever the session was for has gone. */
+  /** The client of this session has gone. */
   | { kind: 'cut'; token: string };
 
-/** Something to do inside the container, on a connection of its own that the guest dials for it. */
+/** A session inside the container. The guest opens one connection to the holder for each. */
 export type SessionRequest =
   | { kind: 'exec'; command: string | null; env: Record<string, string>; pty: Pty | null }
   | { kind: 'sftp' }
   | { kind: 'dial'; host: string; port: number }
-  /** For as long as the connection is open; 0 is any port that is free. */
+  /** Listens as long as the session's connection is open; port 0 means any free port. */
   | { kind: 'listen'; port: number }
-  /** The same on a socket that programs take for an SSH agent's. */
+  /** Listens on a unix socket that programs use as their SSH agent. */
   | { kind: 'listen_agent' }
-  /** A connection to a port that is listened on, by the number of its `accepted`. */
+  /** Takes over an accepted connection, by the number from its `accepted` message. */
   | { kind: 'take'; connection: number };
 
 export interface Pty {
@@ -40,9 +40,9 @@ export type GuestMessage = { kind: 'main_exit'; exit: Exit };
 
 /** Guest -> holder on a session's connection: `started` or `failed` first, `exit` after the last byte of output. */
 export type SessionMessage =
-  /** `port`, `path`: what is listened on. */
+  /** `port`, `path`: of the listener, if one was requested. */
   | { kind: 'started'; port?: number; path?: string }
   | { kind: 'failed'; detail: string }
-  /** Somebody has connected to what is listened on; `host` is empty on a socket. */
+  /** A program has connected to the listener; `host` is empty on a unix socket. */
   | { kind: 'accepted'; connection: number; host: string; port: number }
   | { kind: 'exit'; exit: Exit };

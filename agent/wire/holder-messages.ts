@@ -1,9 +1,9 @@
-// What supervisor and holder say to each other, as JSON frames over `holder.sock`. Both check it: after an upgrade they differ in version.
+// The JSON messages between supervisor and holder over `holder.sock`. Both validate them, because their versions differ after an upgrade.
 import { z } from 'zod';
 import { LINK_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
 import { ProbeTarget, SshTarget, TcpTarget, TerminalTarget } from '../../shared/protocol/link.ts';
 
-/** What a holder serves itself. */
+/** Stream targets that a holder serves by itself. */
 const HolderTarget = z.discriminatedUnion('kind', [SshTarget, ProbeTarget, TcpTarget, TerminalTarget]);
 export type HolderTarget = z.infer<typeof HolderTarget>;
 
@@ -17,7 +17,7 @@ export const SupervisorMessage = z.discriminatedUnion('kind', [
     ca: z.string().nullable(),
     target: HolderTarget,
   }),
-  /** Answered with `pong` by a holder that serves. */
+  /** A holder that serves answers with `pong`. */
   z.object({ kind: z.literal('ping') }),
   /** The workload is over. */
   z.object({ kind: z.literal('exit') }),
@@ -38,5 +38,5 @@ export const HolderReport = z.discriminatedUnion('kind', [
 ]);
 export type HolderReport = z.infer<typeof HolderReport>;
 
-/** An open message came over the link, so it is not much larger than a link message. */
+/** An `open` message has come over the link, so it is not much larger than a link message. */
 export const HOLDER_MESSAGE_BYTES_MAX = 2 * LINK_MESSAGE_BYTES_MAX;

@@ -1,17 +1,17 @@
-// The paths of a workload's folder. `run/` is the part that the container sees, read-only.
+// The paths in a workload's folder. `run/` is mounted read-only into the container.
 import { chmod, chown, stat } from 'node:fs/promises';
 import { join } from 'node:path';
 import { isMissing } from '../host/state.ts';
 
 export interface WorkloadPaths {
-  /** The supervisor talks to the holder here; never seen by the container. */
+  /** The supervisor connects to the holder here. The container cannot see this socket. */
   holderSocket: string;
-  /** The process that serves, so that one that does not answer can be ended. */
+  /** Process id of the holder, so that one that hangs can be killed. */
   holderPid: string;
   hostKey: string;
   log: string;
   run: string;
-  /** The guest dials out to this one, so a tenant can never make the host connect to a path of his choice. */
+  /** The guest connects here. The host never connects into the container, where a tenant could choose the path. */
   guestSocket: string;
   launchFile: string;
 }
@@ -30,8 +30,8 @@ export function workloadPaths(folder: string): WorkloadPaths {
 }
 
 /**
- * Lets the user who may read the launch file use the guest's socket too: another user of the container cannot pose as the guest.
- * Holder and supervisor both call it, because either of the two files may come first.
+ * Gives the guest's socket the owner of the launch file, so that no other user of the container can pose as the guest. Holder and
+ * supervisor both call this, because either of the two files may be created first.
  */
 export async function openRunFolderToUser(folder: string): Promise<void> {
   const { guestSocket, launchFile } = workloadPaths(folder);

@@ -29,7 +29,7 @@ const ChatFields = z.strictObject({
   stop: z
     .union([z.string().min(1).max(256), z.array(z.string().min(1).max(256)).min(1).max(4)])
     .optional()
-    .describe('Texts that end the answer; where the model supports it'),
+    .describe('Texts that end the answer; if the model supports it'),
   seed: z.int().optional().describe('Where the model supports it'),
   presence_penalty: few.optional().describe('Where the model supports it'),
   frequency_penalty: few.optional().describe('Where the model supports it'),

@@ -13,7 +13,7 @@ const EmbeddingsFields = z.strictObject({
     .default('float')
     .meta({ enum: ['float'] })
     .describe('Only `float`, vectors as numbers'),
-  dimensions: z.int().min(1).max(65_536).optional().describe('Length of a vector; where the model supports it'),
+  dimensions: z.int().min(1).max(65_536).optional().describe('Length of a vector; if the model supports it'),
   user: z.string().max(512).optional().describe('Whatever the caller likes'),
 });
 export type EmbeddingsRequest = z.infer<typeof EmbeddingsFields>;

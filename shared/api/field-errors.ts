@@ -7,7 +7,7 @@ export function fieldErrors(error: z.ZodError, input: unknown, whole: string): F
   const mistyped = new Set(
     error.issues.filter(({ code }) => code === 'invalid_type').map(({ path }) => fieldPath(path)),
   );
-  // Of a value of the wrong type, its length says nothing: a text for a list would be told how many characters it may have.
+  // For a value of the wrong type only that is reported. A rule about its length would be misleading: a list has no characters.
   const telling = error.issues.filter((issue) => issue.code === 'invalid_type' || !mistyped.has(fieldPath(issue.path)));
   return telling.flatMap((issue) => explain(issue, input, whole));
 }
@@ -32,7 +32,7 @@ function explain(issue: z.core.$ZodIssue, input: unknown, whole: string): FieldE
   if (issue.code === 'unrecognized_keys') {
     return issue.keys.map((key) => ({ field: fieldPath([...issue.path, key]), rule: 'is not a known field' }));
   }
-  // Of what is missing zod says only its type; a rule of ours says when it is needed.
+  // For a missing value, zod reports only the expected type. Our own rules (`custom`) explain when it is required.
   if (valueAt(input, issue.path) === undefined && issue.code !== 'custom') return [{ field, rule: 'is required' }];
   if (issue.code === 'invalid_union') return explainUnion(issue, input, whole);
   if (issue.code === 'invalid_key') {

@@ -15,7 +15,9 @@ export const FileObject = z
     created_at: unixSeconds.describe('When it was uploaded, in Unix seconds'),
     filename: z.string().describe('As it was sent'),
     purpose: z.literal(FILE_PURPOSE).describe('Always `fine-tune`'),
-    status: z.enum(['processed', 'error']).describe('`error` where it cannot be trained with; its report says why'),
+    status: z
+      .enum(['processed', 'error'])
+      .describe('`error` if it cannot be used for training; its report has the reason'),
     status_details: z.string().optional().describe('The first problem of a file whose status is `error`'),
   })
   .meta({ id: 'File' });
@@ -24,7 +26,7 @@ export type FileObject = z.infer<typeof FileObject>;
 export const FileList = z.strictObject({
   object: z.literal('list').describe('Always `list`'),
   data: z.array(FileObject).describe('The files of this page'),
-  first_id: z.string().nullable().describe('Null where the page is empty'),
+  first_id: z.string().nullable().describe('Null if the page is empty'),
   last_id: z.string().nullable().describe('What `after` of the next page is'),
   has_more: z.boolean().describe('Whether there is a next page'),
 });
@@ -44,7 +46,7 @@ export const DeletedFile = z.strictObject({
 });
 
 export const TrainingProblem = z.strictObject({
-  line: z.int().nullable().describe('Counted from 1; null where it is of the whole file'),
+  line: z.int().nullable().describe('Counted from 1; null if the problem concerns the whole file'),
   rule: z
     .enum([
       'not_utf8',

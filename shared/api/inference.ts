@@ -17,7 +17,10 @@ export const InferenceError = z
       .strictObject({
         message: z.string().describe('What went wrong here and what to do about it'),
         type: InferenceErrorType.describe('The kind of error, as clients of this wire format know it'),
-        param: z.string().nullable().describe('Path of the member at fault like `messages[2].content`, where one is'),
+        param: z
+          .string()
+          .nullable()
+          .describe('Path of the member at fault like `messages[2].content`, if there is one'),
         code: z.string().describe('Stable identifier of the error; branch on this one'),
       })
       .describe('The refusal'),

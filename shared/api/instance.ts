@@ -173,7 +173,7 @@ export type CreateInstance = z.infer<typeof CreateInstance>;
 
 const ONLY_WITH_IMAGE = ['registry_credential_id', 'cmd', 'entrypoint', 'ports'] as const;
 
-/** Also beside other broken rules, so that a caller reads them all at once; not where one of these fields itself is of the wrong kind. */
+/** Compares even if other rules are broken, so that a caller sees all errors at once; but not if one of these fields has a wrong type. */
 function canBeCompared({ value, issues }: z.core.ParsePayload): boolean {
   const named = new Set<PropertyKey | undefined>([
     ...ONLY_WITH_IMAGE,
@@ -255,7 +255,7 @@ const Connection = z.strictObject({
     .string()
     .optional()
     .describe('OpenSSH line of the SSH host key; stays the same for the life of the instance'),
-  app_url: z.string().optional().describe('The application, where it has a primary port'),
+  app_url: z.string().optional().describe('URL of the application, if it has a primary port'),
   terminal_url: z
     .string()
     .optional()
@@ -266,7 +266,7 @@ const Connection = z.strictObject({
 });
 export type Connection = z.infer<typeof Connection>;
 
-/** Optional members are absent where they do not apply; nullable ones are always there. */
+/** Optional members are absent if they do not apply; nullable ones are always present. */
 export const Instance = z
   .strictObject({
     id: z.string().describe('Identifies the instance'),
@@ -286,7 +286,7 @@ export const Instance = z
     name: z.string().nullable().describe('A name of your own'),
     ready_at: z.iso.datetime().nullable().describe('When it first ran; charging begins here'),
     terminated_at: z.iso.datetime().nullable().describe('When it ended; charging ends here at the latest'),
-    disk_gb: z.int().optional().describe('Size of the file system; absent where the host does not honour a size'),
+    disk_gb: z.int().optional().describe('Size of the file system; absent if the host does not honour a size'),
     image: z
       .string()
       .optional()
@@ -299,7 +299,7 @@ export const Instance = z
       .datetime()
       .optional()
       .describe('When the limit ends it; absent before it runs, and once the limit has ended it'),
-    status_reason: z.string().optional().describe('Why it is as it is, where that needs an explanation'),
+    status_reason: z.string().optional().describe('The reason for the status, if it needs an explanation'),
     last_reachable_at: z.iso
       .datetime()
       .optional()

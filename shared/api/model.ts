@@ -26,11 +26,11 @@ const ModelPricing = z.strictObject({
   per_video_second_microcents: amount.optional().describe('For a second of output video, exact'),
 });
 
-/** Of image and video models. */
+/** A parameter of an image or video model. */
 export const ModelParameter = z.strictObject({
   name: z.string().min(1).describe('Member of the request'),
   type: z.enum(['enum', 'int', 'string', 'bool']).describe('What it takes'),
-  default: z.union([z.string(), z.int(), z.boolean()]).optional().describe('What it is where the request has none'),
+  default: z.union([z.string(), z.int(), z.boolean()]).optional().describe('Its value if the request has none'),
   enum: z.array(z.string()).optional().describe('All values that it takes'),
   min: z.int().optional().describe('Least value'),
   max: z.int().optional().describe('Greatest value'),

@@ -28,7 +28,7 @@ export const PricingRow = z
     disk_configurable: z.boolean().describe('Whether a launch here can choose disk_gb'),
     disk_price_per_gb_hour: z
       .number()
-      .describe('Dollars an hour for each GB of disk beyond the included 100; 0 where the disk cannot be chosen'),
+      .describe('Dollars an hour for each GB of disk beyond the included 100; 0 if the disk size cannot be chosen'),
   })
   .meta({ id: 'PricingRow' });
 export type PricingRow = z.infer<typeof PricingRow>;

@@ -18,7 +18,7 @@ export const Problem = z
           rule: z.string().describe('The rule that was broken'),
         }),
       )
-      .describe('One entry for each broken rule, empty where no field is at fault'),
+      .describe('One entry for each broken rule, empty if no field is at fault'),
   })
   .meta({ id: 'Problem' });
 export type Problem = z.infer<typeof Problem>;

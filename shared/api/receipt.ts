@@ -1,4 +1,4 @@
-// Receipts: what became of each request to a model that was let in, and what it was charged.
+// Receipts: the result and the charge of each accepted request to a model.
 import { z } from 'zod';
 
 const tokens = z.int().nullable();
@@ -12,14 +12,14 @@ export const Receipt = z
     tier: z.enum(['serverless', 'economy']).describe('Whose price was charged'),
     state: z
       .enum(['open', 'settled', 'released'])
-      .describe('`open` while it is answered, `settled` where something was charged, `released` where nothing was'),
+      .describe('`open` while it is answered, `settled` if something was charged, `released` if nothing was'),
     ending: z
       .enum(['completed', 'client_left', 'too_long', 'upstream_failed', 'refused', 'process_ended'])
       .nullable()
       .describe('How it ended; null while it is open'),
-    prompt_tokens: tokens.describe('Null where no tokens were charged'),
+    prompt_tokens: tokens.describe('Null if no tokens were charged'),
     completion_tokens: tokens.describe('The same'),
-    images: z.int().nullable().describe('Null where no images were charged'),
+    images: z.int().nullable().describe('Null if no images were charged'),
     counted_by: z
       .enum(['upstream', 'running', 'tokenizer', 'estimate'])
       .nullable()

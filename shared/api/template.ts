@@ -4,7 +4,7 @@ import { z } from 'zod';
 const TemplateVariable = z.strictObject({
   key: z.string().describe('Name of the variable'),
   description: z.string().describe('What it is for'),
-  default: z.string().optional().describe('Its value where the launch sets none; absent: it is not set'),
+  default: z.string().optional().describe('Its value if the launch sets none; absent: it is not set'),
   required: z.boolean().describe('A launch must set it in env'),
   user_overridable: z.boolean().describe('A launch may set it in env; others are refused'),
   secret: z.boolean().describe('Its value is a secret, such as a token'),

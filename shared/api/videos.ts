@@ -2,7 +2,7 @@
 import { z } from 'zod';
 import { pageParameters } from './page.ts';
 
-/** Beside these, what `parameters` of the model declares: which that is depends on the model, and is checked where the model is known. */
+/** Other members are those in the model's `parameters`. They are validated later, when the model is known. */
 export const VideoRequest = z.looseObject({
   model: z.string().min(1).max(256).describe('Id or alias of a video model'),
   prompt: z.string().min(1).max(32_000).describe('What the video shows'),
@@ -22,7 +22,7 @@ export const VideoJob = z
     model: z.string().describe('Canonical id of the model'),
     status: z
       .enum(['queued', 'in_progress', 'completed', 'failed', 'cancelled', 'expired'])
-      .describe('`expired` where the file is gone, or where no server began within two hours'),
+      .describe('`expired` if the file is gone, or if no server began within two hours'),
     progress: z.int().min(0).max(100).describe('Percent; some models stay at 0 until the end'),
     seconds: z.int().describe('Length of the clip'),
     cost_cents: z

@@ -87,13 +87,13 @@ const WebhookAttempt = z
       .describe('manual: a retry was asked for; probe: the one try of a degraded endpoint'),
     started_at: z.iso.datetime().describe('When it began'),
     duration_ms: z.int().describe('How long it took'),
-    response_status: z.int().nullable().describe('What the endpoint answered; null where no answer came'),
+    response_status: z.int().nullable().describe('What the endpoint answered; null if no answer came'),
     response_body_excerpt: z.string().nullable().describe('The beginning of the answer, up to 1 KiB as text'),
     truncated: z.boolean().describe('The answer was longer than the excerpt'),
     error_code: z
       .enum(['timeout', 'dns', 'connect', 'tls', 'protocol', 'blocked_address', 'http_status'])
       .nullable()
-      .describe('Why it failed; null where it succeeded. http_status: any answer but 2xx, redirects too'),
+      .describe('Why it failed; null if it succeeded. http_status: any answer but 2xx, redirects too'),
     error_detail: z.string().nullable().describe('The reason in words'),
     remote_ip: z.string().nullable().describe('The address that was connected to'),
   })
@@ -115,7 +115,7 @@ export const WebhookDelivery = z
     max_attempts: z
       .int()
       .describe('Given up after so many; or a day after the event, if the endpoint was disabled for most of it'),
-    next_attempt_at: z.iso.datetime().nullable().describe('Not before then; null where none is planned'),
+    next_attempt_at: z.iso.datetime().nullable().describe('Not before then; null if none is planned'),
     created_at: z.iso.datetime().describe('When the event happened'),
     completed_at: z.iso.datetime().nullable().describe('When it succeeded or was given up'),
     attempt_history: z.array(WebhookAttempt).describe('Every attempt, oldest first'),

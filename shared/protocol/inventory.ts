@@ -1,4 +1,4 @@
-// What a host says about itself at enrolment and on every link: GPUs from nvidia-smi, and the facts that placement needs.
+// The inventory that a host sends at enrolment and on every link: GPUs from nvidia-smi, and the facts that placement needs.
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX } from '../limits.ts';
 
@@ -9,17 +9,17 @@ export const GpuFacts = z.strictObject({
   name: z.string().min(1).max(128),
   memory_mib: z.int().min(0),
   driver_version: z.string().max(64),
-  /** Its place on the PCI bus as nvidia-smi prints it, empty where unknown. */
+  /** Its address on the PCI bus as nvidia-smi prints it; empty if unknown. */
   bus_id: z.string().max(32).default(''),
-  /** A process that is not ours holds memory on it: not to be listed. */
+  /** A foreign process uses its memory, so it must not be rented out. */
   foreign_use: z.boolean(),
 });
 export type GpuFacts = z.infer<typeof GpuFacts>;
 
-/** What the host has found out about one of its GPUs, from the kernel log and nvidia-smi alone: nobody in a container can bring it about. */
+/** A fault of a GPU, from the kernel log and nvidia-smi alone. Nobody in a container can cause it. */
 export const GpuFault = z.strictObject({
   uuid: z.string().min(1).max(128),
-  /** `broken`: nothing computes on it until it is reset. `unfit`: whoever has it may go on, nobody new gets it. */
+  /** `broken`: nothing computes on it until a reset. `unfit`: the current rental may go on, but no new one gets it. */
   severity: z.enum(['broken', 'unfit']),
   detail: z.string().min(1).max(200),
 });
@@ -27,30 +27,30 @@ export type GpuFault = z.infer<typeof GpuFault>;
 
 export const Inventory = z.strictObject({
   gpus: z.array(GpuFacts).max(GPUS_PER_MACHINE_MAX),
-  /** Why nvidia-smi cannot say which GPUs there are, empty where it can: `gpus` is empty then, and none may be rented out. */
+  /** Why nvidia-smi cannot list the GPUs; empty if it can. With an error, `gpus` is empty and no GPU may be rented out. */
   gpu_error: z.string().max(400).default(''),
-  /** Also of GPUs that `gpus` does not name: nvidia-smi lists no lost one. */
+  /** Includes GPUs that `gpus` does not contain: nvidia-smi does not list a lost one. */
   gpu_faults: z.array(GpuFault).max(GPUS_PER_MACHINE_MAX).default([]),
-  /** What keeps containers from the host and private networks: our own table, or what the supplier has (an agent that says nothing has none). */
+  /** Who keeps containers from the host and private networks: our nftables table, or (`none`) the supplier. An old agent has no fence. */
   network_fence: z.enum(['nftables', 'none']).default('none'),
-  /** Why the fence does not stand, empty where it does: no container is started there, and nothing may be rented out. */
+  /** Why the fence does not stand; empty if it does. With an error, no container is started and nothing may be rented out. */
   fence_error: z.string().max(400).default(''),
   cpu_cores: z.int().min(0),
   ram_bytes: z.int().min(0),
   storage_bytes: z.int().min(0),
-  /** A container's disk was limited and filled here, and the limit held. */
+  /** True if a test has filled a container's disk here and the limit held. */
   disk_enforced: z.boolean(),
   hostname: z.string().max(255),
   kernel: z.string().max(255),
-  /** Docker Engine's version, empty where it does not answer. */
+  /** Docker Engine's version; empty if it does not answer. */
   engine_version: z.string().max(64),
-  /** NVIDIA Container Toolkit's version, empty where the host has none or does not know. */
+  /** NVIDIA Container Toolkit's version; empty if there is none or the version is unknown. */
   container_toolkit_version: z.string().max(64).default(''),
   agent_version: z.string().max(64),
 });
 export type Inventory = z.infer<typeof Inventory>;
 
-/** Body of `POST /agent/v1/enroll`. The host made its key and stored it before this call, so that a repeat is safe. */
+/** Body of `POST /agent/v1/enroll`. The host has stored its key before this call, so that a repeat is safe. */
 export const EnrollRequest = z.strictObject({
   token: z.string().min(1).max(256),
   /** Raw ed25519 public key, base64url (32 bytes). */

@@ -1,10 +1,10 @@
-// What both ends of the control link need of what carries it: a WebSocket, or the network that a simulation plays.
+// The socket under the control link, for both ends: a WebSocket, or the simulated network of the tests.
 
-/** As of the package `ws`, whose sockets fit. */
+/** Sockets of the package `ws` have this form. */
 export interface LinkSocket {
   readonly readyState: number;
   readonly OPEN: number;
-  /** Bytes that were sent and that the peer has not taken yet. */
+  /** Bytes that were sent but that the peer has not read yet. */
   readonly bufferedAmount: number;
   on(event: 'message', heard: (data: Buffer, isBinary: boolean) => void): unknown;
   on(event: 'close', heard: (code: number, reason: Buffer) => void): unknown;
@@ -12,11 +12,11 @@ export interface LinkSocket {
   on(event: 'ping' | 'pong', heard: () => void): unknown;
   send(text: string): void;
   ping(): void;
-  /** Says goodbye; `close` follows. */
+  /** Starts the closing handshake; the event `close` follows. */
   close(code: number, reason: string): void;
-  /** Without a goodbye. */
+  /** Cuts the connection without a handshake. */
   terminate(): void;
-  /** Nothing is handed out until `resume`; what has come already may be. */
+  /** Stops reading until `resume`. Messages that have arrived already may still be emitted. */
   pause(): void;
   resume(): void;
 }

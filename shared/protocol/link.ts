@@ -1,28 +1,29 @@
 // The control link: one WebSocket per machine, dialled by the agent, JSON text messages. This file is the specification of that wire.
 //
-// Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome` -> then, in any order, `clone_token`, `desired`, `open`, `pull_login`,
-// `repair`, `drain` from the server and `clone_token_kept`, `observed`, `inventory`, `pull_login`, `holder`, `stream_refused` from the agent. Liveness: the server sends WebSocket pings.
-// A message that does not decode closes the link with a reason and nothing else.
+// Order: server `challenge` -> agent `hello` (signs the nonce) -> server `welcome`. Then, in any order:
+//   from the server: `clone_token`, `desired`, `open`, `pull_login`, `repair`, `drain`
+//   from the agent: `clone_token_kept`, `observed`, `inventory`, `pull_login`, `holder`, `stream_refused`
+// The server sends WebSocket pings to detect a dead peer. A message that does not decode closes the link with a reason and has no other effect.
 import { z } from 'zod';
 import { parseJson, TooManyValues } from '../json.ts';
 import { LOG_LINES_MAX, WORKLOADS_PER_MACHINE_MAX } from '../limits.ts';
 import { Inventory } from './inventory.ts';
 import { DesiredWorkload, ObservedWorkload, WorkloadId } from './workload.ts';
 
-/** Where desired state stands: a restored control plane raises the epoch, every change raises the revision. */
+/** The version of a desired state. Every change raises the revision; a control plane restored from a backup raises the epoch. */
 export const Revision = z.strictObject({ epoch: z.int().min(0), revision: z.int().min(0) });
 export type Revision = z.infer<typeof Revision>;
 
 /** The SSH server of a workload's holder. */
 export const SshTarget = z.strictObject({
   kind: z.literal('ssh'),
-  /** OpenSSH public key lines that may log in, resolved for this very connection. */
+  /** OpenSSH public key lines that may log in, as of the moment of this connection. */
   authorized_keys: z.array(z.string().max(16_384)).max(1024),
   client_ip: z.string().max(64),
 });
 export type SshTarget = z.infer<typeof SshTarget>;
 
-/** The same SSH server for a login of the control plane alone: on a place of its own, never in a queue, without channels. */
+/** The same SSH server, for a probe of the control plane: with a reserved place, no queue, and no channels. */
 export const ProbeTarget = z.strictObject({
   kind: z.literal('probe'),
   /** OpenSSH public key line that may authenticate. */
@@ -33,13 +34,13 @@ export type ProbeTarget = z.infer<typeof ProbeTarget>;
 /** A port of the application, on the container's own loopback. */
 export const TcpTarget = z.strictObject({ kind: z.literal('tcp'), port: z.int().min(1).max(65_535) });
 
-/** The container's output, as protocol/logs.ts; the stream ends with the log, or with the container where it is followed. */
+/** The container's log in the format of protocol/logs.ts. The stream ends with the log or, with `follow`, with the container. */
 const LogsTarget = z.strictObject({
   kind: z.literal('logs'),
-  /** So many of the last lines. */
+  /** The number of last lines to send. */
   tail: z.int().min(0).max(LOG_LINES_MAX),
   follow: z.boolean(),
-  /** Only what was written at or after this time (unix seconds, decimals allowed); null: from the beginning. */
+  /** Only lines written at or after this time (unix seconds, decimals allowed); null: from the beginning. */
   since: z
     .string()
     .regex(/^\d{1,12}(\.\d{1,9})?$/)
@@ -47,20 +48,20 @@ const LogsTarget = z.strictObject({
 });
 export type LogsTarget = z.infer<typeof LogsTarget>;
 
-/** The browser console: HTTP/1.1 with its page, and WebSockets that are shells. Whoever opens it has been let in already. */
+/** The browser console: HTTP/1.1 for its page, and one WebSocket per shell. The control plane has already authenticated the user. */
 export const TerminalTarget = z.strictObject({ kind: z.literal('terminal') });
 
-/** What a data stream leads to. */
+/** The target of a data stream. */
 const OpenTarget = z.discriminatedUnion('kind', [SshTarget, ProbeTarget, TcpTarget, TerminalTarget, LogsTarget]);
 
-/** What a registry takes from whoever pulls one image: a token for that repository, or a login where it knows no tokens. */
+/** The login to a registry for one image: a token for its repository, or a password if the registry does not use tokens. */
 export const PullLogin = z.discriminatedUnion('kind', [
   z.strictObject({ kind: z.literal('bearer'), token: z.string().min(1).max(65_536) }),
   z.strictObject({ kind: z.literal('basic'), username: z.string(), password: z.string() }),
 ]);
 export type PullLogin = z.infer<typeof PullLogin>;
 
-/** The answer to a host that is about to pull; `refused`: the organisation may not (or no longer) pull it, asking again changes nothing. */
+/** The answer to a host that is about to pull. `refused`: the organisation may not pull the image; another request changes nothing. */
 const PullAnswer = z.discriminatedUnion('kind', [
   ...PullLogin.options,
   z.strictObject({ kind: z.literal('refused'), detail: z.string().max(512) }),
@@ -78,14 +79,14 @@ export const ServerMessage = z.discriminatedUnion('type', [
     protocol: z.strictObject({ min: z.int(), max: z.int() }),
   }),
   z.strictObject({ type: z.literal('welcome'), protocol: z.int(), now_ms: z.int() }),
-  /** After each welcome and every CLONE_TOKEN_MS: the host stores it, says `clone_token_kept`, and shows the newest at its next hello. */
+  /** Sent after each welcome and every CLONE_TOKEN_MS. The host stores it, sends `clone_token_kept`, and shows it in its next hello. */
   z.strictObject({ type: z.literal('clone_token'), value: CloneTokenValue }),
   z.strictObject({
     type: z.literal('desired'),
     ...Revision.shape,
-    /** Always true: the message names every workload of this machine. An agent ignores a message without it. */
+    /** Always true: the message contains every workload of this machine. An agent ignores a message without it. */
     complete: z.literal(true),
-    /** The control plane's clock, for what ends at a time. */
+    /** The control plane's clock, for end times and quarantines. */
     now_ms: z.int(),
     workloads: z.array(DesiredWorkload).max(WORKLOADS_PER_MACHINE_MAX),
   }),
@@ -99,7 +100,7 @@ export const ServerMessage = z.discriminatedUnion('type', [
   }),
   /** The answer to `pull_login`, good for a few minutes; null: pull without one. Kept in memory only. */
   z.strictObject({ type: z.literal('pull_login'), workload_id: WorkloadId, login: PullAnswer.nullable() }),
-  /** The SSH server of a workload does not answer us: its holder is to be replaced. What runs in the container goes on. */
+  /** The control plane cannot reach a workload's SSH server: the agent must replace its holder. The container goes on. */
   z.strictObject({ type: z.literal('repair'), workload_id: WorkloadId }),
   z.strictObject({ type: z.literal('drain'), reconnect_after_ms: z.int().min(0).max(600_000) }),
 ]);
@@ -116,12 +117,12 @@ export const AgentMessage = z.discriminatedUnion('type', [
     /** base64url ed25519 signature over `linkProof(machine_id, nonce)`. */
     proof: z.string().min(1).max(128),
     protocol: z.strictObject({ min: z.int(), max: z.int() }),
-    /** The desired state this host holds; null on a fresh one. Above the server's own: the server was restored from a backup. */
+    /** The desired state that this host holds; null on a new host. If it is newer than the server's, the server was restored from a backup. */
     held: Revision.nullable(),
     /** Changes with every boot of the host. */
     boot_id: z.string().max(64),
     inventory: Inventory,
-    /** The newest value that is on the host's disk; null before the first. One that is too old is of a copy of that disk. */
+    /** The newest value on the host's disk; null before the first. An old value shows that this is a copy of the disk. */
     clone_token: CloneTokenValue.nullable(),
   }),
   z.strictObject({ type: z.literal('clone_token_kept'), value: CloneTokenValue }),
@@ -130,13 +131,13 @@ export const AgentMessage = z.discriminatedUnion('type', [
     /** The desired state that this was computed from; null before the first one. */
     held: Revision.nullable(),
     workloads: z.array(ObservedWorkload).max(WORKLOADS_PER_MACHINE_MAX),
-    /** Ids from labels of our containers that no desired state names: reported, never touched. */
+    /** Ids on labels of our containers that the desired state does not contain. They are reported and never touched. */
     unknown_workload_ids: z.array(z.string().max(64)).max(WORKLOADS_PER_MACHINE_MAX),
   }),
   z.strictObject({ type: z.literal('inventory'), inventory: Inventory }),
-  /** Asks for the login of a workload's private image. No answer: the registry is away for now, ask again. */
+  /** Requests the login for a workload's private image. No answer comes while the registry is away; the host requests again. */
   z.strictObject({ type: z.literal('pull_login'), workload_id: WorkloadId }),
-  /** What the host has seen of a holder by itself: one that did not answer, or that was replaced. Evidence, and a reason to look; never a verdict. */
+  /** A holder did not answer its agent, or was replaced. This is evidence and starts a probe, but decides nothing by itself. */
   z.strictObject({
     type: z.literal('holder'),
     workload_id: WorkloadId,
@@ -163,20 +164,20 @@ export const LINK_CLOSE = {
   busy: 4429,
 } as const;
 
-/** The bytes an agent signs to prove that it is this machine. */
+/** The bytes that an agent signs to prove that it is this machine. */
 export function linkProof(machineId: string, nonce: string): Buffer {
   return Buffer.from(`svc-link-v1\n${machineId}\n${nonce}`);
 }
 
 export type Decoded<T> = { ok: true; message: T } | { ok: false; reason: string };
 
-/** With words before it, this still fits the 123 bytes of a close frame. */
+/** Short enough for the 123 bytes of a close frame, with some words before it. */
 const REASON_CHARS_MAX = 100;
 
 /**
- * Decodes one text frame, whose size the socket bounds, with at most `valuesMax` names and values. Never throws; the reason names the first broken field. U+0000 becomes U+FFFD:
- * an engine passes on whatever a registry says, and PostgreSQL stores no such character. That is done after the schema has bounded the
- * message: a reviver would visit each value of a hostile one, which takes a hundred times as long as parsing it.
+ * Decodes one text frame with at most `valuesMax` names and values; the socket bounds its size. Never throws; the reason names the
+ * first broken field. U+0000 becomes U+FFFD, because texts of a registry may contain it and PostgreSQL cannot store it. That happens
+ * after the schema has bounded the message: a JSON reviver would visit every value of a hostile one and take a hundred times as long.
  */
 export function decodeMessage<T>(schema: z.ZodType<T>, frame: string, valuesMax: number): Decoded<T> {
   let json: unknown;

@@ -1,7 +1,36 @@
-// A data stream: one WebSocket per byte stream as a Node Duplex, with backpressure both ways and a real half-close.
+// The stream wire: carries one byte stream between a holder and the control plane over one WebSocket, as a Node Duplex.
 //
-// Wire: binary messages are bytes in order, their borders mean nothing; the text message `eof` ends the sender's direction; a close
-// before `eof` is an abort. No pings of ours: a paused reader would not answer them. Liveness is TCP's and the control link's business.
+// A TCP connection has two directions, and each ends by itself (half-close). A WebSocket has only one close for both. So this wire adds a
+// message for the end of a direction:
+//
+//     binary message   bytes of the stream, in order. The borders between messages have no meaning: "ab" + "c" equals "a" + "bc".
+//     text `eof`       the sender's direction has ended. The other direction stays open.
+//     close            in order after `eof` in both directions; an abort if anything before that.
+//     ping             answered with a pong, because proxies may send pings. This side sends none.
+//
+// Example: `echo hi | ssh host cat`. The client has sent everything, and the answer still comes:
+//
+//     client side                              holder side
+//       binary "hi\n"    ───────────────────>
+//       text   "eof"     ───────────────────>   `cat` reads the end of its input
+//                        <───────────────────   binary "hi\n"
+//                        <───────────────────   text "eof"
+//       close 1000       ───────────────────>   (or from the other side: whoever is done first)
+//
+// States of one end: open ─eof sent─> half-closed ─eof received─> closing ─> closed, or with the two events in the other order.
+//   From every state before `closing`, a close, a lost connection or a malformed message destroys the stream with an error. Bytes
+//   before a received `eof` are still read to their end. In `closing`, the peer has STREAM_CLOSE_MS_MAX to close its connection.
+//
+// Backpressure, with no buffer that grows:
+//   reading   if the consumer is slow, `push` returns false and the socket is paused. TCP then slows the peer down. At most
+//             BUFFER_BYTES (256 KiB) wait here, plus the kernel's buffers.
+//   writing   the next chunk is accepted only after the socket has taken the one before.
+//
+// Why this side sends no pings: a paused socket reads nothing, so it would not see the pong of a healthy peer. A dead peer is noticed
+// by TCP keep-alive and by the control link.
+//
+// What must never happen: a consumer mistakes an abort for an end (half a file would look whole), or a peer that does not read makes
+// this process keep its bytes.
 import type { IncomingMessage } from 'node:http';
 import { Duplex } from 'node:stream';
 import { messageOf } from '../errors.ts';
@@ -15,19 +44,19 @@ const JOINED_BYTES_MAX = 16 * 1024;
 /** Sixteen bytes in base64. */
 const HANDSHAKE_KEY = /^[A-Za-z0-9+/]{22}==$/;
 
-/** The connection under a stream, a `net.Socket` or `tls.TLSSocket` after its upgrade; `shared` itself opens none. */
+/** The connection under a stream: a `net.Socket` or `tls.TLSSocket` after its upgrade. `shared` itself opens none. */
 export interface StreamSocket extends Duplex {
   setTimeout(timeoutMs: number, onTimeout: () => void): unknown;
 }
 
 export interface StreamEnd {
-  /** Whether this end has dialled, and so masks what it sends. */
+  /** Whether this end has dialled. The end that dials masks its frames. */
   dialled: boolean;
-  /** Bytes that came together with the handshake. */
+  /** Bytes that have arrived together with the handshake. */
   head: Buffer;
 }
 
-/** Answers the handshake of a stream that has come in; undefined, and nothing is answered, where it is none. */
+/** Answers the handshake of an incoming stream. Returns undefined and answers nothing if the request is not a handshake. */
 export function acceptStream(request: IncomingMessage, socket: StreamSocket, head: Buffer): Duplex | undefined {
   const { upgrade = '', 'sec-websocket-key': key, 'sec-websocket-version': version } = request.headers;
   const isHandshake = request.method === 'GET' && upgrade.toLowerCase() === 'websocket' && version === '13';
@@ -39,9 +68,8 @@ export function acceptStream(request: IncomingMessage, socket: StreamSocket, hea
 }
 
 /**
- * Wraps a connection whose upgrade is done. Reading pauses it when the consumer is slow; writing waits until the connection has taken
- * what was written before. `end()` sends EOF and leaves the other direction open. A peer that vanishes destroys the stream with an
- * error, which nobody has to listen for.
+ * Wraps a connection after its upgrade. `end()` sends `eof` and leaves the other direction open. If the peer disappears, the stream is
+ * destroyed with an error; a listener for it is not required.
  */
 export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd): Duplex {
   let eofReceived = false;
@@ -71,18 +99,18 @@ export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd)
   const onGone = (): void => {
     if (eofReceived && eofSent) return;
     const destroy = (): void => void duplex.destroy(new Error('the peer closed the stream before its end'));
-    // What it said is whole, and is still read to its end; only what we say goes nowhere.
+    // The peer's direction is complete and is read to its end first. Only our direction is lost.
     if (eofReceived && !duplex.readableEnded) duplex.once('end', destroy);
     else destroy();
   };
 
   const feed = openFrameReader(!dialled, {
     onBytes: (bytes) => {
-      if (eofReceived) throw new Error('it went on after its end');
+      if (eofReceived) throw new Error('bytes came after the end');
       if (!duplex.push(bytes)) socket.pause();
     },
-    onWord: (opcode, bytes) => {
-      // Proxies may ask. One that asks faster than it reads is not answered, or the answers would pile up here.
+    onShort: (opcode, bytes) => {
+      // Proxies may send pings. If a peer sends pings and reads no pongs, they are not answered: the pongs would pile up here.
       if (opcode === OPCODE.ping && !socket.writableNeedDrain) send(OPCODE.pong, [bytes]);
       if (opcode === OPCODE.ping || opcode === OPCODE.pong) return;
       if (opcode === OPCODE.close) return onGone();
@@ -104,8 +132,8 @@ export function streamDuplex(socket: StreamSocket, { dialled, head }: StreamEnd)
   socket.on('end', onGone);
   socket.on('close', onGone);
   socket.on('error', () => duplex.destroy(new Error('the stream connection failed')));
-  // A peer may break it in the very turn in which it opens, before its user listens: that must not end our process. Who uses it later
-  // hears of it all the same.
+  // A peer may break the stream before its user adds a listener, and an error without a listener would end the process. Later reads and
+  // writes still fail.
   duplex.on('error', () => undefined);
   if (head.length > 0) onData(head);
   return duplex;
@@ -118,7 +146,7 @@ function openSender(socket: StreamSocket, masked: boolean): Send {
   return (opcode, pieces, done) => {
     const length = pieces.reduce((sum, piece) => sum + piece.length, 0);
     const frame = [frameHeader(opcode, length, masked), ...pieces];
-    // Of little, a copy costs less than a second write; of much, the writes leave together and nothing is copied.
+    // A copy of few bytes is cheaper than a second write. Many bytes are not copied; cork sends the writes together.
     if (length <= JOINED_BYTES_MAX) return void socket.write(Buffer.concat(frame), done);
     socket.cork();
     for (const piece of frame.slice(0, -1)) socket.write(piece);
@@ -131,7 +159,7 @@ function piecesOf(chunks: readonly { chunk: Buffer }[]): Buffer[] {
   return chunks.map(({ chunk }) => chunk);
 }
 
-/** Both ends are done: what is under way arrives, and a peer that then does not close is not waited for. */
+/** Closes after `eof` in both directions. Bytes on their way still arrive; a peer that does not close in time is cut. */
 function closeInOrder(socket: StreamSocket, send: Send): void {
   send(OPCODE.close, [NORMAL_CLOSURE]);
   socket.end();

@@ -1,8 +1,8 @@
-// The part of RFC 6455 that data streams are made of: the handshake's answer, frame headers, and a reader that hands on the bytes
-// of a message as they come.
+// The part of RFC 6455 that data streams need: the answer to the handshake, frame headers, and a reader that passes the bytes of a
+// message on as they arrive.
 //
-// Why not `ws`: it collects each message before it hands it out, which for a stream of bytes is a copy of everything and a third
-// more CPU. What is on the wire is the same, and the tests have `ws` at the other end.
+// Why not `ws`: it collects each message before it emits it. For a byte stream that means a copy of every byte and a third more CPU.
+// The wire is the same, and the tests use `ws` as the peer.
 import { createHash } from 'node:crypto';
 
 export const OPCODE = { continuation: 0, text: 1, binary: 2, close: 8, ping: 9, pong: 10 } as const;
@@ -15,14 +15,14 @@ const RESERVED = 0x70;
 const MASKED = 0x80;
 const LENGTH = 0x7f;
 const MASK_BYTES = 4;
-/** Of control frames by the RFC, and of our words. */
-const WORD_BYTES_MAX = 125;
+/** The RFC's limit for control frames. Our text messages keep to it too. */
+const SHORT_BYTES_MAX = 125;
 const LENGTH_IN_16_BITS = 126;
 const LENGTH_IN_64_BITS = 127;
 const HEADER_BYTES_MAX = 2 + 8 + MASK_BYTES;
 const U32 = 2 ** 32;
 
-/** What a server answers to a `Sec-WebSocket-Key`. */
+/** The server's answer to a `Sec-WebSocket-Key`. */
 export function acceptOf(key: string): string {
   return createHash('sha1')
     .update(key + HANDSHAKE_GUID)
@@ -30,11 +30,11 @@ export function acceptOf(key: string): string {
 }
 
 /**
- * The header of a whole message. With `masked`, which the RFC asks of who dials, its mask is zero: a mask keeps what a web page sends
- * from looking like HTTP to a proxy; these bytes are encrypted by SSH or in TLS, and masking them cost more than encrypting.
+ * The header of a whole message. The RFC requires the end that dials to mask its frames (`masked`); we use the mask zero. A mask prevents
+ * that a web page's bytes look like HTTP to a proxy. Ours are encrypted by SSH or TLS, and masking would cost more than encrypting.
  */
 export function frameHeader(opcode: Opcode, length: number, masked: boolean): Buffer {
-  const lengthBytes = length <= WORD_BYTES_MAX ? 0 : length < 2 ** 16 ? 2 : 8;
+  const lengthBytes = length <= SHORT_BYTES_MAX ? 0 : length < 2 ** 16 ? 2 : 8;
   const header = Buffer.alloc(2 + lengthBytes + (masked ? MASK_BYTES : 0));
   header[0] = FINAL | opcode;
   header[1] =
@@ -48,12 +48,12 @@ export interface FrameEvents {
   /** Some bytes of a binary message, in order; not empty. */
   onBytes(bytes: Buffer): void;
   /** A whole message of another kind, at most 125 bytes. */
-  onWord(opcode: Opcode, bytes: Buffer): void;
+  onShort(opcode: Opcode, bytes: Buffer): void;
 }
 
 /**
- * Takes the bytes of the wire in whatever pieces they come. `masked` says what the peer must do: a frame that is not so, or is no
- * frame, throws, and nothing after it means anything.
+ * Returns a function that takes the bytes of the wire in pieces of any size. `masked` tells whether the peer must mask its frames. Any
+ * other frame, or a malformed one, throws; the reader must not be used after that.
  */
 export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: Buffer) => void {
   const header = Buffer.alloc(HEADER_BYTES_MAX);
@@ -67,7 +67,7 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
   let inBinary = false;
   let word: Buffer[] = [];
 
-  /** At once: who speaks another language may wait for an answer to less than a header. */
+  /** Checks the first two bytes at once: a peer with another protocol may wait for an answer before it sends a whole header. */
   const checkStart = (): void => {
     const [first = 0, second = 0] = header;
     if ((first & RESERVED) !== 0) throw new Error('a frame has reserved bits set');
@@ -75,11 +75,11 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
     const isFinal = (first & FINAL) !== 0;
     opcode = opcodeOf(first & 0x0f);
     isBinary = opcode === OPCODE.binary || opcode === OPCODE.continuation;
-    if (!isBinary && (!isFinal || (second & LENGTH) > WORD_BYTES_MAX))
-      throw new Error('a word is in pieces or over 125 bytes');
+    if (!isBinary && (!isFinal || (second & LENGTH) > SHORT_BYTES_MAX))
+      throw new Error('a text or control message is fragmented or over 125 bytes');
     if (!isBinary) return;
     if (inBinary !== (opcode === OPCODE.continuation))
-      throw new Error('a frame begins within a message or continues none');
+      throw new Error('a frame begins within another message, or continues no message');
     inBinary = !isFinal;
   };
 
@@ -94,7 +94,7 @@ export function openFrameReader(masked: boolean, events: FrameEvents): (chunk: B
     if (isBinary) return;
     const whole = Buffer.concat(word);
     word = [];
-    events.onWord(opcode, whole);
+    events.onShort(opcode, whole);
   };
 
   return (chunk) => {
@@ -138,7 +138,7 @@ function lengthOf(header: Buffer): number {
   if (length === LENGTH_IN_16_BITS) return header.readUInt16BE(2);
   if (length !== LENGTH_IN_64_BITS) return length;
   const whole = header.readUInt32BE(2) * U32 + header.readUInt32BE(6);
-  if (!Number.isSafeInteger(whole)) throw new Error('a frame is longer than any');
+  if (!Number.isSafeInteger(whole)) throw new Error('a frame has an impossible length');
   return whole;
 }
 
@@ -148,7 +148,7 @@ function maskOf(header: Buffer): Buffer | undefined {
   return mask.every((byte) => byte === 0) ? undefined : mask;
 }
 
-/** In place: the buffers are what the socket has just read. */
+/** Unmasks in place: nobody else uses the buffers that the socket has just read. */
 function unmask(bytes: Buffer, mask: Buffer, from: number): void {
   for (let i = 0; i < bytes.length; i += 1) bytes[i] = (bytes[i] ?? 0) ^ (mask[(from + i) & 3] ?? 0);
 }

@@ -1,17 +1,17 @@
-// The two halves of a container's truth on the wire: what should run (desired) and what runs (observed).
+// The two states of a workload on the wire: what should run (desired) and what runs (observed).
 import { z } from 'zod';
 import { GPUS_PER_MACHINE_MAX, IMAGE_REFERENCE_CHARS_MAX } from '../limits.ts';
 
-/** What the container runs. `null` = as the image says; an empty array clears it (container semantics). */
+/** The container's command. `null` keeps the image's value; an empty array clears it (as in Docker and Kubernetes). */
 const WorkloadCommand = z.strictObject({
   entrypoint: z.array(z.string()).nullable(),
   cmd: z.array(z.string()).nullable(),
 });
 
-/** Names a folder, a container and a network on the host, so it must be harmless as each of them. */
+/** The id is part of the names of a folder, a container and a network on the host, so only safe characters are allowed. */
 export const WorkloadId = z.string().regex(/^[A-Za-z0-9_-]{1,40}$/);
 
-/** A launch may name the longest reference without a digest: the one that was verified comes to it. */
+/** The longest reference that a launch may contain, plus the verified digest that we append. */
 const PINNED_IMAGE_CHARS_MAX = IMAGE_REFERENCE_CHARS_MAX + '@sha256:'.length + 64;
 
 export const DesiredWorkload = z.strictObject({
@@ -20,25 +20,25 @@ export const DesiredWorkload = z.strictObject({
   /** `removed` is the tombstone. A workload that is merely absent from a list is never touched. */
   desired: z.enum(['running', 'removed']),
   image: z.string().min(1).max(PINNED_IMAGE_CHARS_MAX),
-  /** The image is private: the host asks with `pull_login` right before each pull. */
+  /** The image is private: the host requests a login (`pull_login`) right before each pull. */
   pull_login: z.boolean(),
   command: WorkloadCommand,
   env: z.record(z.string(), z.string()),
   /** UUIDs as nvidia-smi prints them. The host gives CPU and RAM in proportion to its GPUs. */
   gpu_uuids: z.array(z.string()).max(GPUS_PER_MACHINE_MAX),
-  /** Limit of the container's file system; null where the host cannot enforce one. */
+  /** Limit of the container's file system; null if the host cannot enforce one. */
   disk_gb: z.int().min(1).nullable(),
   /**
-   * By the control plane's clock. The host ends the rental by itself AUTO_TERMINATE_GRACE_MS later, so that one that is cut off
-   * does too; null without a limit, and before the instance runs.
+   * By the control plane's clock. The host ends the rental by itself AUTO_TERMINATE_GRACE_MS later, in case it has no link. Null without
+   * a limit, and before the instance runs.
    */
   ends_at_ms: z.int().nullable(),
 });
 export type DesiredWorkload = z.infer<typeof DesiredWorkload>;
 
 /**
- * The command that container semantics give: an entrypoint of the request drops the image's cmd, `null` means as the image
- * says, an empty array clears (an empty entrypoint keeps the image's cmd). An empty result means that there is nothing to run.
+ * The resulting command, as in Docker: an entrypoint of the request drops the image's cmd, `null` keeps the image's value, an empty
+ * array clears it (an empty entrypoint keeps the image's cmd). An empty result means that there is nothing to run.
  */
 export function commandOf(
   command: DesiredWorkload['command'],
@@ -51,9 +51,9 @@ export function commandOf(
 }
 
 /**
- * - `pulling` .. `starting`: on the way. `running`: the container is up and its SSH endpoint answers on the host.
+ * - `pulling` to `starting`: not ready yet. `running`: the container is up and its SSH server answers on the host.
  * - `failed`: it cannot run here; `detail` says why. `stopped`: the container is stopped and cut off, its disk kept.
- * - `removed`: nothing of it is left. `missing`: it was running here once and the engine no longer knows it.
+ * - `removed`: nothing of it is left. `missing`: it had a container here, and the engine no longer knows it.
  */
 export const WORKLOAD_PHASES = [
   'pulling',
@@ -73,7 +73,7 @@ export const ObservedWorkload = z.strictObject({
   pull: z.strictObject({ done_bytes: z.int().min(0), total_bytes: z.int().min(0) }).nullable(),
   /** `sha256:...` of the image that runs, once known. */
   image_digest: z.string().max(128).nullable(),
-  /** OpenSSH public key line of this workload's SSH server; made on the host, stays the same for its life. */
+  /** OpenSSH public key line of this workload's SSH server. It is made on the host and never changes. */
   host_key: z.string().max(256).nullable(),
   /** Set once the container's main process has exited. The container stays up and reachable. */
   main_exit: z.strictObject({ code: z.int().nullable(), signal: z.string().max(32).nullable() }).nullable(),

@@ -1,4 +1,4 @@
-// An agent on a private engine with simulated GPUs, enrolled at a fake control plane: what the Docker tests of the agent stand on.
+// An agent on a private engine with simulated GPUs, enrolled at a fake control plane: the base of the agent's Docker tests.
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';

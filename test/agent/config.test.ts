@@ -1,4 +1,4 @@
-// The agent's configuration file: what is accepted, and how a mistake is told.
+// The agent's configuration file: what is accepted, and how mistakes are reported.
 import { mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -28,7 +28,7 @@ test('without a file, and with an empty one, every setting has its default', asy
   expect(await read('')).toEqual(defaults);
 });
 
-test('mistakes name their line', async () => {
+test('a mistake is reported with its line', async () => {
   expect(await read('log_level: debug\n\nstate_dri: /x\n')).toBe(
     'Error: agent.yaml:3: state_dri: is not a known field',
   );
@@ -40,7 +40,7 @@ test('mistakes name their line', async () => {
   expect(await read('a: [\n')).toContain('agent.yaml:');
 });
 
-test('all mistakes are told at once', async () => {
+test('all mistakes are reported at once', async () => {
   expect(await read('one: 1\ntwo: 2\n')).toBe(
     'Error: agent.yaml:1: one: is not a known field\nagent.yaml:2: two: is not a known field',
   );

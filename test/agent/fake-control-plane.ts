@@ -1,4 +1,4 @@
-// The control plane as an agent sees it: enrolment, the link, data streams, and one TCP port per workload that leads to its SSH run.
+// The control plane as an agent sees it: enrolment, the link, data streams, and one TCP port per workload that leads to its SSH server.
 import { createPublicKey, randomBytes, verify } from 'node:crypto';
 import { createServer as createHttpServer, type ServerResponse } from 'node:http';
 import { createServer, type AddressInfo, type Server, type Socket } from 'node:net';
@@ -23,7 +23,7 @@ import { acceptStream } from '../../shared/protocol/stream.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { eventually } from '../kit/processes.ts';
 
-/** Who may log in: customers, or the probe on the way of its own. */
+/** Who may log in: customers, or the probe at its own target. */
 export type SshKeys = { authorized_keys: string[] } | { probe_key: string };
 
 export interface FakeControlPlane {
@@ -46,12 +46,12 @@ export interface FakeControlPlane {
   ended: { code: number; reason: string }[];
   /** Workloads whose registry login the agent has asked for. */
   pullLoginsAsked: string[];
-  /** Values that the host says to have stored. */
+  /** Values that the host has confirmed as stored. */
   cloneTokensKept: string[];
   /** Streams that the agent refused. */
   refused: { streamId: string; detail: string }[];
   enrolments: EnrollRequest[];
-  /** Listens on loopback; every connection is led through a new stream to the workload's SSH run. */
+  /** Listens on loopback; every connection is led through a new stream to the workload's SSH server. */
   sshPort(workloadId: string, keys: () => SshKeys): Promise<number>;
   /** Asks for a stream and gives it. */
   stream(workloadId: string, keys: SshKeys): Promise<Duplex>;

@@ -1,4 +1,4 @@
-// What the owner of a host asks of the agent's command line: check, clear, and a token that nobody reads in passing.
+// The agent's command line for the owner of a host: check, clear, and a token from the standard input.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -21,13 +21,13 @@ const config = await readConfig(configFile);
 const agent = (argv: string[], input?: string): Promise<Captured> =>
   capture([process.execPath, join(ROOT, 'agent/svc-agent.js'), ...argv], input === undefined ? {} : { input });
 
-test.each(['agent/svc-agent.js', 'control-plane/svc-control-plane.js'])('%s says its version', async (program) => {
+test.each(['agent/svc-agent.js', 'control-plane/svc-control-plane.js'])('%s prints its version', async (program) => {
   const { version } = JSON.parse(readFileSync(join(ROOT, 'package.json'), 'utf8')) as { version: string };
   const { code, stdout } = await capture([process.execPath, join(ROOT, program), '--version']);
   expect({ code, said: stdout.toString() }).toEqual({ code: 0, said: `${version}\n` });
 });
 
-test('a token comes from the standard input, and an empty one is refused before anything is asked', async () => {
+test('a token is read from the standard input, and an empty one is refused before any request', async () => {
   const { code, stderr } = await agent(['enroll', '--url', 'https://x', '--token', '-', '--config', configFile], '\n');
   expect({ code, stderr }).toEqual({
     code: 1,
@@ -57,7 +57,7 @@ test.each(['19.03.15', '20.9.1'])('Docker Engine %s is too old', (engineVersion)
   );
 });
 
-test('all that a host lacks is said at once, also if nvidia-smi fails', () => {
+test('everything that a host lacks is reported at once, also if nvidia-smi fails', () => {
   const inventory = {
     gpus: [],
     gpu_error: 'nvidia-smi failed: driver mismatch',

@@ -1,4 +1,4 @@
-// A hostile guest: it answers like ours, and then says the least that is legal, as fast as it can, on every session that it is asked for.
+// A hostile guest: it answers like ours, and then sends the smallest legal frames as fast as it can, on every session.
 // Run it with the path of the holder's socket for guests, and `empty` or `small`.
 import { connect } from 'node:net';
 import { eachFrame, FRAME, sendJson } from '../../agent/wire/frames.ts';

@@ -147,7 +147,7 @@ test('a thousand machines behind one address come up one after another: a proof 
   expect(handled).toHaveLength(1_000);
 });
 
-test('a host that sends more than it may is read later, message by message, and nothing of it is lost', async () => {
+test('a host that sends too much is read more slowly, message by message, and nothing is lost', async () => {
   const { dial, handled, clock } = openStage();
   const host = dial();
   await host.prove();
@@ -171,7 +171,7 @@ test('a host that sends more than it may is read later, message by message, and 
   expect(host.closed).toEqual([]);
 });
 
-test('a caller who has proven nothing is cut off in the middle of a long message', async () => {
+test('a caller without a proof is cut in the middle of a long message', async () => {
   const clock = systemClock();
   const rng = seededRng(1);
   const unexpected = async (): Promise<never> => {

@@ -1,4 +1,4 @@
-// Frames for the control link from strangers: each connection sends one, without a proof of who it is, and makes room for the next.
+// Frames of strangers for the control link: each connection sends one without a proof of identity, and then gives way to the next.
 import { connect } from 'node:net';
 import { LINK_HELLO_BYTES_MAX, LINK_MESSAGE_BYTES_MAX } from '../../shared/limits.ts';
 import { LINK_PATH } from '../../shared/protocol/link.ts';

@@ -1,4 +1,4 @@
-// A registry that gives everything at once but the layers: of those, a little in each second, for as long as somebody takes it.
+// A registry that sends everything at once except the layers: of each layer it sends a few bytes per second.
 import { once } from 'node:events';
 import { createServer, type ServerResponse } from 'node:http';
 import type { Registry } from '../kit/registry.ts';

@@ -1,4 +1,4 @@
-// install.sh with small packages: what it writes, whom it tells, and what it does where a version does not start.
+// install.sh with small packages: the files it writes, the programs it calls, and its behaviour if a version does not start.
 import {
   chmodSync,
   cpSync,
@@ -147,7 +147,7 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect(told.filter((line) => line === `systemctl restart svc-${role}`)).toHaveLength(2);
   });
 
-  test('an agent that ends again and again is not waited for', async () => {
+  test('an agent that fails repeatedly is not waited for', async () => {
     await host.run(makePackage('1.0.0-a'), ['agent']);
     host.setActive('svc-agent');
     host.script('systemctl', 'case $1 in is-active) echo activating ;; show) date +%N ;; esac');
@@ -157,7 +157,7 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect(host.told().filter((line) => line.startsWith('sleep'))).toEqual([]);
   });
 
-  test('where no version starts, it says so', async () => {
+  test('reports that no version starts', async () => {
     await host.run(makePackage('1.0.0-a', 'broken'), ['control-plane']);
     host.setActive('svc-control-plane');
     const { code, stderr } = await host.run(makePackage('1.1.0-b', 'broken'), ['control-plane']);
@@ -167,7 +167,7 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     });
   });
 
-  test('all that a machine lacks is said at once, and nothing is changed', async () => {
+  test('everything that a machine lacks is reported at once, and nothing is changed', async () => {
     host.script('uname', '[ "$1" = -s ] && echo Linux || echo aarch64');
     host.script('getconf', 'echo glibc 2.27');
     host.script('id', 'echo 1000');
@@ -203,7 +203,7 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect((await host.run(folder, ['control-plane'])).code).toBe(0);
   });
 
-  test('a host that the agent itself calls unfit stays as it is; one that has become so is upgraded', async () => {
+  test("a new host that fails the agent's own check is not changed; an installed one is upgraded anyway", async () => {
     const { code, stderr } = await host.run(makePackage('1.0.0-a', 'unfit'), ['agent']);
     expect({ code, said: stderr.includes('svc-agent check') }).toEqual({ code: 1, said: true });
     expect(readdirSync(host.root)).toEqual([]);

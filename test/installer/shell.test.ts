@@ -9,14 +9,14 @@ import { requireProgram } from '../kit/setup.ts';
 
 const INSTALLER = resolve(import.meta.dirname, '../../installer');
 
-test('shellcheck has nothing to say', async () => {
+test('shellcheck finds no fault', async () => {
   const files = globSync(['install.sh', 'bin/*'], { cwd: INSTALLER }).map((file) => resolve(INSTALLER, file));
   expect(files).toHaveLength(3);
   const { code, stdout } = await capture([requireProgram('shellcheck'), '--shell=sh', ...files]);
   expect({ code, said: stdout.toString() }).toEqual({ code: 0, said: '' });
 });
 
-test('the configuration that is brought means the defaults, and what it shows as a choice is accepted', async () => {
+test('the installed configuration equals the defaults, and the options in its comments are accepted', async () => {
   const [agent, controlPlane] = [resolve(INSTALLER, 'agent.yaml'), resolve(INSTALLER, 'control-plane.yaml')];
   expect(await readAgentConfig(agent)).toEqual(await readAgentConfig(undefined));
   expect(readConfig(controlPlane)).toMatchObject({ base_url: 'http://127.0.0.1:8080/v1', platform_fee_bps: 1500 });

@@ -1,4 +1,4 @@
-// Logs of the daemons: what a disk does not take is lost, and the daemon goes on.
+// Logs of the daemons on a full disk: lines are lost, and the daemon goes on.
 import { closeSync, mkdtempSync, openSync, readFileSync, rmSync } from 'node:fs';
 import { spawn } from 'node:child_process';
 import { once } from 'node:events';
@@ -11,7 +11,7 @@ import { createLog, lossyDestination } from '../../shared/log.ts';
 const dir = mkdtempSync(join(tmpdir(), 'log-'));
 afterAll(() => rmSync(dir, { recursive: true }));
 
-test('a daemon whose standard output is a full disk works on, and ends when it is told to', async () => {
+test('a daemon whose standard output is a full disk goes on, and ends on its signal', async () => {
   const log = pathToFileURL(join(import.meta.dirname, '../../shared/log.ts')).href;
   const program = `
     import { createLog } from '${log}';

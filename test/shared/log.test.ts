@@ -1,4 +1,4 @@
-// Logs of the daemons: what comes into them by itself.
+// Logs of the daemons: Node's own warnings in them.
 import { expect, test } from 'vitest';
 import { createLog, logWarnings } from '../../shared/log.ts';
 

@@ -6,7 +6,7 @@ import { virtualClock } from '../kit/virtual-clock.ts';
 
 const log = createLog('test', 'silent');
 
-test('a day of minute ticks', async () => {
+test('a loop with a period of a minute runs 1,441 times in a day', async () => {
   const clock = virtualClock();
   let runs = 0;
   const loop = startLoop({ name: 'l', periodMs: 60_000, run: async () => void (runs += 1) }, { clock, log });

@@ -54,7 +54,7 @@ describe.each([
     peer.on('error', () => undefined);
   });
 
-  test('carries bytes of any length both ways, and ends each way by a word', async () => {
+  test('carries bytes of any length in both directions, and ends each with a message', async () => {
     stream.write('a');
     stream.end(LARGE);
     await expect.poll(() => said.at(-1)?.toString()).toBe('<eof>');
@@ -92,7 +92,7 @@ describe.each([
     expect(stream.errored).toBeNull();
   });
 
-  test('breaks where the peer closes before its end', async () => {
+  test('fails if the peer closes before its EOF', async () => {
     peer.close();
     await expect(stream.toArray()).rejects.toThrow('before its end');
   });
@@ -108,7 +108,7 @@ describe('dialling', () => {
     [
       'a server that is no WebSocket server',
       'HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Accept: x\r\n\r\n',
-      'no WebSocket server',
+      'not a WebSocket server',
     ],
     ['a connection that ends', '', 'socket hang up'],
   ])('fails by %s', async (_what, answer, why) => {

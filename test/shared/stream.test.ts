@@ -93,7 +93,7 @@ describe('an end', () => {
     await expect(reading).rejects.toThrow('before its end');
   });
 
-  test('that was said is heard whole, also where the peer vanishes before it was read', async () => {
+  test('leaves all bytes before it readable, even if the peer disappears first', async () => {
     far.end('last words');
     await once(near, 'readable');
     await expect.poll(() => far.writableFinished).toBe(true);
@@ -106,7 +106,7 @@ describe('an end', () => {
     expect([near.readableEnded, near.errored?.message]).toEqual([true, 'the peer closed the stream before its end']);
   });
 
-  test('of a reader that had nothing to say itself ends the silence of the other', async () => {
+  test('of a side that has sent nothing arrives at the other side', async () => {
     near.end();
     far.resume();
     await once(far, 'end');
@@ -152,7 +152,7 @@ describe('a peer of its own kind', () => {
     expect(nearSocket.destroyed).toBe(true);
   });
 
-  test('that asks whether we live and reads no answer does not fill our memory', async () => {
+  test('that sends pings and reads no pong does not fill our memory', async () => {
     const ping = Buffer.concat([frameHeader(OPCODE.ping, 125, false), Buffer.alloc(125)]);
     const pings = Buffer.concat(Array.from({ length: 1000 }, () => ping));
     near.resume();

@@ -18,7 +18,7 @@ function open() {
   return { lines, clock, log: throttledLog(log, clock) };
 }
 
-test('a machine writes thirty lines a minute; the first one of the next minute says how many were left out', async () => {
+test('a machine can write thirty lines a minute; the first line of the next minute has the number of dropped lines', async () => {
   const { lines, clock, log } = open();
   for (let i = 0; i < 100; i += 1) log.error({ machine_id: 'm1' }, 'a link message failed');
   expect(lines).toHaveLength(30);

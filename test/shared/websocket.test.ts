@@ -12,7 +12,7 @@ function readAll(wire: Buffer, cuts: readonly number[], masked = false): Read {
   const read: Read = { bytes: '', words: [] };
   const feed = openFrameReader(masked, {
     onBytes: (bytes) => void (read.bytes += bytes.toString('latin1')),
-    onWord: (opcode, bytes) => void read.words.push([opcode, bytes.toString('latin1')]),
+    onShort: (opcode, bytes) => void read.words.push([opcode, bytes.toString('latin1')]),
   });
   const edges = [0, ...cuts.map((cut) => cut % (wire.length + 1)), wire.length].toSorted((a, b) => a - b);
   // A copy of each piece, as a socket would give it: unmasking changes it.
@@ -53,7 +53,7 @@ describe('a reader', () => {
     lengthBytes: fc.constantFrom(2 as const, 8 as const),
   });
 
-  test('gives the same bytes and words in whatever pieces they come, under any mask', () => {
+  test('returns the same bytes and messages, whatever the pieces and the mask', () => {
     fc.assert(
       fc.property(
         fc.array(piece, { maxLength: 8 }),
@@ -98,16 +98,20 @@ describe('a reader', () => {
     ['reserved bits', frame(0x40 | BINARY, none), 'reserved'],
     ['an unknown opcode', frame(0x83, none), 'opcode 3'],
     ['a mask where none must be', frame(BINARY, none, { mask: Buffer.alloc(4) }), 'has a mask'],
-    ['a continuation of nothing', frame(0x80, none), 'continues none'],
-    ['a message within another', Buffer.concat([frame(OPCODE.binary, none), frame(BINARY, none)]), 'within a message'],
-    ['a word in pieces', frame(OPCODE.text, none), 'in pieces'],
-    ['a word of 126 bytes', frame(TEXT, Buffer.alloc(126), { lengthBytes: 2 }), 'over 125'],
-    ['a length beyond all numbers', huge, 'longer than any'],
+    ['a continuation of nothing', frame(0x80, none), 'continues no message'],
+    [
+      'a message within another',
+      Buffer.concat([frame(OPCODE.binary, none), frame(BINARY, none)]),
+      'within another message',
+    ],
+    ['a text or control message in fragments', frame(OPCODE.text, none), 'is fragmented'],
+    ['a text or control message of 126 bytes', frame(TEXT, Buffer.alloc(126), { lengthBytes: 2 }), 'over 125'],
+    ['a length beyond all numbers', huge, 'impossible length'],
   ])('refuses %s', (_what, wire, why) => {
     expect(() => readAll(wire, [])).toThrow(why);
   });
 
-  test('refuses a frame without a mask where one must be', () => {
+  test('refuses a frame without a required mask', () => {
     expect(() => readAll(frame(BINARY, none), [], true)).toThrow('no mask');
   });
 });

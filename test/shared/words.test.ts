@@ -13,7 +13,7 @@ describe('ids', () => {
   const clock = virtualClock();
   const ids = createIds(clock, seededRng(1));
 
-  test('have their forms', () => {
+  test('have their specified forms', () => {
     expect(ids.uuid()).toMatch(/^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     expect(ids.instance()).toMatch(/^i-[a-z2-7]{20}$/);
     expect(ids.prefixed('key')).toMatch(/^key_[0-9a-hjkmnp-tv-z]{26}$/);
@@ -21,7 +21,7 @@ describe('ids', () => {
     expect(ids.secret(32)).toMatch(/^[A-Za-z0-9_-]{43}$/);
   });
 
-  test('sort by birth and never repeat', async () => {
+  test('sort by their creation and never repeat', async () => {
     const born: string[] = [];
     const contracts: string[] = [];
     for (let i = 0; i < 50; i += 1) {
@@ -37,7 +37,7 @@ describe('ids', () => {
     expect(new Set(born).size).toBe(born.length);
   });
 
-  test('of a name and its time are the same for ever, version 7, and sort by that time', () => {
+  test('that depend on a name and a time never change, have version 7, and sort by that time', () => {
     const [first, second] = [uuidOf('seg_1:0-5:supplier', 5), uuidOf('seg_1:0-5:supplier', 6)];
     expect(first).toMatch(/^00000000-0005-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$/);
     expect(uuidOf('seg_1:0-5:supplier', 5)).toBe(first);
@@ -45,7 +45,7 @@ describe('ids', () => {
     expect(first < second).toBe(true);
   });
 
-  test('of the same seed are the same', () => {
+  test('from the same seed are equal', () => {
     const again = (): string => createIds(virtualClock(), seededRng(5)).instance();
     expect(again()).toBe(again());
   });

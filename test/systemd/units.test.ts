@@ -1,4 +1,4 @@
-// The units, as systemd itself reads and rates them.
+// The systemd units, checked and rated by systemd itself.
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join, resolve } from 'node:path';
@@ -12,7 +12,7 @@ const UNITS = ['svc-control-plane.service', 'svc-agent.service'];
 
 const textOf = (unit: string): string => readFileSync(join(CHECKOUT, 'systemd', unit), 'utf8');
 
-test.skipIf(!hasSystemd).each(UNITS)('%s is understood whole', async (unit) => {
+test.skipIf(!hasSystemd).each(UNITS)('systemd understands every line of %s', async (unit) => {
   const dir = mkdtempSync(join(tmpdir(), 'units-'));
   mkdirSync(join(dir, 'units'));
   const path = join(dir, 'units', unit);
@@ -32,7 +32,7 @@ test.skipIf(!hasSystemd)('the control plane is exposed by no more than 2.0', asy
   expect({ code, verdict: stdout.toString().trim().split('\n').at(-1) }).toMatchObject({ code: 0 });
 });
 
-test('what the units start is there', () => {
+test('the programs that the units start exist', () => {
   for (const unit of UNITS) {
     const name = unit.replace('.service', '');
     expect(textOf(unit)).toContain(`\nExecStart=${INSTALLED}/${name}/bin/${name} `);
@@ -40,7 +40,7 @@ test('what the units start is there', () => {
   }
 });
 
-test('a stop is told to the main process alone: holders go on, and the control plane can still say that it stops', () => {
+test('a stop signals the main process only: holders go on, and the control plane can still notify systemd', () => {
   const killModes = UNITS.map((unit) => /^KillMode=(.*)$/m.exec(textOf(unit))?.[1]);
   expect(killModes).toEqual(['mixed', 'process']);
 });

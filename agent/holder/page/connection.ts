@@ -1,32 +1,32 @@
-// The page's end of a terminal: a WebSocket that is opened again when it breaks, and goes on at the byte where it broke.
+// The page's end of a terminal: a WebSocket that is reopened after a break and continues at the byte at which it broke.
 import { TERMINAL_CLOSE } from '../terminal-close.ts';
 import type { TerminalMessage, PageMessage } from '../terminal-messages.ts';
 
-/** What a page is told. */
+/** The events of a connection for its page. */
 export interface Listener {
   size(): { cols: number; rows: number };
-  /** Bytes from `place` on follow; those before `end` are of the past. `continues`: they go on where the last ones ended. */
+  /** Bytes from `place` on follow; those before `end` are history. `continues`: they follow directly after the last ones shown. */
   begin(at: { place: number; end: number; continues: boolean }): void;
-  /** `end`: the place after them. `isCurrent`: whether they came on the connection that is open. */
+  /** `end`: the place after these bytes. `isCurrent`: whether they arrived on the connection that is open. */
   show(bytes: Uint8Array, at: { end: number; isCurrent(): boolean }): void;
-  /** It is tried again. */
+  /** The connection is lost and will be opened again. */
   lost(): void;
-  /** It is not tried again before `connect` is called. */
+  /** The connection is over until `connect` is called. */
   over(why: string): void;
 }
 
 export interface Connection {
   connect(): void;
-  /** The place after the last byte that came in. */
+  /** The place after the last byte received. */
   received(): number;
-  /** What is typed while there is no connection is lost. */
+  /** Text that is typed without a connection is lost. */
   type(bytes: Uint8Array): void;
   tell(word: PageMessage): void;
 }
 
-/** A tab keeps the id of its terminal to itself, over reloads: every tab has a terminal of its own. */
+/** sessionStorage key of the terminal's id. It survives reloads and belongs to one tab, so every tab has its own terminal. */
 const KEY = 'terminal';
-/** What is pasted goes in pieces: nobody on the way has to take a large message. */
+/** Pasted text is sent in pieces, so that no message is large. */
 const TYPED_BYTES_STEP = 16_384;
 const RETRY_MS_MIN = 500;
 const RETRY_MS_MAX = 15_000;
@@ -59,7 +59,7 @@ export function openConnection(listener: Listener): Connection {
   };
   const connect = (): void => {
     const { cols, rows } = listener.size();
-    // What came in is shown sooner or later, so it goes on after that.
+    // All received bytes will be shown, so the terminal continues after them.
     const query = { session: sessionStorage.getItem(KEY) ?? '', place: received, cols, rows };
     const opening = new WebSocket(sessionUrl(query));
     const isCurrent = (): boolean => socket === opening;

@@ -1,13 +1,13 @@
-// The page of the browser console: xterm.js on a connection to the holder. It finds its terminal again after a reload, a lost connection
-// or a restart of anything on the way.
+// The page of the browser console: xterm.js on a connection to the holder. It returns to its terminal after a reload, a lost
+// connection, or a restart of anything between page and holder.
 import { FitAddon } from '@xterm/addon-fit';
 import { Terminal } from '@xterm/xterm';
 import { openConnection } from './connection.ts';
 
-/** What xterm.js answers by itself to a program that asks about the terminal: where the cursor is, what it can do, its colours. */
+/** Matches the answers that xterm.js sends by itself to terminal queries of a program: cursor position, features, colours. */
 const ANSWER = /^(?:[\]P]|\[[?>=]?[\d;]*\$?[cnRty])/;
 const ESCAPE = '\x1b';
-/** Acknowledged byte by byte, a busy terminal would send more than it gets. */
+/** Shown bytes are acknowledged in such steps: one message per byte would be more than the output itself. */
 const SHOWN_BYTES_STEP = 5_000;
 
 function openPage(): void {
@@ -23,18 +23,18 @@ function openPage(): void {
     line.dataset['state'] = state;
     line.textContent = text;
   };
-  /** Places in the bytes of the terminal: up to where this connection's were shown, and were said to be shown. */
+  /** Places in the terminal's bytes: up to where they are shown, and up to where that was acknowledged. */
   let shown = 0;
   let acknowledged = 0;
-  /** What is before this place is the past: questions in it were answered, or asked of nobody. */
+  /** Bytes before this place are history: terminal queries in them must not be answered again. */
   let pastEnd = 0;
-  /** The terminal is over, or another page has it: a key brings a new one, or brings it back. */
+  /** The terminal has ended, or another page shows it. Any key starts a new one, or brings it back to this page. */
   let isOver = false;
 
   const connection = openConnection({
     size: () => ({ cols: terminal.cols, rows: terminal.rows }),
     begin: ({ place, end, continues }) => {
-      // After what is still to be written.
+      // The reset waits for the writes before it.
       if (!continues) terminal.write('', () => terminal.reset());
       shown = acknowledged = place;
       pastEnd = end;
@@ -65,7 +65,7 @@ function openPage(): void {
   terminal.open(element('terminal'));
   fit.fit();
   terminal.onData((text) => type(text, new TextEncoder().encode(text)));
-  // What a mouse sends is no text: each character is a byte.
+  // Mouse reports are not text: each character is a byte.
   terminal.onBinary((text) =>
     type(
       text,

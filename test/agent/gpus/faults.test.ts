@@ -1,4 +1,4 @@
-// Which cards are not fit, from looks and kernel records alone: over losses, resets, reboots and cards that break again and again.
+// Which cards must not be rented, from listings and kernel records: lost cards, resets, reboots, and cards that break repeatedly.
 import { expect, test } from 'vitest';
 import { afterLook, afterRecords, faultsOf, type Memory, memoryOf } from '../../../agent/gpus/faults.ts';
 import type { GpuFacts, GpuFault } from '../../../shared/protocol/inventory.ts';
@@ -26,24 +26,24 @@ const say = (memory: Memory, text: string, nowMs = 0): Memory =>
   afterRecords(memory, [{ seq: memory.heard_seq + 1, text }], nowMs);
 const faults = (memory: Memory, nowMs = 0): GpuFault[] => faultsOf(memory, NO_WEAR, nowMs);
 
-test('cards that are listed and of which nothing is said are fit', () => {
+test('listed cards without errors are fit', () => {
   expect(faults(look(fresh()))).toEqual([]);
 });
 
-test('an Xid counts for the card at that place, whether the look or the log came first', () => {
+test('an Xid counts for the card at that bus id, whether the listing or the log came first', () => {
   const detail = 'Xid 79: it has fallen off the bus';
   const told = [{ uuid: A, severity: 'broken', detail }];
   expect(faults(say(look(fresh()), OFF_THE_BUS))).toEqual(told);
   expect(faults(look(say(fresh(), OFF_THE_BUS)))).toEqual(told);
 });
 
-test('a card that nvidia-smi never listed in this boot is named by the log itself', () => {
+test('a card that nvidia-smi has never listed in this boot is identified by the log', () => {
   const named = say(fresh(), `NVRM: GPU at PCI:0000:30:00: ${A}`);
   const broken = say(named, OFF_THE_BUS);
   expect(faults(broken)).toMatchObject([{ uuid: A, severity: 'broken' }]);
 });
 
-test('a card that one look leaves out is passed over; the second look says that it is lost, and it may come back', () => {
+test('a card that is missing in one listing keeps its state; after the second it is lost, and it may return', () => {
   const once = look(look(fresh()), [gpu(B, 1)]);
   expect(faults(once)).toEqual([]);
   const lost = look(once, [gpu(B, 1)]);
@@ -70,13 +70,13 @@ test.each([
   expect(faults(mend(broken))).toEqual([]);
 });
 
-test('records that were heard before an agent started again change nothing; the finding is still known', () => {
+test('records that were read before a restart of the agent change nothing; their fault is still known', () => {
   const broken = say(look(fresh()), OFF_THE_BUS);
   const again = afterRecords(memoryOf(broken, 'one'), [{ seq: 0, text: 'NVRM: loading NVIDIA UNIX x86_64' }], 0);
   expect(faults(again)).toHaveLength(1);
 });
 
-test('the gravest reason is told: broken before unfit, unfit before wear', () => {
+test('the most serious fault is reported: broken before unfit, unfit before wear', () => {
   const unfit = say(look(fresh()), 'NVRM: Xid (PCI:0000:30:00): 74, NVLink: fatal error');
   const wear = new Map([[A, 'worn']]);
   expect(faultsOf(look(fresh()), wear, 0)).toMatchObject([{ severity: 'unfit', detail: 'worn' }]);
@@ -89,7 +89,7 @@ test('a card that breaks for the third time in seven days stays out after its re
   for (const boot of [1, 2, 3]) {
     memory = look(fresh(String(boot), memory));
     expect(faults(memory, boot * HOUR_MS)).toEqual([]);
-    // Told twice, it broke once.
+    // Two records of one fault count once.
     memory = say(say(memory, OFF_THE_BUS, boot * HOUR_MS), OFF_THE_BUS, boot * HOUR_MS);
   }
   memory = look(fresh('4', memory), BOTH, 4 * HOUR_MS);

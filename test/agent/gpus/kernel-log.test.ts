@@ -8,7 +8,7 @@ import { openKernelLog } from '../../../agent/gpus/kernel-log.ts';
 const dir = mkdtempSync(join(tmpdir(), 'kmsg-'));
 afterAll(() => rmSync(dir, { recursive: true }));
 
-test('each record comes once; fields, other drivers and what programs write are left out', async () => {
+test('each record is returned once; fields, other drivers and records of programs are left out', async () => {
   const file = join(dir, 'kmsg');
   writeFileSync(
     file,
@@ -35,7 +35,7 @@ test('each record comes once; fields, other drivers and what programs write are 
   await kernelLog.close();
 });
 
-test('a log longer than one reading is read whole', async () => {
+test('a log longer than one read is read completely', async () => {
   const file = join(dir, 'long');
   const lines = Array.from({ length: 3_000 }, (_, i) => `6,${i},1,-;NVRM: line ${i}`);
   writeFileSync(file, `${lines.join('\n')}\n`);
@@ -55,6 +55,6 @@ test('the device of this machine is read to its end without waiting for more', a
   await kernelLog.close();
 });
 
-test('one that is not there is an error', async () => {
+test('a missing device is an error', async () => {
   await expect(openKernelLog(join(dir, 'none')).read()).rejects.toThrow('ENOENT');
 });

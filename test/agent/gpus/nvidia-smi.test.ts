@@ -1,4 +1,4 @@
-// nvidia-smi's answers: real ones, odd ones, and those of a program that fails.
+// Answers of nvidia-smi: real ones, unusual ones, and failures.
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -16,7 +16,7 @@ function script(text: string): string {
   return file;
 }
 
-test('cards with and without every value', () => {
+test('cards are parsed with and without every value', () => {
   const text =
     'GPU-1, 0, NVIDIA H100 80GB HBM3, 81559, 550.54.15, 00000000:3B:00.0\nGPU-2, 1, [N/A], [N/A], [Not Supported]\n[GPU is lost], 2, x, 1, 2\n';
   expect(parseGpuCards(text)).toEqual([
@@ -33,7 +33,7 @@ test('cards with and without every value', () => {
   expect(parseGpuCards('No devices were found\n')).toEqual([]);
 });
 
-test('processes, and sentences instead of processes', () => {
+test('processes are parsed, and sentences in their place are ignored', () => {
   expect(parseComputeProcesses('GPU-1, 42\nGPU-1, [N/A]\nNo running processes found\n')).toEqual([
     { gpu_uuid: 'GPU-1', pid: 42 },
   ]);
@@ -49,13 +49,13 @@ test('a process outside our containers makes its card foreign, one inside does n
   expect(foreign.map((gpu) => gpu.foreign_use)).toEqual([true, false]);
 });
 
-test('no nvidia-smi: no GPUs; a failing one: an error in its own words', async () => {
+test('without nvidia-smi there are no GPUs; a failing one gives an error in its own words', async () => {
   expect(await readGpus('/no/such/nvidia-smi', [])).toEqual([]);
   const broken = script('echo "NVIDIA-SMI has failed because it could not communicate with the driver"; exit 9');
   await expect(readGpus(broken, [])).rejects.toThrow('could not communicate with the driver');
 });
 
-test('the simulated nvidia-smi speaks the same language', async () => {
+test('the simulated nvidia-smi answers in the same format', async () => {
   const gpus = await readGpus(join(GPU_DIR, 'nvidia-smi'), []);
   expect(gpus).toHaveLength(8);
   expect(gpus[0]).toMatchObject({ index: 0, memory_mib: 81_559, foreign_use: false });

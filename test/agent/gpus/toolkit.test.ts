@@ -17,7 +17,7 @@ test.each([
   expect(parseToolkitVersion(text)).toBe(version);
 });
 
-test('is that of the first program that says one', async () => {
+test('the toolkit version is that of the first program that reports one', async () => {
   const program = (name: string, script: string): string => {
     writeFileSync(join(dir, name), `#!/bin/sh\n${script}\n`, { mode: 0o755 });
     return join(dir, name);

@@ -1,4 +1,4 @@
-// What a container sees, in folders that look like its /dev and /proc: as the driver shows them, and with each thing wrong.
+// The GPUs that a container sees, with folders in place of its /dev and /proc: as the driver shows them, and with each possible fault.
 import { mkdirSync, mkdtempSync, rmSync, symlinkSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -49,11 +49,11 @@ const WRONG: [string, string[], { devices: string[]; cards: Record<number, strin
   ['one where it was given none', [], { devices: ['nvidia0'], cards: { 0: A } }, `given no GPU and sees ${A}`],
 ];
 
-test.each(WRONG)('%s is told', (_what, expected, { devices, cards }, words) => {
+test.each(WRONG)('%s is reported', (_what, expected, { devices, cards }, words) => {
   expect(gpusDiffer(expected, root([...COMMON, ...devices], cards))).toContain(words);
 });
 
-test('a card whose device cannot be opened is told', () => {
+test('a card whose device cannot be opened is reported', () => {
   const path = root(COMMON, { 0: A });
   symlinkSync('/nowhere/at/all', join(path, 'dev/nvidia0'));
   expect(gpusDiffer([A], path)).toBe(`${A} cannot be opened: ENOENT`);

@@ -1,4 +1,4 @@
-// What is told of the GPUs while nvidia-smi fails or leaves a card out, once and for longer, and while the kernel says something of one.
+// The reported GPUs while nvidia-smi fails or omits a card, once and for longer, and after errors in the kernel log.
 import { appendFileSync, chmodSync, existsSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -62,7 +62,7 @@ function inWords({ gpus, gpu_error: error, gpu_faults: faults }: GpuReading): st
   return `${gpus.length} GPU${error.includes('mismatch') ? ', mismatch' : error}${wrong}`;
 }
 
-test('one failure is passed over, a second one in a row takes the GPUs away, and they come back', async () => {
+test('one failure changes nothing; after a second one in a row no GPU is offered, until nvidia-smi works again', async () => {
   const watch = await open();
   expect(await told(watch, WORKS, FAILS, WORKS, FAILS, FAILS, FAILS, WORKS)).toEqual([
     '2 GPU',
@@ -77,13 +77,13 @@ test('one failure is passed over, a second one in a row takes the GPUs away, and
   await watch.close();
 });
 
-test('a failure before anything is known is told at once', async () => {
+test('a failure of the first reading is reported at once', async () => {
   const watch = await open();
   expect(await told(watch, FAILS, WORKS)).toEqual(['0 GPU, mismatch', '2 GPU']);
   await watch.close();
 });
 
-test('a card that is left out once is passed over, one that is left out again is broken, and it may come back', async () => {
+test('a card that is omitted once keeps its state, one that is omitted again is broken, and it may return', async () => {
   const watch = await open();
   const without = lists(CARDS.B);
   expect(await told(watch, WORKS, without, WORKS, without, without, without, WORKS)).toEqual([
@@ -98,7 +98,7 @@ test('a card that is left out once is passed over, one that is left out again is
   await watch.close();
 });
 
-test('what the kernel says is heard, once, and told also while nvidia-smi fails', async () => {
+test('errors in the kernel log are read once, and reported even while nvidia-smi fails', async () => {
   const watch = await open();
   await told(watch, WORKS);
   expect(await watch.hear()).toBe(false);
@@ -113,7 +113,7 @@ test('what the kernel says is heard, once, and told also while nvidia-smi fails'
   await watch.close();
 });
 
-test('an agent that starts again knows what the kernel no longer has; another boot begins anew', async () => {
+test('a restarted agent knows faults that the kernel log no longer contains; a new boot clears them', async () => {
   appendFileSync(join(dir, 'kmsg'), OFF_THE_BUS);
   const first = await open();
   await told(first, WORKS);
@@ -127,7 +127,7 @@ test('an agent that starts again knows what the kernel no longer has; another bo
   await booted.close();
 });
 
-test('an agent that starts again at a look that leaves a card out passes that over too', async () => {
+test('a restarted agent whose first listing omits a card keeps its state too', async () => {
   const first = await open();
   await told(first, WORKS);
   await first.close();
@@ -136,7 +136,7 @@ test('an agent that starts again at a look that leaves a card out passes that ov
   await second.close();
 });
 
-test('an nvidia-smi that never ends counts as one that fails, and no other is sent after it', async () => {
+test('an nvidia-smi that never ends counts as failed, and no second one is started', async () => {
   const watch = await open();
   await told(watch, WORKS);
   script(`echo $$ >>${join(dir, 'pids')}; exec sleep 600`);
@@ -162,7 +162,7 @@ test('an nvidia-smi that never ends counts as one that fails, and no other is se
   await watch.close();
 });
 
-test('a machine whose kernel log cannot be read goes by nvidia-smi alone', async () => {
+test('a machine whose kernel log cannot be read relies on nvidia-smi alone', async () => {
   rmSync(join(dir, 'kmsg'));
   const watch = await open();
   expect(await watch.hear()).toBe(false);

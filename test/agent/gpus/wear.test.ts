@@ -1,4 +1,4 @@
-// What nvidia-smi says of a card's memory: of data centre cards, of consumer cards that know nothing of it, and of drivers that do not know the question.
+// What nvidia-smi reports of a card's memory: data centre cards, consumer cards without counters, and drivers that do not know the query.
 import { chmodSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -29,7 +29,7 @@ test.each([
   expect(parseWear(rows(retired), rows(remapped)).get('GPU-1')).toContain(words);
 });
 
-test('a driver that does not know a question is not asked to fail for it', async () => {
+test('a query that the driver does not know is no fault', async () => {
   const smi = join(dir, 'nvidia-smi');
   const answers =
     'case $1 in *remapped*) echo "Invalid combination of input arguments."; exit 1;; *) echo "GPU-1, 3, No";; esac';

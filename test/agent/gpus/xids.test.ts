@@ -1,4 +1,4 @@
-// Lines of the kernel log as drivers write them, and what each means for whoever rents the card.
+// Lines of the kernel log as drivers write them, and what each means for a rental.
 import { expect, test } from 'vitest';
 import { busIdOf, readDriverLine } from '../../../agent/gpus/xids.ts';
 
@@ -57,7 +57,7 @@ test.each([
   });
 });
 
-test('the driver says that nothing is needed any more, that it was loaded, and which card is where', () => {
+test('the end of a fault, a load of the driver, and the bus id of a card are recognised', () => {
   const line = 'GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)';
   expect(readDriverLine(xid(154, line))).toEqual({ kind: 'mended', bus_id: BUS });
   const loaded = 'NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550.54.15  Tue Mar  5 22:23:56 UTC 2024';
@@ -79,6 +79,6 @@ test.each([
   expect(readDriverLine(line)).toBeUndefined();
 });
 
-test('a place is written in one way', () => {
+test('a bus id has one form', () => {
   expect(['00000000:3B:00.0', '0000:3b:00', '0000:3b:00.0'].map(busIdOf)).toEqual([BUS, BUS, BUS]);
 });

@@ -1,4 +1,4 @@
-// Images that want to run before our guest, or in its place. The guest of each of them answers: so nothing of the image came before it.
+// Images that try to run code before our guest or in its place. In each of them the guest connects, so their code did not run first.
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
@@ -58,7 +58,7 @@ test('programs of the image are loaded as the image says', async () => {
   expect(code).toBe(0);
 });
 
-test("the files of /etc that the engine brings are ours: no tenant fills the host's disk through them", async () => {
+test("our files replace the engine's in /etc, so no tenant can fill the host's disk through them", async () => {
   const target = await rent('etc', {});
   const fill = 'for file in hosts hostname resolv.conf; do echo x >> /etc/$file || echo $file is closed; done';
   expect((await ssh(target, `${fill} 2> /dev/null`)).stdout.toString()).toBe(

@@ -1,4 +1,4 @@
-// What the guest carries inside the container: every byte that was said to its end arrives, whoever leaves first.
+// Sessions of the guest: every byte before an EOF arrives, whichever side leaves first.
 import { execFileSync } from 'node:child_process';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { once } from 'node:events';
@@ -14,7 +14,7 @@ import { SESSION_LINGER_MS } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
 import { manualClock, type ManualClock } from '../manual-clock.ts';
 
-/** More than the kernel keeps of a connection: some of it waits in the guest. */
+/** More than the kernel buffers for a connection, so some bytes wait in the guest. */
 const MUCH = 16 * 1024 * 1024;
 /** Several of these wait in a stream before it says that it is full. */
 const CHUNK_BYTES = 16 * 1024;
@@ -73,7 +73,7 @@ async function listening(): Promise<{ port: number; accepted: Promise<Socket> }>
   return { port: (server.address() as AddressInfo).port, accepted };
 }
 
-/** Says all of it and, where `whole`, that this is all; then leaves. */
+/** Sends all bytes and, if `whole`, the EOF; then leaves. */
 function upload(bytes: number, whole = true): void {
   const chunk = Buffer.alloc(CHUNK_BYTES, 'x');
   for (let sent = 0; sent < bytes; sent += chunk.length) sendFrame(holder, FRAME.data, chunk);
@@ -81,7 +81,7 @@ function upload(bytes: number, whole = true): void {
   holder.end();
 }
 
-/** Reads only where the guest gets no further; how many bytes there were, and whether that was a good end. */
+/** Reads only when the guest is blocked. Resolves with the number of bytes, and whether they ended in order. */
 async function readLate(socket: Socket): Promise<{ bytes: number; ended: boolean }> {
   let bytes = 0;
   let ended = false;
@@ -103,7 +103,7 @@ async function readLate(socket: Socket): Promise<{ bytes: number; ended: boolean
 }
 
 describe('a connection', () => {
-  test('whose client has left after its last word: the program inside gets all of it', async () => {
+  test('whose client has left after its EOF delivers all bytes to the program inside', async () => {
     const { port, accepted } = await listening();
     await start({ kind: 'dial', host: '127.0.0.1', port });
     const program = await accepted;
@@ -111,7 +111,7 @@ describe('a connection', () => {
     expect(await readLate(program)).toEqual({ bytes: MUCH, ended: true });
   });
 
-  test('so also where the program answers what nobody hears any more', async () => {
+  test('delivers all bytes even if the program answers a client that has left', async () => {
     const { port, accepted } = await listening();
     await start({ kind: 'dial', host: '127.0.0.1', port });
     const program = await accepted;
@@ -123,7 +123,7 @@ describe('a connection', () => {
     await once(program, 'close');
   });
 
-  test('a program that does not take it in time is left alone', async () => {
+  test('is closed if the program does not read in time', async () => {
     const { port, accepted } = await listening();
     await start({ kind: 'dial', host: '127.0.0.1', port });
     const program = await accepted;
@@ -145,7 +145,7 @@ describe('a connection', () => {
     await eventually('a closed connection', 5_000, async () => ((await answers(program)) ? undefined : true));
   });
 
-  test('what a program said before it broke off is carried out', async () => {
+  test('carries out the bytes that a program sent before it broke off', async () => {
     const { port, accepted } = await listening();
     await start({ kind: 'dial', host: '127.0.0.1', port });
     const program = await accepted;
@@ -164,7 +164,7 @@ describe('a connection', () => {
 });
 
 describe('a command', () => {
-  test('whose client has left after its last word gets all of it before it is hung up on', async () => {
+  test('whose client has left after its EOF gets all bytes before its hang-up', async () => {
     // How much waits in the guest is a matter of what the kernel takes: among these are all amounts.
     for (let chunks = 4; chunks <= 24; chunks += 1) {
       const [go, got] = [join(dir, `go-${chunks}`), join(dir, `got-${chunks}`)];
@@ -178,7 +178,7 @@ describe('a command', () => {
     }
   });
 
-  test('is hung up on where its client leaves, though it reads nothing', async () => {
+  test('gets a hang-up when its client leaves, although it reads nothing', async () => {
     const file = join(dir, 'hung-up');
     const command = `trap 'echo yes > ${file}; exit' HUP; sleep 600 & wait`;
     await start({ kind: 'exec', command, env: {}, pty: null });

@@ -136,7 +136,7 @@ test('a request that is cut short is a bad message, and the session goes on', as
   expect(await status(REQUEST.mkdir, 'folder', NO_ATTRIBUTES)).toBe(STATUS.ok);
 });
 
-test('256 handles can be open, and not one more until one is closed', async () => {
+test('at most 256 handles can be open at a time', async () => {
   await greet();
   const handles: Buffer[] = [];
   for (let i = 0; i < 256; i += 1) handles.push(await open(`f${i}`, WRITE | CREATE));
@@ -146,7 +146,7 @@ test('256 handles can be open, and not one more until one is closed', async () =
   await open('more', WRITE | CREATE);
 });
 
-test('a handle that is closed, or never was, is refused', async () => {
+test('a handle that is closed, or never existed, is refused', async () => {
   await greet();
   const handle = await open('file', WRITE | CREATE);
   await status(REQUEST.close, handle);
@@ -154,7 +154,7 @@ test('a handle that is closed, or never was, is refused', async () => {
   expect(await status(REQUEST.close, Buffer.from('nonsense'))).toBe(STATUS.failure);
 });
 
-test('a read that asks for more than a packet holds gets what it holds; after the end it gets the end', async () => {
+test('a read of more than a packet can carry gets one packet; a read after the end gets the end', async () => {
   await greet();
   writeFileSync(join(home, 'file'), Buffer.alloc(300_000, 'x'));
   const handle = await open('file', READ);
@@ -163,7 +163,7 @@ test('a read that asks for more than a packet holds gets what it holds; after th
   expect(await status(REQUEST.read, handle, 300_000n, 10)).toBe(STATUS.eof);
 });
 
-test('what is appended goes to the end, whatever its offset says', async () => {
+test('a write to a file opened for appending goes to its end, whatever the offset', async () => {
   await greet();
   writeFileSync(join(home, 'log'), 'one ');
   const handle = await open('log', WRITE | APPEND);
@@ -171,7 +171,7 @@ test('what is appended goes to the end, whatever its offset says', async () => {
   expect(readFileSync(join(home, 'log')).toString()).toBe('one two');
 });
 
-test('a rename replaces nothing, the extension of OpenSSH does', async () => {
+test('a rename does not replace a file, but the extension of OpenSSH does', async () => {
   await greet();
   writeFileSync(join(home, 'new'), 'new');
   writeFileSync(join(home, 'old'), 'old');
@@ -181,18 +181,18 @@ test('a rename replaces nothing, the extension of OpenSSH does', async () => {
   expect(readFileSync(join(home, 'old')).toString()).toBe('new');
 });
 
-test('a FIFO that nobody writes to holds nobody up', async () => {
+test('a FIFO without a writer does not block the session', async () => {
   await greet();
   execFileSync('mkfifo', [join(home, 'fifo')]);
   await open('fifo', READ);
   expect(await status(REQUEST.mkdir, 'after', NO_ATTRIBUTES)).toBe(STATUS.ok);
 });
 
-test.each(['goes away', 'says that no more comes'])('what a client has left open is closed when it %s', async (how) => {
+test.each(['disconnects', 'sends EOF'])('the open files of a client are closed when it %s', async (how) => {
   await greet();
   await open('left', WRITE | CREATE);
   expect(openFiles()).toContain(join(home, 'left'));
-  if (how === 'goes away') socket.destroy();
+  if (how === 'disconnects') socket.destroy();
   else sendFrame(socket, FRAME.eof, Buffer.alloc(0));
   expect(await ended).toBe('ended');
   expect(openFiles()).not.toContain(join(home, 'left'));

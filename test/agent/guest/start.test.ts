@@ -1,4 +1,4 @@
-// The real guest program, started as in a container: it speaks before anything of the tenant runs.
+// The real guest program, started as in a container: it connects to its holder before any code of the tenant runs.
 import { once } from 'node:events';
 import { existsSync, mkdtempSync, rmSync, writeFileSync } from 'node:fs';
 import { createServer, type Socket } from 'node:net';
@@ -22,7 +22,7 @@ afterEach(async () => {
   rmSync(run, { recursive: true });
 });
 
-test('nothing of the tenant runs before the guest has spoken to its host', async () => {
+test('no code of the tenant runs before the guest has connected to its holder', async () => {
   const ran = (): boolean => existsSync(join(run, 'tenant-runs'));
   const server = createServer();
   // It has found nobody to speak to, again and again.

@@ -1,4 +1,4 @@
-// The holder's ear for the guest, against what a hostile container may send.
+// The guest connection, with a good guest and against a hostile container.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, type Socket } from 'node:net';
 import { once } from 'node:events';
@@ -68,7 +68,7 @@ function listener(): Heard {
   return heard;
 }
 
-/** The token that the holder asks the guest with. */
+/** The token in the holder's next order to the guest. */
 async function askedToken(control: Socket): Promise<string> {
   const decode = createFrameDecoder(10_000);
   const [chunk]: Buffer[] = await once(control, 'data');
@@ -79,7 +79,7 @@ async function askedToken(control: Socket): Promise<string> {
 
 const request = { kind: 'dial', host: 'localhost', port: 1 } as const;
 
-test('a session: its bytes in order, and its end with the exit', async () => {
+test('a session carries its bytes in order and ends with the exit of its program', async () => {
   const control = await guest();
   const heard = listener();
   const opening = guests.open(request, heard);
@@ -95,7 +95,7 @@ test('a session: its bytes in order, and its end with the exit', async () => {
   expect(heard).toMatchObject({ bytes: 'stdout:a stderr:b ', exits: [{ code: 3, signal: null }] });
 });
 
-test('a session that the guest refuses, and one whose guest vanishes', async () => {
+test('a session that the guest refuses, or whose guest disappears, fails with a reason', async () => {
   const control = await guest();
   const refused = guests.open(request, listener());
   const session = await dial();
@@ -114,7 +114,7 @@ test('a session that the guest refuses, and one whose guest vanishes', async () 
   expect(heard.exits).toEqual([undefined]);
 });
 
-test('a guest is told of an owner who has cut it off, and of no other', async () => {
+test('the guest is informed of a session that its owner has cut, and of no other', async () => {
   const control = await guest();
   const words: { kind: string; token: string }[] = [];
   const open = async (): Promise<{ near: Socket; far: Socket; token: string }> => {
@@ -138,7 +138,7 @@ test('a guest is told of an owner who has cut it off, and of no other', async ()
   expect(words).toEqual([{ kind: 'cut', token: cut.token }]);
 });
 
-test('what a session said before it closed is heard to the end, however slowly it is taken', async () => {
+test('all bytes before the close of a session arrive, even at a slow consumer', async () => {
   const control = await guest();
   const heard = listener();
   const taken: (() => void)[] = [];
@@ -189,7 +189,7 @@ describe('hostile', () => {
     expect(first.destroyed).toBe(false);
   });
 
-  test('unknown tokens, tokens used twice, nonsense and giant frames end the connection that brought them', async () => {
+  test('unknown tokens, tokens used twice, malformed and giant frames end their own connection', async () => {
     const control = await guest();
     const opening = guests.open(request, listener());
     const token = await askedToken(control);
@@ -216,14 +216,14 @@ describe('hostile', () => {
     expect(honest.destroyed).toBe(false);
   });
 
-  test('an exit that is not one is nonsense', async () => {
+  test('a malformed exit ends the connection', async () => {
     const control = await guest();
     sendJson(control, { kind: 'main_exit', exit: { code: 'x'.repeat(100_000), signal: null } });
     await gone(control);
     expect(guests.mainExit()).toBeNull();
   });
 
-  test('a guest that changes all the time is told of once a second, and as it is then', async () => {
+  test('a guest that changes all the time is reported once a second, with its state at that time', async () => {
     const control = await guest();
     expect(changes).toBe(1);
     for (let code = 0; code < 100; code += 1) sendJson(control, { kind: 'main_exit', exit: { code, signal: null } });
@@ -238,7 +238,7 @@ describe('hostile', () => {
     expect(changes).toBe(3);
   });
 
-  test('who says nothing is sent away, and only so many may say nothing', async () => {
+  test('a connection without a hello is closed in time, and the number of such connections is limited', async () => {
     const silent = await Promise.all(Array.from({ length: 64 }, dial));
     const tooMany = await dial();
     await gone(tooMany);
@@ -247,7 +247,7 @@ describe('hostile', () => {
     await guest();
   });
 
-  test('no more is read while a consumer has not taken what came', async () => {
+  test('nothing more is read while a consumer has not taken the bytes before', async () => {
     const control = await guest();
     let taken = 0;
     const opening = guests.open(request, { ...listener(), onData: () => new Promise(() => (taken += 1)) });
@@ -263,7 +263,7 @@ describe('hostile', () => {
   });
 });
 
-test('frames arrive whole however they are cut', () => {
+test('frames arrive whole, whatever the pieces of their bytes', () => {
   const wire = Buffer.concat([
     Buffer.from([1, 0, 0, 0, 3, 97, 98, 99]),
     Buffer.from([3, 0, 0, 0, 0]),

@@ -1,4 +1,4 @@
-// How much a holder listens to a container that says as much as it can: on a virtual clock, and against a real hostile guest.
+// How fast a holder reads from a container that sends as much as it can: on a virtual clock, and with a real hostile guest.
 import { createHash } from 'node:crypto';
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -47,7 +47,7 @@ describe('frames of a container', () => {
     let isOver = false;
     void all.then(() => (isOver = true));
     while (!isOver) {
-      // No sooner than everybody waits for the clock.
+      // Time moves only when everything waits for the clock.
       for (let turn = 0; turn < 300; turn += 1) await clock.nextTurn();
       clock.advance(10);
     }
@@ -75,7 +75,7 @@ describe('a holder whose guest floods sixty sessions', () => {
     rmSync(dir, { recursive: true });
   });
 
-  /** What the holder does with the bytes is about as much work as their encryption. */
+  /** Costs about as much per byte as the encryption in a real holder. */
   const work = (bytes: Buffer): undefined => {
     for (let round = 0; round < 5; round += 1) createHash('sha256').update(bytes).digest();
     return undefined;
@@ -88,7 +88,7 @@ describe('a holder whose guest floods sixty sessions', () => {
     return Promise.all(Array.from({ length: 60 }, () => guests.open({ kind: 'sftp' }, events)));
   };
 
-  test('is there for its other callers all the time', async () => {
+  test('serves its other callers all the time', async () => {
     let taken = 0;
     const delay = monitorEventLoopDelay({ resolution: 5 });
     delay.enable();
@@ -104,7 +104,7 @@ describe('a holder whose guest floods sixty sessions', () => {
     expect(delay.max / 1e6).toBeLessThan(LAG_MS_MAX);
   });
 
-  test('cuts a session off that says nothing again and again', async () => {
+  test('cuts a session that sends empty frames again and again', async () => {
     const sessions = await begin('empty', work);
     await eventually('their ends', 10_000, async () => sessions.every(({ socket }) => socket.destroyed) || undefined);
   });

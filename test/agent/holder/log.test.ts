@@ -8,7 +8,7 @@ import { boundedLog } from '../../../agent/holder/log.ts';
 const dir = mkdtempSync(join(tmpdir(), 'holder-log-'));
 afterAll(() => rmSync(dir, { recursive: true }));
 
-test('is never larger than a megabyte, and holds the newest lines', () => {
+test('the log file is never larger than a megabyte, and has the newest lines', () => {
   const file = join(dir, 'log');
   const fd = openSync(file, 'a');
   const log = boundedLog(fd);
@@ -22,7 +22,7 @@ test('is never larger than a megabyte, and holds the newest lines', () => {
   expect(readFileSync(file, 'utf8').startsWith('20 ')).toBe(true);
 });
 
-test('a line that the disk does not take is lost, and nothing else', () => {
+test('a line that cannot be written is lost, and nothing else', () => {
   const fd = openSync('/dev/full', 'a');
   expect(() => boundedLog(fd).write('line\n')).not.toThrow();
   closeSync(fd);

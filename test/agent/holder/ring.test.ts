@@ -1,8 +1,8 @@
-// What a ring still has, for every way of filling it.
+// The bytes that a ring keeps, for every way of filling it.
 import { expect, test } from 'vitest';
 import { createRing } from '../../../agent/holder/ring.ts';
 
-test('it has the last bytes of all that came, from every place that it says to have', () => {
+test('a ring returns the last bytes of the stream, from every place since its start', () => {
   const all = Buffer.from(Array.from({ length: 200 }, (_, i) => i));
   for (let chunk = 1; chunk <= 23; chunk += 1) {
     const ring = createRing(10);

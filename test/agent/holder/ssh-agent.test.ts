@@ -66,13 +66,13 @@ describe('the SSH server', () => {
     await closed;
   });
 
-  test('has no agent for a session that did not ask', async () => {
+  test('has no agent for a session that did not request one', async () => {
     await exec(false);
     expect((await opened('exec')).request).toMatchObject({ env: {} });
     expect(world.sessions).toHaveLength(1);
   });
 
-  test('closes what a client refuses', async () => {
+  test('closes a connection inside if the client refuses its channel', async () => {
     await exec(true);
     const listener = await opened('listen_agent');
     agent.close();
@@ -95,7 +95,7 @@ describe('the SSH server', () => {
 });
 
 describe('the guest', () => {
-  test("listens on a socket that only the image's user reaches, and takes it away with the session", async () => {
+  test("listens on a socket that only the image's user can reach, and removes it with the session", async () => {
     const run = createServer().listen(join(dir, 'run'));
     await once(run, 'listening');
     const holder = connect(join(dir, 'run'));

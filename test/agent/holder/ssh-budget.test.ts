@@ -1,4 +1,4 @@
-// What the SSH connections of one holder may keep together: counted by hand, and with clients whose programs never read.
+// The memory bound of all SSH connections of one holder: with counted bytes, and with real clients whose programs never read.
 import { once } from 'node:events';
 import { PassThrough } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
@@ -24,21 +24,21 @@ describe('a budget', () => {
     return stream;
   };
 
-  test('cuts the connection that keeps the most, and no other', () => {
+  test('cuts the connection with the most buffered bytes, and no other', () => {
     const streams = [20 * MIB, 60 * MIB, 48 * MIB].map(open);
     expect(streams.map((stream) => stream.destroyed)).toEqual([false, false, false]);
     open(1);
     expect(streams.map((stream) => stream.destroyed)).toEqual([false, true, false]);
   });
 
-  test('counts what is kept now, not what was kept', () => {
+  test('counts the bytes that are buffered now, not earlier ones', () => {
     const first = open(SSH_BUFFERED_BYTES_MAX);
     held.set(first, 0);
     expect(open(SSH_BUFFERED_BYTES_MAX).destroyed).toBe(false);
     expect(first.destroyed).toBe(false);
   });
 
-  test('counts nothing of a connection that has closed', async () => {
+  test('counts no bytes of a closed connection', async () => {
     const first = open(SSH_BUFFERED_BYTES_MAX);
     first.destroy();
     await new Promise((resolve) => void first.once('close', resolve));
@@ -49,7 +49,7 @@ describe('a budget', () => {
 describe('clients whose programs never read', () => {
   afterEach(closeSshServers);
 
-  test('lose the connection that keeps the most; the others go on, and others come in', async () => {
+  test('lose the connection with the most buffered bytes; the others go on, and new ones are accepted', async () => {
     const world = await startWorld();
     const clients = [client(world), client(world)];
     await Promise.all(clients.map((each) => once(each, 'ready')));

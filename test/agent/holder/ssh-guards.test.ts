@@ -1,4 +1,4 @@
-// The guards of the SSH server, one attack each, against a guest that is played in this process.
+// Tests each guard of the SSH server with an attack. The test plays the guest.
 import { generateKeyPairSync } from 'node:crypto';
 import type { Socket } from 'node:net';
 import { once } from 'node:events';
@@ -14,7 +14,7 @@ import { client, closeSshServers, exec, keys, startWorld, stranger, user, type W
 const { utils } = ssh2;
 afterEach(closeSshServers);
 
-/** What ssh2 keeps to itself and an attacker changes. */
+/** Internals of ssh2 that an attacker's client changes. */
 interface Internals {
   outgoing: { id: number; window: number };
   _client: { _protocol: { channelWindowAdjust(id: number, bytes: number): void; ping(): void }; _sock: Socket };
@@ -31,7 +31,7 @@ describe('logging in', () => {
   const judge = (patch: Partial<Record<string, unknown>>): string =>
     createLoginJudge(keys.authorized_keys)(attempt(patch));
 
-  test('a question about a known key is answered, a signature must hold', () => {
+  test('a question about a known key is answered; a signature must be valid', () => {
     expect(judge({})).toBe('accept');
     const blob = Buffer.from('session');
     const parsed = utils.parseKey(user.private);
@@ -41,7 +41,7 @@ describe('logging in', () => {
     expect(judge({ blob: Buffer.from('other'), signature })).toBe('reject');
   });
 
-  test('an answer of verify() that is an Error is a refusal, though an Error is truthy', () => {
+  test('an Error as result of verify() is a refusal, although an Error is truthy', () => {
     expect(judge({ blob: Buffer.from('x'), signature: Buffer.from('y'), hashAlgo: 'no-such-digest' })).toBe('reject');
   });
 
@@ -101,7 +101,7 @@ describe('logging in', () => {
 });
 
 describe('memory', () => {
-  test('a client that presigned URLs a huge window and does not read makes us hold little', async () => {
+  test('a client that grants a huge window and does not read costs little memory', async () => {
     const world = await startWorld();
     const over = client(world);
     await once(over, 'ready');
@@ -134,13 +134,13 @@ describe('memory', () => {
     expect(sentBytes).toBeGreaterThan(0);
   });
 
-  test('a client that asks and asks and reads no answer is not read either', async () => {
+  test('nothing more is read from a client that sends requests and reads no answers', async () => {
     const world = await startWorld();
     const over = client(world);
     await once(over, 'ready');
     const { _client: inner } = internals(await exec(over));
     const [stream] = world.streams;
-    // Nothing leaves, as where the client and the kernel between us take no more.
+    // Writes stall, as if the client and the kernel's buffers took no more bytes.
     stream?.cork();
     for (let asked = 0; asked < 100 && stream?.isPaused() === false; asked += 1) {
       for (let i = 0; i < 2000; i += 1) inner._protocol.ping();
@@ -178,7 +178,7 @@ describe('memory', () => {
 describe('limits', () => {
   const silent = (): Duplex => new PassThrough();
 
-  test('who does not log in within the grace is cut off', async () => {
+  test('a caller that does not log in within the grace time is cut', async () => {
     const clock = manualClock();
     const world = await startWorld(clock);
     const stream = silent();
@@ -189,7 +189,7 @@ describe('limits', () => {
     expect(stream.destroyed).toBe(true);
   });
 
-  /** Lets closes be noticed. */
+  /** Waits until the server has noticed closed connections. */
   const settled = (): Promise<void> => new Promise((resolve) => setImmediate(resolve));
   const serveFrom = (world: World, address: string, count = 1): Duplex[] => {
     const streams = Array.from({ length: count }, silent);
@@ -205,7 +205,7 @@ describe('limits', () => {
     const [sixth] = serveFrom(world, '192.0.2.1');
     const begun = sixth?.listenerCount('readable');
     expect(begun).toBe(0);
-    // Nobody may be replaced before these have had five seconds.
+    // No caller may be replaced in its first five seconds.
     clock.advance(4_999);
     expect(alive(first)).toBe(5);
     clock.advance(1);
@@ -245,7 +245,7 @@ describe('limits', () => {
     expect(customer?.listenerCount('readable')).toBe(1);
   });
 
-  test('the probe has a place of its own, whoever holds all others', async () => {
+  test('the probe has a reserved place, even if strangers hold all others', async () => {
     const world = await startWorld();
     serveFrom(world, '192.0.2.1', 64);
     serveFrom(world, '192.0.2.2', 64);
@@ -260,7 +260,7 @@ describe('limits', () => {
     await Promise.all(clients.map((one) => once(one, 'ready')));
   });
 
-  test('the hundred-and-twenty-ninth connection takes the place of the oldest that is not in', async () => {
+  test('the hundred-and-twenty-ninth connection replaces the oldest one that has not logged in', async () => {
     const world = await startWorld();
     const flood = [...serveFrom(world, '192.0.2.1', 100), ...serveFrom(world, '192.0.2.2', 28)];
     serveFrom(world, '198.51.100.1');

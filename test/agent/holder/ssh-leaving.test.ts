@@ -1,4 +1,4 @@
-// SSH clients that leave: what they said to its end arrives inside, what broke off does not look whole, and nothing stays open.
+// SSH clients that leave: bytes before their EOF arrive inside, a broken connection does not look like an end, and nothing stays open.
 import { once } from 'node:events';
 import type { Socket } from 'node:net';
 import type { Client, ClientChannel } from 'ssh2';
@@ -9,9 +9,9 @@ import { eventually } from '../../kit/processes.ts';
 import { manualClock, type ManualClock } from '../manual-clock.ts';
 import { client, closeSshServers, exec, startWorld, type World } from '../ssh-server.ts';
 
-/** Around what the socket to the guest holds: of one of these much is still on its way there when the client leaves. */
+/** Sizes around the buffer of the socket to the guest: with one of them, many bytes are still on their way when the client leaves. */
 const AMOUNTS = Array.from({ length: 12 }, (_, i) => 96_000 + i * 32_000);
-/** More than is on its way at any time, and no more than a client may say unasked. */
+/** More bytes than are on their way at any time, but within the client's SSH window. */
 const MUCH = 1_900_000;
 let clock: ManualClock;
 let world: World;
@@ -36,7 +36,7 @@ async function guestEnd(place: number): Promise<Socket> {
   return eventually('session', 5_000, () => Promise.resolve(world.sessions[place]?.peer));
 }
 
-/** Says so many bytes that are all of it, and closes the channel without waiting for anything. */
+/** Sends so many bytes and EOF, and closes the channel without waiting. */
 async function sayAndLeave(channel: ClientChannel, bytes: number): Promise<void> {
   channel.end(Buffer.alloc(bytes));
   await once(channel, 'finish');
@@ -53,7 +53,7 @@ interface Heard {
   whole: boolean;
 }
 
-/** What the guest gets until the session is over; as a guest does, it closes then. */
+/** Reads all bytes of the session as the guest does, and closes then. */
 async function hear(peer: Socket): Promise<Heard> {
   const heard = { bytes: 0, whole: false };
   const decode = createFrameDecoder(FRAME_BYTES_MAX);
@@ -82,7 +82,7 @@ test.each([
   }
 });
 
-test('who is lost before that has not', async () => {
+test('a client that is lost before its EOF has not ended its input', async () => {
   const channel = await forward();
   const peer = await guestEnd(0);
   channel.write(Buffer.alloc(1000));
@@ -92,7 +92,7 @@ test('who is lost before that has not', async () => {
   expect(await heard).toEqual({ bytes: 1000, whole: false });
 });
 
-test('a guest that takes nothing is waited for, but not for ever', async () => {
+test('a guest that reads nothing is waited for, but not for ever', async () => {
   const channel = await forward();
   const peer = await guestEnd(0);
   peer.pause();
@@ -107,7 +107,7 @@ test('a guest that takes nothing is waited for, but not for ever', async () => {
   expect(socket?.destroyed).toBe(true);
 });
 
-test('who leaves while it is being dialled inside leaves nothing open there', async () => {
+test('a client that leaves during the dial inside leaves no connection open there', async () => {
   const dialled = Promise.withResolvers<void>();
   world.delay = dialled.promise;
   forward().catch(() => undefined);
@@ -118,7 +118,7 @@ test('who leaves while it is being dialled inside leaves nothing open there', as
   await hear(peer);
 });
 
-test('who leaves while somebody connects to a port of theirs leaves nothing open either', async () => {
+test('a client that leaves while a program connects to its forwarded port leaves no connection open', async () => {
   over.forwardIn('127.0.0.1', 7000, () => undefined);
   await guestEnd(0);
   const taken = Promise.withResolvers<void>();

@@ -66,20 +66,20 @@ test('the rented GPU is there, and no other', async () => {
   expect(result.stdout.toString()).toBe('GPU-00000000-0000-4000-8000-000000000000\n');
 });
 
-test('output and errors are apart, and a signal is told as a signal', async () => {
+test('standard output and standard error stay apart, and a signal is reported as a signal', async () => {
   const both = await ssh(target, 'echo out; echo err >&2; exit 3');
   expect({ ...both, stdout: both.stdout.toString() }).toEqual({ code: 3, stdout: 'out\n', stderr: 'err\n' });
-  // OpenSSH's client ends with 255 where the server sent exit-signal.
+  // OpenSSH's client ends with 255 if the server has sent exit-signal.
   expect((await ssh(target, 'kill -TERM $$')).code).toBe(255);
 });
 
-test('half-close: the command sees the end of input and its output still comes', async () => {
+test('after the end of its input (half-close), the output of a command still arrives', async () => {
   const bytes = randomBytes(3_000_000);
   const result = await ssh(target, 'cat > /root/g; md5sum < /root/g', { input: bytes });
   expect(result.stdout.toString().slice(0, 32)).toBe(md5(bytes));
 });
 
-test('256 MiB are the same after both ways', async () => {
+test('256 MiB arrive unchanged in both directions', async () => {
   const bytes = randomBytes(256 * 1024 * 1024);
   const result = await ssh(target, 'cat', { input: bytes });
   expect(result.code).toBe(0);
@@ -87,7 +87,7 @@ test('256 MiB are the same after both ways', async () => {
   expect(md5(result.stdout)).toBe(md5(bytes));
 });
 
-test('a terminal has a locale in which any letter can be typed, if nobody has said which; a command has what the image says', async () => {
+test('a terminal gets a UTF-8 locale if none is set; a command gets the locale of the image', async () => {
   const plain = ['-o', 'SendEnv=-*'];
   const locale = async (options: string[]): Promise<string> =>
     (await ssh(target, 'echo "[$LANG$LC_ALL]"', { options })).stdout.toString().trim();
@@ -96,7 +96,7 @@ test('a terminal has a locale in which any letter can be typed, if nobody has sa
   expect(await locale(plain)).toBe('[]');
 });
 
-test('a terminal: size, resize, and all output of a program that ends at once', async () => {
+test('a terminal has the right size, and all output of a program that ends at once arrives', async () => {
   const sized = await ssh(target, 'stty size; test -t 0 && echo terminal', { options: ['-tt'] });
   expect(sized.stdout.toString()).toBe('24 80\r\nterminal\r\n');
   const many = await ssh(target, 'seq 1 20000', { options: ['-tt'] });
@@ -124,7 +124,7 @@ test('a window that changes reaches the program', async () => {
   expect(await exited).toBe(5);
 });
 
-test('environment from the client is taken, except what makes the session what it is', async () => {
+test('the client may set variables, except those that describe the session itself', async () => {
   const options = ['-o', 'SetEnv=FOO=bar HOME=/nowhere'];
   expect((await ssh(target, 'echo $FOO $HOME', { options })).stdout.toString()).toBe('bar /root\n');
 });
@@ -152,7 +152,7 @@ test('the probe authenticates and gets no channel', async () => {
   expect((await ssh({ port, keyFile: target.keyFile }, 'true')).stderr).toContain('Permission denied');
 });
 
-test('a forwarded port reaches what listens inside, and nothing where nothing listens', async () => {
+test('a forwarded port reaches a listener inside, and fails if nothing listens', async () => {
   const [open, closed] = [await freePort(), await freePort()];
   const forwards = ['-L', `127.0.0.1:${open}:127.0.0.1:9000`, '-L', `127.0.0.1:${closed}:127.0.0.1:9001`];
   const listener = ssh(target, 'echo from inside | nc -l -p 9000');
@@ -168,12 +168,12 @@ test('a forwarded port reaches what listens inside, and nothing where nothing li
   child.kill();
 });
 
-describe('a port that the client has listened on inside (-R)', () => {
+describe('a port inside that is forwarded to the client (-R)', () => {
   const STRICT = ['-o', 'ExitOnForwardFailure=yes'];
   let local: Server;
   let localPort: number;
   beforeAll(async () => {
-    // Says what it got, and how much: both directions, and the end of one before the other.
+    // Answers with the bytes and their number. This tests both directions, and the end of one before the other.
     local = createServer({ allowHalfOpen: true }, (socket) => {
       const hash = createHash('md5');
       socket.on('data', (chunk: Buffer) => void hash.update(chunk));
@@ -194,14 +194,14 @@ describe('a port that the client has listened on inside (-R)', () => {
     expect(result.stdout.toString()).toBe(`${sum}\n${sum}\n${sum}\n`);
   });
 
-  test('may be any that is free, and the client is told which', async () => {
+  test('may be any free port, whose number is sent to the client', async () => {
     const options = [...STRICT, '-R', `0:127.0.0.1:${localPort}`, '-o', 'LogLevel=INFO'];
     const result = await ssh(target, 'netstat -ltn', { options });
     const port = /Allocated port (\d+) for remote forward/.exec(result.stderr)?.[1];
     expect(result.stdout.toString()).toContain(`127.0.0.1:${port} `);
   });
 
-  test('is refused where somebody has it, and free again when the client has gone', async () => {
+  test('is refused if it is in use, and is free again when the client has gone', async () => {
     const options = [...STRICT, '-R', `7071:127.0.0.1:${localPort}`];
     const holder = spawn('ssh', [...sshArgs(target, ...options), 'root@127.0.0.1', 'echo listening; cat'], {
       stdio: ['pipe', 'pipe', 'ignore'],
@@ -217,7 +217,7 @@ describe('a port that the client has listened on inside (-R)', () => {
     );
   });
 
-  test('whose other end is not there closes the connection, and nothing else', async () => {
+  test('closes only the one connection if the client has no listener', async () => {
     const options = [...STRICT, '-R', '7072:127.0.0.1:1'];
     const result = await ssh(target, 'nc 127.0.0.1 7072 </dev/null; echo still here', { options });
     expect(result.stdout.toString()).toBe('still here\n');
@@ -257,7 +257,7 @@ describe("the client's SSH agent (-A)", () => {
     await eventually('its end', 5_000, async () => (await ssh(target, `ls -d ${folder}`)).code !== 0 || undefined);
   });
 
-  test('is not there for who does not offer it', async () => {
+  test('does not exist for a client that does not offer it', async () => {
     expect((await ssh(target, 'echo "[$SSH_AUTH_SOCK]"')).stdout.toString()).toBe('[]\n');
   });
 });
@@ -282,7 +282,7 @@ test('a holder has a heap limit, and OpenSSH is given a fast cipher', async () =
   expect(stderr).toContain('kex: server->client cipher: aes128-gcm@openssh.com');
 });
 
-test('a holder is a user of its own without rights, and goes before others if memory runs out', () => {
+test('a holder runs as its own user without rights, and is killed first if memory runs out', () => {
   const pid = world.holderPid('wl_busybox');
   const status = readFileSync(`/proc/${pid}/status`, 'utf8');
   const field = (name: string): string => new RegExp(`^${name}:[ \\t]*(.*)$`, 'm').exec(status)?.[1] ?? '';
@@ -296,7 +296,7 @@ test('a holder is a user of its own without rights, and goes before others if me
     '1',
   ]);
   expect(readFileSync(`/proc/${pid}/oom_score_adj`, 'utf8')).toBe('500\n');
-  // Neither the engine nor what the agent keeps on the disk is open to it.
+  // It can open neither the engine's socket nor the agent's files.
   const { uid: owner, mode } = statSync(world.engine.socketPath);
   expect([owner, mode & 0o007]).toEqual([0, 0]);
   expect(statSync(`${world.stateDir}/workloads/wl_busybox/host_key`).mode & 0o777).toBe(0o600);
@@ -320,7 +320,7 @@ test('a subsystem that is not there is refused with a sentence', async () => {
   expect(netconf.stderr).toContain('the subsystem netconf is not available here, only sftp is');
 });
 
-test('whoever hangs up takes the program along', async () => {
+test('a client that hangs up ends its program', async () => {
   const child = spawn('ssh', [...sshArgs(target), 'root@127.0.0.1', 'echo begun; exec sleep 54321'], {
     stdio: ['ignore', 'pipe', 'ignore'],
   });
@@ -359,7 +359,7 @@ test('an image with a named user: everything runs as that user, in its home', as
   expect(onTerminal.stdout.toString()).toBe('user\r\n');
 });
 
-test('a main process that ends leaves the way in open, and its code is reported', async () => {
+test('after the end of the main process the container stays reachable, and the exit code is reported', async () => {
   world.plane.desire([
     world.workload('wl_busybox', busybox.pinnedRef, { gpu_uuids: ['GPU-00000000-0000-4000-8000-000000000000'] }),
     world.workload('wl_short', busybox.pinnedRef, { command: { entrypoint: null, cmd: ['sh', '-c', 'exit 9'] } }),

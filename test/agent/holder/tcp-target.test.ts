@@ -1,4 +1,4 @@
-// Connections to the ports of an application: what ends, and what breaks off, does so on the other side too.
+// Connections to the ports of an application: an end on one side is an end on the other, and so is a break.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { createServer, connect, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
@@ -64,20 +64,20 @@ async function heardInside(): Promise<{ bytes: number; whole: boolean }> {
   return heard;
 }
 
-test('an application that has said all ends the stream, and what still comes is dropped', async () => {
+test('the end of an application ends the stream, and later bytes are dropped', async () => {
   await events.onData('stdout', Buffer.from('bye'));
   guest.resume();
   events.onEof();
   expect(await text(client.iterator({ destroyOnReturn: false }))).toBe('bye');
   inside.destroy();
   events.onEnd({ code: 0, signal: null });
-  // More than a stream holds that nobody reads.
+  // More bytes than fit into the buffers of a stream that nobody reads.
   for (let i = 0; i < 64; i += 1) if (!client.write(Buffer.alloc(64 * 1024))) await once(client, 'drain');
   client.end();
   await once(outside, 'end');
 });
 
-test('a client that has said all and closes has said all of it inside too', async () => {
+test('all bytes of a client that sends EOF and closes arrive inside', async () => {
   // One of these is more than the socket to the guest holds, so that the rest is still on its way there.
   for (let kib = 96; kib <= 480; kib += 32) {
     await serve();
@@ -89,7 +89,7 @@ test('a client that has said all and closes has said all of it inside too', asyn
   }
 });
 
-test('one that breaks off has not', async () => {
+test('a client that breaks off does not look like one that has ended', async () => {
   const heard = heardInside();
   client.write('half');
   await once(guest, 'data');
@@ -97,17 +97,17 @@ test('one that breaks off has not', async () => {
   expect(await heard).toEqual({ bytes: 4, whole: false });
 });
 
-test('an application that breaks off breaks the stream off: half an answer must not look whole', async () => {
+test('an application that breaks off breaks the stream: half an answer must not look whole', async () => {
   await events.onData('stdout', Buffer.from('half'));
   events.onEnd(undefined);
   await expect.poll(() => outside.destroyed).toBe(true);
   expect(outside.writableFinished).toBe(false);
 });
 
-test('where no stream comes about the connection inside is closed, and its end concerns nobody', async () => {
+test('if no stream can be opened, the connection inside is closed without an unhandled error', async () => {
   await expect(run.serve(80, () => Promise.reject(new Error('404')))).rejects.toThrow('404');
   expect(inside.destroyed).toBe(true);
-  // An error that nobody handles would end the holder; here it fails the run.
+  // An unhandled error would end the holder; here it fails the test run.
   events.onEof();
   events.onEnd(undefined);
 });

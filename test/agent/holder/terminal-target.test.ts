@@ -1,4 +1,4 @@
-// The console's website and its terminals, with a real WebSocket client and a guest that a test plays.
+// The console's website and its terminals, with a real WebSocket client. The test plays the guest.
 import { once } from 'node:events';
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { request as sendRequest } from 'node:http';
@@ -106,7 +106,7 @@ async function openPage(query = 'cols=90&rows=30'): Promise<Page> {
 const shellOf = (index: number): Shell => shells[index] ?? expect.unreachable('there is no such shell');
 const write = (index: number, bytes: string): Promise<void> | undefined =>
   shellOf(index).events.onData('stdout', Buffer.from(bytes));
-/** The other end of a page that was ended hears of it later: until then its program is held back like that of a slow page. */
+/** The holder notices the end of a page a moment later. Until then the program waits as for a slow page. */
 async function untilAlone(index: number): Promise<void> {
   await expect.poll(() => write(index, 'x'.repeat(100_001))).toBeUndefined();
 }
@@ -116,7 +116,7 @@ const begun = async (query?: string): Promise<Page> => {
   return page;
 };
 
-test('the page is there under rules of its own, and nothing else is', async () => {
+test('the page is served with its security headers, and any other path is 404', async () => {
   const get = async (path: string): Promise<{ status: number | undefined; csp: unknown; body: string }> => {
     const request = sendRequest({ port, host: '127.0.0.1', path }).end();
     const [answer] = await once(request, 'response');
@@ -124,14 +124,14 @@ test('the page is there under rules of its own, and nothing else is', async () =
   };
   expect(await get('/')).toMatchObject({ status: 200, body: '<!doctype html>' });
   expect((await get('/')).csp).toContain("default-src 'none'; script-src 'self'; connect-src 'self'");
-  // The real page's icon is one that its policy lets in.
+  // The content security policy allows the icon of the real page.
   const real = readFileSync(join(import.meta.dirname, '../../../agent/holder/page/index.html'), 'utf8');
   const scheme = /<link rel="icon" href="([a-z]+:)/.exec(real)?.[1] ?? 'none';
   expect((await get('/')).csp).toMatch(new RegExp(`img-src [^;]*${scheme}`));
   expect((await get('/../../etc/passwd')).status).toBe(404);
 });
 
-test('a page gets a login shell of its size, what it writes, and its end', async () => {
+test('a page gets a login shell of its size, the output, and the exit', async () => {
   const page = await begun();
   expect(shellOf(0).request).toMatchObject({
     kind: 'exec',
@@ -148,7 +148,7 @@ test('a page gets a login shell of its size, what it writes, and its end', async
   expect(await page.closed).toBe(4000);
 });
 
-test('a page that comes back gets what it has missed, to the byte, and nothing twice', async () => {
+test('a page that returns gets exactly the bytes that it has missed', async () => {
   const first = await begun();
   void write(0, 'before');
   await first.until('<before>');
@@ -161,7 +161,7 @@ test('a page that comes back gets what it has missed, to the byte, and nothing t
   expect(shells).toHaveLength(1);
 });
 
-test('a page that was loaded anew gets the past, and is told up to where it is past', async () => {
+test('a reloaded page gets the history and the place at which it ends', async () => {
   const first = await begun();
   void write(0, 'the past');
   await first.until('<the past>');
@@ -169,11 +169,11 @@ test('a page that was loaded anew gets the past, and is told up to where it is p
   const again = await begun(`session=${first.session()}&place=0&cols=90&rows=30`);
   expect(JSON.parse(again.heard[0] ?? '')).toMatchObject({ kind: 'begin', place: 0, end: 8 });
   await again.until('<the past>');
-  // What fills the screen is asked to draw it anew.
+  // A change of size makes a full-screen program draw its screen again.
   await expect.poll(() => shellOf(0).sizes).toEqual(expect.arrayContaining(['90x29', '90x30']));
 });
 
-test('where the ring has gone on, the page is told where it begins', async () => {
+test('if the ring no longer has the missed bytes, the page is told where the rest begins', async () => {
   const first = await begun();
   first.socket.terminate();
   await first.closed;
@@ -190,7 +190,7 @@ test('a second page takes the terminal over', async () => {
   await second.until('<for the second>');
 });
 
-test('a program waits while the page does not show what it writes, and goes on when it does or is gone', async () => {
+test('a program waits while the page does not show its output, and goes on when the page shows it or has gone', async () => {
   const page = await begun();
   expect(write(0, 'x'.repeat(100_000))).toBeUndefined();
   const waiting = write(0, 'y');
@@ -203,7 +203,7 @@ test('a program waits while the page does not show what it writes, and goes on w
   await more;
 });
 
-test('eight terminals; a ninth takes the place of the one that was left longest ago, or is refused', async () => {
+test('a ninth terminal replaces the one that was left longest ago, or is refused', async () => {
   const open: Page[] = [];
   for (let i = 0; i < 8; i += 1) open.push(await begun());
   const refused = await openPage();
@@ -218,7 +218,7 @@ test('eight terminals; a ninth takes the place of the one that was left longest 
   expect(shells.map((shell) => shell.ended)).toEqual([false, false, false, false, false, true, false, false, false]);
 });
 
-test('a terminal that nobody comes back to ends after half an hour', async () => {
+test('a terminal to which no page returns ends after half an hour', async () => {
   const left = await begun();
   left.socket.terminate();
   await untilAlone(0);
@@ -228,7 +228,7 @@ test('a terminal that nobody comes back to ends after half an hour', async () =>
   await expect.poll(() => shellOf(0).ended).toBe(true);
 });
 
-test('one that is shown does not end, as long as its page answers', async () => {
+test('a terminal that is shown does not end as long as its page answers', async () => {
   const page = await begun();
   for (let ms = 0; ms <= 2 * HALF_HOUR_MS; ms += PING_MS) {
     const pinged = once(page.socket, 'ping');
@@ -244,14 +244,14 @@ test('one that is shown does not end, as long as its page answers', async () => 
   expect(await page.closed).toBe(1006);
 });
 
-test('an image without a shell is said to be one', async () => {
+test('an image without a shell is reported to the page', async () => {
   refusal = new Error('this image has no shell');
   const page = await openPage();
   await page.until('{"kind":"failed","detail":"this image has no shell"}');
   expect(await page.closed).toBe(4000);
 });
 
-test.each(['{"kind":"resize","cols":0,"rows":1}', 'nonsense'])('a page that says %s is cut off', async (word) => {
+test.each(['{"kind":"resize","cols":0,"rows":1}', 'nonsense'])('a page that sends %s is cut off', async (word) => {
   const page = await begun();
   page.socket.send(word);
   expect(await page.closed).toBe(1006);

@@ -1,4 +1,4 @@
-// The bundle is whole after every start, and bundles of earlier versions go once no container sees them.
+// The bundle is complete after every start, and bundles of earlier versions are removed once no container uses them.
 import { hash } from 'node:crypto';
 import * as fs from 'node:fs';
 import { tmpdir } from 'node:os';
@@ -15,14 +15,14 @@ beforeEach(() => {
 });
 afterEach(() => fs.rmSync(dir, { recursive: true }));
 
-test('what no container sees is removed; the current one and those in use stay', async () => {
+test('bundles that no container uses are removed; the current one and those in use stay', async () => {
   const bundle = { folder: join(dir, 'bundles/current/guest'), holderProgram: '', node: [], entrypoint: [] };
   const removed = await removeOldBundles(dir, bundle, [join(dir, 'bundles/seen/guest'), '/somewhere/else']);
   expect(removed.toSorted()).toEqual(['broken.new', 'seen-not']);
   expect(fs.readdirSync(join(dir, 'bundles')).toSorted()).toEqual(['current', 'seen']);
 });
 
-test('what a power cut has torn is whole after the next start, and what is whole is left as it is', async () => {
+test('files that a power cut has damaged are complete after the next start, and the others are not written again', async () => {
   const bundle = await prepareBundle(dir);
   const whole = dirname(bundle.folder);
   const before = contents(whole);
@@ -44,7 +44,7 @@ test('what a power cut has torn is whole after the next start, and what is whole
   expect(fs.statSync(node).ino).not.toBe(ino);
 });
 
-test('what a holder has compiled is there for the next one while the first one serves, and only its owner can write it', async () => {
+test('the compile cache of a holder is ready for the next one while the first one serves, and only its owner can write it', async () => {
   const { holderProgram } = await prepareBundle(dir);
   const workload = join(dir, 'workload');
   fs.mkdirSync(join(workload, 'run'), { recursive: true });

@@ -1,4 +1,4 @@
-// Whether a holder answers its supervisor: the question that decides about its replacement.
+// Whether a holder answers its supervisor, which decides about its replacement.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { connect, createServer, type Server, type Socket } from 'node:net';
 import { once } from 'node:events';
@@ -33,14 +33,14 @@ afterEach(() => {
   rmSync(dir, { recursive: true });
 });
 
-test('a holder that says pong answers', async () => {
+test('a holder that sends a pong answers', async () => {
   const asked = holder.answers();
   await once(far, 'readable');
   sendJson(far, { kind: 'pong' });
   expect(await asked).toBe(true);
 });
 
-test('a holder that says nothing for five seconds does not answer', async () => {
+test('a holder that sends nothing for five seconds does not answer', async () => {
   const asked = holder.answers();
   clock.advance(4_999);
   let isOver = false;
@@ -51,7 +51,7 @@ test('a holder that says nothing for five seconds does not answer', async () => 
   expect(await asked).toBe(false);
 });
 
-test('after a host has stood still, an answer that lies there is read before anybody judges', async () => {
+test('after the host has stood still, an answer that has arrived is read before the holder counts as silent', async () => {
   const asked = holder.answers();
   await once(far, 'readable');
   // The clock jumps first, as it does in a process that wakes; the answer comes in the next turn.

@@ -3,7 +3,7 @@ import { describe, expect, test } from 'vitest';
 import { sealedLoader } from '../../../agent/holders/loader.ts';
 
 describe('a sealed loader', () => {
-  test('holds the name of no preload file, however often it stood there, and is the same otherwise', () => {
+  test('contains no name of a preload file, however often it was there, and is otherwise unchanged', () => {
     const loader = Buffer.from('a/etc/ld.so.preload\0b/etc/ld.so.preload\0c/etc/ld.so.cache\0');
     const nothing = '\0'.repeat(19);
     expect(sealedLoader(loader).toString()).toBe(`a${nothing}b${nothing}c/etc/ld.so.cache\0`);

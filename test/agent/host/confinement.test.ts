@@ -1,4 +1,4 @@
-// What holders are started in, on a folder that stands for the kernel's cgroups, with real processes.
+// The limits of holders, with real processes and a folder in place of the kernel's cgroups.
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -17,7 +17,7 @@ const text = (...path: string[]): string => readFileSync(join(cgroups, ...path),
 const SAY = ['sh', '-c', 'echo $$; cat /proc/self/oom_score_adj; grep NoNewPrivs /proc/self/status; echo "$@"', 'say'];
 
 describe('a holder', () => {
-  test('runs in a group of its own, which bounds memory, processors and processes before it begins', async () => {
+  test('runs in its own cgroup, which limits memory, processors and processes before it begins', async () => {
     const confinement = await openConfinement(cgroups);
     expect(confinement.lack).toBe('');
     const { stdout } = await capture(await confinement.around('wl_a', [...SAY, 'a b', '--dir']));
@@ -36,19 +36,19 @@ describe('a holder', () => {
     ]);
   });
 
-  test('does not run outside the group that was made for it', async () => {
+  test('does not run outside the cgroup that was made for it', async () => {
     const argv = await (await openConfinement(cgroups)).around('wl_a', SAY);
     rmSync(join(cgroups, 'svc-holders'), { recursive: true });
     expect(await capture(argv)).toMatchObject({ code: 1, stdout: Buffer.alloc(0) });
   });
 
-  test('leaves a group that the next one clears away', async () => {
+  test('leaves a cgroup that the start of the next one removes', async () => {
     mkdirSync(join(cgroups, 'svc-holders/wl_over'), { recursive: true });
     await (await openConfinement(cgroups)).around('wl_a', SAY);
     expect(readdirSync(join(cgroups, 'svc-holders')).toSorted()).toEqual(['cgroup.subtree_control', 'wl_a']);
   });
 
-  test('goes first if the host runs out of memory, also on a host that has no groups for it, which is said', async () => {
+  test('is killed first if memory runs out, even on a host without cgroups, which is reported', async () => {
     writeFileSync(join(cgroups, 'cgroup.controllers'), 'hugetlb\n');
     const confinement = await openConfinement(cgroups);
     expect(confinement.lack).toContain('no cgroups of version 2 with cpu, memory, pids');
@@ -58,7 +58,7 @@ describe('a holder', () => {
   });
 });
 
-test("each holder has a user that is nobody else's", () => {
+test('each holder has its own user', () => {
   const users = Array.from({ length: 256 }, (_, nth) => userOf(`wl_${nth}`));
   expect(new Set(users).size).toBe(users.length);
   expect(Math.min(...users)).toBeGreaterThanOrEqual(0x7000_0000);

@@ -1,4 +1,4 @@
-// The fence's rules as text: what they name, and whose name servers they let through.
+// The rules of the fence as text: bridges, name servers and closed networks.
 import type { NetworkInterfaceInfo } from 'node:os';
 import { expect, test } from 'vitest';
 import { fenceRules } from '../../../agent/host/fence-rules.ts';
@@ -15,7 +15,7 @@ test('the table is replaced in one transaction', () => {
   ]);
 });
 
-test('bridges that are not named by us are fenced one by one, both ways and towards the host', () => {
+test('bridges without our prefix are fenced one by one, in both directions and towards the host', () => {
   const rules = lines(fenceRules({ bridges: ['br-2', 'br-1'], resolvers: [], networks: [] }));
   expect(rules.filter((line) => line.includes(' jump '))).toEqual(
     [
@@ -28,7 +28,7 @@ test('bridges that are not named by us are fenced one by one, both ways and towa
   );
 });
 
-test('name servers are let through at port 53 alone, to this host and beyond; those that no container asks are left out', () => {
+test('name servers are open at port 53 only, on this host and beyond; those that containers cannot use are left out', () => {
   const resolvers = ['192.168.1.1', '127.0.0.53', '::1', 'fe80::1%eth0', 'fd00::53', '192.168.1.1', 'nonsense; accept'];
   const accepted = lines(fenceRules({ bridges: [], resolvers, networks: [] })).filter((line) => line.includes('dport'));
   const once = [
@@ -40,7 +40,7 @@ test('name servers are let through at port 53 alone, to this host and beyond; th
   expect(accepted).toEqual([...once, ...once]);
 });
 
-test('the same facts in another order are the same rules', () => {
+test('the same facts in another order give the same rules', () => {
   const [one, two] = [
     { bridges: ['a', 'b'], resolvers: ['10.0.0.1', '10.0.0.2'], networks: ['45.0.0.1/24', '46.0.0.1/24'] },
     {
@@ -52,7 +52,7 @@ test('the same facts in another order are the same rules', () => {
   expect(fenceRules(one)).toBe(fenceRules(two));
 });
 
-test('name servers are read as resolv.conf and daemon.json hold them', () => {
+test('name servers are read from resolv.conf and daemon.json', () => {
   const conf =
     '# nameserver 9.9.9.9\nsearch lan\nnameserver 192.168.1.1\n  nameserver\tfe80::1%eth0 # router\noptions edns0\n';
   expect(nameServersOf(conf)).toEqual(['192.168.1.1', 'fe80::1%eth0']);
@@ -60,7 +60,7 @@ test('name servers are read as resolv.conf and daemon.json hold them', () => {
   for (const text of ['', '{', '{"dns": "10.0.0.2"}', '{"live-restore": true}']) expect(engineDnsOf(text)).toEqual([]);
 });
 
-test("the host's own public networks are closed; what is closed anyway changes nothing, and half of the internet is no network", () => {
+test("the host's own public networks are closed; private ones change nothing, and a network of half the internet is ignored", () => {
   const networks = [
     '45.0.0.1/24',
     '2a00:77::1/64',
@@ -77,7 +77,7 @@ test("the host's own public networks are closed; what is closed anyway changes n
   expect(new Set(own)).toEqual(new Set(['ip6 daddr 2a00:77::1/64 goto refuse', 'ip daddr 45.0.0.1/24 goto refuse']));
 });
 
-test('the networks of an interface are read with their lengths, and loopback is none', () => {
+test('the networks of an interface are read with their prefix lengths, and loopback is left out', () => {
   const of = (cidr: string | null, internal = false): NetworkInterfaceInfo =>
     ({ cidr, internal }) as NetworkInterfaceInfo;
   const interfaces = { lo: [of('127.0.0.1/8', true)], eth0: [of('45.0.0.1/24'), of('2a00:77::1/64')], odd: [of(null)] };

@@ -1,4 +1,4 @@
-// Programs with limits, files that survive a crash, and what the machine says about itself.
+// Programs with limits, files that survive a crash, and the facts of the machine.
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmdirSync, rmSync, statSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -20,7 +20,7 @@ afterAll(() => rmSync(dir, { recursive: true }));
 const log = createLog('test', 'silent');
 
 describe('programs', () => {
-  test('give their output and code; a missing one rejects', async () => {
+  test('return their output and exit code; a missing one rejects', async () => {
     expect(await run(['sh', '-c', 'echo a; echo b >&2; exit 3'], { timeoutMs: 5000 })).toEqual({
       code: 3,
       signal: null,
@@ -30,20 +30,20 @@ describe('programs', () => {
     await expect(run(['/no/such'], { timeoutMs: 5000 })).rejects.toThrow('ENOENT');
   });
 
-  test('end when they take too long or say too much', async () => {
+  test('are ended if they take too long or write too much', async () => {
     expect((await run(['sleep', '60'], { timeoutMs: 50 })).signal).toBe('SIGKILL');
     const flood = await run(['sh', '-c', 'yes'], { timeoutMs: 10_000, outputBytesMax: 1000 });
     expect(flood.signal).toBe('SIGKILL');
     expect(flood.stdout.length).toBeLessThanOrEqual(1000);
   });
 
-  test('read what they are given, and nothing else; one that does not read it is no fault', async () => {
+  test('read the given input and nothing else; a program that does not read it is no error', async () => {
     expect((await run(['cat'], { timeoutMs: 5000, input: 'words' })).stdout).toBe('words');
     expect((await run(['cat'], { timeoutMs: 5000 })).stdout).toBe('');
     expect((await run(['true'], { timeoutMs: 5000, input: 'x'.repeat(1_000_000) })).code).toBe(0);
   });
 
-  test('detached ones lead a session of their own and write to their log', async () => {
+  test('run in their own session and write to their log if they are detached', async () => {
     const file = join(dir, 'log');
     const pid = await startDetached(['sh', '-c', 'echo begun; sleep 60'], file);
     await eventually('output', 5000, () => Promise.resolve(readFileSync(file, 'utf8') === 'begun\n' || undefined));
@@ -64,13 +64,13 @@ describe('files', () => {
     expect(readdirSync(join(dir, 'deep/er'))).toEqual(['state.json']);
   });
 
-  test('a missing one is nothing, a damaged one is an error that names it', async () => {
+  test('are undefined if they are missing, and an error with their name if they are damaged', async () => {
     expect(await readJson(join(dir, 'none'), z.string())).toBeUndefined();
     await writeFileSafely(join(dir, 'damaged'), '{"half":');
     await expect(readJson(join(dir, 'damaged'), z.string())).rejects.toThrow(`${dir}/damaged is damaged`);
   });
 
-  test('a damaged desired state is nothing held, and the next one is taken', async () => {
+  test('with a damaged desired state count as nothing held, and the next one is taken', async () => {
     const state = join(dir, 'state');
     await writeFileSafely(join(state, 'desired.json'), 'x');
     const clock = { ...systemClock(), monotonicMs: () => 70 };
@@ -95,7 +95,7 @@ describe('files', () => {
     expect(again.held()).toEqual({ epoch: 3, revision: 0, workloads: [], told });
   });
 
-  test('a desired state that the disk does not take counts, and is stored when it is told again', async () => {
+  test('with a desired state that cannot be stored: it takes effect, and is stored when it is sent again', async () => {
     const state = join(dir, 'full');
     mkdirSync(join(state, 'desired.json.new'), { recursive: true });
     const clock = systemClock();
@@ -111,7 +111,7 @@ describe('files', () => {
     });
   });
 
-  test("the control plane's time goes on where this host's clock is set, and is told anew with every message", async () => {
+  test("keep the control plane's time: it goes on if this host's clock is set, and every message renews it", async () => {
     const state = join(dir, 'clock');
     let [wallMs, monotonicMs] = [1_000_000, 0];
     const clock = { ...systemClock(), now: () => wallMs, monotonicMs: () => monotonicMs };
@@ -133,7 +133,7 @@ describe('files', () => {
     expect(booted.serverNowMs()).toBe(8_300_000);
   });
 
-  test('changes of one record at the same time are all kept', async () => {
+  test('keep all changes of one record at the same time', async () => {
     const state = join(dir, 'together');
     const open = (): ReturnType<typeof openRecords> => openRecords(state, { files: DISK, log, now: () => 0 });
     const records = await open();
@@ -146,7 +146,7 @@ describe('files', () => {
     expect((await open()).all().get('wl_a')).toMatchObject({ failure: null, ever_running: true, removing: true });
   });
 
-  test('records come back after a restart, a damaged one begins anew, tombstones are forgotten late', async () => {
+  test('keep records over a restart; a damaged record begins empty, and old tombstones are forgotten', async () => {
     const state = join(dir, 'records');
     let nowMs = 0;
     const open = (): ReturnType<typeof openRecords> => openRecords(state, { files: DISK, log, now: () => nowMs });
@@ -169,13 +169,13 @@ describe('files', () => {
 });
 
 describe('facts', () => {
-  test('this machine has cores, memory, a disk and a boot', async () => {
+  test('include cores, memory, a disk and a boot id', async () => {
     const facts = await readHostFacts('/');
     for (const value of [facts.cpu_cores, facts.ram_bytes, facts.storage_bytes]) expect(value).toBeGreaterThan(0);
     expect(await readBootId()).toMatch(/^[0-9a-f-]{36}$/);
   });
 
-  test('limits are raised only where the machine lets anyone', () => {
+  test('include raised limits only if the machine allows them', () => {
     const limits = 'Max open files  1024  20000  files\nMax locked memory  8388608  8388608  bytes\n';
     expect(parseLimits('CapBnd:\t000001ffffffffff\n', limits)).toEqual({ memlock_bytes: -1, nofile: 1_048_576 });
     expect(parseLimits('CapBnd:\t000001fffeffffff\n', limits)).toEqual({ memlock_bytes: 8_388_608, nofile: 20_000 });
@@ -183,7 +183,7 @@ describe('facts', () => {
     expect(parseLimits('CapBnd:\t0\n', open)).toEqual({ memlock_bytes: -1, nofile: 1_048_576 });
   });
 
-  test('libraries and loader as ldd names them', () => {
+  test('include the libraries and the loader from the output of ldd', () => {
     const text = `/usr/bin/node:
 \tlinux-vdso.so.1 (0x00007ffd)
 \tlibdl.so.2 => /lib/x86_64-linux-gnu/libdl.so.2 (0x00007f1)

@@ -1,4 +1,4 @@
-// Putting the table up with a program nft that is played by a script: what it is asked, and what is made of its answers.
+// Installing the table with a script in place of nft: the calls, and how the answers are judged.
 import { mkdtempSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,7 +24,7 @@ function play(script: string): void {
 const KERNEL =
   'case $1 in -f) cat > table ;; --stateless) cat table ;; *) echo "counter refused { packets 17 bytes 900 }" ;; esac';
 
-test('rules are put up once, again when they are others, and again when somebody has changed the table', async () => {
+test('rules are installed once, again if they differ, and again if another program has changed the table', async () => {
   play(KERNEL);
   const nftables = openNftables();
   expect(await nftables.hold('one')).toBe(true);
@@ -39,13 +39,13 @@ test('rules are put up once, again when they are others, and again when somebody
   expect(await nftables.hold('two')).toBe(false);
 });
 
-test('what an earlier agent has put up is put up anew: nobody knows how it was meant', async () => {
+test('the table of an earlier agent is installed again, because its rules are unknown', async () => {
   play(KERNEL);
   writeFileSync(join(dir, 'table'), 'one');
   expect(await openNftables().hold('one')).toBe(true);
 });
 
-test('a change between the putting up and the look is not taken for ours; one after each putting up is an error', async () => {
+test('a change between the installation and its listing does not count as ours; a change after each installation is an error', async () => {
   play(KERNEL.replace('cat table', 'if rm meddle 2>/dev/null; then echo weaker > table; fi; cat table'));
   writeFileSync(join(dir, 'meddle'), '');
   const nftables = openNftables();
@@ -58,7 +58,7 @@ test('a change between the putting up and the look is not taken for ours; one af
   await expect(openNftables().hold('one')).rejects.toThrow('another program changes the table inet svc_fence');
 });
 
-test('a table that nft does not show is not believed to stand', async () => {
+test('a table that nft does not list does not count as installed', async () => {
   play('case $1 in -f) ;; *) echo "Error: No such file or directory" >&2; exit 1 ;; esac');
   await expect(openNftables().hold('one')).rejects.toThrow('No such file or directory');
 });
@@ -68,7 +68,7 @@ test('packets are counted', async () => {
   expect(await openNftables().refused()).toBe(17);
 });
 
-test('an nft that fails is quoted, one that is missing is named with its package', async () => {
+test('the error of a failing nft is quoted; a missing nft is reported with the name of its package', async () => {
   play('echo "Error: Could not process rule: Operation not permitted" >&2; exit 1');
   const quoted = /^nft .* failed: Error: Could not process rule: Operation not permitted$/;
   await expect(openNftables().hold('one')).rejects.toThrow(quoted);

@@ -1,4 +1,4 @@
-// What `svc-agent status` says, of an agent that is well and of one that is not.
+// The output of `svc-agent status` for a healthy agent and for one with faults.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -21,7 +21,7 @@ const WELL: AgentStatus = {
   fence_error: '',
 };
 
-test('all is well', () => {
+test('a healthy agent is reported as well', () => {
   expect(statusWords(WELL)).toEqual({
     lines: ['agent: 0.1.0', 'link: up', 'gpus: 8', 'docker engine: 28.2.2', 'network fence: nftables'],
     isWell: true,
@@ -52,13 +52,13 @@ const FAULTS: [Partial<AgentStatus>, string][] = [
   [{ loops: [loop] }, 'loop disk fails: ENOSPC'],
 ];
 
-test.each(FAULTS)('%o is not', (fault, line) => {
+test.each(FAULTS)('an agent with %o is not reported as well', (fault, line) => {
   const { lines, isWell } = statusWords({ ...WELL, ...fault });
   expect(lines).toContain(line);
   expect(isWell).toBe(false);
 });
 
-test('it is asked over the socket; an agent that starts, and one that is not there, are told apart', async () => {
+test('the status is read over the socket; an agent that is starting and a missing one give different errors', async () => {
   await expect(askStatus(dir)).rejects.toThrow(`no agent answers at ${join(dir, 'agent.sock')}: start it`);
   let status: AgentStatus | undefined;
   const socket = await openStatusSocket(dir, () => status);

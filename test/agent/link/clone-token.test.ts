@@ -1,4 +1,4 @@
-// What a host shows of its clone token: the newest that is on its disk, and nothing that may not be there.
+// Which clone token a host shows: the newest one that is surely on its disk.
 import { expect, test } from 'vitest';
 import { openCloneToken, type CloneToken } from '../../../agent/link/clone-token.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -7,7 +7,7 @@ import { openDisk } from '../../sim/disk.ts';
 
 const log = createLog('test', 'silent');
 
-test('survives a restart, waits for what is being stored, and stays behind where the disk takes nothing', async () => {
+test('the clone token survives a restart, waits for a write under way, and stays the older one if the disk is full', async () => {
   const disk = openDisk(virtualClock());
   const open = (): Promise<CloneToken> => openCloneToken('state', { files: disk.files, log });
   const cloneToken = await open();

@@ -1,4 +1,4 @@
-// Enrolment and the link against a control plane that is played here.
+// Enrolment and the link, with a fake control plane.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -55,7 +55,7 @@ const enrolAt = (url: string, token = 't'): Promise<string> =>
 const enrolHost = (token = plane.token): Promise<string> => enrolAt(plane.url, token);
 
 describe('enrolment', () => {
-  test('stores who we are, and a repeat is the same machine', async () => {
+  test('stores the identity, and a repeat gives the same machine', async () => {
     expect(await enrolHost()).toBe(MACHINE_ID);
     expect(await enrolHost()).toBe(MACHINE_ID);
     expect(new Set(plane.enrolments.map((one) => one.public_key)).size).toBe(1);
@@ -79,19 +79,19 @@ describe('enrolment', () => {
     await expect(enrolAt(url)).rejects.toThrow(told);
   });
 
-  test('says that an http control plane does not speak TLS', async () => {
+  test('reports that an http control plane does not speak TLS', async () => {
     const url = plane.url.replace('http:', 'https:');
     await expect(enrolAt(url)).rejects.toThrow(`${url} does not speak TLS`);
   });
 
-  test('the key is on disk before the first call, so a call that got lost is repeated with it', async () => {
+  test('stores the key before the first call, so that a lost call is repeated with the same key', async () => {
     await expect(enrolAt('http://127.0.0.1:1')).rejects.toThrow('ECONNREFUSED');
     const key = (await loadIdentity(stateDir)).public_key;
     await enrolHost();
     expect(plane.enrolments[0]?.public_key).toBe(key);
   });
 
-  test("refusals come in the control plane's words", async () => {
+  test("shows a refusal in the control plane's words", async () => {
     await expect(enrolHost('wrong')).rejects.toThrow('enrolment refused (401 enrollment_token_invalid): no such token');
     await enrolHost();
     stateDir = join(dir, 'another-host');
@@ -147,7 +147,7 @@ describe('link', () => {
     expect(plane.ended).toEqual([]);
   });
 
-  test('says hello with a proof, reports at once, and hands desired states on in order', async () => {
+  test('sends a hello with a proof, reports at once, and passes desired states on in order', async () => {
     await open();
     await eventually('report', 5000, () => Promise.resolve(plane.observed()));
     plane.desire([]);
@@ -157,7 +157,7 @@ describe('link', () => {
     expect(link?.status().connected).toBe(true);
   });
 
-  test('stores each clone token, says so, and shows the newest at the next hello', async () => {
+  test('stores each clone token, confirms it, and shows the newest in the next hello', async () => {
     await open();
     await eventually('link', 5_000, () => Promise.resolve(link?.status().connected || undefined));
     for (const value of ['r1', 'r2']) plane.send({ type: 'clone_token', value });
@@ -168,7 +168,7 @@ describe('link', () => {
     expect(plane.cloneTokensKept).toEqual(['r1', 'r2']);
   });
 
-  test('the login of a private image is asked for, and comes back to whoever asked', async () => {
+  test('requests the login of a private image and passes the answer to its caller', async () => {
     await open();
     await eventually('link', 5_000, () => Promise.resolve(link?.status().connected || undefined));
     const answers = ['wl_a', 'wl_b'].map(async (id) => link?.pullLogin(id));
@@ -180,7 +180,7 @@ describe('link', () => {
     expect(await Promise.all(answers)).toEqual([{ kind: 'bearer', token: 't' }, null]);
   });
 
-  test('a wrong proof is told and tried again', async () => {
+  test('shows the refusal of a wrong proof and tries again', async () => {
     await enrolHost();
     const other = await loadIdentity(join(dir, 'foreign'));
     link = openLink(
@@ -219,12 +219,12 @@ describe('link', () => {
     expect(desired).toEqual([]);
   });
 
-  test('a stream that cannot be opened is refused with a reason', async () => {
+  test('refuses a stream that cannot be opened, with a reason', async () => {
     await open({ onOpen: () => Promise.reject(new Error('no holder')) });
     await expect(plane.stream('wl_a', { authorized_keys: [] })).rejects.toThrow('no holder');
   });
 
-  test('a lost link comes back, and one that is drained comes back later', async () => {
+  test('reconnects after a lost link, and later after a drain', async () => {
     await open();
     plane.dropLink();
     await hello(2);
@@ -234,7 +234,7 @@ describe('link', () => {
     expect(performance.now() - before).toBeGreaterThan(1_150);
   });
 
-  test('a thousand changes at once are one report', async () => {
+  test('sends one report for a thousand changes at once', async () => {
     let reports = 0;
     await open({
       observed: () => {

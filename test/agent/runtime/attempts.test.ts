@@ -1,9 +1,9 @@
-// When what failed is tried again: by its timer, whatever the wall clock says.
+// When a failed step is tried again: its timer decides, whatever the wall clock shows.
 import { expect, test } from 'vitest';
 import { createAttempts } from '../../../agent/runtime/attempts.ts';
 import { manualClock } from '../manual-clock.ts';
 
-test('it is due when its timer fires, also where the clock is a moment behind', () => {
+test('a step is due when its timer fires, even if the wall clock is a moment behind', () => {
   const clock = manualClock();
   const due: boolean[] = [];
   let behindMs = 0;

@@ -1,4 +1,4 @@
-// The disk of a container, on an engine that can hold it to a size (btrfs) and on one that cannot (overlay2 on an ordinary file system).
+// Disk sizes of containers, on an engine that can enforce them (btrfs) and on one that cannot (overlay2 on an ordinary file system).
 import { mkdirSync, mkdtempSync, rmSync, statfsSync } from 'node:fs';
 import { constants, tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -43,8 +43,8 @@ const check = (engine: Engine, name: string): ReturnType<typeof openDiskCheck> =
     log,
   });
 
-describe('the try', () => {
-  test('finds that btrfs holds a container to its size, leaves nothing, and is remembered', async () => {
+describe('the disk check', () => {
+  test('finds that btrfs enforces the disk size, leaves nothing behind, and stores its result', async () => {
     const disk = await check(holding, 'btrfs');
     expect(disk.enforced()).toBe(false);
     await disk.measure();
@@ -61,7 +61,7 @@ describe('the try', () => {
     expect(await engineContents(plain.docker)).toEqual([]);
   });
 
-  test("finds that the engine's own files lie beside the disk, and certifies none that leaves them open", async () => {
+  test("finds that the engine's own files lie outside the disk size, and does not pass an engine that leaves them writable", async () => {
     const engine = engineOf(holding);
     const open: typeof engine = {
       ...engine,
@@ -72,7 +72,7 @@ describe('the try', () => {
     expect(disk.enforced()).toBe(false);
   });
 
-  test('clears away what a crash has left of an earlier one', async () => {
+  test('removes the leftovers of an earlier check after a crash', async () => {
     const disk = await check(holding, 'again');
     const { argv, mounts } = bareNode(bundle);
     const hanging = engineOf(holding).runBare({
@@ -119,7 +119,7 @@ test.each([
   await engine.remove('wl_disk');
 });
 
-test('an image without its volumes is made once, and used whether or not sizes are promised', async () => {
+test('the copy of an image without its volumes is made once, and is used whether or not disk sizes are enforced', async () => {
   const engine = engineOf(holding);
   await importEmptyImage(holding.docker, ['VOLUME /data']);
   const shape = (id: string, disk_gb: number | null): ReturnType<typeof containerShape> =>
@@ -134,7 +134,7 @@ test('an image without its volumes is made once, and used whether or not sizes a
   for (const id of ['wl_one', 'wl_two', 'wl_three']) await engine.remove(id);
 });
 
-test('an image goes with the one that was made of it, and not while a container has it', async () => {
+test('an image is removed together with its copy, and not while a container uses it', async () => {
   const engine = engineOf(holding);
   await importEmptyImage(holding.docker, ['VOLUME /data', 'ENV ANOTHER=1']);
   await engine.create(containerShape('wl_last', { entrypoint: ['/none'], mounts: [] }));

@@ -1,4 +1,4 @@
-// What the disk check makes of its program's end: only a limit that was met is a limit.
+// How the disk check judges the exit of its program: only a limit that stopped the program counts as enforced.
 import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -43,7 +43,7 @@ test.each<[string, number | Error, boolean]>([
   expect((await check(end)).enforced()).toBe(enforced);
 });
 
-test('is tried once in the life of a process, with our files over those of the engine', async () => {
+test('the disk check runs once per process, with our files over those of the engine', async () => {
   const disk = await check(0);
   await disk.measure();
   await disk.measure();

@@ -1,4 +1,4 @@
-// A Docker Engine that has hung: it takes every call and answers none.
+// A Docker Engine that hangs: it accepts every call and answers none.
 import { once } from 'node:events';
 import { mkdtemp, rm } from 'node:fs/promises';
 import { createServer, type Server, type Socket } from 'node:net';
@@ -23,7 +23,7 @@ afterEach(async () => {
 });
 
 test.each(['version', 'list', 'bridges'] as const)(
-  'is not waited for when it is asked for its %s',
+  'a call of %s to an engine that hangs fails in time',
   async (question) => {
     const engine = openDocker({ socketPath: join(folder, 'docker.sock'), machineId: 'm', answerMsMax: 50 });
     await expect(engine[question]()).rejects.toThrow('socket hang up');

@@ -1,4 +1,4 @@
-// Networks of containers on a real engine: one for each, one that waits for the next, and none that a crash leaves for ever.
+// Networks of containers on a real engine: one for each container, one in advance, and none that stays for ever after a crash.
 import { afterAll, afterEach, beforeAll, expect, test } from 'vitest';
 import { openDocker } from '../../../agent/runtime/docker.ts';
 import type { Engine as AgentEngine } from '../../../agent/runtime/engine.ts';
@@ -41,7 +41,7 @@ const networks = async (): Promise<string[]> =>
 const networkOf = async (id: string): Promise<string> =>
   (await engine.docker.getContainer(`svc-${id}`).inspect()).HostConfig.NetworkMode ?? '';
 
-test('the network that waits is taken by the next container, and by no other', async () => {
+test('the network made in advance is used by the next container, and by no other', async () => {
   await agent.keepSpareNetwork();
   await agent.keepSpareNetwork();
   const [spare = '', ...more] = await networks();
@@ -57,7 +57,7 @@ test('the network that waits is taken by the next container, and by no other', a
   expect(await networks()).not.toContain(spare);
 });
 
-test('the next agent removes what waits for nobody, and nothing that a container has or another machine keeps', async () => {
+test('the next agent removes unused networks, but none of a container or of another machine', async () => {
   await create('wl_a');
   await agent.keepSpareNetwork();
   const other = openAgent('another');
@@ -72,7 +72,7 @@ test('the next agent removes what waits for nobody, and nothing that a container
   await openAgent('another').removeUnusedNetworks();
 });
 
-test('the network of a container that somebody has removed goes too', async () => {
+test('the network of a container that was removed by hand is removed too', async () => {
   const id = await create('wl_a');
   const left = await networkOf('wl_a');
   await engine.docker.getContainer(id).remove();
@@ -80,7 +80,7 @@ test('the network of a container that somebody has removed goes too', async () =
   expect(await networks()).toEqual([expect.not.stringContaining(left)]);
 });
 
-test('a container that cannot be made leaves its network to the next one', async () => {
+test('a container that cannot be created leaves its network to the next one', async () => {
   await expect(create('wl_a', 'not-here:1')).rejects.toThrow(/No such image/);
   const [left = '', ...more] = await networks();
   expect(more).toEqual([]);
@@ -90,9 +90,9 @@ test('a container that cannot be made leaves its network to the next one', async
   expect(await networkOf('wl_a')).toBe(left);
 });
 
-test('of the networks of two containers that cannot be made at the same time, one waits', async () => {
+test('if two containers cannot be created at the same time, one of their networks is kept for the next', async () => {
   const failing = ['wl_a', 'wl_b'].map((id) => create(id, 'not-here:1'));
-  // Watched together: while only the first is awaited, the second may fail unseen.
+  // Awaited together: if only the first were awaited, the second could fail without a handler.
   await Promise.all(failing.map((each) => expect(each).rejects.toThrow(/No such image/)));
   expect(await networks()).toHaveLength(1);
 });

@@ -1,4 +1,4 @@
-// The engine behind our words: pulls that break half way are failures, and refusals come without the client library's additions.
+// The Docker driver on a real engine: interrupted pulls fail, and refusals come without the client library's additions.
 import { createHash } from 'node:crypto';
 import { once } from 'node:events';
 import { createServer, type Server } from 'node:http';
@@ -79,7 +79,7 @@ afterAll(async () => {
   registry.close();
 });
 
-test('a layer that cannot be had fails the pull', async () => {
+test('a layer that the registry does not have fails the pull', async () => {
   await expect(docker.pull(`${host}/half:1`, null, () => undefined, NEVER)).rejects.toThrow(
     /unknown blob|lost|404|not found/i,
   );
@@ -103,19 +103,19 @@ test('a pull that is aborted is ended at the registry too', async () => {
   await expect.poll(() => slow.ended, { timeout: 10_000 }).toBe(true);
 });
 
-test("a refusal is the engine's own sentence", async () => {
+test("a refusal has the engine's own text", async () => {
   const refusal = docker.pull('127.0.0.1:1/nothing:1', null, () => undefined, NEVER);
   await expect(refusal).rejects.toThrow(/^Get .*connection refused$/);
 });
 
-test('a bare container whose engine is restarted fails, and the next one finds nothing of it', async () => {
+test('a bare container whose engine is restarted fails, and leaves nothing for the next one', async () => {
   const mounts = [{ source: requireProgram('busybox'), target: '/busybox' }];
   const bare = { name: 'fence', mounts, disk_mib: null, network: true } as const;
   const interrupted = docker.runBare({ ...bare, argv: ['/busybox', 'sleep', '600'] });
   interrupted.catch(() => undefined);
   await expect.poll(async () => (await engine.docker.listContainers()).length, { timeout: 10_000 }).toBe(1);
   await engine.restart();
-  await expect(interrupted).rejects.toThrow(/aborted|ECONN|ENOENT|hang up|stopped telling|shutting down/);
+  await expect(interrupted).rejects.toThrow(/aborted|ECONN|ENOENT|hang up|before the container did|shutting down/);
   expect(await docker.runBare({ ...bare, argv: ['/busybox', 'sh', '-c', 'exit 7'] })).toBe(7);
   expect(await engineContents(engine.docker)).toEqual([]);
 });

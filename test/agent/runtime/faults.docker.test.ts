@@ -59,7 +59,7 @@ function converse(): Conversation {
   };
 }
 
-test('kill -9 of the supervisor: the container and the session go on, and the next supervisor adopts both', async () => {
+test('after kill -9 of the supervisor, the container and the session go on, and the next supervisor adopts both', async () => {
   const before = await container();
   const holder = world.holderPid(ID);
   const session = converse();
@@ -85,7 +85,7 @@ test('SIGTERM of the supervisor leaves everything as it is', async () => {
   expect((await ssh(target, 'true')).code).toBe(0);
 });
 
-test('a driver that fails when the supervisor starts: rentals are reached, no GPU is offered, and the reason is told', async () => {
+test('if the driver fails when the supervisor starts, rentals stay reachable, no GPU is offered, and the reason is reported', async () => {
   const before = await container();
   await world.agent().stop('SIGTERM');
   await world.startAgent({ FAKE_GPU_COUNT: '0' });
@@ -102,7 +102,7 @@ test('a driver that fails when the supervisor starts: rentals are reached, no GP
   expect(world.plane.hellos.at(-1)?.inventory.gpus).toHaveLength(4);
 });
 
-test('kill -9 of the holder: a new one serves the next connection, with the same host key', async () => {
+test('after kill -9 of the holder, a new one serves the next connection with the same host key', async () => {
   const before = (await world.plane.phase(ID, 'running')).host_key;
   const container1 = await container();
   const holder = world.holderPid(ID);
@@ -113,7 +113,7 @@ test('kill -9 of the holder: a new one serves the next connection, with the same
   expect(await container()).toBe(container1);
 });
 
-test('a restarted engine is found again: the container is adopted, not started anew', async () => {
+test('after a restart of the engine, the container is adopted and not started again', async () => {
   const before = await container();
   const session = converse();
   await session.say('before');
@@ -153,7 +153,7 @@ test('a partial list closes the link with a reason and stops nothing', async () 
   expect(await container()).toBe(before);
 });
 
-test('a container whose tenant kills the way in is started again', async () => {
+test('a container whose tenant kills the guest is started again', async () => {
   const before = await container();
   await ssh(target, 'kill -KILL $PPID');
   await eventually('restart', 20_000, async () => (await ssh(target, 'true')).code === 0 || undefined);
@@ -162,7 +162,7 @@ test('a container whose tenant kills the way in is started again', async () => {
   await world.plane.phase(ID, 'running');
 });
 
-test('what cannot run says why', async () => {
+test('a workload that cannot run reports the reason', async () => {
   const main = world.workload(ID, image.pinnedRef);
   const empty = await busyboxImage(world.registry, { name: 'empty', config: { Cmd: [] } });
   world.plane.desire([
@@ -185,7 +185,7 @@ test('a vanished container is reported, not replaced', async () => {
   await expect.poll(contents, { timeout: 15_000 }).toHaveLength(2);
 });
 
-test('removal: stopped and cut off at once, gone after the quarantine, and said again to a new supervisor', async () => {
+test('a removed workload is stopped and cut off at once, gone after the quarantine, and reported again by a new supervisor', async () => {
   const folder = join(world.stateDir, 'workloads', ID);
   const removed = [ID, 'wl_vanish', 'wl_no_command', 'wl_no_image', 'wl_no_gpu'].map((id) =>
     world.workload(id, image.pinnedRef, { desired: 'removed' }),
@@ -203,7 +203,7 @@ test('removal: stopped and cut off at once, gone after the quarantine, and said 
   await world.plane.phase(ID, 'removed');
 });
 
-test('a host is cleared of everything, of what is rented only by force', async () => {
+test('a host is cleared of everything; running rentals end only with --force', async () => {
   world.plane.desire([world.workload('wl_left', image.pinnedRef)]);
   await world.plane.phase('wl_left', 'running');
   // What the killed supervisor left is gone by now.

@@ -1,4 +1,4 @@
-// The fence at work, with a kernel, an engine and an attack that are played here: when it is put up, when it is tried, what is told.
+// When the fence is installed, attacked and reported. The test plays the kernel, the engine and the attack.
 import { expect, test } from 'vitest';
 import { openFence, type Fence, type FenceDeps } from '../../../agent/runtime/fence.ts';
 import { createLog } from '../../../shared/log.ts';
@@ -69,7 +69,7 @@ async function settle(clock: ManualClock): Promise<void> {
   for (let turn = 0; turn < 10; turn += 1) await clock.nextTurn();
 }
 
-test('it is put up and attacked once; then it is only looked at', async () => {
+test('the fence is installed and attacked once; after that it is only checked', async () => {
   const played = await play();
   await played.periods(3);
   await played.fence.assertStands();
@@ -79,18 +79,18 @@ test('it is put up and attacked once; then it is only looked at', async () => {
   expect(played.changes).toBe(1);
 });
 
-test('one that was flushed is back within a period, without a new attack; a quarrel is told once', async () => {
+test('a flushed fence is back within a period without a new attack; repeated changes by another program are logged once', async () => {
   const played = await play();
   for (let round = 0; round < 3; round += 1) {
     played.table.rules = undefined;
     await played.periods(1);
     expect(played.table.rules).toContain('table inet svc_fence');
   }
-  expect(played.logged.filter((line) => line.includes('anew'))).toHaveLength(1);
+  expect(played.logged.filter((line) => line.includes('installed again'))).toHaveLength(1);
   await played.periods(1);
   played.table.rules = undefined;
   await played.periods(1);
-  expect(played.logged.filter((line) => line.includes('anew'))).toHaveLength(2);
+  expect(played.logged.filter((line) => line.includes('installed again'))).toHaveLength(2);
   expect(played.attacks).toBe(1);
 });
 
@@ -101,7 +101,7 @@ test('a container that starts right after a flush starts behind the fence', asyn
   expect(played.table.rules).toContain('table inet svc_fence');
 });
 
-test('bridges of earlier agents are named, ours are not; an engine that is away keeps those that it had', async () => {
+test('bridges of earlier agents are fenced by name; while the engine is away, its last known bridges count', async () => {
   let away = false;
   const bridges = async (): Promise<string[]> => {
     if (away) throw new Error('connect ENOENT');
@@ -116,7 +116,7 @@ test('bridges of earlier agents are named, ours are not; an engine that is away 
   expect(played.table.rules).toContain('"br-old"');
 });
 
-test('before the first answer of the engine nothing is touched, nothing is blamed, and nothing starts', async () => {
+test('before the first answer of the engine, nothing is changed, no error is reported, and nothing starts', async () => {
   let away = true;
   const bridges = async (): Promise<string[]> => {
     if (away) throw new Error('connect ENOENT');
@@ -132,7 +132,7 @@ test('before the first answer of the engine nothing is touched, nothing is blame
   expect(played.attacks).toBe(1);
 });
 
-test('a fence that cannot be put up is told, keeps containers from starting, and is no error any more once it stands', async () => {
+test('a fence that cannot be installed is reported and keeps containers from starting, until it stands', async () => {
   let missing = true;
   const hold = (): void => {
     if (missing) throw new Error('the program nft is missing: install the package nftables');
@@ -149,7 +149,7 @@ test('a fence that cannot be put up is told, keeps containers from starting, and
   expect(played.changes).toBe(2);
 });
 
-test('a failed attack is told and tried again, later each time', async () => {
+test('a failed attack is reported and tried again, later each time', async () => {
   let broken = true;
   const played = await play({
     attack: async () => {
@@ -159,7 +159,7 @@ test('a failed attack is told and tried again, later each time', async () => {
   await expect(played.fence.assertStands()).rejects.toThrow('a container reached this host');
   expect(played.attacks).toBe(1);
   await played.periods(60);
-  // After 1, 2, 4, 8, 16, 32 s, and then every minute, each at the next look.
+  // After 1, 2, 4, 8, 16, 32 s, and then every minute, each at the next check.
   expect(played.attacks).toBeGreaterThan(8);
   expect(played.attacks).toBeLessThan(13);
   broken = false;

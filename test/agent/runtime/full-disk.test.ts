@@ -1,4 +1,4 @@
-// What a full disk did not take is stored once it has room: an agent that starts later must not go by what was before.
+// Writes that failed on a full disk are repeated once it has space, because an agent that starts later must not read the older state.
 import { expect, test } from 'vitest';
 import { openDesired, type Desired } from '../../../agent/runtime/desired.ts';
 import { openRecords, type Records } from '../../../agent/runtime/records.ts';
@@ -11,7 +11,7 @@ import { desiredWorkload } from '../desired-workload.ts';
 const clock = virtualClock();
 const log = createLog('test', 'silent');
 
-test('a desired state', async () => {
+test('a desired state is stored once the disk has space', async () => {
   const disk = openDisk(clock);
   const open = (): Promise<Desired> => openDesired('state', { files: disk.files, log, clock, bootId: 'boot' });
   const told = (revision: number): DesiredMessage => ({
@@ -33,7 +33,7 @@ test('a desired state', async () => {
   expect((await open()).held()?.revision).toBe(2);
 });
 
-test('the records of a removal, and of what is gone', async () => {
+test('the records of a removal and the tombstones are stored once the disk has space', async () => {
   const disk = openDisk(clock);
   const open = (): Promise<Records> => openRecords('state', { files: disk.files, log, now: clock.now });
   const records = await open();

@@ -1,4 +1,4 @@
-// Images go when the disk fills up: those that nothing needs, the oldest use first, and never one that was not pulled for a workload.
+// When the disk fills up, unused images are removed, the least recently used first, and never an image that the agent has not pulled.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { StateFiles } from '../../../agent/host/state.ts';
 import { type Images, openImages } from '../../../agent/runtime/images.ts';
@@ -56,13 +56,13 @@ async function pull(image: string, gib: number): Promise<void> {
 const wanted = (...names: string[]): Set<string> => new Set(names);
 
 describe('a sweep', () => {
-  test('removes nothing up to the bound', async () => {
+  test('removes nothing below the bound', async () => {
     await pull('a', 60);
     await images.sweep(wanted());
     expect(removed).toEqual([]);
   });
 
-  test('above it removes what was used longest ago until enough is free, and leaves the images of others', async () => {
+  test('above the bound removes the least recently used images until enough is free, and leaves the images of others', async () => {
     for (const [image, gib] of [
       ['a', 10],
       ['b', 10],
@@ -76,7 +76,7 @@ describe('a sweep', () => {
     expect(removed).toEqual(['b', 'c']);
   });
 
-  test('leaves what is wanted or what a container has, however old', async () => {
+  test('leaves images that are wanted or that a container uses, however old', async () => {
     await pull('wanted', 20);
     await pull('in use', 20);
     await pull('new', 21);
@@ -91,7 +91,7 @@ describe('a sweep', () => {
     expect(removed).toEqual(['new', 'in use']);
   });
 
-  test('counts as a use of what is wanted', async () => {
+  test('counts as a use of the wanted images', async () => {
     await pull('a', 20);
     await pull('b', 20);
     nowMs += 1_000;
@@ -117,8 +117,8 @@ describe('a sweep', () => {
   });
 });
 
-describe('room', () => {
-  test('is made of images that nothing needs, and not of more than it takes', async () => {
+describe('space for a pull', () => {
+  test('is freed by removing unused images, and no more than necessary', async () => {
     await pull('a', 10);
     await pull('b', 10);
     await pull('c', 10);

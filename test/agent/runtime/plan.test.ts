@@ -104,7 +104,7 @@ describe('a runtime limit', () => {
   });
 });
 
-describe('over all facts', () => {
+describe('for every mixture of facts', () => {
   test('only an order to remove stops or removes anything', () => {
     fc.assert(
       fc.property(anyFacts, (all) => {
@@ -161,7 +161,7 @@ describe('over all facts', () => {
     );
   });
 
-  test('every observed phase is one of a workload that is wanted or remembered, each named once', () => {
+  test('every desired or recorded workload is observed at most once, and no other is', () => {
     fc.assert(
       fc.property(anyFacts, (all) => {
         const { workloads } = observe({ ...all, holders: new Map(), startErrors: new Map() });
@@ -174,7 +174,7 @@ describe('over all facts', () => {
 
 const failedBy = (fault: 'image' | 'host'): PullStatus => ({ state: 'failed', detail: 'no', fault });
 
-test('an image that does not fit on this host is tried on another one, and one that its registry does not give is not', () => {
+test('an image that does not fit on this host can be tried on another one; an image that its registry refuses cannot', () => {
   const codes = (['image', 'host'] as const).map((fault) =>
     plan(facts({ desired: [workload('wl_a')], pulls: () => failedBy(fault) })),
   );
@@ -215,7 +215,7 @@ describe('a workload on its way', () => {
   });
 });
 
-describe('a container in which nothing has spoken', () => {
+describe('a container whose guest has never connected', () => {
   const silent = (ms: number, patch: Partial<WorkloadRecord> = {}): Step[] =>
     plan(
       facts({
@@ -226,12 +226,12 @@ describe('a container in which nothing has spoken', () => {
       }),
     );
 
-  test('has failed after two minutes, by the fault of its image', () => {
+  test('fails after two minutes, with its image as the cause', () => {
     expect(silent(119_999)).toEqual([]);
     expect(silent(120_000)).toMatchObject([{ kind: 'fail', workload_id: 'wl_a', code: 'guest_silent' }]);
   });
 
-  test('goes on if it has spoken before: then the tenant may have ended what speaks', () => {
+  test('goes on if its guest has connected before: then the tenant may have ended the guest', () => {
     expect(silent(120_000, { ever_running: true })).toEqual([]);
   });
 });
@@ -248,13 +248,13 @@ describe('an engine that does not answer', () => {
       }),
     );
 
-  test('for two minutes: what has never run is given up, so that another host can be tried', () => {
+  test('for two minutes fails workloads that have never run, so that another host can be tried', () => {
     expect(away(119_999)).toEqual([]);
     expect(away(120_000)).toMatchObject([{ kind: 'fail', workload_id: 'wl_a', code: 'engine_unavailable' }]);
     expect(away(120_000, { container_id: 'c1' })).toHaveLength(1);
   });
 
-  test('has lost nothing that has run, and what is given up is given up once', () => {
+  test('fails no workload that has run, and fails the others only once', () => {
     expect(away(1e9, { container_id: 'c1', ever_running: true })).toEqual([]);
     expect(away(1e9, { failure: { code: 'engine_unavailable', detail: '' } })).toEqual([]);
   });

@@ -57,6 +57,6 @@ test.each([
   await images.close();
 });
 
-test('that is on the engine already is had without asking anybody, which is why the agent asks the control plane', async () => {
+test('a private image that the engine has already is given out without any login, which is why the agent asks the control plane', async () => {
   await pull(`${byPassword.host}/org/app@${digest}`, null);
 });

@@ -1,4 +1,4 @@
-// Pulls with an engine that is played here: once for a public image, once for each workload of a private one, and with which login.
+// Pulls: once for a public image, once per workload for a private one, and with which login. The test plays the engine.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Engine, PullNews } from '../../../agent/runtime/engine.ts';
 import { openPulls, type Pulls } from '../../../agent/runtime/pulls.ts';
@@ -89,7 +89,7 @@ test('a public image is pulled once for all, without a login', async () => {
   expect(pulls.status(open('wl_d'))).toEqual({ state: 'ready' });
 });
 
-test('an engine that is restarted in the middle costs no try, however long it takes', async () => {
+test('a restart of the engine during a pull costs no try, however long it takes', async () => {
   failures = ['no more', 'no more'];
   pulls.begin(open('wl_a'));
   await clock.advance(3_000);
@@ -100,7 +100,7 @@ test('an engine that is restarted in the middle costs no try, however long it ta
   expect(pulls.status(open('wl_a'))).toEqual({ state: 'ready' });
 });
 
-test('a pull that fails with an engine that answers is given up after three tries', async () => {
+test('a pull that fails while the engine answers is given up after three tries', async () => {
   failures = Array.from({ length: 4 }, () => 'no more');
   await pull(open('wl_a'));
   expect(logins).toHaveLength(3);
@@ -108,7 +108,7 @@ test('a pull that fails with an engine that answers is given up after three trie
 });
 
 describe('a private image', () => {
-  test('is pulled for each workload by itself, with a fresh login each time', async () => {
+  test('is pulled for each workload separately, with a new login each time', async () => {
     await pull(guarded('wl_a'), guarded('wl_b'));
     expect(asked).toEqual(['wl_a', 'wl_b']);
     expect(logins).toEqual([
@@ -118,7 +118,7 @@ describe('a private image', () => {
     expect(pulls.status(guarded('wl_c'))).toEqual({ state: 'none' });
   });
 
-  test('that another has pulled to this machine is had only once the control plane says so', async () => {
+  test('that was pulled for another workload is used only after the control plane allows it', async () => {
     isHere = true;
     await pull(guarded('wl_a'));
     expect(asked).toEqual(['wl_a']);
@@ -130,14 +130,14 @@ describe('a private image', () => {
     expect(logins).toEqual([]);
   });
 
-  test('whose token has run out half way is tried again with a new one', async () => {
+  test('whose token expires during the pull is tried again with a new one', async () => {
     failures = ['unauthorized: token expired'];
     await pull(guarded('wl_a'));
     expect(asked).toHaveLength(2);
     expect(pulls.status(guarded('wl_a'))).toEqual({ state: 'ready' });
   });
 
-  test('that takes longer than its tokens last fails, saying so', async () => {
+  test('whose pull takes longer than its tokens last fails with that reason', async () => {
     failures = Array.from({ length: 3 }, () => 'unauthorized: token expired');
     await pull(guarded('wl_a'));
     expect(pulls.status(guarded('wl_a'))).toEqual({
@@ -161,7 +161,7 @@ describe('a private image', () => {
     expect(pulls.status(guarded('wl_b'))).toEqual({ state: 'none' });
   });
 
-  test('that is gone is not tried again', async () => {
+  test('that its registry no longer has is not tried again', async () => {
     failures = ['manifest unknown'];
     await pull(guarded('wl_a'));
     expect(pulls.status(guarded('wl_a'))).toEqual({ state: 'failed', detail: 'manifest unknown', fault: 'image' });
@@ -186,7 +186,7 @@ describe('a pull', () => {
   const status = (): ReturnType<Pulls['status']> => pulls.status(open('wl_a'));
   beforeEach(() => (ended = false));
 
-  test('from a registry that trickles ends after a minute, by the fault of the image, and is not tried again', async () => {
+  test('from a registry that is too slow ends after a minute with the image as the cause, and is not tried again', async () => {
     registry = sends(PULL_BYTES_PER_SECOND_MIN - 1, 10 * GIB);
     pulls.begin(open('wl_a'));
     await clock.advance(59_999);
@@ -198,14 +198,14 @@ describe('a pull', () => {
     expect(logins).toHaveLength(1);
   });
 
-  test('from a registry that says nothing at all ends after a minute', async () => {
+  test('from a registry that sends nothing ends after a minute', async () => {
     registry = (_, signal) => clock.sleep(1e9, signal);
     pulls.begin(open('wl_a'));
     await clock.advance(60_000);
     expect(status()).toMatchObject({ state: 'failed', fault: 'image' });
   });
 
-  test('that is quick at first and trickles then ends too', async () => {
+  test('that is fast at first and too slow later ends too', async () => {
     registry = async (onNews, signal) => {
       await sends(100 * PULL_BYTES_PER_SECOND_MIN, 6000 * PULL_BYTES_PER_SECOND_MIN)?.(onNews, signal);
       await clock.sleep(1e9, signal);
@@ -217,14 +217,14 @@ describe('a pull', () => {
     expect(status()).toMatchObject({ state: 'failed', fault: 'image' });
   });
 
-  test('that is only unpacked, or stands behind others, is not slow', async () => {
+  test('that is being unpacked, or waits for others, does not count as slow', async () => {
     registry = sends(1, 800, { downloading: false });
     pulls.begin(open('wl_a'));
     await clock.advance(900_000);
     expect(status()).toMatchObject({ state: 'ready' });
   });
 
-  test('with the least speed that goes on has its time, in all tries together', async () => {
+  test('at the lowest allowed speed may take the whole time limit, for all tries together', async () => {
     failures = ['reset', 'reset'];
     registry = sends(2 * PULL_BYTES_PER_SECOND_MIN, 2 * PULL_BYTES_PER_SECOND_MIN * 500);
     pulls.begin(open('wl_a'));
@@ -235,7 +235,7 @@ describe('a pull', () => {
     expect(logins).toHaveLength(3);
   });
 
-  test('of what the disk has no room for ends at once, by the fault of the host', async () => {
+  test('of an image that does not fit on the disk ends at once, with the host as the cause', async () => {
     roomBytes = 19 * GIB;
     registry = sends(100 * PULL_BYTES_PER_SECOND_MIN, 10 * GIB);
     pulls.begin(open('wl_a'));
@@ -244,7 +244,7 @@ describe('a pull', () => {
     expect(ended).toBe(true);
   });
 
-  test('that nobody wants any more ends, and one that comes after it is its own', async () => {
+  test('that no workload needs any more ends, and a later pull of the same image is a new one', async () => {
     registry = sends(2 * PULL_BYTES_PER_SECOND_MIN, GIB);
     pulls.begin(open('wl_a'));
     await clock.advance(1_000);
@@ -258,7 +258,7 @@ describe('a pull', () => {
     expect(status()).toEqual({ state: 'ready' });
   });
 
-  test('tells how far it is, and no more than that', async () => {
+  test('reports its progress, and not every chunk', async () => {
     registry = sends(2 * PULL_BYTES_PER_SECOND_MIN, GIB);
     pulls.begin(open('wl_a'));
     await clock.advance(1_500);

@@ -1,4 +1,4 @@
-// The loop around the plan, with an engine that is played here: what is said of a workload while steps are at work.
+// The reconciler's loop: what it does and reports while steps are at work. The test plays the engine.
 import { mkdirSync, mkdtempSync, readFileSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
@@ -24,18 +24,18 @@ const log = createLog('test', 'silent');
 let dir: string;
 let runtime: Runtime;
 let phases: string[];
-/** How a container that was started ends at once; undefined: it stays. */
+/** The exit of a container right after its start; undefined: it stays up. */
 let lastExit = { code: 0, reason: '' };
 let staysUp = true;
-/** Our program inside has answered, or does. */
+/** Whether the guest has connected, and whether it is connected now. */
 let guest: () => boolean;
-/** Why nothing may start on this host; undefined: it may. */
+/** Why no container may start on this host; undefined: it may. */
 let fenceFault: Error | undefined;
-/** For each question whether the image is there: it is not. Afterwards it is. */
+/** One entry for each inspection of the image: whether it is missing. After the last entry it is there. */
 let absences: boolean[];
 /** Why the next pulls fail, one each. */
 let pullFaults: Error[];
-/** Calls that change what is on the engine, as they begin. */
+/** Calls that change something on the engine, in the order in which they begin. */
 let calls: string[];
 
 beforeEach(async () => {
@@ -86,7 +86,7 @@ async function open(): Promise<Runtime> {
   );
 }
 
-/** It lists what was there when it was asked, and answers turns later. */
+/** Lists the containers as they were at the call, and answers some turns later. */
 function slowEngine(): Engine {
   let containers: LocalContainer[] = [];
   const put = (running: boolean): void => {
@@ -158,7 +158,7 @@ test('a container that the engine has not listed yet is never called missing', a
   expect(phases).toEqual(['pulling', 'creating', 'running']);
 });
 
-test('a container is made, and not started before the network fence stands', async () => {
+test('a container is created, but not started before the network fence stands', async () => {
   fenceFault = new Error('no fence');
   const workloads = [desiredWorkload(ID, 'image')];
   await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
@@ -209,7 +209,7 @@ test('the next network is made as soon as a launch is over', async () => {
   expect(sinceStart()).toEqual(['create', 'start', 'spare']);
 });
 
-test('a disk that takes nothing any more does not keep a workload from being removed', async () => {
+test('a full disk does not prevent the removal of a workload', async () => {
   const message = { type: 'desired', epoch: 1, complete: true, now_ms: 0 } as const;
   const workload = desiredWorkload(ID, 'image');
   await runtime.take({ ...message, revision: 1, workloads: [workload] });
@@ -221,7 +221,7 @@ test('a disk that takes nothing any more does not keep a workload from being rem
   expect(phases.slice(-2)).toEqual(['stopped', 'removed']);
 });
 
-test('a container that does not see its GPUs fails at its second start, and says so', async () => {
+test('a container that does not see its GPUs fails at its second start with that reason', async () => {
   staysUp = false;
   lastExit = { code: GPUS_DIFFER_CODE, reason: '' };
   const workloads = [desiredWorkload(ID, 'image')];
@@ -233,7 +233,7 @@ test('a container that does not see its GPUs fails at its second start, and says
   });
 });
 
-test('a container whose guest has answered never blames its GPUs: what ends it is the tenant', async () => {
+test('a container whose guest has connected never fails because of its GPUs: the tenant has ended it', async () => {
   staysUp = false;
   lastExit = { code: GPUS_DIFFER_CODE, reason: '' };
   const workloads = [desiredWorkload(ID, 'image')];
@@ -251,7 +251,7 @@ test('a container whose guest has answered never blames its GPUs: what ends it i
   expect(runtime.observed().workloads[0]).toMatchObject({ phase: 'starting', failure_code: null });
 });
 
-test('a container in which nothing speaks is stopped after two minutes, by the fault of its image', async () => {
+test('a container whose guest does not connect is stopped after two minutes, with its image as the cause', async () => {
   await runtime.stop();
   guest = () => false;
   const virtual = manualClock();
@@ -271,7 +271,7 @@ test('a container in which nothing speaks is stopped after two minutes, by the f
   expect(calls).toContain('stop');
 });
 
-test('what has been stopped is stamped with the time of the control plane', async () => {
+test('the time of a stop is recorded by the clock of the control plane', async () => {
   const message = { type: 'desired', epoch: 1, complete: true, now_ms: 0 } as const;
   const workload = desiredWorkload(ID, 'image');
   await runtime.take({ ...message, revision: 1, workloads: [workload] });

@@ -39,14 +39,14 @@ test.each([
   expect(commandOf({ entrypoint, cmd }, image)).toEqual(argv);
 });
 
-describe('environment', () => {
-  test("the main process gets the image's, and the request's over it", () => {
+describe('the environment', () => {
+  test("of the main process is the image's, overridden by the request's", () => {
     const { env, stop_signal } = launchOf(workload, image);
     expect(env).toMatchObject({ PATH: '/image', LD_PRELOAD: '/evil.so', A: '2', NODE_OPTIONS: '--inspect' });
     expect(stop_signal).toBe('SIGQUIT');
   });
 
-  test('the guest gets none of it, and no image names its own GPUs', () => {
+  test('of the guest has no variable of the image, and no image can choose its GPUs', () => {
     const { env } = shapeOf(workload, image, entry, machine);
     const set = env.filter((line) => line.includes('='));
     expect(set).toEqual(['NVIDIA_DRIVER_CAPABILITIES=compute']);
@@ -76,7 +76,7 @@ describe('environment', () => {
   });
 });
 
-test('a container gets the part of the machine that its GPUs are', () => {
+test('a container gets a share of the machine in proportion to its GPUs', () => {
   const shape = shapeOf(workload, image, entry, machine);
   expect(shape).toMatchObject({
     memory_bytes: 2 * 1024 ** 3,

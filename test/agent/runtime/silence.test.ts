@@ -1,4 +1,4 @@
-// How long containers are silent: only what this process has seen counts, and a start over does not begin it anew.
+// How long containers run without their guest: only time that this process has observed counts, and a restart does not reset it.
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { LocalContainer } from '../../../agent/runtime/engine.ts';
 import { createSilence, type Silence } from '../../../agent/runtime/silence.ts';
@@ -31,7 +31,7 @@ function pass(seconds: number, containers: LocalContainer[] | null): void {
 }
 
 describe('a container is silent', () => {
-  test('for as long as it runs and nothing speaks, also over several starts', () => {
+  test('as long as it runs without a connected guest, also over several starts', () => {
     pass(60, container(true));
     pass(30, container(false));
     pass(60, container(true));
@@ -44,7 +44,7 @@ describe('a container is silent', () => {
     expect(silence.ms.get('wl_a')).toBeUndefined();
   });
 
-  test('never again once it has spoken, be it for an instant', () => {
+  test('never again once its guest has connected, even for an instant', () => {
     guest = true;
     silence.listen();
     guest = false;
@@ -67,7 +67,7 @@ describe('a container is silent', () => {
     expect(silence.ms.get('wl_a')).toBe(15_000);
   });
 
-  test('from nothing on, if another one has its place', () => {
+  test('from zero on, if a new container follows a removed one', () => {
     pass(60, container(true));
     silence.note([]);
     pass(10, container(true));

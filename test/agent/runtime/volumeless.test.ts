@@ -1,4 +1,4 @@
-// Images without their volumes: what is left is the same image, as an archive that tar and the engine read.
+// Copies of images without their volumes: all the rest is the same, in an archive that tar and the engine can read.
 import { execFileSync } from 'node:child_process';
 import { describe, expect, test } from 'vitest';
 import { tarOf } from '../../../agent/runtime/tar.ts';
@@ -13,7 +13,7 @@ test('an image without volumes is used as it is', () => {
   for (const Config of configs) expect(withoutVolumes({ ...IMAGE, Config })).toBe(undefined);
 });
 
-test('all of an image but its volumes is kept, and no layer is copied', () => {
+test('a copy has everything of its image except the volumes, and no layer is copied', () => {
   const Config = { Volumes: { '/data': {} }, Env: ['A=1'], User: 'me' };
   const made = withoutVolumes({ ...IMAGE, Config });
   const archive = made?.archive ?? Buffer.alloc(0);
