@@ -1,6 +1,6 @@
 // The holder: one process per workload on the host. It is the workload's SSH server and dials its own data streams. So a restart of
 // the supervisor drops no session, and a tenant can only overload the holder of the own workload.
-import { createServer, connect, type Socket } from 'node:net';
+import { createServer, type Socket } from 'node:net';
 import { open, writeFile } from 'node:fs/promises';
 import { flushCompileCache } from 'node:module';
 import { basename } from 'node:path';
@@ -12,6 +12,7 @@ import { startLoop } from '../../shared/loop.ts';
 import { systemRng } from '../../shared/rng.ts';
 import { becomeUser, userOf } from '../host/confinement.ts';
 import { removePath } from '../host/state.ts';
+import { hasListener } from '../host/status-socket.ts';
 import { dialStream } from '../wire/dial.ts';
 import { workloadPaths, openRunFolderToUser } from '../wire/workload-folder.ts';
 import { openGuests } from './guest-connection.ts';
@@ -34,7 +35,7 @@ const FOLDER_CHECK_MS = 60_000;
  */
 export async function runHolder(folder: string, pageFolder: string): Promise<void> {
   const paths = workloadPaths(folder);
-  if (await answers(paths.holderSocket)) return process.exit(0);
+  if (await hasListener(paths.holderSocket)) return process.exit(0);
   const clock = systemClock();
   const log = createLog('holder', 'info', boundedLog(process.stdout.fd));
   const ids = createIds(clock, systemRng());
@@ -131,15 +132,4 @@ async function serveStream(word: OpenRequest, servers: HolderServers): Promise<v
     stream.destroy();
     throw error;
   }
-}
-
-function answers(path: string): Promise<boolean> {
-  return new Promise((resolve) => {
-    const socket = connect(path);
-    socket.once('connect', () => {
-      socket.destroy();
-      resolve(true);
-    });
-    socket.once('error', () => resolve(false));
-  });
 }

@@ -18,3 +18,6 @@ export type TerminalMessage =
   | { kind: 'exit'; code: number | null; signal: string | null }
   /** The terminal could not be started. */
   | { kind: 'failed'; detail: string };
+
+/** After these codes the page does not reconnect by itself. */
+export const TERMINAL_CLOSE = { ended: 4000, taken: 4001 } as const;

@@ -12,8 +12,7 @@ import { isMissing } from '../host/state.ts';
 import type { Guests } from './guest-connection.ts';
 import type { TerminalSession, Viewer } from './terminal-session.ts';
 import { openTerminals, type Terminals } from './terminals.ts';
-import { TERMINAL_CLOSE } from './terminal-close.ts';
-import { type TerminalMessage, PageMessage } from './terminal-messages.ts';
+import { TERMINAL_CLOSE, type TerminalMessage, PageMessage } from './terminal-messages.ts';
 
 export interface TerminalServer {
   /** Serves HTTP on the stream. Throws if there are too many connections already. */

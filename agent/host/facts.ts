@@ -1,6 +1,7 @@
 // Reads the facts of this machine except its GPUs: cores, memory, disk, names, and the id of this boot.
 import { readFile } from 'node:fs/promises';
 import { fsSize, mem, osInfo, cpu } from 'systeminformation';
+import { networkInterfaces } from 'node:os';
 
 export interface HostFacts {
   cpu_cores: number;
@@ -68,4 +69,11 @@ export async function readBootId(): Promise<string> {
 
 function isWithin(path: string, mount: string): boolean {
   return mount === '/' || path === mount || path.startsWith(`${mount}/`);
+}
+
+/** Each as `address/length` with the host's own address; without loopback. */
+export function readOwnNetworks(interfaces = networkInterfaces()): string[] {
+  return Object.values(interfaces).flatMap((addresses) =>
+    (addresses ?? []).flatMap(({ internal, cidr }) => (internal || cidr === null ? [] : [cidr])),
+  );
 }

@@ -40,7 +40,7 @@ export interface StatusSocket {
  */
 export async function openStatusSocket(stateDir: string, status: () => AgentStatus | undefined): Promise<StatusSocket> {
   const path = join(stateDir, 'agent.sock');
-  if (await answers(path)) throw new Error(`another agent runs already: ${path} answers`);
+  if (await hasListener(path)) throw new Error(`another agent runs already: ${path} answers`);
   await removePath(path);
   const server = createServer((request, response) => {
     const now = status();
@@ -68,7 +68,8 @@ function reply(response: ServerResponse, status: number, body: unknown): void {
   response.writeHead(status, { 'content-type': 'application/json' }).end(`${JSON.stringify(body)}\n`);
 }
 
-function answers(path: string): Promise<boolean> {
+/** Whether somebody listens on a unix socket. */
+export function hasListener(path: string): Promise<boolean> {
   return new Promise((resolve) => {
     const socket = connect(path);
     socket.once('connect', () => {

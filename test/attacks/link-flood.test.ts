@@ -19,7 +19,7 @@ import {
 import { createLog } from '../../shared/log.ts';
 import { LINK_CLOSE, linkProof, ServerMessage } from '../../shared/protocol/link.ts';
 import { seededRng } from '../../shared/rng.ts';
-import { type ManualClock, manualClock } from '../agent/manual-clock.ts';
+import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
 import { inventoryOf } from '../kit/world.ts';
 
 const MACHINE = 'm-1';
@@ -33,14 +33,14 @@ interface Dialled {
 }
 
 interface Stage {
-  clock: ManualClock;
+  clock: VirtualClock;
   budget: ReadBudget;
   handled: string[];
   dial(clientIp?: string): Dialled;
 }
 
 function openStage(): Stage {
-  const clock = manualClock();
+  const clock = virtualClock(1_000_000);
   const rng = seededRng(1);
   const pair = generateKeyPairSync('ed25519');
   const handled: string[] = [];
@@ -135,7 +135,7 @@ test('an address that sends first messages without a proof is soon not read any 
   const neighbour = dial('192.0.2.2');
   await neighbour.send(nonsense(LINK_HELLO_BYTES_MAX));
   expect(neighbour.closed).toEqual([LINK_CLOSE.malformed]);
-  clock.advance(1_000);
+  clock.jump(1_000);
   const later = dial();
   await later.send(nonsense(LINK_HELLO_BYTES_MAX));
   expect(later.closed).toEqual([LINK_CLOSE.malformed]);
@@ -159,13 +159,13 @@ test('a host that sends too much is read more slowly, message by message, and no
   for (let i = 0; i < atOnce + 2; i += 1) await host.send(long);
   expect(handled).toHaveLength(1 + atOnce);
   const waitMs = (LINK_MESSAGE_BYTES_MAX / LINK_READ_BYTES_PER_SECOND) * 1000;
-  clock.advance(waitMs / 2);
+  clock.jump(waitMs / 2);
   await settled();
   expect(handled).toHaveLength(1 + atOnce);
-  clock.advance(waitMs);
+  clock.jump(waitMs);
   await settled();
   expect(handled).toHaveLength(2 + atOnce);
-  clock.advance(2 * waitMs);
+  clock.jump(2 * waitMs);
   await settled();
   expect(handled).toHaveLength(3 + atOnce);
   expect(host.closed).toEqual([]);

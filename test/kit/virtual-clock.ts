@@ -2,8 +2,12 @@
 import type { Clock } from '../../shared/clock.ts';
 
 export interface VirtualClock extends Clock {
-  /** Moves time on by `ms`, firing what comes due on the way. */
+  /** Moves time on by `ms`, firing what comes due on the way, and lets the effects of each settle. */
   advance(ms: number): Promise<void>;
+  /** The same at once: effects that need a turn of the event loop come later. */
+  jump(ms: number): void;
+  /** Timers that have not fired. */
+  waiting(): number;
   /** Somebody sets the wall clock: it steps by `ms`, and no time passes. */
   step(ms: number): void;
 }
@@ -30,6 +34,15 @@ export function virtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClo
     return () => (timers = timers.filter((other) => other !== timer));
   };
 
+  /** Removes the first timer that is due by `untilMs` and sets the time to it. */
+  const nextDue = (untilMs: number): Timer | undefined => {
+    const next = timers.reduce<Timer | undefined>(earlier, undefined);
+    if (next === undefined || next.atMs > untilMs) return undefined;
+    timers = timers.filter((timer) => timer !== next);
+    nowMs = Math.max(nowMs, next.atMs);
+    return next;
+  };
+
   return {
     now: () => nowMs + steppedMs,
     step: (ms) => (steppedMs += ms),
@@ -42,14 +55,16 @@ export function virtualClock(startMs: number = Date.UTC(2026, 0, 1)): VirtualClo
         const cancel = after(ms, resolve);
         signal?.addEventListener('abort', () => (cancel(), resolve()), { once: true });
       }),
+    waiting: () => timers.length,
+    jump: (ms) => {
+      const untilMs = nowMs + ms;
+      for (let next = nextDue(untilMs); next !== undefined; next = nextDue(untilMs)) next.fire();
+      nowMs = untilMs;
+    },
     advance: async (ms) => {
       const untilMs = nowMs + ms;
       await settle();
-      for (;;) {
-        const next = timers.reduce<Timer | undefined>(earlier, undefined);
-        if (next === undefined || next.atMs > untilMs) break;
-        timers = timers.filter((timer) => timer !== next);
-        nowMs = Math.max(nowMs, next.atMs);
+      for (let next = nextDue(untilMs); next !== undefined; next = nextDue(untilMs)) {
         next.fire();
         await settle();
       }

@@ -1,6 +1,5 @@
 // The page's end of a terminal: a WebSocket that is reopened after a break and continues at the byte at which it broke.
-import { TERMINAL_CLOSE } from '../terminal-close.ts';
-import type { TerminalMessage, PageMessage } from '../terminal-messages.ts';
+import { TERMINAL_CLOSE, type TerminalMessage, type PageMessage } from '../terminal-messages.ts';
 
 /** The events of a connection for its page. */
 export interface Listener {

@@ -3,9 +3,9 @@ import { once } from 'node:events';
 import { isIP, connect as connectTcp, type Socket } from 'node:net';
 import { connect as connectTls } from 'node:tls';
 import { messageOf } from '../../../shared/errors.ts';
-import { byDns, bySystem } from './names.ts';
 import { OutboundError, type OutboundErrorCode } from './outbound-error.ts';
 import type { Policy, Target } from './policy.ts';
+import { lookup, Resolver } from 'node:dns/promises';
 
 export type Resolve = (hostname: string) => Promise<string[]>;
 
@@ -110,4 +110,24 @@ function reasonOf(cause: unknown): string {
   const text = cause instanceof AggregateError ? cause.errors.map(messageOf).join(', ') : messageOf(cause);
   // Customers read this text, and Node's hint about its own start options does not help them.
   return text.replace(/; if the root CA is installed locally.*/, '');
+}
+
+/** Time limit of one DNS query. After two queries without an answer, the name does not resolve. */
+const TRY_MS = 3_000;
+
+/**
+ * Returns IPv4 addresses first. It does not use getaddrinfo, which blocks one of the few threads that files and hashes need too. `servers`
+ * (`address:port`) replace the system's servers. @throws Error if the name has no address
+ */
+export async function byDns(hostname: string, servers?: readonly string[]): Promise<string[]> {
+  const resolver = new Resolver({ timeout: TRY_MS, tries: 2 });
+  if (servers !== undefined) resolver.setServers(servers);
+  const [v4, v6] = await Promise.allSettled([resolver.resolve4(hostname), resolver.resolve6(hostname)]);
+  if (v4.status === 'rejected' && v6.status === 'rejected') throw v4.reason;
+  return [v4, v6].flatMap((answer) => (answer.status === 'fulfilled' ? answer.value : []));
+}
+
+/** Resolves as the system does, with `/etc/hosts`. */
+async function bySystem(hostname: string): Promise<string[]> {
+  return (await lookup(hostname, { all: true })).map(({ address }) => address);
 }

@@ -1,6 +1,6 @@
 // Chooses the offering for a launch, explains a refusal, and chooses the machines of a reservation contract.
 import type { Candidate, CapacityRequest, Narrowing } from '../supply/offerings.ts';
-import type { Room } from '../supply/slots.ts';
+import type { Capacity } from '../supply/slots.ts';
 
 /**
  * The best offering first: the cheapest; then the machine with the fewest GPUs left over, so that whole machines stay free for large
@@ -42,14 +42,14 @@ export function explain(request: CapacityRequest, narrowing: Narrowing): string 
  * part goes to the smallest machine that has enough, so that large machines stay whole. Undefined if there are too few GPUs.
  */
 export function fewestMachines(
-  rooms: readonly Room[],
+  capacities: readonly Capacity[],
   count: number,
 ): { machineId: string; count: number }[] | undefined {
-  const bySize = rooms.toSorted((a, b) => a.gpu_free - b.gpu_free || compare(a.machine_id, b.machine_id));
+  const bySize = capacities.toSorted((a, b) => a.gpu_free - b.gpu_free || compare(a.machine_id, b.machine_id));
   const parts: { machineId: string; count: number }[] = [];
   let missing = count;
   while (missing > 0) {
-    const enough = bySize.find((room) => room.gpu_free >= missing);
+    const enough = bySize.find((machine) => machine.gpu_free >= missing);
     const next = enough ?? bySize.pop();
     if (next === undefined) return undefined;
     const part = Math.min(next.gpu_free, missing);

@@ -42,7 +42,7 @@ export type SlotRequest = Omit<CapacityRequest, 'maxPriceUcentsPerHour' | 'endsM
 /** The machines on which the launch fits under the contract. The contract has paid for the time, so the price is 0 and no cap applies. */
 export async function slotCandidates(query: Query, reservedBy: string, request: SlotRequest): Promise<Candidate[]> {
   return (await slotsOf(query, reservedBy))
-    .filter((row) => hasRoom(row, request))
+    .filter((row) => hasCapacity(row, request))
     .map((row) => ({
       id: row.offering_id,
       machine_id: row.machine_id,
@@ -69,16 +69,16 @@ export function honoursDisk(row: Slots, { diskGb }: SlotRequest): boolean {
 }
 
 /** Whether the launch could go there now. */
-export function hasRoom(row: Slots, request: SlotRequest): boolean {
+export function hasCapacity(row: Slots, request: SlotRequest): boolean {
   if (!isFor(row, request) || !hasVram(row, request) || !honoursDisk(row, request)) return false;
   const { gpuCount, diskGb, exceptMachineIds } = request;
   const fits = row.free >= gpuCount && (diskGb === null || row.disk_free_gb >= diskGb);
   return fits && !exceptMachineIds.includes(row.machine_id);
 }
 
-const RoomRow = z.object({ machine_id: text, gpu_free: int });
+const CapacityRow = z.object({ machine_id: text, gpu_free: int });
 /** A machine and its number of GPUs that nobody holds or has set aside. */
-export type Room = z.infer<typeof RoomRow>;
+export type Capacity = z.infer<typeof CapacityRow>;
 
 /** The GPUs of one type in one region. */
 export interface Kind {
@@ -87,14 +87,14 @@ export interface Kind {
 }
 
 /** Machines with free GPUs that a contract can use. Unused slots of `endedContracts` count as free. */
-export function freeRoom(
+export function freeCapacity(
   query: Query,
   { gpuType, region }: Kind,
   endedContracts: readonly string[] = [],
-): Promise<Room[]> {
+): Promise<Capacity[]> {
   const isEnded = endedContracts.length === 0 ? sql`1 = 0` : sql`g.reserved_by in (${join([...endedContracts])})`;
   return query.all(
-    RoomRow,
+    CapacityRow,
     sql`select g.machine_id, count(*) as gpu_free
         from machine_gpus g join offerings o on o.machine_id = g.machine_id and o.gpu_type = g.gpu_type
         where o.listed = 1 and o.tier = 'on_demand' and o.gpu_type = ${gpuType} and o.region = ${region}

@@ -53,7 +53,7 @@ export interface Workloads {
   /** Seals the environment variables of an instance, because they may hold secrets. They are sent in the clear only to the host. */
   sealEnv(instanceId: string, env: Record<string, string>): string;
   /** Whether the machine may get one more container (WORKLOADS_PER_MACHINE_MAX). */
-  hasRoom(tx: Tx, machineId: string): Promise<boolean>;
+  hasCapacity(tx: Tx, machineId: string): Promise<boolean>;
   /** The container should run on the machine from now on. The caller pushes the desired state after its commit. */
   want(tx: Tx, machineId: string, spec: store.WorkloadSpec): Promise<void>;
   /** The container should be removed. Does nothing if it is being removed already. */
@@ -97,7 +97,7 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
 
   return {
     sealEnv: (instanceId, env) => sealing.seal(envPlace(instanceId), JSON.stringify(env)),
-    hasRoom: async (tx, machineId) => (await store.countLive(tx, machineId)) < WORKLOADS_PER_MACHINE_MAX,
+    hasCapacity: async (tx, machineId) => (await store.countLive(tx, machineId)) < WORKLOADS_PER_MACHINE_MAX,
     want: async (tx, machineId, spec) => {
       await store.insertWorkload(tx, machineId, spec, clock.now());
       await store.bumpRevision(tx, machineId, clock.now());

@@ -42,7 +42,7 @@ function wrongParameter(parameter: Parameter): string | undefined {
   const { name, type, enum: values = [], min, max, default: standard } = parameter;
   if (!/^[a-z][a-z0-9_]{0,63}$/.test(name)) return 'must have names of small letters, digits and underscores';
   if (name === 'model' || name === 'prompt') return `must not have ${name}, which every request has`;
-  if ((type === 'enum') !== values.length > 0) return `must have an enum for ${name} exactly where that is its type`;
+  if ((type === 'enum') !== values.length > 0) return `must have an enum for ${name} exactly if that is its type`;
   if (type !== 'int' && (min !== undefined || max !== undefined))
     return `must have min and max for ${name} only as an int`;
   const broken = standard === undefined ? undefined : brokenRule(parameter, standard);

@@ -7,7 +7,7 @@ import { wallet } from '../ledger/accounts.ts';
 import type { Ledger } from '../ledger/ledger.ts';
 import type { Credits } from '../credits/credits.ts';
 import type { FreeTime } from '../credits/store.ts';
-import { type Absence, excuse } from './outage-credit.ts';
+import { type OwnOutage, creditSegment } from './outage-credit.ts';
 import { costUcents, holdId, transfersOf, unpostedUcents } from './posting.ts';
 import * as store from './store.ts';
 
@@ -39,7 +39,7 @@ export interface Metering {
    */
   refund(tx: Tx, subjectId: string, back: { sinceMs: number; evidence: string }): Promise<bigint>;
   /** Credits an outage of the whole control plane in every open segment, in pieces. Returns the number of segments. */
-  creditOwnOutage(absence: Absence): Promise<number>;
+  creditOwnOutage(outage: OwnOutage): Promise<number>;
   /**
    * Removes time that never passed, because the wall clock was set forward, from every segment. Nobody is paid for it and it is no credit.
    */
@@ -87,7 +87,7 @@ export function openMetering(deps: MeteringDeps): Metering {
     pauseForGpuFault: (tx, subjectId, toMs, evidence) =>
       close(tx, subjectId, { toMs, evidence, cause: 'gpu_fault' }, deps),
     refund: (tx, subjectId, back) => refund(tx, subjectId, back, deps),
-    creditOwnOutage: (absence) => creditOwnOutage(absence, { ...deps, metering }),
+    creditOwnOutage: (outage) => creditOwnOutage(outage, { ...deps, metering }),
     skipAll: (step) => skipAll(step, deps),
     tick: (signal) => tick(signal, deps),
   };
@@ -151,20 +151,20 @@ async function close(
   });
 }
 
-async function creditOwnOutage(absence: Absence, deps: MeteringDeps & { metering: Metering }): Promise<number> {
+async function creditOwnOutage(outage: OwnOutage, deps: MeteringDeps & { metering: Metering }): Promise<number> {
   const { credits, metering } = deps;
   let count = 0;
   let afterId: string | undefined = '';
   while (afterId !== undefined) {
     const from: string = afterId;
-    afterId = await deps.db.tx('metering.excuse', async (tx) => {
+    afterId = await deps.db.tx('metering.own_outage', async (tx) => {
       const segments = await store.openSegments(tx, from, TICK_PIECE);
       // The new segments have higher ids and begin at the end of the outage, so they are skipped.
-      const old = segments.filter((segment) => segment.started_ms < absence.untilMs);
+      const old = segments.filter((segment) => segment.started_ms < outage.untilMs);
       const closeForOwnOutage = (subjectId: string, toMs: number): Promise<void> =>
-        close(tx, subjectId, { toMs, evidence: absence.evidence, cause: 'own_outage' }, deps);
+        close(tx, subjectId, { toMs, evidence: outage.evidence, cause: 'own_outage' }, deps);
       for (const segment of old)
-        await excuse(tx, segment, absence, { credits, openSegment: metering.openSegment, closeForOwnOutage });
+        await creditSegment(tx, segment, outage, { credits, openSegment: metering.openSegment, closeForOwnOutage });
       count += old.length;
       return segments.at(-1)?.id;
     });

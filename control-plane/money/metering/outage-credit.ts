@@ -4,7 +4,7 @@ import type { Query, Tx } from '../../base/db/db.ts';
 import type { Credits } from '../credits/credits.ts';
 import type { NewSegment, Segment } from './store.ts';
 
-export interface Absence {
+export interface OwnOutage {
   fromMs: number;
   untilMs: number;
   /** Stored on the transfers. */
@@ -17,24 +17,24 @@ export interface Absence {
  * Ends the segment at the start of the outage and reverses charges after it. Pays the supplier for the outage from our revenue. Opens a new
  * segment at the end of the outage. It is safe to repeat.
  */
-export async function excuse(
+export async function creditSegment(
   tx: Tx,
   segment: Segment,
-  absence: Absence,
+  outage: OwnOutage,
   deps: {
     credits: Pick<Credits, 'payOwnOutage'>;
     openSegment(tx: Tx, segment: NewSegment): Promise<void>;
     closeForOwnOutage(subjectId: string, toMs: number): Promise<void>;
   },
 ): Promise<void> {
-  const { untilMs, evidence } = absence;
-  const fromMs = Math.max(absence.fromMs, segment.started_ms);
-  const limitMs = (await absence.limitOf(tx, segment.subject_id)) ?? untilMs;
+  const { untilMs, evidence } = outage;
+  const fromMs = Math.max(outage.fromMs, segment.started_ms);
+  const limitMs = (await outage.limitOf(tx, segment.subject_id)) ?? untilMs;
   const paidUntilMs = Math.max(fromMs, Math.min(untilMs, limitMs));
   await deps.closeForOwnOutage(segment.subject_id, fromMs);
   const lostUcents = accruedUcents(segment.rate_ucents_per_hour, paidUntilMs - fromMs);
   await deps.credits.payOwnOutage(tx, {
-    id: `${segment.id}:absence:${fromMs}`,
+    id: `${segment.id}:own_outage:${fromMs}`,
     subjectId: segment.subject_id,
     orgId: segment.org_id,
     supplierId: segment.supplier_id,

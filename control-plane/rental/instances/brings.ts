@@ -3,7 +3,7 @@ import type { Clock } from '../../../shared/clock.ts';
 import type { Db } from '../../base/db/db.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
-import { countByStatus, dueForMs } from './counts.ts';
+import { countByStatus, dueForMs } from './store.ts';
 import type { Instances } from './instances.ts';
 import { instanceRoutes } from './routes.ts';
 

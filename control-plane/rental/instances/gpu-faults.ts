@@ -2,7 +2,7 @@
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { Tx } from '../../base/db/db.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
-import { runningReason } from './running-reason.ts';
+import { runningReason } from './view.ts';
 import { chargeFrom, type MoveDeps, tell } from './states.ts';
 import * as store from './store.ts';
 

@@ -18,8 +18,7 @@ import { confirmOutage, endOutage, giveUp, noteReachable } from './outages.ts';
 import { plan } from './plan.ts';
 import { pullLogin, type PullLoginDeps } from './pull-login.ts';
 import { remove } from './remove.ts';
-import { runningReason } from './running-reason.ts';
-import { instanceView, reservedView } from './view.ts';
+import { runningReason, instanceView, reservedView } from './view.ts';
 import { perform, type StepDeps } from './steps.ts';
 import * as store from './store.ts';
 

@@ -1,7 +1,7 @@
 // Applies verdicts about the SSH path to instances: the time of an outage is not charged, and no customer has to ask for a credit.
 import type { Tx } from '../../base/db/db.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
-import { runningReason } from './running-reason.ts';
+import { runningReason } from './view.ts';
 import { move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 

@@ -132,7 +132,7 @@ async function holdBest(
   const request = capacityRequest(instance, clock.now());
   for (const candidate of await fitting(tx, instance, request)) {
     const offering = await findListed(tx, candidate.id);
-    if (offering === undefined || !(await workloads.hasRoom(tx, offering.machine_id))) continue;
+    if (offering === undefined || !(await workloads.hasCapacity(tx, offering.machine_id))) continue;
     const diskGb = diskOn(offering, instance.request.disk_gb);
     const gpuUuids = await supply.hold(tx, {
       machineId: offering.machine_id,

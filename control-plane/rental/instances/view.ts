@@ -6,6 +6,8 @@ import { dollarsFromUcents } from '../../../shared/money.ts';
 import { type AppSite, appUrl } from '../endpoints/app-address.ts';
 import type { Endpoint } from '../endpoints/endpoints.ts';
 import { CONNECTABLE, type InstanceRow } from './store.ts';
+import { GRACE_MS } from '../../../shared/limits.ts';
+import type { ObservedWorkload } from '../../../shared/protocol/workload.ts';
 
 /** The statuses of instances as the list of contracts names them (specification 2.2, 2.7). */
 const RESERVED_STATUS: Partial<Record<InstanceRow['status'], ReservedInstance['status']>> = {
@@ -101,4 +103,20 @@ function appView(
     ...(site === undefined || appPassword === undefined ? {} : { app_password: appPassword }),
     ...(pages.length + tcp.length === 0 ? {} : { ports: [...pages, ...tcp] }),
   };
+}
+
+/** Null if there is nothing to report. A broken GPU comes first, because its text says that the time is not charged. */
+export function runningReason(about: { gpuFault: string | null; observed: ObservedWorkload | null }): string | null {
+  const { gpuFault, observed } = about;
+  if (gpuFault === null) return exitReason(observed);
+  return `The host has found a GPU of this instance broken (${gpuFault}). This time is not charged; the instance ends if that is not mended within ${GRACE_MS / 60_000} minutes.`;
+}
+
+/** The container stays up and reachable after its main process has ended (DESIGN section 6). */
+function exitReason(observed: ObservedWorkload | null): string | null {
+  const exit = observed?.main_exit ?? null;
+  if (exit === null) return null;
+  return exit.signal === null
+    ? `main process exited with code ${exit.code}`
+    : `main process was ended by signal ${exit.signal}`;
 }

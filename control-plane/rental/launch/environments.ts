@@ -10,7 +10,7 @@ import {
 } from '../../../shared/api/environment.ts';
 import { fail } from '../../../shared/errors.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
-import { ImageName } from './image-name.ts';
+import { ImageName } from './reference.ts';
 
 const Includes = z.array(IncludeItem);
 const CERTIFIED = /^certified(?::([^@]+)(?:@(.+))?)?$/;

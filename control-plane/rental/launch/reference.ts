@@ -1,6 +1,7 @@
 // Reads image references as Docker does: `alpine`, `ghcr.io/org/app:1.2`, `registry.lan:5000/app@sha256:...`. Pure.
-import { ServiceError } from '../../../shared/errors.ts';
+import { ServiceError, messageOf } from '../../../shared/errors.ts';
 import { IMAGE_REFERENCE_CHARS_MAX } from '../../../shared/limits.ts';
+import { z } from 'zod';
 
 export interface ImageReference {
   /** The name as people write it, in lower case: `docker.io`, `ghcr.io`, `registry.lan:5000`. */
@@ -112,3 +113,15 @@ function refusePath(path: string): void {
 function fail(rule: string): never {
   throw invalidReference(rule);
 }
+
+export const ImageName = z
+  .string()
+  .max(IMAGE_REFERENCE_CHARS_MAX)
+  .superRefine((text, context) => {
+    try {
+      parseReference(text);
+    } catch (error) {
+      const message = error instanceof ServiceError ? error.details.detail : messageOf(error);
+      context.addIssue({ code: 'custom', message });
+    }
+  });

@@ -5,7 +5,7 @@ import { z } from 'zod';
 import { EnvKey, isReservedEnv, Ports } from '../../../shared/api/instance.ts';
 import type { Template as TemplateView } from '../../../shared/api/template.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
-import { ImageName } from './image-name.ts';
+import { ImageName } from './reference.ts';
 
 const Variable = z.strictObject({
   description: z.string().min(1),

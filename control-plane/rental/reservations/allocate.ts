@@ -3,16 +3,16 @@ import type { Commitment } from '../../../shared/api/reservation.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import { fewestMachines } from '../../fleet/placement/placement.ts';
-import { freeRoom, type Kind, type Room, slotsOf, wantsOf } from '../../fleet/supply/slots.ts';
+import { freeCapacity, type Kind, type Capacity, slotsOf, wantsOf } from '../../fleet/supply/slots.ts';
 import type { Supply } from '../../fleet/supply/supply.ts';
 import type { ReservationRow } from './store.ts';
 
 /** Sets aside the free GPUs for a contract. The missing ones become its slots when they come free. */
 export async function claim(tx: Tx, contract: ReservationRow, supply: Supply): Promise<void> {
   for (const entry of contract.commitment) {
-    const rooms = await freeRoom(tx, kindOf(entry));
-    const count = Math.min(entry.gpu_count, gpusIn(rooms));
-    await take(tx, contract, { kind: kindOf(entry), rooms, count }, supply);
+    const capacities = await freeCapacity(tx, kindOf(entry));
+    const count = Math.min(entry.gpu_count, gpusIn(capacities));
+    await take(tx, contract, { kind: kindOf(entry), capacities, count }, supply);
     const { gpu_type, region, gpu_count: committed } = entry;
     if (count === committed) continue;
     const want = { reserved_by: contract.id, gpu_type, region, gpus_missing: committed - count };
@@ -32,8 +32,8 @@ export async function replaceLost(tx: Tx, contract: ReservationRow, supply: Supp
       row.gpu_type === gpuType && row.region === region;
     const has = slots.filter(isOfEntry).reduce((sum, slot) => sum + slot.slots, 0);
     const awaited = wants.find(isOfEntry)?.gpus_missing ?? 0;
-    const rooms = await freeRoom(tx, kindOf(entry));
-    await take(tx, contract, { kind: kindOf(entry), rooms, count: committed - has - awaited }, supply);
+    const capacities = await freeCapacity(tx, kindOf(entry));
+    await take(tx, contract, { kind: kindOf(entry), capacities, count: committed - has - awaited }, supply);
   }
 }
 
@@ -46,21 +46,24 @@ export function kindOf({ gpu_type: gpuType, region }: Commitment[number]): Kind 
   return { gpuType, region };
 }
 
-export function gpusIn(rooms: readonly Room[]): number {
-  return rooms.reduce((sum, room) => sum + room.gpu_free, 0);
+export function gpusIn(capacities: readonly Capacity[]): number {
+  return capacities.reduce((sum, machine) => sum + machine.gpu_free, 0);
 }
 
 /** Takes free GPUs on as few machines as possible. */
 async function take(
   tx: Tx,
   { id: reservedBy, starts_ms: startsMs }: ReservationRow,
-  { kind, rooms, count }: { kind: Kind; rooms: Room[]; count: number },
+  { kind, capacities, count }: { kind: Kind; capacities: Capacity[]; count: number },
   supply: Supply,
 ): Promise<void> {
   const { gpuType, region } = kind;
-  const parts = fewestMachines(rooms, count);
+  const parts = fewestMachines(capacities, count);
   if (parts === undefined) {
-    fail('conflict', `${count} ${gpuType} in ${region} are needed and ${gpusIn(rooms)} are free. Nothing was changed.`);
+    fail(
+      'conflict',
+      `${count} ${gpuType} in ${region} are needed and ${gpusIn(capacities)} are free. Nothing was changed.`,
+    );
   }
   for (const part of parts) {
     const reserved = await supply.reserve(tx, { ...part, gpuType, reservedBy, startsMs });

@@ -3,7 +3,7 @@ import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Tx } from '../../base/db/db.ts';
 import {
-  hasRoom,
+  hasCapacity,
   hasVram,
   honoursDisk,
   isFor,
@@ -46,7 +46,7 @@ export async function choose(tx: Tx, launch: ReservedLaunch, nowMs: number): Pro
   let awaited = 0;
   for (const { id } of covering) {
     const slots = (await slotsOf(tx, id)).filter((slot) => isFor(slot, launch));
-    const room = slots.find((slot) => hasRoom(slot, launch));
+    const room = slots.find((slot) => hasCapacity(slot, launch));
     if (room !== undefined) return { id, region: room.region };
     fitting.push(...slots);
     awaited += awaitedGpus(await wantsOf(tx, id), launch);
@@ -87,7 +87,7 @@ export async function chooseType(tx: Tx, launch: Omit<ReservedLaunch, 'gpuType'>
   const ranked = slots.toSorted((a, b) => a.vram_gb - b.vram_gb || (a.gpu_type < b.gpu_type ? -1 : 1));
   const asked = (slot: Slots): ReservedLaunch => ({ ...launch, gpuType: slot.gpu_type });
   const chosen =
-    ranked.find((slot) => hasRoom(slot, asked(slot))) ??
+    ranked.find((slot) => hasCapacity(slot, asked(slot))) ??
     ranked.find((slot) => isFor(slot, asked(slot)) && hasVram(slot, asked(slot))) ??
     ranked.at(-1);
   return chosen?.gpu_type ?? active[0]?.commitment[0]?.gpu_type ?? '';

@@ -2,7 +2,7 @@
 import { fail } from '../../../shared/errors.ts';
 import type { Query } from '../../base/db/db.ts';
 import { fewestMachines } from '../../fleet/placement/placement.ts';
-import { freeRoom, type Kind, slotsOf, supplyOf } from '../../fleet/supply/slots.ts';
+import { freeCapacity, type Kind, slotsOf, supplyOf } from '../../fleet/supply/slots.ts';
 import { gpusIn, kindOf } from './allocate.ts';
 import * as store from './store.ts';
 import { standing } from './term.ts';
@@ -39,11 +39,11 @@ export async function outlookOf(query: Query, contract: store.ReservationRow, no
   const outlook: Outlook = { free: [], missing: 0 };
   for (const entry of contract.commitment) {
     const kind = kindOf(entry);
-    const rooms = await freeRoom(query, kind, ended);
+    const capacities = await freeCapacity(query, kind, ended);
     let awaited = 0;
     for (const other of running) awaited += await lackOf(query, other, kind);
-    const count = Math.min(entry.gpu_count, Math.max(0, gpusIn(rooms) - awaited));
-    const parts = fewestMachines(rooms, count) ?? [];
+    const count = Math.min(entry.gpu_count, Math.max(0, gpusIn(capacities) - awaited));
+    const parts = fewestMachines(capacities, count) ?? [];
     outlook.free.push(...parts.map((part) => ({ ...part, gpuType: kind.gpuType })));
     outlook.missing += entry.gpu_count - count;
   }

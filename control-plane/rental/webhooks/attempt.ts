@@ -5,7 +5,7 @@ import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Outbound, OutboundResponse } from '../../base/outbound/outbound.ts';
 import type { AttemptRow, DeliveryRow, Trigger } from './delivery-store.ts';
 import type { Outcome } from './schedule.ts';
-import { signatureHeader } from './signature.ts';
+import { signatureHeader } from './secrets.ts';
 
 export interface Attempt {
   row: AttemptRow;

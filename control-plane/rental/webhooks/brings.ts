@@ -5,7 +5,7 @@ import type { Db } from '../../base/db/db.ts';
 import type { Forgets } from '../../base/db/pieces.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Measure, one } from '../../base/http/metrics.ts';
-import { countDeliveries } from './counts.ts';
+import { countDeliveries } from './delivery-store.ts';
 import { webhookRoutes } from './routes.ts';
 import type { Webhooks } from './webhooks.ts';
 

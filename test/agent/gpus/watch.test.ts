@@ -7,7 +7,7 @@ import { openKernelLog } from '../../../agent/gpus/kernel-log.ts';
 import { type GpuReading, type GpuWatch, openGpuWatch } from '../../../agent/gpus/watch.ts';
 import { createLog } from '../../../shared/log.ts';
 import { eventually } from '../../kit/processes.ts';
-import { type ManualClock, manualClock } from '../manual-clock.ts';
+import { type VirtualClock, virtualClock } from '../../kit/virtual-clock.ts';
 
 const CARDS = { A: 'GPU-1, 0, X, 1, 1, 00000000:30:00.0', B: 'GPU-2, 1, X, 1, 1, 00000000:31:00.0' };
 const lists = (...cards: string[]): string =>
@@ -20,11 +20,11 @@ const root = mkdtempSync(join(tmpdir(), 'watch-'));
 afterAll(() => rmSync(root, { recursive: true }));
 let dir: string;
 let errors: number;
-let clock: ManualClock;
+let clock: VirtualClock;
 beforeEach(() => {
   dir = mkdtempSync(join(root, 'one-'));
   errors = 0;
-  clock = manualClock();
+  clock = virtualClock(1_000_000);
   writeFileSync(join(dir, 'kmsg'), '');
 });
 
@@ -147,7 +147,7 @@ test('an nvidia-smi that never ends counts as failed, and no second one is start
     const reading = watch.read([]);
     await eventually('nvidia-smi', 5_000, pids);
     await eventually('a deadline', 5_000, async () => (clock.waiting() > 0 ? true : undefined));
-    clock.advance(60_000);
+    clock.jump(60_000);
     readings.push(inWords(await reading));
   }
   const started = ((await pids()) ?? '').trim().split('\n');

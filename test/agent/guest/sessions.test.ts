@@ -12,7 +12,7 @@ import { startSession, type GuestSession } from '../../../agent/guest/sessions.t
 import type { SessionMessage, SessionRequest } from '../../../agent/wire/guest-messages.ts';
 import { SESSION_LINGER_MS } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
-import { manualClock, type ManualClock } from '../manual-clock.ts';
+import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
 
 /** More than the kernel buffers for a connection, so some bytes wait in the guest. */
 const MUCH = 16 * 1024 * 1024;
@@ -23,12 +23,12 @@ let dir: string;
 let holder: Socket;
 let guest: Socket;
 let session: GuestSession;
-let clock: ManualClock;
+let clock: VirtualClock;
 let closing: (() => void)[];
 
 beforeEach(() => {
   dir = mkdtempSync(join(tmpdir(), 'guest-'));
-  clock = manualClock();
+  clock = virtualClock(1_000_000);
   closing = [];
 });
 afterEach(() => {
@@ -130,9 +130,9 @@ describe('a connection', () => {
     upload(64 * 1024);
     await once(guest, 'close');
     await readLate(program);
-    clock.advance(SESSION_LINGER_MS - 1);
+    clock.jump(SESSION_LINGER_MS - 1);
     expect(await answers(program)).toBe(true);
-    clock.advance(1);
+    clock.jump(1);
     await eventually('a closed connection', 5_000, async () => ((await answers(program)) ? undefined : true));
   });
 

@@ -11,12 +11,12 @@ import type { Exit } from '../../../agent/wire/guest-messages.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { seededRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
-import { manualClock, type ManualClock } from '../manual-clock.ts';
+import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
 
 const dir = mkdtempSync(join(tmpdir(), 'guests-'));
 afterAll(() => rmSync(dir, { recursive: true }));
 let guests: Guests;
-let clock: ManualClock;
+let clock: VirtualClock;
 let path: string;
 let count = 0;
 let changes: number;
@@ -24,7 +24,7 @@ let changes: number;
 beforeEach(async () => {
   count += 1;
   path = join(dir, `${count}.sock`);
-  clock = manualClock();
+  clock = virtualClock(1_000_000);
   changes = 0;
   guests = await openGuests(path, { clock, ids: createIds(clock, seededRng(1)), onChange: () => (changes += 1) });
 });
@@ -175,7 +175,7 @@ test('without a guest, or with one that does not start it, opening fails with a 
   await expect(guests.open(request, listener())).rejects.toThrow('does not answer');
   await guest();
   const opening = guests.open(request, listener());
-  clock.advance(10_000);
+  clock.jump(10_000);
   await expect(opening).rejects.toThrow('in time');
 });
 
@@ -229,9 +229,9 @@ describe('hostile', () => {
     for (let code = 0; code < 100; code += 1) sendJson(control, { kind: 'main_exit', exit: { code, signal: null } });
     await eventually('the last one', 5000, () => Promise.resolve(guests.mainExit()?.code === 99 || undefined));
     expect(changes).toBe(1);
-    clock.advance(1_000);
+    clock.jump(1_000);
     expect(changes).toBe(2);
-    clock.advance(10_000);
+    clock.jump(10_000);
     expect(changes).toBe(2);
     control.destroy();
     await eventually('the end', 5000, () => Promise.resolve(!guests.connected() || undefined));
@@ -242,7 +242,7 @@ describe('hostile', () => {
     const silent = await Promise.all(Array.from({ length: 64 }, dial));
     const tooMany = await dial();
     await gone(tooMany);
-    clock.advance(5_000);
+    clock.jump(5_000);
     await Promise.all(silent.map(gone));
     await guest();
   });

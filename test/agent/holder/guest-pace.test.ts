@@ -12,7 +12,7 @@ import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { seededRng } from '../../../shared/rng.ts';
 import { eventually, startProgram, type Program } from '../../kit/processes.ts';
-import { manualClock } from '../manual-clock.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
 
 /** The audit's flood took six minutes. Whoever runs that has other work too, and a probe has ten seconds. */
 const IS_SOAK = process.env['SOAK'] === '1';
@@ -23,7 +23,7 @@ const SMALL: Frame = { type: FRAME.data, payload: Buffer.from('x') };
 
 describe('frames of a container', () => {
   test('give the event loop back after sixteen of one connection', () => {
-    const rest = createGuestPace(manualClock())();
+    const rest = createGuestPace(virtualClock(1_000_000))();
     const rested = Array.from({ length: 32 }, () => rest(SMALL) !== undefined);
     expect(rested.flatMap((pause, at) => (pause ? [at] : []))).toEqual([15, 31]);
   });
@@ -33,7 +33,7 @@ describe('frames of a container', () => {
     ['words', { type: FRAME.json, payload: Buffer.from('{}') }, 2_000, 2_400],
     ['large frames', { type: FRAME.data, payload: Buffer.alloc(512 * 1024) }, 1_900, 2_300],
   ] as const)('are taken at a bounded rate, from all connections together: %s', async (_kind, frame, least, most) => {
-    const clock = manualClock();
+    const clock = virtualClock(1_000_000);
     const pace = createGuestPace(clock);
     let taken = 0;
     const listen = async (): Promise<void> => {
@@ -49,7 +49,7 @@ describe('frames of a container', () => {
     while (!isOver) {
       // Time moves only when everything waits for the clock.
       for (let turn = 0; turn < 300; turn += 1) await clock.nextTurn();
-      clock.advance(10);
+      clock.jump(10);
     }
     expect(taken).toBeGreaterThan(least);
     expect(taken).toBeLessThan(most);

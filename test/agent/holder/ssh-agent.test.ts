@@ -10,7 +10,7 @@ import { createFrameDecoder, FRAME_BYTES_MAX } from '../../../agent/wire/frames.
 import { createListeners } from '../../../agent/guest/listeners.ts';
 import { SSH_CHANNELS_MAX } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
-import { manualClock } from '../manual-clock.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
 import { client, closeSshServers, startWorld, type World } from '../ssh-server.ts';
 
 let dir: string;
@@ -101,7 +101,7 @@ describe('the guest', () => {
     const holder = connect(join(dir, 'run'));
     const [session]: Socket[] = await once(run, 'connection');
     if (session === undefined) throw new Error('no connection');
-    const listeners = createListeners(manualClock());
+    const listeners = createListeners(virtualClock(1_000_000));
     listeners.listenAgent(session);
     const [started] = await once(holder, 'data');
     const { path } = JSON.parse(createFrameDecoder(FRAME_BYTES_MAX)(started).next().value?.payload.toString() ?? '');

@@ -8,7 +8,7 @@ import { afterEach, describe, expect, test } from 'vitest';
 import { createLoginJudge } from '../../../agent/holder/ssh-auth.ts';
 import { algorithmsFor } from '../../../agent/holder/ssh-server.ts';
 import { eventually } from '../../kit/processes.ts';
-import { manualClock } from '../manual-clock.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
 import { client, closeSshServers, exec, keys, startWorld, stranger, user, type World } from '../ssh-server.ts';
 
 const { utils } = ssh2;
@@ -179,13 +179,13 @@ describe('limits', () => {
   const silent = (): Duplex => new PassThrough();
 
   test('a caller that does not log in within the grace time is cut', async () => {
-    const clock = manualClock();
+    const clock = virtualClock(1_000_000);
     const world = await startWorld(clock);
     const stream = silent();
     world.run.serve(stream, keys);
-    clock.advance(19_000);
+    clock.jump(19_000);
     expect(stream.destroyed).toBe(false);
-    clock.advance(1_000);
+    clock.jump(1_000);
     expect(stream.destroyed).toBe(true);
   });
 
@@ -199,29 +199,29 @@ describe('limits', () => {
   const alive = (streams: readonly Duplex[]): number => streams.filter((stream) => !stream.destroyed).length;
 
   test('a caller waits for a place for ten seconds, and no longer', async () => {
-    const clock = manualClock();
+    const clock = virtualClock(1_000_000);
     const world = await startWorld(clock);
     const first = serveFrom(world, '192.0.2.1', 5);
     const [sixth] = serveFrom(world, '192.0.2.1');
     const begun = sixth?.listenerCount('readable');
     expect(begun).toBe(0);
     // No caller may be replaced in its first five seconds.
-    clock.advance(4_999);
+    clock.jump(4_999);
     expect(alive(first)).toBe(5);
-    clock.advance(1);
+    clock.jump(1);
     await settled();
     expect(alive(first)).toBe(4);
     expect(alive(sixth === undefined ? [] : [sixth])).toBe(1);
     const queue = serveFrom(world, '192.0.2.1', 40);
-    clock.advance(9_999);
+    clock.jump(9_999);
     await settled();
     expect(alive(queue.slice(20))).toBe(20);
-    clock.advance(1);
+    clock.jump(1);
     expect(alive(queue.slice(20))).toBe(0);
   });
 
   test('idle connections of two addresses hold ten places, and a third address gets one at once', async () => {
-    const clock = manualClock();
+    const clock = virtualClock(1_000_000);
     const world = await startWorld(clock);
     const flood = [...serveFrom(world, '192.0.2.1', 12), ...serveFrom(world, '192.0.2.2', 12)];
     expect(alive(flood)).toBe(24);
@@ -232,14 +232,14 @@ describe('limits', () => {
   });
 
   test('ten idle connections of ten addresses give way after five seconds', async () => {
-    const clock = manualClock();
+    const clock = virtualClock(1_000_000);
     const world = await startWorld(clock);
     const flood = Array.from({ length: 10 }, (_, i) => serveFrom(world, `192.0.2.${i}`)).flat();
     const [customer] = serveFrom(world, '198.51.100.1');
-    clock.advance(4_999);
+    clock.jump(4_999);
     await settled();
     expect(customer?.listenerCount('readable')).toBe(0);
-    clock.advance(1);
+    clock.jump(1);
     await settled();
     expect(alive(flood)).toBe(9);
     expect(customer?.listenerCount('readable')).toBe(1);

@@ -6,19 +6,19 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createFrameDecoder, FRAME, FRAME_BYTES_MAX } from '../../../agent/wire/frames.ts';
 import { SESSION_LINGER_MS } from '../../../shared/limits.ts';
 import { eventually } from '../../kit/processes.ts';
-import { manualClock, type ManualClock } from '../manual-clock.ts';
+import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
 import { client, closeSshServers, exec, startWorld, type World } from '../ssh-server.ts';
 
 /** Sizes around the buffer of the socket to the guest: with one of them, many bytes are still on their way when the client leaves. */
 const AMOUNTS = Array.from({ length: 12 }, (_, i) => 96_000 + i * 32_000);
 /** More bytes than are on their way at any time, but within the client's SSH window. */
 const MUCH = 1_900_000;
-let clock: ManualClock;
+let clock: VirtualClock;
 let world: World;
 let over: Client;
 
 beforeEach(async () => {
-  clock = manualClock();
+  clock = virtualClock(1_000_000);
   world = await startWorld(clock);
   over = client(world);
   await once(over, 'ready');
@@ -101,9 +101,9 @@ test('a guest that reads nothing is waited for, but not for ever', async () => {
   await lost();
   await new Promise((resolve) => setImmediate(resolve));
   const { socket } = world.sessions[0] ?? {};
-  clock.advance(SESSION_LINGER_MS - 1);
+  clock.jump(SESSION_LINGER_MS - 1);
   expect(socket?.destroyed).toBe(false);
-  clock.advance(1);
+  clock.jump(1);
   expect(socket?.destroyed).toBe(true);
 });
 

@@ -10,7 +10,7 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { createFrameDecoder, FRAME, FRAME_BYTES_MAX } from '../../../agent/wire/frames.ts';
 import type { Guests, SessionEvents } from '../../../agent/holder/guest-connection.ts';
 import { openTcpServer, type TcpServer } from '../../../agent/holder/tcp-target.ts';
-import { manualClock } from '../manual-clock.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
 
 let server: Server;
 let inside: Socket;
@@ -34,7 +34,7 @@ beforeEach(async () => {
       return { socket: inside, resize: () => undefined, signal: () => undefined };
     },
   };
-  run = openTcpServer({ guests: guests as Guests, clock: manualClock() });
+  run = openTcpServer({ guests: guests as Guests, clock: virtualClock(1_000_000) });
   await serve();
 });
 afterEach(() => {

@@ -15,7 +15,7 @@ import type { SessionRequest } from '../../../agent/wire/guest-messages.ts';
 import { openTerminalServer } from '../../../agent/holder/terminal-target.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { seededRng } from '../../../shared/rng.ts';
-import { manualClock, type ManualClock } from '../manual-clock.ts';
+import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
 
 const HALF_HOUR_MS = 30 * 60_000;
 const PING_MS = 25_000;
@@ -30,7 +30,7 @@ interface Shell {
 }
 
 let dir: string;
-let clock: ManualClock;
+let clock: VirtualClock;
 let shells: Shell[];
 let refusal: Error | undefined;
 let server: Server;
@@ -40,7 +40,7 @@ let pages: Page[];
 beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'console-'));
   writeFileSync(join(dir, 'index.html'), '<!doctype html>');
-  clock = manualClock();
+  clock = virtualClock(1_000_000);
   shells = [];
   pages = [];
   refusal = undefined;
@@ -212,7 +212,7 @@ test('a ninth terminal replaces the one that was left longest ago, or is refused
   for (const index of [5, 2]) {
     open[index]?.socket.terminate();
     await untilAlone(index);
-    clock.advance(1000);
+    clock.jump(1000);
   }
   await begun();
   expect(shells.map((shell) => shell.ended)).toEqual([false, false, false, false, false, true, false, false, false]);
@@ -222,9 +222,9 @@ test('a terminal to which no page returns ends after half an hour', async () => 
   const left = await begun();
   left.socket.terminate();
   await untilAlone(0);
-  clock.advance(HALF_HOUR_MS - 1);
+  clock.jump(HALF_HOUR_MS - 1);
   expect(shellOf(0).ended).toBe(false);
-  clock.advance(1);
+  clock.jump(1);
   await expect.poll(() => shellOf(0).ended).toBe(true);
 });
 
@@ -232,15 +232,15 @@ test('a terminal that is shown does not end as long as its page answers', async 
   const page = await begun();
   for (let ms = 0; ms <= 2 * HALF_HOUR_MS; ms += PING_MS) {
     const pinged = once(page.socket, 'ping');
-    clock.advance(PING_MS);
+    clock.jump(PING_MS);
     await pinged;
     // The answer to the ping has arrived when the answer to this one is there.
     page.socket.ping();
     await once(page.socket, 'pong');
   }
   expect(shellOf(0).ended).toBe(false);
-  clock.advance(PING_MS);
-  clock.advance(PING_MS);
+  clock.jump(PING_MS);
+  clock.jump(PING_MS);
   expect(await page.closed).toBe(1006);
 });
 

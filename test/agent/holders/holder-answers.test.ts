@@ -8,11 +8,11 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { sendJson } from '../../../agent/wire/frames.ts';
 import { type Holder, serveHolder } from '../../../agent/holders/holder-client.ts';
 import { createLog } from '../../../shared/log.ts';
-import { type ManualClock, manualClock } from '../manual-clock.ts';
+import { type VirtualClock, virtualClock } from '../../kit/virtual-clock.ts';
 
 let dir: string;
 let server: Server;
-let clock: ManualClock;
+let clock: VirtualClock;
 let holder: Holder;
 /** The holder's end. */
 let far: Socket;
@@ -23,7 +23,7 @@ beforeEach(async () => {
   await once(server, 'listening');
   const near = connect(join(dir, 'socket'));
   [far] = (await once(server, 'connection')) as [Socket];
-  clock = manualClock();
+  clock = virtualClock(1_000_000);
   holder = serveHolder(near, { clock, log: createLog('test', 'silent'), workloadId: 'wl' }, () => undefined);
 });
 afterEach(() => {
@@ -42,12 +42,12 @@ test('a holder that sends a pong answers', async () => {
 
 test('a holder that sends nothing for five seconds does not answer', async () => {
   const asked = holder.answers();
-  clock.advance(4_999);
+  clock.jump(4_999);
   let isOver = false;
   void asked.then(() => (isOver = true));
   await new Promise((resolve) => setImmediate(resolve));
   expect(isOver).toBe(false);
-  clock.advance(1);
+  clock.jump(1);
   expect(await asked).toBe(false);
 });
 
@@ -55,7 +55,7 @@ test('after the host has stood still, an answer that has arrived is read before 
   const asked = holder.answers();
   await once(far, 'readable');
   // The clock jumps first, as it does in a process that wakes; the answer comes in the next turn.
-  clock.advance(4_500);
+  clock.jump(4_500);
   sendJson(far, { kind: 'pong' });
   expect(await asked).toBe(true);
 });

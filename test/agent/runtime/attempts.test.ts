@@ -1,24 +1,24 @@
 // When a failed step is tried again: its timer decides, whatever the wall clock shows.
 import { expect, test } from 'vitest';
 import { createAttempts } from '../../../agent/runtime/attempts.ts';
-import { manualClock } from '../manual-clock.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
 
 test('a step is due when its timer fires, even if the wall clock is a moment behind', () => {
-  const clock = manualClock();
+  const clock = virtualClock(1_000_000);
   const due: boolean[] = [];
   let behindMs = 0;
   const late = { ...clock, now: () => clock.now() - behindMs };
   const attempts = createAttempts(late, () => due.push((attempts.retryAtMs.get('a') ?? 0) <= late.now()));
   attempts.delay('a');
   behindMs = 1;
-  clock.advance(999);
+  clock.jump(999);
   expect(due).toEqual([]);
-  clock.advance(1);
+  clock.jump(1);
   expect(due).toEqual([true]);
 });
 
 test('each failure waits twice as long as the one before, until it works', () => {
-  const clock = manualClock();
+  const clock = virtualClock(1_000_000);
   const attempts = createAttempts(clock, () => undefined);
   const delays: number[] = [];
   for (let i = 0; i < 8; i += 1) {

@@ -2,11 +2,11 @@
 import { expect, test } from 'vitest';
 import { openFence, type Fence, type FenceDeps } from '../../../agent/runtime/fence.ts';
 import { createLog } from '../../../shared/log.ts';
-import { manualClock, type ManualClock } from '../manual-clock.ts';
+import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
 
 interface Played {
   fence: Fence;
-  clock: ManualClock;
+  clock: VirtualClock;
   /** What the kernel holds; undefined after somebody flushed it. */
   table: { rules: string | undefined };
   attacks: number;
@@ -21,7 +21,7 @@ const PERIOD_MS = 5000;
 async function play(
   more: { bridges?: FenceDeps['engine']['bridges']; attack?: FenceDeps['attack']; hold?: () => void } = {},
 ): Promise<Played> {
-  const clock = manualClock();
+  const clock = virtualClock(1_000_000);
   const log = createLog('agent', 'silent');
   const played: Omit<Played, 'fence'> = {
     clock,
@@ -31,7 +31,7 @@ async function play(
     changes: 0,
     periods: async (count) => {
       for (let i = 0; i < count; i += 1) {
-        clock.advance(PERIOD_MS);
+        clock.jump(PERIOD_MS);
         await settle(clock);
       }
     },
@@ -65,7 +65,7 @@ async function play(
   return Object.assign(played, { fence });
 }
 
-async function settle(clock: ManualClock): Promise<void> {
+async function settle(clock: VirtualClock): Promise<void> {
   for (let turn = 0; turn < 10; turn += 1) await clock.nextTurn();
 }
 

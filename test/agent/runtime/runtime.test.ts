@@ -16,7 +16,7 @@ import { type Clock, systemClock } from '../../../shared/clock.ts';
 import { createLog } from '../../../shared/log.ts';
 import { eventually } from '../../kit/processes.ts';
 import { desiredWorkload } from '../desired-workload.ts';
-import { manualClock } from '../manual-clock.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
 
 const ID = 'wl_a';
 let clock: Clock = systemClock();
@@ -254,13 +254,13 @@ test('a container whose guest has connected never fails because of its GPUs: the
 test('a container whose guest does not connect is stopped after two minutes, with its image as the cause', async () => {
   await runtime.stop();
   guest = () => false;
-  const virtual = manualClock();
+  const virtual = virtualClock(1_000_000);
   clock = virtual;
   runtime = await open();
   const workloads = [desiredWorkload(ID, 'image')];
   await runtime.take({ type: 'desired', epoch: 1, revision: 1, complete: true, now_ms: 0, workloads });
   const passSeconds = async (): Promise<boolean | undefined> => {
-    virtual.advance(5_000);
+    virtual.jump(5_000);
     return phases.at(-1) === 'failed' || undefined;
   };
   await eventually('container', 5_000, async () => phases.at(-1) === 'starting' || undefined);

@@ -2,15 +2,15 @@
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { LocalContainer } from '../../../agent/runtime/engine.ts';
 import { createSilence, type Silence } from '../../../agent/runtime/silence.ts';
-import { manualClock, type ManualClock } from '../manual-clock.ts';
+import { virtualClock, type VirtualClock } from '../../kit/virtual-clock.ts';
 
-let clock: ManualClock;
+let clock: VirtualClock;
 let silence: Silence;
 /** The holder, and what answers behind it. */
 let isUp: boolean;
 let guest: boolean;
 beforeEach(() => {
-  clock = manualClock();
+  clock = virtualClock(1_000_000);
   isUp = true;
   guest = false;
   silence = createSilence(clock, {
@@ -25,7 +25,7 @@ const container = (running: boolean): LocalContainer[] => [
 function pass(seconds: number, containers: LocalContainer[] | null): void {
   silence.note(containers);
   for (let passed = 0; passed < seconds; passed += 5) {
-    clock.advance(5_000);
+    clock.jump(5_000);
     silence.note(containers);
   }
 }
@@ -62,7 +62,7 @@ describe('a container is silent', () => {
 
   test('for no more than a moment while this host stood still', () => {
     silence.note(container(true));
-    clock.advance(3_600_000);
+    clock.jump(3_600_000);
     silence.note(container(true));
     expect(silence.ms.get('wl_a')).toBe(15_000);
   });

@@ -1,5 +1,5 @@
 // Our tunnel: control plane and agent as processes of their own.
-import { HOLDER_FLAGS } from '../../../agent/holders/holder-flags.ts';
+import { HOLDER_FLAGS } from '../../../agent/holders/holder-client.ts';
 import { SERVE_FLAGS } from '../../../control-plane/base/systemd/serve-flags.ts';
 import { freePort } from '../../kit/ports.ts';
 import type { Chain } from './chain.ts';

@@ -7,13 +7,13 @@ import { createIds } from '../../../shared/ids.ts';
 import { LINK_UNSENT_BYTES_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import { seededRng } from '../../../shared/rng.ts';
-import { manualClock } from '../../agent/manual-clock.ts';
+import { virtualClock } from '../../kit/virtual-clock.ts';
 
 test.each([
   [LINK_UNSENT_BYTES_MAX, 1, 0],
   [LINK_UNSENT_BYTES_MAX + 1, 0, 1],
 ])('if %d bytes are unread, %d more messages are sent and the link is cut %d times', (bufferedAmount, sent, cut) => {
-  const clock = manualClock();
+  const clock = virtualClock(1_000_000);
   const rng = seededRng(1);
   const seen = { sent: 0, cut: 0 };
   const socket = Object.assign(new EventEmitter(), {

@@ -249,7 +249,7 @@ describe('a video model', () => {
     [`${SECONDS}, ${SECONDS}`, 'must name each parameter once'],
     [`${SECONDS}, { name: Size, type: string }`, 'must have names of small letters, digits and underscores'],
     [`${SECONDS}, { name: prompt, type: string }`, 'must not have prompt, which every request has'],
-    [`${SECONDS}, { name: size, type: enum }`, 'must have an enum for size exactly where that is its type'],
+    [`${SECONDS}, { name: size, type: enum }`, 'must have an enum for size exactly if that is its type'],
     [`${SECONDS}, { name: size, type: string, enum: [a] }`, 'must have an enum for size exactly if that is its type'],
     [`${SECONDS}, { name: size, type: string, max: 5 }`, 'must have min and max for size only as an int'],
     [`${SECONDS}, { name: size, type: enum, enum: [a], default: b }`, 'has a default of size that breaks its own rule'],

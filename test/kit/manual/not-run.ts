@@ -84,12 +84,12 @@ export const NOT_RUN: readonly NotRun[] = [
   {
     command: 'systemctl start svc-control-plane',
     reason: NEEDS_SYSTEMD,
-    provenBy: [UNITS_TEST, 'what the units start is there'],
+    provenBy: [UNITS_TEST, 'the programs that the units start exist'],
   },
   {
     command: 'systemctl stop svc-control-plane',
     reason: NEEDS_SYSTEMD,
-    provenBy: [UNITS_TEST, 'a stop is told to the main process alone'],
+    provenBy: [UNITS_TEST, 'a stop signals the main process only'],
   },
   {
     command: 'systemctl restart svc-control-plane',

@@ -2,7 +2,7 @@
 import { createSocket, type Socket } from 'node:dgram';
 import { once } from 'node:events';
 import { afterAll, beforeAll, expect, test } from 'vitest';
-import { byDns } from '../../../../control-plane/base/outbound/names.ts';
+import { byDns } from '../../../../control-plane/base/outbound/connection.ts';
 
 const A = 1;
 const AAAA = 28;
