@@ -20,7 +20,7 @@ export interface Viewer {
 }
 
 export interface TerminalSession {
-  /** `place`: how many bytes the page has shown. Only one page shows a terminal; the page before receives `taken`. */
+  /** Shows the terminal on this page, from the byte after the first `place` bytes. A page that showed it before receives `taken`. */
   attach(viewer: Viewer, place: number, size: Size): void;
   /** The page has gone; the program goes on. */
   detach(viewer: Viewer): void;

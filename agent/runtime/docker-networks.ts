@@ -53,7 +53,7 @@ export function openNetworks({ docker, asked, ids, machineId, inUse }: NetworksD
 
   const sweep = async (): Promise<void> => {
     const ours = (): (string | undefined)[] => [spare, ...taken];
-    // A network that gets its container between the two calls may be missing in either listing, so the older state counts too.
+    // A network may get its container between two calls. So a network is kept if it was in use before, between or after them.
     const before = ours();
     const there = await asked.listNetworks({ filters: { label: [`${LABEL_MACHINE}=${machineId}`] } });
     const kept = new Set([...before, ...(await inUse()), ...ours()]);

@@ -103,7 +103,7 @@ export function openRuntime(deps: RuntimeDeps, onChange: () => void): Runtime {
   const work = createWork({ ...deps, pulls }, changed);
   const listing = createListing(deps.engine, deps);
   const silence = createSilence(clock, holders);
-  /** Keys that were busy when the engine last answered, or have become so since: the answer may not show what their steps did. */
+  /** Keys with a step that ran during or after the last answer of the engine. That answer may not show what the step did. */
   let unseen: ReadonlySet<string> = new Set();
 
   const facts = (containers: LocalContainer[] | null, busy: ReadonlySet<string>): ObservedFacts =>

@@ -18,7 +18,7 @@ export interface RefusalContext {
   path: string;
 }
 
-/** Our own refusals unchanged, and those of fastify by their meaning. Undefined for a bug; the caller logs it. */
+/** Returns a refusal of ours unchanged, and a refusal of fastify as ours with the same meaning. Undefined for a bug, which the caller logs. */
 export function knownError(error: unknown, bodyBytesMax: number): ServiceError | undefined {
   if (error instanceof ServiceError) return error;
   if (error instanceof DbError && error.code === 'disk_full') return fullDisk(error);
