@@ -1,8 +1,8 @@
 // Payouts never exceed what is owed and count once per reference, and earnings always agree with the ledger.
 import fc from 'fast-check';
 import { afterEach, beforeEach, describe, expect, inject, test } from 'vitest';
-import { clearing, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
-import { payoutEntries } from '../../../control-plane/money/ledger/suppliers.ts';
+import { type AccountRef, clearing, paidOut, payable } from '../../../control-plane/money/ledger/accounts.ts';
+import { earnedBySubject, payoutEntries } from '../../../control-plane/money/ledger/suppliers.ts';
 import type { Earning } from '../../../control-plane/money/payouts/earnings.ts';
 import { centsFloor, UCENTS_PER_CENT } from '../../../shared/money.ts';
 import { openWorld, type World } from '../../kit/world.ts';
@@ -31,6 +31,23 @@ const standing = async (supplierId = 's'): Promise<[bigint, bigint]> => {
 };
 const posted = async (account = payable('s')): Promise<bigint> =>
   (await world.rooms.ledger.balance(world.db.read, account)).postedUcents;
+
+test('the earnings since a moment are those of one supplier, less what was taken back from that supplier alone', async () => {
+  const move = (id: string, amountUcents: bigint, legs: { debit: AccountRef; credit: AccountRef }): Promise<void> =>
+    world.db.tx('move', (tx) => {
+      const about = { id, kind: 'test', subjectId: 'i-1', effectiveMs: world.clock.now() };
+      return world.rooms.ledger.post(tx, id, [{ ...legs, ...about, amountUcents }]);
+    });
+  await earn(7n, 'before');
+  const sinceMs = world.clock.now();
+  await earn(100n);
+  await move('of-another', 50n, { debit: clearing, credit: payable('t') });
+  await move('back-from-another', 20n, { debit: payable('t'), credit: clearing });
+  await move('back', 30n, { debit: payable('s'), credit: clearing });
+  const earned = (supplierId: string) => earnedBySubject(world.db.read, supplierId, sinceMs);
+  expect(await earned('s')).toEqual([{ subject_id: 'i-1', amount_ucents: 70n }]);
+  expect(await earned('t')).toEqual([{ subject_id: 'i-1', amount_ucents: 30n }]);
+});
 
 describe('a payout', () => {
   test('takes the owed whole cents, and leaves the rest of a cent', async () => {
