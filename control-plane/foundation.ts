@@ -65,7 +65,7 @@ export const SCHEMA: RoomMigrations[] = ROOMS.map((room) => ({
 
 const LEASE = 'primary';
 /** Time between two reads of a lease that another process holds. */
-const LOOK_MS = 500;
+const POLL_MS = 500;
 
 export interface Foundation {
   db: Db;
@@ -176,7 +176,7 @@ async function waitForLease(db: Db, holder: string, clock: Clock): Promise<Held>
     if (nowMs - startedMs > LEASE_MS + RENEWED_MS_MAX) {
       throw new DbError('database_in_use', 'another control plane holds the lease on this database');
     }
-    await clock.sleep(LOOK_MS);
+    await clock.sleep(POLL_MS);
   }
 }
 

@@ -346,8 +346,8 @@ function openRental(core: Core, settings: Settings, below: BelowRental): Rental 
       nudges.webhooks();
     },
   });
-  const onLooksDue = (): void => nudges.watch();
-  const watch = openWatch({ db, clock, log, rng, probes, link, instances, onLooksDue, onEndpointsChanged });
+  const onProbesDue = (): void => nudges.watch();
+  const watch = openWatch({ db, clock, log, rng, probes, link, instances, onProbesDue, onEndpointsChanged });
   return { launch, endpoints, decoys, reservations, instances, watch };
 }
 

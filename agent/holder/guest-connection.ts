@@ -127,7 +127,7 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
   };
 
   /** Accepts the control connection; a second one is refused. */
-  const takeControl = (socket: Socket): Hearer => {
+  const takeControl = (socket: Socket): Receiver => {
     if (control !== undefined) throw new FrameError('there is a guest already');
     control = socket;
     onChange();
@@ -143,7 +143,7 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
     };
   };
 
-  const takeSession = (socket: Socket, token: string): Hearer => {
+  const takeSession = (socket: Socket, token: string): Receiver => {
     const waiting = pending.get(token);
     if (waiting === undefined) throw new FrameError('nobody asked for this session');
     pending.delete(token);
@@ -202,7 +202,7 @@ function waitForSession(
   });
 }
 
-interface Hearer {
+interface Receiver {
   hear(frame: Frame): Promise<void> | undefined | void;
   /** Called once, after the last frame was handled. The socket may close earlier, while frames wait for a slow consumer. */
   over(): void;
@@ -213,7 +213,7 @@ async function serveStranger(
   socket: Socket,
   strangers: Set<Socket>,
   { clock, rest }: { clock: Clock; rest: Rest },
-  know: (hello: z.infer<typeof Hello>) => Hearer,
+  know: (hello: z.infer<typeof Hello>) => Receiver,
 ): Promise<void> {
   strangers.add(socket);
   socket.on('error', () => socket.destroy());
@@ -223,12 +223,12 @@ async function serveStranger(
     strangers.delete(socket);
   };
   socket.once('close', known);
-  let hearer: Hearer | undefined;
+  let receiver: Receiver | undefined;
   const hear = (frame: Frame): Promise<void> | undefined | void => {
-    if (hearer !== undefined) return hearer.hear(frame);
+    if (receiver !== undefined) return receiver.hear(frame);
     const hello = parse(Hello, frame);
     known();
-    hearer = know(hello);
+    receiver = know(hello);
     return undefined;
   };
   await eachFrame(socket, FRAME_BYTES_MAX, (frame) => {
@@ -237,10 +237,10 @@ async function serveStranger(
     return taken === undefined ? rested : taken.then(() => rested);
   }).catch(() => {});
   socket.destroy();
-  hearer?.over();
+  receiver?.over();
 }
 
-function serveSession(session: GuestSession, { events, started, failed }: Pending, cut: () => void): Hearer {
+function serveSession(session: GuestSession, { events, started, failed }: Pending, cut: () => void): Receiver {
   const { socket } = session;
   let running = false;
   let saidAll = false;

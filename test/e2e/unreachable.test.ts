@@ -28,7 +28,7 @@ const MINUTE_MS = 60_000;
 const FLOOD_MS = process.env['SOAK'] === '1' ? 32 * MINUTE_MS : 0;
 
 /** Waits for two more good probes. */
-async function looksAreGood(read: () => Promise<Instance>): Promise<void> {
+async function probesAreGood(read: () => Promise<Instance>): Promise<void> {
   let last = (await read()).last_reachable_at;
   for (let good = 0; good < 2; good += 1) {
     last = await eventually('a good look', 2 * MINUTE_MS, async () => {
@@ -51,10 +51,10 @@ test(
       const floodedMs = performance.now();
       while (performance.now() - floodedMs < FLOOD_MS) {
         expect((await stack.ssh(instance).run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
-        await looksAreGood(() => api.get(`/instances/${instance.id}`, Instance));
+        await probesAreGood(() => api.get(`/instances/${instance.id}`, Instance));
       }
       expect((await stack.ssh(instance).run('hostname')).stdout.toString()).toBe(`${instance.id}\n`);
-      await looksAreGood(() => api.get(`/instances/${instance.id}`, Instance));
+      await probesAreGood(() => api.get(`/instances/${instance.id}`, Instance));
     } finally {
       flood.stop();
     }
@@ -86,7 +86,7 @@ test('a holder that hangs is replaced: the program inside goes on, and nothing i
     return code === 0 ? stdout.toString() : undefined;
   });
   expect(pid).toBe(before.stdout.toString());
-  await looksAreGood(() => api.get(`/instances/${instance.id}`, Instance));
+  await probesAreGood(() => api.get(`/instances/${instance.id}`, Instance));
   await terminate(api, instance.id);
   const { data: events } = await api.get(`/instances/${instance.id}/events`, pageSchema(InstanceEvent));
   expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');

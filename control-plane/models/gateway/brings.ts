@@ -30,7 +30,7 @@ interface Deps {
 export function gatewayBrings({ db, clock, cursors, gateway, keepMs }: Deps) {
   const loops: LoopOptions[] = [
     { name: 'receipts', periodMs: SWEEP_PERIOD_MS, run: async (signal) => void (await gateway.sweep(signal)) },
-    { name: 'model-servers', periodMs: SERVERS_PERIOD_MS, run: gateway.lookAtServers },
+    { name: 'model-servers', periodMs: SERVERS_PERIOD_MS, run: gateway.checkServers },
   ];
   const forgets: Forgets = {
     what: 'receipts',

@@ -20,7 +20,7 @@ export interface Gateway {
   /** Closes open receipts of dead processes, free of charge. Returns how many there were. */
   sweep(signal: AbortSignal): Promise<number>;
   /** Makes health checks of resting servers that are due. */
-  lookAtServers(signal: AbortSignal): Promise<void>;
+  checkServers(signal: AbortSignal): Promise<void>;
   /** For the operator's metrics. */
   readonly counts: Pick<Counts, 'endings' | 'failures' | 'beyondContexts'>;
   servers: Upstreams['states'];
@@ -42,7 +42,7 @@ export function openGateway(deps: Omit<RequestsDeps, 'counts'> & { catalog: Cata
     embed: (call) => embed(call, calls),
     makeImages: (call) => makeImages(call, calls),
     sweep: requests.sweep,
-    lookAtServers: (signal) => upstreams.look((upstream) => healthOf(upstream, exchanges, signal)),
+    checkServers: (signal) => upstreams.check((upstream) => healthOf(upstream, exchanges, signal)),
     counts,
     servers: upstreams.states,
     openRequests: requests.open,

@@ -7,7 +7,7 @@ import { besideV1, headersFor } from './server-request.ts';
 import { isLoading } from './upstream-refusals.ts';
 
 /** Limit for connecting, and again for the answer. */
-const LOOK_MS = 2_000;
+const CHECK_MS = 2_000;
 
 /** Uses `GET /health`, which vLLM, SGLang, llama.cpp and TEI have. For other servers, a 404 is a sign of life too. */
 export async function healthOf(upstream: Upstream, exchanges: Exchanges, signal: AbortSignal): Promise<Health> {
@@ -17,9 +17,9 @@ export async function healthOf(upstream: Upstream, exchanges: Exchanges, signal:
       url: besideV1(upstream, '/health'),
       headers: headersFor(upstream),
       body: '',
-      connectMs: Math.min(upstream.connect_ms, LOOK_MS),
-      statusMs: LOOK_MS,
-      idleMs: LOOK_MS,
+      connectMs: Math.min(upstream.connect_ms, CHECK_MS),
+      statusMs: CHECK_MS,
+      idleMs: CHECK_MS,
       signal,
     });
     const loads = await isLoading(exchange);

@@ -16,7 +16,7 @@ export interface Upstreams {
   /** Milliseconds until the first resting server may be back. */
   backInMs(all: readonly Upstream[]): number;
   /** Makes health checks of servers that have rested for long enough, and of those that fail for one key alone. */
-  look(healthOf: (upstream: Upstream) => Promise<Health>): Promise<void>;
+  check(healthOf: (upstream: Upstream) => Promise<Health>): Promise<void>;
   /** The state of each server that was asked since the start. */
   states(): { upstream: string; model: string; isOut: boolean }[];
 }
@@ -75,7 +75,7 @@ export function openUpstreams({ clock, counts }: { clock: Clock; counts: Counts 
       };
     },
     backInMs: (all) => Math.min(...all.map((upstream) => serverOf(upstream).breaker.backInMs())),
-    look: async (healthOf) => {
+    check: async (healthOf) => {
       const due = [...servers.values()].filter(({ breaker }) => breaker.isLookDue());
       await Promise.all(due.map(async ({ upstream, breaker }) => breaker.found(await healthOf(upstream))));
     },

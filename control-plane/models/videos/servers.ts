@@ -29,11 +29,11 @@ export type Answer =
   /** It is unknown whether the server has accepted the job. */
   | { is: 'lost'; reason: string };
 
-export type Look = Standing | { status: 'gone' } | { status: 'silent'; reason: string };
+export type JobReport = Standing | { status: 'gone' } | { status: 'silent'; reason: string };
 
 export interface Servers {
   submit(upstream: Upstream, wanted: Wanted, signal: AbortSignal): Promise<Answer>;
-  look(upstream: Upstream, upstreamJobId: string, signal: AbortSignal): Promise<Look>;
+  report(upstream: Upstream, upstreamJobId: string, signal: AbortSignal): Promise<JobReport>;
   /** The file as a stream. @throws OutboundError, also for an answer that is not 200 */
   file(upstream: Upstream, upstreamJobId: string, signal: AbortSignal): Promise<Exchange>;
   /** Removes a job from its server. False if it must be tried again. */
@@ -62,8 +62,8 @@ export function openServers({ exchanges, ids }: { exchanges: Exchanges; ids: Ids
       const submission = submissionFor(upstream, wanted, ids.secret(24));
       return read(upstream, { method: 'POST', path: '/videos', ...submission, signal }).then(answerOf, broken);
     },
-    look: (upstream, id, signal) =>
-      read(upstream, { method: 'GET', path: `/videos/${id}`, signal }).then(lookOf, (error: unknown) => ({
+    report: (upstream, id, signal) =>
+      read(upstream, { method: 'GET', path: `/videos/${id}`, signal }).then(reportOf, (error: unknown) => ({
         status: 'silent',
         reason: messageOf(error),
       })),
@@ -94,7 +94,7 @@ function broken(error: unknown): Answer {
   return { is: isUnsent ? 'busy' : 'lost', reason: messageOf(error) };
 }
 
-function lookOf({ status, text }: { status: number; text: string }): Look {
+function reportOf({ status, text }: { status: number; text: string }): JobReport {
   if (GONE.includes(status)) return { status: 'gone' };
   const standing = status === 200 ? standingOf(jsonOf(text)) : undefined;
   return standing ?? { status: 'silent', reason: `it answers ${status}: ${text.slice(0, LOGGED_CHARS)}` };

@@ -43,10 +43,10 @@ export function serverOf(job: Job, { upstreamsOf }: Pick<StepDeps, 'upstreamsOf'
 
 async function poll(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void> {
   const { upstream, upstreamJobId } = placeOf(job, deps);
-  const look = await deps.servers.look(upstream, upstreamJobId, signal);
-  switch (look.status) {
+  const report = await deps.servers.report(upstream, upstreamJobId, signal);
+  switch (report.status) {
     case 'silent':
-      return signal.aborted ? undefined : noteSilence(job, look.reason, deps);
+      return signal.aborted ? undefined : noteSilence(job, report.reason, deps);
     case 'gone':
       return failJob(job, { code: 'upstream_error', message: 'The server that made this video has lost it.' }, deps);
     case 'failed':
@@ -57,7 +57,7 @@ async function poll(job: Job, deps: StepDeps, signal: AbortSignal): Promise<void
     }
     case 'in_progress':
     case 'completed':
-      return advance(job, look, deps);
+      return advance(job, report, deps);
   }
 }
 

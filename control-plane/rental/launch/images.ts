@@ -11,7 +11,7 @@ import { openSemaphore } from './semaphore.ts';
 import { type ImageCommand, MANIFEST_TYPES, pickPlatform, readConfig, readManifest } from './manifests.ts';
 import type { ImageReference } from './reference.ts';
 import { blocked, unavailable, unreachable } from './refusals.ts';
-import { openSession, type Session, type Visit } from './session.ts';
+import { openSession, type Session, type RegistryTask } from './session.ts';
 import { openRegistryClients, type PrivateRegistry, type RegistryClient } from './registry-clients.ts';
 
 /** Facts about a verified image. */
@@ -66,10 +66,10 @@ export function openImages(
   const visit = async <T>(
     reference: ImageReference,
     login: RegistryLogin | undefined,
-    work: (session: Session, visit: Visit) => Promise<T>,
+    work: (session: Session, visit: RegistryTask) => Promise<T>,
   ): Promise<T> => {
     const untilMs = clock.monotonicMs() + CHECK_MS_MAX;
-    const one: Visit = { reference, login, untilMs };
+    const one: RegistryTask = { reference, login, untilMs };
     const begin = async () => ({
       result: await work(openSession(one, { clock, ...clients.to(reference.registry) }), one),
     });

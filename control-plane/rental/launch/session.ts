@@ -20,7 +20,7 @@ type Request = Pick<OutboundRequest, 'method' | 'url' | 'headers' | 'bodyBytesMa
 type SessionDeps = RegistryClient & { clock: Clock };
 
 /** The login, the image, and the deadline of a session (on the monotonic clock). */
-export interface Visit {
+export interface RegistryTask {
   reference: ImageReference;
   login: RegistryLogin | undefined;
   untilMs: number;
@@ -43,7 +43,7 @@ const TOKEN_BYTES_MAX = 64 * 1024;
 /** A registry that does not answer one request within this time counts as unreachable. */
 const STATUS_MS_MAX = 10_000;
 
-export function openSession(visit: Visit, deps: SessionDeps): Session {
+export function openSession(visit: RegistryTask, deps: SessionDeps): Session {
   const { reference, login } = visit;
   let authorization: PullLogin | null = null;
   const call = (request: Request) => callOnce(request, visit, deps);
@@ -108,7 +108,7 @@ function isRedirect({ status }: OutboundResponse): boolean {
 /** Returns any answer. A request that breaks before its answer is repeated once, because a kept connection may have just ended. */
 async function callOnce(
   request: Request,
-  { reference, untilMs }: Visit,
+  { reference, untilMs }: RegistryTask,
   { clock, outbound }: SessionDeps,
 ): Promise<OutboundResponse> {
   const headers = { ...request.headers, 'user-agent': USER_AGENT };

@@ -1,6 +1,6 @@
 // Decides from a series of probes whether an instance is unreachable, has recovered, or must be given up. Pure: no I/O, no clock.
 //
-// A probe is a real SSH login at the holder of the instance (probe.ts). watch.ts makes the probes, passes each result to `afterLook`, and
+// A probe is a real SSH login at the holder of the instance (probe.ts). watch.ts makes the probes, passes each result to `afterProbe`, and
 // asks `verdict` what to do:
 //
 //   as it is   Do nothing. The next probe follows.
@@ -74,7 +74,7 @@ export interface Series {
   successes: number;
 }
 
-export interface Look {
+export interface ProbeOutcome {
   ok: boolean;
   startMs: number;
   endMs: number;
@@ -85,18 +85,18 @@ export interface Look {
 }
 
 /** Adds one probe to a series. */
-export function afterLook(series: Series, look: Look): Series {
-  if (look.ok) {
-    const firstSuccessMs = series.firstSuccessMs ?? look.endMs;
+export function afterProbe(series: Series, outcome: ProbeOutcome): Series {
+  if (outcome.ok) {
+    const firstSuccessMs = series.firstSuccessMs ?? outcome.endMs;
     return { ...WELL, firstSuccessMs, successes: series.successes + 1 };
   }
-  const hostSaid = series.failures === 0 && look.hostFailedMs !== null;
-  const firstFailureMs = series.firstFailureMs ?? look.hostFailedMs ?? look.startMs;
+  const hostSaid = series.failures === 0 && outcome.hostFailedMs !== null;
+  const firstFailureMs = series.firstFailureMs ?? outcome.hostFailedMs ?? outcome.startMs;
   return {
     firstFailureMs,
     failures: series.failures + (hostSaid ? 2 : 1),
     // A proof of life that comes between two failures does not move the beginning of the outage.
-    lifeMs: series.lifeMs ?? lifeBefore(firstFailureMs, look),
+    lifeMs: series.lifeMs ?? lifeBefore(firstFailureMs, outcome),
     repairMs: series.repairMs,
     firstSuccessMs: null,
     successes: 0,
@@ -104,7 +104,7 @@ export function afterLook(series: Series, look: Look): Series {
 }
 
 /** The last proof of life, but at most LIFE_MS_MAX before the failure: an older one only shows that we did not probe in between. */
-function lifeBefore(firstFailureMs: number, { lifeMs }: Look): number {
+function lifeBefore(firstFailureMs: number, { lifeMs }: ProbeOutcome): number {
   return Math.max(Math.min(lifeMs ?? firstFailureMs, firstFailureMs), firstFailureMs - LIFE_MS_MAX);
 }
 

@@ -4,7 +4,7 @@
 // in memory but the moment at which many machines began to fail together. So the control plane may be killed at any time.
 //
 //   tick (every second) ──► due rows, oldest first, at most 1000
-//                             └─► 50 at once ──► probe ──► afterLook ──► verdict ──► one transaction
+//                             └─► 50 at once ──► probe ──► afterProbe ──► verdict ──► one transaction
 //
 // One probe, step by step (`probe` below):
 //   1. Log in at the SSH server of the holder, over a stream that only probes use (probe.ts). This happens outside of any transaction and
@@ -36,7 +36,7 @@ import type { Probes } from '../instances/steps.ts';
 import { evidenceOf, seriesOf } from './down-since.ts';
 import * as store from './store.ts';
 import {
-  afterLook,
+  afterProbe,
   ALARMED_MAX,
   failsTogether,
   type FleetView,
@@ -68,7 +68,7 @@ interface WatchDeps {
   probes: Probes;
   link: Pick<Link, 'lifeOf' | 'repair' | 'push'>;
   instances: Verdicts;
-  onLooksDue(): void;
+  onProbesDue(): void;
   onEndpointsChanged(): void;
 }
 
@@ -100,7 +100,7 @@ export function openWatch(deps: WatchDeps): Watch {
     },
     onLife: (machineId) => {
       db.tx('edge.hasten', (tx) => store.hastenMachine(tx, machineId, clock.now())).then(
-        deps.onLooksDue,
+        deps.onProbesDue,
         (error: unknown) => {
           // The probes still come, at their regular time.
           log.error(
@@ -118,7 +118,7 @@ export function openWatch(deps: WatchDeps): Watch {
         const failedMs = state === 'silent' ? nowMs : null;
         await store.noteHost(tx, { instanceId: workload.instance_id, machineId, failedMs, detail, nowMs });
       });
-      deps.onLooksDue();
+      deps.onProbesDue();
     },
   };
 }
@@ -144,7 +144,7 @@ async function probe(rental: InstanceRow, before: store.ProbeRow, fleet: FleetVi
   const life = link.lifeOf(before.machine_id, workloadId);
   const lifeMs = Math.max(life.lastMs ?? 0, rental.last_reachable_ms ?? 0);
   const facts = { ok: result.ok, startMs, endMs, lifeMs, hostFailedMs: before.host_failed_ms };
-  const series = afterLook(seriesOf(before), facts);
+  const series = afterProbe(seriesOf(before), facts);
   const isSettled = life.upSinceMs !== null && startMs - life.upSinceMs >= SETTLED_MS;
   const { isAnswering } = life;
   const standing = { isAnswering, isSettled, unreachableSinceMs: rental.unreachable_since_ms, nowMs: endMs };

@@ -47,7 +47,7 @@ async function begin(more: object, gone: AbortSignal): Promise<Reply> {
   const caller = { orgId, apiKeyId: 'apk_x', scopes: [] };
   return api.world.rooms.gateway.completeChat({ caller, requestId: 'req_test', gone, body });
 }
-const look = (): Promise<void> => api.world.rooms.gateway.lookAtServers(forever);
+const look = (): Promise<void> => api.world.rooms.gateway.checkServers(forever);
 const out = (): boolean[] => api.world.rooms.gateway.servers().map(({ isOut }) => isOut);
 const askedOf = (): number[] => [first, second].map(({ asked }) => asked.length);
 

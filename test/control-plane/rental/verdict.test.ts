@@ -1,10 +1,10 @@
 // The rules of verdicts on a series of probes, each at both edges.
 import { expect, test } from 'vitest';
 import {
-  afterLook,
+  afterProbe,
   type FleetView,
   isDown,
-  type Look,
+  type ProbeOutcome,
   QUIET_AFTER_START_MS,
   type Series,
   verdict,
@@ -16,7 +16,7 @@ const START_MS = 1_000_000_000;
 const fleet: FleetView = { startedMs: START_MS - QUIET_AFTER_START_MS, togetherSinceMs: null };
 
 /** A probe that began at this time and took half a second. The last proof of life was five seconds before the first one. */
-function look(atMs: number, patch: Partial<Look> = {}): Look {
+function look(atMs: number, patch: Partial<ProbeOutcome> = {}): ProbeOutcome {
   return {
     ok: false,
     startMs: START_MS + atMs,
@@ -27,7 +27,7 @@ function look(atMs: number, patch: Partial<Look> = {}): Look {
   };
 }
 
-const after = (...looks: Look[]): Series => looks.reduce(afterLook, WELL);
+const after = (...looks: ProbeOutcome[]): Series => looks.reduce(afterProbe, WELL);
 const standing = (atMs: number, isAnswering: boolean, unreachableSinceMs: number | null = null) => ({
   isAnswering,
   isSettled: true,
@@ -63,9 +63,9 @@ test('a host whose link has just come up replaces nothing: its agent finds the h
 
 test('a repair is requested once in a series of failures, and again in the next series', () => {
   const repaired = { ...after(look(0)), repairMs: START_MS + 500 };
-  expect(verdict(afterLook(repaired, look(2_500)), standing(3_000, true), fleet)).toBe('as it is');
-  const well = afterLook(repaired, look(5_000, { ok: true }));
-  expect(verdict(afterLook(well, look(30_000)), standing(30_500, true), fleet)).toBe('repair');
+  expect(verdict(afterProbe(repaired, look(2_500)), standing(3_000, true), fleet)).toBe('as it is');
+  const well = afterProbe(repaired, look(5_000, { ok: true }));
+  expect(verdict(afterProbe(well, look(30_000)), standing(30_500, true), fleet)).toBe('repair');
 });
 
 test('an outage begins with the last proof of life, however it was shown, and never after the first failure', () => {
@@ -90,12 +90,12 @@ test('a report of the host itself counts as the first failure, as soon as a prob
 
 test('two good probes end an outage, which lasted until the first of them', () => {
   const down = after(look(0), look(10_000));
-  const once = afterLook(down, look(60_000, { ok: true }));
+  const once = afterProbe(down, look(60_000, { ok: true }));
   expect(verdict(once, standing(60_500, true, START_MS), fleet)).toBe('as it is');
-  const twice = afterLook(once, look(62_500, { ok: true }));
+  const twice = afterProbe(once, look(62_500, { ok: true }));
   expect(verdict(twice, standing(63_000, true, START_MS), fleet)).toBe('recover');
   expect(twice.firstSuccessMs).toBe(START_MS + 60_500);
-  const relapsed = afterLook(afterLook(once, look(62_500)), look(65_000, { ok: true }));
+  const relapsed = afterProbe(afterProbe(once, look(62_500)), look(65_000, { ok: true }));
   expect(relapsed).toMatchObject({ successes: 1, firstSuccessMs: START_MS + 65_500 });
 });
 
