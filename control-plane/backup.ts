@@ -67,7 +67,7 @@ function sqlitePath({ database }: Config, instead: string): string {
   throw new NotOnSqlite(`the database is on PostgreSQL: ${instead}`);
 }
 
-/** A copy with the newest schema that opens with our secret. It has the owner of its directory. */
+/** Makes a copy with the newest schema, checks that it opens with our secret, and gives it the owner of its directory. */
 async function stage(file: string, staged: string, core: Omit<Core, 'db'>): Promise<void> {
   rmSync(staged, { force: true });
   copyFileSync(file, staged, constants.COPYFILE_EXCL);

@@ -14,6 +14,8 @@ import type { Route } from './base/http/route.ts';
 import { operationsBrings } from './base/operations/brings.ts';
 import type { Driver } from './base/operations/engine.ts';
 import type { Config } from './config.ts';
+import { docsBrings } from './docs/brings.ts';
+import type { Manual } from './docs/manual.ts';
 import { linkBrings } from './fleet/link/brings.ts';
 import { supplyBrings } from './fleet/supply/brings.ts';
 import { supplierOfOrg } from './fleet/supply/store.ts';
@@ -68,6 +70,8 @@ export interface Process {
   keep: Config['retention'];
   audit: Audit;
   metrics: Metrics;
+  /** The pages of the manual, rendered. */
+  manual: Manual;
   loops(): LoopStatus[];
   reload(): Promise<Fields>;
 }
@@ -98,8 +102,7 @@ export function bringsOf(core: Core, rooms: Rooms, own: Process): readonly Bring
       loops: own.loops,
       reload: own.reload,
     }),
-    // Only the public listener renders its pages.
-    docs: {},
+    docs: docsBrings({ manual: own.manual }),
   };
   return inOrder();
 }

@@ -22,6 +22,7 @@ import { openOutbound, type Outbound } from './base/outbound/outbound.ts';
 import { openSystemd, type Systemd } from './base/systemd/systemd.ts';
 import { type Brings, bringsOf, brought } from './brings.ts';
 import { blobsDirectory, type Config, readSecret, serviceManager } from './config.ts';
+import { openManual } from './docs/manual.ts';
 import { type Foundation, openFoundation } from './foundation.ts';
 import { type Listeners, openCertificates, openListeners } from './listeners.ts';
 import { type Running, startLoops, startWatchdog } from './loops.ts';
@@ -79,6 +80,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
     keep: config.retention,
     audit,
     metrics,
+    manual: openManual(),
     loops: () => statusesOf(running),
     reload: async () => reloadSettings(readAgain, { rooms, listeners }, log),
   });
@@ -86,7 +88,7 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
   const web: HttpDeps = {
     ...core,
     metrics,
-    authenticate: (token) => rooms.accounts.authenticate(token),
+    authenticate: rooms.accounts.authenticate,
     ready: async () => (running === undefined ? ['still starting'] : rooms.readiness.check()),
     hasRoom,
   };
@@ -107,10 +109,8 @@ export async function openHouse(config: Config, log: Log, readAgain: () => Confi
       if (alivePeriodMs !== undefined) startWatchdog(core, running, { alive, alivePeriodMs });
       await admin.listen({ socketPath: config.admin_socket });
       const { port } = await listeners.listen();
-      log.info(
-        { version: VERSION, host: config.listen.host, port, admin_socket: config.admin_socket },
-        'the control plane serves',
-      );
+      const served = { version: VERSION, host: config.listen.host, port, admin_socket: config.admin_socket };
+      log.info(served, 'the control plane serves');
       await systemd.ready();
       return { port };
     },

@@ -9,7 +9,6 @@ import { type Http, type HttpDeps, openHttp } from './base/http/server.ts';
 import { openTls, type Tls, type TlsFiles } from './base/http/tls.ts';
 import { type Brings, brought } from './brings.ts';
 import type { Config } from './config.ts';
-import { docsRoutes } from './docs/routes.ts';
 import type { AppAddress } from './rental/endpoints/app-address.ts';
 import { appAccess, endpointAccess } from './rental/edge/access.ts';
 import { type App, openAppProxy } from './rental/edge/app-proxy.ts';
@@ -120,7 +119,7 @@ function openPublicHttp(
     connectionsPerAddressMax: HTTP_CONNECTIONS_PER_ADDRESS_MAX,
     ...(tls === undefined ? {} : { tls }),
   });
-  http.register([...brought(brings, 'routes'), ...docsRoutes()]);
+  http.register(brought(brings, 'routes'));
   http.onUpgrade(LINK_PATH, rooms.link.onLinkUpgrade);
   http.onUpgrade(STREAMS_PATH, rooms.link.onStreamUpgrade);
   return http;

@@ -42,7 +42,7 @@ const UNFIT: Readonly<Record<number, string>> = {
   74: 'its NVLink has failed',
 };
 
-/** With this number, newer drivers report the action that the card needs now, whatever the cause was. */
+/** Newer drivers use this number to report the action that the card needs now, for any cause. */
 const RECOVERY_ACTION = 154;
 const WORDS_CHARS_MAX = 100;
 

@@ -16,7 +16,7 @@ export interface Listeners {
   take(connection: number): Socket | undefined;
 }
 
-/** As sshd does by default: a forwarded port is for programs in this container. */
+/** A forwarded port is for programs in this container only. This is the default of sshd. */
 const LOOPBACK = '127.0.0.1';
 /** Prefix of the folder. /dev/shm exists in every container and every user can write there; an image need not have /tmp. */
 const AGENT_FOLDERS = '/dev/shm/ssh-';

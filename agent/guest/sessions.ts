@@ -124,7 +124,7 @@ function startPlain(socket: Socket, request: ExecRequest, deps: ProgramDeps): Co
   });
   child.stdin.on('error', () => {});
   void feed(socket, child.stdin, () => child.stdin.end());
-  // As sshd does if a terminal hangs up: a program that ignores SIGHUP (nohup) goes on.
+  // A program that ignores SIGHUP (nohup) goes on. sshd does the same if a terminal hangs up.
   const hangUp = (): void => {
     signalGroup('SIGHUP');
     for (const stream of [child.stdin, child.stdout, child.stderr]) stream.destroy();
@@ -152,7 +152,7 @@ function startTerminal(socket: Socket, request: ExecRequest, deps: ProgramDeps):
     tell(socket, { kind: 'exit', exit });
     socket.end();
   });
-  // As in sshd, the end of the client's input does not end a terminal.
+  // The end of the client's input does not end a terminal. sshd does the same.
   void feed(socket, terminal.stream, () => {});
   socket.once('close', () => terminal.close());
   return {

@@ -33,34 +33,19 @@
 // What must never happen: bytes from the container end the holder, reach a session of another client, or count as evidence in
 // the decision about an outage.
 import { createServer, type Server, type Socket } from 'node:net';
-import { z } from 'zod';
+import type { z } from 'zod';
 import type { Clock } from '../../shared/clock.ts';
 import type { Ids } from '../../shared/ids.ts';
 import { createGuestPace, type Rest } from './guest-pace.ts';
 import { eachFrame, FRAME, FRAME_BYTES_MAX, FrameError, sendJson, type Frame } from '../wire/frames.ts';
-import type { Exit, GuestOrder, SessionRequest } from '../wire/guest-messages.ts';
-
-const ExitWord = z.object({ code: z.int().min(0).max(255).nullable(), signal: z.string().max(32).nullable() });
-const Hello = z.discriminatedUnion('kind', [
-  z.object({ kind: z.literal('control') }),
-  z.object({ kind: z.literal('session'), token: z.string().max(64) }),
-]);
-const News = z.object({ kind: z.literal('main_exit'), exit: ExitWord });
-const SessionMessageSchema = z.discriminatedUnion('kind', [
-  z.object({
-    kind: z.literal('started'),
-    port: z.int().min(0).max(65_535).optional(),
-    path: z.string().max(108).optional(),
-  }),
-  z.object({ kind: z.literal('failed'), detail: z.string().max(1024) }),
-  z.object({
-    kind: z.literal('accepted'),
-    connection: z.int(),
-    host: z.string().max(64),
-    port: z.int().min(0).max(65_535),
-  }),
-  z.object({ kind: z.literal('exit'), exit: ExitWord }),
-]);
+import {
+  type Exit,
+  GuestHello,
+  GuestMessage,
+  type GuestOrder,
+  SessionMessage,
+  type SessionRequest,
+} from '../wire/guest-messages.ts';
 
 /** The events of a session for its owner. */
 export interface SessionEvents {
@@ -133,7 +118,7 @@ export async function openGuests(path: string, deps: GuestsDeps): Promise<Guests
     onChange();
     return {
       hear: (frame) => {
-        mainExit = parse(News, frame).exit;
+        mainExit = parse(GuestMessage, frame).exit;
         onChange();
       },
       over: () => {
@@ -213,7 +198,7 @@ async function serveStranger(
   socket: Socket,
   strangers: Set<Socket>,
   { clock, rest }: { clock: Clock; rest: Rest },
-  know: (hello: z.infer<typeof Hello>) => Receiver,
+  know: (hello: GuestHello) => Receiver,
 ): Promise<void> {
   strangers.add(socket);
   socket.on('error', () => socket.destroy());
@@ -226,7 +211,7 @@ async function serveStranger(
   let receiver: Receiver | undefined;
   const hear = (frame: Frame): Promise<void> | undefined | void => {
     if (receiver !== undefined) return receiver.hear(frame);
-    const hello = parse(Hello, frame);
+    const hello = parse(GuestHello, frame);
     known();
     receiver = know(hello);
     return undefined;
@@ -246,7 +231,7 @@ function serveSession(session: GuestSession, { events, started, failed }: Pendin
   let saidAll = false;
   let exit: Exit | undefined;
   const receive = (frame: Frame): void => {
-    const message = parse(SessionMessageSchema, frame);
+    const message = parse(SessionMessage, frame);
     if (message.kind === 'exit') exit = message.exit;
     if (message.kind === 'failed') failed(new Error(message.detail));
     if (message.kind === 'accepted' && running && events.onAccepted !== undefined) return events.onAccepted(message);

@@ -1,5 +1,5 @@
 // The holder: one process per workload on the host. It is the workload's SSH server and dials its own data streams. So a restart of
-// the supervisor drops no session, and a tenant can only overload the holder of the own workload.
+// the supervisor drops no session, and a tenant can overload only the holder of its own workload.
 import { createServer, type Socket } from 'node:net';
 import { open, writeFile } from 'node:fs/promises';
 import { flushCompileCache } from 'node:module';

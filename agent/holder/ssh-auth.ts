@@ -2,13 +2,13 @@
 import ssh2, { type AuthContext, type ParsedKey, type PublicKeyAuthContext } from 'ssh2';
 import { SSH_AUTH_TRIES_MAX, SSH_KEY_OFFERS_MAX } from '../../shared/limits.ts';
 
-export type Verdict = 'accept' | 'reject' | 'disconnect';
+export type LoginDecision = 'accept' | 'reject' | 'disconnect';
 
 /**
  * Judges the attempts of one connection in order. An invalid signature counts as a try. An offer of a key without a signature is only
  * a question. RSA keys must sign with SHA-2.
  */
-export function createLoginJudge(lines: readonly string[]): (attempt: AuthContext) => Verdict {
+export function createLoginJudge(lines: readonly string[]): (attempt: AuthContext) => LoginDecision {
   const keys = parseLines(lines);
   let tries = 0;
   let offers = 0;

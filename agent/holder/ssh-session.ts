@@ -47,7 +47,7 @@ export function serveSession(session: Session, host: SessionHost): void {
   });
   session.on('auth-agent', (accept, reject) => {
     if (agent !== undefined) return reject?.();
-    // As in sshd, the session goes on if agent forwarding fails.
+    // The session goes on if agent forwarding fails. sshd does the same.
     agent = forwardAgent(host).catch(() => undefined);
     accept?.();
   });

@@ -9,7 +9,7 @@ import { writeFileSafely } from '../host/state.ts';
 import type { HolderStatus } from '../runtime/observe.ts';
 import { workloadFolder } from '../runtime/records.ts';
 import type { Holders } from '../runtime/steps.ts';
-import type { Launch } from '../runtime/shape.ts';
+import type { MainProgram } from '../runtime/shape.ts';
 import { workloadPaths, openRunFolderToUser } from '../wire/workload-folder.ts';
 import { endHolder, serveHolder, type Holder, type StreamOpen } from './holder-client.ts';
 import { RUN_TARGET, BUNDLE_TARGET, type Bundle } from './bundle.ts';
@@ -174,7 +174,7 @@ function statusesOf(
 async function prepare(
   deps: HoldersDeps,
   id: string,
-  launch: Launch,
+  launch: MainProgram,
   ownerUid: number | null,
 ): ReturnType<Holders['prepare']> {
   const folder = workloadFolder(deps.stateDir, id);

@@ -2,7 +2,7 @@
 import { readFile } from 'node:fs/promises';
 import { z } from 'zod';
 
-/** With systemd-resolved, /etc/resolv.conf names a stub on loopback, and the engine uses the servers in the second file. */
+/** If systemd-resolved runs, the first file names only a stub on loopback, and the engine uses the servers of the second file. */
 const RESOLV_CONFS = ['/etc/resolv.conf', '/run/systemd/resolve/resolv.conf'];
 const ENGINE_CONFIG = '/etc/docker/daemon.json';
 const EngineDns = z.looseObject({ dns: z.array(z.string()).default([]) });

@@ -16,7 +16,7 @@ import type {
   BareRun,
   ContainerShape,
   Engine,
-  ImageFacts,
+  LocalImage,
   LastExit,
   LocalContainer,
   Mount,
@@ -360,7 +360,7 @@ function localContainer(info: Docker.ContainerInfo): LocalContainer {
   };
 }
 
-function imageFacts(image: string, facts: Docker.ImageInspectInfo): ImageFacts {
+function imageFacts(image: string, facts: Docker.ImageInspectInfo): LocalImage {
   const config = facts.Config;
   const repoDigests = (facts.RepoDigests ?? []).map((one) => one.slice(one.indexOf('@') + 1));
   const asked = image.includes('@') ? image.slice(image.indexOf('@') + 1) : undefined;

@@ -12,7 +12,7 @@ export interface LocalContainer {
 }
 
 /** The configuration of an image. */
-export interface ImageFacts {
+export interface LocalImage {
   /** `sha256:...`: the registry's digest if the image came from a registry, else the local id. */
   digest: string;
   entrypoint: string[];
@@ -95,7 +95,7 @@ export interface Engine {
   /** Removes networks of this machine that no container uses. */
   removeUnusedNetworks(): Promise<void>;
   /** Undefined if the image is not on this machine. */
-  inspectImage(image: string): Promise<ImageFacts | undefined>;
+  inspectImage(image: string): Promise<LocalImage | undefined>;
   /** `login` is for the registry; null: none is needed. Aborting ends the download. */
   pull(image: string, login: PullLogin | null, onNews: (news: PullNews) => void, signal: AbortSignal): Promise<void>;
   /** The disk that holds images and containers; undefined if the engine is on another host. */

@@ -1,9 +1,9 @@
 // Computes the container of a workload: command, environment, and its share of the machine.
 import { commandOf, type DesiredWorkload } from '../../shared/protocol/workload.ts';
-import type { ContainerShape, ImageFacts, Mount } from './engine.ts';
+import type { ContainerShape, LocalImage, Mount } from './engine.ts';
 
 /** How the guest starts the main process. Written to the workload's folder. */
-export interface Launch {
+export interface MainProgram {
   argv: string[];
   env: Record<string, string>;
   /** Signal for the main process when the container is stopped, e.g. `SIGTERM`. */
@@ -39,7 +39,7 @@ const CPU_SHARES_PER_GPU = 1024;
 const HOOK_ENV = /^(NVIDIA_DRIVER_CAPABILITIES|NVIDIA_REQUIRE_\w+|NVIDIA_DISABLE_REQUIRE|CUDA_VERSION)$/;
 
 /** The main process's start, from the image and the request; the request's environment wins. */
-export function launchOf(workload: DesiredWorkload, image: ImageFacts): Launch {
+export function mainProgramOf(workload: DesiredWorkload, image: LocalImage): MainProgram {
   return {
     argv: commandOf(workload.command, image),
     env: { ...Object.fromEntries(image.env.map(splitEnv)), ...workload.env },
@@ -51,7 +51,7 @@ export function launchOf(workload: DesiredWorkload, image: ImageFacts): Launch {
 /** The container: our guest as its program, without the image's environment, with a share of the machine by GPU count. */
 export function shapeOf(
   workload: DesiredWorkload,
-  image: ImageFacts,
+  image: LocalImage,
   entry: GuestEntry,
   machine: Machine,
 ): ContainerShape {
@@ -81,7 +81,7 @@ export function shapeOf(
  * An image's LD_PRELOAD or NODE_OPTIONS would break or capture our guest, so every variable of the image is unset in the container.
  * We set NVIDIA_VISIBLE_DEVICES ourselves: an image with `all` would get every GPU of the host.
  */
-function containerEnv(workload: DesiredWorkload, image: ImageFacts): string[] {
+function containerEnv(workload: DesiredWorkload, image: LocalImage): string[] {
   const merged = { ...Object.fromEntries(image.env.map(splitEnv)), ...workload.env };
   const kept = Object.entries(merged).filter(([name]) => HOOK_ENV.test(name));
   const dropped = Object.keys(merged).filter((name) => !HOOK_ENV.test(name) && name !== 'NVIDIA_VISIBLE_DEVICES');

@@ -10,12 +10,12 @@ import type { Step } from './plan.ts';
 import type { Pulls } from './pulls.ts';
 import type { Records, WorkloadRecord } from './records.ts';
 import type { HolderStatus } from './observe.ts';
-import { type GuestEntry, type Launch, launchOf, shapeOf, type Machine } from './shape.ts';
+import { type GuestEntry, type MainProgram, mainProgramOf, shapeOf, type Machine } from './shape.ts';
 
 /** What this room needs of the holders, which are the way into a workload. */
 export interface Holders {
   /** Creates the workload folder; resolves with how our guest gets into the container. `ownerUid` null: any user of the container. */
-  prepare(workloadId: string, launch: Launch, ownerUid: number | null): Promise<GuestEntry>;
+  prepare(workloadId: string, launch: MainProgram, ownerUid: number | null): Promise<GuestEntry>;
   /** Connects to the workload's holder process; starts it if none answers. */
   ensure(workloadId: string): Promise<void>;
   statuses(): ReadonlyMap<string, HolderStatus>;
@@ -126,7 +126,7 @@ async function create(
     pulls.forget(workload);
     return undefined;
   }
-  const launch = launchOf(workload, image);
+  const launch = mainProgramOf(workload, image);
   if (launch.argv.length === 0) {
     const detail = 'neither the image nor the request says what to run: set an entrypoint or a command';
     await records.change(workload_id, { failure: { code: 'no_command', detail } });

@@ -1,4 +1,6 @@
-// The JSON messages between holder and guest. The guest trusts the holder; the holder validates every message (guest-connection.ts).
+// The JSON messages between holder and guest. The holder parses every message of the guest. The guest trusts the holder, so messages to
+// the guest are types only and its bundle needs no parser.
+import { z } from 'zod';
 
 /** Holder -> guest, on the control connection. */
 export type GuestOrder =
@@ -27,22 +29,36 @@ export interface Pty {
 }
 
 /** How a process ended: a code or a signal such as `SIGTERM`. */
-export interface Exit {
-  code: number | null;
-  signal: string | null;
-}
+export const Exit = z.object({ code: z.int().min(0).max(255).nullable(), signal: z.string().max(32).nullable() });
+export type Exit = z.infer<typeof Exit>;
 
 /** Guest -> holder: the first frame of a connection says what it is for. */
-export type GuestHello = { kind: 'control' } | { kind: 'session'; token: string };
+export const GuestHello = z.discriminatedUnion('kind', [
+  z.object({ kind: z.literal('control') }),
+  z.object({ kind: z.literal('session'), token: z.string().max(64) }),
+]);
+export type GuestHello = z.infer<typeof GuestHello>;
 
 /** Guest -> holder, later on the control connection. */
-export type GuestMessage = { kind: 'main_exit'; exit: Exit };
+export const GuestMessage = z.object({ kind: z.literal('main_exit'), exit: Exit });
+export type GuestMessage = z.infer<typeof GuestMessage>;
 
 /** Guest -> holder on a session's connection: `started` or `failed` first, `exit` after the last byte of output. */
-export type SessionMessage =
+export const SessionMessage = z.discriminatedUnion('kind', [
   /** `port`, `path`: of the listener, if one was requested. */
-  | { kind: 'started'; port?: number; path?: string }
-  | { kind: 'failed'; detail: string }
+  z.object({
+    kind: z.literal('started'),
+    port: z.int().min(0).max(65_535).optional(),
+    path: z.string().max(108).optional(),
+  }),
+  z.object({ kind: z.literal('failed'), detail: z.string().max(1024) }),
   /** A program has connected to the listener; `host` is empty on a unix socket. */
-  | { kind: 'accepted'; connection: number; host: string; port: number }
-  | { kind: 'exit'; exit: Exit };
+  z.object({
+    kind: z.literal('accepted'),
+    connection: z.int(),
+    host: z.string().max(64),
+    port: z.int().min(0).max(65_535),
+  }),
+  z.object({ kind: z.literal('exit'), exit: Exit }),
+]);
+export type SessionMessage = z.infer<typeof SessionMessage>;

@@ -30,8 +30,8 @@ export function workloadPaths(folder: string): WorkloadPaths {
 }
 
 /**
- * Gives the guest's socket the owner of the launch file, so that no other user of the container can pose as the guest. Holder and
- * supervisor both call this, because either of the two files may be created first.
+ * Sets the owner of the guest's socket to the owner of the launch file. Then no other user of the container can pose as the guest. Holder
+ * and supervisor both call this function, because either of the two files may be created first.
  */
 export async function openRunFolderToUser(folder: string): Promise<void> {
   const { guestSocket, launchFile } = workloadPaths(folder);

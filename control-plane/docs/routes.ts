@@ -2,13 +2,11 @@
 import { z } from 'zod';
 import { fail } from '../../shared/errors.ts';
 import { type Reply, type Route, route } from '../base/http/route.ts';
-import { openManual } from './manual.ts';
+import type { Manual } from './manual.ts';
 
 const common = { method: 'GET', tag: 'system', scope: 'none', idempotency: 'none', hidden: true } as const;
 
-/** Renders all pages once, so that a request only returns one. */
-export function docsRoutes(): Route[] {
-  const manual = openManual();
+export function docsRoutes({ manual }: { manual: Manual }): Route[] {
   const reply = (name: string): Reply => {
     const body = manual.page(name) ?? fail('not_found', { detail: `the manual has no page ${name}` });
     return { status: 200, headers: manual.headers, body };

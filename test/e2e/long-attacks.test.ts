@@ -2,14 +2,14 @@
 import { randomBytes } from 'node:crypto';
 import { setTimeout as sleep } from 'node:timers/promises';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { Balance, UsageRow } from '../../shared/api/billing.ts';
-import { InstanceEvent } from '../../shared/api/instance-journal.ts';
+import { Balance } from '../../shared/api/billing.ts';
 import { Instance } from '../../shared/api/instance.ts';
 import { pageSchema } from '../../shared/api/page.ts';
 import { PricingRow } from '../../shared/api/pricing.ts';
+import { endChargedThroughout } from '../attacks/charged-throughout.ts';
 import { floodLink } from '../attacks/link-frames.ts';
 import { openSlowRegistry, type SlowRegistry } from '../attacks/slow-registry.ts';
-import { openApiClient, terminate } from '../kit/api-client.ts';
+import { openApiClient } from '../kit/api-client.ts';
 import { busyboxImage } from '../kit/images.ts';
 import { freePort } from '../kit/ports.ts';
 import { eventually } from '../kit/processes.ts';
@@ -63,15 +63,7 @@ describe.skipIf(process.env['SOAK'] !== '1')('for minutes', () => {
       }
       expect(flood.sent()).toBeGreaterThan(1_000);
       expect(slowestMs).toBeLessThan(READ_MS_MAX);
-      const lived = (Date.now() - Date.parse(instance.ready_at ?? '')) / 1000;
-      await terminate(api, instance.id);
-      const { data: usage } = await api.get('/usage?bucket=day', pageSchema(UsageRow));
-      const charged = usage
-        .filter((row) => row.instance_id === instance.id)
-        .reduce((sum, row) => sum + row.gpu_seconds, 0);
-      expect(charged).toBeGreaterThan(lived - 1);
-      const { data: events } = await api.get(`/instances/${instance.id}/events`, pageSchema(InstanceEvent));
-      expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');
+      await endChargedThroughout(api, instance);
       expect(stack.controlPlane.daemon.logTail(10_000)).not.toMatch(/the control plane was away/);
     },
   );

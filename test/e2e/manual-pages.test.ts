@@ -1,8 +1,8 @@
 // The manual in Chromium without JavaScript: the content policy blocks nothing, nothing overflows, and a phone reaches every page.
+import { openManual } from '../../control-plane/docs/manual.ts';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { PAGES } from '../../control-plane/docs/manual.ts';
-import { docsRoutes } from '../../control-plane/docs/routes.ts';
 import { type Api, openApi } from '../contract/api.ts';
 import { openBrowser } from '../kit/browser.ts';
 
@@ -13,8 +13,7 @@ let api: Api;
 let browser: Browser;
 let root: string;
 beforeAll(async () => {
-  api = await openApi();
-  api.http.register(docsRoutes());
+  api = await openApi({ process: { manual: openManual() } });
   const { port } = await api.http.listen({ host: '127.0.0.1', port: 0 });
   root = `http://127.0.0.1:${port}`;
   browser = await openBrowser();

@@ -9,6 +9,7 @@ import { terminate } from '../kit/api-client.ts';
 import { eventually } from '../kit/processes.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 import { verifyLedger } from '../kit/stack.ts';
+import { endChargedThroughout } from '../attacks/charged-throughout.ts';
 import { floodIdle } from '../attacks/idle-flood.ts';
 import { LINK_PING_MS } from '../../shared/limits.ts';
 
@@ -58,15 +59,7 @@ test(
     } finally {
       flood.stop();
     }
-    const lived = (Date.now() - Date.parse(instance.ready_at ?? '')) / 1000;
-    await terminate(api, instance.id);
-    const { data: usage } = await api.get('/usage?bucket=day', pageSchema(UsageRow));
-    const charged = usage
-      .filter((row) => row.instance_id === instance.id)
-      .reduce((sum, row) => sum + row.gpu_seconds, 0);
-    expect(charged).toBeGreaterThan(lived - 1);
-    const { data: events } = await api.get(`/instances/${instance.id}/events`, pageSchema(InstanceEvent));
-    expect(events.map(({ type }) => type)).not.toContain('instance.unreachable');
+    await endChargedThroughout(api, instance);
   },
 );
 

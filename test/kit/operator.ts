@@ -25,6 +25,7 @@ export function processAround(audit: Audit): Process {
     keep: { events_days: 400, operations_days: 90, workloads_days: 30, receipts_days: 90 },
     audit,
     metrics: openMetrics(),
+    manual: { headers: {}, page: () => undefined },
     loops: () => [],
     reload: async () => ({}),
   };

@@ -133,6 +133,8 @@ export interface MadeMachine {
 
 /** What a test may put in place of the world's own. */
 export interface WorldOutside {
+  /** Parts of the process around the rooms. */
+  process?: Partial<Process>;
   webhookOutbound?: Outbound;
   log?: Log;
   settings?: Partial<Settings>;
@@ -188,7 +190,10 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     },
   );
   await rooms.endpoints.prepare();
-  const brings: World['brings'] = (own) => bringsOf(core, rooms, { ...processAround(audit), ...own });
+  const process = { ...processAround(audit), ...outside.process };
+  let standard: readonly Brings[] | undefined;
+  const brings: World['brings'] = (own) =>
+    own === undefined ? (standard ??= bringsOf(core, rooms, process)) : bringsOf(core, rooms, { ...process, ...own });
   const books = openBooks({ db, clock, log: core.log, proofs: () => brings() });
   const isSimulated = outside.processOn !== undefined;
   const invariants = await openInvariants(rooms, db, { isSimulated });

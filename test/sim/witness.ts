@@ -11,7 +11,7 @@ export interface Look {
   ok: boolean;
 }
 
-export interface Launch {
+export interface MainProgram {
   atMs: number;
   gpuCount: number;
   /** The runtime limit; Infinity without one. */
@@ -41,7 +41,7 @@ export interface Witness {
   /** What one GPU of it costs from now on. */
   notePrice(machineId: string, ucentsPerHour: bigint): void;
   looks: Look[];
-  launches: Map<string, Launch>;
+  launches: Map<string, MainProgram>;
   /** Customers' ends that were accepted: by instance, when. */
   ends: Map<string, number>;
   /** By machine: what one GPU of it cost, and since when. */

@@ -14,7 +14,7 @@ interface Deps {
   clock: Clock;
   blobs: Blobs;
   presignedUrls: PresignedUrls;
-  /** By owner: which of these keys have a row. A blob without a row is removed. */
+  /** One function for each owner returns those of the keys that have a row. A blob without a row is removed. */
   namedBy: Claims;
 }
 

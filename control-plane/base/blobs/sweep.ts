@@ -8,7 +8,7 @@ import { isCode } from './disk.ts';
 /** Rooms that store blobs. In a sweep, each room reports which of its blobs it still needs. */
 export type BlobOwner = 'files' | 'videos';
 
-/** By owner: which of the keys have a row. Blobs of an owner without a function are kept. */
+/** One function for each owner returns those of the keys that have a row. Blobs of an owner without a function are kept. */
 export type Claims = Partial<Record<BlobOwner, (keys: readonly string[]) => Promise<readonly string[]>>>;
 
 /** The row of a blob is written far sooner than this after the blob. */

@@ -41,7 +41,7 @@ export interface Body {
   run(tx: Tx): Promise<unknown>;
 }
 
-export type Outcome = { value: unknown } | { error: unknown };
+export type BodyResult = { value: unknown } | { error: unknown };
 
 /** Called after every commit with the number of bodies that shared it and its whole duration. */
 export type OnCommit = (bodies: number, seconds: number) => void;
@@ -55,7 +55,7 @@ export interface GroupCommit {
 }
 
 interface Job extends Body {
-  settle(outcome: Outcome): void;
+  settle(outcome: BodyResult): void;
 }
 
 /**
@@ -63,7 +63,7 @@ interface Job extends Body {
  * batch was rolled back. `batchMax` bounds how long the first body of a batch waits.
  */
 export function openGroupCommit(
-  commit: (batch: readonly Body[]) => Promise<Outcome[]>,
+  commit: (batch: readonly Body[]) => Promise<BodyResult[]>,
   options: { clock: Clock; batchMax: number; onCommit?: OnCommit | undefined },
 ): GroupCommit {
   const inside = new AsyncLocalStorage<string>();

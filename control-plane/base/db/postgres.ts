@@ -13,7 +13,7 @@ import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import { type Db, DbError, engineError, isAway, type Query, type Tx, storedValue } from './db.ts';
 import type { Held } from './lease.ts';
-import { type Body, type OnCommit, openGroupCommit, type Outcome } from './group-commit.ts';
+import { type Body, type OnCommit, openGroupCommit, type BodyResult } from './group-commit.ts';
 
 const INT8_TYPE = 20;
 /** Connections for reads. Writes use one connection of their own. */
@@ -109,7 +109,7 @@ interface Writing {
   onAway(): void;
 }
 
-async function commitBatch(batch: readonly Body[], to: Writing, { clock, rng }: PostgresDeps): Promise<Outcome[]> {
+async function commitBatch(batch: readonly Body[], to: Writing, { clock, rng }: PostgresDeps): Promise<BodyResult[]> {
   for (let attempt = 0; ; attempt += 1) {
     try {
       return await runBatch(batch, to);
@@ -121,7 +121,7 @@ async function commitBatch(batch: readonly Body[], to: Writing, { clock, rng }: 
 }
 
 /** Runs all bodies in one transaction, each in a savepoint. Throws if the whole transaction was rolled back. */
-async function runBatch(batch: readonly Body[], { writers, held, onAway }: Writing): Promise<Outcome[]> {
+async function runBatch(batch: readonly Body[], { writers, held, onAway }: Writing): Promise<BodyResult[]> {
   const client = await writers.connect();
   // The pool does not listen for errors while we hold the connection. If it is lost, its statements fail, and without this listener the
   // same error would end the process.
@@ -130,7 +130,7 @@ async function runBatch(batch: readonly Body[], { writers, held, onAway }: Writi
   let broken = true;
   try {
     await begin(client, held);
-    const outcomes: Outcome[] = [];
+    const outcomes: BodyResult[] = [];
     for (const body of batch) outcomes.push(await runBody(client, body));
     await client.query('COMMIT');
     broken = false;
@@ -166,7 +166,7 @@ async function begin(client: PoolClient, held: Held | undefined): Promise<void> 
   if (!isOurs) throw new DbError('lease_lost', 'another control plane has taken this database over');
 }
 
-async function runBody(client: PoolClient, body: Body): Promise<Outcome> {
+async function runBody(client: PoolClient, body: Body): Promise<BodyResult> {
   let open = true;
   const execute = async (statement: Sql): Promise<QueryAnswer> => {
     if (!open) throw new DbError('tx_over', 'this transaction is over');

@@ -4,7 +4,7 @@ import type { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
 import { type Clock } from '../../../shared/clock.ts';
 import { type Db, DbError, isFull, type Query, type Tx, storedValue } from './db.ts';
-import { type Body, type OnCommit, openGroupCommit, type Outcome } from './group-commit.ts';
+import { type Body, type OnCommit, openGroupCommit, type BodyResult } from './group-commit.ts';
 
 /** Limits how many bodies share one commit, and so how long the first of them waits. */
 const BODIES_PER_COMMIT_MAX = 512;
@@ -32,7 +32,7 @@ export function openSqlite(path: string, { clock, onCommit, makeRoom = () => fal
   const writer = connect(path, false);
   refuseUnsafeVersion(versionOf(writer.database));
   const reader = path === ':memory:' ? undefined : connect(path, true);
-  const commit = (batch: readonly Body[]): Promise<Outcome[]> =>
+  const commit = (batch: readonly Body[]): Promise<BodyResult[]> =>
     commitBatch(writer, batch, clock).catch((error: unknown) => {
       if (!isFull(error) || !makeRoom()) throw error;
       return commitBatch(writer, batch, clock);
@@ -54,8 +54,8 @@ export function openSqlite(path: string, { clock, onCommit, makeRoom = () => fal
   };
 }
 
-async function commitBatch(writer: Connection, batch: readonly Body[], clock: Clock): Promise<Outcome[]> {
-  const outcomes: Outcome[] = [];
+async function commitBatch(writer: Connection, batch: readonly Body[], clock: Clock): Promise<BodyResult[]> {
+  const outcomes: BodyResult[] = [];
   try {
     writer.database.exec('BEGIN IMMEDIATE');
     let turn = clock.nextTurn().then(() => 'turn over' as const);
@@ -77,7 +77,7 @@ async function commitBatch(writer: Connection, batch: readonly Body[], clock: Cl
 /**
  * A body that awaits only `tx` ends before the next turn of the event loop. If the turn comes first, the body waited for something else.
  */
-async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'>): Promise<Outcome> {
+async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'>): Promise<BodyResult> {
   let open = true;
   const tx: Tx = {
     ...statements(writer, () => open),
@@ -88,12 +88,12 @@ async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'
   };
   writer.database.exec('SAVEPOINT body');
   const settled = body.run(tx).then(
-    (value): Outcome => ({ value }),
-    (error: unknown): Outcome => ({ error }),
+    (value): BodyResult => ({ value }),
+    (error: unknown): BodyResult => ({ error }),
   );
   const first = await Promise.race([settled, turn]);
   open = false;
-  const outcome: Outcome =
+  const outcome: BodyResult =
     first === 'turn over'
       ? { error: new DbError('tx_awaited_outside', `the transaction ${body.name} waited for something other than tx`) }
       : first;

@@ -64,7 +64,7 @@ interface Held {
   token: string;
 }
 
-type Attempt = { kind: 'claimed'; token: string } | { kind: 'stored'; reply: WireReply } | { kind: 'in_flight' };
+type ClaimResult = { kind: 'claimed'; token: string } | { kind: 'stored'; reply: WireReply } | { kind: 'in_flight' };
 
 const KeyRow = z.object({
   fingerprint: text,
@@ -132,7 +132,7 @@ function isStored(error: ServiceError): boolean {
   return STORED_REFUSALS.has(ERRORS[error.code].status);
 }
 
-async function claimOrWait(deps: Deps, request: KeyedRequest): Promise<Exclude<Attempt, { kind: 'in_flight' }>> {
+async function claimOrWait(deps: Deps, request: KeyedRequest): Promise<Exclude<ClaimResult, { kind: 'in_flight' }>> {
   const { db, clock, ids } = deps;
   const deadlineMs = clock.monotonicMs() + IDEMPOTENCY_WAIT_MS;
   const fingerprint = fingerprintOf(request);
@@ -158,7 +158,7 @@ interface Claim {
   now: number;
 }
 
-async function tryClaim(tx: Tx, claim: Claim): Promise<Attempt> {
+async function tryClaim(tx: Tx, claim: Claim): Promise<ClaimResult> {
   const { request, fingerprint, token, epoch, now } = claim;
   const claimed = await tx.run(
     sql`insert into idempotency_keys

@@ -3,7 +3,7 @@ import { createCipheriv, createDecipheriv, hkdfSync } from 'node:crypto';
 import type { Ids } from '../../../shared/ids.ts';
 
 export interface Sealing {
-  /** `place` names the kind and the owner of the text. It is not hidden, and a sealed text opens only with the same place. */
+  /** `place` names the kind and the owner of the text. It is not a secret. A sealed text opens only with the place that it was sealed for. */
   seal(place: string, text: string): string;
   /** @throws Error if the text was sealed for another place or with another secret, or was changed */
   open(place: string, sealed: string): string;

@@ -8,7 +8,7 @@ import { foreignWords } from './approval.ts';
 import { claimedElsewhere, syncClaims } from './claims.ts';
 import { identifyGpu } from './known-gpus.ts';
 import * as store from './store.ts';
-import { verdictOf } from './verdict.ts';
+import { verificationOf } from './verdict.ts';
 
 interface AppraisalDeps {
   clock: Clock;
@@ -37,8 +37,8 @@ async function appraiseOne(tx: Tx, machineId: string, deps: AppraisalDeps): Prom
   if (machine.inventory !== null) {
     await writeGpus(tx, machineId, machine.inventory, new Set(elsewhere.map((claim) => claim.gpu_uuid)));
   }
-  const verdict = verdictOf(machine, elsewhere.length);
-  await store.setVerdict(tx, machineId, verdict);
+  const verdict = verificationOf(machine, elsewhere.length);
+  await store.setVerification(tx, machineId, verdict);
   const { verification_status: status, verification_detail: detail } = verdict;
   // Logged once per verdict, because a host that reports often must not fill the log.
   if (status === 'failed' && before.verification_status !== 'failed') {

@@ -47,7 +47,7 @@ const MachineRow = z.object({
   supplier_status: SupplierRow.shape.status,
 });
 export type MachineRow = z.infer<typeof MachineRow>;
-export type Verdict = Pick<MachineRow, 'verification_status' | 'verification_detail'>;
+export type Verification = Pick<MachineRow, 'verification_status' | 'verification_detail'>;
 
 const TokenRow = z.object({ token_hash: text, machine_id: text, expires_ms: int, used_by_key: text.nullable() });
 
@@ -187,7 +187,7 @@ export async function setDeclared(tx: Tx, row: MachineRow): Promise<void> {
   );
 }
 
-export async function setVerdict(tx: Tx, id: string, verdict: Verdict): Promise<void> {
+export async function setVerification(tx: Tx, id: string, verdict: Verification): Promise<void> {
   await tx.run(
     sql`update machines set verification_status = ${verdict.verification_status}, verification_detail = ${verdict.verification_detail}
         where id = ${id}`,

@@ -2,7 +2,7 @@
 import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
 import { driverWords, missingWords } from './approval.ts';
 import { identifyGpu } from './known-gpus.ts';
-import type { MachineRow, Verdict } from './store.ts';
+import type { MachineRow, Verification } from './store.ts';
 import { toolkitObstacle } from './toolkit.ts';
 
 type Claims = Pick<
@@ -19,7 +19,7 @@ type Claims = Pick<
  * `failed`: the host contradicts the declaration or the approval, or shows GPUs that another machine claims (`elsewhere` is their number).
  * Otherwise `unverified`: only the host itself has counted its GPUs, and we cannot check them from outside.
  */
-export function verdictOf(machine: Claims, elsewhere: number): Verdict {
+export function verificationOf(machine: Claims, elsewhere: number): Verification {
   const { inventory, approved_gpus: approved } = machine;
   if (inventory === null) return { verification_status: 'unverified', verification_detail: null };
   const faults = [...declarationFaults(machine, inventory), ...approvalFaults(machine, inventory)];

@@ -88,14 +88,14 @@ export function brokenAnswer(error: unknown, signal: AbortSignal): ServiceError 
   });
 }
 
-type Attempt = { answering: Answering } | { passedOver: string; retryAfterSeconds: number };
+type ServerAnswer = { answering: Answering } | { passedOver: string; retryAfterSeconds: number };
 
 /** With these errors the request has not reached the server. */
 const UNSENT: readonly string[] = ['connect', 'dns', 'tls', 'blocked_address'];
 const BUSY = 429;
 const REFUSING: readonly number[] = [BUSY, 502, 503];
 
-async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps: AskDeps): Promise<Attempt> {
+async function askOne(upstreamRequest: UpstreamRequest, upstream: Upstream, deps: AskDeps): Promise<ServerAnswer> {
   const { signal } = upstreamRequest;
   const leftMs = upstreamRequest.startedMs + upstreamRequest.answerMs(upstream) - deps.clock.monotonicMs();
   if (leftMs <= 0) throw timedOut(undefined);

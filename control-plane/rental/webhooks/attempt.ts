@@ -4,12 +4,12 @@ import type { Clock } from '../../../shared/clock.ts';
 import { OutboundError } from '../../base/outbound/outbound-error.ts';
 import type { Outbound, OutboundResponse } from '../../base/outbound/outbound.ts';
 import type { AttemptRow, DeliveryRow, Trigger } from './delivery-store.ts';
-import type { Outcome } from './schedule.ts';
+import type { DeliveryOutcome } from './schedule.ts';
 import { signatureHeader } from './secrets.ts';
 
 export interface Attempt {
   row: AttemptRow;
-  outcome: Outcome;
+  outcome: DeliveryOutcome;
 }
 
 /** `secrets`: each makes one signature, newest first. */

@@ -24,7 +24,7 @@ export const URGENT_AT_ONCE_MAX = 32;
 /** An attempt becomes urgent this long before the last possible moment, because it may be slow or wait for others. */
 const URGENT_MARGIN_MS = 30 * 60_000;
 
-export interface Outcome {
+export interface DeliveryOutcome {
   /** Null: no answer. */
   status: number | null;
   /** Null: a 2xx answer. */
@@ -52,7 +52,7 @@ export interface Budget {
 /** `scheduled` is the number of attempts in a whole schedule. Every failure, whatever its kind, is retried until all attempts are used. */
 export function deliveryAfter(
   { attempts, maxAttempts, deadlineMs }: Budget,
-  outcome: Outcome,
+  outcome: DeliveryOutcome,
   nowMs: number,
   { rng, scheduled }: { rng: Rng; scheduled: number },
 ): DeliveryStep {
@@ -112,7 +112,7 @@ export function disabled(health: Health, reason: string): Health {
 }
 
 /** Only the owner disables an endpoint, and an endpoint that was disabled meanwhile stays disabled. */
-export function healthAfter(health: Health, outcome: Outcome, nowMs: number): Health {
+export function healthAfter(health: Health, outcome: DeliveryOutcome, nowMs: number): Health {
   if (health.status === 'disabled') return health;
   if (outcome.errorCode === null) return HEALTHY;
   const failures = health.failures + 1;

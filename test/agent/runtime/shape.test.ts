@@ -1,6 +1,6 @@
 // Commands as containers mean them, and an environment in which our guest cannot be captured.
 import { describe, expect, test } from 'vitest';
-import { launchOf, shapeOf } from '../../../agent/runtime/shape.ts';
+import { mainProgramOf, shapeOf } from '../../../agent/runtime/shape.ts';
 import { commandOf } from '../../../shared/protocol/workload.ts';
 import { desiredWorkload } from '../desired-workload.ts';
 
@@ -41,7 +41,7 @@ test.each([
 
 describe('the environment', () => {
   test("of the main process is the image's, overridden by the request's", () => {
-    const { env, stop_signal } = launchOf(workload, image);
+    const { env, stop_signal } = mainProgramOf(workload, image);
     expect(env).toMatchObject({ PATH: '/image', LD_PRELOAD: '/evil.so', A: '2', NODE_OPTIONS: '--inspect' });
     expect(stop_signal).toBe('SIGQUIT');
   });

@@ -6,7 +6,7 @@ import {
   HEALTHY,
   type Health,
   healthAfter,
-  type Outcome,
+  type DeliveryOutcome,
   slotsOf,
   urgentFrom,
 } from '../../../../control-plane/rental/webhooks/schedule.ts';
@@ -20,8 +20,8 @@ const rngAt = (value: number): Rng => ({ float: () => value, bytes: (count) => n
 const LEAST = rngAt(0);
 const MOST = rngAt(1 - 2 ** -32);
 
-const OK: Outcome = { status: 204, errorCode: null, retryAfterMs: null };
-const FAILED: Outcome = { status: 500, errorCode: 'http_status', retryAfterMs: null };
+const OK: DeliveryOutcome = { status: 204, errorCode: null, retryAfterMs: null };
+const FAILED: DeliveryOutcome = { status: 500, errorCode: 'http_status', retryAfterMs: null };
 interface More {
   max?: number;
   scheduled?: number;
@@ -54,7 +54,7 @@ describe('a delivery', () => {
     for (const n of [1, 5, 50]) expect(after(n, OK)).toEqual({ to: 'succeeded', nextMs: null, urgentMs: null });
   });
   test('waits as long as Retry-After asks, at most as long as at the next step, and never shorter than planned', () => {
-    const asked = (retryAfterMs: number): Outcome => ({ status: 503, errorCode: 'http_status', retryAfterMs });
+    const asked = (retryAfterMs: number): DeliveryOutcome => ({ status: 503, errorCode: 'http_status', retryAfterMs });
     expect(waitMs(1, asked(10 * SECOND))).toBe(30 * SECOND);
     expect(waitMs(1, asked(100 * SECOND))).toBe(100 * SECOND);
     expect([1, 2, 3, 4].map((n) => waitMs(n, asked(9 * DAY)))).toEqual([
@@ -67,7 +67,7 @@ describe('a delivery', () => {
   test.each([5, 6])('of %d attempts gets all of them within a day, whatever Retry-After asks', (max) => {
     let nowMs = NOW;
     for (let attempts = 1; attempts < max; attempts += 1) {
-      const outcome: Outcome = { status: 429, errorCode: 'http_status', retryAfterMs: 99 * DAY };
+      const outcome: DeliveryOutcome = { status: 429, errorCode: 'http_status', retryAfterMs: 99 * DAY };
       const budget = { attempts, maxAttempts: max, deadlineMs: NOW + DAY };
       const step = deliveryAfter(budget, outcome, nowMs, { rng: MOST, scheduled: max });
       expect(step.to).toBe('retrying');
