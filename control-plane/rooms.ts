@@ -147,7 +147,7 @@ export function openRooms(core: Core, given: Settings, outside: Outside) {
     events,
     nudges,
     noteObserved: (tx, instanceId, observed) => rental.instances.noteObserved(tx, instanceId, observed),
-    noteGpus: (tx, workloadId, fault) => rental.instances.noteGpus(tx, workloadId, fault),
+    noteGpus: (workloadId, fault) => rental.instances.noteGpus(workloadId, fault),
     pullLogin: (machineId, workloadId) => rental.instances.pullLogin(machineId, workloadId),
     onLife: (machineId) => rental.watch.onLife(machineId),
     onHolder: (machineId, message) => rental.watch.onHolder(machineId, message),

@@ -51,7 +51,9 @@ export function balanceRoutes(deps: BalanceDeps): Route[] {
 
 async function show(orgId: string, { db, clock, ledger, assertOrg }: BalanceDeps): Promise<Fields> {
   await assertOrg(orgId);
-  const balance = await db.tx('admin.balance', (tx) => balanceNow(tx, orgId, { ledger, nowMs: clock.now() }));
+  const balance = await db.snapshot('admin.balance', (query) =>
+    balanceNow(query, orgId, { ledger, nowMs: clock.now() }),
+  );
   const supplier = await supplierOfOrg(db.read, orgId);
   const owed = supplier === undefined ? 0n : (await ledger.balance(db.read, payable(supplier.id))).postedUcents;
   return {
@@ -83,7 +85,10 @@ async function add(
     effectiveMs: clock.now(),
   };
   await db
-    .tx('admin.balance_add', (tx) => ledger.post(tx, id, [transfer]))
+    .tx('admin.balance_add', async (tx) => {
+      await tx.lock('org', orgId);
+      await ledger.post(tx, id, [transfer]);
+    })
     .catch((error: unknown) => {
       if (!(error instanceof TransferDiffers)) throw error;
       fail(

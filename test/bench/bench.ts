@@ -6,6 +6,7 @@ import { benchLedger } from './ledger.ts';
 import { benchPlacement } from './placement.ts';
 import { benchTunnel } from './tunnel.ts';
 import { benchWebhooks } from './webhooks.ts';
+import { benchWrites } from './writes.ts';
 
 const BENCHES: Record<string, () => Promise<void>> = {
   ledger: benchLedger,
@@ -15,6 +16,7 @@ const BENCHES: Record<string, () => Promise<void>> = {
   webhooks: benchWebhooks,
   api: benchApi,
   gateway: benchGateway,
+  writes: benchWrites,
 };
 
 const wanted = process.argv.slice(2);

@@ -182,7 +182,7 @@ describe('the gauges', () => {
     );
     await world.books.verify();
     const now = world.clock.now() / 1000;
-    expect(await scraped('svc_ledger_faults')).toEqual(['2']);
+    expect(await scraped('svc_ledger_faults')).toEqual(['1']);
     expect(await scraped('svc_ledger_verified_timestamp_seconds')).toEqual([
       `{extent="new"} ${now}`,
       `{extent="whole"} ${now}`,

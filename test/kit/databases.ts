@@ -10,6 +10,7 @@ import { openSqlite } from '../../control-plane/base/db/sqlite.ts';
 import { type Clock, systemClock } from '../../shared/clock.ts';
 import { createLog } from '../../shared/log.ts';
 import { systemRng } from '../../shared/rng.ts';
+import { checkLocks } from './locked-bodies.ts';
 
 declare module 'vitest' {
   interface ProvidedContext {
@@ -30,7 +31,7 @@ export async function openTestDb(rooms: RoomMigrations[], clock: Clock = systemC
   if (serverUrl !== undefined) return openOnPostgres(serverUrl, rooms);
   const db = openSqlite(':memory:', { clock });
   await migrate(db, rooms, { clock });
-  return db;
+  return checkLocks(db);
 }
 
 /** Its retries wait on real time, whatever clock the rooms have. */
@@ -41,7 +42,7 @@ async function openOnPostgres(serverUrl: string, rooms: RoomMigrations[]): Promi
   await migrate(db, rooms, { clock });
   const tables = await tablesOf(db);
   return {
-    ...db,
+    ...checkLocks(db),
     close: async () => {
       const left = await tablesOf(db);
       await db.close();

@@ -1,4 +1,4 @@
-// A private PostgreSQL server for tests: own folder, port and socket, without fsync, gone afterwards.
+// A private PostgreSQL server for tests: own folder, port and socket, gone afterwards. It does not flush to the disk unless it is asked to.
 import { chownSync, existsSync, mkdtempSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
@@ -13,7 +13,7 @@ export interface PostgresServer {
 }
 
 /** PostgreSQL refuses to run as root: then it runs as the system user that its package makes. */
-export async function startPostgres(): Promise<PostgresServer> {
+export async function startPostgres({ durable = false } = {}): Promise<PostgresServer> {
   const folder = dirname(realpathSync(requireProgram('initdb')));
   const bin = (name: string): string => join(folder, name);
   const user = process.getuid?.() === 0 ? postgresUser() : undefined;
@@ -26,7 +26,7 @@ export async function startPostgres(): Promise<PostgresServer> {
 
   const port = await freePort();
   const settings = { port, unix_socket_directories: dir, listen_addresses: '127.0.0.1', max_connections: 200 };
-  const fast = { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' };
+  const fast = durable ? {} : { fsync: 'off', synchronous_commit: 'off', full_page_writes: 'off' };
   const options = Object.entries({ ...settings, ...fast }).flatMap(([name, value]) => ['-c', `${name}=${value}`]);
   const server = startProgram({ command: bin('postgres'), args: ['-D', data, ...options], ...as });
   await server.waitForOutput(/database system is ready to accept connections/, 30_000);

@@ -103,20 +103,22 @@ function placedRates(stay: Stay, { witness }: Fleet): bigint[] {
 /** For each instance and kind of account: amounts taken less amounts returned. */
 type Entries = Map<string, Map<string, bigint>>;
 
-const EntryRow = z.object({ subject_id: text, kind: text, taken_ucents: ucents });
+const EntryRow = z.object({ subject_id: text, account_id: text, taken_ucents: ucents });
 
 async function readEntries({ db }: World): Promise<Entries> {
   const rows = await db.read.all(
     EntryRow,
-    sql`select subject_id, kind, cast(sum(ucents) as bigint) as taken_ucents from (
-          select t.subject_id, a.kind, t.amount_ucents as ucents from transfers t join ledger_accounts a on a.id = t.debit_account_id
+    sql`select subject_id, account_id, cast(sum(ucents) as bigint) as taken_ucents from (
+          select subject_id, debit_account_id as account_id, amount_ucents as ucents from transfers
           union all
-          select t.subject_id, a.kind, -t.amount_ucents from transfers t join ledger_accounts a on a.id = t.credit_account_id
-        ) as legs group by subject_id, kind order by subject_id, kind`,
+          select subject_id, credit_account_id as account_id, -amount_ucents as ucents from transfers
+        ) as legs group by subject_id, account_id order by subject_id, account_id`,
   );
   const entries: Entries = new Map();
-  for (const { subject_id: id, kind, taken_ucents: taken } of rows) {
-    entries.set(id, (entries.get(id) ?? new Map<string, bigint>()).set(kind, taken));
+  for (const { subject_id: id, account_id: account, taken_ucents: taken } of rows) {
+    const kind = account.split(':')[0] ?? '';
+    const ofSubject = entries.get(id) ?? new Map<string, bigint>();
+    entries.set(id, ofSubject.set(kind, (ofSubject.get(kind) ?? 0n) + taken));
   }
   return entries;
 }

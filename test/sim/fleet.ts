@@ -111,9 +111,10 @@ function requests(
     reprice: async ({ machineId, supplierOrgId }) => {
       const { rooms, db } = plane.world();
       const ucents = BigInt(someCents(rng)) * UCENTS_PER_CENT;
-      await db.tx('sim.reprice', (tx) =>
-        rooms.supply.change(tx, supplierOrgId, machineId, { price_ucents_per_hour: ucents }),
-      );
+      await db.tx('sim.reprice', async (tx) => {
+        await tx.lock('machine', machineId);
+        await rooms.supply.change(tx, supplierOrgId, machineId, { price_ucents_per_hour: ucents });
+      });
       witness.notePrice(machineId, ucents);
     },
   };

@@ -48,6 +48,7 @@ export function openAccounts(deps: { db: Db; clock: Clock; ids: Ids }): Accounts
     assertOrg: (orgId) => assertOrg(db.read, orgId),
     createKey: (request) =>
       db.tx('accounts.create_key', async (tx) => {
+        await tx.lock('org', request.orgId);
         await assertOrg(tx, request.orgId);
         return keys.issueKey(tx, request, deps);
       }),

@@ -63,6 +63,7 @@ function createRoute(deps: Deps): Route {
     errors: ['conflict'],
     handler: ({ caller, body, settle }) =>
       db.tx('accounts.issue_key', async (tx) => {
+        await tx.lock('org', caller.orgId);
         const expiresMs = body.expires_at === undefined ? null : Date.parse(body.expires_at);
         const made = await issueKeyBy(tx, caller, { name: body.name, scopes: body.scopes, expiresMs }, deps);
         const reply = { status: 201, body: made };

@@ -42,6 +42,7 @@ export function sshKeyRoutes(deps: { db: Db; sshKeys: SshKeys; cursors: Cursors 
     errors: ['conflict'],
     handler: ({ caller, body, settle }) =>
       db.tx('ssh_keys.register', async (tx) => {
+        await tx.lock('org', caller.orgId);
         const row = await sshKeys.register(tx, caller.orgId, { name: body.name, publicKey: body.public_key });
         const reply = { status: 201, body: show(row) };
         await settle(tx, reply);

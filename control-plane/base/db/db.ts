@@ -2,6 +2,7 @@
 import type { Sql } from 'sql-template-tag';
 import type { z } from 'zod';
 import { messageOf } from '../../../shared/errors.ts';
+import type { Root } from './locks.ts';
 
 export { default as sql, join, raw, type Sql } from 'sql-template-tag';
 
@@ -15,6 +16,11 @@ export interface Query {
 export interface Tx extends Query {
   /** Returns the number of changed rows: 0 means that a compare-and-set was stale. */
   run(statement: Sql): Promise<number>;
+  /**
+   * Waits until no other transaction holds these rows, and holds them until the end of this one. See locks.ts for the rules.
+   * Ids without a row and rows that are held already are skipped.
+   */
+  lock(root: Root, ...ids: readonly string[]): Promise<void>;
 }
 
 export interface Db {
@@ -22,14 +28,34 @@ export interface Db {
   /** Single statements on committed data, outside any transaction. */
   readonly read: Query;
   /**
-   * Runs `body` in a transaction and resolves when it is durable. All transactions behave as if they ran one after another.
-   * - A body awaits only `tx`. Bodies run one after another and share commits, so a body that waits for something else blocks all writers.
-   * SQLite detects this and rolls the body back with `tx_awaited_outside`.
-   * - A body may run more than once (PostgreSQL, after a conflict with another writer), so it must have no effect outside `tx`.
+   * Runs `body` in a transaction and resolves when it is durable. On SQLite, bodies run one after another. On PostgreSQL they run side by
+   * side (READ COMMITTED), and each statement sees what others have committed before it. So a body that reads and then writes first locks its
+   * root row (`tx.lock`): bodies with the same root run one after another.
+   * - A body awaits only `tx`. It keeps other writers waiting. SQLite rolls a body that waits for something else back (`tx_awaited_outside`).
+   * - A body may run more than once, so it must have no effect outside `tx`.
    * - `db.tx` or `db.read` inside a body throws `tx_nested`.
    */
   tx<T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T>;
+  /** Runs a body that only reads. All its statements see the same moment. */
+  snapshot<T>(name: string, body: (query: Query) => Promise<T>): Promise<T>;
+  /** Runs a body that also exists as one statement. On PostgreSQL it costs one round trip, which it shares with others. */
+  hot<T>(body: HotBody<T>): Promise<T>;
   close(): Promise<void>;
+}
+
+/** A body that runs for each request to a model. Both forms have the same effects and the same result. */
+export interface HotBody<T> {
+  name: string;
+  /** The row that the statement changes first, e.g. the id of a wallet. Bodies that are sent together run in this order. */
+  locks: string;
+  /**
+   * For PostgreSQL: one statement that answers with one row. A refusal must be a result, not an error: an error costs all bodies that were
+   * sent together another try.
+   */
+  statement: Sql;
+  row: z.ZodType<T>;
+  /** For SQLite, in portable statements. */
+  run(tx: Tx): Promise<T>;
 }
 
 /** Misuse of the database by our own code, or a database that cannot be used. Tests rely on `code`. */
@@ -45,7 +71,8 @@ export class DbError extends Error {
     | 'bad_backup'
     | 'disk_full'
     | 'unavailable'
-    | 'lease_lost';
+    | 'lease_lost'
+    | 'lock_order';
 
   constructor(code: DbError['code'], message: string, cause?: unknown) {
     super(`${code}: ${message}`, { cause });

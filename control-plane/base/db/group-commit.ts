@@ -10,15 +10,14 @@
 //   db.tx(name, body) --> queue --> next turn of the event loop: the first `batchMax` bodies are the batch
 //                                     |
 //                                     |  BEGIN
-//                                     |  SAVEPOINT, body 1, RELEASE            (or ROLLBACK TO, if body 1 threw)
-//                                     |  SAVEPOINT, body 2, RELEASE
-//                                     |  ...
+//                                     |  body 1, body 2, ...
 //                                     |  COMMIT, flushed to disk
 //                                     v
 //                                   each caller gets the result or the error of its own body
 //
 // This file owns the queue. `commit`, which a driver passes in, runs one batch in one transaction. While a batch commits, new
-// bodies wait in the queue for the next batch, so a busier service gets larger batches by itself.
+// bodies wait in the queue for the next batch, so a busier service gets larger batches by itself. SQLite runs all bodies so. PostgreSQL
+// sends the bodies that are one statement (`HotBody`) so, a batch in one packet.
 //
 // States of a body: queued, running (in its batch), settled. There are three ways to be settled:
 // - Its batch is committed, and the body returned a value: the caller gets the value.
@@ -28,33 +27,23 @@
 //
 // What must never happen:
 // - A caller gets its result before the COMMIT is durable. It could act on a write that a crash takes back.
-// - A body awaits something other than its `tx`. All other writers would wait for the network. SQLite rolls such a body back
-//   (`tx_awaited_outside`).
-// - A body calls `db.tx` or `db.read`. The nested call would wait for the batch that waits for it, or read data without the
-//   writes of the body. Both throw `tx_nested`; an AsyncLocalStorage knows which body the current code belongs to.
-import { AsyncLocalStorage } from 'node:async_hooks';
 import type { Clock } from '../../../shared/clock.ts';
-import { DbError, engineError, type Query, type Tx } from './db.ts';
-
-export interface Body {
-  name: string;
-  run(tx: Tx): Promise<unknown>;
-}
+import { engineError } from './db.ts';
 
 export type BodyResult = { value: unknown } | { error: unknown };
 
 /** Called after every commit with the number of bodies that shared it and its whole duration. */
 export type OnCommit = (bodies: number, seconds: number) => void;
 
-export interface GroupCommit {
-  tx<T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T>;
-  /** Wraps `reads` so that they throw `tx_nested` inside a body. There they would miss the writes of the body, or wait for ever. */
-  outside(reads: Query): Query;
+export interface GroupCommit<Body> {
+  /** Resolves with the value of the body once its batch is durable. */
+  add(body: Body): Promise<unknown>;
   /** Resolves when everything queued so far has ended. */
   idle(): Promise<void>;
 }
 
-interface Job extends Body {
+interface Job<Body> {
+  body: Body;
   settle(outcome: BodyResult): void;
 }
 
@@ -62,12 +51,11 @@ interface Job extends Body {
  * `commit` runs a batch in one transaction. Once that is durable, it resolves with one outcome per body, in order. It throws if the whole
  * batch was rolled back. `batchMax` bounds how long the first body of a batch waits.
  */
-export function openGroupCommit(
+export function openGroupCommit<Body>(
   commit: (batch: readonly Body[]) => Promise<BodyResult[]>,
   options: { clock: Clock; batchMax: number; onCommit?: OnCommit | undefined },
-): GroupCommit {
-  const inside = new AsyncLocalStorage<string>();
-  const queue: Job[] = [];
+): GroupCommit<Body> {
+  const queue: Job<Body>[] = [];
   let flushing: Promise<void> | undefined;
 
   const flush = async (): Promise<void> => {
@@ -76,7 +64,7 @@ export function openGroupCommit(
       const batch = queue.splice(0, options.batchMax);
       const startedMs = options.clock.monotonicMs();
       try {
-        const outcomes = await commit(batch);
+        const outcomes = await commit(batch.map(({ body }) => body));
         options.onCommit?.(batch.length, (options.clock.monotonicMs() - startedMs) / 1000);
         for (const [i, job] of batch.entries()) job.settle(outcomes[i] ?? { error: new Error('the body was not run') });
       } catch (error) {
@@ -85,34 +73,16 @@ export function openGroupCommit(
     }
     flushing = undefined;
   };
-  const refuseNested = (name: string): void => {
-    const outer = inside.getStore();
-    if (outer === undefined) return;
-    throw new DbError('tx_nested', `${name} was called inside the transaction ${outer}; pass its tx instead`);
-  };
 
   return {
-    outside: (reads) => ({
-      all: async (row, statement) => {
-        refuseNested('read');
-        return reads.all(row, statement);
-      },
-      one: async (row, statement) => {
-        refuseNested('read');
-        return reads.one(row, statement);
-      },
-    }),
     idle: async () => flushing,
-    tx: async <T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T> => {
-      refuseNested(name);
-      return new Promise<T>((resolve, reject) => {
+    add: (body) =>
+      new Promise((resolve, reject) => {
         queue.push({
-          name,
-          run: (tx) => inside.run(name, () => Promise.resolve().then(() => body(tx))),
-          settle: (outcome) => ('error' in outcome ? reject(engineError(outcome.error)) : resolve(outcome.value as T)),
+          body,
+          settle: (outcome) => ('error' in outcome ? reject(engineError(outcome.error)) : resolve(outcome.value)),
         });
         flushing ??= flush();
-      });
-    },
+      }),
   };
 }

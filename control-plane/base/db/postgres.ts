@@ -1,35 +1,27 @@
-// PostgreSQL driver: one writer connection with the same group commit as SQLite, and a pool for committed reads.
+// PostgreSQL driver. Each kind of work has connections of its own:
 //
-// Exactly one control plane writes: each batch first checks the lease `primary`. So running bodies one after another costs no concurrency
-// between processes. It avoids the retries that one transaction per body would need on rows that every rental touches (clearing, revenue),
-// and the waiting bodies share one commit. Transactions are serializable, so a conflict with another writer is still detected. The batch
-// then runs again.
-import { DatabaseError, escapeLiteral, Pool, type PoolClient, type QueryResult, types } from 'pg';
-import type { Sql } from 'sql-template-tag';
-import type { z } from 'zod';
-import { fullJitterMs } from '../../../shared/backoff.ts';
+//   db.tx        16 lanes: each runs one body in a transaction of its own (postgres-lanes.ts)
+//   db.hot       one connection: bodies that are one statement, many in one packet (postgres-packets.ts)
+//   db.read      a pool: single statements on committed data
+//   db.snapshot  the same pool: several reads of the same moment
+//
+// Just one control plane writes: each transaction checks the lease `primary` in the packet that begins it.
+import type { Pool } from 'pg';
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
 import type { Rng } from '../../../shared/rng.ts';
-import { type Db, DbError, engineError, isAway, type Query, type Tx, storedValue } from './db.ts';
+import { decoding, openBodies } from './bodies.ts';
+import { type Db, engineError, type HotBody, type Query, type Sql, type Tx } from './db.ts';
+import { type OnCommit, openGroupCommit } from './group-commit.ts';
 import type { Held } from './lease.ts';
-import { type Body, type OnCommit, openGroupCommit, type BodyResult } from './group-commit.ts';
+import { fenceOf, openPool, openStatements, type Statements, type Writing } from './postgres-connections.ts';
+import { openLanes } from './postgres-lanes.ts';
+import { BODIES_PER_PACKET_MAX, sendPacket } from './postgres-packets.ts';
 
-const INT8_TYPE = 20;
-/** Connections for reads. Writes use one connection of their own. */
-const CONNECTIONS_MAX = 8;
-/** Limits how many bodies share one commit, and so how long the first of them waits. */
-const BODIES_PER_COMMIT_MAX = 128;
-/** Serialization failure and deadlock: the batch was rolled back and may run again. */
-const RETRY_CODES = new Set(['40001', '40P01']);
-const TRIES_MAX = 10;
-
-/** Timeouts after which a server that does not answer is given up. No request of a caller takes this long. */
-const CONNECT_MS_MAX = 5_000;
-const STATEMENT_MS_MAX = 60_000;
-const LOCK_MS_MAX = 10_000;
-const IDLE_IN_TRANSACTION_MS_MAX = 30_000;
-const KEEP_ALIVE_MS = 10_000;
+/** Connections for reads. */
+const READERS_MAX = 8;
+/** Bodies that run side by side. More would wait for each other inside the server. */
+const LANES_MAX = 16;
 
 export interface PostgresDb extends Db {
   /** From now on, each transaction is refused with `lease_lost` if another process holds the lease. */
@@ -45,158 +37,71 @@ interface PostgresDeps {
 
 /** Opens a pool on `url` (`postgres://...`). Connections are made when first needed. */
 export function openPostgres(url: string, deps: PostgresDeps): PostgresDb {
-  const writers = openPool(url, 1, deps.log);
-  let readers = openPool(url, CONNECTIONS_MAX, deps.log);
-  let held: Held | undefined;
-  /** A demoted server still answers reads, without end. So after it has refused a write, all connections are opened anew. */
-  const onAway = (): void => {
-    const before = readers;
-    readers = openPool(url, CONNECTIONS_MAX, deps.log);
-    void before.end();
+  const { clock, rng, log, onCommit } = deps;
+  const writers = openPool(url, { max: LANES_MAX + 1, pipeline: true }, log);
+  const statements = openStatements();
+  let readers = openPool(url, { max: READERS_MAX }, log);
+  let fence: string | undefined;
+  const writing: Writing = {
+    writers,
+    statements,
+    fence: () => fence,
+    onAway: () => {
+      const before = readers;
+      readers = openPool(url, { max: READERS_MAX }, log);
+      void before.end();
+    },
   };
-  const group = openGroupCommit((batch) => commitBatch(batch, { writers, held, onAway }, deps), {
-    clock: deps.clock,
-    batchMax: BODIES_PER_COMMIT_MAX,
-    onCommit: deps.onCommit,
+  const bodies = openBodies();
+  const lanes = openLanes(LANES_MAX, writing, { clock, rng, onCommit });
+  const packets = openGroupCommit<HotBody<unknown>>((packet) => sendPacket(packet, writing, { clock, rng }), {
+    clock,
+    batchMax: BODIES_PER_PACKET_MAX,
+    onCommit,
   });
-  const reads = statements(async (statement) => {
+  const read = async (statement: Sql): Promise<unknown[]> => {
     try {
-      return await readers.query(statement.text, statement.values.map(storedValue));
+      return (await readers.query(statements.prepared(statement))).rows;
     } catch (error) {
       throw engineError(error);
     }
-  });
+  };
 
   return {
     dialect: 'postgres',
-    read: group.outside(reads),
-    tx: group.tx,
-    fence: (lease) => void (held = lease),
+    read: bodies.outside(decoding(read)),
+    tx: async <T>(name: string, body: (tx: Tx) => Promise<T>) => (await lanes.run(bodies.make(name, body))) as T,
+    hot: async <T>(body: HotBody<T>) => {
+      bodies.refuseNested(body.name);
+      return (await packets.add(body)) as T;
+    },
+    snapshot: async <T>(name: string, body: (query: Query) => Promise<T>) => {
+      bodies.refuseNested(name);
+      return inSnapshot(readers, statements, body);
+    },
+    fence: (held) => void (fence = fenceOf(held)),
     close: async () => {
-      await group.idle();
+      await packets.idle();
+      await lanes.idle();
       await writers.end();
       await readers.end();
     },
   };
 }
 
-function openPool(url: string, max: number, log: Log): Pool {
-  const pool = new Pool({
-    connectionString: url,
-    max,
-    connectionTimeoutMillis: CONNECT_MS_MAX,
-    statement_timeout: STATEMENT_MS_MAX,
-    // The server ends a slow statement by itself. This timeout is for a server that no longer answers.
-    query_timeout: STATEMENT_MS_MAX + CONNECT_MS_MAX,
-    lock_timeout: LOCK_MS_MAX,
-    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS_MAX,
-    keepAlive: true,
-    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
-    types: {
-      // Reads int8 as BigInt: the driver's default is text, and a number would lose microcents.
-      getTypeParser: (id, format) =>
-        id === INT8_TYPE && format !== 'binary' ? BigInt : types.getTypeParser(id, format),
-    },
-  });
-  // Without a listener, an idle connection that the server drops would end the process. The next query opens a new one.
-  pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
-  return pool;
-}
-
-interface Writing {
-  writers: Pool;
-  held: Held | undefined;
-  onAway(): void;
-}
-
-async function commitBatch(batch: readonly Body[], to: Writing, { clock, rng }: PostgresDeps): Promise<BodyResult[]> {
-  for (let attempt = 0; ; attempt += 1) {
-    try {
-      return await runBatch(batch, to);
-    } catch (error) {
-      if (!isCollision(error) || attempt === TRIES_MAX) throw error;
-    }
-    await clock.sleep(fullJitterMs(attempt, 1, 200, rng));
-  }
-}
-
-/** Runs all bodies in one transaction, each in a savepoint. Throws if the whole transaction was rolled back. */
-async function runBatch(batch: readonly Body[], { writers, held, onAway }: Writing): Promise<BodyResult[]> {
-  const client = await writers.connect();
-  // The pool does not listen for errors while we hold the connection. If it is lost, its statements fail, and without this listener the
-  // same error would end the process.
-  const onLost = (): void => undefined;
-  client.on('error', onLost);
+async function inSnapshot<T>(readers: Pool, statements: Statements, body: (query: Query) => Promise<T>): Promise<T> {
+  const client = await readers.connect();
   let broken = true;
   try {
-    await begin(client, held);
-    const outcomes: BodyResult[] = [];
-    for (const body of batch) outcomes.push(await runBody(client, body));
+    await client.query('BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY');
+    const value = await body(decoding(async (statement) => (await client.query(statements.prepared(statement))).rows));
     await client.query('COMMIT');
     broken = false;
-    return outcomes;
+    return value;
   } catch (error) {
-    await client.query('ROLLBACK').then(
-      // A read-only server accepts the rollback. Its connection must be dropped, or we would use it for ever.
-      () => (broken = isAway(error)),
-      () => undefined,
-    );
-    if (broken) onAway();
-    throw error;
+    throw engineError(error);
   } finally {
-    // The next batch must not get a connection that cannot even roll back.
+    // A new connection is cheaper than the proof that this one is still good.
     client.release(broken);
-    client.off('error', onLost);
   }
-}
-
-/**
- * Begins the transaction and checks the lease in one packet. The lock on the lease row keeps others from taking it over before this
- * transaction ends.
- */
-async function begin(client: PoolClient, held: Held | undefined): Promise<void> {
-  const start = 'BEGIN ISOLATION LEVEL SERIALIZABLE';
-  if (held === undefined) return void (await client.query(`${start}; SAVEPOINT body`));
-  const { name, holder, epoch } = held;
-  const ours = `name = ${escapeLiteral(name)} and holder = ${escapeLiteral(holder)} and epoch = ${epoch}`;
-  const answer: unknown = await client.query(
-    `${start}; SELECT epoch FROM leases WHERE ${ours} FOR SHARE; SAVEPOINT body`,
-  );
-  const isOurs = Array.isArray(answer) && (answer as QueryResult[])[1]?.rowCount === 1;
-  if (!isOurs) throw new DbError('lease_lost', 'another control plane has taken this database over');
-}
-
-async function runBody(client: PoolClient, body: Body): Promise<BodyResult> {
-  let open = true;
-  const execute = async (statement: Sql): Promise<QueryAnswer> => {
-    if (!open) throw new DbError('tx_over', 'this transaction is over');
-    return client.query(statement.text, statement.values.map(storedValue));
-  };
-  const tx: Tx = { ...statements(execute), run: async (statement) => (await execute(statement)).rowCount ?? 0 };
-  try {
-    const value = await body.run(tx);
-    open = false;
-    await client.query('RELEASE body; SAVEPOINT body');
-    return { value };
-  } catch (error) {
-    open = false;
-    if (isCollision(error) || isAway(error)) throw error;
-    await client.query('ROLLBACK TO body');
-    return { error };
-  }
-}
-
-function isCollision(error: unknown): boolean {
-  return error instanceof DatabaseError && RETRY_CODES.has(error.code ?? '');
-}
-
-interface QueryAnswer {
-  rows: unknown[];
-  rowCount: number | null;
-}
-
-function statements(execute: (statement: Sql) => Promise<QueryAnswer>): Query {
-  const all = async <T>(row: z.ZodType<T>, statement: Sql): Promise<T[]> =>
-    (await execute(statement)).rows.map((value) => row.parse(value));
-  return { all, one: async (row, statement) => (await all(row, statement))[0] };
 }

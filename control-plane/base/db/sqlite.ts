@@ -1,10 +1,11 @@
 // SQLite driver: one writer connection with group commit, one reader, and a lock that keeps a second process out.
 import Database from 'better-sqlite3';
-import type { Sql } from 'sql-template-tag';
-import type { z } from 'zod';
 import { type Clock } from '../../../shared/clock.ts';
-import { type Db, DbError, isFull, type Query, type Tx, storedValue } from './db.ts';
-import { type Body, type OnCommit, openGroupCommit, type BodyResult } from './group-commit.ts';
+import { type Body, decoding, openBodies } from './bodies.ts';
+import { type Db, DbError, isFull, type Query, type Sql, storedValue, type Tx } from './db.ts';
+import { type BodyResult, type OnCommit, openGroupCommit } from './group-commit.ts';
+import { openLockOrder } from './locks.ts';
+import { type Datasync, openWal, type Wal } from './wal.ts';
 
 /** Limits how many bodies share one commit, and so how long the first of them waits. */
 const BODIES_PER_COMMIT_MAX = 512;
@@ -21,32 +22,46 @@ interface SqliteDeps {
   onCommit?: OnCommit | undefined;
   /** Called if the disk is full. Returns true if it freed space, so that the batch is worth another try. */
   makeRoom?: (() => boolean) | undefined;
+  /** Flushes the write-ahead log to the disk. Tests pass one that waits or fails. */
+  datasync?: Datasync | undefined;
 }
 
 /**
  * Opens (and creates) the database at `path`, or a private one in memory for `:memory:`.
  * @throws DbError `database_in_use` if another process has it, `unsupported` for an unsafe SQLite version
  */
-export function openSqlite(path: string, { clock, onCommit, makeRoom = () => false }: SqliteDeps): Db {
-  const unlock = path === ':memory:' ? () => undefined : lockSqlite(path);
+export function openSqlite(path: string, { clock, onCommit, makeRoom = () => false, datasync }: SqliteDeps): Db {
+  const inMemory = path === ':memory:';
+  const unlock = inMemory ? () => undefined : lockSqlite(path);
   const writer = connect(path, false);
   refuseUnsafeVersion(versionOf(writer.database));
-  const reader = path === ':memory:' ? undefined : connect(path, true);
-  const commit = (batch: readonly Body[]): Promise<BodyResult[]> =>
-    commitBatch(writer, batch, clock).catch((error: unknown) => {
+  const reader = inMemory ? undefined : connect(path, true);
+  const wal = inMemory ? undefined : openWal(`${path}-wal`, datasync);
+  const commit = async (batch: readonly Body[]): Promise<BodyResult[]> => {
+    wal?.refuseBroken();
+    const { results, hasWritten } = await commitBatch(writer, batch, clock).catch((error: unknown) => {
       if (!isFull(error) || !makeRoom()) throw error;
       return commitBatch(writer, batch, clock);
     });
+    if (hasWritten) await wal?.flush();
+    return results;
+  };
+  const bodies = openBodies();
   const group = openGroupCommit(commit, { clock, batchMax: BODIES_PER_COMMIT_MAX, onCommit });
+  const tx = async <T>(name: string, body: (tx: Tx) => Promise<T>): Promise<T> =>
+    (await group.add(bodies.make(name, body))) as T;
   // A database in memory has one connection. Reads wait their turn like writes, so that they never see half a transaction.
-  const reads = reader === undefined ? queuedReads(group.tx) : statements(reader, () => true);
+  const reads = reader === undefined || wal === undefined ? queuedReads(tx) : durableReads(reader, wal);
 
   return {
     dialect: 'sqlite',
-    read: group.outside(reads),
-    tx: group.tx,
+    read: bodies.outside(reads),
+    tx,
+    snapshot: tx,
+    hot: ({ name, run }) => tx(name, run),
     close: async () => {
       await group.idle();
+      await wal?.close();
       reader?.database.close();
       writer.database.close();
       unlock();
@@ -54,63 +69,92 @@ export function openSqlite(path: string, { clock, onCommit, makeRoom = () => fal
   };
 }
 
-async function commitBatch(writer: Connection, batch: readonly Body[], clock: Clock): Promise<BodyResult[]> {
-  const outcomes: BodyResult[] = [];
+interface Committed {
+  results: BodyResult[];
+  hasWritten: boolean;
+}
+
+/** Runs the bodies in one transaction. If one of them throws after it has written, all run again, each in a savepoint. */
+async function commitBatch(writer: Connection, batch: readonly Body[], clock: Clock): Promise<Committed> {
+  const committed =
+    (await runBatch(writer, batch, { clock, inSavepoints: false })) ??
+    (await runBatch(writer, batch, { clock, inSavepoints: true }));
+  if (committed === undefined) throw new Error('a savepoint did not undo its body');
+  return committed;
+}
+
+/** Undefined if the batch was rolled back because a body threw after it had written. */
+async function runBatch(
+  writer: Connection,
+  batch: readonly Body[],
+  { clock, inSavepoints }: { clock: Clock; inSavepoints: boolean },
+): Promise<Committed | undefined> {
+  const committed: Committed = { results: [], hasWritten: false };
+  const nextTurn = (): Promise<'turn over'> => clock.nextTurn().then(() => 'turn over' as const);
   try {
-    writer.database.exec('BEGIN IMMEDIATE');
-    let turn = clock.nextTurn().then(() => 'turn over' as const);
+    writer.prepare('BEGIN IMMEDIATE').run();
+    let turn = nextTurn();
     for (const body of batch) {
-      const outcome = await runBody(writer, body, turn);
-      if ('error' in outcome && outcome.error instanceof DbError && outcome.error.code === 'tx_awaited_outside') {
-        turn = clock.nextTurn().then(() => 'turn over' as const);
+      if (inSavepoints) writer.prepare('SAVEPOINT body').run();
+      const { result, hasWritten } = await runBody(writer, body, turn);
+      const failed = 'error' in result;
+      // On a full disk, SQLite may have rolled the whole transaction back. Then the whole batch fails with this error.
+      if (failed && !writer.database.inTransaction) throw result.error;
+      if (failed && hasWritten && !inSavepoints) {
+        writer.prepare('ROLLBACK').run();
+        return undefined;
       }
-      outcomes.push(outcome);
+      if (failed && inSavepoints) writer.prepare('ROLLBACK TO body').run();
+      if (inSavepoints) writer.prepare('RELEASE body').run();
+      if (failed && isCode(result.error, 'tx_awaited_outside')) turn = nextTurn();
+      committed.results.push(result);
+      committed.hasWritten ||= hasWritten;
     }
-    writer.database.exec('COMMIT');
-    return outcomes;
+    writer.prepare('COMMIT').run();
+    return committed;
   } catch (error) {
-    if (writer.database.inTransaction) writer.database.exec('ROLLBACK');
+    if (writer.database.inTransaction) writer.prepare('ROLLBACK').run();
     throw error;
   }
+}
+
+interface BodyRun {
+  result: BodyResult;
+  hasWritten: boolean;
 }
 
 /**
  * A body that awaits only `tx` ends before the next turn of the event loop. If the turn comes first, the body waited for something else.
  */
-async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'>): Promise<BodyResult> {
+async function runBody(writer: Connection, body: Body, turn: Promise<'turn over'>): Promise<BodyRun> {
   let open = true;
-  const tx: Tx = {
-    ...statements(writer, () => open),
-    run: async (statement) => {
-      assertOpen(open);
-      return writer.prepare(textOf(statement)).run(...statement.values.map(storedValue)).changes;
-    },
+  let hasWritten = false;
+  const order = openLockOrder();
+  const statementOf = (statement: Sql): Database.Statement => {
+    if (!open) throw new DbError('tx_over', 'this transaction is over');
+    const prepared = writer.prepare(textOf(statement));
+    hasWritten ||= !prepared.readonly;
+    return prepared;
   };
-  writer.database.exec('SAVEPOINT body');
+  const tx: Tx = {
+    ...decoding(async (statement) => statementOf(statement).all(...statement.values.map(storedValue))),
+    run: async (statement) => statementOf(statement).run(...statement.values.map(storedValue)).changes,
+    // Bodies run one after another, so only the order is checked.
+    lock: async (root, ...ids) => void order.next(root, ids),
+  };
   const settled = body.run(tx).then(
     (value): BodyResult => ({ value }),
     (error: unknown): BodyResult => ({ error }),
   );
   const first = await Promise.race([settled, turn]);
   open = false;
-  const outcome: BodyResult =
-    first === 'turn over'
-      ? { error: new DbError('tx_awaited_outside', `the transaction ${body.name} waited for something other than tx`) }
-      : first;
-  // On a full disk, SQLite may have rolled the whole transaction back. Then the whole batch fails with this error.
-  if ('error' in outcome && !writer.database.inTransaction) throw outcome.error;
-  if ('error' in outcome) writer.database.exec('ROLLBACK TO body');
-  writer.database.exec('RELEASE body');
-  return outcome;
+  if (first !== 'turn over') return { result: first, hasWritten };
+  const message = `the transaction ${body.name} waited for something other than tx`;
+  return { result: { error: new DbError('tx_awaited_outside', message) }, hasWritten };
 }
 
-function statements(connection: Connection, isOpen: () => boolean): Query {
-  const all = async <T>(row: z.ZodType<T>, statement: Sql): Promise<T[]> => {
-    assertOpen(isOpen());
-    const rows = connection.prepare(textOf(statement)).all(...statement.values.map(storedValue));
-    return rows.map((value) => row.parse(value));
-  };
-  return { all, one: async (row, statement) => (await all(row, statement))[0] };
+function isCode(error: unknown, code: DbError['code']): boolean {
+  return error instanceof DbError && error.code === code;
 }
 
 /**
@@ -128,12 +172,24 @@ function queuedReads(tx: Db['tx']): Query {
   };
 }
 
-/** `synchronous` is a setting of the connection, and better-sqlite3 opens WAL files with NORMAL. So FULL is set here each time. */
+/** A read may see a commit that is not flushed yet. Its result waits for the flush, so that no caller acts on what a crash takes back. */
+function durableReads(reader: Connection, wal: Wal): Query {
+  return decoding(async (statement) => {
+    const rows = reader.prepare(textOf(statement)).all(...statement.values.map(storedValue));
+    await wal.flushed();
+    return rows;
+  });
+}
+
+/**
+ * With `synchronous = NORMAL`, a commit writes to the write-ahead log and does not flush it: `Wal` does, outside the event loop. A checkpoint
+ * still flushes the log before it copies pages, and the database after that.
+ */
 function connect(path: string, readonly: boolean): Connection {
   const connection = new Database(path, { readonly });
   connection.defaultSafeIntegers(true);
   if (!readonly) connection.pragma('journal_mode = WAL');
-  connection.pragma('synchronous = FULL');
+  connection.pragma('synchronous = NORMAL');
   connection.pragma('foreign_keys = ON');
   connection.pragma('recursive_triggers = ON');
   connection.pragma('busy_timeout = 5000');
@@ -172,8 +228,4 @@ export function refuseUnsafeVersion(version: string): void {
 
 function versionOf(connection: Database.Database): string {
   return (connection.prepare('select sqlite_version() as version').get() as { version: string }).version;
-}
-
-function assertOpen(open: boolean): void {
-  if (!open) throw new DbError('tx_over', 'this transaction is over');
 }

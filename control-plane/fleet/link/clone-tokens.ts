@@ -66,6 +66,7 @@ export function openCloneTokens({ db, sealing, machineKey }: CloneTokensDeps): C
       const key = (await machineKey(machineId)) ?? '';
       const number = numberOf(machineId, shown);
       return db.tx('link.clone_token_shown', async (tx) => {
+        await tx.lock('machine', machineId);
         const row = await find(tx, machineId);
         if (row?.public_key !== key)
           await write(tx, machineId, { public_key: key, issued: number ?? 0, kept: number ?? 0 });
@@ -77,6 +78,7 @@ export function openCloneTokens({ db, sealing, machineKey }: CloneTokensDeps): C
     },
     next: (machineId) =>
       db.tx('link.clone_token_next', async (tx) => {
+        await tx.lock('machine', machineId);
         const row = (await find(tx, machineId)) ?? { public_key: '', issued: 0, kept: 0 };
         const issued = row.issued + 1;
         await write(tx, machineId, { ...row, issued });

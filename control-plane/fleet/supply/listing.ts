@@ -68,8 +68,16 @@ interface ListingDeps {
 export function openListing(deps: ListingDeps): Listing {
   const { db } = deps;
   return {
-    approve: (machineId) => db.tx('supply.approve', (tx) => approve(tx, machineId, deps)),
-    suspend: (machineId) => db.tx('supply.suspend', (tx) => suspend(tx, machineId, deps)),
+    approve: (machineId) =>
+      db.tx('supply.approve', async (tx) => {
+        await tx.lock('machine', machineId);
+        return approve(tx, machineId, deps);
+      }),
+    suspend: (machineId) =>
+      db.tx('supply.suspend', async (tx) => {
+        await tx.lock('machine', machineId);
+        return judgeListing(tx, await anyMachine(tx, machineId), { gpus: null, to: 'suspended' }, deps);
+      }),
     delist: (tx, orgId, machineId) => delist(tx, orgId, machineId, deps),
     relist: async (tx, orgId, machineId) => {
       const machine = await ownMachine(tx, orgId, machineId);
@@ -137,10 +145,6 @@ async function approvableGpus(tx: Tx, machine: store.MachineRow): Promise<Approv
   );
 }
 
-async function suspend(tx: Tx, machineId: string, deps: ListingDeps): Promise<store.MachineRow> {
-  return judgeListing(tx, await anyMachine(tx, machineId), { gpus: null, to: 'suspended' }, deps);
-}
-
 /** A machine that its supplier has delisted stays delisted. The operator's decision then applies when the supplier lists it again. */
 async function judgeListing(
   tx: Tx,
@@ -187,13 +191,16 @@ function setSupplier(
   { db, clock, refresh }: ListingDeps,
 ): Promise<store.SupplierRow> {
   return db.tx(`supply.supplier_${to}`, async (tx) => {
+    await tx.lock('supplier', supplierId);
     if (!(await store.setSupplierStatus(tx, supplierId, { to, nowMs: clock.now() }))) {
       const known = (await store.findSupplier(tx, supplierId)) !== undefined;
       return known
         ? fail('conflict', `The supplier is ${to} already.`)
         : fail('not_found', `There is no supplier ${supplierId}.`);
     }
-    for (const machineId of await store.machineIdsOfSupplier(tx, supplierId)) await refresh(tx, machineId);
+    const machineIds = await store.machineIdsOfSupplier(tx, supplierId);
+    await tx.lock('machine', ...machineIds);
+    for (const machineId of machineIds) await refresh(tx, machineId);
     const supplier = await store.findSupplier(tx, supplierId);
     return supplier ?? fail('not_found', `There is no supplier ${supplierId}.`);
   });

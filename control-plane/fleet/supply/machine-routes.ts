@@ -88,6 +88,7 @@ function changeRoute(deps: Deps): Route {
     errors: ['not_found', 'conflict'],
     handler: ({ caller, params, body, settle }) =>
       db.tx('supply.change', async (tx) => {
+        await tx.lock('machine', params.id);
         const reply: Reply = {
           status: 200,
           body: await viewOf(tx, await supply.change(tx, caller.orgId, params.id, changeOf(body)), deps),
@@ -114,6 +115,7 @@ function delistRoute({ db, supply }: Deps): Route {
     errors: ['not_found'],
     handler: ({ caller, params, settle }) =>
       db.tx('supply.delist', async (tx) => {
+        await tx.lock('machine', params.id);
         const status = await supply.delist(tx, caller.orgId, params.id);
         const reply: Reply = { status: 200, body: { machine_id: params.id, status } };
         await settle(tx, reply);
@@ -139,6 +141,7 @@ function relistRoute(deps: Deps): Route {
     errors: ['not_found'],
     handler: ({ caller, params, settle }) =>
       db.tx('supply.relist', async (tx) => {
+        await tx.lock('machine', params.id);
         const reply: Reply = {
           status: 200,
           body: await viewOf(tx, await supply.relist(tx, caller.orgId, params.id), deps),

@@ -33,6 +33,7 @@ function becomeRoute({ db, supply }: Deps): Route {
     errors: [],
     handler: ({ caller, settle }) =>
       db.tx('supply.supplier', async (tx) => {
+        await tx.lock('org', caller.orgId);
         const row = await supply.registerSupplier(tx, caller.orgId);
         const reply: Reply = { status: 200, body: supplierView(row) };
         await settle(tx, reply);
@@ -75,6 +76,7 @@ function registerRoute(deps: Deps): Route {
     errors: ['not_found', 'conflict'],
     handler: ({ caller, body, settle }) =>
       db.tx('supply.register', async (tx) => {
+        await tx.lock('org', caller.orgId);
         const reply = await registered(tx, await supply.registerMachine(tx, caller.orgId, declaredMachine(body)), deps);
         await settle(tx, reply);
         return reply;
@@ -99,6 +101,7 @@ function tokenRoute(deps: Deps): Route {
     errors: ['not_found', 'conflict'],
     handler: ({ caller, params, settle }) =>
       db.tx('supply.token', async (tx) => {
+        await tx.lock('machine', params.id);
         const reply = await registered(tx, await supply.reissueToken(tx, caller.orgId, params.id), deps);
         await settle(tx, reply);
         return reply;

@@ -92,7 +92,7 @@ interface SupplyDeps {
   log: Log;
   events: Events;
   /** The host reports that the GPUs which `heldBy` holds are broken (`fault` is the reason) or healthy (null). */
-  onGpus(tx: Tx, heldBy: string, fault: string | null): Promise<void>;
+  onGpus(heldBy: string, fault: string | null): Promise<void>;
   /** The price of disk space beyond the included one, on hosts that enforce disk_gb. */
   diskPriceUcentsPerGbHour: bigint;
 }
@@ -116,15 +116,21 @@ export function openSupply(deps: SupplyDeps): Supply {
       }
       return { machine, token: await newToken(tx, machine.id, deps) };
     },
-    enroll: (request) => db.tx('supply.enroll', (tx) => enroll(tx, request, { ...deps, listing })),
-    reportInventory: (machineId, inventory) =>
-      db.tx('supply.inventory', async (tx) => {
+    enroll: (request) => enroll(request, { ...deps, listing }),
+    reportInventory: async (machineId, inventory) => {
+      const broken = await db.tx('supply.inventory', async (tx) => {
+        await tx.lock('machine', machineId);
         // Two hosts share the identity, and we cannot know which one has reported this.
-        if ((await store.findMachine(tx, machineId))?.copied_ms != null) return;
+        if ((await store.findMachine(tx, machineId))?.copied_ms != null) return [];
         await takeInventory(tx, machineId, inventory, { ...deps, listing });
-      }),
+        return brokenGpus(await store.gpusOf(tx, machineId), inventory);
+      });
+      // Each in a transaction of its own, because a rental locks more than its machine. The next link repeats what a crash has cut off.
+      for (const { heldBy, fault } of broken) await deps.onGpus(heldBy, fault);
+    },
     setOnline: (machineId, online) =>
       db.tx('supply.online', async (tx) => {
+        await tx.lock('machine', machineId);
         await store.setOnline(tx, machineId, online, clock.now());
         await refresh(tx, machineId, deps);
       }),
@@ -139,6 +145,7 @@ export function openSupply(deps: SupplyDeps): Supply {
     noteHeartbeats: () => db.tx('supply.heartbeats', (tx) => store.noteHeartbeats(tx, clock.now())),
     onlineMachineIds: () => store.onlineMachineIds(db.read),
     hold: async (tx, want) => {
+      await tx.lock('machine', want.machineId);
       const uuids = await store.takeGpus(tx, want);
       if (uuids.length < want.count) {
         if (uuids.length > 0) await store.freeGpus(tx, want.heldBy);
@@ -223,8 +230,21 @@ async function newToken(tx: Tx, machineId: string, { ids, clock }: SupplyDeps): 
 
 type IntakeDeps = SupplyDeps & { listing: Pick<Listing, 'appraise'> };
 
-async function enroll(tx: Tx, request: EnrollRequest, deps: IntakeDeps): Promise<{ machineId: string }> {
+async function enroll(request: EnrollRequest, deps: IntakeDeps): Promise<{ machineId: string }> {
   const hash = hashToken(request.token);
+  const machineId = (await store.findToken(deps.db.read, hash))?.machine_id ?? '';
+  return deps.db.tx('supply.enroll', async (tx) => {
+    await tx.lock('machine', machineId);
+    return useToken(tx, hash, request, deps);
+  });
+}
+
+async function useToken(
+  tx: Tx,
+  hash: string,
+  request: EnrollRequest,
+  deps: IntakeDeps,
+): Promise<{ machineId: string }> {
   const token = await store.findToken(tx, hash);
   if (token === undefined) {
     return fail('enrollment_token_invalid', 'Check that the whole token was copied, or register the machine again.');
@@ -287,6 +307,7 @@ async function setUnknownWorkloads(
 async function setCopied(machineId: string, isCopied: boolean, deps: SupplyDeps): Promise<store.MachineRow> {
   const { db, clock, log } = deps;
   const [machine, isNew] = await db.tx('supply.copied', async (tx) => {
+    await tx.lock('machine', machineId);
     const changed = await store.setCopied(tx, machineId, isCopied ? clock.now() : null);
     const row = await store.findMachine(tx, machineId);
     if (row === undefined) return fail('not_found', `There is no machine ${machineId}.`);
@@ -310,23 +331,24 @@ async function takeInventory(tx: Tx, machineId: string, inventory: Inventory, de
     machineId,
     inventory.gpus.map((gpu) => gpu.uuid),
   );
-  await tellHolders(tx, machineId, inventory, deps);
   await deps.listing.appraise(tx, machineId);
 }
 
-async function tellHolders(tx: Tx, machineId: string, inventory: Inventory, { onGpus }: IntakeDeps): Promise<void> {
-  const held = (await store.gpusOf(tx, machineId)).filter((gpu) => gpu.held_by !== null);
-  for (const [heldBy, gpus] of Map.groupBy(held, (gpu) => gpu.held_by ?? '')) {
+/** What the host reports about the GPUs that each launch holds: why they are broken; null: they are healthy. */
+function brokenGpus(gpus: readonly store.GpuRow[], inventory: Inventory): { heldBy: string; fault: string | null }[] {
+  const held = gpus.filter((gpu) => gpu.held_by !== null);
+  return [...Map.groupBy(held, (gpu) => gpu.held_by ?? '')].flatMap(([heldBy, its]) => {
     const fault = brokenWords(
       inventory,
-      gpus.map((gpu) => gpu.gpu_uuid),
+      its.map((gpu) => gpu.gpu_uuid),
     );
-    if (fault !== undefined) await onGpus(tx, heldBy, fault);
-  }
+    return fault === undefined ? [] : [{ heldBy, fault }];
+  });
 }
 
 /** Free GPUs first go to the contracts that need them, and the rest is on offer. */
 async function refresh(tx: Tx, machineId: string, deps: SupplyDeps): Promise<void> {
+  await tx.lock('machine', machineId);
   const { ids, clock, diskPriceUcentsPerGbHour } = deps;
   const now = { newId: () => ids.prefixed('off'), nowMs: clock.now(), diskPriceUcentsPerGbHour };
   await refreshOfferings(tx, machineId, now);

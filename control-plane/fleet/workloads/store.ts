@@ -4,7 +4,7 @@ import { DesiredWorkload, ObservedWorkload } from '../../../shared/protocol/work
 import type { Revision } from '../../../shared/protocol/link.ts';
 import { mayMove, WORKLOAD_STATES, type WorkloadState } from '../../../shared/states.ts';
 import { countRow, int, json, text } from '../../base/db/columns.ts';
-import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
 
 /**
  * A desired workload without `desired`, which the state of the row decides, and with its environment sealed, because that may hold secrets.
@@ -38,6 +38,16 @@ export async function insertWorkload(tx: Tx, machineId: string, spec: WorkloadSp
 
 export function findWorkload(query: Query, id: string): Promise<WorkloadRow | undefined> {
   return query.one(WorkloadRow, sql`select ${COLUMNS} from workloads where id = ${id}`);
+}
+
+/** The instances of these workloads. */
+export async function instancesOf(query: Query, workloadIds: readonly string[]): Promise<string[]> {
+  if (workloadIds.length === 0) return [];
+  const rows = await query.all(
+    WorkloadRow.pick({ instance_id: true }),
+    sql`select instance_id from workloads where id in (${join([...workloadIds])})`,
+  );
+  return rows.map((row) => row.instance_id);
 }
 
 export function liveWorkloads(query: Query, machineId: string): Promise<WorkloadRow[]> {

@@ -116,28 +116,34 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
       await store.bumpRevision(tx, row.machine_id, clock.now());
     },
     desired: (machineId) =>
-      db.tx('workloads.desired', async (tx) => {
-        const rows = await store.liveWorkloads(tx, machineId);
+      db.snapshot('workloads.desired', async (query) => {
+        const rows = await store.liveWorkloads(query, machineId);
         const workloads = rows.map((row) => desiredOf(row, sealing));
         return {
           type: 'desired' as const,
-          ...(await store.position(tx, machineId)),
+          ...(await store.position(query, machineId)),
           complete: true as const,
           now_ms: clock.now(),
           workloads,
         };
       }),
-    observe: (machineId, message) =>
-      db.tx('workloads.observe', async (tx) => {
+    observe: async (machineId, message) => {
+      const ids = message.workloads.map((observed) => observed.workload_id);
+      const instanceIds = await store.instancesOf(db.read, ids);
+      await db.tx('workloads.observe', async (tx) => {
+        await tx.lock('instance', ...instanceIds);
+        await tx.lock('machine', machineId);
         const unknown = [...message.unknown_workload_ids];
         for (const observed of message.workloads) {
           const isKnown = await observeOne(tx, machineId, observed, deps);
           if (!isKnown && THERE.has(observed.phase)) unknown.push(observed.workload_id);
         }
         await deps.supply.setUnknownWorkloads(tx, machineId, unknown.toSorted());
-      }),
+      });
+    },
     meet: (machineId, held) =>
       db.tx('workloads.meet', async (tx) => {
+        await tx.lock('machine', machineId);
         const ours = await store.position(tx, machineId);
         if (held === null || held.epoch < ours.epoch || (held.epoch === ours.epoch && held.revision <= ours.revision))
           return;
@@ -149,7 +155,10 @@ export function openWorkloads(deps: WorkloadsDeps): Workloads {
         await deps.supply.setUnknownWorkloads(tx, machineId, null);
       }),
     removeUnknown: (machineId, workloadId) =>
-      db.tx('workloads.remove_unknown', (tx) => removeUnknown(tx, machineId, workloadId, deps)),
+      db.tx('workloads.remove_unknown', async (tx) => {
+        await tx.lock('machine', machineId);
+        await removeUnknown(tx, machineId, workloadId, deps);
+      }),
   };
 }
 

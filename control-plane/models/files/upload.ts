@@ -140,6 +140,7 @@ function keepFile(
 ): Promise<FileRow> {
   const { db, ids, clock, bytesPerOrgMax } = deps;
   return db.tx('files.upload', async (tx) => {
+    await tx.lock('org', orgId);
     const file: FileRow = {
       id: ids.prefixed('file'),
       org_id: orgId,

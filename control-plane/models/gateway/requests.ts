@@ -37,7 +37,7 @@ import type { Ledger } from '../../money/ledger/ledger.ts';
 import type { Callable } from '../catalog/catalog.ts';
 import type { Counts } from './counts.ts';
 import { failedOutcome, freeOutcome } from './outcome.ts';
-import { closeReceipt, holdId, type Outcome } from './states.ts';
+import { closeReceipt, type OpenReceipt, openReceipt, type Outcome } from './states.ts';
 import * as store from './store.ts';
 
 export interface NewRequest {
@@ -113,12 +113,11 @@ export function openRequests(deps: RequestsDeps): Requests {
   const begin = async (request: NewRequest): Promise<OpenRequest> => {
     const { caller, gone, callable, boundUcents } = request;
     const id = ids.prefixed('rcp');
+    const receipt = receiptOf(id, request, clock.now());
     const leave = enter(id, caller.apiKeyId);
     try {
-      await db.tx('inference.open', async (tx) => {
-        await ledger.setHold(tx, holdId(id), wallet(caller.orgId), boundUcents);
-        await store.insertReceipt(tx, receiptOf(id, request, clock.now()));
-      });
+      const isHeld = await db.hot(openReceipt(receipt, ledger));
+      if (!isHeld) await ledger.refuse(db.read, wallet(caller.orgId), boundUcents);
     } catch (error) {
       leave();
       throw error;
@@ -126,7 +125,7 @@ export function openRequests(deps: RequestsDeps): Requests {
     let closed: Promise<void> | undefined;
     const close = (outcome: Outcome): Promise<void> =>
       db
-        .tx('inference.close', (tx) => closeReceipt(tx, id, outcome, { ledger, nowMs: clock.now() }))
+        .hot(closeReceipt(receipt, outcome, { ledger, nowMs: clock.now() }))
         .then(() => deps.counts.ended(callable.model.id, outcome.ending))
         .finally(leave);
     return {
@@ -180,24 +179,22 @@ async function sweep(
   { db, ledger, clock, log }: RequestsDeps,
 ): Promise<number> {
   const dead = await deadReceipts(db, living, signal);
-  for (const id of dead) {
-    await db.tx('inference.sweep', (tx) =>
-      closeReceipt(tx, id, freeOutcome('process_ended'), { ledger, nowMs: clock.now() }),
-    );
-  }
+  const close = (receipt: OpenReceipt): Promise<boolean> =>
+    db.hot(closeReceipt(receipt, freeOutcome('process_ended'), { ledger, nowMs: clock.now() }));
+  await Promise.all(dead.map(close));
   if (dead.length > 0)
     log.warn({ receipts: dead.length }, 'closed the requests of a process that died, free of charge');
   return dead.length;
 }
 
-async function deadReceipts(db: Db, living: ReadonlyMap<string, unknown>, signal: AbortSignal): Promise<string[]> {
-  const dead: string[] = [];
+async function deadReceipts(db: Db, living: ReadonlyMap<string, unknown>, signal: AbortSignal): Promise<OpenReceipt[]> {
+  const dead: OpenReceipt[] = [];
   let afterId: string | undefined = '';
   while (afterId !== undefined && !signal.aborted) {
-    const ids: string[] = await store.openReceipts(db.read, afterId, SWEEP_ROWS);
+    const open: OpenReceipt[] = await store.openReceipts(db.read, afterId, SWEEP_ROWS);
     // Checked after the rows were read. A request enters `living` before its row is written, so each row that is served is found in it.
-    dead.push(...ids.filter((id) => !living.has(id)));
-    afterId = ids.at(-1);
+    dead.push(...open.filter(({ id }) => !living.has(id)));
+    afterId = open.at(-1)?.id;
   }
   return dead;
 }

@@ -1,7 +1,7 @@
 // The SQL of receipts.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
-import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import type { Piece } from '../../base/db/pieces.ts';
 import type { Cursor } from '../../base/http/cursors.ts';
 import { Charge } from '../../money/ledger/charges.ts';
@@ -50,6 +50,15 @@ export async function insertReceipt(tx: Tx, receipt: NewReceipt): Promise<void> 
   );
 }
 
+/** The same for a `HotBody`, for each row of the part `held`. */
+export function receiptPart(receipt: NewReceipt): Sql {
+  return sql`receipt as (
+      insert into request_receipts (id, org_id, api_key_id, request_id, model_id, tier, state, held_ucents, opened_ms)
+      select ${receipt.id}, ${receipt.org_id}, ${receipt.api_key_id}, ${receipt.request_id}, ${receipt.model_id}, ${receipt.tier}, 'open',
+        cast(${receipt.held_ucents} as bigint), cast(${receipt.opened_ms} as bigint)
+      from held)`;
+}
+
 export function findReceipt(query: Query, id: string): Promise<Receipt | undefined> {
   return query.one(ReceiptRow, sql`select ${COLUMNS} from request_receipts where id = ${id}`);
 }
@@ -69,13 +78,14 @@ export function pageOfReceipts(
   );
 }
 
-/** Ids of open receipts after `afterId`, in order. */
-export async function openReceipts(query: Query, afterId: string, limit: number): Promise<string[]> {
-  const rows = await query.all(
-    z.object({ id: text }),
-    sql`select id from request_receipts where state = 'open' and id > ${afterId} order by id limit ${limit}`,
+const OpenRow = ReceiptRow.pick({ id: true, org_id: true, held_ucents: true });
+
+/** Open receipts after `afterId`, in order of their ids. */
+export function openReceipts(query: Query, afterId: string, limit: number): Promise<z.infer<typeof OpenRow>[]> {
+  return query.all(
+    OpenRow,
+    sql`select id, org_id, held_ucents from request_receipts where state = 'open' and id > ${afterId} order by id limit ${limit}`,
   );
-  return rows.map(({ id }) => id);
 }
 
 export type Closing = Pick<
@@ -90,20 +100,12 @@ export type Closing = Pick<
   | 'closed_ms'
 >;
 
-/** False if the receipt is not in `from` any more. */
-export async function setClosed(
-  tx: Tx,
-  id: string,
-  { from, to }: { from: ReceiptState; to: ReceiptState },
-  closing: Closing,
-): Promise<boolean> {
-  const changed = await tx.run(
-    sql`update request_receipts set state = ${to}, charged_ucents = ${closing.charged_ucents}, ending = ${closing.ending},
-          prompt_tokens = ${closing.prompt_tokens}, completion_tokens = ${closing.completion_tokens},
-          images = ${closing.images}, counted_by = ${closing.counted_by}, upstream = ${closing.upstream}, closed_ms = ${closing.closed_ms}
-        where id = ${id} and state = ${from}`,
-  );
-  return changed === 1;
+/** The statement that closes a receipt. It changes no row if the receipt is not in `from` any more. */
+export function closing(id: string, { from, to }: { from: ReceiptState; to: ReceiptState }, closed: Closing): Sql {
+  return sql`update request_receipts set state = ${to}, charged_ucents = ${closed.charged_ucents}, ending = ${closed.ending},
+          prompt_tokens = ${closed.prompt_tokens}, completion_tokens = ${closed.completion_tokens},
+          images = ${closed.images}, counted_by = ${closed.counted_by}, upstream = ${closed.upstream}, closed_ms = ${closed.closed_ms}
+        where id = ${id} and state = ${from}`;
 }
 
 /** The charges of these receipts, for the proof that receipts and ledger agree. */

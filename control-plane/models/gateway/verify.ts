@@ -1,5 +1,5 @@
 // Proves that receipts and the ledger agree: the charge of each closed receipt, and the hold of each open one.
-import type { Tx } from '../../base/db/db.ts';
+import type { Query } from '../../base/db/db.ts';
 import { proveCharges, type RoomProof } from '../../money/ledger/charges.ts';
 import { heldBy } from '../../money/ledger/store.ts';
 import { CHARGE_KIND, holdId } from './states.ts';
@@ -12,10 +12,10 @@ export const receiptProof: RoomProof = {
 };
 
 /** Faults: open receipts whose hold in the ledger has another amount. */
-export async function receiptHoldFaults(tx: Tx): Promise<string[]> {
+export async function receiptHoldFaults(query: Query): Promise<string[]> {
   const faults: string[] = [];
-  for (const { id, held_ucents: held } of await holdsOfOpen(tx)) {
-    const kept = await heldBy(tx, holdId(id));
+  for (const { id, held_ucents: held } of await holdsOfOpen(query)) {
+    const kept = await heldBy(query, holdId(id));
     if (kept !== held) faults.push(`${id}: should hold ${held}, the ledger holds ${kept}`);
   }
   return faults;

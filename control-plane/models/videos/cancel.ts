@@ -18,6 +18,7 @@ export async function cancelJob(
 ): Promise<Job> {
   const nowMs = deps.clock.now();
   const { job, isCancelled } = await deps.db.tx('videos.cancel', async (tx) => {
+    await tx.lock('video', named.id);
     const found = await ownJob(tx, named);
     // After `committed_ms` the video is finished, and only its file is still being fetched.
     const mayEnd = isOpen(found) && found.committed_ms === null;
@@ -37,6 +38,7 @@ export async function cancelJob(
 export async function deleteJob(named: Named, deps: StepDeps): Promise<void> {
   const nowMs = deps.clock.now();
   const blobKey = await deps.db.tx('videos.delete', async (tx) => {
+    await tx.lock('video', named.id);
     const job = await ownJob(tx, named);
     if (isOpen(job)) {
       return fail(

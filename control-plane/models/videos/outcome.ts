@@ -40,7 +40,10 @@ export async function failJob(job: Job, { code, message }: Failure, deps: StepDe
 /** False if the status of the job has changed meanwhile. */
 export async function endJob(job: Job, to: VideoState, patch: Patch, deps: StepDeps): Promise<boolean> {
   const nowMs = deps.clock.now();
-  const isEnded = await deps.db.tx('videos.end', (tx) => move(tx, job, { to, patch }, { ...deps, nowMs }));
+  const isEnded = await deps.db.tx('videos.end', async (tx) => {
+    await tx.lock('video', job.id);
+    return move(tx, job, { to, patch }, { ...deps, nowMs });
+  });
   // A file that expires later is not counted as another end.
   if (isEnded && isOpen(job)) deps.counts.ended(job.model_id, to);
   return isEnded;

@@ -75,7 +75,10 @@ async function advance(job: Job, { status, progress }: Standing, deps: StepDeps)
     ...(isFinished ? { committed_ms: nowMs } : {}),
   };
   if (job.status === 'in_progress') return note(job, patch, deps);
-  await deps.db.tx('videos.start', (tx) => move(tx, job, { to: 'in_progress', patch }, { ...deps, nowMs }));
+  await deps.db.tx('videos.start', async (tx) => {
+    await tx.lock('video', job.id);
+    await move(tx, job, { to: 'in_progress', patch }, { ...deps, nowMs });
+  });
 }
 
 /** The file is whole on the disk before the job is completed and charged. If the process dies in between, the sweep of blobs removes the file. */

@@ -37,6 +37,7 @@ async function inOrder(all: readonly Upstream[], { db }: StepDeps): Promise<Upst
 /** False if the job is not in the queue any more, or if the server is full. */
 function claim(job: store.Job, upstream: Upstream, { db }: StepDeps): Promise<boolean> {
   return db.tx('videos.claim', async (tx) => {
+    await tx.lock('video', job.id);
     if ((await store.countAt(tx, upstream.base_url)) >= upstream.max_open_requests) return false;
     return store.patchJob(tx, job, { upstream: upstream.base_url });
   });

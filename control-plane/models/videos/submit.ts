@@ -36,6 +36,7 @@ export async function submit(call: SubmitCall, deps: VideosDeps): Promise<Reply>
     created_ms: nowMs,
   };
   const reply = await deps.db.tx('videos.submit', async (tx) => {
+    await tx.lock('org', caller.orgId);
     await refuseTooMany(tx, caller.orgId, deps);
     await deps.ledger.setHold(tx, holdId(job.id), wallet(caller.orgId), job.held_ucents);
     await store.insertJob(tx, job);

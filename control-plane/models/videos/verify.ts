@@ -1,5 +1,5 @@
 // Proves that video jobs and the ledger agree: the charge of each job, and the hold of each open one.
-import type { Tx } from '../../base/db/db.ts';
+import type { Query } from '../../base/db/db.ts';
 import { proveCharges, type RoomProof } from '../../money/ledger/charges.ts';
 import { heldBy } from '../../money/ledger/store.ts';
 import { CHARGE_KIND, holdId } from './states.ts';
@@ -11,10 +11,10 @@ export const videoProof: RoomProof = {
 };
 
 /** Faults: open jobs whose hold in the ledger has another amount. */
-export async function videoHoldFaults(tx: Tx): Promise<string[]> {
+export async function videoHoldFaults(query: Query): Promise<string[]> {
   const faults: string[] = [];
-  for (const { id, held_ucents: held } of await holdsOfOpen(tx)) {
-    const kept = await heldBy(tx, holdId(id));
+  for (const { id, held_ucents: held } of await holdsOfOpen(query)) {
+    const kept = await heldBy(query, holdId(id));
     if (kept !== held) faults.push(`${id}: should hold ${held}, the ledger holds ${kept}`);
   }
   return faults;

@@ -107,10 +107,14 @@ export function openCredits(deps: CreditsDeps): Credits {
     skip: (tx, stepMs) => store.shortenFreeTimes(tx, stepMs),
     payOwnOutage: (tx, payment) => payOwnOutage(tx, payment, deps),
     list: () => store.latestHeld(db.read, SHOWN_MAX),
-    release: (id, note) => db.tx('credits.release', (tx) => decide(tx, id, { state: 'released', note }, deps)),
-    refuse: (id, note) => db.tx('credits.refuse', (tx) => decide(tx, id, { state: 'refused', note }, deps)),
+    release: (id, note) => decide(id, { state: 'released', note }, deps),
+    refuse: (id, note) => decide(id, { state: 'refused', note }, deps),
     flags: () => store.flags(db.read),
-    trust: (orgId, note) => db.tx('credits.trust', (tx) => trust(tx, orgId, note, deps)),
+    trust: (orgId, note) =>
+      db.tx('credits.trust', async (tx) => {
+        await tx.lock('org', orgId);
+        return trust(tx, orgId, note, deps);
+      }),
   };
 }
 
@@ -125,7 +129,7 @@ async function end(tx: Tx, subjectId: string, untilMs: number, deps: CreditsDeps
   const { grantedUcents, heldUcents, why } = splitAt(worthUcents, await boundsOf(tx, time, deps));
   await store.endFreeTime(tx, time.id, { endedMs: nowMs, freeMs, grantedUcents, heldUcents });
   if (heldUcents === 0n) return;
-  const { availableUcents } = await deps.ledger.balance(tx, wallet(time.org_id));
+  const availableUcents = await deps.ledger.availableNow(tx, wallet(time.org_id));
   const walletUcents = availableUcents < heldUcents ? (availableUcents > 0n ? availableUcents : 0n) : heldUcents;
   const held = await hold(
     tx,
@@ -257,18 +261,21 @@ async function hold(tx: Tx, what: NewHeld, { ids, clock, log }: CreditsDeps): Pr
 }
 
 async function decide(
-  tx: Tx,
   id: string,
   { state, note }: { state: 'released' | 'refused'; note: string },
-  { clock, ledger }: CreditsDeps,
+  { db, clock, ledger }: CreditsDeps,
 ): Promise<store.HeldCredit> {
-  const row = await store.findHeld(tx, id);
-  if (row === undefined) return fail('not_found', `There is no held credit ${id}.`);
-  if (row.state !== 'held') return fail('conflict', `The credit ${id} was ${row.state} already.`);
-  const nowMs = clock.now();
-  await ledger.post(tx, `${id}:${state}`, decisionOf(row, state));
-  await store.decideHeld(tx, id, { state, note, nowMs });
-  return { ...row, state, note, decided_ms: nowMs };
+  const orgId = (await store.findHeld(db.read, id))?.org_id ?? '';
+  return db.tx(`credits.${state}`, async (tx) => {
+    await tx.lock('org', orgId);
+    const row = await store.findHeld(tx, id);
+    if (row === undefined) return fail('not_found', `There is no held credit ${id}.`);
+    if (row.state !== 'held') return fail('conflict', `The credit ${id} was ${row.state} already.`);
+    const nowMs = clock.now();
+    await ledger.post(tx, `${id}:${state}`, decisionOf(row, state));
+    await store.decideHeld(tx, id, { state, note, nowMs });
+    return { ...row, state, note, decided_ms: nowMs };
+  });
 }
 
 async function trust(tx: Tx, orgId: string, note: string, { clock }: CreditsDeps): Promise<store.CreditFlag> {

@@ -1,19 +1,20 @@
 // The proof that the ledger keeps exactly what is held for the operator, and that each decision was posted once, to the microcent.
 import { accruedUcents } from '../../../shared/money.ts';
-import type { Tx } from '../../base/db/db.ts';
+import type { Query } from '../../base/db/db.ts';
 import { accountId, suspense } from '../ledger/accounts.ts';
 import type { NewTransfer } from '../ledger/store.ts';
-import { amountsOfKinds, findAccount } from '../ledger/store.ts';
+import { postedOf } from '../ledger/proof-store.ts';
+import { amountsOfKinds } from '../ledger/store.ts';
 import { decisionOf, holdingOf } from './posting.ts';
 import * as store from './store.ts';
 
 /** Returns broken invariants in words; empty if all hold. */
-export async function creditFaults(tx: Tx): Promise<string[]> {
-  const rows = await store.allHeld(tx);
+export async function creditFaults(query: Query): Promise<string[]> {
+  const rows = await store.allHeld(query);
   return [
-    ...timeFaults(await store.allFreeTimes(tx), rows),
-    ...(await transferFaults(tx, rows)),
-    ...(await suspenseFaults(tx, rows)),
+    ...timeFaults(await store.allFreeTimes(query), rows),
+    ...(await transferFaults(query, rows)),
+    ...(await suspenseFaults(query, rows)),
   ];
 }
 
@@ -32,8 +33,8 @@ function timeFaults(times: readonly store.FreeTime[], rows: readonly store.HeldC
   });
 }
 
-async function transferFaults(tx: Tx, rows: readonly store.HeldCredit[]): Promise<string[]> {
-  const posted = await amountsOfKinds(tx, ['credit.', 'own_outage.released']);
+async function transferFaults(query: Query, rows: readonly store.HeldCredit[]): Promise<string[]> {
+  const posted = await amountsOfKinds(query, ['credit.', 'own_outage.released']);
   const due = new Map(rows.flatMap((row) => dueOf(row).map(({ id, amountUcents }) => [id, amountUcents] as const)));
   return [...new Set([...posted.keys(), ...due.keys()])].flatMap((id) => {
     const [want, is] = [due.get(id) ?? 0n, posted.get(id) ?? 0n];
@@ -46,9 +47,8 @@ function dueOf(row: store.HeldCredit): NewTransfer[] {
   return row.state === 'held' ? holding : [...holding, ...decisionOf(row, row.state)];
 }
 
-async function suspenseFaults(tx: Tx, rows: readonly store.HeldCredit[]): Promise<string[]> {
-  const account = await findAccount(tx, accountId(suspense));
-  const is = account === undefined ? 0n : account.credits_ucents - account.debits_ucents;
+async function suspenseFaults(query: Query, rows: readonly store.HeldCredit[]): Promise<string[]> {
+  const is = await postedOf(query, accountId(suspense));
   const due = rows
     .filter((row) => row.kind === 'credit' && row.state === 'held')
     .reduce((sum, row) => sum + row.amount_ucents, 0n);

@@ -35,6 +35,16 @@ export function isPrepaid(kind: AccountKind): boolean {
   return kind === 'customer_wallet';
 }
 
+const WITH_TOTALS: ReadonlySet<string> = new Set<AccountKind>(['customer_wallet', 'supplier_payable']);
+
+/**
+ * Whether the account has a row with running totals. The platform's accounts have none, because almost every transfer would change their
+ * rows. Their balance is the sum of their transfers.
+ */
+export function hasTotals(account: AccountRef | string): boolean {
+  return WITH_TOTALS.has(typeof account === 'string' ? (account.split(':')[0] ?? '') : account.kind);
+}
+
 export const wallet = (orgId: string): AccountRef => ({ kind: 'customer_wallet', ownerId: orgId });
 export const payable = (supplierId: string): AccountRef => ({ kind: 'supplier_payable', ownerId: supplierId });
 export const revenue: AccountRef = { kind: 'platform_revenue', ownerId: PLATFORM };

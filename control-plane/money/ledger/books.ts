@@ -1,7 +1,7 @@
 // Proves the books repeatedly: new transfers each hour, everything each night. It works in pieces, so that other writers run in between.
 import type { Clock } from '../../../shared/clock.ts';
 import type { Log } from '../../../shared/log.ts';
-import type { Db, Tx } from '../../base/db/db.ts';
+import type { Db, Query } from '../../base/db/db.ts';
 import { forgetProven, noteProven, proofState, type ProofState, subjectsAfter, totalsOf } from './proof-store.ts';
 import type { RoomProof } from './charges.ts';
 import { accountFaults, advance } from './verify.ts';
@@ -33,7 +33,7 @@ export interface Proofs {
   /** Compares the rows of the room with the ledger, in pieces. */
   charges?: RoomProof;
   /** Short proofs, each in one transaction: broken invariants in words. */
-  invariants?: readonly ((tx: Tx) => Promise<string[]>)[];
+  invariants?: readonly ((query: Query) => Promise<string[]>)[];
 }
 
 interface BooksDeps {
@@ -112,20 +112,20 @@ async function* prove({ db, clock, proofs }: BooksDeps, isWhole: boolean): Proof
   if (isWhole) note(yield* proveRooms(db, rooms));
   for (let afterId: string | undefined = ''; afterId !== undefined;) {
     const from: string = afterId;
-    const piece = await db.tx('books.accounts', (tx) => accountFaults(tx, from, PIECE));
+    const piece = await db.snapshot('books.accounts', (query) => accountFaults(query, from, PIECE));
     note(piece.faults);
     afterId = piece.lastId;
     yield;
   }
   for (const invariant of proofs().flatMap(({ invariants = [] }) => invariants)) {
-    note(await db.tx('books.invariant', invariant));
+    note(await db.snapshot('books.invariant', invariant));
     yield;
   }
   return [...found];
 }
 
 /** Retention never deletes rows that are this new, so a charge without a row is a fault. */
-async function faultsOfNew(tx: Tx, subjectIds: readonly string[], rooms: readonly RoomProof[]): Promise<string[]> {
+async function faultsOfNew(tx: Query, subjectIds: readonly string[], rooms: readonly RoomProof[]): Promise<string[]> {
   const posted = await totalsOf(tx, subjectIds);
   const faults: string[] = [];
   for (const room of rooms) {
@@ -147,12 +147,12 @@ async function* proveRooms(db: Db, rooms: readonly RoomProof[]): Proof {
     for (const side of [subjectsAfter, room.subjectsAfter]) {
       for (let afterId: string | undefined = ''; afterId !== undefined;) {
         const from: string = afterId;
-        const piece = await db.tx('books.room', async (tx) => {
-          const ids = await side(tx, from, PIECE);
+        const piece = await db.snapshot('books.room', async (query) => {
+          const ids = await side(query, from, PIECE);
           // A piece that is not full is the last one. Ids that come later are newer than this proof.
           return {
             lastId: ids.length < PIECE ? undefined : ids.at(-1),
-            proof: await room.prove(tx, await totalsOf(tx, ids)),
+            proof: await room.prove(query, await totalsOf(query, ids)),
           };
         });
         faults.push(...piece.proof.faults);

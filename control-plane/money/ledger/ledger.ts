@@ -3,7 +3,8 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import { dollarText } from '../../../shared/money.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
-import { type AccountRef, accountId } from './accounts.ts';
+import { type AccountRef, accountId, hasTotals } from './accounts.ts';
+import { postedOf } from './proof-store.ts';
 import * as store from './store.ts';
 
 /** The view of a wallet: `available` = posted - held. All in microcents. */
@@ -13,16 +14,25 @@ export interface Balance {
   availableUcents: bigint;
 }
 
+/** Changes the rows of accounts last in a transaction, and in the order of their ids. So transactions do not wait for each other in a circle. */
 export interface Ledger {
   /**
    * Writes all transfers under one batch id, or throws; then the caller's transaction must roll back.
    * Skips a transfer that exists with the same fields. @throws ServiceError `insufficient_balance`
    */
   post(tx: Tx, batchId: string, transfers: store.NewTransfer[]): Promise<void>;
+  /** Makes the hold `id`, which is new. False if the account does not cover it. */
+  hold(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<boolean>;
   /** Sets the hold `id` to `amountUcents`; 0 releases it. @throws ServiceError `insufficient_balance` */
   setHold(tx: Tx, id: string, account: AccountRef, amountUcents: bigint): Promise<void>;
   /** Sets the hold to `wantedUcents`, or to less if the account does not cover it, and returns the amount. */
   coverHold(tx: Tx, id: string, account: AccountRef, wantedUcents: bigint): Promise<bigint>;
+  /** Releases the hold `id` of a wallet and posts its charge to an account of the platform, not more than was held. Undefined: no charge. */
+  settle(tx: Tx, id: string, account: AccountRef, charge: store.NewTransfer | undefined): Promise<void>;
+  /** @throws ServiceError `insufficient_balance` with what is available now */
+  refuse(query: Query, account: AccountRef, neededUcents: bigint): Promise<never>;
+  /** What is available, until the end of the transaction: nobody else can spend it meanwhile. */
+  availableNow(tx: Tx, account: AccountRef): Promise<bigint>;
   /** Zero for an account that was never used. */
   balance(query: Query, account: AccountRef): Promise<Balance>;
 }
@@ -31,47 +41,75 @@ export function openLedger(deps: { clock: Clock }): Ledger {
   const { clock } = deps;
 
   const balance = async (query: Query, account: AccountRef): Promise<Balance> => {
-    const row = await store.findAccount(query, accountId(account));
-    const posted = row === undefined ? 0n : row.credits_ucents - row.debits_ucents;
+    const row = hasTotals(account) ? await store.findAccount(query, accountId(account)) : undefined;
+    const kept = row === undefined ? 0n : row.credits_ucents - row.debits_ucents;
+    const posted = hasTotals(account) ? kept : await postedOf(query, accountId(account));
     const held = row?.held_ucents ?? 0n;
     return { postedUcents: posted, heldUcents: held, availableUcents: posted - held };
   };
 
-  const setHold: Ledger['setHold'] = async (tx, id, account, amountUcents) => {
-    const now = clock.now();
-    await store.ensureAccount(tx, account, now);
-    const before = await store.heldBy(tx, id);
-    if (before === amountUcents) return;
-    const covered = await store.addHeld(tx, accountId(account), amountUcents - before);
-    if (!covered) await refuse(tx, account, amountUcents);
-    await store.writeHold(tx, { id, accountId: accountId(account), amountUcents, nowMs: now });
-  };
-
-  const refuse = async (tx: Tx, account: AccountRef, neededUcents: bigint): Promise<never> => {
-    const { availableUcents } = await balance(tx, account);
+  const refuse: Ledger['refuse'] = async (query, account, neededUcents) => {
+    const { availableUcents } = await balance(query, account);
     const needed = dollarText(neededUcents);
     return fail('insufficient_balance', {
       detail: `This needs $${needed} and $${dollarText(availableUcents)} is available. Add funds and try again.`,
     });
   };
 
+  const release = async (tx: Tx, id: string, account: AccountRef): Promise<void> => {
+    const before = await store.removeHold(tx, id);
+    if (before > 0n) await store.addHeld(tx, accountId(account), -before);
+  };
+
+  const hold: Ledger['hold'] = async (tx, id, account, amountUcents) => {
+    if (amountUcents === 0n) return true;
+    if (!(await store.addHeld(tx, accountId(account), amountUcents))) return false;
+    const row = { id, accountId: accountId(account), amountUcents, nowMs: clock.now() };
+    if (!(await store.insertHold(tx, row))) throw new Error(`the hold ${id} exists already`);
+    return true;
+  };
+
+  const setHold: Ledger['setHold'] = async (tx, id, account, amountUcents) => {
+    if (amountUcents === 0n) return release(tx, id, account);
+    const before = await store.heldBy(tx, id);
+    if (before === amountUcents) return;
+    const covered =
+      before === 0n
+        ? await hold(tx, id, account, amountUcents)
+        : await store.addHeld(tx, accountId(account), amountUcents - before);
+    if (!covered) await refuse(tx, account, amountUcents);
+    if (before === 0n) return;
+    await store.changeHold(tx, { id, accountId: accountId(account), amountUcents, nowMs: clock.now() });
+  };
+
+  const availableNow: Ledger['availableNow'] = async (tx, account) => {
+    await tx.lock('account', accountId(account));
+    return (await balance(tx, account)).availableUcents;
+  };
+
   return {
     balance,
+    refuse,
+    hold,
     setHold,
     post: async (tx, batchId, transfers) => {
-      const now = clock.now();
-      for (const transfer of transfers) {
-        await store.ensureAccount(tx, transfer.debit, now);
-        await store.ensureAccount(tx, transfer.credit, now);
-        const isNew = await store.insertTransfer(tx, batchId, transfer, now);
-        if (!isNew) continue;
-        const covered = await store.addDebit(tx, accountId(transfer.debit), transfer.amountUcents);
-        if (!covered) await refuse(tx, transfer.debit, transfer.amountUcents);
-        await store.addCredit(tx, accountId(transfer.credit), transfer.amountUcents);
+      const nowMs = clock.now();
+      const posted = await store.insertTransfers(tx, batchId, transfers, nowMs);
+      for (const change of changesOf(posted)) {
+        const covered = await store.addTotals(tx, change, nowMs);
+        if (!covered) await refuse(tx, change.account, change.debitsUcents);
       }
     },
+    settle: async (tx, id, account, charge) => {
+      const releasedUcents = await store.removeHold(tx, id);
+      const posted = charge === undefined ? [] : await store.insertTransfers(tx, id, [charge], clock.now());
+      const chargedUcents = posted.reduce((sum, { amountUcents }) => sum + amountUcents, 0n);
+      if (chargedUcents > releasedUcents) throw new Error(`${id} held ${releasedUcents}, ${chargedUcents} is charged`);
+      if (releasedUcents > 0n) await store.settleHeld(tx, accountId(account), { releasedUcents, chargedUcents });
+    },
+    availableNow,
     coverHold: async (tx, id, account, wantedUcents) => {
-      const { availableUcents } = await balance(tx, account);
+      const availableUcents = await availableNow(tx, account);
       const already = await store.heldBy(tx, id);
       const reachable = availableUcents + already;
       const covered = wantedUcents < reachable ? wantedUcents : reachable;
@@ -79,4 +117,20 @@ export function openLedger(deps: { clock: Clock }): Ledger {
       return covered;
     },
   };
+}
+
+/** What the transfers add to the accounts with running totals, in the order of the accounts. */
+function changesOf(transfers: readonly store.NewTransfer[]): store.Change[] {
+  const changes = new Map<string, store.Change>();
+  const changeOf = (account: AccountRef): store.Change => {
+    const id = accountId(account);
+    const change = changes.get(id) ?? { account, debitsUcents: 0n, creditsUcents: 0n };
+    changes.set(id, change);
+    return change;
+  };
+  for (const { debit, credit, amountUcents } of transfers) {
+    if (hasTotals(debit)) changeOf(debit).debitsUcents += amountUcents;
+    if (hasTotals(credit)) changeOf(credit).creditsUcents += amountUcents;
+  }
+  return [...changes].toSorted(([a], [b]) => (a < b ? -1 : 1)).map(([, change]) => change);
 }

@@ -2,6 +2,7 @@
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
 import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
+import { hasTotals } from './accounts.ts';
 
 const StateRow = z.object({
   posted_ms: int,
@@ -99,6 +100,42 @@ export async function tailSums(query: Query, state: ProofState): Promise<Map<str
         ) as sides group by account_id`,
   );
   return new Map(rows.map((row) => [row.account_id, { debits: row.debits_ucents, credits: row.credits_ucents }]));
+}
+
+const PostedSumRow = z.object({ posted_ucents: ucents });
+
+/** What was credited to the account, minus what was debited: the proven sums and all transfers since. For accounts without a row. */
+export async function postedOf(query: Query, accountId: string): Promise<bigint> {
+  const state = await proofState(query);
+  const isBehind = sql`(posted_ms, id) > (${state.posted_ms}, ${state.transfer_id})`;
+  const row = await query.one(
+    PostedSumRow,
+    sql`select cast(coalesce(sum(amount), 0) as bigint) as posted_ucents from (
+          select credits_ucents - debits_ucents as amount from proven_accounts where account_id = ${accountId}
+          union all
+          select amount_ucents as amount from transfers where credit_account_id = ${accountId} and ${isBehind}
+          union all
+          select -amount_ucents as amount from transfers where debit_account_id = ${accountId} and ${isBehind}
+        ) as parts`,
+  );
+  return row?.posted_ucents ?? 0n;
+}
+
+const IdRow = z.object({ id: text });
+
+/** Those of the proven accounts and of `others` that should have a row in `ledger_accounts` but have none. */
+export async function withoutRow(query: Query, others: readonly string[]): Promise<string[]> {
+  const proven = await query.all(
+    IdRow,
+    sql`select account_id as id from proven_accounts p where not exists (select 1 from ledger_accounts a where a.id = p.account_id)`,
+  );
+  const known =
+    others.length === 0
+      ? []
+      : await query.all(IdRow, sql`select id from ledger_accounts where id in (${join([...others])})`);
+  const isKnown = new Set(known.map(({ id }) => id));
+  const missing = [...proven.map(({ id }) => id), ...others.filter((id) => !isKnown.has(id))];
+  return [...new Set(missing)].filter(hasTotals).toSorted();
 }
 
 const AccountRow = z.object({

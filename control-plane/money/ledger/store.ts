@@ -1,7 +1,7 @@
 // The SQL of accounts, transfers and holds.
 import { z } from 'zod';
 import { int, text, ucents } from '../../base/db/columns.ts';
-import { join, type Query, type Tx, sql } from '../../base/db/db.ts';
+import { join, type Query, type Sql, type Tx, sql } from '../../base/db/db.ts';
 import { type AccountRef, accountId, isPrepaid } from './accounts.ts';
 
 export interface NewTransfer {
@@ -52,49 +52,74 @@ export function findAccount(query: Query, id: string): Promise<AccountRow | unde
   );
 }
 
-export async function ensureAccount(tx: Tx, account: AccountRef, nowMs: number): Promise<void> {
-  await tx.run(
-    sql`insert into ledger_accounts (id, kind, owner_id, prepaid, created_ms)
-        values (${accountId(account)}, ${account.kind}, ${account.ownerId}, ${isPrepaid(account.kind)}, ${nowMs})
-        on conflict (id) do nothing`,
+const IdRow = z.object({ id: text });
+
+/**
+ * Writes the transfers whose ids are new, and returns these. The others exist already.
+ * @throws TransferDiffers if an id was used for a different transfer
+ */
+export async function insertTransfers(
+  tx: Tx,
+  batchId: string,
+  transfers: readonly NewTransfer[],
+  nowMs: number,
+): Promise<NewTransfer[]> {
+  if (transfers.length === 0) return [];
+  const rows = transfers.map((transfer) => transferValues(batchId, transfer, nowMs));
+  const inserted = await tx.all(
+    IdRow,
+    sql`insert into transfers (${TRANSFER}) values ${join(rows)} on conflict (id) do nothing returning id`,
   );
+  const isNew = new Set(inserted.map(({ id }) => id));
+  for (const transfer of transfers) if (!isNew.has(transfer.id)) await refuseDifferent(tx, transfer);
+  return transfers.filter(({ id }) => isNew.has(id));
 }
 
-/** False if the same transfer exists. @throws TransferDiffers if the id was used for a different one */
-export async function insertTransfer(tx: Tx, batchId: string, transfer: NewTransfer, nowMs: number): Promise<boolean> {
-  const debitId = accountId(transfer.debit);
-  const creditId = accountId(transfer.credit);
-  const inserted = await tx.run(
-    sql`insert into transfers (id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms)
-        values (${transfer.id}, ${batchId}, ${debitId}, ${creditId}, ${transfer.amountUcents}, ${transfer.kind},
-                ${transfer.subjectId}, ${transfer.evidence ?? null}, ${transfer.effectiveMs}, ${nowMs})
-        on conflict (id) do nothing`,
-  );
-  if (inserted === 1) return true;
+const TRANSFER = sql`id, batch_id, debit_account_id, credit_account_id, amount_ucents, kind, subject_id, evidence, effective_ms, posted_ms`;
+
+function transferValues(batchId: string, transfer: NewTransfer, nowMs: number): Sql {
+  return sql`(${transfer.id}, ${batchId}, ${accountId(transfer.debit)}, ${accountId(transfer.credit)}, ${transfer.amountUcents},
+    ${transfer.kind}, ${transfer.subjectId}, ${transfer.evidence ?? null}, ${transfer.effectiveMs}, ${nowMs})`;
+}
+
+async function refuseDifferent(tx: Tx, transfer: NewTransfer): Promise<void> {
   const existing = await tx.one(
     TransferRow,
     sql`select debit_account_id, credit_account_id, amount_ucents, kind from transfers where id = ${transfer.id}`,
   );
   const same =
-    existing?.debit_account_id === debitId &&
-    existing.credit_account_id === creditId &&
+    existing?.debit_account_id === accountId(transfer.debit) &&
+    existing.credit_account_id === accountId(transfer.credit) &&
     existing.amount_ucents === transfer.amountUcents &&
     existing.kind === transfer.kind;
   if (!same) throw new TransferDiffers(transfer.id);
-  return false;
 }
 
-/** False if a prepaid account does not cover the amount. */
-export async function addDebit(tx: Tx, id: string, amountUcents: bigint): Promise<boolean> {
-  const changed = await tx.run(
-    sql`update ledger_accounts set debits_ucents = debits_ucents + ${amountUcents}
-        where id = ${id} and (prepaid = 0 or credits_ucents - debits_ucents - held_ucents >= ${amountUcents})`,
+/** What a batch of transfers adds to the totals of one account. */
+export interface Change {
+  account: AccountRef;
+  debitsUcents: bigint;
+  creditsUcents: bigint;
+}
+
+/** False if a prepaid account does not cover the change. The first change of an account makes its row. */
+export async function addTotals(tx: Tx, change: Change, nowMs: number): Promise<boolean> {
+  const { account, debitsUcents: debits, creditsUcents: credits } = change;
+  const id = accountId(account);
+  const update = (): Promise<number> =>
+    tx.run(
+      sql`update ledger_accounts set debits_ucents = debits_ucents + ${debits}, credits_ucents = credits_ucents + ${credits}
+          where id = ${id} and (prepaid = 0 or credits_ucents - debits_ucents - held_ucents + ${credits} >= ${debits})`,
+    );
+  if ((await update()) === 1) return true;
+  if (isPrepaid(account.kind) && credits < debits) return false;
+  const made = await tx.run(
+    sql`insert into ledger_accounts (id, kind, owner_id, prepaid, debits_ucents, credits_ucents, created_ms)
+        values (${id}, ${account.kind}, ${account.ownerId}, ${isPrepaid(account.kind)}, ${debits}, ${credits}, ${nowMs})
+        on conflict (id) do nothing`,
   );
-  return changed === 1;
-}
-
-export async function addCredit(tx: Tx, id: string, amountUcents: bigint): Promise<void> {
-  await tx.run(sql`update ledger_accounts set credits_ucents = credits_ucents + ${amountUcents} where id = ${id}`);
+  // Another transaction has made the row in between.
+  return made === 1 || (await update()) === 1;
 }
 
 /** Changes the total of the account's holds; false if the account does not cover an increase. */
@@ -121,18 +146,44 @@ export async function amountsHeld(query: Query, holdIds: readonly string[]): Pro
   return new Map(rows.map((row) => [row.id, row.amount_ucents]));
 }
 
-export async function writeHold(
-  tx: Tx,
-  hold: { id: string; accountId: string; amountUcents: bigint; nowMs: number },
-): Promise<void> {
-  if (hold.amountUcents === 0n) {
-    await tx.run(sql`delete from holds where id = ${hold.id}`);
-    return;
-  }
-  await tx.run(
+/** False if the hold exists already. */
+export async function insertHold(tx: Tx, hold: Hold): Promise<boolean> {
+  const made = await tx.run(
     sql`insert into holds (id, account_id, amount_ucents, updated_ms)
-        values (${hold.id}, ${hold.accountId}, ${hold.amountUcents}, ${hold.nowMs})
-        on conflict (id) do update set amount_ucents = excluded.amount_ucents, updated_ms = excluded.updated_ms`,
+        values (${hold.id}, ${hold.accountId}, ${hold.amountUcents}, ${hold.nowMs}) on conflict (id) do nothing`,
+  );
+  return made === 1;
+}
+
+interface Hold {
+  id: string;
+  accountId: string;
+  /** More than 0. */
+  amountUcents: bigint;
+  nowMs: number;
+}
+
+export async function changeHold(tx: Tx, hold: Hold): Promise<void> {
+  await tx.run(
+    sql`update holds set amount_ucents = ${hold.amountUcents}, updated_ms = ${hold.nowMs} where id = ${hold.id}`,
+  );
+}
+
+/** Returns what the hold had; 0 if there was none. */
+export async function removeHold(tx: Tx, id: string): Promise<bigint> {
+  const row = await tx.one(AmountRow, sql`delete from holds where id = ${id} returning amount_ucents`);
+  return row?.amount_ucents ?? 0n;
+}
+
+/** Gives `releasedUcents` of the account's holds back and debits `chargedUcents`, which is not more. */
+export async function settleHeld(
+  tx: Tx,
+  id: string,
+  { releasedUcents, chargedUcents }: { releasedUcents: bigint; chargedUcents: bigint },
+): Promise<void> {
+  await tx.run(
+    sql`update ledger_accounts set held_ucents = held_ucents - ${releasedUcents}, debits_ucents = debits_ucents + ${chargedUcents}
+        where id = ${id}`,
   );
 }
 

@@ -1,8 +1,7 @@
 // The proof that the books agree. It works in pieces. Each piece is a short transaction with one consistent view, however many transfers
 // there are.
-import { z } from 'zod';
-import { ucents } from '../../base/db/columns.ts';
-import { type Query, type Tx, sql } from '../../base/db/db.ts';
+import type { Query, Tx } from '../../base/db/db.ts';
+import { accountId, clearing } from './accounts.ts';
 import * as store from './proof-store.ts';
 
 /** Transfers are summed up to this position. It stays behind the transfers of transactions that may still be open. */
@@ -38,11 +37,12 @@ export interface AccountsPiece {
   lastId: string | undefined;
 }
 
-/** Compares accounts after `afterId` with their proven sums, the transfers since, and their holds. */
-export async function accountFaults(tx: Tx, afterId: string, limit: number): Promise<AccountsPiece> {
+/** Compares accounts after `afterId` with their proven sums, the transfers since, and their holds. The first piece also checks what has no row. */
+export async function accountFaults(query: Query, afterId: string, limit: number): Promise<AccountsPiece> {
   const faults: string[] = [];
-  const tail = await store.tailSums(tx, await store.proofState(tx));
-  const rows = await store.accountsAfter(tx, afterId, limit);
+  const tail = await store.tailSums(query, await store.proofState(query));
+  if (afterId === '') faults.push(...(await rowlessFaults(query, [...tail.keys()])));
+  const rows = await store.accountsAfter(query, afterId, limit);
   for (const row of rows) {
     const since = tail.get(row.id) ?? { debits: 0n, credits: 0n };
     const sides = [
@@ -53,21 +53,15 @@ export async function accountFaults(tx: Tx, afterId: string, limit: number): Pro
     for (const [what, kept, summed] of sides) {
       if (kept !== summed) faults.push(`${row.id}: ${what} kept ${kept}, entries sum to ${summed}`);
     }
-    if (row.kind === 'rental_clearing' && row.debits_ucents !== row.credits_ucents)
-      faults.push(`${row.id} is not zero`);
   }
   return { faults, lastId: rows.length < limit ? undefined : rows.at(-1)?.id };
 }
 
-const SumsRow = z.object({ debits: ucents, credits: ucents });
-
-export async function sumFaults(query: Query): Promise<string[]> {
-  const sums = await query.one(
-    SumsRow,
-    sql`select cast(coalesce(sum(debits_ucents), 0) as bigint) as debits, cast(coalesce(sum(credits_ucents), 0) as bigint) as credits
-        from ledger_accounts`,
-  );
-  return sums === undefined || sums.debits === sums.credits
-    ? []
-    : [`debits ${sums.debits} differ from credits ${sums.credits}`];
+async function rowlessFaults(query: Query, accountIds: readonly string[]): Promise<string[]> {
+  const missing = await store.withoutRow(query, accountIds);
+  const left = await store.postedOf(query, accountId(clearing));
+  return [
+    ...missing.map((id) => `${id}: has entries and no row`),
+    ...(left === 0n ? [] : [`${accountId(clearing)} is not zero`]),
+  ];
 }

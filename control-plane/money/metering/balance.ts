@@ -1,5 +1,5 @@
 // The balance of a customer now: the balance in the ledger, minus the cost of rentals since it was last posted.
-import type { Tx } from '../../base/db/db.ts';
+import type { Query } from '../../base/db/db.ts';
 import { wallet } from '../ledger/accounts.ts';
 import type { Balance, Ledger } from '../ledger/ledger.ts';
 import { amountsHeld } from '../ledger/store.ts';
@@ -8,15 +8,15 @@ import * as store from './store.ts';
 
 /** The cost of a rental first uses up its own hold. Cost beyond the hold reduces the available balance. */
 export async function balanceNow(
-  tx: Tx,
+  query: Query,
   orgId: string,
   { ledger, nowMs }: { ledger: Pick<Ledger, 'balance'>; nowMs: number },
 ): Promise<Balance> {
-  const inLedger = await ledger.balance(tx, wallet(orgId));
+  const inLedger = await ledger.balance(query, wallet(orgId));
   let { postedUcents, heldUcents } = inLedger;
-  const segments = await store.openSegmentsOf(tx, orgId);
+  const segments = await store.openSegmentsOf(query, orgId);
   const amounts = await amountsHeld(
-    tx,
+    query,
     segments.map((segment) => holdId(segment.subject_id)),
   );
   for (const segment of segments) {

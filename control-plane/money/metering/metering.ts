@@ -151,48 +151,66 @@ async function close(
   });
 }
 
+/**
+ * Runs `each` for the ids of every page, several at a time. Each id has its own transaction, which locks its own rows, so that a thousand
+ * rentals are never held at once.
+ */
+async function forEachOf(
+  page: (afterId: string) => Promise<store.Segment[]>,
+  each: (segment: store.Segment) => Promise<void>,
+  isOver: () => boolean = () => false,
+): Promise<void> {
+  for (let afterId: string | undefined = ''; afterId !== undefined && !isOver();) {
+    const segments: store.Segment[] = await page(afterId);
+    await Promise.all(segments.map(each));
+    afterId = segments.at(-1)?.id;
+  }
+}
+
+/** Locks the rental of a segment and what its credits count against, and reads the segment again. Must begin the transaction. */
+async function lockSegment(tx: Tx, seen: store.Segment): Promise<store.Segment | undefined> {
+  await tx.lock('org', seen.org_id);
+  await tx.lock('supplier', seen.supplier_id);
+  await tx.lock('instance', seen.subject_id);
+  return (await store.segmentsOf(tx, [seen.subject_id])).find((segment) => segment.id === seen.id);
+}
+
 async function creditOwnOutage(outage: OwnOutage, deps: MeteringDeps & { metering: Metering }): Promise<number> {
-  const { credits, metering } = deps;
-  let count = 0;
-  let afterId: string | undefined = '';
-  while (afterId !== undefined) {
-    const from: string = afterId;
-    afterId = await deps.db.tx('metering.own_outage', async (tx) => {
-      const segments = await store.openSegments(tx, from, TICK_PIECE);
-      // The new segments have higher ids and begin at the end of the outage, so they are skipped.
-      const old = segments.filter((segment) => segment.started_ms < outage.untilMs);
+  const { db, credits, metering } = deps;
+  const credited = new Set<string>();
+  const credit = async (seen: store.Segment): Promise<void> => {
+    // The new segments have higher ids and begin at the end of the outage, so they are skipped.
+    if (seen.started_ms >= outage.untilMs) return;
+    await db.tx('metering.own_outage', async (tx) => {
+      const segment = await lockSegment(tx, seen);
+      if (segment === undefined || segment.ended_ms !== null) return;
       const closeForOwnOutage = (subjectId: string, toMs: number): Promise<void> =>
         close(tx, subjectId, { toMs, evidence: outage.evidence, cause: 'own_outage' }, deps);
-      for (const segment of old)
-        await creditSegment(tx, segment, outage, { credits, openSegment: metering.openSegment, closeForOwnOutage });
-      count += old.length;
-      return segments.at(-1)?.id;
+      await creditSegment(tx, segment, outage, { credits, openSegment: metering.openSegment, closeForOwnOutage });
     });
-  }
-  return count;
+    credited.add(seen.id);
+  };
+  await forEachOf((afterId) => store.openSegments(db.read, afterId, TICK_PIECE), credit);
+  return credited.size;
 }
 
 async function skipAll(
   { fromMs, untilMs, evidence }: { fromMs: number; untilMs: number; evidence: string },
   { db, ids, credits, ledger }: MeteringDeps,
 ): Promise<void> {
-  let afterId: string | undefined = '';
   await db.tx('metering.skip_free', (tx) => credits.skip(tx, untilMs - fromMs));
-  while (afterId !== undefined) {
-    const from: string = afterId;
-    afterId = await db.tx('metering.skip', async (tx) => {
-      const segments = await store.segmentsAcross(tx, fromMs, { afterId: from, limit: TICK_PIECE });
-      for (const segment of segments) {
-        const toMs = segment.ended_ms === null ? fromMs : segment.ended_ms - (untilMs - fromMs);
-        await cutBack(tx, [segment], { toMs, evidence }, ledger);
-        if (segment.ended_ms !== null) continue;
-        // The id is higher than `afterId` and the start is after the step, so the loop does not meet this segment again.
-        const again = { ...segment, id: ids.prefixed('seg'), started_ms: untilMs, posted_through_ms: untilMs };
-        await store.insertSegment(tx, again);
-      }
-      return segments.at(-1)?.id;
+  const skip = (seen: store.Segment): Promise<void> =>
+    db.tx('metering.skip', async (tx) => {
+      const segment = await lockSegment(tx, seen);
+      if (segment === undefined || (segment.ended_ms !== null && segment.ended_ms <= fromMs)) return;
+      const toMs = segment.ended_ms === null ? fromMs : segment.ended_ms - (untilMs - fromMs);
+      await cutBack(tx, [segment], { toMs, evidence }, ledger);
+      if (segment.ended_ms !== null) return;
+      // The id is higher than `afterId` and the start is after the step, so the loop does not meet this segment again.
+      const again = { ...segment, id: ids.prefixed('seg'), started_ms: untilMs, posted_through_ms: untilMs };
+      await store.insertSegment(tx, again);
     });
-  }
+  await forEachOf((afterId) => store.segmentsAcross(db.read, fromMs, { afterId, limit: TICK_PIECE }), skip);
 }
 
 interface Until {
@@ -206,7 +224,7 @@ async function postThrough(tx: Tx, segment: store.Segment, until: Until, ledger:
   const fromMs = segment.posted_through_ms;
   if (toMs === fromMs) return;
   await ledger.setHold(tx, holdId(segment.subject_id), wallet(segment.org_id), 0n);
-  const { availableUcents } = await ledger.balance(tx, wallet(segment.org_id));
+  const availableUcents = await ledger.availableNow(tx, wallet(segment.org_id));
   const transfers = transfersOf({
     segment,
     fromMs,
@@ -219,22 +237,22 @@ async function postThrough(tx: Tx, segment: store.Segment, until: Until, ledger:
 }
 
 async function tick(signal: AbortSignal, deps: MeteringDeps): Promise<string[]> {
+  const { db, clock } = deps;
   const exhausted: string[] = [];
-  let afterId: string | undefined = '';
-  while (afterId !== undefined && !signal.aborted) {
-    const from: string = afterId;
-    const piece = await deps.db.tx('metering.tick', async (tx) => {
-      const nowMs = deps.clock.now();
-      const segments = await store.openSegments(tx, from, TICK_PIECE);
-      const uncovered: string[] = [];
-      for (const segment of segments) {
-        if (!(await tickOne(tx, segment, nowMs, deps))) uncovered.push(segment.subject_id);
-      }
-      return { lastId: segments.at(-1)?.id, uncovered };
+  const one = async (seen: store.Segment): Promise<void> => {
+    const isCovered = await db.tx('metering.tick', async (tx) => {
+      await tx.lock('org', seen.org_id);
+      await tx.lock('instance', seen.subject_id);
+      const segment = (await store.segmentsOf(tx, [seen.subject_id])).find(({ id }) => id === seen.id);
+      return segment === undefined || segment.ended_ms !== null || tickOne(tx, segment, clock.now(), deps);
     });
-    exhausted.push(...piece.uncovered);
-    afterId = piece.lastId;
-  }
+    if (!isCovered) exhausted.push(seen.subject_id);
+  };
+  await forEachOf(
+    (afterId) => store.openSegments(db.read, afterId, TICK_PIECE),
+    one,
+    () => signal.aborted,
+  );
   return exhausted;
 }
 

@@ -80,7 +80,9 @@ function balanceRoute({ db, clock, ledger }: Deps): Route {
     errors: [],
     handler: async ({ caller }) => {
       const nowMs = clock.now();
-      const balance = await db.tx('billing.balance', (tx) => balanceNow(tx, caller.orgId, { ledger, nowMs }));
+      const balance = await db.snapshot('billing.balance', (query) =>
+        balanceNow(query, caller.orgId, { ledger, nowMs }),
+      );
       return {
         status: 200,
         body: {

@@ -7,7 +7,7 @@ import { int, text, ucents } from '../../base/db/columns.ts';
 import { type Db, type Query, sql, type Tx } from '../../base/db/db.ts';
 import { refundTotals } from '../ledger/store.ts';
 import type { Metering } from '../metering/metering.ts';
-import { segmentsPast } from '../metering/store.ts';
+import { segmentsOf, segmentsPast } from '../metering/store.ts';
 
 const DisputeRow = z.object({
   id: text,
@@ -58,8 +58,22 @@ interface DisputesDeps {
 export function openDisputes(deps: DisputesDeps): Disputes {
   const { db } = deps;
   return {
-    open: (dispute) => db.tx('payouts.dispute', (tx) => openDispute(tx, dispute, deps)),
-    resolve: (id, resolution) => db.tx('payouts.resolve', (tx) => resolve(tx, id, { ...deps, ...resolution })),
+    open: async (dispute) => {
+      const segments = await segmentsOf(db.read, [dispute.instanceId]);
+      return db.tx('payouts.dispute', async (tx) => {
+        // A payout in progress ends first, or it sees the dispute.
+        await tx.lock('supplier', ...segments.map((segment) => segment.supplier_id));
+        await tx.lock('instance', dispute.instanceId);
+        return openDispute(tx, dispute, deps);
+      });
+    },
+    resolve: async (id, resolution) => {
+      const instanceId = (await findDispute(db.read, id))?.instance_id ?? '';
+      return db.tx('payouts.resolve', async (tx) => {
+        await tx.lock('instance', instanceId);
+        return resolve(tx, id, { ...deps, ...resolution });
+      });
+    },
     list: () =>
       db.read.all(DisputeRow, sql`select ${COLUMNS} from disputes order by opened_ms desc, id desc limit ${SHOWN_MAX}`),
   };
@@ -73,6 +87,10 @@ export function disputesOf(query: Query, instanceId: string): Promise<Dispute[]>
   );
 }
 
+function findDispute(query: Query, id: string): Promise<Dispute | undefined> {
+  return query.one(DisputeRow, sql`select ${COLUMNS} from disputes where id = ${id}`);
+}
+
 /** Rentals with an open dispute. */
 export async function disputedInstances(query: Query): Promise<string[]> {
   const rows = await query.all(
@@ -83,9 +101,9 @@ export async function disputedInstances(query: Query): Promise<string[]> {
 }
 
 /** Proves that each refund is in the ledger, to the microcent. Returns broken invariants in words; empty if all hold. */
-export async function disputeFaults(tx: Tx): Promise<string[]> {
-  const posted = await refundTotals(tx, EVIDENCE);
-  const rows = await tx.all(DisputeRow, sql`select ${COLUMNS} from disputes order by id`);
+export async function disputeFaults(query: Query): Promise<string[]> {
+  const posted = await refundTotals(query, EVIDENCE);
+  const rows = await query.all(DisputeRow, sql`select ${COLUMNS} from disputes order by id`);
   const faults = rows.flatMap((row) => {
     const is = posted.get(evidenceOf(row)) ?? 0n;
     posted.delete(evidenceOf(row));
@@ -134,7 +152,7 @@ async function resolve(
   id: string,
   { refund, note, metering, clock }: DisputesDeps & Resolution,
 ): Promise<Dispute> {
-  const row = await tx.one(DisputeRow, sql`select ${COLUMNS} from disputes where id = ${id}`);
+  const row = await findDispute(tx, id);
   if (row === undefined) return fail('not_found', `There is no dispute ${id}.`);
   if (row.state !== 'open') return fail('conflict', `The dispute ${id} was ${row.state} already.`);
   const refunded = refund

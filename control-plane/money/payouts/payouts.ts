@@ -70,16 +70,20 @@ export function openPayouts(deps: PayoutsDeps): Payouts {
     delayMs: deps.delayMs,
     // One transaction, so that the first page begins at the total of exactly the entries that it shows.
     earnings: (supplierId, after, limit) =>
-      db.tx('payouts.earnings', async (tx) => {
-        const { owedUcents, paidUcents, waitingUcents } = await sums(tx, supplierId, deps);
+      db.snapshot('payouts.earnings', async (query) => {
+        const { owedUcents, paidUcents, waitingUcents } = await sums(query, supplierId, deps);
         const totalUcents = owedUcents + paidUcents;
         const level = after ?? { totalUcents, leastUcents: totalUcents };
-        const entries = await earnedEntries(tx, supplierId, after, limit);
-        const disputed = new Set(await disputedInstances(tx));
+        const entries = await earnedEntries(query, supplierId, after, limit);
+        const disputed = new Set(await disputedInstances(query));
         const standing = standingOf({ owedUcents, paidUcents, waitingUcents });
         return { ...standing, disputed, earnings: earningsFrom(level, entries, paidUcents) };
       }),
-    pay: (payout) => db.tx('payouts.pay', (tx) => pay(tx, payout, deps)),
+    pay: (payout) =>
+      db.tx('payouts.pay', async (tx) => {
+        await tx.lock('supplier', payout.supplierId);
+        return pay(tx, payout, deps);
+      }),
   };
 }
 

@@ -37,6 +37,8 @@ const PORTS_PER_STATEMENT = 500;
 /** The same for every instance, because only the password is secret. */
 const APP_USER = 'svc';
 const APP_PASSWORD_BYTES = 24;
+/** Free ports that a launch reads at once. */
+const PORTS_TRIED = 16;
 /** Nobody can know when the next port comes free, because it comes with the end of an instance. */
 const NO_PORT_RETRY_SECONDS = 60;
 
@@ -136,17 +138,25 @@ async function openEndpoint(
   );
 }
 
-/** `+port` keeps the database from using the primary key. It then walks the index by release time, and the first row is the right one. */
+/**
+ * Takes the port that has been free for the longest time, or one of the next if other launches take that one at this moment. `+port` keeps
+ * the database from using the primary key. It then walks the index by release time, and the first rows are the right ones.
+ */
 async function takePort(tx: Tx, instanceId: string, { first, last }: EndpointsDeps['ports']): Promise<number> {
-  const taken = await tx.one(
-    PortRow,
-    sql`update endpoint_ports set instance_id = ${instanceId} where port = (
-          select port from endpoint_ports
-          where instance_id is null and +port between ${first} and ${last}
-          order by released_ms, port limit 1)
-        returning port`,
-  );
-  if (taken !== undefined) return taken.port;
+  for (;;) {
+    const free = await tx.all(
+      PortRow,
+      sql`select port from endpoint_ports where instance_id is null and +port between ${first} and ${last}
+          order by released_ms, port limit ${PORTS_TRIED}`,
+    );
+    for (const { port } of free) {
+      const taken = await tx.run(
+        sql`update endpoint_ports set instance_id = ${instanceId} where port = ${port} and instance_id is null`,
+      );
+      if (taken === 1) return port;
+    }
+    if (free.length < PORTS_TRIED) break;
+  }
   return fail('unavailable', {
     detail: 'All public ports are in use. Try again in a few minutes.',
     retryAfterSeconds: NO_PORT_RETRY_SECONDS,

@@ -1,9 +1,9 @@
 // What a broken GPU does to its instance. The agent reports the fault from the host, so a tenant cannot cause such a report.
 import { GRACE_MS } from '../../../shared/limits.ts';
-import type { Tx } from '../../base/db/db.ts';
+import type { Db, Tx } from '../../base/db/db.ts';
 import { findWorkload } from '../../fleet/workloads/store.ts';
 import { runningReason } from './view.ts';
-import { chargeFrom, type MoveDeps, tell } from './states.ts';
+import { chargeFrom, lockRental, type MoveDeps, tell } from './states.ts';
 import * as store from './store.ts';
 
 /**
@@ -12,6 +12,20 @@ import * as store from './store.ts';
  * stored, and the engine tries another host. A repeated report changes nothing; the first fault counts.
  */
 export async function noteGpus(
+  workloadId: string,
+  found: { fault: string | null; nowMs: number },
+  deps: MoveDeps & { db: Db },
+): Promise<void> {
+  const { db } = deps;
+  const rental = await store.findInstance(db.read, (await findWorkload(db.read, workloadId))?.instance_id ?? '');
+  if (rental === undefined) return;
+  await db.tx('instances.gpus', async (tx) => {
+    await lockRental(tx, rental);
+    await noteOnRental(tx, workloadId, found, deps);
+  });
+}
+
+async function noteOnRental(
   tx: Tx,
   workloadId: string,
   found: { fault: string | null; nowMs: number },

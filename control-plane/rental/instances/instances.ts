@@ -19,6 +19,7 @@ import { plan } from './plan.ts';
 import { pullLogin, type PullLoginDeps } from './pull-login.ts';
 import { remove } from './remove.ts';
 import { runningReason, instanceView, reservedView } from './view.ts';
+import { lockRental } from './states.ts';
 import { perform, type StepDeps } from './steps.ts';
 import * as store from './store.ts';
 
@@ -37,6 +38,8 @@ export interface InstanceWithEndpoint {
 
 /** Applies verdicts about the SSH path, in the caller's transaction. False if the status of the instance has changed meanwhile. */
 export interface Verdicts {
+  /** The first statement of a transaction that carries out a verdict. */
+  lock(tx: Tx, instance: store.InstanceRow): Promise<void>;
   /** The instance is out of reach since `sinceMs`, and is not charged from then on. */
   confirmOutage(tx: Tx, instance: store.InstanceRow, outage: { sinceMs: number; evidence: string }): Promise<boolean>;
   /** The instance runs again, and is charged from `sinceMs`, the time of the first good probe. */
@@ -64,7 +67,7 @@ export interface Instances extends Verdicts {
   /** A host reported something new about the workload of an instance. */
   noteObserved(tx: Tx, instanceId: string, observed: ObservedWorkload): Promise<void>;
   /** The host has found the GPUs of a workload broken (`fault` says what), or whole again (null). */
-  noteGpus(tx: Tx, workloadId: string, fault: string | null): Promise<void>;
+  noteGpus(workloadId: string, fault: string | null): Promise<void>;
   /** For each contract, its instances that have not ended, as the list of contracts shows them (specification 2.7). */
   ofReservations(query: Query, reservationIds: readonly string[]): Promise<Map<string, ReservedInstance[]>>;
   /** The login with which a machine pulls the private image of its workload; undefined if the workload is not the machine's. */
@@ -105,6 +108,7 @@ export function openInstances(deps: InstancesDeps): Instances {
     create: async (caller, request, settle) => {
       const runnable = await deps.runnable(caller.orgId, request);
       const created = await db.tx('instances.create', async (tx) => {
+        await tx.lock('org', caller.orgId);
         const outcome = await create(tx, caller, { request, runnable }, deps);
         await settle(tx, outcome.operation);
         return outcome;
@@ -117,7 +121,9 @@ export function openInstances(deps: InstancesDeps): Instances {
       return created.operation;
     },
     remove: async (caller, id, settle) => {
+      const seen = await store.findInstance(db.read, id);
       const removed = await db.tx('instances.remove', async (tx) => {
+        if (seen !== undefined) await lockRental(tx, seen);
         const outcome = await remove(tx, caller, id, deps);
         await settle(tx, outcome.operation);
         return outcome;
@@ -140,12 +146,12 @@ export function openInstances(deps: InstancesDeps): Instances {
       drive: async (id) => afterCommit(await driveOne(id, deps)),
     },
     noteObserved: (tx, instanceId, observed) => noteObserved(tx, instanceId, observed, deps),
-    noteGpus: (tx, workloadId, fault) => noteGpus(tx, workloadId, { fault, nowMs: clock.now() }, deps),
+    noteGpus: (workloadId, fault) => noteGpus(workloadId, { fault, nowMs: clock.now() }, deps),
     ofReservations: (query, reservationIds) => ofReservations(query, reservationIds, deps),
     pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId, deps),
     ...verdictsOf(deps),
     end: async (id, reason) => {
-      const [ended, machineId] = await db.tx('instances.end', (tx) => endByOperator(tx, id, reason, deps));
+      const [ended, machineId] = await endByOperator(id, reason, deps);
       deps.log.info({ instance_id: id, org_id: ended.org_id, reason }, 'the operator ended an instance');
       afterCommit([machineId]);
       return ended;
@@ -164,6 +170,7 @@ function verdictsOf(deps: InstancesDeps): Verdicts {
     endOutage: (tx, instance, sinceMs) => endOutage(tx, instance, { sinceMs, nowMs: clock.now() }, deps),
     giveUp: (tx, instance, reason) => giveUp(tx, instance, { nowMs: clock.now(), reason }, deps),
     noteReachable,
+    lock: lockRental,
   };
 }
 

@@ -122,6 +122,7 @@ function renameRoute({ db, instances }: { db: Db; instances: Instances }): Route
     errors: ['not_found'],
     handler: ({ caller, params, body, settle }) =>
       db.tx('instances.rename', async (tx) => {
+        await tx.lock('instance', params.id);
         const renamed = await instances.rename(tx, caller.orgId, params.id, body.name);
         const reply: Reply = { status: 200, body: instances.show(renamed) };
         await settle(tx, reply);

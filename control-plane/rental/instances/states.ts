@@ -103,6 +103,19 @@ const EVENT_OF: Record<InstanceState, EventType> = {
 const TERMINAL = new Set<InstanceState>(['stopped', 'terminated', 'error']);
 
 /**
+ * Locks what a move of the instance may change: the credits of its organisation and of its supplier, and the instance itself. Must be the
+ * first statement of the transaction.
+ */
+export async function lockRental(
+  tx: Tx,
+  { id, org_id: orgId, supplier_id: supplierId }: Pick<store.InstanceRow, 'id' | 'org_id' | 'supplier_id'>,
+): Promise<void> {
+  await tx.lock('org', orgId);
+  if (supplierId !== null) await tx.lock('supplier', supplierId);
+  await tx.lock('instance', id);
+}
+
+/**
  * Moves `instance`. Returns false if its status has changed since the caller read it; the caller then drops its plan.
  * The way back from `unreachable` appends `instance.recovered`, and the way out of `error` or `stopped` appends nothing, because each of
  * the four public events is sent once (specification 6.1).

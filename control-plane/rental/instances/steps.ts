@@ -5,7 +5,7 @@ import type { Db, Tx } from '../../base/db/db.ts';
 import type { CreateDeps } from './create.ts';
 import { explainNoPlace, place } from './place.ts';
 import { HOUR_MS, type Step } from './plan.ts';
-import { move, type MoveDeps } from './states.ts';
+import { lockRental, move, type MoveDeps } from './states.ts';
 import * as store from './store.ts';
 
 /** Errors of `place` that fail the launch. */
@@ -84,13 +84,17 @@ async function moved(
   deps: StepDeps,
   body: (tx: Tx, nowMs: number) => Promise<boolean>,
 ): Promise<string[]> {
-  const happened = await deps.db.tx('instances.move', (tx) => body(tx, deps.clock.now()));
+  const happened = await deps.db.tx('instances.move', async (tx) => {
+    await lockRental(tx, instance);
+    return body(tx, deps.clock.now());
+  });
   return happened && instance.machine_id !== null ? [instance.machine_id] : [];
 }
 
 /** Places an instance that found no host at creation, or rescues it on another host. */
 async function replace(seen: store.InstanceRow, because: string | null, deps: StepDeps): Promise<string[]> {
   return deps.db.tx('instances.place', async (tx) => {
+    await lockRental(tx, seen);
     const instance = await store.findInstance(tx, seen.id);
     if (instance === undefined || instance.facts_version !== seen.facts_version) return [];
     const nowMs = deps.clock.now();
@@ -150,6 +154,7 @@ async function note(
   deps: StepDeps,
 ): Promise<string[]> {
   await deps.db.tx('instances.note', async (tx) => {
+    await tx.lock('instance', instance.id);
     if (!(await store.patchInstance(tx, instance, { due_ms: untilMs }))) return;
     await deps.operations.setProgress(tx, instance.create_operation_id, progress);
   });
@@ -159,6 +164,7 @@ async function note(
 async function run(instance: store.InstanceRow, deps: StepDeps): Promise<string[]> {
   const { id, machine_id, workload_id, last_reachable_ms, created_ms: createdMs } = instance;
   const ran = await deps.db.tx('instances.run', async (tx) => {
+    await lockRental(tx, instance);
     // Read here and not before the transaction, which may wait. Charging begins when the customer can see `running`.
     const nowMs = deps.clock.now();
     const endsAtMs = endOf(instance, nowMs);

@@ -48,6 +48,7 @@ export function registryCredentialRoutes(deps: { db: Db; launch: LaunchRoom; cur
     errors: ['conflict'],
     handler: ({ caller, body, settle }) =>
       db.tx('registry_credentials.add', async (tx) => {
+        await tx.lock('org', caller.orgId);
         const reply = { status: 201, body: show(await credentials.add(tx, caller.orgId, body)) };
         await settle(tx, reply);
         return reply;

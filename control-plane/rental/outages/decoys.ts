@@ -116,6 +116,7 @@ async function runOne(row: DecoyRow, deps: DecoysDeps): Promise<void> {
   const detail = result === undefined || result.ok ? row.last_detail : result.detail;
   const periodMs = result?.ok === true || isFound ? PERIOD_MS : AGAIN_MS;
   await db.tx('decoys.looked', async (tx) => {
+    await tx.lock('machine', row.machine_id);
     await tx.run(
       sql`update decoys set next_ms = ${clock.now() + spreadMs(periodMs, rng)}, failures = ${isFound ? 0 : failures}, last_detail = ${detail}
           where instance_id = ${row.instance_id}`,

@@ -111,13 +111,12 @@ export function openWatch(deps: WatchDeps): Watch {
       );
     },
     onHolder: async (machineId, { workload_id: workloadId, state, detail }) => {
-      await db.tx('edge.holder', async (tx) => {
-        const workload = await findWorkload(tx, workloadId);
-        if (workload === undefined) return;
-        const nowMs = clock.now();
-        const failedMs = state === 'silent' ? nowMs : null;
-        await store.noteHost(tx, { instanceId: workload.instance_id, machineId, failedMs, detail, nowMs });
-      });
+      const workload = await findWorkload(db.read, workloadId);
+      if (workload === undefined) return;
+      const nowMs = clock.now();
+      const failedMs = state === 'silent' ? nowMs : null;
+      const note = { instanceId: workload.instance_id, machineId, failedMs, detail, nowMs };
+      await db.tx('edge.holder', (tx) => store.noteHost(tx, note));
       deps.onProbesDue();
     },
   };
@@ -167,8 +166,8 @@ async function probe(rental: InstanceRow, before: store.ProbeRow, fleet: FleetVi
     host_detail: result.ok ? null : before.host_detail,
   };
   await deps.db.tx('edge.looked', async (tx) => {
+    await instances.lock(tx, rental);
     await store.writeProbe(tx, row);
-    if (series.failures === 1) await store.hastenOthers(tx, row.machine_id, endMs, ALARMED_MAX);
     if (result.ok) await instances.noteReachable(tx, rental, endMs);
     if (decided === 'confirm') {
       const outage = { sinceMs: series.lifeMs ?? startMs, evidence: evidenceOf(row) };
@@ -179,6 +178,9 @@ async function probe(rental: InstanceRow, before: store.ProbeRow, fleet: FleetVi
       await instances.giveUp(tx, rental, `The host could not be reached for too long (${row.last_detail}).`);
     }
   });
+  // Changes the rows of other instances, so it waits for nobody while it holds this one.
+  if (series.failures === 1)
+    await deps.db.tx('edge.hasten_others', (tx) => store.hastenOthers(tx, row.machine_id, endMs, ALARMED_MAX));
   const told = { instance_id: rental.id, machine_id: rental.machine_id, verdict: decided, detail: row.last_detail };
   if (isRepaired) deps.log.warn(told, 'the SSH server of a workload does not answer: its host replaces the holder');
   if (decided === 'as it is' || decided === 'repair') return;

@@ -77,9 +77,16 @@ export function openReservations(deps: ReservationsDeps): Reservations {
     id: string,
     body: (tx: Tx, contract: store.ReservationRow) => Promise<store.ReservationRow>,
   ): Promise<OperatorView> =>
-    db.tx(`reservations.${name}`, async (tx) => seen(tx, await body(tx, await upToDate(tx, id, deps))));
+    db.tx(`reservations.${name}`, async (tx) => {
+      await tx.lock('reservation', id);
+      return seen(tx, await body(tx, await upToDate(tx, id, deps)));
+    });
   return {
-    create: (request) => db.tx('reservations.create', async (tx) => seen(tx, await create(tx, request, deps))),
+    create: (request) =>
+      db.tx('reservations.create', async (tx) => {
+        await tx.lock('org', request.org_id);
+        return seen(tx, await create(tx, request, deps));
+      }),
     list: async () => {
       const contracts = await store.allReservations(db.read);
       return Promise.all(contracts.map((contract) => seen(db.read, contract)));
@@ -126,6 +133,7 @@ export function openReservations(deps: ReservationsDeps): Reservations {
 
 async function drive(id: string, deps: ReservationsDeps): Promise<void> {
   const { began, missing, orgId } = await deps.db.tx('reservations.drive', async (tx) => {
+    await tx.lock('reservation', id);
     const { status: before, org_id } = await find(tx, id);
     const { status } = await upToDate(tx, id, deps);
     return {

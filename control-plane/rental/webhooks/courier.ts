@@ -124,6 +124,7 @@ async function record(before: DeliveryRow, { row, outcome }: Attempt, deps: Cour
   const { db, clock, log, rng, maxAttempts: scheduled } = deps;
   const nowMs = clock.now();
   const told = await db.tx('webhooks.record', async (tx) => {
+    await tx.lock('webhook_endpoint', before.endpoint_id);
     const [delivery, endpoint] = [await findDelivery(tx, before.id), await findEndpoint(tx, before.endpoint_id)];
     // Meanwhile the endpoint was deleted, or another process has recorded an attempt or given the delivery up.
     if (delivery === undefined || endpoint === undefined || delivery.next_attempt_ms === null) return undefined;
@@ -157,6 +158,7 @@ async function giveUpOverdue(
   const overdue = (await overdueDeliveries(db.read, nowMs, OVERDUE_PER_RUN_MAX)).filter((row) => !isUnderWay(row));
   if (overdue.length === 0) return;
   await db.tx('webhooks.give_up', async (tx) => {
+    await tx.lock('webhook_endpoint', ...overdue.map((row) => row.endpoint_id));
     for (const row of overdue)
       await moveDelivery(tx, row, { to: 'dead_lettered', nextMs: null, urgentMs: null, nowMs });
     for (const id of new Set(overdue.map((row) => row.endpoint_id))) await refreshDue(tx, id);

@@ -66,6 +66,7 @@ function retryRoute({ db, webhooks }: WebhookRouteDeps): Route {
     errors: ['not_found', 'conflict'],
     handler: ({ caller, params, settle }) =>
       db.tx('webhooks.retry', async (tx) => {
+        await tx.lock('webhook_endpoint', params.id);
         const ids = { endpointId: params.id, deliveryId: params.delivery_id };
         const reply = { status: 202, body: await webhooks.retry(tx, caller.orgId, ids) };
         await settle(tx, reply);

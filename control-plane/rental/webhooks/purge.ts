@@ -16,7 +16,10 @@ export async function purge({ db, clock }: { db: Db; clock: Clock }, signal: Abo
   for (const endpointId of await deletedEndpoints(db.read, ENDPOINTS_PER_RUN_MAX)) {
     gone += await forgetAll(db, { endpointId }, signal);
     if (signal.aborted) return gone;
-    await db.tx('webhooks.forget_endpoint', (tx) => forgetEndpoint(tx, endpointId));
+    await db.tx('webhooks.forget_endpoint', async (tx) => {
+      await tx.lock('webhook_endpoint', endpointId);
+      await forgetEndpoint(tx, endpointId);
+    });
   }
   return gone + (await forgetAll(db, { completedUntilMs: clock.now() - HISTORY_MS }, signal));
 }

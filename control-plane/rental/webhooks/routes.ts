@@ -80,6 +80,7 @@ function createRoute({ db, webhooks }: WebhookRouteDeps): Route {
     },
     handler: ({ caller, body, settle }) =>
       db.tx('webhooks.create', async (tx) => {
+        await tx.lock('org', caller.orgId);
         const reply = { status: 201, body: await webhooks.create(tx, caller.orgId, body) };
         await settle(tx, reply);
         return reply;
@@ -144,6 +145,7 @@ function changeRoute({ db, webhooks }: WebhookRouteDeps): Route {
     errors: ['not_found'],
     handler: ({ caller, params, body, settle }) =>
       db.tx('webhooks.change', async (tx) => {
+        await tx.lock('webhook_endpoint', params.id);
         const reply = { status: 200, body: await webhooks.change(tx, caller.orgId, params.id, body) };
         await settle(tx, reply);
         return reply;
@@ -168,6 +170,7 @@ function rotateRoute({ db, webhooks }: WebhookRouteDeps): Route {
     errors: ['not_found'],
     handler: ({ caller, params, settle }) =>
       db.tx('webhooks.rotate', async (tx) => {
+        await tx.lock('webhook_endpoint', params.id);
         const reply = { status: 200, body: await webhooks.rotateSecret(tx, caller.orgId, params.id) };
         await settle(tx, reply);
         return reply;
@@ -189,7 +192,10 @@ function deleteRoute({ db, webhooks }: WebhookRouteDeps): Route {
     responses: { 204: { description: 'It is deleted' } },
     errors: ['not_found'],
     handler: async ({ caller, params }) => {
-      await db.tx('webhooks.delete', (tx) => webhooks.remove(tx, caller.orgId, params.id));
+      await db.tx('webhooks.delete', async (tx) => {
+        await tx.lock('webhook_endpoint', params.id);
+        await webhooks.remove(tx, caller.orgId, params.id);
+      });
       return { status: 204 };
     },
   });

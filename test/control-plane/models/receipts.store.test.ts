@@ -5,7 +5,8 @@ import type { Reply } from '../../../control-plane/base/http/route.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { forgetReceipts } from '../../../control-plane/models/gateway/brings.ts';
 import { freeOutcome } from '../../../control-plane/models/gateway/outcome.ts';
-import { findReceipt, pageOfReceipts, setClosed } from '../../../control-plane/models/gateway/store.ts';
+import { closeReceipt } from '../../../control-plane/models/gateway/states.ts';
+import { findReceipt, pageOfReceipts } from '../../../control-plane/models/gateway/store.ts';
 import { forgetOld } from '../../../control-plane/loops.ts';
 import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
@@ -114,9 +115,9 @@ test.each(['client_left', 'process_ended'])('a request that waits for its answer
 test('a closed receipt is not closed again, whatever the second outcome is', async () => {
   const id = idOf(await ask());
   const before = await findReceipt(world.db.read, id);
-  const again = { ...freeOutcome('client_left'), closed_ms: 1 };
-  const close = { from: 'open', to: 'released' } as const;
-  expect(await world.db.tx('test.close', (tx) => setClosed(tx, id, close, again))).toBe(false);
+  if (before === undefined) throw new Error('the receipt is gone');
+  const again = closeReceipt(before, freeOutcome('client_left'), { ledger: world.rooms.ledger, nowMs: 1 });
+  expect(await world.db.hot(again)).toBe(false);
   expect(await findReceipt(world.db.read, id)).toEqual(before);
 });
 

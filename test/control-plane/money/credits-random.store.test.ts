@@ -5,6 +5,7 @@ import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { grantedOnSupplier, grantedToOrg, type HeldCredit } from '../../../control-plane/money/credits/store.ts';
 import { earnedByKind } from '../../../control-plane/money/ledger/suppliers.ts';
 import { segmentsOfRentals } from '../../../control-plane/money/metering/store.ts';
+import { insertSupplier } from '../../../control-plane/fleet/supply/store.ts';
 import { accruedUcents } from '../../../shared/money.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
@@ -45,6 +46,10 @@ test('no bound is exceeded, no money is lost, and each customer pays exactly wha
     fc.asyncProperty(fc.array(anyStep, { minLength: 20, maxLength: 40, size: 'max' }), async (steps) => {
       const world = await openWorld(1, { settings: { lossBounds: BOUNDS } });
       const orgIds = [(await world.customer(FUNDS_CENTS)).orgId, (await world.customer(FUNDS_CENTS)).orgId];
+      for (const [i, id] of ['s0', 's1'].entries()) {
+        const row = { id, org_id: orgIds[i] ?? '', status: 'active' as const, created_ms: 1, updated_ms: 1 };
+        await world.db.tx('test.supplier', (tx) => insertSupplier(tx, row));
+      }
       const rentals = [0, 1, 2, 3].map((i): Rental => {
         const [supplierId, machineId] = [`s${Math.floor(i / 2)}`, `m${Math.floor(i / 2)}`];
         return { status: 'none', id: '', orgId: orgIds[i % 2] ?? '', supplierId, machineId };

@@ -124,10 +124,7 @@ test('the proof finds a balance that does not match its entries', async () => {
     tx.run(sql`update ledger_accounts set credits_ucents = 1001 where owner_id = 'alice'`),
   );
   const faults = await world.books.verify();
-  expect(faults).toEqual([
-    'customer_wallet:alice: credits kept 1001, entries sum to 1000',
-    'debits 1000 differ from credits 1001',
-  ]);
+  expect(faults).toEqual(['customer_wallet:alice: credits kept 1001, entries sum to 1000']);
   await world.db.tx('mend', (tx) =>
     tx.run(sql`update ledger_accounts set credits_ucents = 1000 where owner_id = 'alice'`),
   );

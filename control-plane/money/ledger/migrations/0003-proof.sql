@@ -10,7 +10,7 @@ create table ledger_proof (
 ) STRICT;
 
 create table proven_accounts (
-  account_id TEXT not null primary key references ledger_accounts (id),
+  account_id TEXT not null primary key,
   debits_ucents INTEGER not null,
   credits_ucents INTEGER not null
 ) STRICT;

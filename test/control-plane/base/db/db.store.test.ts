@@ -11,6 +11,9 @@ let db: Db;
 beforeEach(async () => {
   db = await openTestDb(SCHEMA.filter(({ room }) => room === 'base/db'));
   await db.tx('setup', (tx) => tx.run(sql`create table counters (name text primary key, value bigint not null)`));
+  await db.tx('setup', (tx) => tx.run(sql`create table orgs (id text primary key)`));
+  await db.tx('setup', (tx) => tx.run(sql`create table suppliers (id text primary key)`));
+  await db.tx('setup', (tx) => tx.run(sql`insert into orgs (id) values ('o-1'), ('o-2')`));
   await db.tx('setup', (tx) => tx.run(sql`insert into counters (name, value) values ('a', 0)`));
 });
 afterEach(() => db.close());
@@ -20,9 +23,10 @@ const read = async (): Promise<number | undefined> =>
   (await db.read.one(Value, sql`select value from counters where name = 'a'`))?.value;
 
 describe('transactions', () => {
-  test('of many callers behave as if they ran one after another', async () => {
+  test('that lock the same root run one after another', async () => {
     const add = (): Promise<void> =>
       db.tx('add', async (tx) => {
+        await tx.lock('org', 'o-1');
         const before = await tx.one(Value, sql`select value from counters where name = 'a'`);
         await tx.run(sql`update counters set value = ${(before?.value ?? 0) + 1} where name = 'a'`);
       });
@@ -61,6 +65,33 @@ describe('transactions', () => {
     await expect(nested).rejects.toMatchObject({ code: 'tx_nested' });
     const reading = db.tx('outer', () => db.read.all(Value, sql`select value from counters`));
     await expect(reading).rejects.toMatchObject({ code: 'tx_nested' });
+  });
+
+  test('lock their roots in one order, and a root that is held again is skipped', async () => {
+    const wrong = db.tx('wrong', async (tx) => {
+      await tx.lock('supplier', 's-1');
+      await tx.lock('org', 'o-1');
+    });
+    await expect(wrong).rejects.toMatchObject({ code: 'lock_order' });
+    await db.tx('right', async (tx) => {
+      await tx.lock('org', 'o-2', 'o-1');
+      await tx.lock('org', 'o-1');
+    });
+  });
+
+  test('that only read see one moment, whatever is written meanwhile', async () => {
+    const raise = (): Promise<number> =>
+      db.tx('raise', (tx) => tx.run(sql`update counters set value = value + 1 where name = 'a'`));
+    const statement = sql`select value from counters where name = 'a'`;
+    const seen = await db.snapshot('twice', async (query) => {
+      const first = await query.one(Value, statement);
+      const raising = db.dialect === 'postgres' ? raise() : undefined;
+      // The other transaction must have its commit before the second read.
+      if (raising !== undefined) await raising.catch(() => undefined);
+      return [first?.value, (await query.one(Value, statement))?.value];
+    });
+    expect(seen).toEqual([0, 0]);
+    expect(await read()).toBe(db.dialect === 'postgres' ? 1 : 0);
   });
 
   test('cannot be used after their end', async () => {

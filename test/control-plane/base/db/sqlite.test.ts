@@ -3,8 +3,7 @@ import { mkdtempSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
 import { setTimeout as wait } from 'node:timers/promises';
-import Database from 'better-sqlite3';
-import { afterEach, beforeEach, describe, expect, test, vi } from 'vitest';
+import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { z } from 'zod';
 import { int } from '../../../../control-plane/base/db/columns.ts';
 import { type Db, sql } from '../../../../control-plane/base/db/db.ts';
@@ -14,9 +13,12 @@ import { systemClock } from '../../../../shared/clock.ts';
 const clock = systemClock();
 let dir: string;
 let db: Db;
+/** How many bodies shared each commit. */
+let commits: number[];
 beforeEach(async () => {
   dir = mkdtempSync(join(tmpdir(), 'sqlite-'));
-  db = openSqlite(join(dir, 'a.db'), { clock });
+  commits = [];
+  db = openSqlite(join(dir, 'a.db'), { clock, onCommit: (bodies) => commits.push(bodies) });
   await db.tx('setup', (tx) => tx.run(sql`create table t (v INTEGER not null) strict`));
 });
 afterEach(async () => {
@@ -45,21 +47,28 @@ describe('group commit', () => {
   });
 
   test('callers of one turn share a commit', async () => {
-    const commits = vi.spyOn(Database.prototype, 'exec');
-    const commitsOf = async (work: () => Promise<unknown>): Promise<number> => {
-      commits.mockClear();
-      await work();
-      return commits.mock.calls.filter(([statement]) => statement === 'COMMIT').length;
-    };
     const numbers = Array.from({ length: 200 }, (_, i) => i);
-    expect(await commitsOf(() => Promise.all(numbers.map(insert)))).toBe(1);
-    expect(
-      await commitsOf(async () => {
-        for (const number of numbers) await insert(number);
-      }),
-    ).toBe(200);
+    await Promise.all(numbers.map(insert));
+    expect(commits).toEqual([1, 200]);
+    for (const number of numbers) await insert(number);
+    expect(commits.slice(2)).toEqual(numbers.map(() => 1));
     expect(await count()).toBe(400);
-    commits.mockRestore();
+  });
+
+  test('a body that throws before it writes costs the others nothing; one that throws later runs again with them, and alone is undone', async () => {
+    const runs = { early: 0, late: 0, fine: 0 };
+    const body = (name: keyof typeof runs, write: boolean, error?: Error): Promise<void> =>
+      db.tx(name, async (tx) => {
+        runs[name] += 1;
+        if (write) await tx.run(sql`insert into t (v) values (1)`);
+        if (error !== undefined) throw error;
+      });
+    await Promise.allSettled([body('early', false, new Error('no')), body('fine', true)]);
+    expect(runs).toEqual({ early: 1, late: 0, fine: 1 });
+    const [late] = await Promise.allSettled([body('late', true, new Error('no')), body('fine', true)]);
+    expect(late.status).toBe('rejected');
+    expect(runs).toEqual({ early: 1, late: 2, fine: 2 });
+    expect(await count()).toBe(2);
   });
 
   test('a read never sees uncommitted data', async () => {
@@ -90,10 +99,44 @@ test('SQLite versions that can lose committed writes are refused, up to the fixe
   for (const safe of ['3.51.3', '3.51.10', '3.52.0', '4.0.0']) expect(() => refuseUnsafeVersion(safe)).not.toThrow();
 });
 
-test('every connection has full synchronous mode and checks foreign keys', async () => {
-  const Pragma = z.object({ synchronous: int });
-  expect(await db.read.one(Pragma, sql`pragma synchronous`)).toEqual({ synchronous: 2 });
-  expect(await db.tx('pragma', (tx) => tx.one(Pragma, sql`pragma synchronous`))).toEqual({ synchronous: 2 });
+test('every connection checks foreign keys', async () => {
   const Keys = z.object({ foreign_keys: int });
+  expect(await db.read.one(Keys, sql`pragma foreign_keys`)).toEqual({ foreign_keys: 1 });
   expect(await db.tx('pragma', (tx) => tx.one(Keys, sql`pragma foreign_keys`))).toEqual({ foreign_keys: 1 });
+});
+
+describe('the flush of the write-ahead log', () => {
+  const flush = { started: Promise.withResolvers<void>(), end: Promise.withResolvers<void>() };
+
+  test('ends before the caller of a transaction gets its result, and before a read of its rows does', async () => {
+    const order: string[] = [];
+    await db.close();
+    db = openSqlite(join(dir, 'a.db'), {
+      clock,
+      datasync: () => {
+        flush.started.resolve();
+        return flush.end.promise;
+      },
+    });
+    const writing = insert(1).then(() => order.push('written'));
+    await flush.started.promise;
+    const reading = count().then((found) => order.push(`read ${found}`));
+    await wait(20);
+    expect(order).toEqual([]);
+    flush.end.resolve();
+    await Promise.all([writing, reading]);
+    expect(order.toSorted()).toEqual(['read 1', 'written']);
+  });
+
+  test('that fails fails its transactions and all later ones, because nobody knows what the disk has', async () => {
+    await db.close();
+    const failures = [new Error('EIO')];
+    db = openSqlite(join(dir, 'a.db'), {
+      clock,
+      datasync: () => Promise.reject(failures.pop() ?? new Error('it was asked again')),
+    });
+    await expect(insert(1)).rejects.toMatchObject({ code: 'unavailable' });
+    await expect(insert(2)).rejects.toMatchObject({ code: 'unavailable' });
+    expect(failures).toEqual([]);
+  });
 });

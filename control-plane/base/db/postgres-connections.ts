@@ -1,0 +1,126 @@
+// Connections to PostgreSQL: pools with time limits, prepared statements, and the check of the lease.
+import { DatabaseError, escapeLiteral, Pool, type PoolClient, types } from 'pg';
+import type { Log } from '../../../shared/log.ts';
+import { DbError, isAway, type Sql, storedValue } from './db.ts';
+import type { Held } from './lease.ts';
+
+const INT8_TYPE = 20;
+
+/** Timeouts after which a server that does not answer is given up. No request of a caller takes this long. */
+const CONNECT_MS_MAX = 5_000;
+const STATEMENT_MS_MAX = 60_000;
+const LOCK_MS_MAX = 10_000;
+const IDLE_IN_TRANSACTION_MS_MAX = 30_000;
+const KEEP_ALIVE_MS = 10_000;
+
+/** Statements whose plans a connection keeps. Their texts come from the source, but lists of ids make new texts without end. */
+const PREPARED_MAX = 1_000;
+const PREPARED_VALUES_MAX = 40;
+
+/** What transactions need from the driver. */
+export interface Writing {
+  writers: Pool;
+  statements: Statements;
+  /** The statement that fails unless this process holds the lease; undefined before it has taken it. */
+  fence(): string | undefined;
+  /** A demoted server still answers reads, without end. So after it has refused a write, all connections are opened anew. */
+  onAway(): void;
+}
+
+/** With `pipeline`, a connection sends statements without waiting for the answers to earlier ones. */
+export function openPool(url: string, size: { max: number; pipeline?: boolean }, log: Log): Pool {
+  const pool = new Pool({
+    ...size,
+    connectionString: url,
+    connectionTimeoutMillis: CONNECT_MS_MAX,
+    statement_timeout: STATEMENT_MS_MAX,
+    // The server ends a slow statement by itself. This timeout is for a server that no longer answers.
+    query_timeout: STATEMENT_MS_MAX + CONNECT_MS_MAX,
+    lock_timeout: LOCK_MS_MAX,
+    idle_in_transaction_session_timeout: IDLE_IN_TRANSACTION_MS_MAX,
+    keepAlive: true,
+    keepAliveInitialDelayMillis: KEEP_ALIVE_MS,
+    types: {
+      // Reads int8 as BigInt: the driver's default is text, and a number would lose microcents.
+      getTypeParser: (id, format) =>
+        id === INT8_TYPE && format !== 'binary' ? BigInt : types.getTypeParser(id, format),
+    },
+  });
+  // Without a listener, an idle connection that the server drops would end the process. The next query opens a new one.
+  pool.on('error', (error) => log.warn({ err: error }, 'an idle database connection was lost'));
+  return pool;
+}
+
+export interface Statements {
+  /** The statement as the driver sends it, with a name if the server should keep its plan. */
+  prepared(statement: Sql): { text: string; values: unknown[]; name?: string };
+}
+
+export function openStatements(): Statements {
+  const names = new Map<string, string>();
+  const newName = (text: string, valueCount: number): string | undefined => {
+    if (names.size >= PREPARED_MAX || valueCount > PREPARED_VALUES_MAX) return undefined;
+    const name = `s${names.size}`;
+    names.set(text, name);
+    return name;
+  };
+  return {
+    prepared: (statement) => {
+      const { text } = statement;
+      const values = statement.values.map(storedValue);
+      const name = names.get(text) ?? newName(text, values.length);
+      return name === undefined ? { text, values } : { text, values, name };
+    },
+  };
+}
+
+/** Runs `work` on a connection of its own. Afterwards the connection is in no transaction, or it is dropped. */
+export async function onConnection<T>(
+  { writers, onAway }: Writing,
+  work: (client: PoolClient) => Promise<T>,
+): Promise<T> {
+  const client = await writers.connect();
+  // The pool does not listen for errors while we hold the connection. If it is lost, its statements fail, and without this listener the
+  // same error would end the process.
+  const onLost = (): void => undefined;
+  client.on('error', onLost);
+  let broken = true;
+  try {
+    const value = await work(client);
+    broken = false;
+    return value;
+  } catch (error) {
+    await client.query('ROLLBACK').then(
+      // A read-only server accepts the rollback. Its connection must be dropped, or we would use it for ever.
+      () => (broken = isAway(error)),
+      () => undefined,
+    );
+    if (broken) onAway();
+    throw fenceError(error);
+  } finally {
+    client.release(broken);
+    client.off('error', onLost);
+  }
+}
+
+/**
+ * The statement that begins a transaction after `BEGIN`. It locks the row of the lease against a takeover until the transaction ends. If
+ * the lease is not ours, the division fails, and nothing that follows in the packet is stored.
+ */
+export function fenceOf({ name, holder, epoch }: Held): string {
+  const isOurs = `name = ${escapeLiteral(name)} and holder = ${escapeLiteral(holder)} and epoch = ${epoch}`;
+  return `SELECT 1 / count(*) FROM (SELECT 1 FROM leases WHERE ${isOurs} FOR SHARE) AS held`;
+}
+
+/** Division by zero. No other statement of ours divides by a column. */
+const FENCED_CODE = '22012';
+
+function fenceError(error: unknown): unknown {
+  if (!(error instanceof DatabaseError) || error.code !== FENCED_CODE) return error;
+  return new DbError('lease_lost', 'another control plane has taken this database over', error);
+}
+
+/** A serialization failure or a deadlock: the transaction was rolled back and may run again. */
+export function isCollision(error: unknown): boolean {
+  return error instanceof DatabaseError && (error.code === '40001' || error.code === '40P01');
+}

@@ -1,0 +1,19 @@
+// Makes a server far away: passes bytes on, and each piece some time after it came, in both directions.
+import { createServer, connect, type AddressInfo, type Socket } from 'node:net';
+import { serveOrders } from '../side.ts';
+
+serveOrders(async (order) => {
+  const server = createServer({ noDelay: true }, (near) => {
+    const far = connect({ port: Number(order['port']), host: '127.0.0.1', noDelay: true });
+    pass(near, far, Number(order['oneWayMs']));
+    pass(far, near, Number(order['oneWayMs']));
+  });
+  await new Promise<void>((resolve) => server.listen(0, '127.0.0.1', resolve));
+  return { port: (server.address() as AddressInfo).port };
+});
+
+function pass(from: Socket, to: Socket, afterMs: number): void {
+  from.on('data', (piece) => void setTimeout(() => to.write(piece), afterMs));
+  from.on('close', () => void setTimeout(() => to.destroy(), afterMs));
+  from.on('error', () => to.destroy());
+}

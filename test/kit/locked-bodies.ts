@@ -1,0 +1,51 @@
+// Checks that each transaction body of the product locks its root first (base/db/locks.ts). SQLite locks nothing, but a test on it finds
+// every body that forgot to.
+import type { Db, Sql, Tx } from '../../control-plane/base/db/db.ts';
+
+/** Bodies of several statements that need no root, and why. */
+const WITHOUT_ROOT: Readonly<Record<string, string>> = {
+  'idempotency.claim': 'its first statement inserts or takes the row of the key, which is its root',
+  'secret.check': 'it runs once at the start, before anything else does',
+  'books.transfers': 'just one proof runs at a time, and nobody else writes its rows',
+  'books.again': 'just one proof runs at a time, and nobody else writes its rows',
+  'books.proven': 'just one proof runs at a time, and nobody else writes its rows',
+  'supply.all_offline': 'it runs before the process serves anything',
+  'endpoints.prepare': 'it inserts rows that are missing',
+  'receipts.forget': 'nobody changes a closed receipt, and the sum of the forgotten ones is added in one statement',
+  'webhooks.forget': 'nobody changes a delivery that has ended',
+  'inference.open': 'it changes one row of the ledger with conditions, and inserts new rows',
+  'inference.close': 'its first statement takes the receipt with a compare-and-set',
+};
+
+/** The same database. A body fails if it writes after another statement and its first call was not `lock`. */
+export function checkLocks(db: Db): Db {
+  return { ...db, tx: (name, body) => db.tx(name, (tx) => body(watched(name, tx))) };
+}
+
+function watched(name: string, tx: Tx): Tx {
+  // Names of the product are `room.verb`. Tests name their own bodies in one word, or `test.*`.
+  const isOurs = name.includes('.') && !name.startsWith('test.') && !(name in WITHOUT_ROOT);
+  let statements = 0;
+  let hasWritten = false;
+  let isLocked = false;
+  const note = (statement: Sql): void => {
+    const text = statement.strings.join('?').trim();
+    // An entry of the audit joins the transaction of an action. It is one new row.
+    if (!isOurs || /^insert into audit_entries/i.test(text)) return;
+    statements += 1;
+    hasWritten ||= !/^select/i.test(text);
+    if (isLocked || statements < 2 || !hasWritten) return;
+    throw new Error(
+      `the transaction ${name} has several statements and did not begin with a lock: ${text.slice(0, 80)}`,
+    );
+  };
+  return {
+    all: async (row, statement) => (note(statement), tx.all(row, statement)),
+    one: async (row, statement) => (note(statement), tx.one(row, statement)),
+    run: async (statement) => (note(statement), tx.run(statement)),
+    lock: async (root, ...ids) => {
+      if (statements === 0) isLocked = true;
+      await tx.lock(root, ...ids);
+    },
+  };
+}
