@@ -26,10 +26,14 @@ const rows = async (path: string): Promise<Record<string, unknown>[]> => {
 };
 
 describe('GPU types', () => {
+  // Specification 4.1: GET /v1/gpu-types without an offer is an empty page.
   test('nothing on offer is an empty page', async () => {
     expect((await api.call('GET', '/v1/gpu-types')).json).toEqual({ data: [], next_cursor: null });
   });
 
+  // Specification 2.3: cpu_cores, ram_gb and storage_gb are representative.
+  // Specification 2.3: instance_disk_gb is 0 if the size is unknown.
+  // Specification 2.3: disk_configurable is false if no offering does.
   test('show the smallest host that is on offer', async () => {
     await machineWith({ cpu_cores: 128, ram_bytes: 2 * 1024 ** 4, storage_bytes: 100 * 1024 ** 3 });
     await machineWith({ cpu_cores: 64, ram_bytes: 4 * 1024 ** 4, storage_bytes: 900 * 1024 ** 3 });
@@ -47,6 +51,7 @@ describe('GPU types', () => {
     ]);
   });
 
+  // Specification 2.3: cpu_cores, ram_gb and storage_gb: 0 means unreported.
   test('0 is what nobody reports; a host that is silent does not hide what the others say', async () => {
     await machineWith({ cpu_cores: 0, ram_bytes: 0, storage_bytes: 0 });
     expect(await rows('/v1/gpu-types')).toMatchObject([{ cpu_cores: 0, ram_gb: 0, storage_gb: 0 }]);
@@ -54,6 +59,7 @@ describe('GPU types', () => {
     expect(await rows('/v1/gpu-types')).toMatchObject([{ cpu_cores: 32, ram_gb: 1, storage_gb: 5 }]);
   });
 
+  // Specification 2.3: vram_gb is the smallest on offer for a model that spans variants.
   test('a model that spans variants shows its smallest VRAM on offer', async () => {
     const large = inventoryOf(1, () => api.ids.uuid()).gpus.map((gpu) => ({
       ...gpu,
@@ -68,6 +74,7 @@ describe('GPU types', () => {
     expect(await rows('/v1/gpu-types')).toMatchObject([{ gpu_type: 'RTX_4090', vram_gb: 48 }]);
   });
 
+  // Specification 2.3: architecture, absent for a model that nobody knows.
   test('a model that nobody knows has no architecture', async () => {
     await machineWith({ gpuName: 'NVIDIA Zeta 9' });
     const [row] = await rows('/v1/gpu-types');
@@ -75,6 +82,7 @@ describe('GPU types', () => {
     expect(row).not.toHaveProperty('architecture');
   });
 
+  // Specification 4.1: GET /v1/gpu-types is a page of GPU type.
   test('are walked in pages by name, also when a type appears or goes on the way', async () => {
     for (const name of ['D', 'B', 'F']) await machineWith({ gpuName: name });
     const first = await api.call('GET', '/v1/gpu-types?limit=2');
@@ -89,6 +97,9 @@ describe('GPU types', () => {
 });
 
 describe('pricing', () => {
+  // Specification 2.4: A pricing row has gpu_type, region, tier on_demand, price_per_hour, available and offering_id.
+  // Specification 2.4: price_per_hour is that of one GPU, exactly.
+  // Specification 2.4: available is the live count: held GPUs do not count, and a host that is away has no row.
   test('has one row for each offering, with the price of one GPU and what is free now', async () => {
     const { machineId } = await api.world.machine({ gpus: 4, dollars: 2.345678, region: 'eu-north' });
     const [row] = await rows('/v1/pricing');
@@ -113,6 +124,7 @@ describe('pricing', () => {
     expect(await rows('/v1/pricing')).toMatchObject([{ offering_id: row?.['offering_id'] }]);
   });
 
+  // Specification 2.4: tier=spot returns no offerings.
   test('tier=spot gives no offerings, on_demand is the default, and another tier is refused', async () => {
     await api.world.machine();
     expect((await api.call('GET', '/v1/pricing?tier=spot')).json).toEqual({ data: [], next_cursor: null });
@@ -121,6 +133,7 @@ describe('pricing', () => {
     expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field: 'tier' }] } });
   });
 
+  // Specification 2.4: offering_id pins a launch to the row.
   test('the offering_id of a row pins a launch to it, at its rate', async () => {
     const owner = await api.account();
     await api.world.machine({ gpus: 2, dollars: 1 });
@@ -132,6 +145,7 @@ describe('pricing', () => {
     expect(await rows('/v1/pricing')).toContainEqual({ ...dear, available: 0 });
   });
 
+  // Specification 9: Spot capacity is unavailable: no offering shows.
   test('machines of the tier spot never show', async () => {
     const { machineId } = await api.world.machine();
     await api.world.db.tx('spot', (tx) => tx.run(sql`update machines set tier = 'spot' where id = ${machineId}`));
@@ -139,6 +153,8 @@ describe('pricing', () => {
     for (const path of ['/v1/pricing', '/v1/pricing?tier=spot', '/v1/gpu-types']) expect(await rows(path)).toEqual([]);
   });
 
+  // Specification 2.1: Pages of offerings hold still while rows are inserted.
+  // Specification 4.1: GET /v1/pricing is a page of pricing rows.
   test('a walk in pages never skips or repeats a row, whatever is listed meanwhile', async () => {
     const step = fc.record({ limit: fc.integer({ min: 1, max: 4 }), added: fc.nat(2), sameMs: fc.boolean() });
     await fc.assert(
@@ -169,6 +185,8 @@ describe('pricing', () => {
 });
 
 describe('pages', () => {
+  // Specification 2.1: limit below 1 or above 200 is refused.
+  // Specification 4.1: Both take cursor and limit.
   test.each(['/v1/gpu-types', '/v1/pricing'])('%s takes a limit from 1 to 200 and nothing unknown', async (path) => {
     for (const query of ['', '?limit=1', '?limit=200']) expect((await api.call('GET', path + query)).status).toBe(200);
     for (const query of [
@@ -186,6 +204,7 @@ describe('pages', () => {
       expect(refused.json.errors).toMatchObject([{ field: query.split('=')[0] }]);
     }
   });
+  // Specification 4.1: GET /v1/gpu-types and GET /v1/pricing need no authentication.
   test.each(['/v1/gpu-types', '/v1/pricing'])('%s is open to everybody, whatever key comes along', async (path) => {
     await api.world.machine();
     const { key } = await api.account(['ssh_keys: read']);
@@ -194,6 +213,7 @@ describe('pages', () => {
     for (const each of [key, 'svc_live_none'])
       expect((await api.call('GET', path, { key: each })).json).toEqual(open.json);
   });
+  // Specification 2.1: A cursor belongs to its list.
   test('a cursor of one list is none of the other', async () => {
     for (const gpuName of ['A', 'B']) await machineWith({ gpuName });
     const { json } = await api.call('GET', '/v1/gpu-types?limit=1');

@@ -29,6 +29,7 @@ const textOf = (chunks: ChatCompletionChunk[]): string =>
   chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('');
 
 describe('a stream', () => {
+  // Specification 4.8: stream true gives server-sent events, framed and ended by [DONE].
   test('is a role, the text, a reason, and [DONE], each of the same completion', async () => {
     const answer = await ask();
     expect(answer.status).toBe(200);
@@ -149,6 +150,7 @@ describe('before the first event a failure has its own status', () => {
     expect((await ask({ stream_options: { include_obfuscation: false } })).status).toBe(200);
   });
 
+  // Specification 4.8: A model_not_found during streaming is the final SSE error event before [DONE].
   test('but a model that is not found is the final event before [DONE]', async () => {
     const answer = await ask({ model: 'nobody/knows' });
     expect(answer.status).toBe(200);

@@ -27,6 +27,9 @@ const spentUcents = async (): Promise<bigint> => {
 };
 
 describe('an answer', () => {
+  // Specification 2.11: A choice has index, message and finish_reason.
+  // Specification 2.11: A chat completion has id, object, created, model, choices and usage; model is the canonical id, never an upstream path.
+  // Specification 4.8: POST /v1/chat/completions answers a completion.
   test('has the members of the specification, and nothing of the server', async () => {
     const answer = await ask();
     expect(answer.status).toBe(200);
@@ -48,6 +51,7 @@ describe('an answer', () => {
     expect(answer.body).not.toMatch(/secret|cmpl-of-the-server|timings/);
   });
 
+  // Specification 1: Billing is per token.
   test('costs its tokens exactly, and leaves a receipt', async () => {
     const answer = await ask();
     expect(await spentUcents()).toBe(6n * 15n + 3n * 60n);
@@ -92,6 +96,7 @@ describe('an answer', () => {
     expect(list.data).toEqual([json]);
   });
 
+  // Specification 1: The bare model id is serverless, :economy the economy tier at its own price.
   test.each([
     ['small', 270n],
     ['acme/tiny', 270n],
@@ -103,6 +108,7 @@ describe('an answer', () => {
     expect(await spentUcents()).toBe(expected);
   });
 
+  // Specification 2.11: finish_reason is stop, length, content_filter or tool_calls.
   test.each(['stop', 'length', 'content_filter', 'tool_calls'])('may end for the reason %s', async (reason) => {
     upstream.next({ body: { ...HELLO, choices: [{ ...HELLO.choices[0], finish_reason: reason }] } });
     expect(ChatCompletion.parse((await ask()).json).choices[0]?.finish_reason).toBe(reason);
@@ -190,6 +196,7 @@ describe('the server is asked', () => {
     expect(upstream.asked[0]?.headers.authorization).toBeUndefined();
   });
 
+  // Specification 4.8: max_tokens is at least 1.
   test('with max_tokens as the caller has said, up to what the model allows', async () => {
     expect((await ask({ max_tokens: 1 })).status).toBe(200);
     expect((await ask({ max_tokens: 1_024 })).status).toBe(200);
@@ -225,6 +232,7 @@ describe('the server is asked', () => {
     expect(JSON.stringify(upstream.asked[0]?.body)).not.toContain('obfuscation');
   });
 
+  // Specification 4.8: temperature and max_tokens may be null.
   test('without members that are null, known or not', async () => {
     const members = { temperature: null, max_tokens: null, seed: null, tools: null, made_up: null, stream: false };
     expect((await ask(members)).status).toBe(200);
@@ -233,6 +241,8 @@ describe('the server is asked', () => {
 });
 
 describe('a request is refused', () => {
+  // Specification 9: An unsupported-parameter error message refers to v1.1 of the inference surface.
+  // Specification 1: Tool calling, JSON mode and structured outputs are rejected and never silently ignored.
   test.each([
     [{ tools: [{ type: 'function' }] }, 'tools'],
     [{ tool_choice: 'required' }, 'tool_choice'],
@@ -252,6 +262,7 @@ describe('a request is refused', () => {
     expect(upstream.asked).toEqual([]);
   });
 
+  // Specification 1: What asks for nothing is accepted by a list, whatever else of the kind is refused by its name.
   test.each(Object.keys(CHAT_NOTHINGS))('with %s of any value that asks for something, by name', async (member) => {
     const [name = '', inner] = member.split('.');
     for (const value of ['something', 7, [1], { a: 1 }, [[]], { type: 'text', more: 1 }]) {
@@ -261,6 +272,7 @@ describe('a request is refused', () => {
     expect(upstream.asked).toEqual([]);
   });
 
+  // Specification 2.11: role is system, user or assistant, content a string.
   test.each([
     [{ messages: [] }, 'messages'],
     [{ messages: [{ role: 'tool', content: 'x' }] }, 'messages[0].role'],
@@ -274,6 +286,7 @@ describe('a request is refused', () => {
     expect(expectRefused(PATH, await ask(body), 'validation_failed').fields).toEqual([field]);
   });
 
+  // Specification 7.3: model_not_found for a model that is absent, coming soon, or not for chat.
   test.each(['nobody/knows', 'acme/painter', 'acme/vectors', 'nobody/knows:economy'])(
     'for the model %s, which cannot be called: 404 model_not_found',
     async (model) => {
@@ -281,6 +294,7 @@ describe('a request is refused', () => {
     },
   );
 
+  // Specification 4.8: stream_options: include_usage tells the usage, and only a stream takes it.
   test('with stream_options if there is no stream', async () => {
     const answer = await ask({ stream_options: { include_usage: true } });
     expect(expectRefused(PATH, answer, 'invalid_request').fields).toEqual(['stream_options']);

@@ -14,6 +14,8 @@ const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, body?: ob
 
 const bring = (declared?: object): Promise<string> => bringMachine(api, owner, declared);
 
+// Specification 2.17: CommunitySupplier: supplier_id, org_id, status, created_at, updated_at.
+// Specification 3.4: Community supplier status: active, suspended.
 test('an organisation is no supplier until it says so, and active from then on', async () => {
   expect(await ask('GET', '/v1/community/supplier')).toMatchObject({ status: 404, json: { code: 'not_found' } });
   const { json: made } = await ask('POST', '/v1/community/supplier');
@@ -28,6 +30,11 @@ test('an organisation is no supplier until it says so, and active from then on',
 });
 
 describe('a machine', () => {
+  // Specification 2.17: CommunityMachine: gpu_count, gpu_type, region, price_per_hour and vram_per_gpu_gb may be null and are as declared.
+  // Specification 2.17: CommunityMachineRegistration: machine and enrollment_token.
+  // Specification 2.17: CommunityMachine: its fields, those that are optional as they were declared.
+  // Specification 2.17: The hash of the enrolment token is never serialized.
+  // Specification 3.4: Community machine status: pending_verification, then listed.
   test('shows what was declared and how it stands, from its registration on', async () => {
     await ask('POST', '/v1/community/supplier');
     const declared = { region: 'eu', price_per_hour: 1.25, gpu_type: 'L4', gpu_count: 2, vram_per_gpu_gb: 24 };
@@ -45,6 +52,7 @@ describe('a machine', () => {
     expect(JSON.stringify(json['machine'])).not.toContain('token');
   });
 
+  // Specification 2.17: CommunityMachine: last_heartbeat_at is the last sign of its agent.
   test('that is listed has no reason not to be on offer, and the time of its last sign', async () => {
     const id = await bring();
     const { json } = await ask('GET', `${MACHINES}/${id}`);
@@ -76,6 +84,7 @@ describe('a machine', () => {
     expect(await read()).toMatchObject({ online: false, earned_today_cents: 0 });
   });
 
+  // Specification 2.17: Spec fields are self-declared and unverified; a host that contradicts them fails.
   test('whose host contradicts what was declared is failed and says why; declared fields stay as declared', async () => {
     const id = await bring();
     await ask('PATCH', `${MACHINES}/${id}`, { gpu_count: 8 });
@@ -140,6 +149,8 @@ describe('a change of a machine', () => {
 });
 
 describe('delisting', () => {
+  // Specification 2.17: CommunityMachineDelistResult: machine_id and status.
+  // Specification 3.4: Delisting an idle machine gives delisted at once and it leaves supply immediately.
   test('an idle machine is delisted at once and leaves supply; again is the same; listed again it is back', async () => {
     const id = await bring();
     for (let i = 0; i < 2; i += 1) {
@@ -152,6 +163,8 @@ describe('delisting', () => {
     expect((await ask('GET', '/v1/pricing')).json.data).toHaveLength(1);
   });
 
+  // Specification 2.17: CommunityMachineDelistResult: status is delisted or draining.
+  // Specification 3.4: Delisting a machine that is occupied gives draining: the existing rental keeps running and is never killed.
   test('an occupied machine drains: its rental keeps running, and the end of that delists it', async () => {
     const id = await bring();
     const { id: instanceId } = await rent(api);

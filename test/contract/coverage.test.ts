@@ -33,6 +33,7 @@ const withoutId = (body: string, id: string): unknown =>
   });
 
 describe('unauthenticated', () => {
+  // Specification 5: A missing or invalid key receives 401.
   test.each(named(keyed))(
     '%s is 401 without a key, and with one that is unknown, revoked or expired',
     async (_id, route) => {
@@ -55,6 +56,7 @@ describe('unauthenticated', () => {
 });
 
 describe('wrong scope', () => {
+  // Specification 5: A key that lacks the scope receives 403.
   test.each(named(keyed))(
     '%s is 403 with every scope but its own, and names the one that is missing',
     async (_id, route) => {
@@ -81,6 +83,7 @@ describe('a body', () => {
 });
 
 describe('wrong organisation', () => {
+  // Specification 7.2: not_found: a missing resource, also if it is another organisation that has it.
   test.each(named(naming.filter(({ path }) => makerFor(path) !== undefined)))(
     '%s is 404 for a stranger, as if there were nothing, and works for the owner',
     async (operationId, route) => {
@@ -98,6 +101,7 @@ describe('wrong organisation', () => {
     },
   );
 
+  // Specification 5: Nothing of one organisation is seen by another.
   test("a stranger's lists hold nothing of what others have", async () => {
     const [owner, stranger] = [await api.account(), await api.account()];
     await makeAll(api, owner);
@@ -124,6 +128,10 @@ test('the list of routes without these cases is what uncovered.json says: empty'
   expect(committed).toEqual([]);
 });
 
+// Specification 2.6: An operation is visible only to the key that created it; other keys get 404 not_found.
+// Specification 4.5: GET /v1/operations/{id} is 404 not_found across API keys.
+// Specification 5: Operations are visible only to the API key that created them.
+// Specification 7.2: not_found: operations of another API key.
 test('an operation is visible only to the key that created it, not to others of the organisation', async () => {
   const owner = await api.account();
   const id = await makerFor('/v1/operations/{id}')?.(api, owner);

@@ -47,6 +47,7 @@ test('a supplier that has earned nothing, and who is no supplier at all, read ze
   expect(payouts.json).toEqual({ data: [], next_cursor: null });
 });
 
+// Specification 2.17: Earnings entry: ledger_id, machine_id, instance_id, amount_cents, accrued_at, paid.
 test('a rental earns by the hour; the time of a dead host is taken back with its evidence; a payout settles all', async () => {
   const machineId = await bringMachine(api, owner, { price_per_hour: 3.6 });
   const { id } = await rent(api);
@@ -112,6 +113,7 @@ test('pages add up to the total that the first one shows, also while more is ear
   expect(whole.entries.every((entry) => entry.instance_id === id)).toBe(true);
 });
 
+// Specification 2.17: CommunityEarnings: unpaid_cents is what is owed.
 test('one payout covers the oldest entries, as far as it goes', async () => {
   await bringMachine(api, owner, { price_per_hour: 1 });
   const { end } = await rent(api);

@@ -38,6 +38,7 @@ const ask = (body: object = {}): Promise<Answer> =>
 const texts = (count: number): string[] => Array.from({ length: count }, (_, i) => `${i}`);
 
 describe('embeddings', () => {
+  // Specification 2.14: EmbeddingsResponse has object, data, model and usage; total_tokens equals prompt_tokens.
   test('of one text have the members of the specification', async () => {
     const answer = await ask({ model: 'embedder', encoding_format: 'float', user: 'me' });
     expect(answer.status).toBe(200);
@@ -52,6 +53,8 @@ describe('embeddings', () => {
     expect(upstream.asked[0]?.body).toEqual({ model: 'upstream/secret-name', input: ['hi'], encoding_format: 'float' });
   });
 
+  // Specification 2.14: An Embedding has object, embedding and index, its position in the input.
+  // Specification 4.8: One vector per input in request order.
   test('of many texts come in their order, asked for as many at once as the server takes, and are one charge', async () => {
     const input = ['a', 'bb', 'ccc', 'dddd', 'eeeee', 'f', 'gg'];
     const answer = await ask({ input });
@@ -67,6 +70,9 @@ describe('embeddings', () => {
     });
   });
 
+  // Specification 8: Embeddings input: at most 2048 strings.
+  // Specification 7.3: An oversized embeddings batch is 400 invalid_request_error; the message states the limit.
+  // Specification 4.8: POST /v1/embeddings: input is one string or an array of up to 2048.
   test('are made of up to 2048 texts; more are refused with the limit', async () => {
     expect(EmbeddingsResponse.parse((await ask({ input: texts(2_048) })).json).data).toHaveLength(2_048);
     const refused = expectRefused(PATH, await ask({ input: texts(2_049) }), 'invalid_request');
@@ -74,6 +80,7 @@ describe('embeddings', () => {
     expect(refused.text).toContain('at most 2048');
   });
 
+  // Specification 4.8: dimensions for models that support them; user is an opaque string.
   test('have as many dimensions as are asked for, if the model supports it', async () => {
     expect((await ask({ dimensions: 3 })).status).toBe(200);
     expect(upstream.asked[0]?.body['dimensions']).toBe(3);
@@ -82,6 +89,8 @@ describe('embeddings', () => {
     expectRefused(PATH, await ask({ dimensions: 0 }), 'validation_failed');
   });
 
+  // Specification 8: Embeddings minimum charge: 1 cent per request.
+  // Specification 4.8: Embeddings are billed up to the next whole cent per request, one cent at least.
   test('cost a cent at least, and otherwise whole cents, rounded up', async () => {
     const priced = { input_per_1m_tokens_cents: 2 };
     expect(
@@ -110,12 +119,14 @@ describe('embeddings', () => {
 });
 
 describe('a request is refused', () => {
+  // Specification 4.8: encoding_format is float, the default; base64 is rejected with unsupported_parameter.
   test('for base64, with what to tell the official client', async () => {
     const refused = expectRefused(PATH, await ask({ encoding_format: 'base64' }), 'unsupported_parameter');
     expect(refused.fields).toEqual(['encoding_format']);
     expect(refused.text).toContain('pass encoding_format: "float"');
   });
 
+  // Specification 4.8: A chat model id in embeddings is 404 model_not_found.
   test.each(['acme/small-chat', 'small', 'acme/vectors', 'nobody/knows', 'embedder:economy'])(
     'for the model %s: 404 model_not_found',
     async (model) => {
@@ -123,6 +134,7 @@ describe('a request is refused', () => {
     },
   );
 
+  // Specification 4.8: Token-id arrays are unsupported as input.
   test.each([
     [{ input: [] }, 'input'],
     [{ input: '' }, 'input'],
@@ -151,6 +163,7 @@ test('a text that is too long for the model is 400 context_length_exceeded', asy
 
 describe('an answer that is not what was asked for is 502 upstream_error, and costs nothing', () => {
   const vector = (index: number, embedding: unknown = [1, 2]): object => ({ index, embedding });
+  // Specification 7.3: upstream_error is 502: a misaligned response.
   test.each([
     ['too few vectors', [vector(0)]],
     ['too many vectors', [vector(0), vector(1), vector(2)]],
@@ -177,6 +190,7 @@ describe('an answer that is not what was asked for is 502 upstream_error, and co
   });
 });
 
+// Specification 8: Embeddings response: at most 64 MiB.
 test('vectors of up to 64 MiB over all batches are passed on; more are 502, not to be sent again', async () => {
   const body = (bytes: number): string => {
     const [head, tail] = [

@@ -22,6 +22,10 @@ const workload = async () => {
   return workloads.find(({ workload_id: id }) => id === row?.workload_id);
 };
 
+// Specification 2.16: frameworks, versions, includes and vm_images.
+// Specification 2.16: FrameworkVersion: id, label, variant and default.
+// Specification 2.16: IncludeItem: name, and version, absent for unpinned components.
+// Specification 4.9: GET /v1/environments returns the Environments object.
 test('the list is open to everybody, and has frameworks, versions, contents and VM images as specified', async () => {
   const { status, json, body } = await api.call('GET', '/v1/environments');
   expect(status).toBe(200);
@@ -43,6 +47,8 @@ test('the list is open to everybody, and has frameworks, versions, contents and 
 });
 
 describe('a launch', () => {
+  // Specification 2.2: image is shown for custom-image launches only: certified launches never expose theirs.
+  // Specification 4.3: environment omitted means the provider default.
   test.each([
     [undefined, 'nvidia/cuda@'],
     ['provider_template', 'nvidia/cuda@'],
@@ -60,6 +66,7 @@ describe('a launch', () => {
     });
   });
 
+  // Specification 2.16: FrameworkVersion: id is the token after the @, and variant the CUDA variant.
   test('takes the version that is named, else the default one', async () => {
     const tags = (): (string | null)[] => api.world.images.asked.map(({ reference }) => reference.tag);
     await launch({ environment: 'certified:pytorch' });
@@ -67,6 +74,7 @@ describe('a launch', () => {
     expect(tags()).toEqual(['2.8.0-cuda12.8-cudnn9-devel', '2.5.1-cuda12.4-cudnn9-devel']);
   });
 
+  // Specification 4.3: environment has a grammar.
   test.each([
     'Certified',
     '',
@@ -88,6 +96,8 @@ describe('a launch', () => {
     expect(await newest()).toEqual({});
   });
 
+  // Specification 4.3: A well-formed environment, raw_vm too, that cannot be served gives 422 environment_unavailable.
+  // Specification 7.2: environment_unavailable is 422: a well-formed environment that the placed machine cannot serve.
   test.each([
     ['certified:caffe', 'there is no framework caffe; there are pytorch, tensorflow'],
     ['certified:pytorch@0.1', 'there is no version 0.1 of pytorch; there are 2.8.0, 2.5.1'],
@@ -104,6 +114,8 @@ describe('a launch', () => {
     expect(await made(api, owner)).toEqual(before);
   });
 
+  // Specification 4.3: cmd, entrypoint, ports and registry_credential_id require image; image excludes environment.
+  // Specification 7.2: 422: image combined with environment.
   test.each<[string, object, string]>([
     ['cmd', { cmd: [] }, 'cmd'],
     ['entrypoint', { entrypoint: [] }, 'entrypoint'],
@@ -134,6 +146,11 @@ test('a launch that names neither GPU nor template is told what it needs', async
   expect(answer.json.errors).toEqual([{ field: 'gpu_type', rule: 'is required without template_id' }]);
 });
 
+// Specification 2.2: tier is spot, where spot was asked for.
+// Specification 2.2: reservation_id is null for spot.
+// Specification 4.3: spot is accepted but currently returns no capacity.
+// Specification 9: The spot tier stays in the enumerations.
+// Specification 9: Spot is soft-deprecated: a launch that asks for it is told to use on_demand.
 test('spot without an image is accepted, and its operation says that spot has no capacity', async () => {
   const accepted = await launch({ tier: 'spot' });
   expect(accepted.status).toBe(202);

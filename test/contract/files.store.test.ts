@@ -39,6 +39,7 @@ const upwards = (a: number, b: number): number => a - b;
 const ofBytes = (bytes: number): string => `${GOOD}${' '.repeat(bytes - GOOD.length)}`;
 
 describe('an upload', () => {
+  // Specification 2.15: FileObject has id, object, bytes, created_at in Unix seconds, filename and purpose; the storage location is not exposed.
   test('is a file with the members of the specification, and nothing of where it is stored', async () => {
     const answer = await send(uploadForm(GOOD));
     expect(answer.status).toBe(200);
@@ -109,6 +110,7 @@ describe('an upload', () => {
 describe('an upload is refused, and leaves nothing', () => {
   const file = uploadForm(GOOD)[0] as FormPart;
   const purpose = uploadForm(GOOD)[1] as FormPart;
+  // Specification 2.15: The purpose of a file is fine-tune.
   test.each<[string, FormPart[], string]>([
     ['without a file', [purpose], 'file'],
     ['without a purpose', [file], 'purpose'],

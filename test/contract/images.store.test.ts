@@ -37,6 +37,8 @@ async function desired(): Promise<unknown[]> {
 const expectNothing = async (): Promise<void> => expect(await made(api, owner)).toEqual(before);
 
 describe('a refused image', () => {
+  // Specification 4.3: A malformed image reference gives 400.
+  // Specification 7.2: 400: malformed image reference.
   test.each(['ghcr.io/Org/app', 'https://ghcr.io/org/app', 'alpine@sha256:12', 'app app', 'ghcr.io/org/äpp', ''])(
     'malformed: %s is 400, nothing is asked and nothing made',
     async (image) => {
@@ -51,6 +53,10 @@ describe('a refused image', () => {
   );
 
   const reference = parseReference('ghcr.io/org/app:1');
+  // Specification 4.3: image is verified before provisioning: unknown gives 422 image_unavailable, an outage 502 registry_unreachable, no operation,
+  // nothing billed.
+  // Specification 7.2: image_unavailable is 422: an unknown image, a failed registry login.
+  // Specification 7.2: registry_unreachable is 502: a registry outage during the image check.
   test.each([
     ['unknown', refused({ reference, login: undefined }, 404), 422, 'image_unavailable', 'check its name and tag'],
     ['private', refused({ reference, login: undefined }, 401), 422, 'image_unavailable', 'registry_credential_id'],
@@ -74,6 +80,7 @@ describe('a refused image', () => {
     await expectNothing();
   });
 
+  // Specification 7.2: 400: an image reference that is too long to be one.
   test('that is longer than 512 characters is 400, and of 512 is read', async () => {
     const name = `ghcr.io/${'a'.repeat(200)}:${'t'.repeat(128)}`;
     expect(await launch({ image: `${name}@sha256:${'a'.repeat(512)}` })).toMatchObject({
@@ -93,6 +100,7 @@ describe('what runs', () => {
     api.world.images.known.set('both:latest', { hasEntrypoint: true, hasCmd: true });
   });
 
+  // Specification 4.3: An image with nothing left to run is refused.
   test.each([
     ['an image without a command', { image: 'quiet' }],
     ['a cleared cmd', { image: 'quiet', cmd: [] }],
@@ -105,6 +113,7 @@ describe('what runs', () => {
   });
 
   const OWN = null;
+  // Specification 4.3: cmd and entrypoint override those of the image; an empty array clears; env holds plain container variables.
   test.each<[string, object, { entrypoint: string[] | null; cmd: string[] | null }]>([
     ['nothing, which leaves both to the image', { image: 'both' }, { entrypoint: OWN, cmd: OWN }],
     ['a cmd', { image: 'quiet', cmd: ['run'] }, { entrypoint: OWN, cmd: ['run'] }],
@@ -148,6 +157,8 @@ test('sixteen checks of an organisation run at once; one that gets no turn is 42
   await Promise.all([...first, late]);
 });
 
+// Specification 2.2: image is the reference pinned to its verified digest.
+// Specification 4.3: image is pinned to the verified digest.
 test('an instance shows its image pinned to the verified digest, and that is what its host pulls', async () => {
   await launch({ image: 'ghcr.io/org/app:1' });
   const { image } = await newest();
@@ -156,6 +167,7 @@ test('an instance shows its image pinned to the verified digest, and that is wha
 });
 
 describe('a registry credential', () => {
+  // Specification 4.9: POST /v1/registry-credentials stores a registry credential.
   test('is stored sealed, listed without its password, and deleted', async () => {
     const made = await store();
     expect(made).toMatchObject({ status: 201, json: { name: 'ci', registry: 'ghcr.io', username: 'me' } });
@@ -177,6 +189,7 @@ describe('a registry credential', () => {
     });
   });
 
+  // Specification 4.9: Fields of a registry credential have rules.
   test.each([
     ['registry', { registry: 'https://ghcr.io/org' }],
     ['registry', { registry: '' }],
@@ -215,6 +228,8 @@ describe('a registry credential', () => {
     expect((await launch({ image, registry_credential_id: id })).status).toBe(202);
   });
 
+  // Specification 4.3: registry_credential_id must be for the registry of the image (422).
+  // Specification 7.2: 422: registry mismatch.
   test('that is unknown, of another organisation, or for another registry refuses the launch by its name', async () => {
     const { id: foreign } = (await store({}, await api.account())).json;
     const { id: own } = (await store()).json;

@@ -60,6 +60,24 @@ const gpuSeconds = async (): Promise<number> => {
   return Number(json.data?.[0]?.['gpu_seconds'] ?? 0);
 };
 
+// Specification 2.2: id, status, gpu_type, gpu_count, region, tier, price_per_hour and created_at are there at every station.
+// Specification 2.2: name, ready_at, terminated_at and reservation_id are there at every station, a value or null.
+// Specification 2.2: status goes from allocating through starting, running, unreachable and stopping to terminated.
+// Specification 2.2: tier is on_demand.
+// Specification 2.2: price_per_hour is the rate of the whole instance, covering all GPUs.
+// Specification 2.2: ready_at is null before it runs, and from then on the time when it first ran.
+// Specification 2.2: ready_at stays over an outage.
+// Specification 2.2: terminated_at is null until it ends.
+// Specification 2.2: reservation_id is null for on_demand.
+// Specification 2.2: status_reason is absent while there is nothing to explain.
+// Specification 2.2: unreachable_since is the start of the confirmed outage, present exactly while unreachable.
+// Specification 2.2: connection has hostname, port and ssh_command where one can connect, and is null elsewhere.
+// Specification 2.2: connection.terminal_url is there only on running instances: not while unreachable.
+// Specification 3.1: starting goes to running once it has booted and SSH is live: instance.running, ready_at.
+// Specification 3.1: unreachable goes back to running by itself, unreachable_since cleared.
+// Specification 4.3: A list shows an instance as GET /v1/instances/{id} does.
+// Specification 4.3: name is shown.
+// Specification 6.1: instance.terminated: customer terminate.
 test('has exactly the fields of its station, from the request through an outage to its end', async () => {
   await api.world.machine({ gpus: 2, dollars: 1.5, region: 'eu-north' });
   const id = await launch({ gpu_count: 2, name: 'mine' });
@@ -122,6 +140,7 @@ test('has exactly the fields of its station, from the request through an outage 
   expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
 });
 
+// Specification 2.2: last_reachable_at is the last end-to-end check, absent before the first; it stops advancing when SSH has died.
 test('last_reachable_at advances with every good probe, and stops with the first failed one', async () => {
   await api.world.machine();
   const id = await launch();
@@ -139,6 +158,7 @@ test('last_reachable_at advances with every good probe, and stops with the first
   expect(dying).toMatchObject({ status: 'running' });
 });
 
+// Specification 2.2: auto_terminate_at is ready_at + auto_terminate_hours, absent before it runs.
 test('auto_terminate_at is ready_at and the limit: also during an outage, and not before it runs', async () => {
   await api.world.machine();
   const id = await launch({ auto_terminate_hours: 3 });
@@ -150,6 +170,7 @@ test('auto_terminate_at is ready_at and the limit: also during an outage, and no
   expect(await read(id)).toMatchObject({ status: 'unreachable', auto_terminate_at: end });
 });
 
+// Specification 2.2: auto_terminate_at stays after a DELETE: the platform has not begun to act on an elapsed limit.
 test('auto_terminate_at stays after a DELETE: only the limit itself takes it away', async () => {
   await api.world.machine();
   const id = await run({ auto_terminate_hours: 3 });
@@ -162,6 +183,7 @@ test('auto_terminate_at stays after a DELETE: only the limit itself takes it awa
   expect(await read(id)).toMatchObject({ status: 'terminated', auto_terminate_hours: 3, auto_terminate_at: end });
 });
 
+// Specification 2.2: region is required, also of a launch that found no place: the one asked for, or that of the cheapest offer.
 test.each(['on_demand', 'spot'])(
   'a launch %s that found no place shows a region: the one asked for, else of the cheapest offer',
   async (tier) => {
@@ -180,6 +202,7 @@ test.each(['on_demand', 'spot'])(
   },
 );
 
+// Specification 2.2: status_reason explains a running rental whose main process is over, and no longer than that.
 test('status_reason tells that the main process is over while the rental runs, after an outage too, until it runs again', async () => {
   await api.world.machine();
   const id = await run();
@@ -199,6 +222,9 @@ test('status_reason tells that the main process is over while the rental runs, a
   expect(await read(id)).not.toHaveProperty('status_reason');
 });
 
+// Specification 2.2: name is that of the launch, of a later change, or null.
+// Specification 4.3: PATCH changes the name.
+// Specification 4.9: PATCH /v1/instances/{id} answers the instance.
 test('the change of its name answers the instance as it is then; null takes the name away', async () => {
   await api.world.machine();
   const id = await run();
@@ -210,6 +236,10 @@ test('the change of its name answers the instance as it is then; null takes the 
 });
 
 describe('the end', () => {
+  // Specification 2.2: status is error where provisioning failed.
+  // Specification 2.2: status_reason says why a launch failed.
+  // Specification 3.1: A provisioning that fails goes to error: instance.failed, status_reason.
+  // Specification 6.1: instance.failed: provisioning failed.
   test('of provisioning that fails is error: instance.failed, with the reason of the operation, and nothing is billed', async () => {
     await api.world.machine();
     const { json } = await postLaunch(api, owner, LAUNCH);
@@ -224,6 +254,9 @@ describe('the end', () => {
     expect(await gpuSeconds()).toBe(0);
   });
 
+  // Specification 2.2: status_reason says why a rental failed.
+  // Specification 3.1: A rental that fails for good goes to error: instance.failed, status_reason.
+  // Specification 6.1: instance.failed: an unrecoverable error.
   test('of a rental whose container fails is error: instance.failed, with what the host says', async () => {
     await api.world.machine();
     const id = await run();
@@ -238,6 +271,9 @@ describe('the end', () => {
     expect(await told(id)).toHaveLength(3);
   });
 
+  // Specification 2.2: status is stopped where the supplier's side ended it.
+  // Specification 3.1: A stop from the supplier's side goes to stopped, which is final.
+  // Specification 6.1: instance.terminated: supplier-side stop.
   test.each(['stopped', 'missing'] as const)(
     "from the supplier's side is stopped: instance.terminated, billing ends, and a DELETE finds nothing (%s)",
     async (phase) => {
@@ -259,6 +295,8 @@ describe('the end', () => {
     },
   );
 
+  // Specification 2.2: unreachable_since is gone once the outage has ended the rental.
+  // Specification 3.1: unreachable goes to error when its grace window lapses.
   test('of an outage that outlasts its grace is error: instance.failed, and unreachable_since is gone', async () => {
     await api.world.machine();
     const id = await run();
@@ -272,6 +310,7 @@ describe('the end', () => {
     expect(await gpuSeconds()).toBe(billed);
   });
 
+  // Specification 3.1: DELETE of a running instance ends in terminated: billing stops, instance.terminated.
   test('by a DELETE stops billing with the request, however long the host takes', async () => {
     await api.world.machine();
     const id = await run();

@@ -20,6 +20,7 @@ async function observe(phase: 'running' | 'stopped'): Promise<void> {
   await api.world.drive();
 }
 
+// Specification 4.3: name is the only mutable field.
 test.each<[object, string, string]>([
   [{}, 'name', 'is required'],
   [{ name: '' }, 'name', 'must have at least 1 character'],
@@ -35,6 +36,8 @@ test.each<[object, string, string]>([
 });
 
 describe('DELETE', () => {
+  // Specification 4.3: DELETE answers 202 with Operation-Id; an instance that is terminated already is 404 not_found.
+  // Specification 7.2: not_found: deleting an already terminated instance.
   test('answers 202 with its operation, in the header too; one that has ended is 404 not_found, and makes nothing', async () => {
     await observe('running');
     const accepted = await call('DELETE');

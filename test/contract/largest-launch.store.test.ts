@@ -25,6 +25,7 @@ function largest(): object {
   return { cmd, env: { ...env, D: 'x'.repeat(restBytes) } };
 }
 
+// Specification 8: The largest launches fit into what a host is sent, so that nobody keeps it from hearing of others.
 test('a launch of the largest body on each GPU of the largest machine fits into what the host is sent', async () => {
   const { machineId } = await api.world.machine({ gpus: GPUS_PER_MACHINE_MAX });
   for (let count = 0; count < GPUS_PER_MACHINE_MAX; count += 1) expect((await launch(largest())).status).toBe(202);

@@ -13,6 +13,7 @@ const MOMENT_MS = 10;
 const api: Api = await openApi();
 afterAll(() => api.close());
 
+// Specification 8: Equal launches at the same time are one launch with one answer.
 test('fifty equal launches at once are one launch, and are answered alike', async () => {
   const { machineId } = await api.world.machine({ gpus: 8 });
   const { orgId, key } = await api.account();

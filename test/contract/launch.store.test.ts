@@ -27,6 +27,10 @@ async function run(body: object = {}): Promise<string> {
 }
 
 describe('a refused body', () => {
+  // Specification 4.3: The reserved namespaces of env, PUBLIC_KEY and the SVC_ names, are refused (422).
+  // Specification 4.3: gpu_type, gpu_count and tier are required; every broken rule of the body is 422 and names its field.
+  // Specification 7.2: validation_failed: spot with image.
+  // Specification 7.2: 422: reserved env namespace, invalid env keys, empty strings in cmd or entrypoint.
   test.each<[string, object, string, string]>([
     ['no gpu_type', { gpu_type: undefined }, 'gpu_type', 'is required without template_id'],
     ['no gpu_count', { gpu_count: undefined }, 'gpu_count', 'is required'],
@@ -62,6 +66,7 @@ describe('a refused body', () => {
     expect(await made(api, owner)).toEqual(before);
   });
 
+  // Specification 4.3: All that is wrong with a body is told at once.
   test.each<[object, string[]]>([
     [{ image: 'busybox' }, ['gpu_count', 'gpu_type', 'tier']],
     [{ image: 5, cmd: ['run'] }, ['gpu_count', 'image', 'tier']],
@@ -72,6 +77,9 @@ describe('a refused body', () => {
     expect(json.errors?.map(({ field }) => field).toSorted()).toEqual(fields);
   });
 
+  // Specification 4.3: gpu_type is one of GET /v1/gpu-types.
+  // Specification 4.3: A gpu_type with no capable capacity is 422 image_unavailable.
+  // Specification 7.2: image_unavailable is 422: no capable capacity.
   test('a gpu_type that no host offers is image_unavailable, and nothing is made', async () => {
     await api.world.machine();
     const before = await made(api, owner);
@@ -87,6 +95,7 @@ describe('a refused body', () => {
   });
 });
 
+// Specification 7.1: A 503 may carry Retry-After.
 test('without a public port that is free it is 503 with the seconds to wait, and nothing is made', async () => {
   const small = await openApi({ settings: { sshPorts: { first: 30_000, last: 30_000 } } });
   const customer = await small.account();
@@ -99,6 +108,7 @@ test('without a public port that is free it is 503 with the seconds to wait, and
   await small.close();
 });
 
+// Specification 4.3: Keys near the reserved namespaces of env are free.
 test('names that are near the reserved ones are free', async () => {
   await api.world.machine();
   const env = { PUBLIC_KEYS: 'x', svc_x: 'x', SVC: 'x', _: 'x', A_SVC_: 'x' };
@@ -110,6 +120,7 @@ describe('disk_gb', () => {
   const offeringOf = async (): Promise<string> =>
     String((await api.call('GET', '/v1/pricing')).json.data?.[0]?.['offering_id']);
 
+  // Specification 4.3: disk_gb narrows placement to capable capacity.
   test('goes only where it is honoured, at both of its bounds', async () => {
     await api.world.machine({ dollars: 1 });
     await api.world.machine({ dollars: 2, gpus: 2, ...roomy });
@@ -120,6 +131,8 @@ describe('disk_gb', () => {
     expect(await newest()).toMatchObject({ disk_gb: 990, price_per_hour: 2 + 890 * 0.0002 });
   });
 
+  // Specification 4.3: No capable capacity for disk_gb is 422 disk_unavailable.
+  // Specification 7.2: disk_unavailable is 422: no offering of the gpu_type honours disk_gb.
   test('that nobody honours is disk_unavailable, with the field', async () => {
     await api.world.machine();
     const refused = await launch({ disk_gb: 50 });
@@ -129,6 +142,8 @@ describe('disk_gb', () => {
     expect((await launch({ disk_gb: 49 })).status).toBe(202);
   });
 
+  // Specification 4.3: disk_gb above the pinned offering's storage_gb is 422 disk_exceeds_offering.
+  // Specification 7.2: disk_exceeds_offering is 422: disk_gb above the pinned offering's storage_gb.
   test('above the pinned offering is disk_exceeds_offering; a pin that honours none is disk_unavailable', async () => {
     await api.world.machine({ diskEnforced: true, storageBytes: 200 * GB });
     const offering_id = await offeringOf();
@@ -141,6 +156,9 @@ describe('disk_gb', () => {
     expect((await launch({ offering_id: plain, disk_gb: 20 })).json['code']).toBe('disk_unavailable');
   });
 
+  // Specification 2.2: disk_gb is present only if the placed capacity honours a configured size; the default is 100 GB.
+  // Specification 4.3: disk_gb omitted means 100 GB, and placement is not narrowed.
+  // Specification 8: disk_gb: default and included allowance 100.
   test('left out: 100 GB where sizes are honoured, absent elsewhere, and no host is passed over', async () => {
     await api.world.machine({ dollars: 1, ...roomy });
     await launch();
@@ -150,6 +168,7 @@ describe('disk_gb', () => {
     expect(await newest()).not.toHaveProperty('disk_gb');
   });
 
+  // Specification 4.3: Disk beyond 100 GB is folded into the hourly rate, inside the cap and outside of the viewed price.
   test('beyond 100 GB counts against the cap, and not against the viewed price', async () => {
     await api.world.machine({ dollars: 1, ...roomy });
     const price = 1 + 100 * 0.0002;
@@ -163,6 +182,10 @@ describe('disk_gb', () => {
     expect(await newest()).toMatchObject({ price_per_hour: price });
   });
 
+  // Specification 2.3: instance_disk_gb is the size of a launch where sizes are honoured.
+  // Specification 2.3: disk_configurable is true when one offering of several accepts a custom disk_gb.
+  // Specification 2.3: Exact values of each offering are carried by the pricing rows.
+  // Specification 2.4: A pricing row tells disk_price_per_gb_hour, storage_gb and disk_configurable.
   test('is told in the catalog', async () => {
     await api.world.machine();
     await api.world.machine(roomy);
@@ -186,6 +209,12 @@ describe('auto_terminate_hours', () => {
     await api.world.drive();
   };
 
+  // Specification 2.2: auto_terminate_hours is that of the launch and stays after the limit has fired.
+  // Specification 2.2: auto_terminate_at is absent once an elapsed limit is acted on.
+  // Specification 2.2: status_reason says that a runtime limit was reached.
+  // Specification 3.1: A runtime limit ends a rental like a DELETE; status_reason records it, auto_terminate_hours stays, auto_terminate_at goes.
+  // Specification 4.3: The countdown of auto_terminate_hours starts at running.
+  // Specification 6.1: instance.terminated: a runtime limit.
   test('counts from running, shows its end, and ends the rental like a DELETE with the limit as its reason', async () => {
     await api.world.machine();
     await launch({ auto_terminate_hours: 2 });
@@ -233,6 +262,9 @@ describe('auto_terminate_hours', () => {
     expect(await read(id)).toMatchObject({ status_reason: 'The runtime limit of 1 hour was reached.' });
   });
 
+  // Specification 2.2: auto_terminate_hours is absent without a limit.
+  // Specification 2.2: auto_terminate_at is absent without a limit.
+  // Specification 4.3: auto_terminate_hours omitted means no limit.
   test('left out is absent, and nothing ends by itself', async () => {
     await api.world.machine();
     const id = await run();
@@ -253,6 +285,8 @@ describe('ports', () => {
   const connectionOf = async (id: string, query = ''): Promise<unknown> =>
     (await api.call('GET', `/v1/instances/${id}${query}`, { key: owner.key })).json['connection'];
 
+  // Specification 2.2: connection.app_url is https://<id>.{app_domain} for a custom image with a primary port.
+  // Specification 4.3: Ports are reached at URLs and public ports; the primary one at the app URL.
   test('are reached at URLs and public ports once the instance runs', async () => {
     await api.world.machine();
     await launch({ ports: PORTS });
@@ -273,6 +307,8 @@ describe('ports', () => {
     expect(connection).not.toHaveProperty('app_password');
   });
 
+  // Specification 2.2: app_password is in no read but include=credentials, never in a list or operation.
+  // Specification 4.3: include=credentials adds connection.app_password, and nothing else shows it.
   test('have a password that only include=credentials shows, and no list, operation or event', async () => {
     await api.world.machine();
     const { json: accepted } = await launch({ ports: PORTS });
@@ -297,6 +333,7 @@ describe('ports', () => {
     expect(wrong).toMatchObject({ status: 422, json: { errors: [{ field: 'include' }] } });
   });
 
+  // Specification 2.2: connection.terminal_url is there on running instances, with or without an application.
   test('left out leave the console, and its login', async () => {
     await api.world.machine();
     const id = await run();
@@ -306,6 +343,7 @@ describe('ports', () => {
     for (const member of ['app_url', 'ports']) expect(connection).not.toHaveProperty(member);
   });
 
+  // Specification 2.2: connection.app_user is the user of app_url and terminal_url, absent where neither is served.
   test('and the console need a domain of the operator: without it there is nothing to log in to but SSH', async () => {
     const bare = await openApi({ settings: { appSite: undefined } });
     try {

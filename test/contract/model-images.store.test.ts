@@ -21,6 +21,7 @@ const ask = (body: object = {}): Promise<Answer> =>
 const chargeOf = async (answer: Answer): Promise<bigint | undefined> => (await receiptOf(answer))?.charged_ucents;
 
 describe('images', () => {
+  // Specification 2.12: An image response is {created, data: [{b64_json}], usage: {image_count}}; image_count is the metered unit.
   test('have the members of the specification, and nothing of the server', async () => {
     const answer = await ask({ model: 'artist', n: 2, response_format: 'b64_json' });
     expect(answer.status).toBe(200);
@@ -41,6 +42,8 @@ describe('images', () => {
     expect(receipt).toMatchObject({ images: 2, prompt_tokens: null, charged_ucents: 5_000_002n, ending: 'completed' });
   });
 
+  // Specification 1: Billing is per image, or per megapixel of it.
+  // Specification 4.8: POST /v1/images/generations: model and prompt are required, n defaults to 1, size is <W>x<H>.
   test.each([
     ['acme/artist', {}, 2_500_001n],
     ['acme/artist', { n: 3, size: '1024x768' }, 7_500_003n],
@@ -60,6 +63,8 @@ describe('images', () => {
 });
 
 describe('a request is refused', () => {
+  // Specification 7.3: response_format url is 400 invalid_request_error.
+  // Specification 4.8: response_format of images is b64_json, the default; url is rejected with invalid_request_error.
   test('for a url', async () => {
     const refused = expectRefused(PATH, await ask({ response_format: 'url' }), 'invalid_request');
     expect(refused).toMatchObject({ code: 'invalid_request_error', fields: ['response_format'] });

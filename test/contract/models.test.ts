@@ -16,6 +16,8 @@ afterAll(() => api.close());
 const ids = (json: unknown): string[] => ModelList.parse(json).data.map(({ id }) => id);
 
 describe('the list of models', () => {
+  // Specification 2.10: category mirrors modality.
+  // Specification 2.10: A model list is {object: list, data}.
   test('has all of them at once, by id, with nothing of their servers', async () => {
     const { status, json, body } = await api.call('GET', '/v1/models', { key });
     expect(status).toBe(200);
@@ -30,6 +32,7 @@ describe('the list of models', () => {
     expect(body).not.toMatch(/secret-name|127\.0\.0\.1|upstream/);
   });
 
+  // Specification 4.8: GET /v1/models takes modality.
   test.each([
     ['chat', ['acme/small-chat']],
     ['image', ['acme/artist', 'acme/miniaturist', 'acme/muralist', 'acme/painter']],
@@ -52,6 +55,10 @@ describe('the list of models', () => {
 });
 
 describe('a model', () => {
+  // Specification 2.10: pricing of a chat model: currency, input_per_1m_tokens_cents and output_per_1m_tokens_cents.
+  // Specification 2.10: aliases, author, category, context_length, created and supported_parameters are there if they are known.
+  // Specification 2.10: A model has id, object, owned_by, modality, status and pricing, and the optional members that are known of it.
+  // Specification 2.10: fine_tunable and fine_tune_base_model: absent or false means that no job can fine-tune it.
   test('has the members of the specification', async () => {
     const { json } = await api.call('GET', '/v1/models/acme/small-chat', { key });
     expect(json).toEqual({
@@ -77,6 +84,8 @@ describe('a model', () => {
     });
   });
 
+  // Specification 2.10: parameters of image and video models; per_video_second_microcents is exact, per_video_second_cents rounds down.
+  // Specification 2.10: per_image_microcents is exact, per_image_cents rounds sub-cent prices to 0.
   test('shows exact prices, and whole cents rounded down beside them', async () => {
     const { json: image } = await api.call('GET', '/v1/models/acme/painter', { key });
     expect(image['pricing']).toEqual({ currency: 'USD', per_image_microcents: 2_500_001, per_image_cents: 2 });
@@ -90,6 +99,7 @@ describe('a model', () => {
     });
   });
 
+  // Specification 4.8: GET /v1/models/{id} finds a model by its id or an alias, the slash written either way.
   test.each(['acme/small-chat', 'acme%2Fsmall-chat', 'acme%2fsmall-chat', 'small', 'acme/tiny', 'acme%2Ftiny'])(
     'is found as %s',
     async (path) => {
@@ -98,6 +108,7 @@ describe('a model', () => {
     },
   );
 
+  // Specification 2.10: pricing tells what an economy tier costs, and <id>:economy is found with its prices.
   test('lists what its economy tier costs, and answers for that tier alone by its name', async () => {
     const { json } = await api.call('GET', '/v1/models/acme/small-chat', { key });
     for (const path of ['acme/small-chat:economy', 'acme%2Fsmall-chat%3Aeconomy', 'small:economy']) {
@@ -116,6 +127,7 @@ describe('a model', () => {
     expect(JSON.stringify(without)).not.toContain('economy');
   });
 
+  // Specification 7.3: model_not_found is 404.
   test.each(['acme', 'acme/none', 'acme/small-chat/x', 'ACME/small-chat', 'acme/embedder:economy', '%20'])(
     'is not found as %s',
     async (path) => {
@@ -133,6 +145,7 @@ describe('a model', () => {
 });
 
 describe('what inference paths refuse is the envelope', () => {
+  // Specification 7.1: Unknown inference paths are the envelope.
   test.each([
     '/v1/audio/speech',
     '/v1/audio/transcriptions',
@@ -158,6 +171,7 @@ describe('what inference paths refuse is the envelope', () => {
     expectRefused('/v1/models/x', await api.call('GET', '/v1/models/%', { key }), 'invalid_request');
   });
 
+  // Specification 7.1: Fine-tuning is a family of inference by its errors, deposits one of the platform.
   test('and platform paths keep their problem documents, also those that look alike', async () => {
     for (const path of [
       '/v1/modelsx',

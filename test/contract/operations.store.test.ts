@@ -16,6 +16,12 @@ const read = async (id: unknown): Promise<Answer['json']> => {
 };
 const now = (): string => new Date(api.world.clock.now()).toISOString();
 
+// Specification 2.6: operation_id is a UUID.
+// Specification 2.6: kind is instance.create for a creation.
+// Specification 2.6: resource_id is null at creation.
+// Specification 2.6: The response to a create carries the operation id in Operation-Id.
+// Specification 3.2: An accepted request makes an operation that is pending.
+// Specification 4.3: POST answers 202 with Operation-Id and an operation that is pending and has no resource_id.
 test('a create answers 202 with the operation, pending and without a resource, and its id in the header', async () => {
   await api.world.machine();
   const accepted = await launch();
@@ -32,6 +38,16 @@ test('a create answers 202 with the operation, pending and without a resource, a
   expect(accepted.headers['operation-id']).toBe(accepted.json['operation_id']);
 });
 
+// Specification 2.6: kind is instance.delete for a deletion.
+// Specification 2.6: state is pending, in_progress or succeeded.
+// Specification 2.6: resource_id is there once in_progress, and when succeeded.
+// Specification 2.6: resource_id of a deletion is null while pending too.
+// Specification 2.6: created_at stays, updated_at is the last change.
+// Specification 2.6: error is absent from a success.
+// Specification 2.6: The response to a delete carries the operation id in Operation-Id.
+// Specification 3.2: pending goes to in_progress when work starts, and resource_id populates.
+// Specification 3.2: in_progress goes to succeeded when the resource reaches its target state; completed_at set.
+// Specification 4.5: GET /v1/operations/{id} answers the operation.
 test('it succeeds with the instance as its resource once that runs, and a delete has an operation of its own', async () => {
   await api.world.machine();
   const { json: created } = await launch();
@@ -60,6 +76,7 @@ test('it succeeds with the instance as its resource once that runs, and a delete
   expect(again).toMatchObject({ status: 404, json: { code: 'not_found' } });
 });
 
+// Specification 4.3: DELETE by another key of the organisation is 202 too, with an operation of its own while it is stopping.
 test('a DELETE by another key while it is stopping has an operation of its own, which ends with the instance', async () => {
   const { rooms } = api.world;
   const scopes = ['instances:read', 'instances:write'];
@@ -105,6 +122,9 @@ test('a DELETE while the platform ends the rental is followed by an operation th
   expect(await read(json['operation_id'])).toMatchObject({ state: 'succeeded', resource_id: id });
 });
 
+// Specification 2.6: state is failed.
+// Specification 2.6: A failed operation has error.code and error.detail.
+// Specification 3.2: in_progress goes to failed when execution fails; error set.
 test('one that fails says why with a code and in words', async () => {
   await api.world.machine();
   await launch();
@@ -127,6 +147,9 @@ const newestId = async (): Promise<string> => {
   return String(json.data?.[0]?.['id']);
 };
 
+// Specification 2.6: state is cancelled.
+// Specification 2.6: error is absent from a cancellation.
+// Specification 3.2: Any non-terminal operation goes to cancelled when its caller aborts it.
 test('a launch that is deleted before it runs is cancelled, without an error and with its instance', async () => {
   await api.world.machine();
   const { json: created } = await launch();
@@ -138,6 +161,8 @@ test('a launch that is deleted before it runs is cancelled, without an error and
   expect(await read(removal.json['operation_id'])).toMatchObject({ state: 'succeeded', completed_at: now() });
 });
 
+// Specification 2.6: A placement that all hosts reject fails with operation_failed.
+// Specification 7.2: operation_failed: all suppliers rejected the placement.
 test('hosts that all reject the placement are operation_failed, with what went wrong on the last', async () => {
   await api.world.machine();
   const { json: created } = await launch();
@@ -156,6 +181,7 @@ test('hosts that all reject the placement are operation_failed, with what went w
   });
 });
 
+// Specification 4.3: A pinned offering that goes later fails the launch explicitly and never places elsewhere.
 test('a pinned offering that goes is offering_unavailable; one that is merely full says so, and nothing else is tried', async () => {
   const { machineId } = await api.world.machine();
   await api.world.machine();
@@ -183,6 +209,7 @@ test('a pinned offering that goes is offering_unavailable; one that is merely fu
   });
 });
 
+// Specification 4.5: GET /v1/operations/{id} of an unknown id is 404 not_found.
 test('an id that is none is 404', async () => {
   for (const id of ['x', '00000000-0000-7000-8000-000000000000']) {
     const answer = await api.call('GET', `/v1/operations/${id}`, { key: owner.key });

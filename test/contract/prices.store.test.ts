@@ -21,12 +21,14 @@ async function placed(body: object): Promise<unknown> {
 describe('max_price_per_hour', () => {
   const refusal = { code: 'no_capacity', detail: expect.stringContaining('within the price') as string };
 
+  // Specification 4.3: max_price_per_hour caps the price of the whole instance.
   test('caps the price of the whole instance, at its edge', async () => {
     await api.world.machine({ gpus: 4, dollars: 1.25 });
     expect(await placed({ gpu_count: 2, max_price_per_hour: 2.49999999 })).toMatchObject(refusal);
     expect(await placed({ gpu_count: 2, max_price_per_hour: 2.5 })).toBe(2.5);
   });
 
+  // Specification 4.3: A cap is never dropped, whatever digits it has.
   test('that was worked out in doubles is what was meant, and no less a cap', async () => {
     expect(3 * 2.49).toBe(7.470000000000001);
     await api.world.machine({ gpus: 3, dollars: 2.5 });
@@ -35,6 +37,7 @@ describe('max_price_per_hour', () => {
     expect(await placed({ gpu_count: 3, max_price_per_hour: 3 * 2.49 })).toBe(7.47);
   });
 
+  // Specification 4.3: Capacity above the cap is skipped; without a pin or cap the rate is set at placement and can exceed the catalog row.
   test('skips what is dearer, while without it the next dearer row is taken', async () => {
     for (const dollars of [1, 2, 3]) await api.world.machine({ dollars });
     expect(await placed({ max_price_per_hour: 1.5 })).toBe(1);
@@ -42,6 +45,7 @@ describe('max_price_per_hour', () => {
     expect([await placed({}), await placed({})]).toEqual([2, 3]);
   });
 
+  // Specification 4.3: The cap goes before the preferred region.
   test('goes before the preferred region: what is dearer there is skipped for what is not elsewhere', async () => {
     await api.world.machine({ dollars: 5, region: 'near' });
     await api.world.machine({ dollars: 1, region: 'far' });
@@ -49,6 +53,7 @@ describe('max_price_per_hour', () => {
     expect(await placed({ region: 'near' })).toBe(5);
   });
 
+  // Specification 4.3: The cap holds for a boot rescue, which never binds above the originally placed rate.
   test('holds for a boot rescue too, which never costs more than the first place', async () => {
     for (const dollars of [1, 2]) await api.world.machine({ dollars });
     const { json } = await launch({ max_price_per_hour: 5 });
@@ -69,6 +74,7 @@ describe('max_price_per_hour', () => {
 });
 
 describe('offering_id', () => {
+  // Specification 4.3: offering_id pins the launch to one offering at its listed rate.
   test('is launched on at its own rate, whatever is cheaper', async () => {
     await api.world.machine({ dollars: 1 });
     await api.world.machine({ gpus: 2, dollars: 4 });
@@ -78,6 +84,7 @@ describe('offering_id', () => {
     expect(await placed({ offering_id: dear })).toMatchObject({ code: 'no_capacity' });
   });
 
+  // Specification 4.3: A pinned offering that is gone refuses the launch.
   test('that is not listed is refused, and nothing is made', async () => {
     await api.world.machine();
     const before = await made(api, owner);
@@ -88,6 +95,7 @@ describe('offering_id', () => {
   });
 });
 
+// Specification 7.2: insufficient_balance is 402.
 test('a launch whose first ten minutes the balance does not cover is 402, and makes nothing; one that it just covers runs', async () => {
   await api.world.machine({ gpus: 2, dollars: 30_000.06 });
   const before = await made(api, owner);
@@ -110,6 +118,8 @@ test.each([
 });
 
 describe('viewed_price_per_hour', () => {
+  // Specification 4.3: viewed_price_per_hour: a launch-time price more than 0.01 above fails with price_changed, which carries the new price.
+  // Specification 7.2: price_changed carries the new price.
   test('is of the whole instance; a refusal carries the new price and makes nothing', async () => {
     await api.world.machine({ gpus: 4, dollars: 1.5 });
     const before = await made(api, owner);
@@ -120,6 +130,7 @@ describe('viewed_price_per_hour', () => {
     expect(await placed({ gpu_count: 3, viewed_price_per_hour: 4.5 })).toBe(4.5);
   });
 
+  // Specification 4.3: The viewed price is a refusal only and never raises what is charged.
   test('never raises what is charged', async () => {
     await api.world.machine({ dollars: 1 });
     expect(await placed({ viewed_price_per_hour: 9 })).toBe(1);
@@ -130,6 +141,7 @@ describe('viewed_price_per_hour', () => {
     expect(await placed({ gpu_count: 3, viewed_price_per_hour: 3 * 2.49 })).toBe(7.47);
   });
 
+  // Specification 4.3: The viewed price holds at the placement, also a late one.
   test('holds also where capacity comes up only after the launch was accepted', async () => {
     await api.world.machine({ dollars: 1 });
     await launch();

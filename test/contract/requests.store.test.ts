@@ -47,6 +47,7 @@ function expectNamed({ path }: Route, answer: Answer, field: string): void {
 }
 
 describe('bodies', () => {
+  // Specification 7.1: Whatever a platform endpoint refuses is a problem document of application/problem+json.
   test.each(named(withBody))('%s: none that the document allows is an error of ours', async (_id, route) => {
     const url = await urlOfOne(route);
     const bodies = valid(inputSchema(route.body) ?? {});
@@ -64,6 +65,7 @@ describe('bodies', () => {
     expect(answers.filter(({ status }) => status === 201).length).toBeGreaterThan(15);
   });
 
+  // Specification 7.2: Whatever breaks a bound is refused, and the field is named.
   test.each(named(withBody))(
     '%s: one that the document forbids is refused, and the field is named',
     async (_id, route) => {
@@ -78,6 +80,7 @@ describe('bodies', () => {
     },
   );
 
+  // Specification 8: Whatever a launch holds that is taken, its host can decode it.
   test('whatever launch is taken, its host can decode what it should run', async () => {
     const { machineId } = await api.world.machine({ gpus: 16 });
     const { env = {}, cmd = {}, entrypoint = {}, name = {} } = inputSchema(createInstance?.body)?.properties ?? {};
@@ -94,6 +97,8 @@ describe('bodies', () => {
     expect(statuses.filter((status) => status === 202).length).toBeGreaterThan(RUNS / 4);
   });
 
+  // Specification 7.3: No request makes an internal error.
+  // Specification 7.1: Whatever an inference endpoint refuses is the envelope.
   test.each(named(withBody))('%s: whatever JSON comes is never an error of ours', async (_id, route) => {
     const url = await urlOfOne(route);
     await fc.assert(

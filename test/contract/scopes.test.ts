@@ -25,6 +25,8 @@ const OPENS: [scope: string, method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: s
   ['serverless:read', 'GET', '/v1/models/x'],
 ];
 
+// Specification 5: ssh_keys: read, ssh_keys: write, instances: read, instances: write, billing: read and webhooks: write open what they name, and
+// nothing else does.
 test.each(OPENS)('%s alone opens %s %s, and all others do not', async (scope, method, url) => {
   const { key } = await api.account([scope]);
   // Past the endpoint: what is asked for is not there, or nothing was said.
@@ -43,6 +45,7 @@ test('every scope that can be granted opens a route', () => {
   expect(Object.keys(SCOPES).filter((scope) => !open.has(scope))).toEqual([]);
 });
 
+// Specification 5: A scope that opens nothing yet cannot be granted.
 test.each(['deposits: read', 'deposits: write', 'finetuning: read', 'finetuning: write'])(
   'the scope %s cannot be granted before there is a route that it opens',
   async (scope) => {
@@ -50,6 +53,7 @@ test.each(['deposits: read', 'deposits: write', 'finetuning: read', 'finetuning:
   },
 );
 
+// Specification 5: GET /v1/gpu-types and GET /v1/pricing need no authentication.
 test.each(['/v1/gpu-types', '/v1/pricing'])('%s needs no key, and does not mind one', async (url) => {
   const { key } = await api.account(['billing: read']);
   for (const options of [{}, { key }, { key: 'svc_live_wrong' }]) {
@@ -58,6 +62,7 @@ test.each(['/v1/gpu-types', '/v1/pricing'])('%s needs no key, and does not mind 
 });
 
 describe('a key with full_access', () => {
+  // Specification 5: full_access reads usage, and opens nothing else of the platform.
   test('reads usage, and may do nothing on the platform beside', async () => {
     const { key } = await api.account(['full_access']);
     expect((await api.call('GET', '/v1/usage', { key })).status).toBe(200);
@@ -75,6 +80,7 @@ describe('a key with full_access', () => {
   });
 });
 
+// Specification 5: serverless:read, serverless:write and billing:read are scopes of keys.
 test.each(['serverless:read', 'serverless:write', 'billing:read', 'billing: read', 'instances:read'])(
   'a key may be made with the scope %s, as the specification writes it or without the space',
   async (scope) => {

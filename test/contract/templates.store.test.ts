@@ -60,6 +60,9 @@ describe('the list of templates', () => {
 });
 
 describe('a launch of a template', () => {
+  // Specification 2.2: image is shown for custom-image launches only: template launches never expose theirs.
+  // Specification 2.2: connection.app_url of a template instance.
+  // Specification 4.3: A template runs with its variables, and is served at its app URL.
   test('runs its image with its command, its variables and its port, and does not show the image', async () => {
     await api.world.machine({ gpus: 2 });
     const accepted = await launch({ gpu_type: 'H100_SXM', gpu_count: 2, env: { MODEL, MAX_MODEL_LEN: '4096' } });
@@ -89,6 +92,9 @@ describe('a launch of a template', () => {
     });
   });
 
+  // Specification 4.3: env with template_id accepts only keys the template marks user_overridable; others 422.
+  // Specification 4.3: image excludes template_id.
+  // Specification 7.2: 422: image combined with template_id; a template env key that cannot be overridden.
   test.each<[string, object, string[]]>([
     ['an unknown template', { template_id: 'nothing' }, ['template_id']],
     ['an environment beside it', { environment: 'certified' }, ['environment']],
@@ -110,6 +116,7 @@ describe('a launch of a template', () => {
     expect(await made(api, owner)).toEqual(before);
   });
 
+  // Specification 4.3: A registry outage during a template launch gives 502 registry_unreachable.
   test('whose registry is away is 502, and whose image is gone is 422; neither names the image', async () => {
     await api.world.machine();
     const reference = parseReference('vllm/vllm-openai:v0.11.0');
@@ -128,6 +135,7 @@ describe('a launch of a template', () => {
     expect(await newest()).toEqual({});
   });
 
+  // Specification 2.2: No failure of a template launch names its image.
   test('that no host can pull fails elsewhere and at last without naming the image', async () => {
     for (const dollars of [1, 2, 3]) await api.world.machine({ dollars });
     const { json } = await launch({ gpu_type: 'H100_SXM' });
@@ -147,6 +155,7 @@ describe('a launch of a template', () => {
 describe('a secret', () => {
   const SECRET = 'hf_verysecretvalue';
 
+  // Specification 4.3: Secret values are redacted from operation metadata.
   test('reaches the host, and is in no answer, table, event or log', async () => {
     await api.world.machine();
     const accepted = await launch({ env: { MODEL, HF_TOKEN: SECRET }, gpu_type: 'H100_SXM' });
@@ -187,6 +196,8 @@ describe('a secret', () => {
 });
 
 describe('a gpu_type', () => {
+  // Specification 4.3: An explicit gpu_type below the min_vram_gb of the template returns 422 gpu_vram_too_small.
+  // Specification 7.2: gpu_vram_too_small is 422: explicit gpu_type VRAM below template min_vram_gb.
   test('below the min_vram_gb of the template is gpu_vram_too_small, at it is not', async () => {
     await api.world.machine({ gpu: SMALL });
     const answer = await launch({ gpu_type: 'RTX_4070_TI' });
@@ -249,6 +260,7 @@ describe('without a gpu_type', () => {
     return (await api.call('GET', `/v1/operations/${String(json['operation_id'])}`, { key: owner.key })).json;
   };
 
+  // Specification 4.3: gpu_type may be omitted with template_id: the cheapest eligible GPU is selected.
   test('the cheapest GPU that is large enough and free is taken, and shown', async () => {
     await api.world.machine({ gpu: SMALL, dollars: 0.5 });
     await api.world.machine({ gpu: L40S, dollars: 1 });
@@ -313,6 +325,8 @@ describe('without a gpu_type', () => {
 });
 
 describe('a model', () => {
+  // Specification 4.3: An oversized model on an explicit gpu_type returns 422 model_too_large, with vllm and sglang.
+  // Specification 7.2: model_too_large is 422: template model weights exceed the explicit GPU's VRAM.
   test('larger than the VRAM of an explicit gpu_type is model_too_large with both figures; at its edge it is not', async () => {
     await api.world.machine({ gpus: 2 });
     weigh(80.1);
@@ -336,6 +350,7 @@ describe('a model', () => {
     expect((await launch({ gpu_type: 'H100_SXM', gpu_count: 2 })).status).toBe(202);
   });
 
+  // Specification 4.3: Template deploys may add warnings.
   test('that leaves little room is accepted with a warning, also for whoever follows the operation', async () => {
     await api.world.machine();
     weigh(70);
@@ -345,6 +360,7 @@ describe('a model', () => {
     expect(operation.json['warnings']).toEqual(json['warnings']);
   });
 
+  // Specification 4.3: Auto-select raises its VRAM floor instead of model_too_large.
   test('raises the floor of the GPU that is chosen, with room to work', async () => {
     await api.world.machine({ gpu: RTX_4090, dollars: 1, gpus: 2 });
     await api.world.machine({ gpu: L40S, dollars: 2, gpus: 2 });
@@ -360,6 +376,7 @@ describe('a model', () => {
     expect(await newest()).toMatchObject({ gpu_type: 'H100_SXM', gpu_count: 2 });
   });
 
+  // Specification 4.3: Gated, private or unknown repositories are never blocked; the 202 carries a warning.
   test.each([
     ['is gated: HF_TOKEN must be of an account that was granted access'],
     ['does not exist on the model hub, or is private'],

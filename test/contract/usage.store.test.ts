@@ -33,6 +33,9 @@ async function end(id: string): Promise<void> {
   await api.world.drive();
 }
 
+// Specification 2.8: The grouping key is gpu_type or instance_id.
+// Specification 2.8: A row has bucket_start, the grouping key, gpu_seconds and cost_cents.
+// Specification 4.6: group_by is instance_id, the default, or gpu_type.
 test('rows name the instance, or the GPU type where asked; running time counts up to now', async () => {
   await api.world.machine({ gpus: 2, dollars: 3.6 });
   const [one, two] = [await run(), await run()];
@@ -48,6 +51,8 @@ test('rows name the instance, or the GPU type where asked; running time counts u
   ]);
 });
 
+// Specification 4.6: The default window is 30 days when start and end are omitted.
+// Specification 8: Usage window: 30 days when start and end are omitted.
 test('the default window is the last 30 days, cut to the millisecond', async () => {
   await api.world.machine({ dollars: 3.6 });
   const id = await run();
@@ -61,6 +66,7 @@ test('the default window is the last 30 days, cut to the millisecond', async () 
   expect(await rows()).toEqual([]);
 });
 
+// Specification 4.6: start is inclusive, end exclusive, both ISO 8601.
 test('start is inclusive and end exclusive, in the middle of an hour and with any offset', async () => {
   await api.world.machine({ dollars: 3.6 });
   const startedMs = now();
@@ -83,6 +89,7 @@ test('start is inclusive and end exclusive, in the middle of an hour and with an
 });
 
 describe('a moment may be written in every form of ISO 8601', () => {
+  // Specification 4.6: start and end are any ISO 8601 date or date-time, with or without an offset.
   test.each([
     '2026-01-31',
     '20260131',
@@ -119,6 +126,7 @@ describe('a moment may be written in every form of ISO 8601', () => {
 
 describe('a window is refused, and the field is named', () => {
   const START = '2026-01-01T00:00:00Z';
+  // Specification 4.6: What is no bucket, grouping or window is refused.
   test.each([
     ['backwards', { start: START, end: '2025-01-01T00:00:00Z' }, 'start'],
     ['empty', { start: START, end: START }, 'start'],
@@ -139,6 +147,7 @@ describe('a window is refused, and the field is named', () => {
   });
 });
 
+// Specification 4.6: GET /v1/usage is a page with cursor and limit.
 test('pages show one moment: nothing is skipped or repeated while instances start, run on and end', async () => {
   await api.world.machine({ gpus: 8, dollars: 3.6 });
   const ids = [await run(), await run(), await run()];
@@ -162,6 +171,7 @@ test('pages show one moment: nothing is skipped or repeated while instances star
   }
 });
 
+// Specification 4.6: A cursor of usage belongs to its question.
 test('a cursor belongs to its question', async () => {
   await api.world.machine({ gpus: 2 });
   await run();

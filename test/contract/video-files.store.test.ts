@@ -46,6 +46,7 @@ describe('the list', () => {
     return made;
   };
 
+  // Specification 4.8: GET /v1/videos is a page of video jobs.
   test('pages by after and by cursor alike, from new to old or from old to new', async () => {
     const made = await make(5);
     for (const [order, expected] of [
@@ -98,6 +99,8 @@ describe('the list', () => {
 });
 
 describe('cancel', () => {
+  // Specification 2.13: status is cancelled.
+  // Specification 3.3: queued or in_progress to cancelled if the output is not committed: never billed.
   test('ends a job that is queued or in progress, gives its money back, and ends the work of its server', async () => {
     const queued = await submitted();
     expect((await cancel(queued.id)).json).toMatchObject({ status: 'cancelled', cost_cents: 0 });
@@ -112,6 +115,8 @@ describe('cancel', () => {
     expect(server.asked.filter((what) => what.startsWith('DELETE'))).toHaveLength(1);
   });
 
+  // Specification 3.3: A cancel of a terminal job leaves it unchanged.
+  // Specification 4.8: POST /v1/videos/{id}/cancel answers the job, a terminal one unchanged.
   test('leaves a job as it is that is over', async () => {
     const job = await completed();
     expect((await cancel(job.id)).json).toEqual(job);
@@ -120,6 +125,7 @@ describe('cancel', () => {
     expect((await cancel(job.id)).json).toMatchObject({ status: 'expired', cost_cents: 4 });
   });
 
+  // Specification 3.3: A cancel once the output is committed leaves the job unchanged.
   test('leaves a job as it is whose video is finished and still on its way here', async () => {
     server.usual = { status: 'completed', progress: 100 };
     server.script = (what) => (what.endsWith('/content') ? { status: 500 } : undefined);
@@ -135,6 +141,7 @@ describe('cancel', () => {
 describe('the file', () => {
   const FILE = mp4().toString('latin1');
 
+  // Specification 4.8: GET /v1/videos/{id}/content is the mp4 file.
   test('is video/mp4 with its length, whatever a client accepts, and in parts for a Range', async () => {
     const { id } = await completed();
     const whole = await get(`/${id}/content?variant=video`, { accept: 'application/binary' });
@@ -161,6 +168,9 @@ describe('the file', () => {
     );
   });
 
+  // Specification 2.13: status is expired.
+  // Specification 3.3: completed to expired after 24 hours: cost_cents stays, /content is 410.
+  // Specification 7.3: expired is 410: the video artifact has expired.
   test('is 410 expired from 24 hours on, and no sooner', async () => {
     const { id } = await completed();
     await api.world.clock.advance(24 * 3_600_000 - 1);
@@ -172,6 +182,7 @@ describe('the file', () => {
     expect(files()).toEqual([]);
   });
 
+  // Specification 3.3: A job that expired before a server began says so.
   test('of a job that no server began with is 410 and says so, and so does the job', async () => {
     server.script = () => ({ status: 503, body: {} });
     const { id } = await submitted();

@@ -28,6 +28,8 @@ const get = (path: string): Promise<Answer> => api.call('GET', `${VIDEOS}${path}
 const cancel = (id: string): Promise<Answer> => api.call('POST', `${VIDEOS}/${id}/cancel`, { key: owner.key });
 
 describe('a job', () => {
+  // Specification 2.13: A job has model, status, progress, seconds, created_at, completed_at and expires_at.
+  // Specification 2.13: A video job has the members of the specification; id is vid_<id>, object video, times are Unix seconds.
   test('has the fields of the specification, is answered at once with 202, and its server receives the request', async () => {
     const answer = await submit({ seconds: 6, size: '1280x720' });
     expect(answer.status).toBe(202);
@@ -56,6 +58,8 @@ describe('a job', () => {
     });
   });
 
+  // Specification 2.13: status is queued, in_progress or completed; progress goes up to 100.
+  // Specification 3.3: POST /v1/videos is accepted as queued with 202; queued to in_progress to completed, retained 24 hours.
   test('goes from queued by in_progress to completed, and shows nothing of its server', async () => {
     const { id } = await submitted();
     await driveFor(1);
@@ -72,6 +76,8 @@ describe('a job', () => {
     expect(answer.body).not.toMatch(/secret|video_gen|127\.0\.0\.1/);
   });
 
+  // Specification 2.13: status is failed.
+  // Specification 3.3: queued or in_progress to failed: never billed.
   test('that fails says why in our words, and costs nothing', async () => {
     const { id } = await submitted();
     await api.world.drive();
@@ -85,6 +91,8 @@ describe('a job', () => {
 });
 
 describe('what a job costs', () => {
+  // Specification 1: Billing is per second of output video.
+  // Specification 2.13: cost_cents is the authoritative final charge: whole cents, rounded up once for the job, and cost the same sum.
   test.each<[string, object, bigint, number]>([
     ['director', {}, FOUR_SECONDS, 4],
     ['director', { seconds: 12 }, 12_000_000n, 12],
@@ -142,6 +150,7 @@ describe('what a job costs', () => {
     expect(await money(account)).toEqual({ posted: 13_000_000n - 3n * FOUR_SECONDS, held: 0n });
   });
 
+  // Specification 2.13: cost_cents is the final charge and stays after the artifact expires.
   test('stays with the job after its file has expired', async () => {
     const { id } = await completed();
     await api.world.clock.advance(24 * 3_600_000);
@@ -152,6 +161,7 @@ describe('what a job costs', () => {
 });
 
 describe('a request is refused', () => {
+  // Specification 7.3: An undeclared video parameter is 400 invalid_request_error.
   test.each(['fps', 'n', 'input_reference', 'constructor'])(
     'for %s, which the model does not declare: 400 invalid_request_error, by its name',
     async (name) => {
@@ -161,11 +171,13 @@ describe('a request is refused', () => {
     },
   );
 
+  // Specification 4.8: Most video models take no size; undeclared parameters are rejected.
   test('for a size if the model declares none', async () => {
     const refused = expectRefused(VIDEOS, await submit({ model: 'acme/clips', size: '832x480' }), 'invalid_request');
     expect(refused.fields).toEqual(['size']);
   });
 
+  // Specification 4.8: seconds has its bounds and default from the model.
   test.each([
     ['seconds', 1, 2, 'must be at least 2'],
     ['seconds', 13, 12, 'must be at most 12'],
@@ -276,6 +288,7 @@ describe('an Idempotency-Key', () => {
   const send = (url: string, key: string, sent: object = body): Promise<Answer> =>
     api.call('POST', url, { key: owner.key, body: sent, headers: { 'idempotency-key': key } });
 
+  // Specification 4.8: POST /v1/videos takes an Idempotency-Key.
   test('makes one job and one hold of equal requests, answered alike', async () => {
     const first = await send(VIDEOS, 'once');
     const again = await send(VIDEOS, 'once');

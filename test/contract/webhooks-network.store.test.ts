@@ -72,6 +72,8 @@ async function openReal(privateNetworks: readonly string[]): Promise<string> {
   return JSON.stringify(delivery);
 }
 
+// Specification 5: Webhook deliveries are signed.
+// Specification 6.3: A receiver verifies the signature over the raw body.
 test('a receiver that knows only the specification verifies what arrives', async () => {
   expect(JSON.parse(await openReal(['127.0.0.0/8']))).toMatchObject({
     status: 'succeeded',
@@ -79,6 +81,7 @@ test('a receiver that knows only the specification verifies what arrives', async
   });
   expect(answers).toEqual([204]);
 });
+// Specification 6.2: A name that leads inside is not called.
 test('a name that leads inside is not called, and the history says so without naming the address', async () => {
   const delivery = await openReal([]);
   expect(JSON.parse(delivery)).toMatchObject({

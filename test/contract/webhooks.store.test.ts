@@ -44,6 +44,11 @@ async function until(id: string, expected: Record<string, unknown>): Promise<Rec
 }
 
 describe('an endpoint', () => {
+  // Specification 2.9: An endpoint has id, url, event_types, enabled and created_at.
+  // Specification 2.9: secret has 64 hexadecimal characters and is returned only in the creation response.
+  // Specification 4.7: POST /v1/webhook-endpoints answers 201 with the endpoint and its secret, shown once.
+  // Specification 4.9: GET /v1/webhook-endpoints answers a page of endpoints without their secrets.
+  // Specification 6.1: An endpoint subscribes to a subset through event_types at its creation.
   test('is made with 201 and a secret of 64 hexadecimal characters that is never shown again', async () => {
     const made = await create();
     expect(made.status).toBe(201);
@@ -63,6 +68,7 @@ describe('an endpoint', () => {
     expect(later[0]?.json).toEqual(shown);
     expect(later[1]?.json.data).toEqual([shown]);
   });
+  // Specification 4.7: POST /v1/webhook-endpoints requires Idempotency-Key.
   test('needs an Idempotency-Key, and an equal request makes no second one', async () => {
     const without = await api.http.inject({
       method: 'POST',
@@ -76,6 +82,11 @@ describe('an endpoint', () => {
     expect(second.body).toBe(first.body);
     expect((await call('GET', '')).json.data).toHaveLength(1);
   });
+  // Specification 2.9: url is an HTTPS target.
+  // Specification 2.9: event_types is a subset of the four event types.
+  // Specification 4.7: url is https, event_types a list of the four.
+  // Specification 6.1: An endpoint cannot subscribe to anything else.
+  // Specification 6.2: An endpoint is an HTTPS URL at a public address.
   test.each([
     [{ url: undefined }, 'url', ''],
     [{ url: 'http://example.com/' }, 'url', 'https'],
@@ -115,6 +126,8 @@ describe('an endpoint', () => {
     expect(refused).toMatchObject({ status: 422, json: { errors: [{ field: 'url' }] } });
     expect((await call('GET', `/${id}`)).json['url']).toBe('https://example.org/');
   });
+  // Specification 4.7: DELETE /v1/webhook-endpoints/{id} removes the endpoint.
+  // Specification 4.9: DELETE /v1/webhook-endpoints/{id} answers 204 without a body.
   test('is deleted with 204, and then 404', async () => {
     const id = await createId();
     expect(await call('DELETE', `/${id}`)).toMatchObject({ status: 204, body: '' });
@@ -127,6 +140,7 @@ describe('an endpoint', () => {
     }
     expect((await call('GET', '')).json.data).toEqual([]);
   });
+  // Specification 4.7: What is removed gets no events.
   test('that is deleted gets nothing more, not even what waited', async () => {
     const [gone, kept] = [await createId(), await createId({ url: 'https://example.com/kept' })];
     await launch();
@@ -149,6 +163,7 @@ describe('an endpoint', () => {
     await call('DELETE', `/${ids[0]}`);
     expect((await create()).status).toBe(201);
   });
+  // Specification 4.7: GET /v1/webhook-endpoints lists the endpoints.
   test('is listed in pages, newest first', async () => {
     const ids: string[] = [];
     for (let i = 0; i < 5; i += 1) {
@@ -214,6 +229,9 @@ describe('secrets', () => {
 });
 
 describe('the delivery history', () => {
+  // Specification 2.9: A delivery history shows success or failure, response status and an excerpt of the answer.
+  // Specification 4.7: GET /v1/webhook-endpoints/{id}/deliveries is the delivery history.
+  // Specification 6.4: The delivery history shows every attempt.
   test('shows each attempt with its answer, and where it stands', async () => {
     const id = await createId();
     outbound.answer = async () => ({ status: 500, body: Buffer.from('out of order'), headers: {} });
@@ -243,6 +261,7 @@ describe('the delivery history', () => {
     const done = await until(id, { status: 'succeeded' });
     expect(done).toMatchObject({ attempts: 2, next_attempt_at: null, completed_at: expect.any(String) as string });
   });
+  // Specification 4.7: The delivery history is a page, newest first.
   test('is a page, newest first', async () => {
     const id = await createId();
     for (let i = 0; i < 3; i += 1) {
@@ -258,6 +277,8 @@ describe('the delivery history', () => {
 });
 
 describe('a retry by hand', () => {
+  // Specification 3.4: A delivery that is dead is shown as dead_lettered.
+  // Specification 6.4: A delivery can be retried by hand.
   test('is one more attempt of the same delivery with the same event id, also after it was given up', async () => {
     const id = await createId();
     outbound.answer = async () => ({ status: 500 });
@@ -320,6 +341,7 @@ describe('a retry by hand', () => {
 });
 
 describe('an endpoint that is not enabled', () => {
+  // Specification 2.9: enabled tells whether events are sent.
   test('gets nothing; what waited is sent once it is enabled again', async () => {
     const id = await createId();
     expect((await call('PATCH', `/${id}`, { enabled: false })).json).toMatchObject({

@@ -52,6 +52,9 @@ const login = (): string[] => {
 };
 const appUrl = (): string => instance.connection?.app_url ?? '';
 
+// Specification 2.2: connection.app_user and app_password open app_url.
+// Specification 4.3: The primary port is served behind the login of the instance.
+// Specification 5: Instance applications use HTTP Basic with connection.app_user and connection.app_password.
 test('the app URL shows the page to whoever has the login', async () => {
   const page = await eventually('the page', 15_000, async () => {
     const got = await curl(`${appUrl()}/`, ...login());

@@ -53,6 +53,7 @@ function paste(text: string): Promise<unknown> {
   }`);
 }
 
+// Specification 2.2: connection.terminal_url is a browser console that needs no SSH key.
 test('a shell in the container, in a terminal of the size of the window', async () => {
   await connected();
   await enter('echo "I am on $(hostname)"', `I am on ${instance.id}`);
@@ -108,6 +109,7 @@ test('the end of the shell is shown, and a key starts a new one', async () => {
   await enter('echo mark ${MARK:-none}', 'mark none');
 });
 
+// Specification 5: The browser console uses the same HTTP Basic login.
 test('without the login there is no page', async () => {
   const caFile = join(stack.dir, 'apps-ca.pem');
   writeFileSync(caFile, stack.controlPlane.appCertificate);

@@ -203,6 +203,7 @@ test('every route that takes an Idempotency-Key has a request here', async () =>
   expect(taking.map(({ operationId }) => operationId).toSorted()).toEqual(Object.keys(REQUESTS).toSorted());
 });
 
+// Specification 8: Every answer to an Idempotency-Key outlives its process, byte for byte, with the secrets in it.
 test.each(Object.keys(REQUESTS))(
   '%s that is killed with its reply: the next process gives the same answer, byte for byte',
   async (operationId) => {
@@ -219,6 +220,7 @@ test.each(DEATHS)('a launch that is killed %d ms after the commit of its %s is o
   await launchThatDies(moment);
 });
 
+// Specification 8: A process that dies between an effect and its answer: an equal request gets that answer from the next one.
 test('kill -9 between the effect of a launch and its reply: the next process returns the result', async () => {
   const fates: string[] = [];
   while (fates.length < TRIES && !fates.includes('done, not told')) fates.push(await launchThatDies([0, 'effect']));

@@ -149,6 +149,7 @@ describe('a machine that its supplier delists', () => {
 });
 
 describe('a decision of the operator', () => {
+  // Specification 3.4: Community machine status: suspended, by the operator, whatever its supplier does.
   test('outlasts a delisting: a machine that was suspended, delisted and listed again waits for approval', async () => {
     const made = await world.machine();
     await world.rooms.supply.suspend(made.machineId);
@@ -208,6 +209,7 @@ describe('a change', () => {
     expect(await listedOfferings(world.db.read, sql`1 = 1`, 10)).toMatchObject([{ region: 'us-east' }]);
   });
 
+  // Specification 2.17: CommunityMachine: tier becomes the tier of its offerings.
   test('of the tier takes it off the on-demand market, and back', async () => {
     const made = await world.machine();
     await change(made, { tier: 'spot' });

@@ -121,6 +121,7 @@ describe('enrolment', () => {
     await expect(foreign).rejects.toMatchObject({ code: 'not_found' });
   });
 
+  // Specification 2.17: CommunityMachineRegistration: the token is shown exactly once, and kept as a hash.
   test('stores only the hash of the token', async () => {
     const { token } = await register();
     const rows = await world.db.read.all(z.object({ token_hash: text }), sql`select token_hash from enrollment_tokens`);
@@ -142,6 +143,7 @@ describe('an approval', () => {
 });
 
 describe('an offering', () => {
+  // Specification 2.4: A machine is listed while it is approved and online.
   test('appears with approval and link, and disappears if either is gone', async () => {
     const { token, machineId } = await register();
     await enroll({ token, inventory: inventoryOf(3, () => String(Math.random())) });
@@ -167,6 +169,7 @@ describe('an offering', () => {
     expect(await offered()).toHaveLength(1);
   });
 
+  // Specification 2.4: GPUs that a foreign process uses are not listed.
   test('excludes GPUs that a foreign process uses or that the host reports as lost', async () => {
     const { machineId } = await world.machine({ gpus: 4 });
     const gpus = (await gpusOf(world.db.read, machineId)).map((gpu) => gpu.gpu_uuid);

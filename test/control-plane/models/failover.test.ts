@@ -44,6 +44,7 @@ describe('another server is asked', () => {
     expect((await ask()).status).toBe(200);
   });
 
+  // Specification 7.3: upstream_unavailable is 503 with Retry-After: serving capacity degraded.
   test('two more at most, and then the answer is 503 with the Retry-After of the last one', async () => {
     await serve({}, {}, {}, {});
     for (const [i, server] of servers.entries())
@@ -92,6 +93,7 @@ test('a caller who leaves is no failure of the server: it is asked first again',
 });
 
 describe('no other server is asked', () => {
+  // Specification 7.3: upstream_error is 502: a malformed response.
   test.each([
     ['answers 500', { status: 500, body: 'secret trace' }, 'upstream_error'],
     ['does not know the model', { status: 404, body: { error: { message: 'no m0 at /models/m0' } } }, 'upstream_error'],
@@ -140,6 +142,7 @@ describe('no other server is asked', () => {
     expect(expectRefused(PATH, await ask(), 'context_length_exceeded').text).toContain(told);
   });
 
+  // Specification 7.3: upstream_response_too_large is 502 and not retryable.
   test('if the answer is too large: 502, not to be sent again; at the bound it is read', async () => {
     await serve({}, {});
     const sized = (bytes: number): object => {
@@ -165,6 +168,7 @@ describe('no other server is asked', () => {
     await servers[0]?.wereLeft(1);
   });
 
+  // Specification 7.3: 504: the upstream exceeded the deadline.
   test('if the server is silent: 504 at its time limit, not to be sent again, and the request to the server is cancelled', async () => {
     await serve({ answer_ms: 5_000 }, {});
     servers[0]?.next({ ending: 'stall' });

@@ -92,6 +92,7 @@ describe('a balance', () => {
     expect(refusals).toBeGreaterThan(0);
   });
 
+  // Specification 7.3: insufficient balance: the most that a request can cost must be there.
   test('that just covers the most that a request can cost is enough; a microcent less is 402', async () => {
     const who = await world.customer(1);
     const leave = (ucents: bigint): Promise<void> =>
@@ -178,6 +179,7 @@ describe('the hold of a request', () => {
   });
 });
 
+// Specification 7.3: stream_limit_exceeded: too many inference requests open at once on this API key.
 test('each key may have a number of open requests, and an ended or refused request frees its slot', async () => {
   const [who, other] = [await world.customer(10_000), await world.customer(10_000)];
   const poor = { orgId: (await world.rooms.accounts.createOrg('poor')).id, apiKeyId: 'apk_poor' };

@@ -73,6 +73,7 @@ const tick = (): Promise<string[]> => world.rooms.metering.tick(new AbortControl
 const costOf = (ms: number): bigint => (360_000_000n * BigInt(ms)) / BigInt(HOUR_MS);
 
 describe('a running rental whose GPU breaks', () => {
+  // Specification 2.2: status_reason explains a running rental whose GPU its host has found broken, and that the time is not charged.
   test('is not charged and its supplier not paid until it is mended; it stays running, and its customer reads why', async () => {
     const id = await running();
     const gpu = await gpuOf(id);

@@ -41,6 +41,9 @@ async function run(who: { orgId: string; apiKeyId: string }): Promise<string> {
 }
 
 describe('a launch', () => {
+  // Specification 3.1: allocating while GPUs are acquired, then starting: a host has taken it.
+  // Specification 3.1: A container that is up but has no SSH is not running.
+  // Specification 6.1: instance.running: booted and SSH live, not before.
   test('runs once SSH works, bills from then to the delete, and frees the GPU when the host lets go', async () => {
     const { machineId, supplierId } = await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
@@ -163,6 +166,7 @@ describe('a launch', () => {
     expect(await world.rooms.endpoints.openEndpoints(world.db.read)).toEqual([]);
   });
 
+  // Specification 4.3: region is preferred, best effort.
   test('prefers the region, goes elsewhere without it, and stays with a pin', async () => {
     const near = await world.machine({ region: 'near', dollars: 5 });
     const far = await world.machine({ region: 'far', dollars: 1 });
@@ -178,6 +182,7 @@ describe('a launch', () => {
 });
 
 describe('a host that fails', () => {
+  // Specification 3.1: A host that fails is tried elsewhere first, never above the first price.
   test('hands the launch to another one, never above the first price', async () => {
     const cheap = await world.machine({ dollars: 2 });
     await world.machine({ dollars: 3 });
@@ -254,6 +259,7 @@ describe('a host that fails', () => {
     expect(await held(machineId)).toBe(0);
   });
 
+  // Specification 3.1: A host that does not answer is given up after a minute, and the next one has a minute too.
   test('to acknowledge the launch is given up after a minute, and so is each one after it', async () => {
     for (const dollars of [1, 1, 1]) await world.machine({ dollars });
     const who = await world.customer(100_000);
@@ -289,6 +295,7 @@ describe('a host that fails', () => {
 });
 
 describe('a delete', () => {
+  // Specification 3.1: DELETE before it runs terminates at once, unbilled.
   test('while starting cancels the launch unbilled', async () => {
     await world.machine();
     const who = await world.customer(100_000);
@@ -308,6 +315,7 @@ describe('a delete', () => {
     await expect(remove(other, id)).rejects.toMatchObject({ code: 'not_found' });
   });
 
+  // Specification 3.1: DELETE passes through stopping, for five minutes at most.
   test('whose host never answers ends after five minutes', async () => {
     await world.machine();
     const who = await world.customer(100_000);

@@ -44,6 +44,8 @@ const spent = async (orgId: string, funded: bigint): Promise<bigint> =>
   funded - (await world.rooms.ledger.balance(world.db.read, wallet(orgId))).postedUcents;
 
 describe('an outage', () => {
+  // Specification 2.2: The confirmed dead window is credited back by itself.
+  // Specification 3.1: A confirmed outage goes to unreachable, unreachable_since set, the dead window credited.
   test('of a silent host is confirmed after twenty seconds without life, and credited from the last proof of life', async () => {
     const { supplierId } = await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
@@ -86,6 +88,9 @@ describe('an outage', () => {
     expect(rows[0]?.evidence).toMatch(/^\d failed SSH probes since 2026-01-01T.* last: banner/);
   });
 
+  // Specification 2.2: unreachable is a degraded reading of a running instance: it recovers by itself, with the same ready_at and no second
+  // instance.running.
+  // Specification 6.1: instance.running is not sent again after an outage.
   test('ends by itself: running and billed again, ready_at unchanged, no second instance.running', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
@@ -150,6 +155,7 @@ describe('an outage', () => {
     expect(events.at(-1)).toBe('instance.failed');
   });
 
+  // Specification 2.2: A rental that cannot be reached can be deleted, and nothing more is charged.
   test('can be deleted: terminated at once, nothing more is charged', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);

@@ -80,6 +80,7 @@ describe('a launch', () => {
     expect(plan({ ...allocating, observed: { ...NOTHING, phase: 'pulling' } }, 560_000)).toEqual({ do: 'start' });
   });
 
+  // Specification 3.1: A container that is gone before it runs is started elsewhere at once.
   test.each(['stopped', 'removed', 'missing'] as const)(
     'goes elsewhere at once where its container is %s before it runs',
     (phase) => {
@@ -152,6 +153,7 @@ describe('an early probe', () => {
 describe('a runtime limit', () => {
   const running: Facts = { ...RUNNING, autoTerminateMs: 3_600_000 };
 
+  // Specification 3.1: A runtime limit ends a rental that is unreachable too.
   test.each(['running', 'unreachable'] as const)(
     'ends a rental that is %s at that very moment, not before',
     (status) => {

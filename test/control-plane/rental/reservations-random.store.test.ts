@@ -104,6 +104,7 @@ async function setAsideAtTheWrongTime(world: World): Promise<string[]> {
   return wrong.map(({ contract }) => contract.id);
 }
 
+// Specification 3.4: A reservation never leaves its table of statuses, and its slots are there as long as it lives.
 test('slots are as many as promised, nobody holds those of others, and no contract leaves its table', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(anyStep, { minLength: 10, maxLength: 30 }), async (steps) => {

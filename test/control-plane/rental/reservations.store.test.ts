@@ -23,6 +23,7 @@ openReservedWorldForEachTest();
 const statusOf = async (id: string): Promise<string> => (await world.rooms.reservations.show(id)).contract.status;
 
 describe('a contract', () => {
+  // Specification 2.7: reservation_id is a ULID.
   test('that begins within the lead time sets its GPUs aside at once, on as few machines as possible', async () => {
     await world.machine({ gpus: 4 });
     await world.machine({ gpus: 8 });
@@ -65,6 +66,8 @@ describe('a contract', () => {
     await contract(1, { starts_at: iso(-DAY_MS), ends_at: iso(1) });
   });
 
+  // Specification 2.7: status is expired.
+  // Specification 3.4: Reservation status: pending, active, expired.
   test('begins and ends by itself, and its end puts the GPUs on offer again', async () => {
     await world.machine({ gpus: 2 });
     const id = await contract(2, { starts_at: iso(DAY_MS), ends_at: iso(3 * DAY_MS) });
@@ -83,6 +86,7 @@ describe('a contract', () => {
     expect(await world.journal(id)).toEqual(['reservation.pending', 'reservation.active', 'reservation.expired']);
   });
 
+  // Specification 2.7: starts_at and ends_at are those of the running term after a renewal.
   test('with auto_renew goes on with a term of the same length and keeps its slots', async () => {
     await world.machine();
     const id = await contract(1, { renewal: 'auto_renew' });
@@ -95,6 +99,8 @@ describe('a contract', () => {
     expect((await world.journal(id)).filter((type) => type === 'reservation.extended')).toHaveLength(2);
   });
 
+  // Specification 2.7: status is suspended.
+  // Specification 3.4: Reservation status: suspended.
   test('is suspended and resumed, before its term too, and keeps its slots meanwhile', async () => {
     await world.machine();
     const id = await contract(1, { starts_at: iso(DAY_MS) });
@@ -110,6 +116,7 @@ describe('a contract', () => {
     await expect(reservations.resume(id)).rejects.toMatchObject(refusal('conflict', /is active, not suspended/));
   });
 
+  // Specification 3.4: Reservation status: cancelled.
   test('is cancelled for good', async () => {
     await world.machine();
     const id = await contract(1);
@@ -176,6 +183,7 @@ test('what is in use is counted by slots: one that is taken again while an insta
 });
 
 describe('what still runs when a contract ends', () => {
+  // Specification 2.7: What outlives its contract is still shown and counted.
   test.each(['expires', 'is cancelled'])('goes on, and its GPUs come free at their release: it %s', async (how) => {
     await world.machine({ gpus: 3 });
     const id = await contract(3);

@@ -27,6 +27,7 @@ const ROUNDS = process.env['SOAK'] === '1' ? 500 : 50;
 openReservedWorldForEachTest();
 
 describe('a reserved launch', () => {
+  // Specification 4.3: reserved launches cost nothing by the hour.
   test('takes a slot, needs no balance, costs nothing and is metered', async () => {
     await world.machine({ dollars: 5 });
     const id = await contract(1);
@@ -44,6 +45,7 @@ describe('a reserved launch', () => {
     expect(totals(await world.rooms.reservations.show(id))).toEqual({ slots: 1, inUse: 0, free: 1 });
   });
 
+  // Specification 7.2: reservation/no_contract: the organisation holds no reservation contract.
   test('without a contract is no_contract, also if the only one belongs to others', async () => {
     await world.machine({ gpus: 2 });
     const other = await world.customer(1);
@@ -51,6 +53,8 @@ describe('a reserved launch', () => {
     await expect(launch()).rejects.toMatchObject(refusal('reservation/no_contract', /holds no reservation contract/));
   });
 
+  // Specification 3.4: Only active accepts new reserved launches: not pending, suspended or expired.
+  // Specification 7.2: reservation/contract_inactive: a contract exists but is pending, suspended, expired or outside its term.
   test('with a contract that is pending, suspended or expired is contract_inactive, at both edges of the term', async () => {
     await world.machine();
     const id = await contract(1, { starts_at: iso(DAY_MS), ends_at: iso(2 * DAY_MS) });
@@ -71,6 +75,7 @@ describe('a reserved launch', () => {
     );
   });
 
+  // Specification 7.2: reservation/gpu_type_mismatch: the contract does not cover the gpu_type, or no slot in the region matches.
   test('for another GPU type or region is gpu_type_mismatch and says what is covered', async () => {
     await world.machine();
     await world.machine({ region: 'us-east' });
@@ -108,6 +113,7 @@ describe('a reserved launch', () => {
     expect((await findInstance(world.db.read, id))?.machine_id).toBe(slotOn.machineId);
   });
 
+  // Specification 7.2: reservation/no_capacity: all slots allocated; no automatic fallback.
   test('beyond the slots is no_capacity, never a GPU that is free beside them', async () => {
     await world.machine({ gpus: 8 });
     await contract(2);

@@ -27,6 +27,7 @@ const post = (payload: object | string, headers: Record<string, string> = {}) =>
   });
 
 describe('authentication', () => {
+  // Specification 5: Keys are sent as Authorization: Bearer.
   test.each([
     ['no header', {}],
     ['another scheme', { authorization: 'Basic all' }],
@@ -40,6 +41,7 @@ describe('authentication', () => {
     expect(reply.headers['www-authenticate']).toBe('Bearer');
     expect(problemOf(reply)).toMatchObject({ code: 'unauthorized', status: 401, instance: '/v1/things/x', errors: [] });
   });
+  // Specification 5: Platform scopes are written with a space after the colon.
   test('answers 403 with the missing scope as the specification writes it', async () => {
     const reply = await bench.http.inject({ method: 'POST', url: '/v1/things', headers: as('reader'), payload: {} });
     expect(reply.status).toBe(403);
@@ -71,6 +73,7 @@ describe('bad input', () => {
     expect(reply.status).toBe(400);
     expect(problemOf(reply).code).toBe('malformed_json');
   });
+  // Specification 7.2: validation_failed names the fields, unknown ones too.
   test('unknown fields are named at every depth', async () => {
     const reply = await post({ name: 'a', colour: 'red', parts: [{ port: 1, speed: 2 }] });
     expect(reply.status).toBe(422);
@@ -123,6 +126,7 @@ describe('bad input', () => {
       { field: 'size', rule: 'must be at most 8' },
     ]);
   });
+  // Specification 8: Request bodies have a largest size.
   test('a body of the largest size is read, and one more byte is answered with 413', async () => {
     const padded = (bytes: number): string => `{"name": "a"${' '.repeat(bytes - 13)}}`;
     expect((await post(padded(BODY_BYTES_MAX))).status).toBe(202);
@@ -130,6 +134,7 @@ describe('bad input', () => {
     expect(reply.status).toBe(413);
     expect(problemOf(reply).code).toBe('body_too_large');
   });
+  // Specification 4: Bodies are JSON.
   test.each(['text/plain', 'application/x-www-form-urlencoded', 'application/xml', 'nonsense'])(
     '415 for a body of type %s',
     async (type) => {
@@ -175,6 +180,7 @@ test('a slash at the end of a path is ignored and is not an empty id', async () 
 });
 
 describe('unknown places', () => {
+  // Specification 7.1: A problem document has type, title, status, detail, instance, code, request_id and errors; unknown paths have one too.
   test('404 for an unknown path', async () => {
     const reply = await bench.http.inject({ method: 'GET', url: '/v1/nowhere?x=1' });
     expect(reply.status).toBe(404);
@@ -237,6 +243,7 @@ describe('an error on our side', () => {
     const reply = await bench.http.inject({ method: 'GET', url: `/v1/things/${id}`, headers: as('all') });
     expect(reply.status).toBe(500);
   });
+  // Specification 7.1: Retry-After is at least 1.
   test('Retry-After is in whole seconds and at least one', async () => {
     const reply = await post({ name: 'a', refuse: 'rate_limit_exceeded' });
     expect(reply.status).toBe(429);

@@ -43,6 +43,7 @@ beforeEach(async () => {
 afterEach(() => stop());
 
 describe('the weights of a model', () => {
+  // Specification 4.3: The size of a model is that of the weights on the model hub.
   test.each<[string, Record<string, number>, number]>([
     ['shards', { 'model-00001-of-2.safetensors': 5, 'model-00002-of-2.safetensors': 7, 'config.json': 100 }, 12],
     ['one file', { 'model.safetensors': 5 }, 5],

@@ -42,6 +42,7 @@ async function end(id: string): Promise<void> {
 }
 
 describe('the outbox', () => {
+  // Specification 6.1: Four lifecycle events are sent and no others.
   test('holds the four public events and no others', async () => {
     const { id: endpointId } = await world.endpoint();
     const instanceId = await live();
@@ -58,6 +59,7 @@ describe('the outbox', () => {
     const last = (await world.deliveries(endpointId)).filter((row) => row.instance_id === failed);
     expect(last.map((row) => row.event_type)).toEqual(['instance.creating', 'instance.failed']);
   });
+  // Specification 6.1: An endpoint gets the types that it subscribed to.
   test('has a row for each endpoint that wants the type, and none for another organisation', async () => {
     const [all, some] = [await world.endpoint(), await world.endpoint(['instance.running'])];
     const stranger = await world.db.tx('test', (tx) =>
@@ -83,6 +85,8 @@ describe('the outbox', () => {
     await expect(broken).rejects.toThrow('rolled back');
     expect(await world.deliveries(id)).toHaveLength(before);
   });
+  // Specification 6.1: instance.creating: the operation is accepted and placement in flight.
+  // Specification 6.2: Body: id, type, created_at and data.instance, as it was at the event.
   test('freezes the body: what is sent later is the instance as it was then', async () => {
     await world.endpoint();
     const id = await live();
@@ -115,6 +119,7 @@ describe('the outbox', () => {
 });
 
 describe('an attempt', () => {
+  // Specification 6.2: One POST of one JSON event with Svc-Signature, Svc-Event-Id and Content-Type.
   test('carries the event, its id and a signature that the specification verifies, within its time limits', async () => {
     const { secret, id } = await world.endpoint();
     await world.launchOne();
@@ -138,6 +143,9 @@ describe('an attempt', () => {
       completed_ms: world.clock.now(),
     });
   });
+  // Specification 3.4: After the final failed attempt a webhook delivery is dead_lettered and no longer retried.
+  // Specification 6.2: Svc-Event-Id is stable over retries.
+  // Specification 6.4: After the final failure the delivery is dead_lettered and retrying stops.
   test('is repeated with the same id and body, and a fresh time, after 30 s, 5 min, 30 min and 2 h', async () => {
     const { id, secret } = await world.endpoint();
     world.outbound.answer = async () => ({ status: 500 });
@@ -166,6 +174,7 @@ describe('an attempt', () => {
     expect(world.outbound.requests).toHaveLength(5);
     expect(world.clock.now() - startMs).toBeGreaterThan(2 * HOUR);
   });
+  // Specification 6.2: Any 2xx status is a success; any other status and a timeout trigger a retry.
   test('fails by any answer but 2xx, redirects and timeouts too, and its record says why', async () => {
     const { id } = await world.endpoint();
     const answers = [

@@ -29,6 +29,7 @@ function inOrder(arrivals: readonly Arrival[]): { versions: Map<string, number[]
   return { versions, faults };
 }
 
+// Specification 6.4: A delivery is retried until it succeeds or is dead, whatever ends our process.
 test(
   'nothing is lost or reordered for a healthy endpoint over kill -9, while others hang and refuse',
   async () => {

@@ -80,6 +80,7 @@ describe('an endpoint that fails', () => {
       expect(await health(id)).toMatchObject({ status: 'degraded' });
     }
   });
+  // Specification 6.4: 410 is retried like any failure, and the endpoint stays enabled.
   test('is degraded by 410 and stays enabled, and its deliveries are tried like any', async () => {
     const { id } = await world.endpoint();
     world.outbound.answer = async () => ({ status: 410 });
@@ -93,6 +94,7 @@ describe('an endpoint that fails', () => {
     ]);
     expect(await health(id)).toMatchObject({ status: 'degraded', enabled: true });
   });
+  // Specification 6.4: The attempts span roughly 24 hours at most, also to an endpoint that fails again and again.
   test('gives each of its deliveries five attempts within a day, however many there are', async () => {
     const { id } = await world.endpoint();
     world.outbound.answer = fails;

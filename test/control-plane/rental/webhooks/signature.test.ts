@@ -28,6 +28,7 @@ const received = (signature: string, body = BODY) => ({
   body: Buffer.from(body),
 });
 
+// Specification 6.3: t=<unix_seconds>,v1=<hex>: HMAC-SHA256 over <t>.<raw body>.
 test('the published vector holds, and the document of the API has it', () => {
   expect(signatureHeader(BODY, [SECRET], TIME)).toBe(VECTOR);
   const [create] = webhookRoutes({} as Parameters<typeof webhookRoutes>[0]);
@@ -47,6 +48,8 @@ describe.each([
   ['that knows only the specification', verify],
   ['of the manual', verifyAsShown],
 ])('a receiver %s', (_which, verifies) => {
+  // Specification 6.3: A timestamp more than 300 seconds away is stale and answered 400.
+  // Specification 8: Signature freshness: 5 minutes.
   test('takes what is signed, up to 300 seconds away in either direction', () => {
     for (const [seconds, answer] of [
       [0, 204],
@@ -58,6 +61,7 @@ describe.each([
       expect(verifies(SECRET, received(VECTOR), TIME + seconds)).toBe(answer);
     }
   });
+  // Specification 6.3: A mismatch is answered 400.
   test('answers 400 to another body, another secret, another time and no signature', () => {
     expect(verifies(SECRET, received(VECTOR, `${BODY} `), TIME)).toBe(400);
     expect(verifies(OLD, received(VECTOR), TIME)).toBe(400);
@@ -65,6 +69,7 @@ describe.each([
     expect(verifies(SECRET, received(VECTOR.replace(/.$/, '0')), TIME)).toBe(400);
     expect(verifies(SECRET, received(''), TIME)).toBe(400);
   });
+  // Specification 6.3: A rotation of the secret leaves no gap.
   test('takes either signature of a rotation', () => {
     const rotated = received(signatureHeader(BODY, [SECRET, OLD], TIME));
     expect([SECRET, OLD].map((secret) => verifies(secret, rotated, TIME))).toEqual([204, 204]);
