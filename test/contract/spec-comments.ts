@@ -59,7 +59,7 @@ function codeBelow(lines: readonly string[], start: number): string {
 
 /** A test of Vitest, or a call of a function that takes a title and the body of a test. */
 function isTest(code: string): boolean {
-  const isOfVitest = /^\s*(?:test|it)(?:\.\w+)*[(<`]/.test(code);
-  const isOfTheFile = /^\s*(?!describe\b)[\w.]+\(\s*(['"`])(?:\\.|(?!\1)[^\\])*\1,\s*(?:async\s*)?\(/.test(code);
+  const isOfVitest = /^ *(?:test|it)(?:\.\w+)*[(<`]/.test(code);
+  const isOfTheFile = /^ *(?!describe\b)[\w.]+\(\s*(['"`])(?:\\.|(?!\1)[^\\])*\1,\s*(?:async\s*)?\(/.test(code);
   return isOfVitest || isOfTheFile;
 }
