@@ -20,7 +20,7 @@ import { createLog } from '../../shared/log.ts';
 import { LINK_CLOSE, linkProof, ServerMessage } from '../../shared/protocol/link.ts';
 import { seededRng } from '../../shared/rng.ts';
 import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
-import { inventoryOf } from '../kit/world.ts';
+import { inventoryOf } from '../kit/machines.ts';
 
 const MACHINE = 'm-1';
 

@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
-import { inventoryOf, LAUNCH } from '../kit/world.ts';
+import { inventoryOf } from '../kit/machines.ts';
+import { LAUNCH } from '../kit/world.ts';
 import { newestInstance, postLaunch } from './api.ts';
 import { api, openApiForEachTest } from './api-of-test.ts';
 

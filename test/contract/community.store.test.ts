@@ -4,7 +4,7 @@ import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import type { Answer } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
-import { bringMachine, rent } from './suppliers.ts';
+import { bringMachine } from './suppliers.ts';
 
 openApiForEachTest();
 
@@ -69,10 +69,11 @@ describe('a machine', () => {
     const read = async () => (await ask('GET', `${MACHINES}/${id}`)).json;
     const gpus = { gpu_type: 'H100_SXM', vram_per_gpu_gb: 80, count: 3, rented: 0, reserved: 0 };
     expect(await read()).toMatchObject({ online: true, reported_gpus: [gpus], earned_today_cents: 0 });
-    const rental = await rent(api);
+    const customer = await api.world.customer(10_000);
+    const rented = await api.world.run(customer);
     expect(await read()).toMatchObject({ reported_gpus: [{ ...gpus, rented: 1 }] });
     await api.world.clock.advance(30 * 60_000);
-    await rental.end();
+    await api.world.end(customer, rented);
     // Half an hour at $2, less the fee of a fifth.
     expect(await read()).toMatchObject({ reported_gpus: [gpus], earned_today_cents: 80 });
     const { json: list } = await ask('GET', MACHINES);
@@ -108,7 +109,7 @@ describe('a machine', () => {
 describe('a change of a machine', () => {
   test('shows in the catalog at once, and a running rental keeps its price', async () => {
     const id = await bring();
-    const { id: instanceId } = await rent(api);
+    const instanceId = await api.world.run(await api.world.customer(10_000));
     const changed = await ask('PATCH', `${MACHINES}/${id}`, { price_per_hour: 0.37, gpu_count: 1 });
     expect(changed).toMatchObject({ status: 200, json: { price_per_hour: 0.37, gpu_count: 1, status: 'listed' } });
     expect((await ask('GET', '/v1/pricing')).json.data).toMatchObject([{ price_per_hour: 0.37 }]);
@@ -167,7 +168,7 @@ describe('delisting', () => {
   // Specification 3.4: Delisting a machine that is occupied gives draining: the existing rental keeps running and is never killed.
   test('an occupied machine drains: its rental keeps running, and the end of that delists it', async () => {
     const id = await bring();
-    const { id: instanceId } = await rent(api);
+    const instanceId = await api.world.run(await api.world.customer(10_000));
     expect((await ask('DELETE', `${MACHINES}/${id}`)).json).toEqual({ machine_id: id, status: 'draining' });
     expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({
       status: 'draining',

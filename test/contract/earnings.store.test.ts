@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { CommunityEarnings } from '../../shared/api/earnings.ts';
 import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
-import { bringMachine, rent } from './suppliers.ts';
+import { bringMachine } from './suppliers.ts';
 
 const HOUR_MS = 3_600_000;
 const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
@@ -50,7 +50,7 @@ test('a supplier that has earned nothing, and who is no supplier at all, read ze
 // Specification 2.17: Earnings entry: ledger_id, machine_id, instance_id, amount_cents, accrued_at, paid.
 test('a rental earns by the hour; the time of a dead host is taken back with its evidence; a payout settles all', async () => {
   const machineId = await bringMachine(api, owner, { price_per_hour: 3.6 });
-  const { id } = await rent(api);
+  const id = await api.world.run(await api.world.customer(10_000));
   await watch(QUIET_AFTER_START_MS);
   // Eighty percent of a cent a second, posted at the hour end, when the host has been dead for a while.
   await api.world.clock.advance(HOUR_MS - QUIET_AFTER_START_MS);
@@ -90,7 +90,7 @@ test('a rental earns by the hour; the time of a dead host is taken back with its
 
 test('pages add up to the total that the first one shows, also while more is earned between them', async () => {
   await bringMachine(api, owner, { price_per_hour: 0.37 });
-  const { id } = await rent(api);
+  const id = await api.world.run(await api.world.customer(10_000));
   for (let hours = 0; hours < 9; hours += 1) {
     await api.world.clock.advance(HOUR_MS);
     await tick();
@@ -116,11 +116,12 @@ test('pages add up to the total that the first one shows, also while more is ear
 // Specification 2.17: CommunityEarnings: unpaid_cents is what is owed.
 test('one payout covers the oldest entries, as far as it goes', async () => {
   await bringMachine(api, owner, { price_per_hour: 1 });
-  const { end } = await rent(api);
+  const customer = await api.world.customer(10_000);
+  const rented = await api.world.run(customer);
   await api.world.clock.advance(HOUR_MS);
   await tick();
   await api.world.clock.advance(HOUR_MS);
-  await end();
+  await api.world.end(customer, rented);
   const before = await earnings();
   const oldest = before.entries.at(-1)?.amount_cents ?? 0;
   const id = await supplierId();
@@ -135,9 +136,10 @@ test('one payout covers the oldest entries, as far as it goes', async () => {
 
 test("another supplier's earnings and payouts are nobody else's", async () => {
   await bringMachine(api, owner);
-  const { end } = await rent(api);
+  const customer = await api.world.customer(10_000);
+  const rented = await api.world.run(customer);
   await api.world.clock.advance(HOUR_MS);
-  await end();
+  await api.world.end(customer, rented);
   await api.world.rooms.payouts.pay({ supplierId: await supplierId(), cents: 1, reference: 'r' });
   const mine = await earnings();
   expect(mine.accrued_cents).toBeGreaterThan(0);

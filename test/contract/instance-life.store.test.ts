@@ -10,7 +10,6 @@ const HOUR_MS = 3_600_000;
 const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
 const HOST_SAYS = {
   pulling: {},
-  running: { host_key: 'ssh-ed25519 AAAA' },
   failed: { detail: 'no such runtime' },
   stopped: {},
   missing: {},
@@ -35,7 +34,7 @@ async function report(id: string, phase: keyof typeof HOST_SAYS): Promise<void> 
 }
 async function run(body: object = {}): Promise<string> {
   const id = await launch(body);
-  await report(id, 'running');
+  await api.world.start(id);
   return id;
 }
 /** Probes the SSH endpoints for `ms` of virtual time. */
@@ -100,7 +99,7 @@ test('has exactly the fields of its station, from the request through an outage 
   await report(id, 'pulling');
   expect(await read(id)).toEqual({ ...before, status: 'starting' });
   await api.world.clock.advance(1000);
-  await report(id, 'running');
+  await api.world.start(id);
   const ready = now();
   const connection = {
     hostname: `${id}.ssh.test`,
@@ -145,7 +144,7 @@ test('last_reachable_at advances with every good probe, and stops with the first
   await api.world.machine();
   const id = await launch();
   expect(await read(id)).not.toHaveProperty('last_reachable_at');
-  await report(id, 'running');
+  await api.world.start(id);
   const first = String((await read(id))['last_reachable_at']);
   await watch(QUIET_AFTER_START_MS);
   const later = String((await read(id))['last_reachable_at']);
@@ -163,7 +162,7 @@ test('auto_terminate_at is ready_at and the limit: also during an outage, and no
   await api.world.machine();
   const id = await launch({ auto_terminate_hours: 3 });
   expect(await read(id)).not.toHaveProperty('auto_terminate_at');
-  await report(id, 'running');
+  await api.world.start(id);
   const { ready_at: ready, auto_terminate_at: end } = await read(id);
   expect(Date.parse(String(end)) - Date.parse(String(ready))).toBe(3 * HOUR_MS);
   await lose(id);
@@ -206,19 +205,19 @@ test.each(['on_demand', 'spot'])(
 test('status_reason tells that the main process is over while the rental runs, after an outage too, until it runs again', async () => {
   await api.world.machine();
   const id = await run();
-  const runs = { phase: 'running', host_key: 'ssh-ed25519 AAAA' } as const;
+  const exited = { phase: 'running', main_exit: { code: 1, signal: null } } as const;
   const over = 'main process exited with code 1';
-  await api.world.observe(id, { ...runs, main_exit: { code: 1, signal: null } });
+  await api.world.observe(id, exited);
   expect(await read(id)).toMatchObject({ status: 'running', status_reason: over });
   await lose(id);
-  await api.world.observe(id, { ...runs, main_exit: { code: 1, signal: null }, detail: 'news' });
+  await api.world.observe(id, { ...exited, detail: 'news' });
   expect((await read(id))['status_reason']).toContain('The SSH path is down');
   api.world.probeAnswers.delete(id);
   await watch(12_000);
   expect(await read(id)).toMatchObject({ status: 'running', status_reason: over });
-  await api.world.observe(id, { ...runs, main_exit: { code: null, signal: 'SIGKILL' } });
+  await api.world.observe(id, { ...exited, main_exit: { code: null, signal: 'SIGKILL' } });
   expect(await read(id)).toMatchObject({ status_reason: 'main process was ended by signal SIGKILL' });
-  await api.world.observe(id, runs);
+  await api.world.start(id);
   expect(await read(id)).not.toHaveProperty('status_reason');
 });
 

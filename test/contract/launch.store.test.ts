@@ -21,8 +21,7 @@ const read = async (id: string): Promise<Answer['json']> =>
 async function run(body: object = {}): Promise<string> {
   expect((await launch(body)).status).toBe(202);
   const id = String((await newest())['id']);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
+  await api.world.start(id);
   return id;
 }
 
@@ -222,8 +221,7 @@ describe('auto_terminate_hours', () => {
     expect(await read(id)).toMatchObject({ auto_terminate_hours: 2 });
     expect(await read(id)).not.toHaveProperty('auto_terminate_at');
     await elapse(50_000);
-    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await api.world.drive();
+    await api.world.start(id);
     const ready = api.world.clock.now();
     expect(await read(id)).toMatchObject({
       status: 'running',
@@ -292,8 +290,7 @@ describe('ports', () => {
     await launch({ ports: PORTS });
     const id = String((await newest())['id']);
     expect(await connectionOf(id)).toBeNull();
-    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await api.world.drive();
+    await api.world.start(id);
     const connection = await connectionOf(id);
     expect(connection).toMatchObject({
       app_url: `https://${id}.apps.test`,
@@ -313,8 +310,7 @@ describe('ports', () => {
     await api.world.machine();
     const { json: accepted } = await launch({ ports: PORTS });
     const id = String((await newest())['id']);
-    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await api.world.drive();
+    await api.world.start(id);
     const shown = (await connectionOf(id, '?include=credentials')) as { app_password: string };
     expect(shown.app_password).toMatch(/^[\w-]{32}$/);
     expect(await connectionOf(id, '?include=credentials')).toEqual(shown);
@@ -351,8 +347,7 @@ describe('ports', () => {
       const account = await bare.account();
       await postLaunch(bare, account, { ...LAUNCH, ports: PORTS });
       const { id } = await newestInstance(bare, account);
-      await bare.world.observe(String(id), { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-      await bare.world.drive();
+      await bare.world.start(String(id));
       const read = await bare.call('GET', `/v1/instances/${String(id)}?include=credentials`, { key: account.key });
       const { connection } = read.json as { connection: object };
       expect(connection).toHaveProperty('ssh_command');

@@ -58,8 +58,7 @@ test('it succeeds with the instance as its resource once that runs, and a delete
   const begun = await read(created['operation_id']);
   expect(begun).toMatchObject({ state: 'in_progress', resource_id: id, completed_at: null });
   await api.world.clock.advance(1000);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
+  await api.world.start(id);
   const done = await read(created['operation_id']);
   expect(done).toMatchObject({ state: 'succeeded', resource_id: id, completed_at: now(), updated_at: now() });
   expect(done['created_at']).toBe(created['created_at']);
@@ -85,8 +84,7 @@ test('a DELETE by another key while it is stopping has an operation of its own, 
   await api.world.machine();
   await launch();
   const id = await newestId();
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
+  await api.world.start(id);
   const remove = (key: string): Promise<Answer> => api.call('DELETE', `/v1/instances/${id}`, { key });
   const first = await Promise.all(keys.map(remove));
   expect(first.map(({ status }) => status)).toEqual([202, 202]);
@@ -110,8 +108,7 @@ test('a DELETE while the platform ends the rental is followed by an operation th
   await api.world.machine();
   await api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, auto_terminate_hours: 1 } });
   const id = await newestId();
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
+  await api.world.start(id);
   await api.world.clock.advance(3_600_000);
   await api.world.drive();
   const { status, json } = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });

@@ -143,8 +143,7 @@ test('its instances are shown until they have ended, booting while they start', 
   await api.world.observe(id, { phase: 'pulling' });
   await api.world.drive();
   expect(await shown()).toEqual([{ ...entry, status: 'booting' }]);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
+  await api.world.start(id);
   expect(await shown()).toEqual([{ ...entry, status: 'running' }]);
   await api.world.clock.advance(3_600_000);
   await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });

@@ -36,8 +36,7 @@ async function runningInstance(keyIds: string[] | undefined): Promise<string> {
   expect((await launch(keyIds)).status).toBe(202);
   const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
   const id = String(json.data?.[0]?.['id']);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
+  await api.world.start(id);
   return id;
 }
 const bare = (line: string): string => line.split(' ').slice(0, 2).join(' ');

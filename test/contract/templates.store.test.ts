@@ -84,8 +84,7 @@ describe('a launch of a template', () => {
       GPU_MEMORY_UTILIZATION: '0.9',
       HF_HOME: '/root/.cache/huggingface',
     });
-    await api.world.observe(String(id), { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await api.world.drive();
+    await api.world.start(String(id));
     expect(await newest()).toMatchObject({
       status: 'running',
       connection: { app_url: `https://${String(id)}.apps.test` },
@@ -162,8 +161,7 @@ describe('a secret', () => {
     expect(accepted.status).toBe(202);
     expect((await desired())?.env['HF_TOKEN']).toBe(SECRET);
     const id = String((await newest())['id']);
-    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await api.world.drive();
+    await api.world.start(id);
     const urls = [`/v1/instances/${id}?include=credentials`, `/v1/instances/${id}/events`, '/v1/instances'];
     urls.push(`/v1/operations/${String(accepted.json['operation_id'])}`);
     for (const url of urls) expect((await api.call('GET', url, { key: owner.key })).body).not.toContain(SECRET);

@@ -2,7 +2,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Answer } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
-import { LAUNCH } from '../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -20,13 +19,6 @@ const rows = async (query: Record<string, string | number> = {}): Promise<Record
 };
 const iso = (ms: number): string => new Date(ms).toISOString();
 const now = (): number => api.world.clock.now();
-/** Runs from now on, for $3.60 an hour: a cent in ten seconds. */
-async function run(): Promise<string> {
-  const id = await api.world.launch(owner, LAUNCH);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
-  return id;
-}
 async function end(id: string): Promise<void> {
   await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
   await api.world.observe(id, { phase: 'removed' });
@@ -38,7 +30,7 @@ async function end(id: string): Promise<void> {
 // Specification 4.6: group_by is instance_id, the default, or gpu_type.
 test('rows name the instance, or the GPU type where asked; running time counts up to now', async () => {
   await api.world.machine({ gpus: 2, dollars: 3.6 });
-  const [one, two] = [await run(), await run()];
+  const [one, two] = [await api.world.run(owner), await api.world.run(owner)];
   await api.world.clock.advance(HOUR_MS);
   const row = { bucket_start: iso(now() - HOUR_MS), gpu_seconds: 3600, cost_cents: 360, cost: '3.60' };
   const byInstance = [one, two].toSorted().map((id) => ({ ...row, instance_id: id }));
@@ -55,7 +47,7 @@ test('rows name the instance, or the GPU type where asked; running time counts u
 // Specification 8: Usage window: 30 days when start and end are omitted.
 test('the default window is the last 30 days, cut to the millisecond', async () => {
   await api.world.machine({ dollars: 3.6 });
-  const id = await run();
+  const id = await api.world.run(owner);
   await api.world.clock.advance(HOUR_MS);
   await end(id);
   await api.world.clock.advance(30 * DAY_MS - HOUR_MS / 2);
@@ -70,7 +62,7 @@ test('the default window is the last 30 days, cut to the millisecond', async () 
 test('start is inclusive and end exclusive, in the middle of an hour and with any offset', async () => {
   await api.world.machine({ dollars: 3.6 });
   const startedMs = now();
-  await run();
+  await api.world.run(owner);
   await api.world.clock.advance(2 * HOUR_MS);
   const window = { start: iso(startedMs + 1_234_567), end: iso(startedMs + 5_234_567), bucket: 'hour' };
   const cut = await rows(window);
@@ -115,7 +107,7 @@ describe('a moment may be written in every form of ISO 8601', () => {
     await api.world.machine({ dollars: 3.6 });
     const midnight = Date.parse('2026-01-31T00:00:00Z');
     await api.world.clock.advance(midnight - 5_000 - now());
-    await run();
+    await api.world.run(owner);
     await api.world.clock.advance(10_000);
     const end = '2026-01-31T01:00:00Z';
     // Five of the ten seconds came after it.
@@ -150,7 +142,7 @@ describe('a window is refused, and the field is named', () => {
 // Specification 4.6: GET /v1/usage is a page with cursor and limit.
 test('pages show one moment: nothing is skipped or repeated while instances start, run on and end', async () => {
   await api.world.machine({ gpus: 8, dollars: 3.6 });
-  const ids = [await run(), await run(), await run()];
+  const ids = [await api.world.run(owner), await api.world.run(owner), await api.world.run(owner)];
   await api.world.clock.advance(5 * HOUR_MS + 1234);
   const whole = await rows({ limit: 200 });
   expect(whole).toHaveLength(3);
@@ -163,7 +155,7 @@ test('pages show one moment: nothing is skipped or repeated while instances star
       const page = await usage({ ...query, limit: 2, ...(cursor ? { cursor } : {}) });
       walked.push(...(page.json.data ?? []));
       cursor = page.json.next_cursor;
-      ids.push(await run());
+      ids.push(await api.world.run(owner));
       await api.world.clock.advance(10 * 60_000);
       await end(ids.shift() ?? '');
     } while (cursor);
@@ -174,8 +166,8 @@ test('pages show one moment: nothing is skipped or repeated while instances star
 // Specification 4.6: A cursor of usage belongs to its question.
 test('a cursor belongs to its question', async () => {
   await api.world.machine({ gpus: 2 });
-  await run();
-  await run();
+  await api.world.run(owner);
+  await api.world.run(owner);
   await api.world.clock.advance(HOUR_MS);
   const { json } = await usage({ bucket: 'hour', limit: 1 });
   const cursor = String(json.next_cursor);

@@ -26,7 +26,7 @@ import { hasKeepAlive } from '../../kit/tcp-timers.ts';
 import { LINK_MESSAGE_VALUES_MAX } from '../../../shared/limits.ts';
 import { systemRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
-import { inventoryOf } from '../../kit/world.ts';
+import { inventoryOf } from '../../kit/machines.ts';
 
 const MACHINE = 'm-1';
 const TARGET: OpenMessage['target'] = { kind: 'ssh', authorized_keys: [], client_ip: '127.0.0.1' };

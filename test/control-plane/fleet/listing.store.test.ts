@@ -5,7 +5,8 @@ import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.t
 import { slotsOf } from '../../../control-plane/fleet/supply/slots.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
-import { inventoryOf, type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
+import { openWorld, type World } from '../../kit/world.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -38,10 +39,8 @@ interface Rental {
 
 async function rent(): Promise<Rental> {
   const who = await world.customer(100_000);
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  const ask = (): Promise<unknown> => world.rooms.instances.remove(who, id, async () => undefined);
+  const id = await world.run(who);
+  const ask = (): Promise<unknown> => world.remove(who, id);
   return {
     id,
     ask,

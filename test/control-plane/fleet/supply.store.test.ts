@@ -7,7 +7,8 @@ import { candidates, findListed, listedOfferings } from '../../../control-plane/
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX, MACHINES_PER_SUPPLIER_MAX } from '../../../shared/limits.ts';
 import type { EnrollRequest } from '../../../shared/protocol/inventory.ts';
-import { inventoryOf, openWorld, type World } from '../../kit/world.ts';
+import { inventoryOf } from '../../kit/machines.ts';
+import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
 beforeEach(async () => {
@@ -245,7 +246,7 @@ describe('an offering', () => {
     const rows = await world.db.read.all(Row, sql`select gpu_type from offerings where machine_id = ${machineId}`);
     expect(rows).toHaveLength(16 + 1 + 16);
     expect(rows.map((row) => row.gpu_type)).toContain('H100_SXM');
-    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.remove(who, id);
     await world.observe(id, { phase: 'removed' });
     await world.rooms.supply.reportInventory(
       machineId,

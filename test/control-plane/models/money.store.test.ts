@@ -8,7 +8,7 @@ import { findReceipt } from '../../../control-plane/models/gateway/store.ts';
 import { ServiceError } from '../../../shared/errors.ts';
 import { type FakeUpstream, HELLO, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const RUNS = process.env['SOAK'] === '1' ? 200 : 10;
 const OUTPUT_CENTS = 600;
@@ -32,7 +32,7 @@ afterEach(async () => {
   await upstream.close();
 });
 
-type Who = { orgId: string; apiKeyId: string };
+type Who = WorldAccount;
 
 function complete(on: World, { orgId, apiKeyId }: Who, more: { maxTokens?: number; gone?: AbortSignal } = {}) {
   return on.rooms.gateway.completeChat({

@@ -30,15 +30,6 @@ const held = async (machineId: string): Promise<number> =>
   (await gpusOf(world.db.read, machineId)).filter((gpu) => gpu.held_by !== null).length;
 const available = async (orgId: string): Promise<bigint> =>
   (await world.rooms.ledger.balance(world.db.read, wallet(orgId))).availableUcents;
-const remove = (who: { orgId: string; apiKeyId: string }, id: string): Promise<unknown> =>
-  world.rooms.instances.remove(who, id, async () => undefined);
-
-async function run(who: { orgId: string; apiKeyId: string }): Promise<string> {
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  return id;
-}
 
 describe('a launch', () => {
   // Specification 3.1: allocating while GPUs are acquired, then starting: a host has taken it.
@@ -60,8 +51,7 @@ describe('a launch', () => {
       progress: 'pulling the image: 1.0 of 4.0 MiB',
     });
     world.probeAnswers.set(id, { ok: false, leg: 'auth', detail: 'not yet' });
-    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await world.drive();
+    await world.start(id);
     expect(await status(id)).toBe('starting');
     world.probeAnswers.delete(id);
     await world.clock.advance(1000);
@@ -69,7 +59,7 @@ describe('a launch', () => {
     expect(await status(id)).toBe('running');
     expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'succeeded' });
     await world.clock.advance(HOUR_MS);
-    await remove(who, id);
+    await world.remove(who, id);
     expect(await status(id)).toBe('stopping');
     await world.clock.advance(1000);
     expect(await held(machineId)).toBe(1);
@@ -106,7 +96,7 @@ describe('a launch', () => {
     const id = await world.launch(who);
     expect([...nudged].toSorted()).toEqual(['edge', 'engine', 'webhooks']);
     nudged.clear();
-    await remove(who, id);
+    await world.remove(who, id);
     expect([...nudged].toSorted()).toEqual(['edge', 'engine', 'webhooks']);
   });
 
@@ -120,8 +110,7 @@ describe('a launch', () => {
     expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'starting', last_reachable_ms: triedMs });
     world.probeAnswers.set(id, { ok: false, leg: 'auth', detail: 'not again' });
     await world.clock.advance(1000);
-    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await world.drive();
+    await world.start(id);
     const ready = { status: 'running', ready_ms: triedMs + 1000, last_reachable_ms: triedMs };
     expect(await findInstance(world.db.read, id)).toMatchObject(ready);
   });
@@ -135,8 +124,7 @@ describe('a launch', () => {
     await world.drive();
     expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'starting', last_reachable_ms: null });
     world.probeAnswers.delete(id);
-    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await world.drive();
+    await world.start(id);
     expect(await status(id)).toBe('running');
   });
 
@@ -250,7 +238,7 @@ describe('a host that fails', () => {
   test('keeps its GPU held after the instance has ended, until it reports that the container has stopped', async () => {
     const { machineId } = await world.machine();
     const who = await world.customer(100_000);
-    const id = await run(who);
+    const id = await world.run(who);
     await world.observe(id, { phase: 'failed', detail: 'out of memory' });
     await world.drive();
     expect(await status(id)).toBe('error');
@@ -300,11 +288,11 @@ describe('a delete', () => {
     await world.machine();
     const who = await world.customer(100_000);
     const id = await world.launch(who);
-    await remove(who, id);
+    await world.remove(who, id);
     expect(await status(id)).toBe('terminated');
     expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'cancelled' });
     expect(await available(who.orgId)).toBe(100_000_000_000n);
-    await expect(remove(who, id)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(world.remove(who, id)).rejects.toMatchObject({ code: 'not_found' });
   });
 
   test('of another organisation finds nothing', async () => {
@@ -312,15 +300,15 @@ describe('a delete', () => {
     const who = await world.customer(100_000);
     const id = await world.launch(who);
     const other = await world.customer(1);
-    await expect(remove(other, id)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(world.remove(other, id)).rejects.toMatchObject({ code: 'not_found' });
   });
 
   // Specification 3.1: DELETE passes through stopping, for five minutes at most.
   test('whose host never answers ends after five minutes', async () => {
     await world.machine();
     const who = await world.customer(100_000);
-    const id = await run(who);
-    await remove(who, id);
+    const id = await world.run(who);
+    await world.remove(who, id);
     await world.drive();
     await world.clock.advance(5 * 60_000);
     await world.drive();
@@ -331,7 +319,7 @@ describe('a delete', () => {
 test('an instance that the balance no longer covers is stopped', async () => {
   await world.machine({ dollars: 3.6 });
   const who = await world.customer(65);
-  const id = await run(who);
+  const id = await world.run(who);
   await world.clock.advance(HOUR_MS / 6);
   for (const unpaid of await world.rooms.metering.tick(new AbortController().signal)) {
     await world.rooms.instances.stopUnpaid(unpaid);
@@ -352,7 +340,7 @@ test(`two launches race for the last GPU: exactly one gets it, ${ROUNDS} rounds`
     expect(rows.filter(({ instance }) => instance.status === 'error')).toHaveLength(1);
     expect(await held(machineId)).toBe(1);
     const id = placed[0]?.instance.id ?? '';
-    await remove(who, id);
+    await world.remove(who, id);
     await world.observe(id, { phase: 'removed' });
     await world.clock.advance(1);
   }

@@ -7,7 +7,7 @@ import type { NewReservation } from '../../../shared/api/reservation.ts';
 import { createLog } from '../../../shared/log.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 import { brokenContracts } from './contract-promises.ts';
 
 const HOUR_MS = 3_600_000;
@@ -16,7 +16,7 @@ const LEAD_MS = 6 * HOUR_MS;
 
 let world: World;
 let holder: string;
-let other: { orgId: string; apiKeyId: string };
+let other: WorldAccount;
 let lines: string[];
 
 beforeEach(async () => {
@@ -52,7 +52,7 @@ async function pass(ms: number): Promise<void> {
 }
 
 async function end(instanceId: string): Promise<void> {
-  await world.rooms.instances.remove(other, instanceId, async () => undefined);
+  await world.remove(other, instanceId);
   await world.observe(instanceId, { phase: 'removed' });
 }
 
@@ -201,10 +201,6 @@ describe('a launch that ends by itself', () => {
   const limited = { auto_terminate_hours: hours };
   const placedAt = async (id: string): Promise<string | null> =>
     (await findInstance(world.db.read, id))?.machine_id ?? null;
-  const runs = async (id: string): Promise<void> => {
-    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await world.drive();
-  };
 
   test('borrows a GPU of a contract if it is over a millisecond before the start, and not if it may last until the start', async () => {
     const { machineId } = await world.machine();
@@ -220,8 +216,7 @@ describe('a launch that ends by itself', () => {
   test('gives it back to the contract, never to the market, and the offer shows at no time what others could not have', async () => {
     await world.machine();
     const { contract: made } = await contract(1, LEAD_MS);
-    const borrowed = await world.launch(other, limited);
-    await runs(borrowed);
+    const borrowed = await world.run(other, limited);
     expect([await has(made.id), await onOffer()]).toEqual([[1, 0], 0]);
     expect((await world.rooms.reservations.ofOrg(holder))[0]?.utilization.allocated_gpus).toBe(0);
     await pass(hours * HOUR_MS);
@@ -262,7 +257,7 @@ describe('a launch that ends by itself', () => {
     const slow = await world.launch(other, limited);
     // The control plane was away: the host answered, and the engine gets to it long after.
     await world.clock.advance(HOUR_MS);
-    await runs(slow);
+    await world.start(slow);
     expect((await findInstance(world.db.read, slow))?.status).toBe('error');
     await world.observe(slow, { phase: 'removed' });
     await pass(longestMs + 1 - HOUR_MS);

@@ -5,7 +5,6 @@ import {
   available,
   contract,
   DAY_MS,
-  end,
   H100,
   iso,
   launch,
@@ -158,7 +157,7 @@ describe('a contract', () => {
     await launch({ gpu_count: 2 });
     await world.rooms.supply.setOnline(gone.machineId, true);
     expect(await available()).toEqual([0, 0, 3]);
-    await end(running);
+    await world.end(who, running);
     expect(totals(await world.rooms.reservations.show(id))).toEqual({ slots: 4, inUse: 2, free: 2 });
   });
 });
@@ -167,7 +166,7 @@ test('what is in use is counted by slots: one that is taken again while an insta
   await world.machine({ gpus: 2 });
   const id = await contract(2);
   const first = await run({ gpu_count: 2 });
-  await world.rooms.instances.remove(who, first, async () => undefined);
+  await world.remove(who, first);
   await world.observe(first, { phase: 'stopped' });
   const second = await launch({ gpu_count: 2 });
   const full = {
@@ -198,7 +197,7 @@ describe('what still runs when a contract ends', () => {
       utilization: { allocated_gpus: 2 },
       instances: [{ instance_id: instanceId }],
     });
-    await end(instanceId);
+    await world.end(who, instanceId);
     expect(await available()).toEqual([3]);
     expect(await seen()).toMatchObject({ utilization: { allocated_gpus: 0 }, instances: [] });
   });

@@ -11,7 +11,6 @@ import {
   available,
   contract,
   DAY_MS,
-  end,
   iso,
   launch,
   openReservedWorldForEachTest,
@@ -40,7 +39,7 @@ describe('a reserved launch', () => {
     });
     await world.clock.advance(2 * 3_600_000);
     expect(await world.rooms.metering.tick(new AbortController().signal)).toEqual([]);
-    await end(instanceId);
+    await world.end(who, instanceId);
     expect(await world.rooms.ledger.balance(world.db.read, wallet(who.orgId))).toMatchObject({ postedUcents: 0n });
     expect(totals(await world.rooms.reservations.show(id))).toEqual({ slots: 1, inUse: 0, free: 1 });
   });
@@ -63,12 +62,12 @@ describe('a reserved launch', () => {
       refusal('reservation/contract_inactive', new RegExp(`${id} begins at`)),
     );
     await world.clock.advance(1);
-    await end(await run());
+    await world.end(who, await run());
     await world.rooms.reservations.suspend(id);
     await expect(launch()).rejects.toMatchObject(refusal('reservation/contract_inactive', /is suspended/));
     await world.rooms.reservations.resume(id);
     await world.clock.advance(DAY_MS - 1);
-    await end(await run());
+    await world.end(who, await run());
     await world.clock.advance(1);
     await expect(launch()).rejects.toMatchObject(
       refusal('reservation/contract_inactive', new RegExp(`${id} ended at`)),
@@ -212,7 +211,7 @@ describe('a reserved launch', () => {
       const gpus = await gpusOf(world.db.read, machineId);
       expect(gpus.filter((gpu) => gpu.held_by !== null).map((gpu) => gpu.reserved_by)).toHaveLength(1);
       const [newest] = await world.rooms.instances.list(who.orgId, sql`1 = 1`, 1);
-      await end(newest?.instance.id ?? '');
+      await world.end(who, newest?.instance.id ?? '');
       await world.clock.advance(1);
     }
   }, 120_000);

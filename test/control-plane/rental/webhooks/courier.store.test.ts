@@ -30,15 +30,8 @@ const fails = async (): Promise<never> => {
 };
 
 async function live(): Promise<string> {
-  const id = await world.launchOne();
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  return id;
-}
-async function end(id: string): Promise<void> {
-  await world.rooms.instances.remove(world.who, id, async () => undefined);
-  await world.observe(id, { phase: 'stopped' });
-  await world.drive();
+  await world.machine();
+  return world.run(world.who);
 }
 
 describe('the outbox', () => {
@@ -46,7 +39,7 @@ describe('the outbox', () => {
   test('holds the four public events and no others', async () => {
     const { id: endpointId } = await world.endpoint();
     const instanceId = await live();
-    await end(instanceId);
+    await world.end(world.who, instanceId);
     const journal = await world.rooms.events.ofSubject(world.db.read, instanceId, sql`1 = 1`, 100);
     expect(journal.map(({ type }) => type)).toContain('instance.starting');
     const told = (await world.deliveries(endpointId)).map((row) => row.event_type);
@@ -91,7 +84,7 @@ describe('the outbox', () => {
     await world.endpoint();
     const id = await live();
     await world.db.tx('test', (tx) => world.rooms.instances.rename(tx, world.who.orgId, id, 'renamed'));
-    await end(id);
+    await world.end(world.who, id);
     await world.carry();
     const instances = world.outbound.requests.map((request) => eventOf(request).data.instance);
     expect(instances.map(({ status, name }) => [status, name])).toEqual([
@@ -110,7 +103,7 @@ describe('the outbox', () => {
   });
   test('counts versions up with every event of an instance', async () => {
     await world.endpoint();
-    await end(await live());
+    await world.end(world.who, await live());
     await world.carry();
     const versions = world.outbound.requests.map((request) => eventOf(request).data.instance.version);
     expect(versions.toSorted((a, b) => a - b)).toEqual(versions);

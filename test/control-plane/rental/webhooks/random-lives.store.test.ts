@@ -48,8 +48,7 @@ function openLife(rng: Rng): Life {
     run: async () => {
       const id = pick(instances);
       if (id === undefined) return;
-      await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-      await world.drive();
+      await world.start(id);
     },
     end: async () => {
       const [id] = instances.splice(Math.floor(rng.float() * instances.length), 1);
