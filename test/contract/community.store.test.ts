@@ -16,7 +16,7 @@ const bring = (declared?: object): Promise<string> => bringMachine(api, owner, d
 
 // Specification 2.17: CommunitySupplier: supplier_id, org_id, status, created_at, updated_at.
 // Specification 3.4: Community supplier status: active, suspended.
-test('an organisation is no supplier until it says so, and active from then on', async () => {
+test('an organisation is no supplier before it registers as one, and is active from then on', async () => {
   expect(await ask('GET', '/v1/community/supplier')).toMatchObject({ status: 404, json: { code: 'not_found' } });
   const { json: made } = await ask('POST', '/v1/community/supplier');
   const { status, json } = await ask('GET', '/v1/community/supplier');
@@ -53,7 +53,7 @@ describe('a machine', () => {
   });
 
   // Specification 2.17: CommunityMachine: last_heartbeat_at is the last sign of its agent.
-  test('that is listed has no reason not to be on offer, and the time of its last sign', async () => {
+  test('has no status_reason while it is listed, and shows the time of its last heartbeat', async () => {
     const id = await bring();
     const { json } = await ask('GET', `${MACHINES}/${id}`);
     expect(json).toMatchObject({ status: 'listed', status_reason: null, verification_detail: null });
@@ -86,7 +86,7 @@ describe('a machine', () => {
   });
 
   // Specification 2.17: Spec fields are self-declared and unverified; a host that contradicts them fails.
-  test('whose host contradicts what was declared is failed and says why; declared fields stay as declared', async () => {
+  test('is failed with a reason if its host contradicts the declared fields, which stay as declared', async () => {
     const id = await bring();
     await ask('PATCH', `${MACHINES}/${id}`, { gpu_count: 8 });
     expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({
@@ -143,7 +143,7 @@ describe('a change of a machine', () => {
     { gpu_type: null, gpu_count: null, vram_per_gpu_gb: null },
     { region: 'r'.repeat(64) },
     { tier: 'spot' },
-  ])('to %j is taken', async (body) => {
+  ])('to %j is accepted', async (body) => {
     const id = await bring();
     expect(await ask('PATCH', `${MACHINES}/${id}`, body)).toMatchObject({ status: 200, json: body });
   });
@@ -152,7 +152,7 @@ describe('a change of a machine', () => {
 describe('delisting', () => {
   // Specification 2.17: CommunityMachineDelistResult: machine_id and status.
   // Specification 3.4: Delisting an idle machine gives delisted at once and it leaves supply immediately.
-  test('an idle machine is delisted at once and leaves supply; again is the same; listed again it is back', async () => {
+  test('takes an idle machine out of supply at once; a repeat has the same answer; a new listing brings it back', async () => {
     const id = await bring();
     for (let i = 0; i < 2; i += 1) {
       const answer = await ask('DELETE', `${MACHINES}/${id}`);
@@ -166,7 +166,7 @@ describe('delisting', () => {
 
   // Specification 2.17: CommunityMachineDelistResult: status is delisted or draining.
   // Specification 3.4: Delisting a machine that is occupied gives draining: the existing rental keeps running and is never killed.
-  test('an occupied machine drains: its rental keeps running, and the end of that delists it', async () => {
+  test('drains an occupied machine: its rental keeps running, and the machine is delisted when the rental ends', async () => {
     const id = await bring();
     const instanceId = await api.world.run(await api.world.customer(10_000));
     expect((await ask('DELETE', `${MACHINES}/${id}`)).json).toEqual({ machine_id: id, status: 'draining' });
@@ -180,7 +180,7 @@ describe('delisting', () => {
     expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({ status: 'delisted' });
   });
 
-  test('with one Idempotency-Key twice answers the same, whatever has happened since', async () => {
+  test('answers a repeat with the same Idempotency-Key as before, whatever has happened since', async () => {
     const id = await bring();
     const options = { key: owner.key, headers: { 'idempotency-key': 'once' } };
     const first = await api.call('DELETE', `${MACHINES}/${id}`, options);

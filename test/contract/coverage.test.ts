@@ -74,7 +74,7 @@ describe('wrong scope', () => {
 describe('a body', () => {
   const changing = keyed.filter(({ method, body, upload }) => method !== 'GET' && !body && !upload);
 
-  test.each(named(changing))('that %s does not take is refused by its first member', async (_id, route) => {
+  test.each(named(changing))('is refused by its first member if %s takes none', async (_id, route) => {
     const owner = await api.account();
     const id = (await makerFor(route.path)?.(api, owner)) ?? '';
     const answer = await api.call(route.method, urlOf(route.path, id), { key: owner.key, body: { planted: 1 } });
@@ -85,7 +85,7 @@ describe('a body', () => {
 describe('wrong organisation', () => {
   // Specification 7.2: not_found: a missing resource, also if it is another organisation that has it.
   test.each(named(naming.filter(({ path }) => makerFor(path) !== undefined)))(
-    '%s is 404 for a stranger, as if there were nothing, and works for the owner',
+    '%s is 404 for a stranger, as for a resource that does not exist, and works for the owner',
     async (operationId, route) => {
       const [owner, stranger] = [await api.account(), await api.account()];
       const id = (await makerFor(route.path)?.(api, owner)) ?? '';
@@ -102,7 +102,7 @@ describe('wrong organisation', () => {
   );
 
   // Specification 5: Nothing of one organisation is seen by another.
-  test("a stranger's lists hold nothing of what others have", async () => {
+  test("a stranger's lists contain no resource of others", async () => {
     const [owner, stranger] = [await api.account(), await api.account()];
     await makeAll(api, owner);
     // Everybody has these two or none of them, whatever others have.
@@ -121,7 +121,7 @@ describe('wrong organisation', () => {
   });
 });
 
-test('the list of routes without these cases is what uncovered.json says: empty', () => {
+test('uncovered.json names the routes without these cases, and it is empty', () => {
   const uncovered = needed.filter((name) => !tried.has(name));
   const committed: unknown = JSON.parse(readFileSync(new URL('uncovered.json', import.meta.url), 'utf8'));
   expect(uncovered).toEqual(committed);

@@ -14,7 +14,7 @@ const OF_EVERYBODY = ['listGpuTypes', 'listPricing', 'listTemplates'];
 openApiForEachTest();
 
 // Specification 2.1: No list with a cursor is left out of that.
-test('every route that takes a cursor is here', () => {
+test('these tests cover every route that takes a cursor', () => {
   const paged = api.routes.filter(({ query }) => inputSchema(query)?.properties?.['cursor'] !== undefined);
   expect(paged.map(({ operationId }) => operationId).toSorted()).toEqual(Object.keys(PAGED_LISTS).toSorted());
 });
@@ -50,7 +50,7 @@ test.each(Object.entries(PAGED_LISTS))(
   },
 );
 
-test.each(Object.entries(PAGED_LISTS))('%s has nothing after a last page that is exactly full', async (_id, open) => {
+test.each(Object.entries(PAGED_LISTS))('%s has no cursor on a last page that is exactly full', async (_id, open) => {
   const list = await open(api, owner);
   for (let i = 0; i < 3; i += 1) await list.add();
   const all = await idsOf(list);

@@ -38,7 +38,7 @@ const supplierId = async (): Promise<string> =>
   String((await api.call('GET', '/v1/community/supplier', { key: owner.key })).json['supplier_id']);
 const sumOf = ({ entries }: CommunityEarnings): number => entries.reduce((sum, each) => sum + each.amount_cents, 0);
 
-test('a supplier that has earned nothing, and who is no supplier at all, read zeros', async () => {
+test('a supplier without earnings and an organisation that is no supplier read zeros', async () => {
   const nothing = { accrued_cents: 0, unpaid_cents: 0, payable_cents: 0, entries: [], next_cursor: null };
   expect(await earnings()).toEqual(nothing);
   await bringMachine(api, owner);
@@ -88,7 +88,7 @@ test('a rental earns by the hour; the time of a dead host is taken back with its
   expect(json.data).toMatchObject([{ amount_cents: after.accrued_cents, reference: 'wire 1' }]);
 });
 
-test('pages add up to the total that the first one shows, also while more is earned between them', async () => {
+test('the pages add up to the total of the first page, also if more is earned between them', async () => {
   await bringMachine(api, owner, { price_per_hour: 0.37 });
   const id = await api.world.run(await api.world.customer(10_000));
   for (let hours = 0; hours < 9; hours += 1) {
@@ -114,7 +114,7 @@ test('pages add up to the total that the first one shows, also while more is ear
 });
 
 // Specification 2.17: CommunityEarnings: unpaid_cents is what is owed.
-test('one payout covers the oldest entries, as far as it goes', async () => {
+test('a payout covers the oldest entries first, up to its amount', async () => {
   await bringMachine(api, owner, { price_per_hour: 1 });
   const customer = await api.world.customer(10_000);
   const rented = await api.world.run(customer);
@@ -134,7 +134,7 @@ test('one payout covers the oldest entries, as far as it goes', async () => {
   expect(after.unpaid_cents).toBe(before.accrued_cents - oldest);
 });
 
-test("another supplier's earnings and payouts are nobody else's", async () => {
+test('a supplier sees its own earnings and payouts and no others', async () => {
   await bringMachine(api, owner);
   const customer = await api.world.customer(10_000);
   const rented = await api.world.run(customer);

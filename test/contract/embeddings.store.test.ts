@@ -55,7 +55,7 @@ describe('embeddings', () => {
 
   // Specification 2.14: An Embedding has object, embedding and index, its position in the input.
   // Specification 4.8: One vector per input in request order.
-  test('of many texts come in their order, asked for as many at once as the server takes, and are one charge', async () => {
+  test('of many texts come in order, in batches as large as the server takes, and are one charge', async () => {
     const input = ['a', 'bb', 'ccc', 'dddd', 'eeeee', 'f', 'gg'];
     const answer = await ask({ input });
     const { data, usage } = EmbeddingsResponse.parse(answer.json);
@@ -81,7 +81,7 @@ describe('embeddings', () => {
   });
 
   // Specification 4.8: dimensions for models that support them; user is an opaque string.
-  test('have as many dimensions as are asked for, if the model supports it', async () => {
+  test('have the requested number of dimensions if the model supports it', async () => {
     expect((await ask({ dimensions: 3 })).status).toBe(200);
     expect(upstream.asked[0]?.body['dimensions']).toBe(3);
     // The server makes three.
@@ -110,7 +110,7 @@ describe('embeddings', () => {
     expect(await receiptOf(await ask())).toMatchObject({ charged_ucents: 1_000_000n, counted_by: 'upstream' });
   });
 
-  test('that the server has not counted are estimated', async () => {
+  test('have an estimated usage if the server counts no tokens', async () => {
     upstream.next({ body: { data: [{ index: 0, embedding: [1] }] } });
     const answer = await ask({ input: 'nine char' });
     expect(answer.json['usage']).toEqual({ prompt_tokens: 3, total_tokens: 3 });
@@ -120,7 +120,7 @@ describe('embeddings', () => {
 
 describe('a request is refused', () => {
   // Specification 4.8: encoding_format is float, the default; base64 is rejected with unsupported_parameter.
-  test('for base64, with what to tell the official client', async () => {
+  test('for base64, with the setting that the official client needs', async () => {
     const refused = expectRefused(PATH, await ask({ encoding_format: 'base64' }), 'unsupported_parameter');
     expect(refused.fields).toEqual(['encoding_format']);
     expect(refused.text).toContain('pass encoding_format: "float"');
@@ -143,7 +143,7 @@ describe('a request is refused', () => {
     [{ input: [[1, 2]] }, 'input[0]'],
     [{ encoding_format: 'hex' }, 'encoding_format'],
     [{ user: 5 }, 'user'],
-  ])('with what is not valid: %j', async (body, field) => {
+  ])('for an invalid value: %j', async (body, field) => {
     expect(expectRefused(PATH, await ask(body), 'validation_failed').fields).toEqual([field]);
     expect(upstream.asked).toEqual([]);
   });
@@ -161,7 +161,7 @@ test('a text that is too long for the model is 400 context_length_exceeded', asy
   );
 });
 
-describe('an answer that is not what was asked for is 502 upstream_error, and costs nothing', () => {
+describe('a wrong answer of the server is 502 upstream_error and costs nothing', () => {
   const vector = (index: number, embedding: unknown = [1, 2]): object => ({ index, embedding });
   // Specification 7.3: upstream_error is 502: a misaligned response.
   test.each([
@@ -180,7 +180,7 @@ describe('an answer that is not what was asked for is 502 upstream_error, and co
     expect(json).toMatchObject({ balance_cents: 1_000_000, held_cents: 0 });
   });
 
-  test('a later batch that fails, after one that did not', async () => {
+  test('a failed batch after one that succeeded', async () => {
     upstream.next(
       { body: { data: [0, 1, 2].map((i) => vector(i)), usage: { prompt_tokens: 5 } } },
       { status: 500, body: 'no' },
@@ -191,7 +191,7 @@ describe('an answer that is not what was asked for is 502 upstream_error, and co
 });
 
 // Specification 8: Embeddings response: at most 64 MiB.
-test('vectors of up to 64 MiB over all batches are passed on; more are 502, not to be sent again', async () => {
+test('vectors of up to 64 MiB over all batches are passed on; more are 502, which a client should not retry', async () => {
   const body = (bytes: number): string => {
     const [head, tail] = [
       '{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1]},{"index":2,"embedding":[1]}]',

@@ -67,7 +67,7 @@ describe('a launch', () => {
   });
 
   // Specification 2.16: FrameworkVersion: id is the token after the @, and variant the CUDA variant.
-  test('takes the version that is named, else the default one', async () => {
+  test('takes the named version, or the default version if none is named', async () => {
     const tags = (): (string | null)[] => api.world.images.asked.map(({ reference }) => reference.tag);
     await launch({ environment: 'certified:pytorch' });
     await launch({ environment: 'certified:pytorch@2.5.1' });
@@ -86,7 +86,7 @@ describe('a launch', () => {
     'raw_vm:a@b',
     'provider_template:x',
     'pytorch',
-  ])('of "%s" is malformed: 422 that says the grammar', async (environment) => {
+  ])('of "%s" is 422 with the grammar', async (environment) => {
     const answer = await launch({ environment });
     expect(answer).toMatchObject({
       status: 422,
@@ -103,7 +103,7 @@ describe('a launch', () => {
     ['certified:pytorch@0.1', 'there is no version 0.1 of pytorch; there are 2.8.0, 2.5.1'],
     ['raw_vm', 'no host on offer runs virtual machines; use certified'],
     ['raw_vm:ubuntu-24.04', 'no host on offer runs virtual machines; use certified'],
-  ])('of %s cannot be served: 422 environment_unavailable that says what can', async (environment, why) => {
+  ])('of %s is 422 environment_unavailable, which names the available ones', async (environment, why) => {
     const before = await made(api, owner);
     const answer = await launch({ environment });
     expect(answer).toMatchObject({
@@ -128,7 +128,7 @@ describe('a launch', () => {
     expect(answer).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field }] } });
   });
 
-  test('of one whose image is gone is environment_unavailable, without its name', async () => {
+  test("of an environment whose image is gone is environment_unavailable, without the image's name", async () => {
     const name = 'nvidia/cuda:12.8.1-cudnn-devel-ubuntu24.04';
     api.world.images.known.set(name, refused({ reference: parseReference(name), login: undefined }, 404));
     const answer = await launch();
@@ -141,7 +141,7 @@ describe('a launch', () => {
   });
 });
 
-test('a launch that names neither GPU nor template is told what it needs', async () => {
+test('a launch without a GPU and a template is refused with the fields that it needs', async () => {
   const answer = await launch({ gpu_type: undefined });
   expect(answer.json.errors).toEqual([{ field: 'gpu_type', rule: 'is required without template_id' }]);
 });
@@ -151,7 +151,7 @@ test('a launch that names neither GPU nor template is told what it needs', async
 // Specification 4.3: spot is accepted but currently returns no capacity.
 // Specification 9: The spot tier stays in the enumerations.
 // Specification 9: Spot is soft-deprecated: a launch that asks for it is told to use on_demand.
-test('spot without an image is accepted, and its operation says that spot has no capacity', async () => {
+test('a spot launch without an image is accepted, and its operation says that spot has no capacity', async () => {
   const accepted = await launch({ tier: 'spot' });
   expect(accepted.status).toBe(202);
   await api.world.drive();

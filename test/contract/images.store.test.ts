@@ -40,7 +40,7 @@ describe('a refused image', () => {
   // Specification 4.3: A malformed image reference gives 400.
   // Specification 7.2: 400: malformed image reference.
   test.each(['ghcr.io/Org/app', 'https://ghcr.io/org/app', 'alpine@sha256:12', 'app app', 'ghcr.io/org/äpp', ''])(
-    'malformed: %s is 400, nothing is asked and nothing made',
+    'with the malformed reference "%s" is 400; no registry is asked and nothing is made',
     async (image) => {
       const answer = await launch({ image });
       expect(answer).toMatchObject({
@@ -81,7 +81,7 @@ describe('a refused image', () => {
   });
 
   // Specification 7.2: 400: an image reference that is too long to be one.
-  test('that is longer than 512 characters is 400, and of 512 is read', async () => {
+  test('that is longer than 512 characters is 400; a shorter one is accepted', async () => {
     const name = `ghcr.io/${'a'.repeat(200)}:${'t'.repeat(128)}`;
     expect(await launch({ image: `${name}@sha256:${'a'.repeat(512)}` })).toMatchObject({
       status: 400,
@@ -94,7 +94,7 @@ describe('a refused image', () => {
   });
 });
 
-describe('what runs', () => {
+describe('the command of a container', () => {
   beforeEach(() => {
     api.world.images.known.set('quiet:latest', { hasEntrypoint: false, hasCmd: false });
     api.world.images.known.set('both:latest', { hasEntrypoint: true, hasCmd: true });
@@ -105,7 +105,7 @@ describe('what runs', () => {
     ['an image without a command', { image: 'quiet' }],
     ['a cleared cmd', { image: 'quiet', cmd: [] }],
     ['an entrypoint and a cmd that are cleared', { image: 'both', entrypoint: [], cmd: [] }],
-  ])('%s has nothing to run', async (_what, body) => {
+  ])('is missing with %s, and the launch is refused', async (_what, body) => {
     const answer = await launch(body);
     expect(answer).toMatchObject({ status: 422, json: { code: 'image_unavailable' } });
     expect(answer.json['detail']).toContain('set cmd or entrypoint');
@@ -132,13 +132,13 @@ describe('what runs', () => {
       { image: 'both', cmd: [] },
       { entrypoint: OWN, cmd: [] },
     ],
-  ])('with %s is what the host is told', async (_what, body, command) => {
+  ])('is sent to the host for a launch with %s', async (_what, body, command) => {
     expect((await launch({ ...body, env: { A: 'b' } })).status).toBe(202);
     expect(await desired()).toMatchObject([{ command, env: { A: 'b' } }]);
   });
 });
 
-test('sixteen checks of an organisation run at once; one that gets no turn is 429, and others are not held up', async () => {
+test('sixteen image checks of an organisation run at once; one that waits too long is 429, and other organisations do not wait', async () => {
   const hold = Promise.withResolvers<void>();
   api.world.images.held = hold.promise;
   const { asked } = api.world.images;
@@ -159,7 +159,7 @@ test('sixteen checks of an organisation run at once; one that gets no turn is 42
 
 // Specification 2.2: image is the reference pinned to its verified digest.
 // Specification 4.3: image is pinned to the verified digest.
-test('an instance shows its image pinned to the verified digest, and that is what its host pulls', async () => {
+test('an instance shows its image pinned to the verified digest, and its host pulls that digest', async () => {
   await launch({ image: 'ghcr.io/org/app:1' });
   const { image } = await newest();
   expect(image).toMatch(PINNED);
@@ -203,7 +203,7 @@ describe('a registry credential', () => {
     expect(answer).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field }] } });
   });
 
-  test('may have a password of 8192 characters, lines and all', async () => {
+  test('may have a password of 8192 characters, with line breaks', async () => {
     expect((await store({ password: `{\n${'x'.repeat(8190)}` })).status).toBe(201);
   });
 
@@ -213,7 +213,7 @@ describe('a registry credential', () => {
     expect((await store({}, await api.account())).status).toBe(201);
   });
 
-  test('is what the registry of the image is asked with', async () => {
+  test('is sent to the registry of the image', async () => {
     const { id } = (await store({ registry: 'GHCR.io' })).json;
     expect((await launch({ image: 'ghcr.io/org/app:1', registry_credential_id: id })).status).toBe(202);
     expect(api.world.images.asked).toMatchObject([{ login: { credentialId: id, username: 'me', password: 's3cret' } }]);
@@ -230,7 +230,7 @@ describe('a registry credential', () => {
 
   // Specification 4.3: registry_credential_id must be for the registry of the image (422).
   // Specification 7.2: 422: registry mismatch.
-  test('that is unknown, of another organisation, or for another registry refuses the launch by its name', async () => {
+  test('refuses the launch by its name if it is unknown, of another organisation, or for another registry', async () => {
     const { id: foreign } = (await store({}, await api.account())).json;
     const { id: own } = (await store()).json;
     for (const [credential, image, rule] of [
@@ -265,7 +265,7 @@ describe('the login for a pull', () => {
   }
   const ask = (machineId: string, workloadId: string) => api.world.rooms.instances.pullLogin(machineId, workloadId);
 
-  test('is given to the host that has the workload, which is told to ask', async () => {
+  test('is given to the host that has the workload, whose desired state says that it must ask', async () => {
     const { machineId, workloadId } = await privateLaunch();
     const { workloads } = await api.world.rooms.workloads.desired(machineId);
     expect(workloads).toMatchObject([

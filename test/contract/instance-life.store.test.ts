@@ -1,4 +1,4 @@
-// The instance as the API shows it (specification 2.2, 3.1): every field at every station of its life, each way to its end, and what is told of it.
+// The instance as the API shows it (specification 2.2, 3.1): every field at every station of its life, each way to its end, and its public events.
 import { describe, expect, test } from 'vitest';
 import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
 import { GRACE_MS } from '../../shared/limits.ts';
@@ -51,8 +51,8 @@ async function lose(id: string): Promise<void> {
   api.world.probeAnswers.set(id, DEAD);
   await watch(60_000);
 }
-/** Of the four public events. */
-const told = async (id: string): Promise<string[]> =>
+/** The types of its public events, oldest first. */
+const publicEvents = async (id: string): Promise<string[]> =>
   (await api.world.journal(id)).filter((type) => /\.(creating|running|terminated|failed)$/.test(type));
 const gpuSeconds = async (): Promise<number> => {
   const { json } = await api.call('GET', '/v1/usage?bucket=month', { key: owner.key });
@@ -77,7 +77,7 @@ const gpuSeconds = async (): Promise<number> => {
 // Specification 4.3: A list shows an instance as GET /v1/instances/{id} does.
 // Specification 4.3: name is shown.
 // Specification 6.1: instance.terminated: customer terminate.
-test('has exactly the fields of its station, from the request through an outage to its end', async () => {
+test('an instance has exactly the fields of its status, from the request through an outage to its end', async () => {
   await api.world.machine({ gpus: 2, dollars: 1.5, region: 'eu-north' });
   const id = await launch({ gpu_count: 2, name: 'mine' });
   const always = {
@@ -136,7 +136,7 @@ test('has exactly the fields of its station, from the request through an outage 
   await api.world.clock.advance(1000);
   await report(id, 'stopped');
   expect(await read(id)).toEqual({ ...stopping, status: 'terminated', terminated_at: now() });
-  expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
+  expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
 });
 
 // Specification 2.2: last_reachable_at is the last end-to-end check, absent before the first; it stops advancing when SSH has died.
@@ -158,7 +158,7 @@ test('last_reachable_at advances with every good probe, and stops with the first
 });
 
 // Specification 2.2: auto_terminate_at is ready_at + auto_terminate_hours, absent before it runs.
-test('auto_terminate_at is ready_at and the limit: also during an outage, and not before it runs', async () => {
+test('auto_terminate_at is ready_at plus the limit, also during an outage, and absent before the instance runs', async () => {
   await api.world.machine();
   const id = await launch({ auto_terminate_hours: 3 });
   expect(await read(id)).not.toHaveProperty('auto_terminate_at');
@@ -170,7 +170,7 @@ test('auto_terminate_at is ready_at and the limit: also during an outage, and no
 });
 
 // Specification 2.2: auto_terminate_at stays after a DELETE: the platform has not begun to act on an elapsed limit.
-test('auto_terminate_at stays after a DELETE: only the limit itself takes it away', async () => {
+test('auto_terminate_at remains after a DELETE: only the limit itself removes it', async () => {
   await api.world.machine();
   const id = await run({ auto_terminate_hours: 3 });
   const { auto_terminate_at: end } = await read(id);
@@ -184,7 +184,7 @@ test('auto_terminate_at stays after a DELETE: only the limit itself takes it awa
 
 // Specification 2.2: region is required, also of a launch that found no place: the one asked for, or that of the cheapest offer.
 test.each(['on_demand', 'spot'])(
-  'a launch %s that found no place shows a region: the one asked for, else of the cheapest offer',
+  'a launch %s without capacity shows the requested region, or that of the cheapest offer',
   async (tier) => {
     await api.world.machine({ region: 'us-east', dollars: 3 });
     await api.world.machine({ region: 'eu-north', dollars: 1 });
@@ -202,7 +202,7 @@ test.each(['on_demand', 'spot'])(
 );
 
 // Specification 2.2: status_reason explains a running rental whose main process is over, and no longer than that.
-test('status_reason tells that the main process is over while the rental runs, after an outage too, until it runs again', async () => {
+test('status_reason reports the end of the main process while the rental runs, after an outage too, until the process runs again', async () => {
   await api.world.machine();
   const id = await run();
   const exited = { phase: 'running', main_exit: { code: 1, signal: null } } as const;
@@ -224,7 +224,7 @@ test('status_reason tells that the main process is over while the rental runs, a
 // Specification 2.2: name is that of the launch, of a later change, or null.
 // Specification 4.3: PATCH changes the name.
 // Specification 4.9: PATCH /v1/instances/{id} answers the instance.
-test('the change of its name answers the instance as it is then; null takes the name away', async () => {
+test('a change of the name answers the changed instance; null removes the name', async () => {
   await api.world.machine();
   const id = await run();
   for (const name of ['mine', null]) {
@@ -249,25 +249,25 @@ describe('the end', () => {
     const { detail } = operation.json['error'] as { detail: string };
     expect(detail).toContain('no such runtime');
     expect(await read(id)).toMatchObject({ status: 'error', status_reason: detail, ready_at: null, connection: null });
-    expect(await told(id)).toEqual(['instance.creating', 'instance.failed']);
+    expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.failed']);
     expect(await gpuSeconds()).toBe(0);
   });
 
   // Specification 2.2: status_reason says why a rental failed.
   // Specification 3.1: A rental that fails for good goes to error: instance.failed, status_reason.
   // Specification 6.1: instance.failed: an unrecoverable error.
-  test('of a rental whose container fails is error: instance.failed, with what the host says', async () => {
+  test('of a rental whose container fails is error: instance.failed, with the reason of the host', async () => {
     await api.world.machine();
     const id = await run();
     await report(id, 'failed');
     expect(await read(id)).toMatchObject({ status: 'error', status_reason: 'no such runtime', connection: null });
-    expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
+    expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
     const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
     expect(removal).toMatchObject({ status: 202, json: { state: 'pending', resource_id: null } });
     const operation = await api.call('GET', `/v1/operations/${removal.headers['operation-id']}`, { key: owner.key });
     expect(operation.json).toMatchObject({ state: 'succeeded', completed_at: now() });
     expect(await read(id)).toMatchObject({ status: 'terminated', terminated_at: now() });
-    expect(await told(id)).toHaveLength(3);
+    expect(await publicEvents(id)).toHaveLength(3);
   });
 
   // Specification 2.2: status is stopped where the supplier's side ended it.
@@ -286,7 +286,7 @@ describe('the end', () => {
         terminated_at: now(),
         connection: null,
       });
-      expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
+      expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
       await api.world.clock.advance(HOUR_MS);
       expect(await gpuSeconds()).toBe(3600);
       const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
@@ -305,7 +305,7 @@ describe('the end', () => {
     const failed = await read(id);
     expect(failed).toMatchObject({ status: 'error', status_reason: expect.stringContaining('too long') as string });
     expect(failed).not.toHaveProperty('unreachable_since');
-    expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
+    expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
     expect(await gpuSeconds()).toBe(billed);
   });
 

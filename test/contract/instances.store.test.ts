@@ -34,7 +34,7 @@ test.each<[object, string, string]>([
 describe('DELETE', () => {
   // Specification 4.3: DELETE answers 202 with Operation-Id; an instance that is terminated already is 404 not_found.
   // Specification 7.2: not_found: deleting an already terminated instance.
-  test('answers 202 with its operation, in the header too; one that has ended is 404 not_found, and makes nothing', async () => {
+  test('answers 202 with its operation, in the header too; for an ended instance it is 404 not_found and makes nothing', async () => {
     await api.world.start(idOf(url));
     const accepted = await call('DELETE');
     expect(accepted).toMatchObject({ status: 202, json: { kind: 'instance.delete', state: 'pending' } });
@@ -47,7 +47,7 @@ describe('DELETE', () => {
     expect(await made(api, owner)).toEqual(before);
   });
 
-  test('under way answers its operation to the key that began it, and one of its own to another', async () => {
+  test('answers a repeat with the same operation for the same key, and with an operation of its own for another key', async () => {
     await api.world.start(idOf(url));
     const first = await call('DELETE');
     const again = await call('DELETE');
@@ -63,7 +63,7 @@ describe('DELETE', () => {
   });
 });
 
-test('what is not there is 404 for every method', async () => {
+test('an unknown instance is 404 for every method', async () => {
   url = '/v1/instances/i-none';
   for (const answer of [await call('GET'), await call('PATCH', { name: 'x' }), await call('DELETE')]) {
     expect(answer).toMatchObject({ status: 404, json: { code: 'not_found' } });

@@ -55,7 +55,7 @@ describe('a refused body', () => {
     ['an empty string in entrypoint', { entrypoint: [''] }, 'entrypoint[0]', 'must not be an empty string'],
     ['spot with an image', { tier: 'spot' }, 'tier', 'spot cannot be combined with image; use on_demand'],
     ['an offering of another type', { gpu_type: 'A100' }, 'offering_id', 'must be of gpu_type A100'],
-  ])('%s: 422 that names the field and the rule, and nothing is made', async (_, body, field, rule) => {
+  ])('with %s is 422, names the field and the rule, and makes nothing', async (_, body, field, rule) => {
     await api.world.machine();
     const before = await made(api, owner);
     const offering = (await api.call('GET', '/v1/pricing')).json.data?.[0]?.['offering_id'];
@@ -71,7 +71,7 @@ describe('a refused body', () => {
     [{ image: 5, cmd: ['run'] }, ['gpu_count', 'image', 'tier']],
     [{ gpu_type: 5, tier: 'cheap' }, ['gpu_count', 'gpu_type', 'tier']],
     [{ ...LAUNCH, image: undefined, cmd: ['run'], gpus: 1 }, ['cmd', 'gpus']],
-  ])('is told of all that is wrong with it, and of nothing else: %j', async (body, fields) => {
+  ])('gets an error for each wrong field and for no other: %j', async (body, fields) => {
     const { json } = await postLaunch(api, owner, body);
     expect(json.errors?.map(({ field }) => field).toSorted()).toEqual(fields);
   });
@@ -79,7 +79,7 @@ describe('a refused body', () => {
   // Specification 4.3: gpu_type is one of GET /v1/gpu-types.
   // Specification 4.3: A gpu_type with no capable capacity is 422 image_unavailable.
   // Specification 7.2: image_unavailable is 422: no capable capacity.
-  test('a gpu_type that no host offers is image_unavailable, and nothing is made', async () => {
+  test('with a gpu_type that no host offers is image_unavailable, and makes nothing', async () => {
     await api.world.machine();
     const before = await made(api, owner);
     const refused = await launch({ gpu_type: 'ABACUS' });
@@ -95,7 +95,7 @@ describe('a refused body', () => {
 });
 
 // Specification 7.1: A 503 may carry Retry-After.
-test('without a public port that is free it is 503 with the seconds to wait, and nothing is made', async () => {
+test('a launch without a free public port is 503 with the seconds to wait, and makes nothing', async () => {
   const small = await openApi({ settings: { sshPorts: { first: 30_000, last: 30_000 } } });
   const customer = await small.account();
   await small.world.machine({ gpus: 2 });
@@ -108,7 +108,7 @@ test('without a public port that is free it is 503 with the seconds to wait, and
 });
 
 // Specification 4.3: Keys near the reserved namespaces of env are free.
-test('names that are near the reserved ones are free', async () => {
+test('names of variables that resemble the reserved names are accepted', async () => {
   await api.world.machine();
   const env = { PUBLIC_KEYS: 'x', svc_x: 'x', SVC: 'x', _: 'x', A_SVC_: 'x' };
   expect((await launch({ env })).status).toBe(202);
@@ -120,7 +120,7 @@ describe('disk_gb', () => {
     String((await api.call('GET', '/v1/pricing')).json.data?.[0]?.['offering_id']);
 
   // Specification 4.3: disk_gb narrows placement to capable capacity.
-  test('goes only where it is honoured, at both of its bounds', async () => {
+  test('is placed only on hosts that enforce disk sizes, at both of its bounds', async () => {
     await api.world.machine({ dollars: 1 });
     await api.world.machine({ dollars: 2, gpus: 2, ...roomy });
     expect((await launch({ disk_gb: 10 })).status).toBe(202);
@@ -132,7 +132,7 @@ describe('disk_gb', () => {
 
   // Specification 4.3: No capable capacity for disk_gb is 422 disk_unavailable.
   // Specification 7.2: disk_unavailable is 422: no offering of the gpu_type honours disk_gb.
-  test('that nobody honours is disk_unavailable, with the field', async () => {
+  test('is disk_unavailable with its field if no host enforces disk sizes', async () => {
     await api.world.machine();
     const refused = await launch({ disk_gb: 50 });
     expect(refused).toMatchObject({ status: 422, json: { code: 'disk_unavailable', errors: [{ field: 'disk_gb' }] } });
@@ -143,7 +143,7 @@ describe('disk_gb', () => {
 
   // Specification 4.3: disk_gb above the pinned offering's storage_gb is 422 disk_exceeds_offering.
   // Specification 7.2: disk_exceeds_offering is 422: disk_gb above the pinned offering's storage_gb.
-  test('above the pinned offering is disk_exceeds_offering; a pin that honours none is disk_unavailable', async () => {
+  test('above the pinned offering is disk_exceeds_offering, and disk_unavailable if that offering enforces no size', async () => {
     await api.world.machine({ diskEnforced: true, storageBytes: 200 * GB });
     const offering_id = await offeringOf();
     const refused = await launch({ offering_id, disk_gb: 201 });
@@ -158,7 +158,7 @@ describe('disk_gb', () => {
   // Specification 2.2: disk_gb is present only if the placed capacity honours a configured size; the default is 100 GB.
   // Specification 4.3: disk_gb omitted means 100 GB, and placement is not narrowed.
   // Specification 8: disk_gb: default and included allowance 100.
-  test('left out: 100 GB where sizes are honoured, absent elsewhere, and no host is passed over', async () => {
+  test('is 100 GB by default on hosts that enforce sizes and absent on others, and no host is skipped', async () => {
     await api.world.machine({ dollars: 1, ...roomy });
     await launch();
     expect(await newest()).toMatchObject({ disk_gb: 100, price_per_hour: 1 });
@@ -168,7 +168,7 @@ describe('disk_gb', () => {
   });
 
   // Specification 4.3: Disk beyond 100 GB is folded into the hourly rate, inside the cap and outside of the viewed price.
-  test('beyond 100 GB counts against the cap, and not against the viewed price', async () => {
+  test('beyond 100 GB counts against max_price_per_hour, and not against viewed_price_per_hour', async () => {
     await api.world.machine({ dollars: 1, ...roomy });
     const price = 1 + 100 * 0.0002;
     const capped = await launch({ disk_gb: 200, max_price_per_hour: 1.019 });
@@ -185,7 +185,7 @@ describe('disk_gb', () => {
   // Specification 2.3: disk_configurable is true when one offering of several accepts a custom disk_gb.
   // Specification 2.3: Exact values of each offering are carried by the pricing rows.
   // Specification 2.4: A pricing row tells disk_price_per_gb_hour, storage_gb and disk_configurable.
-  test('is told in the catalog', async () => {
+  test('is described in the catalog', async () => {
     await api.world.machine();
     await api.world.machine(roomy);
     const { json } = await api.call('GET', '/v1/pricing');
@@ -247,7 +247,7 @@ describe('auto_terminate_hours', () => {
     expect(usage.json.data?.[0]).toMatchObject({ gpu_seconds: 7200 });
   });
 
-  test('is told to the host once the rental runs, so that a host that is cut off ends it too', async () => {
+  test('is sent to the host once the rental runs, so that a host that is cut off ends it too', async () => {
     const { machineId } = await api.world.machine();
     const id = await run({ auto_terminate_hours: 1 });
     const desired = await api.world.rooms.workloads.desired(machineId);
@@ -263,7 +263,7 @@ describe('auto_terminate_hours', () => {
   // Specification 2.2: auto_terminate_hours is absent without a limit.
   // Specification 2.2: auto_terminate_at is absent without a limit.
   // Specification 4.3: auto_terminate_hours omitted means no limit.
-  test('left out is absent, and nothing ends by itself', async () => {
+  test('is absent by default, and then no rental ends by itself', async () => {
     await api.world.machine();
     const id = await run();
     await elapse(800 * HOUR_MS);
@@ -330,7 +330,7 @@ describe('ports', () => {
   });
 
   // Specification 2.2: connection.terminal_url is there on running instances, with or without an application.
-  test('left out leave the console, and its login', async () => {
+  test('are none by default, and the console and its login remain', async () => {
     await api.world.machine();
     const id = await run();
     const connection = await connectionOf(id, '?include=credentials');
@@ -340,7 +340,7 @@ describe('ports', () => {
   });
 
   // Specification 2.2: connection.app_user is the user of app_url and terminal_url, absent where neither is served.
-  test('and the console need a domain of the operator: without it there is nothing to log in to but SSH', async () => {
+  test('and the console need a domain of the operator: without it, SSH is the only login', async () => {
     const bare = await openApi({ settings: { appSite: undefined } });
     try {
       await bare.world.machine();

@@ -213,7 +213,7 @@ describe('our own limit on', () => {
 });
 
 // Specification 8: Price tolerance: 0.01 $/hr over viewed_price_per_hour.
-test('the price may be 0.01 above the one that was viewed, and not a hundred-millionth more', async () => {
+test('the price may be 0.01 above the viewed price, and not a hundred-millionth more', async () => {
   const before = await made(api, owner);
   const refused = await launch({ viewed_price_per_hour: 0.98999999 });
   expect(refused).toMatchObject({ status: 409, json: { code: 'price_changed', current_price_per_hour: 1 } });
@@ -294,7 +294,7 @@ describe('Idempotency-Key', () => {
 
 describe('the size of a page', () => {
   // Specification 8: Page size: minimum 1, maximum 200.
-  test('of every list that takes one is 1 to 200', async () => {
+  test('is 1 to 200 in every list that takes a limit', async () => {
     const isList = (route: Route): boolean => inputSchema(route.query)?.properties?.['cursor'] !== undefined;
     const paths = api.routes.filter(isList).flatMap(({ path }) => (path.includes('{') ? [] : [path]));
     expect(paths.length).toBeGreaterThan(7);

@@ -22,7 +22,7 @@ const chargeOf = async (answer: Answer): Promise<bigint | undefined> => (await r
 
 describe('images', () => {
   // Specification 2.12: An image response is {created, data: [{b64_json}], usage: {image_count}}; image_count is the metered unit.
-  test('have the members of the specification, and nothing of the server', async () => {
+  test("have the members of the specification, and no member of the server's own", async () => {
     const answer = await ask({ model: 'artist', n: 2, response_format: 'b64_json' });
     expect(answer.status).toBe(200);
     expect(ImagesResponse.parse(answer.json)).toEqual({
@@ -55,7 +55,7 @@ describe('images', () => {
     expect(await chargeOf(await ask({ model, ...more }))).toBe(expected);
   });
 
-  test('are up to ten', async () => {
+  test('are at most ten for one request', async () => {
     expect((await ask({ n: 10 })).status).toBe(200);
     expect(expectRefused(PATH, await ask({ n: 11 }), 'validation_failed').fields).toEqual(['n']);
     expect(expectRefused(PATH, await ask({ n: 0 }), 'validation_failed').fields).toEqual(['n']);
@@ -65,12 +65,12 @@ describe('images', () => {
 describe('a request is refused', () => {
   // Specification 7.3: response_format url is 400 invalid_request_error.
   // Specification 4.8: response_format of images is b64_json, the default; url is rejected with invalid_request_error.
-  test('for a url', async () => {
+  test('if it asks for a URL', async () => {
     const refused = expectRefused(PATH, await ask({ response_format: 'url' }), 'invalid_request');
     expect(refused).toMatchObject({ code: 'invalid_request_error', fields: ['response_format'] });
   });
 
-  test('for a size that the model does not have, and for any if it has none', async () => {
+  test('for a size that the model does not declare, and for any size if it declares none', async () => {
     const refused = expectRefused(PATH, await ask({ size: '640x480' }), 'validation_failed');
     expect(refused.text).toBe('size must be one of 512x512, 1024x768 for acme/artist.');
     for (const size of ['large', '0x5', '1024x', '1024X768', '123456x1'])
@@ -89,12 +89,12 @@ describe('a request is refused', () => {
   test.each([
     [{ quality: 'hd' }, 'quality'],
     [{ user: 'me' }, 'user'],
-  ])('with what is not supported: %j', async (body, field) => {
+  ])('for an unsupported parameter: %j', async (body, field) => {
     expect(expectRefused(PATH, await ask(body), 'unsupported_parameter').fields).toEqual([field]);
   });
 });
 
-describe('an answer that is not what was asked for is 502 upstream_error, and costs nothing', () => {
+describe('a wrong answer of the server is 502 and costs nothing', () => {
   test.each([
     ['too few images', [image()]],
     ['too many images', [image(), image(), image()]],
@@ -110,7 +110,7 @@ describe('an answer that is not what was asked for is 502 upstream_error, and co
     expect(json).toMatchObject({ balance_cents: 1_000_000, held_cents: 0 });
   });
 
-  test('too many bytes; as many as are read are passed on', async () => {
+  test('one byte above the limit; an answer of the maximum size is passed on', async () => {
     const body = (bytes: number): string => {
       const around = '{"data":[{"b64_json":""}]}'.length;
       return `{"data":[{"b64_json":"${'A'.repeat(bytes - around)}"}]}`;

@@ -18,7 +18,7 @@ const ids = (json: unknown): string[] => ModelList.parse(json).data.map(({ id })
 describe('the list of models', () => {
   // Specification 2.10: category mirrors modality.
   // Specification 2.10: A model list is {object: list, data}.
-  test('has all of them at once, by id, with nothing of their servers', async () => {
+  test('has all models on one page, by id, and shows nothing of their servers', async () => {
     const { status, json, body } = await api.call('GET', '/v1/models', { key });
     expect(status).toBe(200);
     expect(Object.keys(json)).toEqual(['object', 'data']);
@@ -38,7 +38,7 @@ describe('the list of models', () => {
     ['image', ['acme/artist', 'acme/miniaturist', 'acme/muralist', 'acme/painter']],
     ['video', ['acme/filmer']],
     ['embedding', ['acme/embedder', 'acme/vectors']],
-  ])('of the modality %s', async (modality, expected) => {
+  ])('can be limited to the modality %s', async (modality, expected) => {
     const { json } = await api.call('GET', `/v1/models?modality=${modality}`, { key });
     expect(ids(json)).toEqual(expected);
   });
@@ -48,7 +48,7 @@ describe('the list of models', () => {
     ['modality=', 'modality'],
     ['limit=1', 'limit'],
     ['cursor=x', 'cursor'],
-  ])('with %s is refused, and the parameter is named', async (query, field) => {
+  ])('is refused with %s, and the parameter is named', async (query, field) => {
     const answer = await api.call('GET', `/v1/models?${query}`, { key });
     expect(expectRefused('/v1/models', answer, 'validation_failed').fields).toEqual([field]);
   });
@@ -136,7 +136,7 @@ describe('a model', () => {
     },
   );
 
-  test('that nobody has is not found however long its id is', async () => {
+  test('is not found if it does not exist, however long its id is', async () => {
     for (const length of [256, 257, 4_000]) {
       const answer = await api.call('GET', `/v1/models/${'x'.repeat(length)}`, { key });
       expect(expectRefused('/v1/models/x', answer, 'model_not_found').text.length).toBeLessThan(250);
@@ -144,7 +144,7 @@ describe('a model', () => {
   });
 });
 
-describe('what inference paths refuse is the envelope', () => {
+describe('a refusal of an inference path is the envelope', () => {
   // Specification 7.1: Unknown inference paths are the envelope.
   test.each([
     '/v1/audio/speech',
@@ -153,7 +153,7 @@ describe('what inference paths refuse is the envelope', () => {
     '/v1/images/edits',
     '/v1/fine_tuning/jobs',
     '/v1/fine_tuning/nothing',
-  ])('where there is nothing: %s', async (path) => {
+  ])('for an unknown path: %s', async (path) => {
     for (const method of ['GET', 'POST'] as const) {
       expectRefused(path, await api.call(method, path, { key, body: {} }), 'not_found');
     }
@@ -167,12 +167,12 @@ describe('what inference paths refuse is the envelope', () => {
     }
   });
 
-  test('for a path that is no percent-encoding', async () => {
+  test('for a path with a broken percent-encoding', async () => {
     expectRefused('/v1/models/x', await api.call('GET', '/v1/models/%', { key }), 'invalid_request');
   });
 
   // Specification 7.1: Fine-tuning is a family of inference by its errors, deposits one of the platform.
-  test('and platform paths keep their problem documents, also those that look alike', async () => {
+  test('and a refusal of a platform path is a problem document, also if the path looks alike', async () => {
     for (const path of [
       '/v1/modelsx',
       '/v1/chats',

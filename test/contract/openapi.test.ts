@@ -77,7 +77,7 @@ describe('the document', () => {
   });
 
   // Specification 4.5: The suggested polling backoff is 1, 2, 4, 8, 16, then 30 seconds.
-  test('tells how often to ask about an operation', () => {
+  test('says how often to ask about an operation', () => {
     const follow = document.paths['/v1/operations/{id}']?.['get'];
     expect(follow).toMatchObject({ description: expect.stringContaining('1, 2, 4, 8, 16, then every 30 seconds') });
   });
@@ -203,7 +203,7 @@ describe('the document', () => {
     expect(silent).toEqual([]);
   });
 
-  test('lists the values that ask for nothing, each with its member', () => {
+  test('lists the values without an effect, each with its member', () => {
     const text = document.paths['/v1/chat/completions']?.['post']?.description ?? '';
     for (const [member, values] of Object.entries(CHAT_NOTHINGS)) {
       const line = text.split('\n').find((each) => each.startsWith(`- \`${member}\`:`)) ?? '';

@@ -22,7 +22,7 @@ const now = (): string => new Date(api.world.clock.now()).toISOString();
 // Specification 2.6: The response to a create carries the operation id in Operation-Id.
 // Specification 3.2: An accepted request makes an operation that is pending.
 // Specification 4.3: POST answers 202 with Operation-Id and an operation that is pending and has no resource_id.
-test('a create answers 202 with the operation, pending and without a resource, and its id in the header', async () => {
+test('a launch answers 202 with the operation, pending and without a resource, and its id in the header', async () => {
   await api.world.machine();
   const accepted = await launch();
   expect(accepted.status).toBe(202);
@@ -48,7 +48,7 @@ test('a create answers 202 with the operation, pending and without a resource, a
 // Specification 3.2: pending goes to in_progress when work starts, and resource_id populates.
 // Specification 3.2: in_progress goes to succeeded when the resource reaches its target state; completed_at set.
 // Specification 4.5: GET /v1/operations/{id} answers the operation.
-test('it succeeds with the instance as its resource once that runs, and a delete has an operation of its own', async () => {
+test('a launch succeeds with the instance as its resource once that runs, and a DELETE has an operation of its own', async () => {
   await api.world.machine();
   const { json: created } = await launch();
   const { json: list } = await api.call('GET', '/v1/instances', { key: owner.key });
@@ -76,7 +76,7 @@ test('it succeeds with the instance as its resource once that runs, and a delete
 });
 
 // Specification 4.3: DELETE by another key of the organisation is 202 too, with an operation of its own while it is stopping.
-test('a DELETE by another key while it is stopping has an operation of its own, which ends with the instance', async () => {
+test('a DELETE by another key while the instance is stopping has an operation of its own, which ends with the instance', async () => {
   const { rooms } = api.world;
   const scopes = ['instances:read', 'instances:write'];
   const second = await rooms.accounts.createKey({ orgId: owner.orgId, name: 'second', scopes, expiresMs: null });
@@ -122,7 +122,7 @@ test('a DELETE while the platform ends the rental is followed by an operation th
 // Specification 2.6: state is failed.
 // Specification 2.6: A failed operation has error.code and error.detail.
 // Specification 3.2: in_progress goes to failed when execution fails; error set.
-test('one that fails says why with a code and in words', async () => {
+test('a failed operation has an error code and an explanation', async () => {
   await api.world.machine();
   await launch();
   const { json: created } = await launch();
@@ -160,7 +160,7 @@ test('a launch that is deleted before it runs is cancelled, without an error and
 
 // Specification 2.6: A placement that all hosts reject fails with operation_failed.
 // Specification 7.2: operation_failed: all suppliers rejected the placement.
-test('hosts that all reject the placement are operation_failed, with what went wrong on the last', async () => {
+test('a launch that all hosts reject is operation_failed, with the reason of the last host', async () => {
   await api.world.machine();
   const { json: created } = await launch();
   await api.world.observe(await newestId(), {
@@ -179,7 +179,7 @@ test('hosts that all reject the placement are operation_failed, with what went w
 });
 
 // Specification 4.3: A pinned offering that goes later fails the launch explicitly and never places elsewhere.
-test('a pinned offering that goes is offering_unavailable; one that is merely full says so, and nothing else is tried', async () => {
+test('a launch on a pinned offering is offering_unavailable if the offering is gone, says so if it is full, and tries no other', async () => {
   const { machineId } = await api.world.machine();
   await api.world.machine();
   const [first] = await listedOfferings(api.world.db.read, sql`machine_id = ${machineId}`, 1);
@@ -207,7 +207,7 @@ test('a pinned offering that goes is offering_unavailable; one that is merely fu
 });
 
 // Specification 4.5: GET /v1/operations/{id} of an unknown id is 404 not_found.
-test('an id that is none is 404', async () => {
+test('an unknown operation is 404', async () => {
   for (const id of ['x', '00000000-0000-7000-8000-000000000000']) {
     const answer = await api.call('GET', `/v1/operations/${id}`, { key: owner.key });
     expect(answer).toMatchObject({ status: 404, json: { code: 'not_found' } });

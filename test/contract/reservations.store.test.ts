@@ -31,14 +31,14 @@ async function contract(gpus: number, patch: Partial<NewReservation> = {}): Prom
 }
 
 // Specification 4.4: GET /v1/reservations is a plain array, empty when none.
-test('without a contract the list is an empty array', async () => {
+test('the list is an empty array without a contract', async () => {
   expect(await list()).toEqual([]);
 });
 
 // Specification 2.7: status is pending, active or cancelled.
 // Specification 2.7: renewal.mode is auto_renew, manual or none.
 // Specification 4.4: GET /v1/reservations lists all contracts, newest first.
-test('contracts are listed newest first with how each is renewed, also those that have not begun or are over', async () => {
+test('contracts are listed newest first with their renewal, also before they begin and after they end', async () => {
   await api.world.machine({ gpus: 3 });
   const automatic = await contract(1, { renewal: 'auto_renew' });
   await api.world.clock.advance(1);
@@ -55,7 +55,7 @@ test('contracts are listed newest first with how each is renewed, also those tha
 });
 
 // Specification 4.4: GET /v1/reservations shows contracts of the own organisation alone.
-test('a contract is seen by its organisation alone', async () => {
+test('a contract is visible only to its organisation', async () => {
   await api.world.machine();
   await contract(1);
   const stranger = await api.account();
@@ -64,7 +64,7 @@ test('a contract is seen by its organisation alone', async () => {
 });
 
 // Specification 2.7: renewal.days_until_end counts to ends_at; expiring_soon is true when it is 14 or less.
-test('the end of a contract is soon from 14 days before it', async () => {
+test('a contract expires soon from 14 days before its end', async () => {
   await api.world.machine();
   await contract(1);
   const renewal = async (): Promise<unknown> => (await list())[0]?.renewal;
@@ -75,7 +75,7 @@ test('the end of a contract is soon from 14 days before it', async () => {
 });
 
 // Specification 4.4: GET /v1/reservations is not a page, and there is no self-serve checkout.
-test('there is no checkout, and no page: nothing can be sent to the list', async () => {
+test('the list has no checkout and no pages, and takes no POST', async () => {
   const body = { title: 'mine', gpu_type: 'H100_SXM' };
   expect((await api.call('POST', '/v1/reservations', { key: owner.key, body })).status).toBe(405);
   const paged = await api.call('GET', '/v1/reservations?limit=1', { key: owner.key });
@@ -86,7 +86,7 @@ test('there is no checkout, and no page: nothing can be sent to the list', async
 // Specification 2.7: commitment[] has gpu_type, gpu_count and region.
 // Specification 2.7: utilization: allocated and committed GPUs, and their quotient from 0.0 to 1.0.
 // Specification 2.7: Commercial terms are omitted.
-test('a contract shows its term, what it commits and how much of that is in use, and no commercial terms', async () => {
+test('a contract shows its term, its commitment and its utilization, and no commercial terms', async () => {
   await api.world.machine({ gpus: 4 });
   const id = await contract(4);
   const fresh = {
@@ -130,7 +130,7 @@ test.each([
 // Specification 2.2: reservation_id of a reserved instance is that of GET /v1/reservations.
 // Specification 2.7: instances[] are the non-terminated instances with instance_id, hostname, gpu_count and status.
 // Specification 4.4: Launching against a contract uses POST /v1/instances with tier reserved.
-test('its instances are shown until they have ended, booting while they start', async () => {
+test('a contract shows its instances until they have ended, as booting while they start', async () => {
   await api.world.machine();
   const reservationId = await contract(1);
   await launch();
@@ -156,7 +156,7 @@ test('its instances are shown until they have ended, booting while they start', 
 });
 
 // Specification 2.7: instances[] are non-terminated: one that failed is among them until it is deleted.
-test('an instance that failed is shown as error until it is deleted, and takes no slot', async () => {
+test('a contract shows a failed instance as error until it is deleted, and the instance takes no slot', async () => {
   await api.world.machine();
   await contract(1);
   await launch();
@@ -174,7 +174,7 @@ test('an instance that failed is shown as error until it is deleted, and takes n
 
 // Specification 3.4: Only active accepts new reserved launches: not cancelled.
 // Specification 7.2: reservation/contract_inactive: also one that is cancelled and still listed.
-test('a contract that is cancelled and still listed is one that is not active', async () => {
+test('a contract that is cancelled and still listed refuses launches as inactive', async () => {
   await api.world.machine();
   await api.world.rooms.reservations.cancel(await contract(1));
   expect(await list()).toMatchObject([{ status: 'cancelled' }]);
@@ -186,7 +186,7 @@ test('a contract that is cancelled and still listed is one that is not active', 
 // Specification 4.3: reserved requires an active contract for the GPU type and region.
 // Specification 4.4: A launch that no contract covers is refused.
 // Specification 7.2: reservation/no_contract is 403, contract_inactive 403, gpu_type_mismatch 400, no_capacity 429.
-test('a launch is refused with 403, 403, 400 and 429, and each leaves nothing behind', async () => {
+test('a reserved launch is 403, 403, 400 and 429 for no contract, an inactive one, other GPUs and too many GPUs, and makes nothing', async () => {
   await api.world.machine();
   expect(await launch()).toMatchObject({ status: 403, json: { code: 'reservation/no_contract' } });
   const id = await contract(1);
@@ -232,7 +232,7 @@ test('a template without gpu_type gets the smallest GPU of the contract that is 
   expect(await deploy()).toMatchObject({ status: 429, json: { code: 'reservation/no_capacity' } });
 });
 
-test('disk_gb is honoured only on slots whose host can, and refused if none can', async () => {
+test('a disk_gb is placed only on slots whose host enforces sizes, and refused if no host does', async () => {
   await api.world.machine();
   await contract(1);
   const refused = await launch({ disk_gb: 50 });

@@ -42,7 +42,7 @@ async function runningInstance(keyIds: string[] | undefined): Promise<string> {
 const bare = (line: string): string => line.split(' ').slice(0, 2).join(' ');
 
 // Specification 4.2: A key in use can be deleted.
-test('deleting a key that an instance uses is allowed and takes effect at the next connect', async () => {
+test('a key that an instance uses can be deleted, which takes effect at the next connection', async () => {
   const [ed, ec] = [await register(KEYS.ed.line), await register(KEYS.ec256.line)];
   const id = await runningInstance([ed, ec]);
   expect(await keysOfEndpoint(id)).toEqual([bare(KEYS.ed.line), bare(KEYS.ec256.line)]);
@@ -54,13 +54,13 @@ test('deleting a key that an instance uses is allowed and takes effect at the ne
 });
 
 // Specification 4.3: ssh_key_ids are the keys that are installed.
-test('with ssh_key_ids those keys may connect and no others', async () => {
+test('a launch with ssh_key_ids admits those keys and no others', async () => {
   const [, ec] = [await register(KEYS.ed.line), await register(KEYS.ec256.line)];
   expect(await keysOfEndpoint(await runningInstance([ec]))).toEqual([bare(KEYS.ec256.line)]);
   expect(await keysOfEndpoint(await runningInstance([]))).toEqual([]);
 });
 
-test('without ssh_key_ids all keys of the organisation may connect, also those that come later', async () => {
+test('a launch without ssh_key_ids admits all keys of the organisation, also those that come later', async () => {
   await register(KEYS.ed.line);
   const id = await runningInstance(undefined);
   await register(KEYS.ec256.line);
@@ -101,7 +101,7 @@ test('an unknown or deleted key cannot be named in a launch', async () => {
 // Specification 4.2: DELETE /v1/ssh-keys/{id} of an already gone key is 404 not_found.
 // Specification 4.2: Deleting an already gone key is 404 not_found.
 // Specification 7.2: not_found: deleting an already gone SSH key.
-test('deleting an already gone key is 404 not_found', async () => {
+test('the deletion of a key that is gone is 404 not_found', async () => {
   const id = await register(KEYS.ed.line);
   await api.call('DELETE', `/v1/ssh-keys/${id}`, { key: owner.key });
   const again = await api.call('DELETE', `/v1/ssh-keys/${id}`, { key: owner.key });

@@ -135,7 +135,7 @@ describe('a launch of a template', () => {
   });
 
   // Specification 2.2: No failure of a template launch names its image.
-  test('that no host can pull fails elsewhere and at last without naming the image', async () => {
+  test('fails on every host without the name of the image if no host can pull it', async () => {
     for (const dollars of [1, 2, 3]) await api.world.machine({ dollars });
     const { json } = await launch({ gpu_type: 'H100_SXM' });
     const id = String((await newest())['id']);
@@ -196,7 +196,7 @@ describe('a secret', () => {
 describe('a gpu_type', () => {
   // Specification 4.3: An explicit gpu_type below the min_vram_gb of the template returns 422 gpu_vram_too_small.
   // Specification 7.2: gpu_vram_too_small is 422: explicit gpu_type VRAM below template min_vram_gb.
-  test('below the min_vram_gb of the template is gpu_vram_too_small, at it is not', async () => {
+  test('below the min_vram_gb of the template is gpu_vram_too_small, and at that size it is accepted', async () => {
     await api.world.machine({ gpu: SMALL });
     const answer = await launch({ gpu_type: 'RTX_4070_TI' });
     expect(answer).toMatchObject({
@@ -218,7 +218,7 @@ describe('a gpu_type', () => {
     });
   });
 
-  test('of several sizes is placed if it is large enough', async () => {
+  test('of several sizes is placed on a size that is large enough', async () => {
     await api.world.machine({ gpu: RTX_4090, dollars: 1 });
     await api.world.machine({ gpu: { ...RTX_4090, memory_mib: 49_140 }, dollars: 3 });
     weigh(30);
@@ -227,7 +227,7 @@ describe('a gpu_type', () => {
   });
 });
 
-test('with tier reserved the GPUs of the contract must be large enough', async () => {
+test('a reserved launch needs GPUs of its contract that are large enough', async () => {
   await api.world.machine({ gpu: RTX_4090, region: 'here' });
   const now = api.world.clock.now();
   await api.world.rooms.reservations.create({
@@ -252,14 +252,14 @@ test('with tier reserved the GPUs of the contract must be large enough', async (
   expect((await launch(reserved)).json['code']).toBe('reservation/no_capacity');
 });
 
-describe('without a gpu_type', () => {
+describe('a launch without a gpu_type', () => {
   const operationOf = async ({ json }: Answer): Promise<Answer['json']> => {
     await api.world.drive();
     return (await api.call('GET', `/v1/operations/${String(json['operation_id'])}`, { key: owner.key })).json;
   };
 
   // Specification 4.3: gpu_type may be omitted with template_id: the cheapest eligible GPU is selected.
-  test('the cheapest GPU that is large enough and free is taken, and shown', async () => {
+  test('takes the cheapest free GPU that is large enough, and shows it', async () => {
     await api.world.machine({ gpu: SMALL, dollars: 0.5 });
     await api.world.machine({ gpu: L40S, dollars: 1 });
     await api.world.machine({ dollars: 3 });
@@ -276,7 +276,7 @@ describe('without a gpu_type', () => {
     expect((operation['error'] as { detail: string }).detail).toContain('1 with at least 18 GB of VRAM, 0 with enough');
   });
 
-  test('a template that needs none in particular takes the cheapest of all', async () => {
+  test('takes the cheapest GPU of all if the template needs no particular size', async () => {
     await api.world.machine({ gpu: SMALL, dollars: 0.5 });
     await api.world.machine({ dollars: 0.6 });
     await launch({ template_id: 'ssh', env: undefined });
@@ -284,7 +284,7 @@ describe('without a gpu_type', () => {
     expect((await desired())?.command).toEqual({ entrypoint: null, cmd: ['sleep', 'infinity'] });
   });
 
-  test('region, price cap, disk, count and pin count', async () => {
+  test('respects the region, the price cap, the disk, the GPU count and the pinned offering', async () => {
     await api.world.machine({ gpu: L40S, dollars: 1, region: 'far' });
     await api.world.machine({ dollars: 3, region: 'near', gpus: 2 });
     await launch({ region: 'near' });
@@ -302,14 +302,14 @@ describe('without a gpu_type', () => {
     expect(await newest()).toMatchObject({ gpu_type: 'H100_SXM', price_per_hour: 3 });
   });
 
-  test('a pinned offering that is too small is gpu_vram_too_small', async () => {
+  test('is gpu_vram_too_small if the pinned offering is too small', async () => {
     await api.world.machine({ gpu: SMALL });
     const { json } = await api.call('GET', '/v1/pricing');
     const answer = await launch({ offering_id: json.data?.[0]?.['offering_id'] });
     expect(answer).toMatchObject({ status: 422, json: { code: 'gpu_vram_too_small' } });
   });
 
-  test('and with nothing large enough on offer it is environment_unavailable', async () => {
+  test('is environment_unavailable if no offering is large enough', async () => {
     await api.world.machine({ gpu: SMALL });
     const answer = await launch();
     expect(answer).toMatchObject({
@@ -349,7 +349,7 @@ describe('a model', () => {
   });
 
   // Specification 4.3: Template deploys may add warnings.
-  test('that leaves little room is accepted with a warning, also for whoever follows the operation', async () => {
+  test('that leaves little VRAM is accepted with a warning, which its operation shows too', async () => {
     await api.world.machine();
     weigh(70);
     const { json } = await launch({ gpu_type: 'H100_SXM' });
@@ -359,7 +359,7 @@ describe('a model', () => {
   });
 
   // Specification 4.3: Auto-select raises its VRAM floor instead of model_too_large.
-  test('raises the floor of the GPU that is chosen, with room to work', async () => {
+  test('raises the smallest VRAM that is chosen, with a reserve for work', async () => {
     await api.world.machine({ gpu: RTX_4090, dollars: 1, gpus: 2 });
     await api.world.machine({ gpu: L40S, dollars: 2, gpus: 2 });
     await api.world.machine({ dollars: 3, gpus: 2 });

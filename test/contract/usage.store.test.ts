@@ -28,7 +28,7 @@ async function end(id: string): Promise<void> {
 // Specification 2.8: The grouping key is gpu_type or instance_id.
 // Specification 2.8: A row has bucket_start, the grouping key, gpu_seconds and cost_cents.
 // Specification 4.6: group_by is instance_id, the default, or gpu_type.
-test('rows name the instance, or the GPU type where asked; running time counts up to now', async () => {
+test('rows name the instance, or the GPU type if the request groups by it; running time counts up to now', async () => {
   await api.world.machine({ gpus: 2, dollars: 3.6 });
   const [one, two] = [await api.world.run(owner), await api.world.run(owner)];
   await api.world.clock.advance(HOUR_MS);
@@ -59,7 +59,7 @@ test('the default window is the last 30 days, cut to the millisecond', async () 
 });
 
 // Specification 4.6: start is inclusive, end exclusive, both ISO 8601.
-test('start is inclusive and end exclusive, in the middle of an hour and with any offset', async () => {
+test('start is inclusive and end is exclusive, in the middle of an hour and with any offset', async () => {
   await api.world.machine({ dollars: 3.6 });
   const startedMs = now();
   await api.world.run(owner);
@@ -103,7 +103,7 @@ describe('a moment may be written in every form of ISO 8601', () => {
     '2026-01-31T02:30+0230',
     '2026-01-30T19-05',
     '+002026-01-31',
-  ])('%s is a moment', async (start) => {
+  ])('%s is accepted', async (start) => {
     await api.world.machine({ dollars: 3.6 });
     const midnight = Date.parse('2026-01-31T00:00:00Z');
     await api.world.clock.advance(midnight - 5_000 - now());
@@ -140,7 +140,7 @@ describe('a window is refused, and the field is named', () => {
 });
 
 // Specification 4.6: GET /v1/usage is a page with cursor and limit.
-test('pages show one moment: nothing is skipped or repeated while instances start, run on and end', async () => {
+test('all pages show the same moment: no row is skipped or repeated while instances start, run on and end', async () => {
   await api.world.machine({ gpus: 8, dollars: 3.6 });
   const ids = [await api.world.run(owner), await api.world.run(owner), await api.world.run(owner)];
   await api.world.clock.advance(5 * HOUR_MS + 1234);
@@ -164,7 +164,7 @@ test('pages show one moment: nothing is skipped or repeated while instances star
 });
 
 // Specification 4.6: A cursor of usage belongs to its question.
-test('a cursor belongs to its question', async () => {
+test('a cursor is refused with another query', async () => {
   await api.world.machine({ gpus: 2 });
   await api.world.run(owner);
   await api.world.run(owner);

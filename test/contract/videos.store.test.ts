@@ -90,7 +90,7 @@ describe('a job', () => {
   });
 });
 
-describe('what a job costs', () => {
+describe('the cost of a job', () => {
   // Specification 1: Billing is per second of output video.
   // Specification 2.13: cost_cents is the authoritative final charge: whole cents, rounded up once for the job, and cost the same sum.
   test.each<[string, object, bigint, number]>([
@@ -113,7 +113,7 @@ describe('what a job costs', () => {
     },
   );
 
-  test('must be there: a balance that just covers it is enough, and a microcent less is 402 with nothing made', async () => {
+  test('must be covered by the balance: an exact cover is enough, and a microcent less is 402 and makes nothing', async () => {
     const { db, rooms } = api.world;
     const poor = await api.account();
 
@@ -130,7 +130,7 @@ describe('what a job costs', () => {
     expect((await api.call('GET', VIDEOS, { key: poor.key })).json.data).toHaveLength(1);
   });
 
-  test('is never more than there is, however many jobs are submitted at once', async () => {
+  test('never exceeds the balance, however many jobs are submitted at once', async () => {
     const poor = await api.world.customer(13);
     const { key } = await api.world.rooms.accounts.createKey({
       orgId: poor.orgId,
@@ -190,7 +190,7 @@ describe('a request is refused', () => {
     ['size', 1, '1280x720', 'must be one of'],
     ['generate_sound', 'true', true, 'must be true or false'],
     ['negative_prompt', 1, '', 'must be a string'],
-  ])('for the %s %j, and %j is taken', async (name, wrong, right, rule) => {
+  ])('for the %s %j, and %j is accepted', async (name, wrong, right, rule) => {
     const refused = expectRefused(VIDEOS, await submit({ [name]: wrong }), 'validation_failed');
     expect(refused.fields).toEqual([name]);
     expect(refused.text).toContain(rule);
@@ -203,13 +203,13 @@ describe('a request is refused', () => {
     else expectRefused(VIDEOS, answer, 'model_not_found');
   });
 
-  test('for a prompt that is missing, empty or too long; at the bound it is taken', async () => {
+  test('for a prompt that is missing, empty or too long; the longest one is accepted', async () => {
     for (const prompt of [undefined, '', 'x'.repeat(32_001)])
       expect(expectRefused(VIDEOS, await submit({ prompt }), 'validation_failed').fields).toEqual(['prompt']);
     expect((await submit({ prompt: 'x'.repeat(32_000) })).status).toBe(202);
   });
 
-  test(`where ${OPEN_MAX} of the organisation are open; once one is over there is room, and others have their own`, async () => {
+  test(`if ${OPEN_MAX} jobs of the organisation are open, until one is over; other organisations are not affected`, async () => {
     const jobs = [];
     for (let i = 0; i < OPEN_MAX; i += 1) jobs.push(await submitted());
     const answer = await submit();
@@ -245,7 +245,7 @@ describe('a form', () => {
     ['prompt', 'a cät'],
   ];
 
-  test('is taken with its numbers and flags as texts, and means the same as JSON', async () => {
+  test('is accepted with its numbers and flags as texts, and means the same as JSON', async () => {
     const reply = await post([...CAT, ['seconds', '8'], ['seed', '7'], ['generate_sound', 'true']]);
     expect(reply.status).toBe(202);
     expect(VideoJob.parse(reply.json)).toMatchObject({ seconds: 8 });
@@ -274,7 +274,7 @@ describe('a form', () => {
     expect((await post([...CAT, ...fields])).json).toMatchObject({ error: { code, param } });
   });
 
-  test('that is not what its Content-Type says is 400, and where only JSON is taken 415', async () => {
+  test('is 400 if it does not match its Content-Type, and 415 on a route that takes only JSON', async () => {
     expect(await post(CAT, 'multipart/form-data')).toMatchObject({ status: 400 });
     expect(await post(CAT, 'multipart/form-data; boundary=other')).toMatchObject({ status: 400 });
     const headers = { authorization: `Bearer ${owner.key}`, 'content-type': 'multipart/form-data; boundary=x' };

@@ -115,7 +115,7 @@ describe('an endpoint', () => {
   test('may have a URL of 2048 characters', async () => {
     expect((await create({ url: `https://example.com/${'x'.repeat(2_028)}` })).status).toBe(201);
   });
-  test('can be changed, in part, under the same rules', async () => {
+  test('can be changed in part, under the same rules', async () => {
     const id = await createId();
     const changed = await call('PATCH', `/${id}`, { url: 'https://example.org/', event_types: ['instance.failed'] });
     expect(changed).toMatchObject({
@@ -141,7 +141,7 @@ describe('an endpoint', () => {
     expect((await call('GET', '')).json.data).toEqual([]);
   });
   // Specification 4.7: What is removed gets no events.
-  test('that is deleted gets nothing more, not even what waited', async () => {
+  test('gets nothing more after its deletion, not even waiting deliveries', async () => {
     const [gone, kept] = [await createId(), await createId({ url: 'https://example.com/kept' })];
     await launch();
     await call('DELETE', `/${gone}`);
@@ -152,7 +152,7 @@ describe('an endpoint', () => {
     });
     expect(outbound.requests.map(({ url }) => url)).toEqual(Array(2).fill('https://example.com/kept'));
   });
-  test(`is one of ${WEBHOOK_ENDPOINTS_PER_ORG_MAX} at most; a deleted one makes room`, async () => {
+  test(`is one of at most ${WEBHOOK_ENDPOINTS_PER_ORG_MAX}; a deleted one makes room`, async () => {
     const ids: string[] = [];
     for (let i = 0; i < WEBHOOK_ENDPOINTS_PER_ORG_MAX; i += 1) ids.push(await createId());
     const refused = await create();
@@ -179,7 +179,7 @@ describe('an endpoint', () => {
 });
 
 describe('secrets', () => {
-  test('are in the database only sealed', async () => {
+  test('are stored only sealed', async () => {
     const made = await create();
     await call('POST', `/${String(made.json['id'])}/rotate-secret`);
     const rows = [
@@ -191,7 +191,7 @@ describe('secrets', () => {
     expect(inspected).not.toContain(String(made.json['secret']));
     expect(inspected).toContain('https://example.com/hook');
   });
-  test('a new one signs first, and the old one beside it for 24 hours', async () => {
+  test('overlap after a rotation: the new one signs first, and the old one beside it for 24 hours', async () => {
     const made = await create();
     const [id, old] = [String(made.json['id']), String(made.json['secret'])];
     const rotated = await call('POST', `/${id}/rotate-secret`);
@@ -232,7 +232,7 @@ describe('the delivery history', () => {
   // Specification 2.9: A delivery history shows success or failure, response status and an excerpt of the answer.
   // Specification 4.7: GET /v1/webhook-endpoints/{id}/deliveries is the delivery history.
   // Specification 6.4: The delivery history shows every attempt.
-  test('shows each attempt with its answer, and where it stands', async () => {
+  test('shows each attempt with its answer, and the status of the delivery', async () => {
     const id = await createId();
     outbound.answer = async () => ({ status: 500, body: Buffer.from('out of order'), headers: {} });
     await launch();
@@ -342,7 +342,7 @@ describe('a retry by hand', () => {
 
 describe('an endpoint that is not enabled', () => {
   // Specification 2.9: enabled tells whether events are sent.
-  test('gets nothing; what waited is sent once it is enabled again', async () => {
+  test('gets nothing; waiting deliveries are sent once it is enabled again', async () => {
     const id = await createId();
     expect((await call('PATCH', `/${id}`, { enabled: false })).json).toMatchObject({
       enabled: false,
@@ -354,12 +354,12 @@ describe('an endpoint that is not enabled', () => {
     expect((await call('PATCH', `/${id}`, { enabled: true })).json).toMatchObject({ enabled: true, status: 'healthy' });
     await until(id, { status: 'succeeded' });
   });
-  test('a new URL alone does not enable it', async () => {
+  test('is not enabled by a new URL alone', async () => {
     const id = await createId();
     await call('PATCH', `/${id}`, { enabled: false });
     expect((await call('PATCH', `/${id}`, { url: 'https://example.org/' })).json['enabled']).toBe(false);
   });
-  test('replay_since tries everything anew that was given up since then', async () => {
+  test('gets everything again that was given up since replay_since', async () => {
     const id = await createId();
     await call('PATCH', `/${id}`, { enabled: false });
     await launch();

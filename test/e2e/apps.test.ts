@@ -76,7 +76,7 @@ test('a body goes in, and the application sees if the request came from but not 
   expect(body).not.toContain('HTTP_AUTHORIZATION');
 });
 
-test('a port where nothing listens is told apart from one that is not served', async () => {
+test('a port where nothing listens has another answer than a port that is not served', async () => {
   const url = instance.connection?.ports?.find(({ port }) => port === 9)?.url ?? '';
   expect(await curl(`${url}/`, ...login())).toMatchObject({ status: '502', body: expect.stringContaining('port 9') });
   expect((await curl(`${url.replace('//p9-', '//p10-')}/`, ...login())).status).toBe('404');

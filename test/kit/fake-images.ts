@@ -11,7 +11,7 @@ export interface FakeImages extends Pick<Images, 'verify' | 'pullLogin'> {
   asked: { reference: ImageReference; login: ImageLogin | undefined }[];
   /** While it is set, every answer waits for it. */
   held: Promise<void> | undefined;
-  /** What hosts are told. */
+  /** What hosts are sent. */
   token: PullLogin | null;
 }
 

@@ -1,4 +1,4 @@
-// Ports of the loopback interface for programs that are told where to listen, apart for tests that run at the same time.
+// Ports of the loopback interface for programs that listen where a test wants. Tests that run at the same time get different ones.
 import { once } from 'node:events';
 import { createServer } from 'node:net';
 

@@ -59,10 +59,10 @@ describe('another server is asked', () => {
     ['0', '1'],
     ['61', '60'],
     ['soon', '1'],
-  ])('a Retry-After of %s is passed on as %s', async (said, told) => {
+  ])('a Retry-After of %s is passed on as %s', async (said, expected) => {
     await serve({});
     servers[0]?.next({ status: 429, body: 'no', headers: { 'retry-after': said } });
-    expect((await ask()).headers['retry-after']).toBe(told);
+    expect((await ask()).headers['retry-after']).toBe(expected);
   });
 });
 
@@ -136,10 +136,10 @@ describe('no other server is asked', () => {
       { error: { message: 'too long', code: 'context_length_exceeded' } },
       '8192 tokens of acme/small-chat',
     ],
-  ])('if the prompt is too long for %s: context_length_exceeded', async (_engine, body, told) => {
+  ])('if the prompt is too long for %s: context_length_exceeded', async (_engine, body, expected) => {
     await serve({}, {});
     servers[0]?.next({ status: 400, body });
-    expect(expectRefused(PATH, await ask(), 'context_length_exceeded').text).toContain(told);
+    expect(expectRefused(PATH, await ask(), 'context_length_exceeded').text).toContain(expected);
   });
 
   // Specification 7.3: upstream_response_too_large is 502 and not retryable.

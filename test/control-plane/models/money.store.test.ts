@@ -78,9 +78,9 @@ describe('a balance', () => {
         expect(during.availableUcents).toBeGreaterThanOrEqual(0n);
         expect(during.postedUcents).toBe(BigInt(cents) * 1_000_000n);
         gate.resolve();
-        const told = await Promise.all(codes);
-        expect(told.filter((code) => code !== 'answered' && code !== 'insufficient_balance')).toEqual([]);
-        refusals += told.filter((code) => code !== 'answered').length;
+        const results = await Promise.all(codes);
+        expect(results.filter((code) => code !== 'answered' && code !== 'insufficient_balance')).toEqual([]);
+        refusals += results.filter((code) => code !== 'answered').length;
         const after = await balanceOf(world, who);
         expect(after.heldUcents).toBe(0n);
         expect(after.postedUcents).toBeGreaterThanOrEqual(0n);

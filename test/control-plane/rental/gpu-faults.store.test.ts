@@ -89,8 +89,8 @@ describe('a running rental whose GPU breaks', () => {
     expect(await spent()).toBe(costOf(15 * 60_000));
     const earned = await world.rooms.ledger.balance(world.db.read, payable(made.supplierId));
     expect(earned.postedUcents).toBe((costOf(15 * 60_000) * 8000n) / 10_000n);
-    const told = (await world.journal(id)).filter((type) => /gpu|running|recovered/.test(type));
-    expect(told).toEqual(['instance.running', 'instance.gpu_broken', 'instance.gpu_mended']);
+    const events = (await world.journal(id)).filter((type) => /gpu|running|recovered/.test(type));
+    expect(events).toEqual(['instance.running', 'instance.gpu_broken', 'instance.gpu_mended']);
   });
 
   test('has the evidence named on the transfer that ends the charge', async () => {

@@ -64,7 +64,7 @@ const hostSends = (text: string | Buffer): void => {
 };
 
 describe('a log', () => {
-  test('is told line by line, whatever the pieces in which it comes', async () => {
+  test('is sent line by line, whatever the pieces in which it arrives', async () => {
     const bytes = Buffer.from(wire(LINES));
     const reading = logs.read(who.orgId, id, LATEST);
     await expect.poll(() => hosts.length).toBe(1);

@@ -219,16 +219,16 @@ describe('a container that failed', () => {
 
   test.each(Object.entries(FAILURES) as [keyof typeof FAILURES, [ErrorCode | undefined, string]][])(
     'with %s is tried on another host, unless the own image of the customer is to blame',
-    (code, [own, told]) => {
+    (code, [own, reason]) => {
       const facts = failed(code, 'the words of the host');
       expect(plan(facts, 1)).toEqual(
         own === undefined
           ? { do: 'place', because: 'the words of the host' }
           : { do: 'fail', code: own, detail: 'the words of the host' },
       );
-      expect(plan({ ...facts, ownImage: false }, 1)).toEqual({ do: 'place', because: told });
+      expect(plan({ ...facts, ownImage: false }, 1)).toEqual({ do: 'place', because: reason });
       const last = plan({ ...facts, ownImage: false, triedMachines: 3 }, 1);
-      const detail = `Tried 3 hosts; on the last one, ${told}.`;
+      const detail = `Tried 3 hosts; on the last one, ${reason}.`;
       expect(last).toEqual({ do: 'fail', code: 'operation_failed', detail });
     },
   );

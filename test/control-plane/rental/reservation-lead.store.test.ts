@@ -128,7 +128,7 @@ describe('a GPU in use at the lead time', () => {
     expect(lines).toEqual([]);
   });
 
-  test('is in no other way kept from its holder, and a new host serves the contract as well', async () => {
+  test('is not awaited if a new host can serve the contract instead', async () => {
     await world.machine({ gpus: 2 });
     await world.launch(other, { gpu_count: 2 });
     const { contract: made } = await contract(2, LEAD_MS);
@@ -213,7 +213,7 @@ describe('a launch that ends by itself', () => {
     expect(await placedAt(await world.launch(other, limited))).toBe(machineId);
   });
 
-  test('gives it back to the contract, never to the market, and the offer shows at no time what others could not have', async () => {
+  test('gives the GPU back to the contract, never to the market, and the offer never shows a GPU that others could not have', async () => {
     await world.machine();
     const { contract: made } = await contract(1, LEAD_MS);
     const borrowed = await world.run(other, limited);
@@ -231,7 +231,7 @@ describe('a launch that ends by itself', () => {
     expect(lines).toEqual([]);
   });
 
-  test('leaves what anybody may have to others, and takes both together if it needs both', async () => {
+  test('takes a lent GPU before a free one, and takes both together if it needs both', async () => {
     const { machineId } = await world.machine({ gpus: 3 });
     await contract(2, LEAD_MS);
     await world.launch(other, limited);
@@ -240,7 +240,7 @@ describe('a launch that ends by itself', () => {
     expect(await onOffer()).toBe(0);
   });
 
-  test('goes to the cheapest host as ever, be its GPUs free or lent, and borrows nothing of a contract that has begun', async () => {
+  test('goes to the cheapest host, whether its GPUs are free or lent, and borrows nothing from a contract that has begun', async () => {
     const { machineId: cheap } = await world.machine({ dollars: 1 });
     await contract(1, LEAD_MS);
     const { machineId: dear } = await world.machine({ dollars: 3 });
@@ -274,10 +274,10 @@ describe('a launch that ends by itself', () => {
   });
 });
 
-describe('what is promised', () => {
+describe('promised capacity', () => {
   const refused = { code: 'conflict' };
 
-  test('is never more than there is at any moment: other contracts count while they last', async () => {
+  test('never exceeds the GPUs at any moment: other contracts count while they last', async () => {
     await world.machine({ gpus: 4 });
     await contract(3, 5 * DAY_MS);
     await expect(contract(2, 14 * DAY_MS)).rejects.toMatchObject(refused);
@@ -291,7 +291,7 @@ describe('what is promised', () => {
     expect(await world.rooms.reservations.list()).toHaveLength(4);
   });
 
-  test('goes on for ever if a contract is renewed, and an extension must not take what others are promised', async () => {
+  test('has no end if a contract is renewed, and an extension must not take capacity that is promised to others', async () => {
     await world.machine({ gpus: 2 });
     const { contract: made } = await contract(1, DAY_MS);
     const { contract: renewed } = await contract(1, DAY_MS, { renewal: 'auto_renew' });
@@ -326,7 +326,7 @@ describe('the view of a new contract', () => {
     expect(outlook).toEqual({ free: [{ machineId, gpuType: 'H100_SXM', count: 3 }], missing: 1 });
   });
 
-  test('counts the slots of contracts that end before, and not what others wait for', async () => {
+  test('counts the slots of contracts that end before, and not the GPUs that others wait for', async () => {
     const { machineId } = await world.machine({ gpus: 4 });
     const ends = { ends_at: iso(3 * DAY_MS) };
     await contract(3, 0, ends);
@@ -335,7 +335,7 @@ describe('the view of a new contract', () => {
     expect(outlook).toEqual({ free: [{ machineId, gpuType: 'H100_SXM', count: 3 }], missing: 0 });
   });
 
-  test('has no outlook within the lead time: what is set aside and awaited is known', async () => {
+  test('has no outlook within the lead time, because its set-aside and awaited GPUs are known', async () => {
     await world.machine({ gpus: 2 });
     await world.launch(other);
     const { outlook, awaited, slots } = await contract(2, LEAD_MS);

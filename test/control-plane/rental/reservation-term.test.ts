@@ -78,7 +78,7 @@ describe('a contract', () => {
 });
 
 // Specification 2.7: renewal.days_until_end counts begun days, and is never negative.
-test('the end is soon from 14 days before it: at 14 days, not a moment earlier, and never less than 0 days', () => {
+test('a contract expires soon from 14 days before its end, not a moment earlier, and never has less than 0 days', () => {
   const { ends_ms: endsMs } = contract();
   expect(daysUntilEnd(contract(), endsMs - 14 * DAY_MS - 1)).toEqual({ days: 15, isSoon: false });
   expect(daysUntilEnd(contract(), endsMs - 14 * DAY_MS)).toEqual({ days: 14, isSoon: true });

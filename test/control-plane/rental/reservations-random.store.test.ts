@@ -93,7 +93,7 @@ async function setAsideAtTheWrongTime(world: World): Promise<string[]> {
 }
 
 // Specification 3.4: A reservation never leaves its table of statuses, and its slots are there as long as it lives.
-test('slots are as many as promised, nobody holds those of others, and no contract leaves its table', async () => {
+test('every contract has as many slots as promised, nobody holds slots of others, and no contract leaves its table of statuses', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(anyStep, { minLength: 10, maxLength: 30 }), async (steps) => {
       const world = await openWorld();

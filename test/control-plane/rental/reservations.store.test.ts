@@ -34,7 +34,7 @@ describe('a contract', () => {
     expect(await available()).toEqual([0, 3]);
   });
 
-  test('that asks for more than there is is refused with how many there are, and nothing is set aside', async () => {
+  test('that asks for too many GPUs is refused with the number that exists, and nothing is set aside', async () => {
     await world.machine({ gpus: 4 });
     await world.machine({ gpus: 2, region: 'us-east' });
     const tooMuch = [
@@ -162,7 +162,7 @@ describe('a contract', () => {
   });
 });
 
-test('what is in use is counted by slots: one that is taken again while an instance stops counts once', async () => {
+test('utilization counts slots: a slot that is taken again while an instance stops counts once', async () => {
   await world.machine({ gpus: 2 });
   const id = await contract(2);
   const first = await run({ gpu_count: 2 });
@@ -181,24 +181,27 @@ test('what is in use is counted by slots: one that is taken again while an insta
   expect(await seen()).toMatchObject(full);
 });
 
-describe('what still runs when a contract ends', () => {
+describe('an instance that runs when its contract ends', () => {
   // Specification 2.7: What outlives its contract is still shown and counted.
-  test.each(['expires', 'is cancelled'])('goes on, and its GPUs come free at their release: it %s', async (how) => {
-    await world.machine({ gpus: 3 });
-    const id = await contract(3);
-    const instanceId = await run({ gpu_count: 2 });
-    if (how === 'expires') {
-      await world.clock.advance(30 * DAY_MS);
-      await world.drive();
-    } else await world.rooms.reservations.cancel(id);
-    expect(await findInstance(world.db.read, instanceId)).toMatchObject({ status: 'running', reservation_id: id });
-    expect(await available()).toEqual([1]);
-    expect(await seen()).toMatchObject({
-      utilization: { allocated_gpus: 2 },
-      instances: [{ instance_id: instanceId }],
-    });
-    await world.end(who, instanceId);
-    expect(await available()).toEqual([3]);
-    expect(await seen()).toMatchObject({ utilization: { allocated_gpus: 0 }, instances: [] });
-  });
+  test.each(['expires', 'is cancelled'])(
+    'goes on, and its GPUs become free when it releases them: the contract %s',
+    async (how) => {
+      await world.machine({ gpus: 3 });
+      const id = await contract(3);
+      const instanceId = await run({ gpu_count: 2 });
+      if (how === 'expires') {
+        await world.clock.advance(30 * DAY_MS);
+        await world.drive();
+      } else await world.rooms.reservations.cancel(id);
+      expect(await findInstance(world.db.read, instanceId)).toMatchObject({ status: 'running', reservation_id: id });
+      expect(await available()).toEqual([1]);
+      expect(await seen()).toMatchObject({
+        utilization: { allocated_gpus: 2 },
+        instances: [{ instance_id: instanceId }],
+      });
+      await world.end(who, instanceId);
+      expect(await available()).toEqual([3]);
+      expect(await seen()).toMatchObject({ utilization: { allocated_gpus: 0 }, instances: [] });
+    },
+  );
 });

@@ -217,7 +217,7 @@ describe('a reserved launch', () => {
   }, 120_000);
 });
 
-describe('on demand', () => {
+describe('an on-demand launch', () => {
   test('never gets a reserved GPU, however it races the contract', async () => {
     const { machineId } = await world.machine({ gpus: 1 });
     const other = await world.customer(10_000);
@@ -242,7 +242,7 @@ describe('on demand', () => {
     ]);
   });
 
-  test('finds nothing if all GPUs are reserved, although they are free', async () => {
+  test('finds no capacity if all GPUs are reserved, although they are free', async () => {
     await world.machine({ gpus: 2 });
     await contract(2);
     const other = await world.customer(10_000);

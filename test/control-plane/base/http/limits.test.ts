@@ -195,9 +195,9 @@ describe('the rate of inference', () => {
     [3, 1, '334ms'],
   ])('at %d a second, %d requests are back after %s', (perKeyPerSecond, burst, reset) => {
     const limits = openRateLimits({ ...SLOW, inference: { perKeyPerSecond, burst } }, virtualClock());
-    let told: Record<string, string> = {};
-    for (let i = 0; i < burst; i += 1) limits.takeForInference('apk_a', (headers) => (told = headers));
-    expect(told).toMatchObject({
+    let sent: Record<string, string> = {};
+    for (let i = 0; i < burst; i += 1) limits.takeForInference('apk_a', (headers) => (sent = headers));
+    expect(sent).toMatchObject({
       'x-ratelimit-remaining-requests': '0',
       'x-ratelimit-reset-requests': reset,
     });

@@ -57,7 +57,7 @@ describe('what ships', () => {
   });
 
   // Specification 2.16: includes are told by framework, and for base, by CUDA variant.
-  test('every version has a CUDA variant whose contents are told, and no image is shown', () => {
+  test('every version has a CUDA variant with its contents, and shows no image', () => {
     for (const name of frameworks) {
       for (const { variant } of versions[name] ?? []) expect(includes[name]?.[variant]?.length).toBeGreaterThan(0);
     }
@@ -90,7 +90,7 @@ describe('a file', () => {
       'environments.yaml:7: frameworks.jax.versions[0].variant',
     ],
     [
-      'a variant whose contents are not told',
+      'a variant without its contents',
       file(version('1').replace('cuda128', 'cuda124')),
       'includes says nothing about cuda124',
     ],

@@ -92,7 +92,7 @@ describe('a model', () => {
     ['with weights of no size', files({ 'model.safetensors': undefined }), 200, 'does not tell'],
     ['of another shape', { siblings: 7 }, 200, 'could not be looked up'],
     ['refused for another reason', {}, 451, 'could not be looked up'],
-  ])('that is %s has no size, and the reason is told', async (_what, body, status, why) => {
+  ])('that is %s has no size, and the answer has the reason', async (_what, body, status, why) => {
     answerWith(body, status);
     expect(await hub.sizeOf('org/model')).toEqual({ unknown: expect.stringContaining(why) });
   });
@@ -113,7 +113,7 @@ describe('a hub', () => {
     const arrived = Promise.withResolvers<void>();
     answer = () => arrived.resolve();
     let weights: Weights | undefined;
-    const asking = slow.sizeOf('org/model').then((told) => (weights = told));
+    const asking = slow.sizeOf('org/model').then((size) => (weights = size));
     await arrived.promise;
     await clock.advance(2_999);
     expect(weights).toBeUndefined();

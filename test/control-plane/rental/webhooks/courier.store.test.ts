@@ -42,8 +42,8 @@ describe('the outbox', () => {
     await world.end(world.who, instanceId);
     const journal = await world.rooms.events.ofSubject(world.db.read, instanceId, sql`1 = 1`, 100);
     expect(journal.map(({ type }) => type)).toContain('instance.starting');
-    const told = (await world.deliveries(endpointId)).map((row) => row.event_type);
-    expect(told).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
+    const types = (await world.deliveries(endpointId)).map((row) => row.event_type);
+    expect(types).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
     const failed = await world.launchOne();
     for (let tries = 0; tries < 5; tries += 1) {
       await world.clock.advance(20 * MINUTE);
@@ -53,7 +53,7 @@ describe('the outbox', () => {
     expect(last.map((row) => row.event_type)).toEqual(['instance.creating', 'instance.failed']);
   });
   // Specification 6.1: An endpoint gets the types that it subscribed to.
-  test('has a row for each endpoint that wants the type, and none for another organisation', async () => {
+  test('has a row for each endpoint that subscribes to the type, and none for another organisation', async () => {
     const [all, some] = [await world.endpoint(), await world.endpoint(['instance.running'])];
     const stranger = await world.db.tx('test', (tx) =>
       world.rooms.webhooks.create(tx, 'org_other', { url: 'https://example.com', event_types: ['instance.creating'] }),
@@ -80,7 +80,7 @@ describe('the outbox', () => {
   });
   // Specification 6.1: instance.creating: the operation is accepted and placement in flight.
   // Specification 6.2: Body: id, type, created_at and data.instance, as it was at the event.
-  test('freezes the body: what is sent later is the instance as it was then', async () => {
+  test('freezes the body: a later attempt sends the instance as it was then', async () => {
     await world.endpoint();
     const id = await live();
     await world.db.tx('test', (tx) => world.rooms.instances.rename(tx, world.who.orgId, id, 'renamed'));
@@ -101,7 +101,7 @@ describe('the outbox', () => {
     });
     expect(instances[1]?.ready_at).not.toBeNull();
   });
-  test('counts versions up with every event of an instance', async () => {
+  test('raises the version with every event of an instance', async () => {
     await world.endpoint();
     await world.end(world.who, await live());
     await world.carry();
@@ -220,7 +220,7 @@ describe('an attempt', () => {
     expect(waitMs).toBeGreaterThanOrEqual(expectedMs - SECOND);
     expect(waitMs).toBeLessThanOrEqual(expectedMs * 1.1);
   });
-  test('whose record was lost is repeated, with the same id', async () => {
+  test('is repeated with the same id if its record was lost', async () => {
     await world.endpoint();
     await world.launchOne();
     // The process dies between the attempt and its record: nothing of it is in the database.
@@ -238,7 +238,7 @@ describe('an attempt', () => {
     lost.reject(new OutboundError('connect', 'cut'));
     await next.stop();
   });
-  test('that cannot be recorded is repeated, but not in a hot loop', async () => {
+  test('is repeated if it cannot be recorded, but not in a hot loop', async () => {
     const { id } = await world.endpoint();
     await world.launchOne();
     let broken = true;
@@ -263,7 +263,7 @@ describe('an attempt', () => {
     expect((await world.deliveries(id))[0]?.attempts).toBe(1);
     await courier.stop();
   });
-  test('that ends after another process has recorded one changes nothing', async () => {
+  test('changes nothing if it ends after another process has recorded one', async () => {
     const { id } = await world.endpoint();
     await world.launchOne();
     const slow = Promise.withResolvers<{ status: number }>();

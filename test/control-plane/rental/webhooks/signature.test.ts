@@ -29,7 +29,7 @@ const received = (signature: string, body = BODY) => ({
 });
 
 // Specification 6.3: t=<unix_seconds>,v1=<hex>: HMAC-SHA256 over <t>.<raw body>.
-test('the published vector holds, and the document of the API has it', () => {
+test('the published test vector is correct, and the API document contains it', () => {
   expect(signatureHeader(BODY, [SECRET], TIME)).toBe(VECTOR);
   const [create] = webhookRoutes({} as Parameters<typeof webhookRoutes>[0]);
   for (const part of [SECRET, BODY, String(TIME), VECTOR.split('v1=')[1] ?? '']) {
@@ -50,7 +50,7 @@ describe.each([
 ])('a receiver %s', (_which, verifies) => {
   // Specification 6.3: A timestamp more than 300 seconds away is stale and answered 400.
   // Specification 8: Signature freshness: 5 minutes.
-  test('takes what is signed, up to 300 seconds away in either direction', () => {
+  test('accepts a signed request up to 300 seconds away in either direction', () => {
     for (const [seconds, answer] of [
       [0, 204],
       [300, 204],
@@ -70,7 +70,7 @@ describe.each([
     expect(verifies(SECRET, received(''), TIME)).toBe(400);
   });
   // Specification 6.3: A rotation of the secret leaves no gap.
-  test('takes either signature of a rotation', () => {
+  test('accepts either signature of a rotation', () => {
     const rotated = received(signatureHeader(BODY, [SECRET, OLD], TIME));
     expect([SECRET, OLD].map((secret) => verifies(secret, rotated, TIME))).toEqual([204, 204]);
   });
