@@ -7,7 +7,7 @@ import {
   LINK_DESIRED_BYTES_MAX,
   WORKLOADS_PER_MACHINE_MAX,
 } from '../../shared/limits.ts';
-import { overTheWire } from '../kit/wire.ts';
+import { overTheWire } from '../kit/machines.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, newestInstance, postLaunch } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';

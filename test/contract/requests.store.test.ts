@@ -4,7 +4,7 @@ import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
 import { brokenOnce, inputSchema, valid } from './requests.ts';
-import { overTheWire } from '../kit/wire.ts';
+import { overTheWire } from '../kit/machines.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { refusalOf } from './refusals.ts';
 import { makerFor, urlOf, urlWith } from './resources.ts';

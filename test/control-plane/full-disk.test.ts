@@ -18,7 +18,7 @@ import { insertFile } from '../../control-plane/models/files/store.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { systemRng } from '../../shared/rng.ts';
-import { mountSmallDisk, type SmallDisk } from '../kit/small-disk.ts';
+import { mountSmallDisk, type SmallDisk } from '../kit/disks.ts';
 import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
 import { LAUNCH, openWorld, type World, type WorldAccount } from '../kit/world.ts';
 

@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Instance } from '../../shared/api/instance.ts';
-import { curlApp } from '../kit/curl-app.ts';
+import { curlApp } from '../kit/web-clients.ts';
 import { eventually } from '../kit/processes.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 

@@ -5,8 +5,7 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Instance } from '../../shared/api/instance.ts';
-import { openBrowser, openTab } from '../kit/browser.ts';
-import { curlApp } from '../kit/curl-app.ts';
+import { openBrowser, openTab, curlApp } from '../kit/web-clients.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 
 let stack: RentalStack;

@@ -1,6 +1,7 @@
 // Runs install.sh below a scratch root: systemd, users and waiting are scripted programs in front of PATH that record their arguments.
+// Also a machine without Node and without this checkout, as a supplier's is: the same machine, with both hidden from one program.
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { capture, type Captured } from './capture.ts';
 
 export interface Installation {
@@ -66,4 +67,24 @@ export function openInstallation(dir: string): Installation {
     },
     setActive: (unit) => writeFileSync(join(dir, unit), 'active\n'),
   };
+}
+
+const CHECKOUT = resolve(import.meta.dirname, '../..');
+
+/** Mounts of its own: an empty folder over the checkout, and nothing in the place of every Node. */
+const HIDE = `
+mount -t tmpfs tmpfs "$1"
+shift
+for folder in /usr/local/bin /usr/bin /bin; do
+  for name in node nodejs npm npx; do
+    if [ -e "$folder/$name" ]; then mount --bind /dev/null "$folder/$name"; fi
+  done
+done
+exec "$@"
+`;
+
+/** The command line that runs a program there; `programs` is a folder in front of its PATH. Needs root. */
+export function withoutNode(argv: readonly string[], programs?: string): string[] {
+  const path = [...(programs === undefined ? [] : [programs]), '/usr/sbin', '/usr/bin', '/sbin', '/bin'].join(':');
+  return ['unshare', '--mount', '--', 'env', `PATH=${path}`, 'sh', '-euc', HIDE, 'sh', CHECKOUT, ...argv];
 }

@@ -1,7 +1,9 @@
-// Machines of suppliers for a world: registered, enrolled, approved and online, with GPUs that no test needs to have.
+// Machines of suppliers for a world: registered, enrolled, approved and online, with GPUs that no test needs to have. Also the check that the
+// wire allows what their hosts are sent.
 import type { Db } from '../../control-plane/base/db/db.ts';
 import type { Rooms } from '../../control-plane/rooms.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
+import { type DesiredMessage, ServerMessage } from '../../shared/protocol/link.ts';
 
 export interface MachineOptions {
   gpus?: number;
@@ -83,4 +85,11 @@ export function inventoryOf(count: number, newName: () => string): Inventory {
     container_toolkit_version: '',
     agent_version: '0.1.0',
   };
+}
+
+/** The message as the agent would decode it. */
+export function overTheWire(message: DesiredMessage): DesiredMessage {
+  const decoded = ServerMessage.parse(JSON.parse(JSON.stringify(message)));
+  if (decoded.type !== 'desired') throw new Error(`a ${decoded.type} came out`);
+  return decoded;
 }

@@ -22,7 +22,7 @@ import {
   STREAMS_PATH,
   ServerMessage,
 } from '../../../shared/protocol/link.ts';
-import { hasKeepAlive } from '../../kit/tcp-timers.ts';
+import { hasKeepAlive } from '../../kit/ports.ts';
 import { LINK_MESSAGE_VALUES_MAX } from '../../../shared/limits.ts';
 import { systemRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';

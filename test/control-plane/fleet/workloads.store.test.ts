@@ -4,7 +4,7 @@ import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
-import { overTheWire } from '../../kit/wire.ts';
+import { overTheWire } from '../../kit/machines.ts';
 import { NOTHING_OBSERVED, openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 let world: World;
