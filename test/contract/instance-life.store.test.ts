@@ -32,11 +32,6 @@ async function report(id: string, phase: keyof typeof HOST_SAYS): Promise<void> 
   await api.world.observe(id, { phase, ...HOST_SAYS[phase] });
   await api.world.drive();
 }
-async function run(body: object = {}): Promise<string> {
-  const id = await launch(body);
-  await api.world.start(id);
-  return id;
-}
 /** Probes the SSH endpoints for `ms` of virtual time. */
 async function watch(ms: number): Promise<void> {
   const { signal } = new AbortController();
@@ -172,7 +167,7 @@ test('auto_terminate_at is ready_at plus the limit, also during an outage, and a
 // Specification 2.2: auto_terminate_at stays after a DELETE: the platform has not begun to act on an elapsed limit.
 test('auto_terminate_at remains after a DELETE: only the limit itself removes it', async () => {
   await api.world.machine();
-  const id = await run({ auto_terminate_hours: 3 });
+  const id = await api.world.run(owner, { auto_terminate_hours: 3 });
   const { auto_terminate_at: end } = await read(id);
   await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
   expect(await read(id)).toMatchObject({ status: 'stopping', auto_terminate_hours: 3, auto_terminate_at: end });
@@ -204,7 +199,7 @@ test.each(['on_demand', 'spot'])(
 // Specification 2.2: status_reason explains a running rental whose main process is over, and no longer than that.
 test('status_reason reports the end of the main process while the rental runs, after an outage too, until the process runs again', async () => {
   await api.world.machine();
-  const id = await run();
+  const id = await api.world.run(owner);
   const exited = { phase: 'running', main_exit: { code: 1, signal: null } } as const;
   const over = 'main process exited with code 1';
   await api.world.observe(id, exited);
@@ -226,7 +221,7 @@ test('status_reason reports the end of the main process while the rental runs, a
 // Specification 4.9: PATCH /v1/instances/{id} answers the instance.
 test('a change of the name answers the changed instance; null removes the name', async () => {
   await api.world.machine();
-  const id = await run();
+  const id = await api.world.run(owner);
   for (const name of ['mine', null]) {
     const renamed = await api.call('PATCH', `/v1/instances/${id}`, { key: owner.key, body: { name } });
     expect(renamed).toMatchObject({ status: 200, json: { id, name } });
@@ -258,7 +253,7 @@ describe('the end', () => {
   // Specification 6.1: instance.failed: an unrecoverable error.
   test('of a rental whose container fails is error: instance.failed, with the reason of the host', async () => {
     await api.world.machine();
-    const id = await run();
+    const id = await api.world.run(owner);
     await report(id, 'failed');
     expect(await read(id)).toMatchObject({ status: 'error', status_reason: 'no such runtime', connection: null });
     expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
@@ -277,7 +272,7 @@ describe('the end', () => {
     "from the supplier's side is stopped: instance.terminated, billing ends, and a DELETE finds nothing (%s)",
     async (phase) => {
       await api.world.machine();
-      const id = await run();
+      const id = await api.world.run(owner);
       await api.world.clock.advance(HOUR_MS);
       await report(id, phase);
       expect(await read(id)).toMatchObject({
@@ -298,7 +293,7 @@ describe('the end', () => {
   // Specification 3.1: unreachable goes to error when its grace window lapses.
   test('of an outage that outlasts its grace is error: instance.failed, and unreachable_since is gone', async () => {
     await api.world.machine();
-    const id = await run();
+    const id = await api.world.run(owner);
     await lose(id);
     const billed = await gpuSeconds();
     await watch(GRACE_MS);
@@ -312,7 +307,7 @@ describe('the end', () => {
   // Specification 3.1: DELETE of a running instance ends in terminated: billing stops, instance.terminated.
   test('by a DELETE stops billing with the request, however long the host takes', async () => {
     await api.world.machine();
-    const id = await run();
+    const id = await api.world.run(owner);
     await api.world.clock.advance(HOUR_MS);
     await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
     await api.world.clock.advance(60_000);

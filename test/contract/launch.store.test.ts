@@ -17,14 +17,6 @@ const newest = (): Promise<Record<string, unknown>> => newestInstance(api, owner
 const read = async (id: string): Promise<Answer['json']> =>
   (await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json;
 
-/** Launched, and up on its host. */
-async function run(body: object = {}): Promise<string> {
-  expect((await launch(body)).status).toBe(202);
-  const id = String((await newest())['id']);
-  await api.world.start(id);
-  return id;
-}
-
 describe('a refused body', () => {
   // Specification 4.3: The reserved namespaces of env, PUBLIC_KEY and the SVC_ names, are refused (422).
   // Specification 4.3: gpu_type, gpu_count and tier are required; every broken rule of the body is 422 and names its field.
@@ -249,7 +241,7 @@ describe('auto_terminate_hours', () => {
 
   test('is sent to the host once the rental runs, so that a host that is cut off ends it too', async () => {
     const { machineId } = await api.world.machine();
-    const id = await run({ auto_terminate_hours: 1 });
+    const id = await api.world.run(owner, { auto_terminate_hours: 1 });
     const desired = await api.world.rooms.workloads.desired(machineId);
     expect(desired.workloads).toMatchObject([{ ends_at_ms: api.world.clock.now() + HOUR_MS, desired: 'running' }]);
     expect(desired.now_ms).toBe(api.world.clock.now());
@@ -265,7 +257,7 @@ describe('auto_terminate_hours', () => {
   // Specification 4.3: auto_terminate_hours omitted means no limit.
   test('is absent by default, and then no rental ends by itself', async () => {
     await api.world.machine();
-    const id = await run();
+    const id = await api.world.run(owner);
     await elapse(800 * HOUR_MS);
     const instance = await read(id);
     expect(instance).toMatchObject({ status: 'running' });
@@ -332,7 +324,7 @@ describe('ports', () => {
   // Specification 2.2: connection.terminal_url is there on running instances, with or without an application.
   test('are none by default, and the console and its login remain', async () => {
     await api.world.machine();
-    const id = await run();
+    const id = await api.world.run(owner);
     const connection = await connectionOf(id, '?include=credentials');
     const app = { app_user: 'svc', app_password: expect.stringMatching(/^[\w-]{32}$/) };
     expect(connection).toMatchObject({ terminal_url: `https://term-${id}.apps.test`, ...app });

@@ -16,7 +16,7 @@ test('each rule of the specification stands directly above a test', () => {
   expect(comments.flatMap(({ faults }) => faults)).toEqual([]);
 });
 
-test('no rule stands above two tests', () => {
+test('no rule stands twice in a section', () => {
   expect(keys.filter((key, i) => keys.indexOf(key) !== i)).toEqual([]);
 });
 
