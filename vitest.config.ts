@@ -41,7 +41,7 @@ export default defineConfig({
           name: 'postgres',
           setupFiles: SETUP,
           include: DATABASE_TESTS,
-          globalSetup: [COMPILED, 'test/kit/global-setup.ts'],
+          globalSetup: [COMPILED, 'test/kit/postgres.ts'],
           maxWorkers: COMPUTING,
           testTimeout: patience(30_000),
         },

@@ -3,8 +3,7 @@ import { resolve } from 'node:path';
 import { describe, expect, test } from 'vitest';
 import { readSources, type SourceFile } from './kit/sources.ts';
 import { barrels, fileNames, fileSizes, firstLines, leftovers, lockFile, origins } from './kit/tidy.ts';
-import { roomReadmes } from './kit/room-readmes.ts';
-import { unusedEntries } from './kit/unused-entries.ts';
+import { roomReadmes, unusedEntries } from './kit/plan-checks.ts';
 import { ambientState, importCircles, importOrder, migrations, packageDoors, tableOwners } from './kit/walls.ts';
 
 const CHECKOUT = resolve(import.meta.dirname, '..');

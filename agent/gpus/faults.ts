@@ -55,7 +55,7 @@ export function afterRecords(memory: Memory, records: readonly KernelRecord[], n
 }
 
 /** The memory after nvidia-smi has listed these cards. */
-export function afterLook(memory: Memory, listed: readonly GpuFacts[], nowMs: number): Memory {
+export function afterListing(memory: Memory, listed: readonly GpuFacts[], nowMs: number): Memory {
   const others = memory.cards.filter((card) => !listed.some((gpu) => isSame(card, gpu)));
   const cards = listed.map((gpu) => {
     const known = memory.cards.find((card) => isSame(card, gpu));

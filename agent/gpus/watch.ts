@@ -5,7 +5,7 @@ import { messageOf } from '../../shared/errors.ts';
 import type { Log } from '../../shared/log.ts';
 import type { GpuFault, Inventory } from '../../shared/protocol/inventory.ts';
 import { readJson, writeJson } from '../host/state.ts';
-import { afterLook, afterRecords, faultsOf, Memory, memoryOf, passedOver } from './faults.ts';
+import { afterListing, afterRecords, faultsOf, Memory, memoryOf, passedOver } from './faults.ts';
 import type { KernelLog } from './kernel-log.ts';
 import { readGpus } from './nvidia-smi.ts';
 import { readWear } from './wear.ts';
@@ -65,7 +65,7 @@ export async function openGpuWatch(deps: GpuWatchDeps): Promise<GpuWatch> {
   const query = async (containerIds: readonly string[]): Promise<GpuReading['gpus']> => {
     const listed = await readGpus(deps.nvidiaSmi, containerIds);
     wear = await readWear(deps.nvidiaSmi);
-    await memory.become(afterLook(memory.now(), listed, clock.now()));
+    await memory.become(afterListing(memory.now(), listed, clock.now()));
     return [...listed, ...passedOver(memory.now())];
   };
 

@@ -2,12 +2,12 @@
 import { mkdirSync, mkdtempSync, readdirSync, readFileSync, rmSync, writeFileSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { join } from 'node:path';
-import { makeKeyPair } from '../../agent/holder/host-key.ts';
 import type { DesiredWorkload } from '../../shared/protocol/workload.ts';
 import { capture, type Captured } from '../kit/capture.ts';
 import { GPU_DIR, startEngine, type Engine } from '../kit/engine.ts';
 import { startProgram, runProgram, type Program } from '../kit/processes.ts';
 import { startRegistry, type Registry } from '../kit/registry.ts';
+import { makeIdentity, type SshIdentity } from '../kit/ssh-client.ts';
 import { desiredWorkload } from './desired-workload.ts';
 import { startFakeControlPlane, type FakeControlPlane } from './fake-control-plane.ts';
 
@@ -24,8 +24,8 @@ export interface AgentWorld {
   startAgent(env?: Record<string, string>): Promise<Program>;
   /** Runs a command of `svc-agent` beside it. */
   svcAgent(...words: string[]): Promise<Captured>;
-  /** A key pair of OpenSSH: the private file, and the public line. */
-  key(name: string): { file: string; publicLine: string };
+  /** A new key pair of a customer. */
+  identity(name: string): Promise<SshIdentity>;
   workload(id: string, image: string, more?: Partial<DesiredWorkload>): DesiredWorkload;
   holderPid(workloadId: string): number;
   stop(): Promise<void>;
@@ -92,12 +92,7 @@ export async function startAgentWorld(options: AgentWorldOptions): Promise<Agent
     agent: running,
     startAgent,
     svcAgent: (...words) => capture([command, LAUNCHER, ...words, '--config', configFile]),
-    key: (name) => {
-      const file = join(dir, name);
-      const pair = makeKeyPair();
-      writeFileSync(file, pair.private, { mode: 0o600 });
-      return { file, publicLine: pair.public };
-    },
+    identity: (name) => makeIdentity(dir, name),
     workload: desiredWorkload,
     holderPid: (workloadId) => findHolder(join(stateDir, 'workloads', workloadId)),
     stop,

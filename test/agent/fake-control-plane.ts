@@ -35,7 +35,7 @@ export interface FakeControlPlane {
   /** Sends a text frame as it is. */
   sendText(text: string): void;
   connected(): boolean;
-  /** As the agent has last told it. */
+  /** As the agent has last sent it. */
   inventory(): Inventory | undefined;
   /** The last report of the link that is up. */
   observed(): ObservedMessage | undefined;

@@ -20,7 +20,7 @@ import { createLog } from '../../shared/log.ts';
 import { LINK_CLOSE, linkProof, ServerMessage } from '../../shared/protocol/link.ts';
 import { seededRng } from '../../shared/rng.ts';
 import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
-import { inventoryOf } from '../kit/world.ts';
+import { inventoryOf } from '../kit/machines.ts';
 
 const MACHINE = 'm-1';
 
@@ -109,7 +109,7 @@ async function settled(): Promise<void> {
 /** JSON of this length that is no message. */
 const nonsense = (bytes: number): string => `"${'a'.repeat(bytes - 2)}"`;
 
-test('a first message of 64 KiB is read, and one of a byte more is not', async () => {
+test('a first message of 64 KiB is read, and a message that is one byte longer is not', async () => {
   const { dial, budget } = openStage();
   const [longest, longer] = [dial(), dial()];
   await longest.send(nonsense(LINK_HELLO_BYTES_MAX));
@@ -121,7 +121,7 @@ test('a first message of 64 KiB is read, and one of a byte more is not', async (
   expect(budget.takeUnproven('192.0.2.1', LINK_UNPROVEN_BYTES_BURST - LINK_HELLO_BYTES_MAX)).toBe(true);
 });
 
-test('an address that sends first messages without a proof is soon not read any more, and others are', async () => {
+test('the link stops reading an address that sends first messages without a proof, and reads the others', async () => {
   const { dial, clock } = openStage();
   const count = LINK_UNPROVEN_BYTES_BURST / LINK_HELLO_BYTES_MAX;
   for (let i = 0; i < count; i += 1) {

@@ -287,7 +287,7 @@ const OWN_JSON = new Map([
   ['control-plane/rental/journal/logs.ts', 'a host: lines are bounded'],
 ]);
 
-test('only files that are known here parse JSON without a bound of its values', () => {
+test('only the files listed here parse JSON without a bound on its values', () => {
   const sources = readSources(process.cwd()).filter(({ path }) => /^(agent|control-plane|shared)\/.*\.ts$/.test(path));
   const parsing = sources.filter(({ text }) => text.includes('JSON.parse(')).map(({ path }) => path);
   expect(parsing.toSorted()).toEqual([...OWN_JSON.keys()].toSorted());

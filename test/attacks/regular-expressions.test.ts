@@ -42,7 +42,7 @@ test('each regular expression reads its text in one pass', () => {
   expect([...OWN_TEXTS.keys()].filter((name) => !patterns.has(name))).toEqual([]);
 }, 120_000);
 
-test('each pattern that is made while the program runs is known here', () => {
+test('each pattern that is made while the program runs is listed here', () => {
   const files = found.filter((node) => node.kind === 'made').map((node) => node.file);
   expect([...new Set(files)].toSorted()).toEqual([...MADE.keys()].toSorted());
 });

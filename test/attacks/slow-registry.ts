@@ -25,8 +25,8 @@ export async function openSlowRegistry(port: number, behind: Registry): Promise<
         headers: { accept },
       });
       const body = Buffer.from(await answer.arrayBuffer());
-      const told = [...answer.headers].filter(([name]) => !['connection', 'transfer-encoding'].includes(name));
-      response.writeHead(answer.status, Object.fromEntries(told));
+      const headers = [...answer.headers].filter(([name]) => !['connection', 'transfer-encoding'].includes(name));
+      response.writeHead(answer.status, Object.fromEntries(headers));
       if (request.method === 'HEAD' || body.length < LAYER_BYTES_MIN) return void response.end(body);
       layers += 1;
       trickle(body, response);

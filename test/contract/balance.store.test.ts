@@ -53,11 +53,11 @@ async function usedCents(): Promise<unknown> {
   return json.data?.reduce((sum, row) => sum + Number(row['cost_cents']), 0);
 }
 
-test('an untouched wallet is available as it is', async () => {
+test('the whole balance is available if nothing is held or spent', async () => {
   expect(await balance()).toEqual(cents(FUNDS, 0));
 });
 
-test('what is set aside for a launch is held and not available', async () => {
+test('the hold of a launch is shown as held and is not available', async () => {
   const { db, rooms } = api.world;
   await db.tx('test.hold', (tx) => rooms.metering.holdForLaunch(tx, 'i-1', owner.orgId, 3_600n * CENT));
   expect(await balance()).toEqual(cents(FUNDS, 600));
@@ -65,7 +65,7 @@ test('what is set aside for a launch is held and not available', async () => {
   expect(await balance()).toEqual(cents(FUNDS, 0));
 });
 
-test('an hour that is not posted is taken off second by second, and balance and usage add up', async () => {
+test('the balance falls second by second before the hour is posted, and balance and usage add up', async () => {
   await rent('i-1');
   for (const [seconds, held] of [
     [0, 600],
@@ -87,7 +87,7 @@ test('an hour that is not posted is taken off second by second, and balance and 
   expect(await usedCents()).toBe(3_707);
 });
 
-test('two rentals use up their own holds, and none that is there for something else', async () => {
+test('two rentals use up their own holds and no other hold', async () => {
   await rent('i-1');
   await passes(100);
   await rent('i-2');
@@ -96,7 +96,7 @@ test('two rentals use up their own holds, and none that is there for something e
   expect(await balance()).toEqual(cents(FUNDS - 1_200, 50 + 50));
 });
 
-test('a wallet that is used up shows what others hold of it, and never less than nothing', async () => {
+test('a wallet that a rental has used up still shows the other holds, and never a balance below zero', async () => {
   await rent('i-1');
   await hold(BigInt(FUNDS) - 600n);
   await passes(650);
@@ -108,7 +108,7 @@ test('a wallet that is used up shows what others hold of it, and never less than
   expect(await balance()).toEqual(cents(0, 0));
 });
 
-test('a clock that was set back gives nothing back', async () => {
+test('the balance does not rise if the clock is set back', async () => {
   await rent('i-1');
   await api.world.clock.advance(HOUR_MS);
   await tick();

@@ -3,7 +3,8 @@ import fc from 'fast-check';
 import { describe, expect, test } from 'vitest';
 import { sql } from '../../control-plane/base/db/db.ts';
 import type { Inventory } from '../../shared/protocol/inventory.ts';
-import { inventoryOf, LAUNCH } from '../kit/world.ts';
+import { inventoryOf } from '../kit/machines.ts';
+import { LAUNCH } from '../kit/world.ts';
 import { newestInstance, postLaunch } from './api.ts';
 import { api, openApiForEachTest } from './api-of-test.ts';
 
@@ -26,10 +27,14 @@ const rows = async (path: string): Promise<Record<string, unknown>[]> => {
 };
 
 describe('GPU types', () => {
-  test('nothing on offer is an empty page', async () => {
+  // Specification 4.1: GET /v1/gpu-types without an offer is an empty page.
+  test('are an empty page if nothing is on offer', async () => {
     expect((await api.call('GET', '/v1/gpu-types')).json).toEqual({ data: [], next_cursor: null });
   });
 
+  // Specification 2.3: cpu_cores, ram_gb and storage_gb are representative.
+  // Specification 2.3: instance_disk_gb is 0 if the size is unknown.
+  // Specification 2.3: disk_configurable is false if no offering does.
   test('show the smallest host that is on offer', async () => {
     await machineWith({ cpu_cores: 128, ram_bytes: 2 * 1024 ** 4, storage_bytes: 100 * 1024 ** 3 });
     await machineWith({ cpu_cores: 64, ram_bytes: 4 * 1024 ** 4, storage_bytes: 900 * 1024 ** 3 });
@@ -47,14 +52,16 @@ describe('GPU types', () => {
     ]);
   });
 
-  test('0 is what nobody reports; a host that is silent does not hide what the others say', async () => {
+  // Specification 2.3: cpu_cores, ram_gb and storage_gb: 0 means unreported.
+  test('show 0 for what no host reports, and a host without a report does not hide the reports of others', async () => {
     await machineWith({ cpu_cores: 0, ram_bytes: 0, storage_bytes: 0 });
     expect(await rows('/v1/gpu-types')).toMatchObject([{ cpu_cores: 0, ram_gb: 0, storage_gb: 0 }]);
     await machineWith({ cpu_cores: 32, ram_bytes: 1024 ** 3, storage_bytes: 5 * 1024 ** 3 });
     expect(await rows('/v1/gpu-types')).toMatchObject([{ cpu_cores: 32, ram_gb: 1, storage_gb: 5 }]);
   });
 
-  test('a model that spans variants shows its smallest VRAM on offer', async () => {
+  // Specification 2.3: vram_gb is the smallest on offer for a model that spans variants.
+  test('show the smallest VRAM on offer if a model has variants', async () => {
     const large = inventoryOf(1, () => api.ids.uuid()).gpus.map((gpu) => ({
       ...gpu,
       name: 'NVIDIA GeForce RTX 4090',
@@ -68,14 +75,16 @@ describe('GPU types', () => {
     expect(await rows('/v1/gpu-types')).toMatchObject([{ gpu_type: 'RTX_4090', vram_gb: 48 }]);
   });
 
-  test('a model that nobody knows has no architecture', async () => {
+  // Specification 2.3: architecture, absent for a model that nobody knows.
+  test('have no architecture if the model is unknown', async () => {
     await machineWith({ gpuName: 'NVIDIA Zeta 9' });
     const [row] = await rows('/v1/gpu-types');
     expect(row).toMatchObject({ gpu_type: 'ZETA_9', vram_gb: 80 });
     expect(row).not.toHaveProperty('architecture');
   });
 
-  test('are walked in pages by name, also when a type appears or goes on the way', async () => {
+  // Specification 4.1: GET /v1/gpu-types is a page of GPU type.
+  test('come in pages by name, also if a type appears or goes between two pages', async () => {
     for (const name of ['D', 'B', 'F']) await machineWith({ gpuName: name });
     const first = await api.call('GET', '/v1/gpu-types?limit=2');
     expect(first.json.data).toMatchObject([{ gpu_type: 'B' }, { gpu_type: 'D' }]);
@@ -89,6 +98,9 @@ describe('GPU types', () => {
 });
 
 describe('pricing', () => {
+  // Specification 2.4: A pricing row has gpu_type, region, tier on_demand, price_per_hour, available and offering_id.
+  // Specification 2.4: price_per_hour is that of one GPU, exactly.
+  // Specification 2.4: available is the live count: held GPUs do not count, and a host that is away has no row.
   test('has one row for each offering, with the price of one GPU and what is free now', async () => {
     const { machineId } = await api.world.machine({ gpus: 4, dollars: 2.345678, region: 'eu-north' });
     const [row] = await rows('/v1/pricing');
@@ -113,7 +125,8 @@ describe('pricing', () => {
     expect(await rows('/v1/pricing')).toMatchObject([{ offering_id: row?.['offering_id'] }]);
   });
 
-  test('tier=spot gives no offerings, on_demand is the default, and another tier is refused', async () => {
+  // Specification 2.4: tier=spot returns no offerings.
+  test('has no offerings for tier=spot, has on_demand as its default, and refuses another tier', async () => {
     await api.world.machine();
     expect((await api.call('GET', '/v1/pricing?tier=spot')).json).toEqual({ data: [], next_cursor: null });
     expect(await rows('/v1/pricing?tier=on_demand')).toHaveLength(1);
@@ -121,7 +134,8 @@ describe('pricing', () => {
     expect(refused).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field: 'tier' }] } });
   });
 
-  test('the offering_id of a row pins a launch to it, at its rate', async () => {
+  // Specification 2.4: offering_id pins a launch to the row.
+  test('has an offering_id in each row that pins a launch to that offering, at its rate', async () => {
     const owner = await api.account();
     await api.world.machine({ gpus: 2, dollars: 1 });
     await api.world.machine({ gpus: 2, dollars: 7, region: 'eu-north' });
@@ -132,14 +146,17 @@ describe('pricing', () => {
     expect(await rows('/v1/pricing')).toContainEqual({ ...dear, available: 0 });
   });
 
-  test('machines of the tier spot never show', async () => {
+  // Specification 9: Spot capacity is unavailable: no offering shows.
+  test('never shows machines of the tier spot', async () => {
     const { machineId } = await api.world.machine();
     await api.world.db.tx('spot', (tx) => tx.run(sql`update machines set tier = 'spot' where id = ${machineId}`));
     await api.world.rooms.supply.setOnline(machineId, true);
     for (const path of ['/v1/pricing', '/v1/pricing?tier=spot', '/v1/gpu-types']) expect(await rows(path)).toEqual([]);
   });
 
-  test('a walk in pages never skips or repeats a row, whatever is listed meanwhile', async () => {
+  // Specification 2.1: Pages of offerings hold still while rows are inserted.
+  // Specification 4.1: GET /v1/pricing is a page of pricing rows.
+  test('never skips or repeats a row between its pages, whatever is listed meanwhile', async () => {
     const step = fc.record({ limit: fc.integer({ min: 1, max: 4 }), added: fc.nat(2), sameMs: fc.boolean() });
     await fc.assert(
       fc.asyncProperty(fc.nat(6), fc.array(step, { minLength: 1, maxLength: 5 }), async (initial, steps) => {
@@ -169,24 +186,31 @@ describe('pricing', () => {
 });
 
 describe('pages', () => {
-  test.each(['/v1/gpu-types', '/v1/pricing'])('%s takes a limit from 1 to 200 and nothing unknown', async (path) => {
-    for (const query of ['', '?limit=1', '?limit=200']) expect((await api.call('GET', path + query)).status).toBe(200);
-    for (const query of [
-      'limit=0',
-      'limit=201',
-      'limit=1.5',
-      'limit=',
-      'cursor=',
-      'cursor=x',
-      'offset=1',
-      'limit=1&limit=2',
-    ]) {
-      const refused = await api.call('GET', `${path}?${query}`);
-      expect(refused.status).toBe(422);
-      expect(refused.json.errors).toMatchObject([{ field: query.split('=')[0] }]);
-    }
-  });
-  test.each(['/v1/gpu-types', '/v1/pricing'])('%s is open to everybody, whatever key comes along', async (path) => {
+  // Specification 2.1: limit below 1 or above 200 is refused.
+  // Specification 4.1: Both take cursor and limit.
+  test.each(['/v1/gpu-types', '/v1/pricing'])(
+    '%s takes a limit from 1 to 200 and refuses an unknown parameter',
+    async (path) => {
+      for (const query of ['', '?limit=1', '?limit=200'])
+        expect((await api.call('GET', path + query)).status).toBe(200);
+      for (const query of [
+        'limit=0',
+        'limit=201',
+        'limit=1.5',
+        'limit=',
+        'cursor=',
+        'cursor=x',
+        'offset=1',
+        'limit=1&limit=2',
+      ]) {
+        const refused = await api.call('GET', `${path}?${query}`);
+        expect(refused.status).toBe(422);
+        expect(refused.json.errors).toMatchObject([{ field: query.split('=')[0] }]);
+      }
+    },
+  );
+  // Specification 4.1: GET /v1/gpu-types and GET /v1/pricing need no authentication.
+  test.each(['/v1/gpu-types', '/v1/pricing'])('%s is open to everybody, with any key or none', async (path) => {
     await api.world.machine();
     const { key } = await api.account(['ssh_keys: read']);
     const open = await api.call('GET', path);
@@ -194,7 +218,8 @@ describe('pages', () => {
     for (const each of [key, 'svc_live_none'])
       expect((await api.call('GET', path, { key: each })).json).toEqual(open.json);
   });
-  test('a cursor of one list is none of the other', async () => {
+  // Specification 2.1: A cursor belongs to its list.
+  test('a cursor of one list is refused by the other', async () => {
     for (const gpuName of ['A', 'B']) await machineWith({ gpuName });
     const { json } = await api.call('GET', '/v1/gpu-types?limit=1');
     expect((await api.call('GET', `/v1/pricing?cursor=${json.next_cursor}`)).status).toBe(422);

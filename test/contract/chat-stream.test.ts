@@ -29,7 +29,8 @@ const textOf = (chunks: ChatCompletionChunk[]): string =>
   chunks.map(({ choices }) => choices[0]?.delta.content ?? '').join('');
 
 describe('a stream', () => {
-  test('is a role, the text, a reason, and [DONE], each of the same completion', async () => {
+  // Specification 4.8: stream true gives server-sent events, framed and ended by [DONE].
+  test('sends the role, the text, the finish reason and [DONE], all of one completion', async () => {
     const answer = await ask();
     expect(answer.status).toBe(200);
     expect(answer.headers).toMatchObject({
@@ -59,7 +60,7 @@ describe('a stream', () => {
     expect(answer.body).not.toMatch(/secret|cmpl-of|^id:/m);
   });
 
-  test('tells the usage in a last chunk without choices if that was asked for, and null before', async () => {
+  test('sends the usage in a last chunk without choices if the request asks for it, and null before', async () => {
     const chunks = chunksOf(await ask({ stream_options: { include_usage: true } }));
     expect(chunks.map((chunk) => chunk.usage)).toEqual([
       null,
@@ -72,7 +73,7 @@ describe('a stream', () => {
   });
 
   test.each([{}, { stream_options: {} }, { stream_options: { include_usage: false } }])(
-    'has no chunk without choices where usage was not asked for: %j',
+    'has no chunk without choices if the request does not ask for the usage: %j',
     async (options) => {
       for (const chunk of chunksOf(await ask(options))) {
         expect(chunk.choices).toHaveLength(1);
@@ -81,7 +82,7 @@ describe('a stream', () => {
     },
   );
 
-  test('is the same text however the connection cuts it up', async () => {
+  test('has the same text however the connection splits its bytes', async () => {
     const text = 'Grüße, 世界 \u{1f600} "quoted"\nand\r\nlines';
     const events = [BEGIN, say(text), stop(), usage(1, 1)];
     for (const [end, gap, member] of [
@@ -100,7 +101,7 @@ describe('a stream', () => {
     }
   });
 
-  test('costs what the same answer costs whole', async () => {
+  test('costs as much as the same answer without a stream', async () => {
     const answer = await ask();
     expect(await receiptOf(answer)).toMatchObject({
       state: 'settled',
@@ -117,7 +118,7 @@ describe('a stream', () => {
     ['vllm', { stream_options: { include_usage: true, continuous_usage_stats: true } }],
     ['sglang', { stream_options: { include_usage: true, continuous_usage_stats: true } }],
     ['llama_cpp', { stream_options: { include_usage: true }, timings_per_token: true }],
-  ])('is asked of %s with what makes it count', async (engine, members) => {
+  ])('is requested from %s with the options that make it count tokens', async (engine, members) => {
     const upstreams = [{ base_url: upstream.baseUrl, model: 'm', engine }];
     const other = await openApi({ settings: { models: someModels(undefined, { upstreams }) } });
     const { key } = await other.account();
@@ -127,7 +128,7 @@ describe('a stream', () => {
   });
 });
 
-describe('before the first event a failure has its own status', () => {
+describe('a failure before the first event has its own status', () => {
   test.each([
     ['the server refuses', { status: 503, body: 'no' }, 'upstream_unavailable'],
     ['the server fails', { status: 500, body: 'no' }, 'upstream_error'],
@@ -137,19 +138,20 @@ describe('before the first event a failure has its own status', () => {
     ['the server says only that it is done', { events: [DONE] }, 'upstream_error'],
     ['the server cuts the connection', { events: [], ending: 'cut' }, 'upstream_error'],
     ['an event has no end', { events: [`data: ${'x'.repeat(1_100_000)}`] }, 'upstream_error'],
-  ] as const)('where %s', async (_what, answer, code) => {
+  ] as const)('if %s', async (_what, answer, code) => {
     upstream.next(answer as Parameters<FakeUpstream['next']>[0]);
     expectRefused(PATH, await ask(), code);
   });
 
-  test('as has a request that is refused', async () => {
+  test('if the request is refused', async () => {
     expectRefused(PATH, await ask({ tools: [{}] }), 'unsupported_parameter');
     expectRefused(PATH, await ask({ stream_options: { include_obfuscation: true } }), 'unsupported_parameter');
     expectRefused(PATH, await ask({ max_tokens: 100_000 }), 'validation_failed');
     expect((await ask({ stream_options: { include_obfuscation: false } })).status).toBe(200);
   });
 
-  test('but a model that is not found is the final event before [DONE]', async () => {
+  // Specification 4.8: A model_not_found during streaming is the final SSE error event before [DONE].
+  test('but an unknown model is the final event before [DONE]', async () => {
     const answer = await ask({ model: 'nobody/knows' });
     expect(answer.status).toBe(200);
     expect(answer.headers['content-type']).toBe('text/event-stream; charset=utf-8');

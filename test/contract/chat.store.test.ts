@@ -27,7 +27,10 @@ const spentUcents = async (): Promise<bigint> => {
 };
 
 describe('an answer', () => {
-  test('has the members of the specification, and nothing of the server', async () => {
+  // Specification 2.11: A choice has index, message and finish_reason.
+  // Specification 2.11: A chat completion has id, object, created, model, choices and usage; model is the canonical id, never an upstream path.
+  // Specification 4.8: POST /v1/chat/completions answers a completion.
+  test("has the members of the specification, and no member of the server's own", async () => {
     const answer = await ask();
     expect(answer.status).toBe(200);
     expect(ChatCompletion.parse(answer.json)).toEqual({
@@ -48,6 +51,7 @@ describe('an answer', () => {
     expect(answer.body).not.toMatch(/secret|cmpl-of-the-server|timings/);
   });
 
+  // Specification 1: Billing is per token.
   test('costs its tokens exactly, and leaves a receipt', async () => {
     const answer = await ask();
     expect(await spentUcents()).toBe(6n * 15n + 3n * 60n);
@@ -66,7 +70,7 @@ describe('an answer', () => {
     });
   });
 
-  test('shows its receipt to whoever reads the bills, to the microcent', async () => {
+  test('has a receipt to the microcent, which a key that reads bills can see', async () => {
     const answer = await ask();
     const id = answer.headers['x-receipt-id'];
     const { json } = await api.call('GET', `/v1/receipts/${id}`, { key: owner.key });
@@ -92,23 +96,25 @@ describe('an answer', () => {
     expect(list.data).toEqual([json]);
   });
 
+  // Specification 1: The bare model id is serverless, :economy the economy tier at its own price.
   test.each([
     ['small', 270n],
     ['acme/tiny', 270n],
     ['acme/small-chat:economy', 90n],
     ['small:economy', 90n],
-  ])('of the model named %s is by its canonical id, at the price of its tier', async (model, expected) => {
+  ])('of the model named %s has its canonical id and costs the price of its tier', async (model, expected) => {
     expect((await ask({ model })).json['model']).toBe('acme/small-chat');
     expect(upstream.asked[0]?.body['model']).toBe('upstream/secret-name');
     expect(await spentUcents()).toBe(expected);
   });
 
-  test.each(['stop', 'length', 'content_filter', 'tool_calls'])('may end for the reason %s', async (reason) => {
+  // Specification 2.11: finish_reason is stop, length, content_filter or tool_calls.
+  test.each(['stop', 'length', 'content_filter', 'tool_calls'])('may have the finish reason %s', async (reason) => {
     upstream.next({ body: { ...HELLO, choices: [{ ...HELLO.choices[0], finish_reason: reason }] } });
     expect(ChatCompletion.parse((await ask()).json).choices[0]?.finish_reason).toBe(reason);
   });
 
-  test('that the server has not counted is estimated, and its receipt says so', async () => {
+  test('is estimated if the server counts no tokens, and its receipt says so', async () => {
     upstream.next({ body: { ...HELLO, usage: undefined } });
     const answer = await ask();
     // 2 and 12 bytes at 4 a token, rounded up.
@@ -116,7 +122,7 @@ describe('an answer', () => {
     expect(await receiptOf(answer)).toMatchObject({ counted_by: 'estimate', charged_ucents: 15n + 180n });
   });
 
-  test('of a server that counts more than it was let costs no more than was held', async () => {
+  test('costs no more than its hold if the server counts more tokens than the request allowed', async () => {
     upstream.next({ body: { ...HELLO, usage: { prompt_tokens: 8_000, completion_tokens: 1_000_000 } } });
     const answer = await ask({ max_tokens: 5 });
     // 256 tokens for the template, 16 for the message, 2 bytes.
@@ -126,7 +132,7 @@ describe('an answer', () => {
     expect(receipt?.charged_ucents).toBe(receipt?.held_ucents);
   });
 
-  test('of a prompt that is longer than its context is refused and costs nothing, though the server has answered', async () => {
+  test('is refused and costs nothing if the prompt is longer than the context, although the server has answered', async () => {
     upstream.next({ body: { ...HELLO, usage: { prompt_tokens: 8_193, completion_tokens: 3 } } });
     const refused = expectRefused(PATH, await ask(), 'context_length_exceeded');
     expect(refused.text).toContain('What was sent has 8193 tokens');
@@ -151,7 +157,7 @@ describe('an answer', () => {
     },
   );
 
-  test('may be sent back as it came, with what is null in it', async () => {
+  test('may be sent back unchanged in the next request, with its null members', async () => {
     const { message } = ChatCompletion.parse((await ask()).json).choices[0] ?? {};
     const messages = [{ role: 'user', content: 'hi' }, message, { role: 'user', content: 'more' }];
     expect((await ask({ messages })).status).toBe(200);
@@ -163,7 +169,7 @@ describe('an answer', () => {
     expectRefused(PATH, await ask({ messages: [{ role: 'user', content: null }] }), 'validation_failed');
   });
 
-  test('tells nothing of the cache of its server, which others have filled too', async () => {
+  test('shows no figures of the cache of its server, which other customers fill too', async () => {
     const cached = { prompt_tokens: 6, completion_tokens: 3, prompt_tokens_details: { cached_tokens: 5 } };
     upstream.next({ body: { ...HELLO, usage: cached } });
     expect((await ask()).body).not.toContain('cached');
@@ -175,8 +181,8 @@ describe('an answer', () => {
   });
 });
 
-describe('the server is asked', () => {
-  test('for what the caller wants, and always for a bounded answer', async () => {
+describe('the request to the server', () => {
+  test('has the parameters of the caller, and always a limit of the answer', async () => {
     await ask({ temperature: 0.5, top_p: 0.9, stop: ['x'] });
     expect(upstream.asked[0]).toMatchObject({ path: '/v1/chat/completions' });
     expect(upstream.asked[0]?.body).toEqual({
@@ -190,7 +196,8 @@ describe('the server is asked', () => {
     expect(upstream.asked[0]?.headers.authorization).toBeUndefined();
   });
 
-  test('with max_tokens as the caller has said, up to what the model allows', async () => {
+  // Specification 4.8: max_tokens is at least 1.
+  test('has the max_tokens of the caller, up to the limit of the model', async () => {
     expect((await ask({ max_tokens: 1 })).status).toBe(200);
     expect((await ask({ max_tokens: 1_024 })).status).toBe(200);
     expect(upstream.asked.map(({ body }) => body['max_tokens'])).toEqual([1, 1_024]);
@@ -199,7 +206,7 @@ describe('the server is asked', () => {
     expectRefused(PATH, await ask({ max_tokens: 0 }), 'validation_failed');
   });
 
-  test('for less where a long prompt leaves less of the context, and never for less than a quarter of it', async () => {
+  test('asks for fewer tokens if a long prompt leaves less of the context, and never for fewer than a quarter of it', async () => {
     const models = someModels(upstream.baseUrl, { max_output_tokens: 8_192 });
     const roomy = await openApi({ settings: { models } });
     const { key } = await roomy.account();
@@ -213,7 +220,7 @@ describe('the server is asked', () => {
 
   test.each(
     Object.entries(CHAT_NOTHINGS).flatMap(([member, values]) => values.map((value) => [member, value] as const)),
-  )('without what asks for nothing: %s %j', async (member, value) => {
+  )('leaves out parameters without an effect: %s %j', async (member, value) => {
     const [name = '', inner] = member.split('.');
     const body = inner === undefined ? { [name]: value } : { stream: true, [name]: { [inner]: value } };
     const last = { choices: [{ delta: { content: 'x' }, finish_reason: 'stop' }] };
@@ -225,7 +232,8 @@ describe('the server is asked', () => {
     expect(JSON.stringify(upstream.asked[0]?.body)).not.toContain('obfuscation');
   });
 
-  test('without members that are null, known or not', async () => {
+  // Specification 4.8: temperature and max_tokens may be null.
+  test('leaves out members that are null, known or not', async () => {
     const members = { temperature: null, max_tokens: null, seed: null, tools: null, made_up: null, stream: false };
     expect((await ask(members)).status).toBe(200);
     expect(Object.keys(upstream.asked[0]?.body ?? {}).toSorted()).toEqual(['max_tokens', 'messages', 'model']);
@@ -233,6 +241,8 @@ describe('the server is asked', () => {
 });
 
 describe('a request is refused', () => {
+  // Specification 9: An unsupported-parameter error message refers to v1.1 of the inference surface.
+  // Specification 1: Tool calling, JSON mode and structured outputs are rejected and never silently ignored.
   test.each([
     [{ tools: [{ type: 'function' }] }, 'tools'],
     [{ tool_choice: 'required' }, 'tool_choice'],
@@ -244,7 +254,7 @@ describe('a request is refused', () => {
     [{ seed: 5 }, 'seed'],
     [{ presence_penalty: 0 }, 'presence_penalty'],
     [{ made_up: false }, 'made_up'],
-  ])('with what is not supported: %j, by name', async (body, field) => {
+  ])('by name for an unsupported parameter: %j', async (body, field) => {
     const refused = expectRefused(PATH, await ask(body), 'unsupported_parameter');
     expect(refused.fields).toEqual([field]);
     // Specification 9.
@@ -252,7 +262,8 @@ describe('a request is refused', () => {
     expect(upstream.asked).toEqual([]);
   });
 
-  test.each(Object.keys(CHAT_NOTHINGS))('with %s of any value that asks for something, by name', async (member) => {
+  // Specification 1: What asks for nothing is accepted by a list, whatever else of the kind is refused by its name.
+  test.each(Object.keys(CHAT_NOTHINGS))('by name for %s with any value that has an effect', async (member) => {
     const [name = '', inner] = member.split('.');
     for (const value of ['something', 7, [1], { a: 1 }, [[]], { type: 'text', more: 1 }]) {
       const body = inner === undefined ? { [name]: value } : { stream: true, [name]: { [inner]: value } };
@@ -261,6 +272,7 @@ describe('a request is refused', () => {
     expect(upstream.asked).toEqual([]);
   });
 
+  // Specification 2.11: role is system, user or assistant, content a string.
   test.each([
     [{ messages: [] }, 'messages'],
     [{ messages: [{ role: 'tool', content: 'x' }] }, 'messages[0].role'],
@@ -270,10 +282,11 @@ describe('a request is refused', () => {
     [{ max_tokens: 1.5 }, 'max_tokens'],
     [{ model: 5 }, 'model'],
     [{ stop: ['a', 'b', 'c', 'd', 'e'] }, 'stop'],
-  ])('with what is not valid: %j', async (body, field) => {
+  ])('for an invalid value: %j', async (body, field) => {
     expect(expectRefused(PATH, await ask(body), 'validation_failed').fields).toEqual([field]);
   });
 
+  // Specification 7.3: model_not_found for a model that is absent, coming soon, or not for chat.
   test.each(['nobody/knows', 'acme/painter', 'acme/vectors', 'nobody/knows:economy'])(
     'for the model %s, which cannot be called: 404 model_not_found',
     async (model) => {
@@ -281,12 +294,13 @@ describe('a request is refused', () => {
     },
   );
 
-  test('with stream_options if there is no stream', async () => {
+  // Specification 4.8: stream_options: include_usage tells the usage, and only a stream takes it.
+  test('for stream_options without a stream', async () => {
     const answer = await ask({ stream_options: { include_usage: true } });
     expect(expectRefused(PATH, answer, 'invalid_request').fields).toEqual(['stream_options']);
   });
 
-  test('with more than 2048 messages; with as many it is answered', async () => {
+  test('for more than 2048 messages, and answered for 2048', async () => {
     const messages = (count: number): object => ({ messages: Array.from({ length: count }, () => HI[0]) });
     expect((await ask(messages(2_048))).status).toBe(200);
     expect(expectRefused(PATH, await ask(messages(2_049)), 'validation_failed').fields).toEqual(['messages']);

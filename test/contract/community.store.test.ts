@@ -4,7 +4,7 @@ import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { GPUS_PER_MACHINE_MAX } from '../../shared/limits.ts';
 import type { Answer } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
-import { bringMachine, rent } from './suppliers.ts';
+import { bringMachine } from './suppliers.ts';
 
 openApiForEachTest();
 
@@ -14,7 +14,9 @@ const ask = (method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: string, body?: ob
 
 const bring = (declared?: object): Promise<string> => bringMachine(api, owner, declared);
 
-test('an organisation is no supplier until it says so, and active from then on', async () => {
+// Specification 2.17: CommunitySupplier: supplier_id, org_id, status, created_at, updated_at.
+// Specification 3.4: Community supplier status: active, suspended.
+test('an organisation is no supplier before it registers as one, and is active from then on', async () => {
   expect(await ask('GET', '/v1/community/supplier')).toMatchObject({ status: 404, json: { code: 'not_found' } });
   const { json: made } = await ask('POST', '/v1/community/supplier');
   const { status, json } = await ask('GET', '/v1/community/supplier');
@@ -28,6 +30,11 @@ test('an organisation is no supplier until it says so, and active from then on',
 });
 
 describe('a machine', () => {
+  // Specification 2.17: CommunityMachine: gpu_count, gpu_type, region, price_per_hour and vram_per_gpu_gb may be null and are as declared.
+  // Specification 2.17: CommunityMachineRegistration: machine and enrollment_token.
+  // Specification 2.17: CommunityMachine: its fields, those that are optional as they were declared.
+  // Specification 2.17: The hash of the enrolment token is never serialized.
+  // Specification 3.4: Community machine status: pending_verification, then listed.
   test('shows what was declared and how it stands, from its registration on', async () => {
     await ask('POST', '/v1/community/supplier');
     const declared = { region: 'eu', price_per_hour: 1.25, gpu_type: 'L4', gpu_count: 2, vram_per_gpu_gb: 24 };
@@ -45,7 +52,8 @@ describe('a machine', () => {
     expect(JSON.stringify(json['machine'])).not.toContain('token');
   });
 
-  test('that is listed has no reason not to be on offer, and the time of its last sign', async () => {
+  // Specification 2.17: CommunityMachine: last_heartbeat_at is the last sign of its agent.
+  test('has no status_reason while it is listed, and shows the time of its last heartbeat', async () => {
     const id = await bring();
     const { json } = await ask('GET', `${MACHINES}/${id}`);
     expect(json).toMatchObject({ status: 'listed', status_reason: null, verification_detail: null });
@@ -61,10 +69,11 @@ describe('a machine', () => {
     const read = async () => (await ask('GET', `${MACHINES}/${id}`)).json;
     const gpus = { gpu_type: 'H100_SXM', vram_per_gpu_gb: 80, count: 3, rented: 0, reserved: 0 };
     expect(await read()).toMatchObject({ online: true, reported_gpus: [gpus], earned_today_cents: 0 });
-    const rental = await rent(api);
+    const customer = await api.world.customer(10_000);
+    const rented = await api.world.run(customer);
     expect(await read()).toMatchObject({ reported_gpus: [{ ...gpus, rented: 1 }] });
     await api.world.clock.advance(30 * 60_000);
-    await rental.end();
+    await api.world.end(customer, rented);
     // Half an hour at $2, less the fee of a fifth.
     expect(await read()).toMatchObject({ reported_gpus: [gpus], earned_today_cents: 80 });
     const { json: list } = await ask('GET', MACHINES);
@@ -76,7 +85,8 @@ describe('a machine', () => {
     expect(await read()).toMatchObject({ online: false, earned_today_cents: 0 });
   });
 
-  test('whose host contradicts what was declared is failed and says why; declared fields stay as declared', async () => {
+  // Specification 2.17: Spec fields are self-declared and unverified; a host that contradicts them fails.
+  test('is failed with a reason if its host contradicts the declared fields, which stay as declared', async () => {
     const id = await bring();
     await ask('PATCH', `${MACHINES}/${id}`, { gpu_count: 8 });
     expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({
@@ -99,7 +109,7 @@ describe('a machine', () => {
 describe('a change of a machine', () => {
   test('shows in the catalog at once, and a running rental keeps its price', async () => {
     const id = await bring();
-    const { id: instanceId } = await rent(api);
+    const instanceId = await api.world.run(await api.world.customer(10_000));
     const changed = await ask('PATCH', `${MACHINES}/${id}`, { price_per_hour: 0.37, gpu_count: 1 });
     expect(changed).toMatchObject({ status: 200, json: { price_per_hour: 0.37, gpu_count: 1, status: 'listed' } });
     expect((await ask('GET', '/v1/pricing')).json.data).toMatchObject([{ price_per_hour: 0.37 }]);
@@ -133,14 +143,16 @@ describe('a change of a machine', () => {
     { gpu_type: null, gpu_count: null, vram_per_gpu_gb: null },
     { region: 'r'.repeat(64) },
     { tier: 'spot' },
-  ])('to %j is taken', async (body) => {
+  ])('to %j is accepted', async (body) => {
     const id = await bring();
     expect(await ask('PATCH', `${MACHINES}/${id}`, body)).toMatchObject({ status: 200, json: body });
   });
 });
 
 describe('delisting', () => {
-  test('an idle machine is delisted at once and leaves supply; again is the same; listed again it is back', async () => {
+  // Specification 2.17: CommunityMachineDelistResult: machine_id and status.
+  // Specification 3.4: Delisting an idle machine gives delisted at once and it leaves supply immediately.
+  test('takes an idle machine out of supply at once; a repeat has the same answer; a new listing brings it back', async () => {
     const id = await bring();
     for (let i = 0; i < 2; i += 1) {
       const answer = await ask('DELETE', `${MACHINES}/${id}`);
@@ -152,9 +164,11 @@ describe('delisting', () => {
     expect((await ask('GET', '/v1/pricing')).json.data).toHaveLength(1);
   });
 
-  test('an occupied machine drains: its rental keeps running, and the end of that delists it', async () => {
+  // Specification 2.17: CommunityMachineDelistResult: status is delisted or draining.
+  // Specification 3.4: Delisting a machine that is occupied gives draining: the existing rental keeps running and is never killed.
+  test('drains an occupied machine: its rental keeps running, and the machine is delisted when the rental ends', async () => {
     const id = await bring();
-    const { id: instanceId } = await rent(api);
+    const instanceId = await api.world.run(await api.world.customer(10_000));
     expect((await ask('DELETE', `${MACHINES}/${id}`)).json).toEqual({ machine_id: id, status: 'draining' });
     expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({
       status: 'draining',
@@ -166,7 +180,7 @@ describe('delisting', () => {
     expect((await ask('GET', `${MACHINES}/${id}`)).json).toMatchObject({ status: 'delisted' });
   });
 
-  test('with one Idempotency-Key twice answers the same, whatever has happened since', async () => {
+  test('answers a repeat with the same Idempotency-Key as before, whatever has happened since', async () => {
     const id = await bring();
     const options = { key: owner.key, headers: { 'idempotency-key': 'once' } };
     const first = await api.call('DELETE', `${MACHINES}/${id}`, options);

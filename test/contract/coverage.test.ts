@@ -33,6 +33,7 @@ const withoutId = (body: string, id: string): unknown =>
   });
 
 describe('unauthenticated', () => {
+  // Specification 5: A missing or invalid key receives 401.
   test.each(named(keyed))(
     '%s is 401 without a key, and with one that is unknown, revoked or expired',
     async (_id, route) => {
@@ -55,6 +56,7 @@ describe('unauthenticated', () => {
 });
 
 describe('wrong scope', () => {
+  // Specification 5: A key that lacks the scope receives 403.
   test.each(named(keyed))(
     '%s is 403 with every scope but its own, and names the one that is missing',
     async (_id, route) => {
@@ -72,7 +74,7 @@ describe('wrong scope', () => {
 describe('a body', () => {
   const changing = keyed.filter(({ method, body, upload }) => method !== 'GET' && !body && !upload);
 
-  test.each(named(changing))('that %s does not take is refused by its first member', async (_id, route) => {
+  test.each(named(changing))('is refused by its first member if %s takes none', async (_id, route) => {
     const owner = await api.account();
     const id = (await makerFor(route.path)?.(api, owner)) ?? '';
     const answer = await api.call(route.method, urlOf(route.path, id), { key: owner.key, body: { planted: 1 } });
@@ -81,8 +83,9 @@ describe('a body', () => {
 });
 
 describe('wrong organisation', () => {
+  // Specification 7.2: not_found: a missing resource, also if it is another organisation that has it.
   test.each(named(naming.filter(({ path }) => makerFor(path) !== undefined)))(
-    '%s is 404 for a stranger, as if there were nothing, and works for the owner',
+    '%s is 404 for a stranger, as for a resource that does not exist, and works for the owner',
     async (operationId, route) => {
       const [owner, stranger] = [await api.account(), await api.account()];
       const id = (await makerFor(route.path)?.(api, owner)) ?? '';
@@ -98,7 +101,8 @@ describe('wrong organisation', () => {
     },
   );
 
-  test("a stranger's lists hold nothing of what others have", async () => {
+  // Specification 5: Nothing of one organisation is seen by another.
+  test("a stranger's lists contain no resource of others", async () => {
     const [owner, stranger] = [await api.account(), await api.account()];
     await makeAll(api, owner);
     // Everybody has these two or none of them, whatever others have.
@@ -117,13 +121,17 @@ describe('wrong organisation', () => {
   });
 });
 
-test('the list of routes without these cases is what uncovered.json says: empty', () => {
+test('uncovered.json names the routes without these cases, and it is empty', () => {
   const uncovered = needed.filter((name) => !tried.has(name));
   const committed: unknown = JSON.parse(readFileSync(new URL('uncovered.json', import.meta.url), 'utf8'));
   expect(uncovered).toEqual(committed);
   expect(committed).toEqual([]);
 });
 
+// Specification 2.6: An operation is visible only to the key that created it; other keys get 404 not_found.
+// Specification 4.5: GET /v1/operations/{id} is 404 not_found across API keys.
+// Specification 5: Operations are visible only to the API key that created them.
+// Specification 7.2: not_found: operations of another API key.
 test('an operation is visible only to the key that created it, not to others of the organisation', async () => {
   const owner = await api.account();
   const id = await makerFor('/v1/operations/{id}')?.(api, owner);

@@ -13,11 +13,14 @@ const OF_EVERYBODY = ['listGpuTypes', 'listPricing', 'listTemplates'];
 
 openApiForEachTest();
 
-test('every route that takes a cursor is here', () => {
+// Specification 2.1: No list with a cursor is left out of that.
+test('these tests cover every route that takes a cursor', () => {
   const paged = api.routes.filter(({ query }) => inputSchema(query)?.properties?.['cursor'] !== undefined);
   expect(paged.map(({ operationId }) => operationId).toSorted()).toEqual(Object.keys(PAGED_LISTS).toSorted());
 });
 
+// Specification 2.1: Every list holds still between its pages, and what is new comes before what has been seen.
+// Specification 4.3: GET /v1/instances takes cursor and limit and answers a page of instances.
 test.each(Object.entries(PAGED_LISTS))(
   '%s skips and repeats nothing while entries are made and deleted between its pages',
   async (_id, open) => {
@@ -47,7 +50,7 @@ test.each(Object.entries(PAGED_LISTS))(
   },
 );
 
-test.each(Object.entries(PAGED_LISTS))('%s has nothing after a last page that is exactly full', async (_id, open) => {
+test.each(Object.entries(PAGED_LISTS))('%s has no cursor on a last page that is exactly full', async (_id, open) => {
   const list = await open(api, owner);
   for (let i = 0; i < 3; i += 1) await list.add();
   const all = await idsOf(list);
@@ -79,6 +82,7 @@ test.each(Object.entries(PAGED_LISTS).filter(([id]) => !OF_EVERYBODY.includes(id
   },
 );
 
+// Specification 2.1: A page without a limit has 50 entries.
 test('a page has 50 entries if no limit is named', async () => {
   const list = await PAGED_LISTS['listRegistryCredentials']?.(api, owner);
   for (let i = 0; i < 51; i += 1) await list?.add();

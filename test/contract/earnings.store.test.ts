@@ -3,7 +3,7 @@ import { expect, test } from 'vitest';
 import { CommunityEarnings } from '../../shared/api/earnings.ts';
 import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
-import { bringMachine, rent } from './suppliers.ts';
+import { bringMachine } from './suppliers.ts';
 
 const HOUR_MS = 3_600_000;
 const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
@@ -38,7 +38,7 @@ const supplierId = async (): Promise<string> =>
   String((await api.call('GET', '/v1/community/supplier', { key: owner.key })).json['supplier_id']);
 const sumOf = ({ entries }: CommunityEarnings): number => entries.reduce((sum, each) => sum + each.amount_cents, 0);
 
-test('a supplier that has earned nothing, and who is no supplier at all, read zeros', async () => {
+test('a supplier without earnings and an organisation that is no supplier read zeros', async () => {
   const nothing = { accrued_cents: 0, unpaid_cents: 0, payable_cents: 0, entries: [], next_cursor: null };
   expect(await earnings()).toEqual(nothing);
   await bringMachine(api, owner);
@@ -47,9 +47,10 @@ test('a supplier that has earned nothing, and who is no supplier at all, read ze
   expect(payouts.json).toEqual({ data: [], next_cursor: null });
 });
 
+// Specification 2.17: Earnings entry: ledger_id, machine_id, instance_id, amount_cents, accrued_at, paid.
 test('a rental earns by the hour; the time of a dead host is taken back with its evidence; a payout settles all', async () => {
   const machineId = await bringMachine(api, owner, { price_per_hour: 3.6 });
-  const { id } = await rent(api);
+  const id = await api.world.run(await api.world.customer(10_000));
   await watch(QUIET_AFTER_START_MS);
   // Eighty percent of a cent a second, posted at the hour end, when the host has been dead for a while.
   await api.world.clock.advance(HOUR_MS - QUIET_AFTER_START_MS);
@@ -87,9 +88,9 @@ test('a rental earns by the hour; the time of a dead host is taken back with its
   expect(json.data).toMatchObject([{ amount_cents: after.accrued_cents, reference: 'wire 1' }]);
 });
 
-test('pages add up to the total that the first one shows, also while more is earned between them', async () => {
+test('the pages add up to the total of the first page, also if more is earned between them', async () => {
   await bringMachine(api, owner, { price_per_hour: 0.37 });
-  const { id } = await rent(api);
+  const id = await api.world.run(await api.world.customer(10_000));
   for (let hours = 0; hours < 9; hours += 1) {
     await api.world.clock.advance(HOUR_MS);
     await tick();
@@ -112,13 +113,15 @@ test('pages add up to the total that the first one shows, also while more is ear
   expect(whole.entries.every((entry) => entry.instance_id === id)).toBe(true);
 });
 
-test('one payout covers the oldest entries, as far as it goes', async () => {
+// Specification 2.17: CommunityEarnings: unpaid_cents is what is owed.
+test('a payout covers the oldest entries first, up to its amount', async () => {
   await bringMachine(api, owner, { price_per_hour: 1 });
-  const { end } = await rent(api);
+  const customer = await api.world.customer(10_000);
+  const rented = await api.world.run(customer);
   await api.world.clock.advance(HOUR_MS);
   await tick();
   await api.world.clock.advance(HOUR_MS);
-  await end();
+  await api.world.end(customer, rented);
   const before = await earnings();
   const oldest = before.entries.at(-1)?.amount_cents ?? 0;
   const id = await supplierId();
@@ -131,11 +134,12 @@ test('one payout covers the oldest entries, as far as it goes', async () => {
   expect(after.unpaid_cents).toBe(before.accrued_cents - oldest);
 });
 
-test("another supplier's earnings and payouts are nobody else's", async () => {
+test('a supplier sees its own earnings and payouts and no others', async () => {
   await bringMachine(api, owner);
-  const { end } = await rent(api);
+  const customer = await api.world.customer(10_000);
+  const rented = await api.world.run(customer);
   await api.world.clock.advance(HOUR_MS);
-  await end();
+  await api.world.end(customer, rented);
   await api.world.rooms.payouts.pay({ supplierId: await supplierId(), cents: 1, reference: 'r' });
   const mine = await earnings();
   expect(mine.accrued_cents).toBeGreaterThan(0);

@@ -38,6 +38,7 @@ const ask = (body: object = {}): Promise<Answer> =>
 const texts = (count: number): string[] => Array.from({ length: count }, (_, i) => `${i}`);
 
 describe('embeddings', () => {
+  // Specification 2.14: EmbeddingsResponse has object, data, model and usage; total_tokens equals prompt_tokens.
   test('of one text have the members of the specification', async () => {
     const answer = await ask({ model: 'embedder', encoding_format: 'float', user: 'me' });
     expect(answer.status).toBe(200);
@@ -52,7 +53,9 @@ describe('embeddings', () => {
     expect(upstream.asked[0]?.body).toEqual({ model: 'upstream/secret-name', input: ['hi'], encoding_format: 'float' });
   });
 
-  test('of many texts come in their order, asked for as many at once as the server takes, and are one charge', async () => {
+  // Specification 2.14: An Embedding has object, embedding and index, its position in the input.
+  // Specification 4.8: One vector per input in request order.
+  test('of many texts come in order, in batches as large as the server takes, and are one charge', async () => {
     const input = ['a', 'bb', 'ccc', 'dddd', 'eeeee', 'f', 'gg'];
     const answer = await ask({ input });
     const { data, usage } = EmbeddingsResponse.parse(answer.json);
@@ -67,6 +70,9 @@ describe('embeddings', () => {
     });
   });
 
+  // Specification 8: Embeddings input: at most 2048 strings.
+  // Specification 7.3: An oversized embeddings batch is 400 invalid_request_error; the message states the limit.
+  // Specification 4.8: POST /v1/embeddings: input is one string or an array of up to 2048.
   test('are made of up to 2048 texts; more are refused with the limit', async () => {
     expect(EmbeddingsResponse.parse((await ask({ input: texts(2_048) })).json).data).toHaveLength(2_048);
     const refused = expectRefused(PATH, await ask({ input: texts(2_049) }), 'invalid_request');
@@ -74,7 +80,8 @@ describe('embeddings', () => {
     expect(refused.text).toContain('at most 2048');
   });
 
-  test('have as many dimensions as are asked for, if the model supports it', async () => {
+  // Specification 4.8: dimensions for models that support them; user is an opaque string.
+  test('have the requested number of dimensions if the model supports it', async () => {
     expect((await ask({ dimensions: 3 })).status).toBe(200);
     expect(upstream.asked[0]?.body['dimensions']).toBe(3);
     // The server makes three.
@@ -82,6 +89,8 @@ describe('embeddings', () => {
     expectRefused(PATH, await ask({ dimensions: 0 }), 'validation_failed');
   });
 
+  // Specification 8: Embeddings minimum charge: 1 cent per request.
+  // Specification 4.8: Embeddings are billed up to the next whole cent per request, one cent at least.
   test('cost a cent at least, and otherwise whole cents, rounded up', async () => {
     const priced = { input_per_1m_tokens_cents: 2 };
     expect(
@@ -101,7 +110,7 @@ describe('embeddings', () => {
     expect(await receiptOf(await ask())).toMatchObject({ charged_ucents: 1_000_000n, counted_by: 'upstream' });
   });
 
-  test('that the server has not counted are estimated', async () => {
+  test('have an estimated usage if the server counts no tokens', async () => {
     upstream.next({ body: { data: [{ index: 0, embedding: [1] }] } });
     const answer = await ask({ input: 'nine char' });
     expect(answer.json['usage']).toEqual({ prompt_tokens: 3, total_tokens: 3 });
@@ -110,12 +119,14 @@ describe('embeddings', () => {
 });
 
 describe('a request is refused', () => {
-  test('for base64, with what to tell the official client', async () => {
+  // Specification 4.8: encoding_format is float, the default; base64 is rejected with unsupported_parameter.
+  test('for base64, with the setting that the official client needs', async () => {
     const refused = expectRefused(PATH, await ask({ encoding_format: 'base64' }), 'unsupported_parameter');
     expect(refused.fields).toEqual(['encoding_format']);
     expect(refused.text).toContain('pass encoding_format: "float"');
   });
 
+  // Specification 4.8: A chat model id in embeddings is 404 model_not_found.
   test.each(['acme/small-chat', 'small', 'acme/vectors', 'nobody/knows', 'embedder:economy'])(
     'for the model %s: 404 model_not_found',
     async (model) => {
@@ -123,6 +134,7 @@ describe('a request is refused', () => {
     },
   );
 
+  // Specification 4.8: Token-id arrays are unsupported as input.
   test.each([
     [{ input: [] }, 'input'],
     [{ input: '' }, 'input'],
@@ -131,7 +143,7 @@ describe('a request is refused', () => {
     [{ input: [[1, 2]] }, 'input[0]'],
     [{ encoding_format: 'hex' }, 'encoding_format'],
     [{ user: 5 }, 'user'],
-  ])('with what is not valid: %j', async (body, field) => {
+  ])('for an invalid value: %j', async (body, field) => {
     expect(expectRefused(PATH, await ask(body), 'validation_failed').fields).toEqual([field]);
     expect(upstream.asked).toEqual([]);
   });
@@ -149,8 +161,9 @@ test('a text that is too long for the model is 400 context_length_exceeded', asy
   );
 });
 
-describe('an answer that is not what was asked for is 502 upstream_error, and costs nothing', () => {
+describe('a wrong answer of the server is 502 upstream_error and costs nothing', () => {
   const vector = (index: number, embedding: unknown = [1, 2]): object => ({ index, embedding });
+  // Specification 7.3: upstream_error is 502: a misaligned response.
   test.each([
     ['too few vectors', [vector(0)]],
     ['too many vectors', [vector(0), vector(1), vector(2)]],
@@ -167,7 +180,7 @@ describe('an answer that is not what was asked for is 502 upstream_error, and co
     expect(json).toMatchObject({ balance_cents: 1_000_000, held_cents: 0 });
   });
 
-  test('a later batch that fails, after one that did not', async () => {
+  test('a failed batch after one that succeeded', async () => {
     upstream.next(
       { body: { data: [0, 1, 2].map((i) => vector(i)), usage: { prompt_tokens: 5 } } },
       { status: 500, body: 'no' },
@@ -177,7 +190,8 @@ describe('an answer that is not what was asked for is 502 upstream_error, and co
   });
 });
 
-test('vectors of up to 64 MiB over all batches are passed on; more are 502, not to be sent again', async () => {
+// Specification 8: Embeddings response: at most 64 MiB.
+test('vectors of up to 64 MiB over all batches are passed on; more are 502, which a client should not retry', async () => {
   const body = (bytes: number): string => {
     const [head, tail] = [
       '{"data":[{"index":0,"embedding":[1]},{"index":1,"embedding":[1]},{"index":2,"embedding":[1]}]',

@@ -22,6 +22,10 @@ const workload = async () => {
   return workloads.find(({ workload_id: id }) => id === row?.workload_id);
 };
 
+// Specification 2.16: frameworks, versions, includes and vm_images.
+// Specification 2.16: FrameworkVersion: id, label, variant and default.
+// Specification 2.16: IncludeItem: name, and version, absent for unpinned components.
+// Specification 4.9: GET /v1/environments returns the Environments object.
 test('the list is open to everybody, and has frameworks, versions, contents and VM images as specified', async () => {
   const { status, json, body } = await api.call('GET', '/v1/environments');
   expect(status).toBe(200);
@@ -43,6 +47,8 @@ test('the list is open to everybody, and has frameworks, versions, contents and 
 });
 
 describe('a launch', () => {
+  // Specification 2.2: image is shown for custom-image launches only: certified launches never expose theirs.
+  // Specification 4.3: environment omitted means the provider default.
   test.each([
     [undefined, 'nvidia/cuda@'],
     ['provider_template', 'nvidia/cuda@'],
@@ -60,13 +66,15 @@ describe('a launch', () => {
     });
   });
 
-  test('takes the version that is named, else the default one', async () => {
+  // Specification 2.16: FrameworkVersion: id is the token after the @, and variant the CUDA variant.
+  test('takes the named version, or the default version if none is named', async () => {
     const tags = (): (string | null)[] => api.world.images.asked.map(({ reference }) => reference.tag);
     await launch({ environment: 'certified:pytorch' });
     await launch({ environment: 'certified:pytorch@2.5.1' });
     expect(tags()).toEqual(['2.8.0-cuda12.8-cudnn9-devel', '2.5.1-cuda12.4-cudnn9-devel']);
   });
 
+  // Specification 4.3: environment has a grammar.
   test.each([
     'Certified',
     '',
@@ -78,7 +86,7 @@ describe('a launch', () => {
     'raw_vm:a@b',
     'provider_template:x',
     'pytorch',
-  ])('of "%s" is malformed: 422 that says the grammar', async (environment) => {
+  ])('of "%s" is 422 with the grammar', async (environment) => {
     const answer = await launch({ environment });
     expect(answer).toMatchObject({
       status: 422,
@@ -88,12 +96,14 @@ describe('a launch', () => {
     expect(await newest()).toEqual({});
   });
 
+  // Specification 4.3: A well-formed environment, raw_vm too, that cannot be served gives 422 environment_unavailable.
+  // Specification 7.2: environment_unavailable is 422: a well-formed environment that the placed machine cannot serve.
   test.each([
     ['certified:caffe', 'there is no framework caffe; there are pytorch, tensorflow'],
     ['certified:pytorch@0.1', 'there is no version 0.1 of pytorch; there are 2.8.0, 2.5.1'],
     ['raw_vm', 'no host on offer runs virtual machines; use certified'],
     ['raw_vm:ubuntu-24.04', 'no host on offer runs virtual machines; use certified'],
-  ])('of %s cannot be served: 422 environment_unavailable that says what can', async (environment, why) => {
+  ])('of %s is 422 environment_unavailable, which names the available ones', async (environment, why) => {
     const before = await made(api, owner);
     const answer = await launch({ environment });
     expect(answer).toMatchObject({
@@ -104,6 +114,8 @@ describe('a launch', () => {
     expect(await made(api, owner)).toEqual(before);
   });
 
+  // Specification 4.3: cmd, entrypoint, ports and registry_credential_id require image; image excludes environment.
+  // Specification 7.2: 422: image combined with environment.
   test.each<[string, object, string]>([
     ['cmd', { cmd: [] }, 'cmd'],
     ['entrypoint', { entrypoint: [] }, 'entrypoint'],
@@ -116,7 +128,7 @@ describe('a launch', () => {
     expect(answer).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field }] } });
   });
 
-  test('of one whose image is gone is environment_unavailable, without its name', async () => {
+  test("of an environment whose image is gone is environment_unavailable, without the image's name", async () => {
     const name = 'nvidia/cuda:12.8.1-cudnn-devel-ubuntu24.04';
     api.world.images.known.set(name, refused({ reference: parseReference(name), login: undefined }, 404));
     const answer = await launch();
@@ -129,12 +141,17 @@ describe('a launch', () => {
   });
 });
 
-test('a launch that names neither GPU nor template is told what it needs', async () => {
+test('a launch without a GPU and a template is refused with the fields that it needs', async () => {
   const answer = await launch({ gpu_type: undefined });
   expect(answer.json.errors).toEqual([{ field: 'gpu_type', rule: 'is required without template_id' }]);
 });
 
-test('spot without an image is accepted, and its operation says that spot has no capacity', async () => {
+// Specification 2.2: tier is spot, where spot was asked for.
+// Specification 2.2: reservation_id is null for spot.
+// Specification 4.3: spot is accepted but currently returns no capacity.
+// Specification 9: The spot tier stays in the enumerations.
+// Specification 9: Spot is soft-deprecated: a launch that asks for it is told to use on_demand.
+test('a spot launch without an image is accepted, and its operation says that spot has no capacity', async () => {
   const accepted = await launch({ tier: 'spot' });
   expect(accepted.status).toBe(202);
   await api.world.drive();

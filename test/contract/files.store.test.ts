@@ -39,7 +39,8 @@ const upwards = (a: number, b: number): number => a - b;
 const ofBytes = (bytes: number): string => `${GOOD}${' '.repeat(bytes - GOOD.length)}`;
 
 describe('an upload', () => {
-  test('is a file with the members of the specification, and nothing of where it is stored', async () => {
+  // Specification 2.15: FileObject has id, object, bytes, created_at in Unix seconds, filename and purpose; the storage location is not exposed.
+  test('makes a file with the members of the specification, and does not show where it is stored', async () => {
     const answer = await send(uploadForm(GOOD));
     expect(answer.status).toBe(200);
     expect(answer.json).toEqual({
@@ -59,7 +60,7 @@ describe('an upload', () => {
     expect((await send(uploadForm(GOOD).toReversed())).status).toBe(200);
   });
 
-  test('is kept byte by byte, and its SHA-256 with it', async () => {
+  test('is stored byte by byte, with its SHA-256', async () => {
     const { id } = await uploaded();
     const content = await get(`/${id}/content`);
     expect(content.body).toBe(GOOD);
@@ -71,7 +72,7 @@ describe('an upload', () => {
     expect(row?.sha256).toBe(createHash('sha256').update(GOOD).digest('hex'));
   });
 
-  test('keeps its name, whatever that is, without the folders before it', async () => {
+  test('keeps any name, without the folders before it', async () => {
     const { filename, id } = await uploaded(GOOD, "C:\\data\\../Größe (1)'s.jsonl");
     expect(filename).toBe("Größe (1)'s.jsonl");
     const { headers } = await get(`/${id}/content`);
@@ -80,7 +81,7 @@ describe('an upload', () => {
     expectRefused(PATH, await send(uploadForm(GOOD, 'n'.repeat(256))), 'validation_failed');
   });
 
-  test('that cannot be trained with is stored with the status error, and its report names the lines', async () => {
+  test('is stored with the status error if it cannot serve for training, and its report names the lines', async () => {
     const file = await uploaded(`${GOOD}{}\n[]\n`);
     expect(file).toMatchObject({
       status: 'error',
@@ -106,9 +107,10 @@ describe('an upload', () => {
   });
 });
 
-describe('an upload is refused, and leaves nothing', () => {
+describe('a refused upload', () => {
   const file = uploadForm(GOOD)[0] as FormPart;
   const purpose = uploadForm(GOOD)[1] as FormPart;
+  // Specification 2.15: The purpose of a file is fine-tune.
   test.each<[string, FormPart[], string]>([
     ['without a file', [purpose], 'file'],
     ['without a purpose', [file], 'purpose'],
@@ -119,19 +121,22 @@ describe('an upload is refused, and leaves nothing', () => {
     ['with a file of nothing', [{ ...file, value: '' }, purpose], 'file'],
     ['with a file without a name', [{ ...file, filename: '' }, purpose], 'file'],
     ['with a name of control characters', [{ ...file, filename: 'a\u0001b' }, purpose], 'file'],
-  ])('%s: 422 names it', async (_what, parts, field) => {
+  ])('%s is 422, names the field, and leaves nothing', async (_what, parts, field) => {
     expect(expectRefused(PATH, await send(parts), 'validation_failed').fields).toEqual([field]);
     expect([blobsOnDisk(), (await listed()).data]).toEqual([[], []]);
   });
 
-  test.each(['expires_after[anchor]', '__proto__', ''])('with the field %j, which we do not know', async (name) => {
-    const answer = await send([...uploadForm(GOOD), { name, value: 'x' }]);
-    expect(expectRefused(PATH, answer, 'unsupported_parameter').fields).toEqual([name]);
-    expect(blobsOnDisk()).toEqual([]);
-  });
+  test.each(['expires_after[anchor]', '__proto__', ''])(
+    'with the unknown field %j is refused by that name, and leaves nothing',
+    async (name) => {
+      const answer = await send([...uploadForm(GOOD), { name, value: 'x' }]);
+      expect(expectRefused(PATH, answer, 'unsupported_parameter').fields).toEqual([name]);
+      expect(blobsOnDisk()).toEqual([]);
+    },
+  );
 
   test.each(['application/json', 'application/x-www-form-urlencoded', 'text/plain', ''])(
-    'as %j: 415',
+    'with the content type %j is 415',
     async (contentType) => {
       expect(expectRefused(PATH, await send([], contentType), 'unsupported_media_type').text).toContain(
         'multipart/form-data',
@@ -139,7 +144,7 @@ describe('an upload is refused, and leaves nothing', () => {
     },
   );
 
-  test('where the form cannot be read: 400', async () => {
+  test('with a form that cannot be read is 400 and leaves nothing', async () => {
     const bad = [
       await send(uploadForm(GOOD), 'multipart/form-data'),
       await send(uploadForm(GOOD), 'multipart/form-data; boundary=another'),
@@ -150,7 +155,7 @@ describe('an upload is refused, and leaves nothing', () => {
     expect(blobsOnDisk()).toEqual([]);
   });
 
-  test('where the body ends within the file, or before its last delimiter: 400', async () => {
+  test('with a body that ends within the file or before its last delimiter is 400 and leaves nothing', async () => {
     const { http } = api;
     const text = `--x\r\nContent-Disposition: form-data; name="file"; filename="a"\r\n\r\n${GOOD}`;
     const headers = { authorization: `Bearer ${owner.key}`, 'content-type': 'multipart/form-data; boundary=x' };
@@ -163,7 +168,7 @@ describe('an upload is refused, and leaves nothing', () => {
 });
 
 describe('limits', () => {
-  test('a file may have as many bytes as it may; with one more it is 413, counted on the way, and leaves nothing', async () => {
+  test('a file of the maximum size is accepted; one byte more is 413, counted while it arrives, and leaves nothing', async () => {
     expect((await uploaded(ofBytes(FILE_BYTES_MAX))).bytes).toBe(FILE_BYTES_MAX);
     const refused = expectRefused(PATH, await send(uploadForm(ofBytes(FILE_BYTES_MAX + 1))), 'body_too_large');
     expect(refused).toMatchObject({
@@ -173,7 +178,7 @@ describe('limits', () => {
     expect(blobsOnDisk()).toHaveLength(1);
   });
 
-  test('a body that says that it is too long is refused before it is read', async () => {
+  test('a body with too large a Content-Length is refused before it is read', async () => {
     const reply = await api.http.inject({
       method: 'POST',
       url: PATH,
@@ -187,7 +192,7 @@ describe('limits', () => {
     expect(reply.status).toBe(413);
   });
 
-  test('files of an organisation may have so many bytes together; one more is 409, not to be sent again; deleting makes room', async () => {
+  test('the files of an organisation may have the maximum of bytes together; one byte more is 409, which a client should not retry; a deletion makes room', async () => {
     const first = await uploaded(ofBytes(20_000));
     await uploaded(ofBytes(20_000));
     const over = await send(uploadForm(ofBytes(10_001)));
@@ -203,7 +208,7 @@ describe('limits', () => {
     await uploaded(ofBytes(20_000));
   });
 
-  test('a file is stored no further than there is room for its organisation', async () => {
+  test('an upload ends where the quota of its organisation ends', async () => {
     await uploaded(ofBytes(20_000));
     await uploaded(ofBytes(15_000));
     const { blobs } = api.world.rooms;
@@ -218,14 +223,14 @@ describe('limits', () => {
     expect(bounds).toEqual([15_000, 15_000]);
   });
 
-  test('of uploads at the same time, as many as fit are taken', async () => {
+  test('concurrent uploads are accepted as far as they fit together', async () => {
     await uploaded(ofBytes(20_000));
     const answers = await Promise.all([1, 2, 3].map(() => send(uploadForm(ofBytes(15_000)))));
     expect(answers.map(({ status }) => status).toSorted(upwards)).toEqual([200, 200, 409]);
     expect([blobsOnDisk().length, (await listed()).data.length]).toEqual([3, 3]);
   });
 
-  test('an organisation has up to four uploads under way; the fifth is told to wait, and another organisation is not', async () => {
+  test("an organisation has up to four uploads under way; the fifth is 429, and another organisation's is accepted", async () => {
     const { blobs } = api.world.rooms;
     const { write } = blobs;
     const gate = Promise.withResolvers<void>();
@@ -278,7 +283,7 @@ describe('a list', () => {
     expect(upwards.data.map(({ id }) => id)).toEqual([ids[2], ids[0]]);
   });
 
-  test('may be of one purpose', async () => {
+  test('may be limited to one purpose', async () => {
     await uploaded();
     expect((await listed('?purpose=fine-tune')).data).toHaveLength(1);
     expect((await listed('?purpose=assistants')).data).toHaveLength(0);
@@ -304,7 +309,7 @@ describe('a list', () => {
 });
 
 describe('a file', () => {
-  test('is read in ranges', async () => {
+  test('can be read in ranges', async () => {
     const { id } = await uploaded();
     const part = await get(`/${id}/content`, { range: 'bytes=2-9' });
     expect(part).toMatchObject({ status: 206, body: GOOD.slice(2, 10) });
@@ -312,7 +317,7 @@ describe('a file', () => {
     expectRefused(PATH, await get(`/${id}/content`, { range: 'bytes=999999-' }), 'range_not_satisfiable');
   });
 
-  test('that is deleted is gone with its content, and says so', async () => {
+  test('is gone with its content after a deletion, which the answer confirms', async () => {
     const { id } = await uploaded();
     const answer = await api.call('DELETE', `${PATH}/${id}`, { key: owner.key });
     expect(answer).toMatchObject({ status: 200, json: { id, object: 'file', deleted: true } });
@@ -322,7 +327,7 @@ describe('a file', () => {
     expect((await listed()).data).toEqual([]);
   });
 
-  test('whose content is gone is not found, as after the restore of an old database', async () => {
+  test('is not found if its content is gone, as after the restore of an old database', async () => {
     const { id } = await uploaded();
     const row = await findFile(api.world.db.read, owner.orgId, id);
     await api.world.rooms.blobs.remove(row?.blob_key ?? '');
@@ -330,7 +335,7 @@ describe('a file', () => {
     expect((await api.call('DELETE', `${PATH}/${id}`, { key: owner.key })).status).toBe(200);
   });
 
-  test('is named to the sweep of blobs for as long as it is there', async () => {
+  test('is reported to the sweep of blobs for as long as it exists', async () => {
     const { id } = await uploaded();
     const { blobs, files } = api.world.rooms;
     const sweep = (): Promise<number> => blobs.sweep({ files: files.namedBlobs }, new AbortController().signal);

@@ -37,8 +37,10 @@ async function desired(): Promise<unknown[]> {
 const expectNothing = async (): Promise<void> => expect(await made(api, owner)).toEqual(before);
 
 describe('a refused image', () => {
+  // Specification 4.3: A malformed image reference gives 400.
+  // Specification 7.2: 400: malformed image reference.
   test.each(['ghcr.io/Org/app', 'https://ghcr.io/org/app', 'alpine@sha256:12', 'app app', 'ghcr.io/org/äpp', ''])(
-    'malformed: %s is 400, nothing is asked and nothing made',
+    'with the malformed reference "%s" is 400; no registry is asked and nothing is made',
     async (image) => {
       const answer = await launch({ image });
       expect(answer).toMatchObject({
@@ -51,6 +53,10 @@ describe('a refused image', () => {
   );
 
   const reference = parseReference('ghcr.io/org/app:1');
+  // Specification 4.3: image is verified before provisioning: unknown gives 422 image_unavailable, an outage 502 registry_unreachable, no operation,
+  // nothing billed.
+  // Specification 7.2: image_unavailable is 422: an unknown image, a failed registry login.
+  // Specification 7.2: registry_unreachable is 502: a registry outage during the image check.
   test.each([
     ['unknown', refused({ reference, login: undefined }, 404), 422, 'image_unavailable', 'check its name and tag'],
     ['private', refused({ reference, login: undefined }, 401), 422, 'image_unavailable', 'registry_credential_id'],
@@ -74,7 +80,8 @@ describe('a refused image', () => {
     await expectNothing();
   });
 
-  test('that is longer than 512 characters is 400, and of 512 is read', async () => {
+  // Specification 7.2: 400: an image reference that is too long to be one.
+  test('that is longer than 512 characters is 400; a shorter one is accepted', async () => {
     const name = `ghcr.io/${'a'.repeat(200)}:${'t'.repeat(128)}`;
     expect(await launch({ image: `${name}@sha256:${'a'.repeat(512)}` })).toMatchObject({
       status: 400,
@@ -87,17 +94,18 @@ describe('a refused image', () => {
   });
 });
 
-describe('what runs', () => {
+describe('the command of a container', () => {
   beforeEach(() => {
     api.world.images.known.set('quiet:latest', { hasEntrypoint: false, hasCmd: false });
     api.world.images.known.set('both:latest', { hasEntrypoint: true, hasCmd: true });
   });
 
+  // Specification 4.3: An image with nothing left to run is refused.
   test.each([
     ['an image without a command', { image: 'quiet' }],
     ['a cleared cmd', { image: 'quiet', cmd: [] }],
     ['an entrypoint and a cmd that are cleared', { image: 'both', entrypoint: [], cmd: [] }],
-  ])('%s has nothing to run', async (_what, body) => {
+  ])('is missing with %s, and the launch is refused', async (_what, body) => {
     const answer = await launch(body);
     expect(answer).toMatchObject({ status: 422, json: { code: 'image_unavailable' } });
     expect(answer.json['detail']).toContain('set cmd or entrypoint');
@@ -105,6 +113,7 @@ describe('what runs', () => {
   });
 
   const OWN = null;
+  // Specification 4.3: cmd and entrypoint override those of the image; an empty array clears; env holds plain container variables.
   test.each<[string, object, { entrypoint: string[] | null; cmd: string[] | null }]>([
     ['nothing, which leaves both to the image', { image: 'both' }, { entrypoint: OWN, cmd: OWN }],
     ['a cmd', { image: 'quiet', cmd: ['run'] }, { entrypoint: OWN, cmd: ['run'] }],
@@ -123,13 +132,13 @@ describe('what runs', () => {
       { image: 'both', cmd: [] },
       { entrypoint: OWN, cmd: [] },
     ],
-  ])('with %s is what the host is told', async (_what, body, command) => {
+  ])('is sent to the host for a launch with %s', async (_what, body, command) => {
     expect((await launch({ ...body, env: { A: 'b' } })).status).toBe(202);
     expect(await desired()).toMatchObject([{ command, env: { A: 'b' } }]);
   });
 });
 
-test('sixteen checks of an organisation run at once; one that gets no turn is 429, and others are not held up', async () => {
+test('sixteen image checks of an organisation run at once; one that waits too long is 429, and other organisations do not wait', async () => {
   const hold = Promise.withResolvers<void>();
   api.world.images.held = hold.promise;
   const { asked } = api.world.images;
@@ -148,7 +157,9 @@ test('sixteen checks of an organisation run at once; one that gets no turn is 42
   await Promise.all([...first, late]);
 });
 
-test('an instance shows its image pinned to the verified digest, and that is what its host pulls', async () => {
+// Specification 2.2: image is the reference pinned to its verified digest.
+// Specification 4.3: image is pinned to the verified digest.
+test('an instance shows its image pinned to the verified digest, and its host pulls that digest', async () => {
   await launch({ image: 'ghcr.io/org/app:1' });
   const { image } = await newest();
   expect(image).toMatch(PINNED);
@@ -156,6 +167,7 @@ test('an instance shows its image pinned to the verified digest, and that is wha
 });
 
 describe('a registry credential', () => {
+  // Specification 4.9: POST /v1/registry-credentials stores a registry credential.
   test('is stored sealed, listed without its password, and deleted', async () => {
     const made = await store();
     expect(made).toMatchObject({ status: 201, json: { name: 'ci', registry: 'ghcr.io', username: 'me' } });
@@ -177,6 +189,7 @@ describe('a registry credential', () => {
     });
   });
 
+  // Specification 4.9: Fields of a registry credential have rules.
   test.each([
     ['registry', { registry: 'https://ghcr.io/org' }],
     ['registry', { registry: '' }],
@@ -190,7 +203,7 @@ describe('a registry credential', () => {
     expect(answer).toMatchObject({ status: 422, json: { code: 'validation_failed', errors: [{ field }] } });
   });
 
-  test('may have a password of 8192 characters, lines and all', async () => {
+  test('may have a password of 8192 characters, with line breaks', async () => {
     expect((await store({ password: `{\n${'x'.repeat(8190)}` })).status).toBe(201);
   });
 
@@ -200,7 +213,7 @@ describe('a registry credential', () => {
     expect((await store({}, await api.account())).status).toBe(201);
   });
 
-  test('is what the registry of the image is asked with', async () => {
+  test('is sent to the registry of the image', async () => {
     const { id } = (await store({ registry: 'GHCR.io' })).json;
     expect((await launch({ image: 'ghcr.io/org/app:1', registry_credential_id: id })).status).toBe(202);
     expect(api.world.images.asked).toMatchObject([{ login: { credentialId: id, username: 'me', password: 's3cret' } }]);
@@ -215,7 +228,9 @@ describe('a registry credential', () => {
     expect((await launch({ image, registry_credential_id: id })).status).toBe(202);
   });
 
-  test('that is unknown, of another organisation, or for another registry refuses the launch by its name', async () => {
+  // Specification 4.3: registry_credential_id must be for the registry of the image (422).
+  // Specification 7.2: 422: registry mismatch.
+  test('refuses the launch by its name if it is unknown, of another organisation, or for another registry', async () => {
     const { id: foreign } = (await store({}, await api.account())).json;
     const { id: own } = (await store()).json;
     for (const [credential, image, rule] of [
@@ -250,7 +265,7 @@ describe('the login for a pull', () => {
   }
   const ask = (machineId: string, workloadId: string) => api.world.rooms.instances.pullLogin(machineId, workloadId);
 
-  test('is given to the host that has the workload, which is told to ask', async () => {
+  test('is given to the host that has the workload, whose desired state says that it must ask', async () => {
     const { machineId, workloadId } = await privateLaunch();
     const { workloads } = await api.world.rooms.workloads.desired(machineId);
     expect(workloads).toMatchObject([

@@ -1,4 +1,4 @@
-// The instance as the API shows it (specification 2.2, 3.1): every field at every station of its life, each way to its end, and what is told of it.
+// The instance as the API shows it (specification 2.2, 3.1): every field at every station of its life, each way to its end, and its public events.
 import { describe, expect, test } from 'vitest';
 import { QUIET_AFTER_START_MS } from '../../control-plane/rental/outages/verdict.ts';
 import { GRACE_MS } from '../../shared/limits.ts';
@@ -10,7 +10,6 @@ const HOUR_MS = 3_600_000;
 const DEAD = { ok: false, leg: 'banner', detail: 'banner: the connection was closed' } as const;
 const HOST_SAYS = {
   pulling: {},
-  running: { host_key: 'ssh-ed25519 AAAA' },
   failed: { detail: 'no such runtime' },
   stopped: {},
   missing: {},
@@ -33,11 +32,6 @@ async function report(id: string, phase: keyof typeof HOST_SAYS): Promise<void> 
   await api.world.observe(id, { phase, ...HOST_SAYS[phase] });
   await api.world.drive();
 }
-async function run(body: object = {}): Promise<string> {
-  const id = await launch(body);
-  await report(id, 'running');
-  return id;
-}
 /** Probes the SSH endpoints for `ms` of virtual time. */
 async function watch(ms: number): Promise<void> {
   const { signal } = new AbortController();
@@ -52,15 +46,33 @@ async function lose(id: string): Promise<void> {
   api.world.probeAnswers.set(id, DEAD);
   await watch(60_000);
 }
-/** Of the four public events. */
-const told = async (id: string): Promise<string[]> =>
+/** The types of its public events, oldest first. */
+const publicEvents = async (id: string): Promise<string[]> =>
   (await api.world.journal(id)).filter((type) => /\.(creating|running|terminated|failed)$/.test(type));
 const gpuSeconds = async (): Promise<number> => {
   const { json } = await api.call('GET', '/v1/usage?bucket=month', { key: owner.key });
   return Number(json.data?.[0]?.['gpu_seconds'] ?? 0);
 };
 
-test('has exactly the fields of its station, from the request through an outage to its end', async () => {
+// Specification 2.2: id, status, gpu_type, gpu_count, region, tier, price_per_hour and created_at are there at every station.
+// Specification 2.2: name, ready_at, terminated_at and reservation_id are there at every station, a value or null.
+// Specification 2.2: status goes from allocating through starting, running, unreachable and stopping to terminated.
+// Specification 2.2: tier is on_demand.
+// Specification 2.2: price_per_hour is the rate of the whole instance, covering all GPUs.
+// Specification 2.2: ready_at is null before it runs, and from then on the time when it first ran.
+// Specification 2.2: ready_at stays over an outage.
+// Specification 2.2: terminated_at is null until it ends.
+// Specification 2.2: reservation_id is null for on_demand.
+// Specification 2.2: status_reason is absent while there is nothing to explain.
+// Specification 2.2: unreachable_since is the start of the confirmed outage, present exactly while unreachable.
+// Specification 2.2: connection has hostname, port and ssh_command where one can connect, and is null elsewhere.
+// Specification 2.2: connection.terminal_url is there only on running instances: not while unreachable.
+// Specification 3.1: starting goes to running once it has booted and SSH is live: instance.running, ready_at.
+// Specification 3.1: unreachable goes back to running by itself, unreachable_since cleared.
+// Specification 4.3: A list shows an instance as GET /v1/instances/{id} does.
+// Specification 4.3: name is shown.
+// Specification 6.1: instance.terminated: customer terminate.
+test('an instance has exactly the fields of its status, from the request through an outage to its end', async () => {
   await api.world.machine({ gpus: 2, dollars: 1.5, region: 'eu-north' });
   const id = await launch({ gpu_count: 2, name: 'mine' });
   const always = {
@@ -82,7 +94,7 @@ test('has exactly the fields of its station, from the request through an outage 
   await report(id, 'pulling');
   expect(await read(id)).toEqual({ ...before, status: 'starting' });
   await api.world.clock.advance(1000);
-  await report(id, 'running');
+  await api.world.start(id);
   const ready = now();
   const connection = {
     hostname: `${id}.ssh.test`,
@@ -119,14 +131,15 @@ test('has exactly the fields of its station, from the request through an outage 
   await api.world.clock.advance(1000);
   await report(id, 'stopped');
   expect(await read(id)).toEqual({ ...stopping, status: 'terminated', terminated_at: now() });
-  expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
+  expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
 });
 
+// Specification 2.2: last_reachable_at is the last end-to-end check, absent before the first; it stops advancing when SSH has died.
 test('last_reachable_at advances with every good probe, and stops with the first failed one', async () => {
   await api.world.machine();
   const id = await launch();
   expect(await read(id)).not.toHaveProperty('last_reachable_at');
-  await report(id, 'running');
+  await api.world.start(id);
   const first = String((await read(id))['last_reachable_at']);
   await watch(QUIET_AFTER_START_MS);
   const later = String((await read(id))['last_reachable_at']);
@@ -139,20 +152,22 @@ test('last_reachable_at advances with every good probe, and stops with the first
   expect(dying).toMatchObject({ status: 'running' });
 });
 
-test('auto_terminate_at is ready_at and the limit: also during an outage, and not before it runs', async () => {
+// Specification 2.2: auto_terminate_at is ready_at + auto_terminate_hours, absent before it runs.
+test('auto_terminate_at is ready_at plus the limit, also during an outage, and absent before the instance runs', async () => {
   await api.world.machine();
   const id = await launch({ auto_terminate_hours: 3 });
   expect(await read(id)).not.toHaveProperty('auto_terminate_at');
-  await report(id, 'running');
+  await api.world.start(id);
   const { ready_at: ready, auto_terminate_at: end } = await read(id);
   expect(Date.parse(String(end)) - Date.parse(String(ready))).toBe(3 * HOUR_MS);
   await lose(id);
   expect(await read(id)).toMatchObject({ status: 'unreachable', auto_terminate_at: end });
 });
 
-test('auto_terminate_at stays after a DELETE: only the limit itself takes it away', async () => {
+// Specification 2.2: auto_terminate_at stays after a DELETE: the platform has not begun to act on an elapsed limit.
+test('auto_terminate_at remains after a DELETE: only the limit itself removes it', async () => {
   await api.world.machine();
-  const id = await run({ auto_terminate_hours: 3 });
+  const id = await api.world.run(owner, { auto_terminate_hours: 3 });
   const { auto_terminate_at: end } = await read(id);
   await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
   expect(await read(id)).toMatchObject({ status: 'stopping', auto_terminate_hours: 3, auto_terminate_at: end });
@@ -162,8 +177,9 @@ test('auto_terminate_at stays after a DELETE: only the limit itself takes it awa
   expect(await read(id)).toMatchObject({ status: 'terminated', auto_terminate_hours: 3, auto_terminate_at: end });
 });
 
+// Specification 2.2: region is required, also of a launch that found no place: the one asked for, or that of the cheapest offer.
 test.each(['on_demand', 'spot'])(
-  'a launch %s that found no place shows a region: the one asked for, else of the cheapest offer',
+  'a launch %s without capacity shows the requested region, or that of the cheapest offer',
   async (tier) => {
     await api.world.machine({ region: 'us-east', dollars: 3 });
     await api.world.machine({ region: 'eu-north', dollars: 1 });
@@ -180,28 +196,32 @@ test.each(['on_demand', 'spot'])(
   },
 );
 
-test('status_reason tells that the main process is over while the rental runs, after an outage too, until it runs again', async () => {
+// Specification 2.2: status_reason explains a running rental whose main process is over, and no longer than that.
+test('status_reason reports the end of the main process while the rental runs, after an outage too, until the process runs again', async () => {
   await api.world.machine();
-  const id = await run();
-  const runs = { phase: 'running', host_key: 'ssh-ed25519 AAAA' } as const;
+  const id = await api.world.run(owner);
+  const exited = { phase: 'running', main_exit: { code: 1, signal: null } } as const;
   const over = 'main process exited with code 1';
-  await api.world.observe(id, { ...runs, main_exit: { code: 1, signal: null } });
+  await api.world.observe(id, exited);
   expect(await read(id)).toMatchObject({ status: 'running', status_reason: over });
   await lose(id);
-  await api.world.observe(id, { ...runs, main_exit: { code: 1, signal: null }, detail: 'news' });
+  await api.world.observe(id, { ...exited, detail: 'news' });
   expect((await read(id))['status_reason']).toContain('The SSH path is down');
   api.world.probeAnswers.delete(id);
   await watch(12_000);
   expect(await read(id)).toMatchObject({ status: 'running', status_reason: over });
-  await api.world.observe(id, { ...runs, main_exit: { code: null, signal: 'SIGKILL' } });
+  await api.world.observe(id, { ...exited, main_exit: { code: null, signal: 'SIGKILL' } });
   expect(await read(id)).toMatchObject({ status_reason: 'main process was ended by signal SIGKILL' });
-  await api.world.observe(id, runs);
+  await api.world.start(id);
   expect(await read(id)).not.toHaveProperty('status_reason');
 });
 
-test('the change of its name answers the instance as it is then; null takes the name away', async () => {
+// Specification 2.2: name is that of the launch, of a later change, or null.
+// Specification 4.3: PATCH changes the name.
+// Specification 4.9: PATCH /v1/instances/{id} answers the instance.
+test('a change of the name answers the changed instance; null removes the name', async () => {
   await api.world.machine();
-  const id = await run();
+  const id = await api.world.run(owner);
   for (const name of ['mine', null]) {
     const renamed = await api.call('PATCH', `/v1/instances/${id}`, { key: owner.key, body: { name } });
     expect(renamed).toMatchObject({ status: 200, json: { id, name } });
@@ -210,6 +230,10 @@ test('the change of its name answers the instance as it is then; null takes the 
 });
 
 describe('the end', () => {
+  // Specification 2.2: status is error where provisioning failed.
+  // Specification 2.2: status_reason says why a launch failed.
+  // Specification 3.1: A provisioning that fails goes to error: instance.failed, status_reason.
+  // Specification 6.1: instance.failed: provisioning failed.
   test('of provisioning that fails is error: instance.failed, with the reason of the operation, and nothing is billed', async () => {
     await api.world.machine();
     const { json } = await postLaunch(api, owner, LAUNCH);
@@ -220,29 +244,35 @@ describe('the end', () => {
     const { detail } = operation.json['error'] as { detail: string };
     expect(detail).toContain('no such runtime');
     expect(await read(id)).toMatchObject({ status: 'error', status_reason: detail, ready_at: null, connection: null });
-    expect(await told(id)).toEqual(['instance.creating', 'instance.failed']);
+    expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.failed']);
     expect(await gpuSeconds()).toBe(0);
   });
 
-  test('of a rental whose container fails is error: instance.failed, with what the host says', async () => {
+  // Specification 2.2: status_reason says why a rental failed.
+  // Specification 3.1: A rental that fails for good goes to error: instance.failed, status_reason.
+  // Specification 6.1: instance.failed: an unrecoverable error.
+  test('of a rental whose container fails is error: instance.failed, with the reason of the host', async () => {
     await api.world.machine();
-    const id = await run();
+    const id = await api.world.run(owner);
     await report(id, 'failed');
     expect(await read(id)).toMatchObject({ status: 'error', status_reason: 'no such runtime', connection: null });
-    expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
+    expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
     const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
     expect(removal).toMatchObject({ status: 202, json: { state: 'pending', resource_id: null } });
     const operation = await api.call('GET', `/v1/operations/${removal.headers['operation-id']}`, { key: owner.key });
     expect(operation.json).toMatchObject({ state: 'succeeded', completed_at: now() });
     expect(await read(id)).toMatchObject({ status: 'terminated', terminated_at: now() });
-    expect(await told(id)).toHaveLength(3);
+    expect(await publicEvents(id)).toHaveLength(3);
   });
 
+  // Specification 2.2: status is stopped where the supplier's side ended it.
+  // Specification 3.1: A stop from the supplier's side goes to stopped, which is final.
+  // Specification 6.1: instance.terminated: supplier-side stop.
   test.each(['stopped', 'missing'] as const)(
     "from the supplier's side is stopped: instance.terminated, billing ends, and a DELETE finds nothing (%s)",
     async (phase) => {
       await api.world.machine();
-      const id = await run();
+      const id = await api.world.run(owner);
       await api.world.clock.advance(HOUR_MS);
       await report(id, phase);
       expect(await read(id)).toMatchObject({
@@ -251,7 +281,7 @@ describe('the end', () => {
         terminated_at: now(),
         connection: null,
       });
-      expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
+      expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
       await api.world.clock.advance(HOUR_MS);
       expect(await gpuSeconds()).toBe(3600);
       const removal = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
@@ -259,22 +289,25 @@ describe('the end', () => {
     },
   );
 
+  // Specification 2.2: unreachable_since is gone once the outage has ended the rental.
+  // Specification 3.1: unreachable goes to error when its grace window lapses.
   test('of an outage that outlasts its grace is error: instance.failed, and unreachable_since is gone', async () => {
     await api.world.machine();
-    const id = await run();
+    const id = await api.world.run(owner);
     await lose(id);
     const billed = await gpuSeconds();
     await watch(GRACE_MS);
     const failed = await read(id);
     expect(failed).toMatchObject({ status: 'error', status_reason: expect.stringContaining('too long') as string });
     expect(failed).not.toHaveProperty('unreachable_since');
-    expect(await told(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
+    expect(await publicEvents(id)).toEqual(['instance.creating', 'instance.running', 'instance.failed']);
     expect(await gpuSeconds()).toBe(billed);
   });
 
+  // Specification 3.1: DELETE of a running instance ends in terminated: billing stops, instance.terminated.
   test('by a DELETE stops billing with the request, however long the host takes', async () => {
     await api.world.machine();
-    const id = await run();
+    const id = await api.world.run(owner);
     await api.world.clock.advance(HOUR_MS);
     await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
     await api.world.clock.advance(60_000);

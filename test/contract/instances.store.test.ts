@@ -15,11 +15,8 @@ beforeEach(async () => {
 const call = (method: 'GET' | 'PATCH' | 'DELETE', body?: object): Promise<Answer> =>
   api.call(method, url, { key: owner.key, ...(body === undefined ? {} : { body }) });
 const idOf = (path: string): string => path.split('/').at(-1) ?? '';
-async function observe(phase: 'running' | 'stopped'): Promise<void> {
-  await api.world.observe(idOf(url), { phase, host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
-}
 
+// Specification 4.3: name is the only mutable field.
 test.each<[object, string, string]>([
   [{}, 'name', 'is required'],
   [{ name: '' }, 'name', 'must have at least 1 character'],
@@ -35,20 +32,23 @@ test.each<[object, string, string]>([
 });
 
 describe('DELETE', () => {
-  test('answers 202 with its operation, in the header too; one that has ended is 404 not_found, and makes nothing', async () => {
-    await observe('running');
+  // Specification 4.3: DELETE answers 202 with Operation-Id; an instance that is terminated already is 404 not_found.
+  // Specification 7.2: not_found: deleting an already terminated instance.
+  test('answers 202 with its operation, in the header too; for an ended instance it is 404 not_found and makes nothing', async () => {
+    await api.world.start(idOf(url));
     const accepted = await call('DELETE');
     expect(accepted).toMatchObject({ status: 202, json: { kind: 'instance.delete', state: 'pending' } });
     expect(accepted.headers['operation-id']).toBe(accepted.json['operation_id']);
-    await observe('stopped');
+    await api.world.observe(idOf(url), { phase: 'stopped' });
+    await api.world.drive();
     expect((await call('GET')).json).toMatchObject({ status: 'terminated', connection: null });
     const before = await made(api, owner);
     expect(await call('DELETE')).toMatchObject({ status: 404, json: { code: 'not_found' } });
     expect(await made(api, owner)).toEqual(before);
   });
 
-  test('under way answers its operation to the key that began it, and one of its own to another', async () => {
-    await observe('running');
+  test('answers a repeat with the same operation for the same key, and with an operation of its own for another key', async () => {
+    await api.world.start(idOf(url));
     const first = await call('DELETE');
     const again = await call('DELETE');
     expect([again.status, again.json['operation_id']]).toEqual([202, first.json['operation_id']]);
@@ -63,7 +63,7 @@ describe('DELETE', () => {
   });
 });
 
-test('what is not there is 404 for every method', async () => {
+test('an unknown instance is 404 for every method', async () => {
   url = '/v1/instances/i-none';
   for (const answer of [await call('GET'), await call('PATCH', { name: 'x' }), await call('DELETE')]) {
     expect(answer).toMatchObject({ status: 404, json: { code: 'not_found' } });

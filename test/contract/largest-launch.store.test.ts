@@ -7,7 +7,7 @@ import {
   LINK_DESIRED_BYTES_MAX,
   WORKLOADS_PER_MACHINE_MAX,
 } from '../../shared/limits.ts';
-import { overTheWire } from '../kit/wire.ts';
+import { overTheWire } from '../kit/machines.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { type Answer, newestInstance, postLaunch } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
@@ -25,7 +25,8 @@ function largest(): object {
   return { cmd, env: { ...env, D: 'x'.repeat(restBytes) } };
 }
 
-test('a launch of the largest body on each GPU of the largest machine fits into what the host is sent', async () => {
+// Specification 8: The largest launches fit into what a host is sent, so that nobody keeps it from hearing of others.
+test('a launch of the largest body on each GPU of the largest machine fits into one message to the host', async () => {
   const { machineId } = await api.world.machine({ gpus: GPUS_PER_MACHINE_MAX });
   for (let count = 0; count < GPUS_PER_MACHINE_MAX; count += 1) expect((await launch(largest())).status).toBe(202);
   const desired = await api.world.rooms.workloads.desired(machineId);
@@ -35,7 +36,7 @@ test('a launch of the largest body on each GPU of the largest machine fits into 
   expect(bytes).toBeLessThan(LINK_DESIRED_BYTES_MAX);
 });
 
-test('the longest image that is taken reaches its host, with its digest', async () => {
+test('the longest accepted image reference reaches its host, with its digest', async () => {
   const { machineId } = await api.world.machine();
   const host = `${'h'.repeat(60)}.`.repeat(4);
   const image = `${host}example/${'r'.repeat(255)}`;
@@ -44,7 +45,7 @@ test('the longest image that is taken reaches its host, with its digest', async 
   expect(overTheWire(desired).workloads[0]?.image.length).toBe(image.length + 72);
 });
 
-test('a host with as many containers as it can be told of gets no new one, until one of them is gone', async () => {
+test('a host with as many containers as one message holds gets no new one until one of them is gone', async () => {
   const { machineId } = await api.world.machine({ gpus: 2 });
   expect((await launch(largest())).status).toBe(202);
   const id = String((await newestInstance(api, owner))['id']);
@@ -57,7 +58,7 @@ test('a host with as many containers as it can be told of gets no new one, until
   for (let count = 1; count < WORKLOADS_PER_MACHINE_MAX; count += 1) await copy(count);
   const desired = await api.world.rooms.workloads.desired(machineId);
   expect(overTheWire(desired).workloads).toHaveLength(WORKLOADS_PER_MACHINE_MAX);
-  // What is to go is told without its command and variables.
+  // A workload that must go is sent without its command and variables.
   expect(JSON.stringify(desired).length).toBeLessThan(256 * 1024);
 
   const { json } = await launch();

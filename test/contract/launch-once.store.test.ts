@@ -13,7 +13,8 @@ const MOMENT_MS = 10;
 const api: Api = await openApi();
 afterAll(() => api.close());
 
-test('fifty equal launches at once are one launch, and are answered alike', async () => {
+// Specification 8: Equal launches at the same time are one launch with one answer.
+test('fifty equal launches at once make one launch and get the same answer', async () => {
   const { machineId } = await api.world.machine({ gpus: 8 });
   const { orgId, key } = await api.account();
   const { port } = await api.http.listen({ host: '127.0.0.1', port: 0 });
@@ -30,7 +31,7 @@ test('fifty equal launches at once are one launch, and are answered alike', asyn
   while (waiting) await api.world.clock.advance(MOMENT_MS);
   const answers = await sent;
 
-  // On a slow database some have waited as long as anybody should, and are told to ask again.
+  // On a slow database some have waited as long as anybody should, and are refused with a time to retry.
   const [first] = answers.filter(({ status }) => status === 202);
   const late = answers.filter(({ status }) => status !== 202);
   expect(first?.operationId).toBe((JSON.parse(first?.body ?? '{}') as { operation_id?: string }).operation_id);

@@ -17,16 +17,11 @@ const newest = (): Promise<Record<string, unknown>> => newestInstance(api, owner
 const read = async (id: string): Promise<Answer['json']> =>
   (await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json;
 
-/** Launched, and up on its host. */
-async function run(body: object = {}): Promise<string> {
-  expect((await launch(body)).status).toBe(202);
-  const id = String((await newest())['id']);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
-  return id;
-}
-
 describe('a refused body', () => {
+  // Specification 4.3: The reserved namespaces of env, PUBLIC_KEY and the SVC_ names, are refused (422).
+  // Specification 4.3: gpu_type, gpu_count and tier are required; every broken rule of the body is 422 and names its field.
+  // Specification 7.2: validation_failed: spot with image.
+  // Specification 7.2: 422: reserved env namespace, invalid env keys, empty strings in cmd or entrypoint.
   test.each<[string, object, string, string]>([
     ['no gpu_type', { gpu_type: undefined }, 'gpu_type', 'is required without template_id'],
     ['no gpu_count', { gpu_count: undefined }, 'gpu_count', 'is required'],
@@ -52,7 +47,7 @@ describe('a refused body', () => {
     ['an empty string in entrypoint', { entrypoint: [''] }, 'entrypoint[0]', 'must not be an empty string'],
     ['spot with an image', { tier: 'spot' }, 'tier', 'spot cannot be combined with image; use on_demand'],
     ['an offering of another type', { gpu_type: 'A100' }, 'offering_id', 'must be of gpu_type A100'],
-  ])('%s: 422 that names the field and the rule, and nothing is made', async (_, body, field, rule) => {
+  ])('with %s is 422, names the field and the rule, and makes nothing', async (_, body, field, rule) => {
     await api.world.machine();
     const before = await made(api, owner);
     const offering = (await api.call('GET', '/v1/pricing')).json.data?.[0]?.['offering_id'];
@@ -62,17 +57,21 @@ describe('a refused body', () => {
     expect(await made(api, owner)).toEqual(before);
   });
 
+  // Specification 4.3: All that is wrong with a body is told at once.
   test.each<[object, string[]]>([
     [{ image: 'busybox' }, ['gpu_count', 'gpu_type', 'tier']],
     [{ image: 5, cmd: ['run'] }, ['gpu_count', 'image', 'tier']],
     [{ gpu_type: 5, tier: 'cheap' }, ['gpu_count', 'gpu_type', 'tier']],
     [{ ...LAUNCH, image: undefined, cmd: ['run'], gpus: 1 }, ['cmd', 'gpus']],
-  ])('is told of all that is wrong with it, and of nothing else: %j', async (body, fields) => {
+  ])('gets an error for each wrong field and for no other: %j', async (body, fields) => {
     const { json } = await postLaunch(api, owner, body);
     expect(json.errors?.map(({ field }) => field).toSorted()).toEqual(fields);
   });
 
-  test('a gpu_type that no host offers is image_unavailable, and nothing is made', async () => {
+  // Specification 4.3: gpu_type is one of GET /v1/gpu-types.
+  // Specification 4.3: A gpu_type with no capable capacity is 422 image_unavailable.
+  // Specification 7.2: image_unavailable is 422: no capable capacity.
+  test('with a gpu_type that no host offers is image_unavailable, and makes nothing', async () => {
     await api.world.machine();
     const before = await made(api, owner);
     const refused = await launch({ gpu_type: 'ABACUS' });
@@ -87,7 +86,8 @@ describe('a refused body', () => {
   });
 });
 
-test('without a public port that is free it is 503 with the seconds to wait, and nothing is made', async () => {
+// Specification 7.1: A 503 may carry Retry-After.
+test('a launch without a free public port is 503 with the seconds to wait, and makes nothing', async () => {
   const small = await openApi({ settings: { sshPorts: { first: 30_000, last: 30_000 } } });
   const customer = await small.account();
   await small.world.machine({ gpus: 2 });
@@ -99,7 +99,8 @@ test('without a public port that is free it is 503 with the seconds to wait, and
   await small.close();
 });
 
-test('names that are near the reserved ones are free', async () => {
+// Specification 4.3: Keys near the reserved namespaces of env are free.
+test('names of variables that resemble the reserved names are accepted', async () => {
   await api.world.machine();
   const env = { PUBLIC_KEYS: 'x', svc_x: 'x', SVC: 'x', _: 'x', A_SVC_: 'x' };
   expect((await launch({ env })).status).toBe(202);
@@ -110,7 +111,8 @@ describe('disk_gb', () => {
   const offeringOf = async (): Promise<string> =>
     String((await api.call('GET', '/v1/pricing')).json.data?.[0]?.['offering_id']);
 
-  test('goes only where it is honoured, at both of its bounds', async () => {
+  // Specification 4.3: disk_gb narrows placement to capable capacity.
+  test('is placed only on hosts that enforce disk sizes, at both of its bounds', async () => {
     await api.world.machine({ dollars: 1 });
     await api.world.machine({ dollars: 2, gpus: 2, ...roomy });
     expect((await launch({ disk_gb: 10 })).status).toBe(202);
@@ -120,7 +122,9 @@ describe('disk_gb', () => {
     expect(await newest()).toMatchObject({ disk_gb: 990, price_per_hour: 2 + 890 * 0.0002 });
   });
 
-  test('that nobody honours is disk_unavailable, with the field', async () => {
+  // Specification 4.3: No capable capacity for disk_gb is 422 disk_unavailable.
+  // Specification 7.2: disk_unavailable is 422: no offering of the gpu_type honours disk_gb.
+  test('is disk_unavailable with its field if no host enforces disk sizes', async () => {
     await api.world.machine();
     const refused = await launch({ disk_gb: 50 });
     expect(refused).toMatchObject({ status: 422, json: { code: 'disk_unavailable', errors: [{ field: 'disk_gb' }] } });
@@ -129,7 +133,9 @@ describe('disk_gb', () => {
     expect((await launch({ disk_gb: 49 })).status).toBe(202);
   });
 
-  test('above the pinned offering is disk_exceeds_offering; a pin that honours none is disk_unavailable', async () => {
+  // Specification 4.3: disk_gb above the pinned offering's storage_gb is 422 disk_exceeds_offering.
+  // Specification 7.2: disk_exceeds_offering is 422: disk_gb above the pinned offering's storage_gb.
+  test('above the pinned offering is disk_exceeds_offering, and disk_unavailable if that offering enforces no size', async () => {
     await api.world.machine({ diskEnforced: true, storageBytes: 200 * GB });
     const offering_id = await offeringOf();
     const refused = await launch({ offering_id, disk_gb: 201 });
@@ -141,7 +147,10 @@ describe('disk_gb', () => {
     expect((await launch({ offering_id: plain, disk_gb: 20 })).json['code']).toBe('disk_unavailable');
   });
 
-  test('left out: 100 GB where sizes are honoured, absent elsewhere, and no host is passed over', async () => {
+  // Specification 2.2: disk_gb is present only if the placed capacity honours a configured size; the default is 100 GB.
+  // Specification 4.3: disk_gb omitted means 100 GB, and placement is not narrowed.
+  // Specification 8: disk_gb: default and included allowance 100.
+  test('is 100 GB by default on hosts that enforce sizes and absent on others, and no host is skipped', async () => {
     await api.world.machine({ dollars: 1, ...roomy });
     await launch();
     expect(await newest()).toMatchObject({ disk_gb: 100, price_per_hour: 1 });
@@ -150,7 +159,8 @@ describe('disk_gb', () => {
     expect(await newest()).not.toHaveProperty('disk_gb');
   });
 
-  test('beyond 100 GB counts against the cap, and not against the viewed price', async () => {
+  // Specification 4.3: Disk beyond 100 GB is folded into the hourly rate, inside the cap and outside of the viewed price.
+  test('beyond 100 GB counts against max_price_per_hour, and not against viewed_price_per_hour', async () => {
     await api.world.machine({ dollars: 1, ...roomy });
     const price = 1 + 100 * 0.0002;
     const capped = await launch({ disk_gb: 200, max_price_per_hour: 1.019 });
@@ -163,7 +173,11 @@ describe('disk_gb', () => {
     expect(await newest()).toMatchObject({ price_per_hour: price });
   });
 
-  test('is told in the catalog', async () => {
+  // Specification 2.3: instance_disk_gb is the size of a launch where sizes are honoured.
+  // Specification 2.3: disk_configurable is true when one offering of several accepts a custom disk_gb.
+  // Specification 2.3: Exact values of each offering are carried by the pricing rows.
+  // Specification 2.4: A pricing row tells disk_price_per_gb_hour, storage_gb and disk_configurable.
+  test('is described in the catalog', async () => {
     await api.world.machine();
     await api.world.machine(roomy);
     const { json } = await api.call('GET', '/v1/pricing');
@@ -186,6 +200,12 @@ describe('auto_terminate_hours', () => {
     await api.world.drive();
   };
 
+  // Specification 2.2: auto_terminate_hours is that of the launch and stays after the limit has fired.
+  // Specification 2.2: auto_terminate_at is absent once an elapsed limit is acted on.
+  // Specification 2.2: status_reason says that a runtime limit was reached.
+  // Specification 3.1: A runtime limit ends a rental like a DELETE; status_reason records it, auto_terminate_hours stays, auto_terminate_at goes.
+  // Specification 4.3: The countdown of auto_terminate_hours starts at running.
+  // Specification 6.1: instance.terminated: a runtime limit.
   test('counts from running, shows its end, and ends the rental like a DELETE with the limit as its reason', async () => {
     await api.world.machine();
     await launch({ auto_terminate_hours: 2 });
@@ -193,8 +213,7 @@ describe('auto_terminate_hours', () => {
     expect(await read(id)).toMatchObject({ auto_terminate_hours: 2 });
     expect(await read(id)).not.toHaveProperty('auto_terminate_at');
     await elapse(50_000);
-    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await api.world.drive();
+    await api.world.start(id);
     const ready = api.world.clock.now();
     expect(await read(id)).toMatchObject({
       status: 'running',
@@ -220,9 +239,9 @@ describe('auto_terminate_hours', () => {
     expect(usage.json.data?.[0]).toMatchObject({ gpu_seconds: 7200 });
   });
 
-  test('is told to the host once the rental runs, so that a host that is cut off ends it too', async () => {
+  test('is sent to the host once the rental runs, so that a host that is cut off ends it too', async () => {
     const { machineId } = await api.world.machine();
-    const id = await run({ auto_terminate_hours: 1 });
+    const id = await api.world.run(owner, { auto_terminate_hours: 1 });
     const desired = await api.world.rooms.workloads.desired(machineId);
     expect(desired.workloads).toMatchObject([{ ends_at_ms: api.world.clock.now() + HOUR_MS, desired: 'running' }]);
     expect(desired.now_ms).toBe(api.world.clock.now());
@@ -233,9 +252,12 @@ describe('auto_terminate_hours', () => {
     expect(await read(id)).toMatchObject({ status_reason: 'The runtime limit of 1 hour was reached.' });
   });
 
-  test('left out is absent, and nothing ends by itself', async () => {
+  // Specification 2.2: auto_terminate_hours is absent without a limit.
+  // Specification 2.2: auto_terminate_at is absent without a limit.
+  // Specification 4.3: auto_terminate_hours omitted means no limit.
+  test('is absent by default, and then no rental ends by itself', async () => {
     await api.world.machine();
-    const id = await run();
+    const id = await api.world.run(owner);
     await elapse(800 * HOUR_MS);
     const instance = await read(id);
     expect(instance).toMatchObject({ status: 'running' });
@@ -253,13 +275,14 @@ describe('ports', () => {
   const connectionOf = async (id: string, query = ''): Promise<unknown> =>
     (await api.call('GET', `/v1/instances/${id}${query}`, { key: owner.key })).json['connection'];
 
+  // Specification 2.2: connection.app_url is https://<id>.{app_domain} for a custom image with a primary port.
+  // Specification 4.3: Ports are reached at URLs and public ports; the primary one at the app URL.
   test('are reached at URLs and public ports once the instance runs', async () => {
     await api.world.machine();
     await launch({ ports: PORTS });
     const id = String((await newest())['id']);
     expect(await connectionOf(id)).toBeNull();
-    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await api.world.drive();
+    await api.world.start(id);
     const connection = await connectionOf(id);
     expect(connection).toMatchObject({
       app_url: `https://${id}.apps.test`,
@@ -273,12 +296,13 @@ describe('ports', () => {
     expect(connection).not.toHaveProperty('app_password');
   });
 
+  // Specification 2.2: app_password is in no read but include=credentials, never in a list or operation.
+  // Specification 4.3: include=credentials adds connection.app_password, and nothing else shows it.
   test('have a password that only include=credentials shows, and no list, operation or event', async () => {
     await api.world.machine();
     const { json: accepted } = await launch({ ports: PORTS });
     const id = String((await newest())['id']);
-    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await api.world.drive();
+    await api.world.start(id);
     const shown = (await connectionOf(id, '?include=credentials')) as { app_password: string };
     expect(shown.app_password).toMatch(/^[\w-]{32}$/);
     expect(await connectionOf(id, '?include=credentials')).toEqual(shown);
@@ -297,24 +321,25 @@ describe('ports', () => {
     expect(wrong).toMatchObject({ status: 422, json: { errors: [{ field: 'include' }] } });
   });
 
-  test('left out leave the console, and its login', async () => {
+  // Specification 2.2: connection.terminal_url is there on running instances, with or without an application.
+  test('are none by default, and the console and its login remain', async () => {
     await api.world.machine();
-    const id = await run();
+    const id = await api.world.run(owner);
     const connection = await connectionOf(id, '?include=credentials');
     const app = { app_user: 'svc', app_password: expect.stringMatching(/^[\w-]{32}$/) };
     expect(connection).toMatchObject({ terminal_url: `https://term-${id}.apps.test`, ...app });
     for (const member of ['app_url', 'ports']) expect(connection).not.toHaveProperty(member);
   });
 
-  test('and the console need a domain of the operator: without it there is nothing to log in to but SSH', async () => {
+  // Specification 2.2: connection.app_user is the user of app_url and terminal_url, absent where neither is served.
+  test('and the console need a domain of the operator: without it, SSH is the only login', async () => {
     const bare = await openApi({ settings: { appSite: undefined } });
     try {
       await bare.world.machine();
       const account = await bare.account();
       await postLaunch(bare, account, { ...LAUNCH, ports: PORTS });
       const { id } = await newestInstance(bare, account);
-      await bare.world.observe(String(id), { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-      await bare.world.drive();
+      await bare.world.start(String(id));
       const read = await bare.call('GET', `/v1/instances/${String(id)}?include=credentials`, { key: account.key });
       const { connection } = read.json as { connection: object };
       expect(connection).toHaveProperty('ssh_command');

@@ -1,5 +1,5 @@
-// Section 8 of the specification, row by row, if it bounds a request: the last allowed value is honoured, and the first forbidden
-// one is refused with its rule and makes nothing. Limits of time and of webhooks are tested where they act: see spec-rows/limits.ts.
+// Each limit of section 8 of the specification that bounds a request: the last allowed value is honoured, and the first forbidden one is refused
+// with its rule and makes nothing. Limits of time and of webhooks are tested in the rooms that apply them (`// Specification 8` finds them).
 import { beforeEach, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { LAUNCH } from '../kit/world.ts';
@@ -184,9 +184,18 @@ async function expectRefused({ forbidden }: Bound): Promise<void> {
 }
 
 describe('the limit of the specification on', () => {
+  // Specification 2.2: gpu_count is 1 to 8.
+  // Specification 4.3: gpu_count is 1 to 8.
+  // Specification 4.3: disk_gb is 10 to 1000.
+  // Specification 8: gpu_count 1 to 8, auto_terminate_hours 1 to 720, disk_gb 10 to 1000; ports, entrypoint: what is allowed.
   test.each(Object.entries(SPECIFIED))('%s: the last allowed values are honoured', (_limit, bound) =>
     expectHonoured(bound),
   );
+  // Specification 4.3: ports: port 22 is reserved.
+  // Specification 4.3: entrypoint has at most 32 arguments and 4 KB.
+  // Specification 4.3: auto_terminate_hours is 1 to 720; an explicit 0 is rejected.
+  // Specification 7.2: validation_failed: bounds of disk_gb and auto_terminate_hours, explicit auto_terminate_hours 0.
+  // Specification 8: gpu_count 1 to 8, auto_terminate_hours 1 to 720, disk_gb 10 to 1000; ports, entrypoint: what is forbidden.
   test.each(Object.entries(SPECIFIED))(
     '%s: the first forbidden values are refused, and make nothing',
     (_limit, bound) => expectRefused(bound),
@@ -197,12 +206,14 @@ describe('our own limit on', () => {
   test.each(Object.entries(UNSPECIFIED))('%s: the last allowed values are taken', (_limit, bound) =>
     expectHonoured(bound),
   );
+  // Specification 8: Everything else in a launch has a bound of its own.
   test.each(Object.entries(UNSPECIFIED))('%s: the first values beyond are refused, and make nothing', (_limit, bound) =>
     expectRefused(bound),
   );
 });
 
-test('the price may be 0.01 above the one that was viewed, and not a hundred-millionth more', async () => {
+// Specification 8: Price tolerance: 0.01 $/hr over viewed_price_per_hour.
+test('the price may be 0.01 above the viewed price, and not a hundred-millionth more', async () => {
   const before = await made(api, owner);
   const refused = await launch({ viewed_price_per_hour: 0.98999999 });
   expect(refused).toMatchObject({ status: 409, json: { code: 'price_changed', current_price_per_hour: 1 } });
@@ -232,6 +243,8 @@ describe('Idempotency-Key', () => {
     errors: [{ field: 'Idempotency-Key', rule: 'must have at most 255 characters' }],
   };
 
+  // Specification 4.3: POST /v1/instances requires an Idempotency-Key.
+  // Specification 8: Idempotency-Key: at most 255 characters, required on POST /v1/ssh-keys, /v1/instances and /v1/webhook-endpoints.
   test.each<[string, object]>([
     ['/v1/ssh-keys', NEW_KEY],
     ['/v1/instances', LAUNCH],
@@ -258,6 +271,8 @@ describe('Idempotency-Key', () => {
     expect((await api.call('GET', url, { key: owner.key })).json.data).toHaveLength(1);
   });
 
+  // Specification 4.3: PATCH and DELETE take an Idempotency-Key.
+  // Specification 8: Idempotency-Key: sent on PATCH and DELETE instance.
   test.each<['PATCH' | 'DELETE', object | undefined]>([
     ['PATCH', { name: 'renamed' }],
     ['DELETE', undefined],
@@ -278,7 +293,8 @@ describe('Idempotency-Key', () => {
 });
 
 describe('the size of a page', () => {
-  test('of every list that takes one is 1 to 200', async () => {
+  // Specification 8: Page size: minimum 1, maximum 200.
+  test('is 1 to 200 in every list that takes a limit', async () => {
     const isList = (route: Route): boolean => inputSchema(route.query)?.properties?.['cursor'] !== undefined;
     const paths = api.routes.filter(isList).flatMap(({ path }) => (path.includes('{') ? [] : [path]));
     expect(paths.length).toBeGreaterThan(7);
@@ -301,6 +317,7 @@ describe('the size of a page', () => {
     }
   });
 
+  // Specification 8: Page size: default 50.
   test('is 50 if the request names no limit', async () => {
     for (let count = 0; count < 51; count += 1) await launch({ max_price_per_hour: 0.5 });
     const page = async (query: string): Promise<Answer['json']> =>

@@ -21,7 +21,8 @@ const ask = (body: object = {}): Promise<Answer> =>
 const chargeOf = async (answer: Answer): Promise<bigint | undefined> => (await receiptOf(answer))?.charged_ucents;
 
 describe('images', () => {
-  test('have the members of the specification, and nothing of the server', async () => {
+  // Specification 2.12: An image response is {created, data: [{b64_json}], usage: {image_count}}; image_count is the metered unit.
+  test("have the members of the specification, and no member of the server's own", async () => {
     const answer = await ask({ model: 'artist', n: 2, response_format: 'b64_json' });
     expect(answer.status).toBe(200);
     expect(ImagesResponse.parse(answer.json)).toEqual({
@@ -41,6 +42,8 @@ describe('images', () => {
     expect(receipt).toMatchObject({ images: 2, prompt_tokens: null, charged_ucents: 5_000_002n, ending: 'completed' });
   });
 
+  // Specification 1: Billing is per image, or per megapixel of it.
+  // Specification 4.8: POST /v1/images/generations: model and prompt are required, n defaults to 1, size is <W>x<H>.
   test.each([
     ['acme/artist', {}, 2_500_001n],
     ['acme/artist', { n: 3, size: '1024x768' }, 7_500_003n],
@@ -52,7 +55,7 @@ describe('images', () => {
     expect(await chargeOf(await ask({ model, ...more }))).toBe(expected);
   });
 
-  test('are up to ten', async () => {
+  test('are at most ten for one request', async () => {
     expect((await ask({ n: 10 })).status).toBe(200);
     expect(expectRefused(PATH, await ask({ n: 11 }), 'validation_failed').fields).toEqual(['n']);
     expect(expectRefused(PATH, await ask({ n: 0 }), 'validation_failed').fields).toEqual(['n']);
@@ -60,12 +63,14 @@ describe('images', () => {
 });
 
 describe('a request is refused', () => {
-  test('for a url', async () => {
+  // Specification 7.3: response_format url is 400 invalid_request_error.
+  // Specification 4.8: response_format of images is b64_json, the default; url is rejected with invalid_request_error.
+  test('if it asks for a URL', async () => {
     const refused = expectRefused(PATH, await ask({ response_format: 'url' }), 'invalid_request');
     expect(refused).toMatchObject({ code: 'invalid_request_error', fields: ['response_format'] });
   });
 
-  test('for a size that the model does not have, and for any if it has none', async () => {
+  test('for a size that the model does not declare, and for any size if it declares none', async () => {
     const refused = expectRefused(PATH, await ask({ size: '640x480' }), 'validation_failed');
     expect(refused.text).toBe('size must be one of 512x512, 1024x768 for acme/artist.');
     for (const size of ['large', '0x5', '1024x', '1024X768', '123456x1'])
@@ -84,12 +89,12 @@ describe('a request is refused', () => {
   test.each([
     [{ quality: 'hd' }, 'quality'],
     [{ user: 'me' }, 'user'],
-  ])('with what is not supported: %j', async (body, field) => {
+  ])('for an unsupported parameter: %j', async (body, field) => {
     expect(expectRefused(PATH, await ask(body), 'unsupported_parameter').fields).toEqual([field]);
   });
 });
 
-describe('an answer that is not what was asked for is 502 upstream_error, and costs nothing', () => {
+describe('a wrong answer of the server is 502 and costs nothing', () => {
   test.each([
     ['too few images', [image()]],
     ['too many images', [image(), image(), image()]],
@@ -105,7 +110,7 @@ describe('an answer that is not what was asked for is 502 upstream_error, and co
     expect(json).toMatchObject({ balance_cents: 1_000_000, held_cents: 0 });
   });
 
-  test('too many bytes; as many as are read are passed on', async () => {
+  test('one byte above the limit; an answer of the maximum size is passed on', async () => {
     const body = (bytes: number): string => {
       const around = '{"data":[{"b64_json":""}]}'.length;
       return `{"data":[{"b64_json":"${'A'.repeat(bytes - around)}"}]}`;

@@ -16,7 +16,9 @@ afterAll(() => api.close());
 const ids = (json: unknown): string[] => ModelList.parse(json).data.map(({ id }) => id);
 
 describe('the list of models', () => {
-  test('has all of them at once, by id, with nothing of their servers', async () => {
+  // Specification 2.10: category mirrors modality.
+  // Specification 2.10: A model list is {object: list, data}.
+  test('has all models on one page, by id, and shows nothing of their servers', async () => {
     const { status, json, body } = await api.call('GET', '/v1/models', { key });
     expect(status).toBe(200);
     expect(Object.keys(json)).toEqual(['object', 'data']);
@@ -30,12 +32,13 @@ describe('the list of models', () => {
     expect(body).not.toMatch(/secret-name|127\.0\.0\.1|upstream/);
   });
 
+  // Specification 4.8: GET /v1/models takes modality.
   test.each([
     ['chat', ['acme/small-chat']],
     ['image', ['acme/artist', 'acme/miniaturist', 'acme/muralist', 'acme/painter']],
     ['video', ['acme/filmer']],
     ['embedding', ['acme/embedder', 'acme/vectors']],
-  ])('of the modality %s', async (modality, expected) => {
+  ])('can be limited to the modality %s', async (modality, expected) => {
     const { json } = await api.call('GET', `/v1/models?modality=${modality}`, { key });
     expect(ids(json)).toEqual(expected);
   });
@@ -45,13 +48,17 @@ describe('the list of models', () => {
     ['modality=', 'modality'],
     ['limit=1', 'limit'],
     ['cursor=x', 'cursor'],
-  ])('with %s is refused, and the parameter is named', async (query, field) => {
+  ])('is refused with %s, and the parameter is named', async (query, field) => {
     const answer = await api.call('GET', `/v1/models?${query}`, { key });
     expect(expectRefused('/v1/models', answer, 'validation_failed').fields).toEqual([field]);
   });
 });
 
 describe('a model', () => {
+  // Specification 2.10: pricing of a chat model: currency, input_per_1m_tokens_cents and output_per_1m_tokens_cents.
+  // Specification 2.10: aliases, author, category, context_length, created and supported_parameters are there if they are known.
+  // Specification 2.10: A model has id, object, owned_by, modality, status and pricing, and the optional members that are known of it.
+  // Specification 2.10: fine_tunable and fine_tune_base_model: absent or false means that no job can fine-tune it.
   test('has the members of the specification', async () => {
     const { json } = await api.call('GET', '/v1/models/acme/small-chat', { key });
     expect(json).toEqual({
@@ -77,6 +84,8 @@ describe('a model', () => {
     });
   });
 
+  // Specification 2.10: parameters of image and video models; per_video_second_microcents is exact, per_video_second_cents rounds down.
+  // Specification 2.10: per_image_microcents is exact, per_image_cents rounds sub-cent prices to 0.
   test('shows exact prices, and whole cents rounded down beside them', async () => {
     const { json: image } = await api.call('GET', '/v1/models/acme/painter', { key });
     expect(image['pricing']).toEqual({ currency: 'USD', per_image_microcents: 2_500_001, per_image_cents: 2 });
@@ -90,6 +99,7 @@ describe('a model', () => {
     });
   });
 
+  // Specification 4.8: GET /v1/models/{id} finds a model by its id or an alias, the slash written either way.
   test.each(['acme/small-chat', 'acme%2Fsmall-chat', 'acme%2fsmall-chat', 'small', 'acme/tiny', 'acme%2Ftiny'])(
     'is found as %s',
     async (path) => {
@@ -98,6 +108,7 @@ describe('a model', () => {
     },
   );
 
+  // Specification 2.10: pricing tells what an economy tier costs, and <id>:economy is found with its prices.
   test('lists what its economy tier costs, and answers for that tier alone by its name', async () => {
     const { json } = await api.call('GET', '/v1/models/acme/small-chat', { key });
     for (const path of ['acme/small-chat:economy', 'acme%2Fsmall-chat%3Aeconomy', 'small:economy']) {
@@ -116,6 +127,7 @@ describe('a model', () => {
     expect(JSON.stringify(without)).not.toContain('economy');
   });
 
+  // Specification 7.3: model_not_found is 404.
   test.each(['acme', 'acme/none', 'acme/small-chat/x', 'ACME/small-chat', 'acme/embedder:economy', '%20'])(
     'is not found as %s',
     async (path) => {
@@ -124,7 +136,7 @@ describe('a model', () => {
     },
   );
 
-  test('that nobody has is not found however long its id is', async () => {
+  test('is not found if it does not exist, however long its id is', async () => {
     for (const length of [256, 257, 4_000]) {
       const answer = await api.call('GET', `/v1/models/${'x'.repeat(length)}`, { key });
       expect(expectRefused('/v1/models/x', answer, 'model_not_found').text.length).toBeLessThan(250);
@@ -132,7 +144,8 @@ describe('a model', () => {
   });
 });
 
-describe('what inference paths refuse is the envelope', () => {
+describe('a refusal of an inference path is the envelope', () => {
+  // Specification 7.1: Unknown inference paths are the envelope.
   test.each([
     '/v1/audio/speech',
     '/v1/audio/transcriptions',
@@ -140,7 +153,7 @@ describe('what inference paths refuse is the envelope', () => {
     '/v1/images/edits',
     '/v1/fine_tuning/jobs',
     '/v1/fine_tuning/nothing',
-  ])('where there is nothing: %s', async (path) => {
+  ])('for an unknown path: %s', async (path) => {
     for (const method of ['GET', 'POST'] as const) {
       expectRefused(path, await api.call(method, path, { key, body: {} }), 'not_found');
     }
@@ -154,11 +167,12 @@ describe('what inference paths refuse is the envelope', () => {
     }
   });
 
-  test('for a path that is no percent-encoding', async () => {
+  test('for a path with a broken percent-encoding', async () => {
     expectRefused('/v1/models/x', await api.call('GET', '/v1/models/%', { key }), 'invalid_request');
   });
 
-  test('and platform paths keep their problem documents, also those that look alike', async () => {
+  // Specification 7.1: Fine-tuning is a family of inference by its errors, deposits one of the platform.
+  test('and a refusal of a platform path is a problem document, also if the path looks alike', async () => {
     for (const path of [
       '/v1/modelsx',
       '/v1/chats',

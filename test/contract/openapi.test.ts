@@ -76,11 +76,13 @@ describe('the document', () => {
     });
   });
 
-  test('tells how often to ask about an operation', () => {
+  // Specification 4.5: The suggested polling backoff is 1, 2, 4, 8, 16, then 30 seconds.
+  test('says how often to ask about an operation', () => {
     const follow = document.paths['/v1/operations/{id}']?.['get'];
     expect(follow).toMatchObject({ description: expect.stringContaining('1, 2, 4, 8, 16, then every 30 seconds') });
   });
 
+  // Specification 9: All endpoints live under /v1.
   test('is OpenAPI 3.1 with the required members', () => {
     expect(document.openapi).toMatch(/^3\.1\.\d+$/);
     expect(document.info).toMatchObject({ title: expect.any(String), version: expect.any(String) });
@@ -136,6 +138,7 @@ describe('the document', () => {
     }
   });
 
+  // Specification 2.1: A list answers pages of data and next_cursor, and takes cursor and limit.
   test('gives every page the same members, and every list of pages the same cursor and limit', () => {
     const schemaOf = ({ responses }: Operation): Json =>
       ((responses['200']?.content?.['application/json'] as Json | undefined)?.['schema'] ?? {}) as Json;
@@ -169,6 +172,8 @@ describe('the document', () => {
     }
   });
 
+  // Specification 2.1: Inference resources use Unix-second integers, platform resources date-time strings.
+  // Specification 2.1: Timestamps are ISO 8601 UTC strings.
   test('calls every time a date-time, and answers it in UTC', async () => {
     const isTime = (path: string): boolean => /\/\w+_(at|since|until|start)$/.test(path);
     const documented = walk(document.components.schemas).filter(({ path }) => isTime(path) && /properties/.test(path));
@@ -198,7 +203,7 @@ describe('the document', () => {
     expect(silent).toEqual([]);
   });
 
-  test('lists the values that ask for nothing, each with its member', () => {
+  test('lists the values without an effect, each with its member', () => {
     const text = document.paths['/v1/chat/completions']?.['post']?.description ?? '';
     for (const [member, values] of Object.entries(CHAT_NOTHINGS)) {
       const line = text.split('\n').find((each) => each.startsWith(`- \`${member}\`:`)) ?? '';
@@ -207,6 +212,7 @@ describe('the document', () => {
     expect(text).toContain('- any member that is not required: `null`');
   });
 
+  // Specification 7.1: No message and no part of the document recommends a value that is refused.
   test('recommends no value that is refused', () => {
     const bodyOf = (path: string): Json => {
       const { requestBody } = operations.find((each) => each.path === path && each.method === 'post') ?? {};
@@ -236,6 +242,7 @@ describe('the document', () => {
     expect(open).toEqual(['/Problem']);
   });
 
+  // Specification 7.2: Every code is documented with its status.
   test('lists every error code of a route under its status, with Retry-After where waiting helps', () => {
     for (const { path, responses, security } of operations) {
       for (const [status, { content = {}, headers }] of Object.entries(responses)) {

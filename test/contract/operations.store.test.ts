@@ -16,7 +16,13 @@ const read = async (id: unknown): Promise<Answer['json']> => {
 };
 const now = (): string => new Date(api.world.clock.now()).toISOString();
 
-test('a create answers 202 with the operation, pending and without a resource, and its id in the header', async () => {
+// Specification 2.6: operation_id is a UUID.
+// Specification 2.6: kind is instance.create for a creation.
+// Specification 2.6: resource_id is null at creation.
+// Specification 2.6: The response to a create carries the operation id in Operation-Id.
+// Specification 3.2: An accepted request makes an operation that is pending.
+// Specification 4.3: POST answers 202 with Operation-Id and an operation that is pending and has no resource_id.
+test('a launch answers 202 with the operation, pending and without a resource, and its id in the header', async () => {
   await api.world.machine();
   const accepted = await launch();
   expect(accepted.status).toBe(202);
@@ -32,7 +38,17 @@ test('a create answers 202 with the operation, pending and without a resource, a
   expect(accepted.headers['operation-id']).toBe(accepted.json['operation_id']);
 });
 
-test('it succeeds with the instance as its resource once that runs, and a delete has an operation of its own', async () => {
+// Specification 2.6: kind is instance.delete for a deletion.
+// Specification 2.6: state is pending, in_progress or succeeded.
+// Specification 2.6: resource_id is there once in_progress, and when succeeded.
+// Specification 2.6: resource_id of a deletion is null while pending too.
+// Specification 2.6: created_at stays, updated_at is the last change.
+// Specification 2.6: error is absent from a success.
+// Specification 2.6: The response to a delete carries the operation id in Operation-Id.
+// Specification 3.2: pending goes to in_progress when work starts, and resource_id populates.
+// Specification 3.2: in_progress goes to succeeded when the resource reaches its target state; completed_at set.
+// Specification 4.5: GET /v1/operations/{id} answers the operation.
+test('a launch succeeds with the instance as its resource once that runs, and a DELETE has an operation of its own', async () => {
   await api.world.machine();
   const { json: created } = await launch();
   const { json: list } = await api.call('GET', '/v1/instances', { key: owner.key });
@@ -42,8 +58,7 @@ test('it succeeds with the instance as its resource once that runs, and a delete
   const begun = await read(created['operation_id']);
   expect(begun).toMatchObject({ state: 'in_progress', resource_id: id, completed_at: null });
   await api.world.clock.advance(1000);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
+  await api.world.start(id);
   const done = await read(created['operation_id']);
   expect(done).toMatchObject({ state: 'succeeded', resource_id: id, completed_at: now(), updated_at: now() });
   expect(done['created_at']).toBe(created['created_at']);
@@ -60,7 +75,8 @@ test('it succeeds with the instance as its resource once that runs, and a delete
   expect(again).toMatchObject({ status: 404, json: { code: 'not_found' } });
 });
 
-test('a DELETE by another key while it is stopping has an operation of its own, which ends with the instance', async () => {
+// Specification 4.3: DELETE by another key of the organisation is 202 too, with an operation of its own while it is stopping.
+test('a DELETE by another key while the instance is stopping has an operation of its own, which ends with the instance', async () => {
   const { rooms } = api.world;
   const scopes = ['instances:read', 'instances:write'];
   const second = await rooms.accounts.createKey({ orgId: owner.orgId, name: 'second', scopes, expiresMs: null });
@@ -68,8 +84,7 @@ test('a DELETE by another key while it is stopping has an operation of its own, 
   await api.world.machine();
   await launch();
   const id = await newestId();
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
+  await api.world.start(id);
   const remove = (key: string): Promise<Answer> => api.call('DELETE', `/v1/instances/${id}`, { key });
   const first = await Promise.all(keys.map(remove));
   expect(first.map(({ status }) => status)).toEqual([202, 202]);
@@ -93,8 +108,7 @@ test('a DELETE while the platform ends the rental is followed by an operation th
   await api.world.machine();
   await api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, auto_terminate_hours: 1 } });
   const id = await newestId();
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
+  await api.world.start(id);
   await api.world.clock.advance(3_600_000);
   await api.world.drive();
   const { status, json } = await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
@@ -105,7 +119,10 @@ test('a DELETE while the platform ends the rental is followed by an operation th
   expect(await read(json['operation_id'])).toMatchObject({ state: 'succeeded', resource_id: id });
 });
 
-test('one that fails says why with a code and in words', async () => {
+// Specification 2.6: state is failed.
+// Specification 2.6: A failed operation has error.code and error.detail.
+// Specification 3.2: in_progress goes to failed when execution fails; error set.
+test('a failed operation has an error code and an explanation', async () => {
   await api.world.machine();
   await launch();
   const { json: created } = await launch();
@@ -127,6 +144,9 @@ const newestId = async (): Promise<string> => {
   return String(json.data?.[0]?.['id']);
 };
 
+// Specification 2.6: state is cancelled.
+// Specification 2.6: error is absent from a cancellation.
+// Specification 3.2: Any non-terminal operation goes to cancelled when its caller aborts it.
 test('a launch that is deleted before it runs is cancelled, without an error and with its instance', async () => {
   await api.world.machine();
   const { json: created } = await launch();
@@ -138,7 +158,9 @@ test('a launch that is deleted before it runs is cancelled, without an error and
   expect(await read(removal.json['operation_id'])).toMatchObject({ state: 'succeeded', completed_at: now() });
 });
 
-test('hosts that all reject the placement are operation_failed, with what went wrong on the last', async () => {
+// Specification 2.6: A placement that all hosts reject fails with operation_failed.
+// Specification 7.2: operation_failed: all suppliers rejected the placement.
+test('a launch that all hosts reject is operation_failed, with the reason of the last host', async () => {
   await api.world.machine();
   const { json: created } = await launch();
   await api.world.observe(await newestId(), {
@@ -156,7 +178,8 @@ test('hosts that all reject the placement are operation_failed, with what went w
   });
 });
 
-test('a pinned offering that goes is offering_unavailable; one that is merely full says so, and nothing else is tried', async () => {
+// Specification 4.3: A pinned offering that goes later fails the launch explicitly and never places elsewhere.
+test('a launch on a pinned offering is offering_unavailable if the offering is gone, says so if it is full, and tries no other', async () => {
   const { machineId } = await api.world.machine();
   await api.world.machine();
   const [first] = await listedOfferings(api.world.db.read, sql`machine_id = ${machineId}`, 1);
@@ -183,7 +206,8 @@ test('a pinned offering that goes is offering_unavailable; one that is merely fu
   });
 });
 
-test('an id that is none is 404', async () => {
+// Specification 4.5: GET /v1/operations/{id} of an unknown id is 404 not_found.
+test('an unknown operation is 404', async () => {
   for (const id of ['x', '00000000-0000-7000-8000-000000000000']) {
     const answer = await api.call('GET', `/v1/operations/${id}`, { key: owner.key });
     expect(answer).toMatchObject({ status: 404, json: { code: 'not_found' } });

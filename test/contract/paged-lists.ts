@@ -2,7 +2,7 @@
 import { LAUNCH } from '../kit/world.ts';
 import type { Api, ApiAccount } from './api.ts';
 import { makerFor } from './resources.ts';
-import { bringMachine, rent } from './suppliers.ts';
+import { bringMachine } from './suppliers.ts';
 
 export interface PagedList {
   /** With the query that all its pages have. */
@@ -84,8 +84,7 @@ export const PAGED_LISTS: Record<string, Open> = {
     idOf: (row) => `${String(row['instance_id'])} at ${String(row['bucket_start'])}`,
     add: async () => {
       const id = await launch(api, owner);
-      await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-      await api.world.drive();
+      await api.world.start(id);
       await api.world.clock.advance(10 * 60_000);
       return () => api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
     },
@@ -124,9 +123,11 @@ export const PAGED_LISTS: Record<string, Open> = {
 
 /** Something, for the one machine that is on offer. */
 async function earn(api: Api): Promise<void> {
-  const { end } = await rent(api);
-  await api.world.clock.advance(20 * 60_000);
-  await end();
+  const { world } = api;
+  const customer = await world.customer(10_000);
+  const id = await world.run(customer);
+  await world.clock.advance(20 * 60_000);
+  await world.end(customer, id);
 }
 
 /** In no order. */

@@ -21,13 +21,15 @@ async function placed(body: object): Promise<unknown> {
 describe('max_price_per_hour', () => {
   const refusal = { code: 'no_capacity', detail: expect.stringContaining('within the price') as string };
 
+  // Specification 4.3: max_price_per_hour caps the price of the whole instance.
   test('caps the price of the whole instance, at its edge', async () => {
     await api.world.machine({ gpus: 4, dollars: 1.25 });
     expect(await placed({ gpu_count: 2, max_price_per_hour: 2.49999999 })).toMatchObject(refusal);
     expect(await placed({ gpu_count: 2, max_price_per_hour: 2.5 })).toBe(2.5);
   });
 
-  test('that was worked out in doubles is what was meant, and no less a cap', async () => {
+  // Specification 4.3: A cap is never dropped, whatever digits it has.
+  test('means the exact decimal if the client computed it in doubles, and is as strict a cap', async () => {
     expect(3 * 2.49).toBe(7.470000000000001);
     await api.world.machine({ gpus: 3, dollars: 2.5 });
     expect(await placed({ gpu_count: 3, max_price_per_hour: 3 * 2.49 })).toMatchObject(refusal);
@@ -35,20 +37,23 @@ describe('max_price_per_hour', () => {
     expect(await placed({ gpu_count: 3, max_price_per_hour: 3 * 2.49 })).toBe(7.47);
   });
 
-  test('skips what is dearer, while without it the next dearer row is taken', async () => {
+  // Specification 4.3: Capacity above the cap is skipped; without a pin or cap the rate is set at placement and can exceed the catalog row.
+  test('skips dearer offerings, which a launch without it would take', async () => {
     for (const dollars of [1, 2, 3]) await api.world.machine({ dollars });
     expect(await placed({ max_price_per_hour: 1.5 })).toBe(1);
     expect(await placed({ max_price_per_hour: 1.5 })).toMatchObject(refusal);
     expect([await placed({}), await placed({})]).toEqual([2, 3]);
   });
 
-  test('goes before the preferred region: what is dearer there is skipped for what is not elsewhere', async () => {
+  // Specification 4.3: The cap goes before the preferred region.
+  test('comes before the preferred region: a dearer offering there is skipped for a cheaper one elsewhere', async () => {
     await api.world.machine({ dollars: 5, region: 'near' });
     await api.world.machine({ dollars: 1, region: 'far' });
     expect(await placed({ region: 'near', max_price_per_hour: 2 })).toBe(1);
     expect(await placed({ region: 'near' })).toBe(5);
   });
 
+  // Specification 4.3: The cap holds for a boot rescue, which never binds above the originally placed rate.
   test('holds for a boot rescue too, which never costs more than the first place', async () => {
     for (const dollars of [1, 2]) await api.world.machine({ dollars });
     const { json } = await launch({ max_price_per_hour: 5 });
@@ -69,7 +74,8 @@ describe('max_price_per_hour', () => {
 });
 
 describe('offering_id', () => {
-  test('is launched on at its own rate, whatever is cheaper', async () => {
+  // Specification 4.3: offering_id pins the launch to one offering at its listed rate.
+  test('places the launch on that offering at its own rate, even if another one is cheaper', async () => {
     await api.world.machine({ dollars: 1 });
     await api.world.machine({ gpus: 2, dollars: 4 });
     const { json } = await api.call('GET', '/v1/pricing');
@@ -78,7 +84,8 @@ describe('offering_id', () => {
     expect(await placed({ offering_id: dear })).toMatchObject({ code: 'no_capacity' });
   });
 
-  test('that is not listed is refused, and nothing is made', async () => {
+  // Specification 4.3: A pinned offering that is gone refuses the launch.
+  test('is refused if it is not listed, and nothing is made', async () => {
     await api.world.machine();
     const before = await made(api, owner);
     const refused = await launch({ offering_id: 'off_gone' });
@@ -88,7 +95,8 @@ describe('offering_id', () => {
   });
 });
 
-test('a launch whose first ten minutes the balance does not cover is 402, and makes nothing; one that it just covers runs', async () => {
+// Specification 7.2: insufficient_balance is 402.
+test('a launch is 402 and makes nothing if the balance does not cover its first ten minutes, and runs if the balance just covers them', async () => {
   await api.world.machine({ gpus: 2, dollars: 30_000.06 });
   const before = await made(api, owner);
   const refused = await launch({ gpu_count: 2 });
@@ -110,7 +118,9 @@ test.each([
 });
 
 describe('viewed_price_per_hour', () => {
-  test('is of the whole instance; a refusal carries the new price and makes nothing', async () => {
+  // Specification 4.3: viewed_price_per_hour: a launch-time price more than 0.01 above fails with price_changed, which carries the new price.
+  // Specification 7.2: price_changed carries the new price.
+  test('is the price of the whole instance; a refusal carries the new price and makes nothing', async () => {
     await api.world.machine({ gpus: 4, dollars: 1.5 });
     const before = await made(api, owner);
     const refused = await launch({ gpu_count: 3, viewed_price_per_hour: 1.5 });
@@ -120,17 +130,19 @@ describe('viewed_price_per_hour', () => {
     expect(await placed({ gpu_count: 3, viewed_price_per_hour: 4.5 })).toBe(4.5);
   });
 
+  // Specification 4.3: The viewed price is a refusal only and never raises what is charged.
   test('never raises what is charged', async () => {
     await api.world.machine({ dollars: 1 });
     expect(await placed({ viewed_price_per_hour: 9 })).toBe(1);
   });
 
-  test('that was worked out in doubles is taken', async () => {
+  test('is accepted if the client computed it in doubles', async () => {
     await api.world.machine({ gpus: 3, dollars: 2.49 });
     expect(await placed({ gpu_count: 3, viewed_price_per_hour: 3 * 2.49 })).toBe(7.47);
   });
 
-  test('holds also where capacity comes up only after the launch was accepted', async () => {
+  // Specification 4.3: The viewed price holds at the placement, also a late one.
+  test('also applies if capacity appears only after the launch was accepted', async () => {
     await api.world.machine({ dollars: 1 });
     await launch();
     const { json } = await launch({ viewed_price_per_hour: 1 });

@@ -14,7 +14,7 @@ const ask = (key = owner.key): Promise<Answer> =>
   });
 const list = (query = '', key = owner.key): Promise<Answer> => api.call('GET', `/v1/receipts${query}`, { key });
 
-test('a request that is being answered has a receipt that is open: what it may cost is held, nothing else is known', async () => {
+test('a request under way has an open receipt, which shows the hold and nothing else', async () => {
   const gate = Promise.withResolvers<void>();
   upstream.next({ after: gate.promise });
   const asking = ask();
@@ -33,7 +33,7 @@ test('a request that is being answered has a receipt that is open: what it may c
   expect((await asking).status).toBe(200);
 });
 
-test('an organisation sees its own receipts, page by page, and neither others nor their pages', async () => {
+test('an organisation sees its own receipts, page by page, and cannot read receipts or pages of others', async () => {
   const other = await api.account();
   for (let i = 0; i < 3; i += 1) await ask();
   const theirs = await ask(other.key);

@@ -4,7 +4,7 @@ import { afterAll, beforeEach, describe, expect, test } from 'vitest';
 import type { Route } from '../../control-plane/base/http/route.ts';
 import { type Answer, type Api, type ApiAccount, openApi } from './api.ts';
 import { brokenOnce, inputSchema, valid } from './requests.ts';
-import { overTheWire } from '../kit/wire.ts';
+import { overTheWire } from '../kit/machines.ts';
 import { LAUNCH } from '../kit/world.ts';
 import { refusalOf } from './refusals.ts';
 import { makerFor, urlOf, urlWith } from './resources.ts';
@@ -47,16 +47,20 @@ function expectNamed({ path }: Route, answer: Answer, field: string): void {
 }
 
 describe('bodies', () => {
-  test.each(named(withBody))('%s: none that the document allows is an error of ours', async (_id, route) => {
-    const url = await urlOfOne(route);
-    const bodies = valid(inputSchema(route.body) ?? {});
-    await fc.assert(
-      fc.asyncProperty(bodies, async (body) => expectNoFault(route, await sendBody(route, url, body))),
-      { seed: 11, numRuns: RUNS },
-    );
-  });
+  // Specification 7.1: Whatever a platform endpoint refuses is a problem document of application/problem+json.
+  test.each(named(withBody))(
+    '%s: a body that the document allows never causes an internal error',
+    async (_id, route) => {
+      const url = await urlOfOne(route);
+      const bodies = valid(inputSchema(route.body) ?? {});
+      await fc.assert(
+        fc.asyncProperty(bodies, async (body) => expectNoFault(route, await sendBody(route, url, body))),
+        { seed: 11, numRuns: RUNS },
+      );
+    },
+  );
 
-  test('most of those for webhook endpoints are taken: the random requests get past the checks of the body', async () => {
+  test('most random bodies for webhook endpoints are accepted, so that the random requests get past the checks of the body', async () => {
     const { key } = await api.account();
     const route = withBody.find(({ operationId }) => operationId === 'createWebhookEndpoint');
     const bodies = fc.sample(valid(inputSchema(route?.body) ?? {}), { seed: 17, numRuns: 20 });
@@ -64,8 +68,9 @@ describe('bodies', () => {
     expect(answers.filter(({ status }) => status === 201).length).toBeGreaterThan(15);
   });
 
+  // Specification 7.2: Whatever breaks a bound is refused, and the field is named.
   test.each(named(withBody))(
-    '%s: one that the document forbids is refused, and the field is named',
+    '%s: a body that the document forbids is refused, and the field is named',
     async (_id, route) => {
       const url = await urlOfOne(route);
       const bodies = brokenOnce(inputSchema(route.body) ?? {}, { asText: false });
@@ -78,7 +83,8 @@ describe('bodies', () => {
     },
   );
 
-  test('whatever launch is taken, its host can decode what it should run', async () => {
+  // Specification 8: Whatever a launch holds that is taken, its host can decode it.
+  test('the host can decode the workload of every accepted launch', async () => {
     const { machineId } = await api.world.machine({ gpus: 16 });
     const { env = {}, cmd = {}, entrypoint = {}, name = {} } = inputSchema(createInstance?.body)?.properties ?? {};
     const texts = fc.record({ env: valid(env), cmd: valid(cmd), entrypoint: valid(entrypoint), name: valid(name) });
@@ -94,7 +100,9 @@ describe('bodies', () => {
     expect(statuses.filter((status) => status === 202).length).toBeGreaterThan(RUNS / 4);
   });
 
-  test.each(named(withBody))('%s: whatever JSON comes is never an error of ours', async (_id, route) => {
+  // Specification 7.3: No request makes an internal error.
+  // Specification 7.1: Whatever an inference endpoint refuses is the envelope.
+  test.each(named(withBody))('%s: random JSON never causes an internal error', async (_id, route) => {
     const url = await urlOfOne(route);
     await fc.assert(
       fc.asyncProperty(fc.jsonValue({ stringUnit: 'binary' }), async (body) =>
@@ -126,16 +134,19 @@ describe('bodies', () => {
 });
 
 describe('queries', () => {
-  test.each(named(withQuery))('%s: none that the document allows is an error of ours', async (_id, route) => {
-    const queries = valid(inputSchema(route.query) ?? {});
-    await fc.assert(
-      fc.asyncProperty(queries, async (query) => expectNoFault(route, await sendQuery(route.path, query as object))),
-      { seed: 14, numRuns: RUNS },
-    );
-  });
+  test.each(named(withQuery))(
+    '%s: a query that the document allows never causes an internal error',
+    async (_id, route) => {
+      const queries = valid(inputSchema(route.query) ?? {});
+      await fc.assert(
+        fc.asyncProperty(queries, async (query) => expectNoFault(route, await sendQuery(route.path, query as object))),
+        { seed: 14, numRuns: RUNS },
+      );
+    },
+  );
 
   test.each(named(withQuery))(
-    '%s: one that the document forbids is refused, and the field is named',
+    '%s: a query that the document forbids is refused, and the field is named',
     async (_id, route) => {
       const queries = brokenOnce(inputSchema(route.query) ?? {}, { asText: true });
       await fc.assert(
@@ -150,7 +161,7 @@ describe('queries', () => {
 
 describe('paths', () => {
   const naming = api.routes.filter(({ path }) => path.includes('{'));
-  test.each(named(naming))('%s: whatever stands for the id is never an error of ours', async (_id, route) => {
+  test.each(named(naming))('%s: a random id never causes an internal error', async (_id, route) => {
     await fc.assert(
       fc.asyncProperty(fc.string({ unit: 'binary', minLength: 1, maxLength: 80 }), async (id) => {
         fc.pre(!/^\.{1,2}$/.test(id) && id.isWellFormed());

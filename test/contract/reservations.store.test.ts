@@ -30,11 +30,15 @@ async function contract(gpus: number, patch: Partial<NewReservation> = {}): Prom
   return made.contract.id;
 }
 
-test('without a contract the list is an empty array', async () => {
+// Specification 4.4: GET /v1/reservations is a plain array, empty when none.
+test('the list is an empty array without a contract', async () => {
   expect(await list()).toEqual([]);
 });
 
-test('contracts are listed newest first with how each is renewed, also those that have not begun or are over', async () => {
+// Specification 2.7: status is pending, active or cancelled.
+// Specification 2.7: renewal.mode is auto_renew, manual or none.
+// Specification 4.4: GET /v1/reservations lists all contracts, newest first.
+test('contracts are listed newest first with their renewal, also before they begin and after they end', async () => {
   await api.world.machine({ gpus: 3 });
   const automatic = await contract(1, { renewal: 'auto_renew' });
   await api.world.clock.advance(1);
@@ -50,7 +54,8 @@ test('contracts are listed newest first with how each is renewed, also those tha
   ]);
 });
 
-test('a contract is seen by its organisation alone', async () => {
+// Specification 4.4: GET /v1/reservations shows contracts of the own organisation alone.
+test('a contract is visible only to its organisation', async () => {
   await api.world.machine();
   await contract(1);
   const stranger = await api.account();
@@ -58,7 +63,8 @@ test('a contract is seen by its organisation alone', async () => {
   expect(await list()).toHaveLength(1);
 });
 
-test('the end of a contract is soon from 14 days before it', async () => {
+// Specification 2.7: renewal.days_until_end counts to ends_at; expiring_soon is true when it is 14 or less.
+test('a contract expires soon from 14 days before its end', async () => {
   await api.world.machine();
   await contract(1);
   const renewal = async (): Promise<unknown> => (await list())[0]?.renewal;
@@ -68,14 +74,19 @@ test('the end of a contract is soon from 14 days before it', async () => {
   expect(await renewal()).toEqual({ mode: 'manual', days_until_end: 14, expiring_soon: true });
 });
 
-test('there is no checkout, and no page: nothing can be sent to the list', async () => {
+// Specification 4.4: GET /v1/reservations is not a page, and there is no self-serve checkout.
+test('the list has no checkout and no pages, and takes no POST', async () => {
   const body = { title: 'mine', gpu_type: 'H100_SXM' };
   expect((await api.call('POST', '/v1/reservations', { key: owner.key, body })).status).toBe(405);
   const paged = await api.call('GET', '/v1/reservations?limit=1', { key: owner.key });
   expect(paged).toMatchObject({ status: 422, json: { errors: [{ field: 'limit' }] } });
 });
 
-test('a contract shows its term, what it commits and how much of that is in use, and no commercial terms', async () => {
+// Specification 2.7: title, starts_at, ends_at, status, renewal, commitment, utilization and instances are there.
+// Specification 2.7: commitment[] has gpu_type, gpu_count and region.
+// Specification 2.7: utilization: allocated and committed GPUs, and their quotient from 0.0 to 1.0.
+// Specification 2.7: Commercial terms are omitted.
+test('a contract shows its term, its commitment and its utilization, and no commercial terms', async () => {
   await api.world.machine({ gpus: 4 });
   const id = await contract(4);
   const fresh = {
@@ -97,6 +108,7 @@ test('a contract shows its term, what it commits and how much of that is in use,
   expect((await list())[0]?.utilization).toEqual({ allocated_gpus: 4, committed_gpus: 4, pct: 1 });
 });
 
+// Specification 8: Reservation expiring_soon: 14 days or fewer remain.
 test.each([
   [14 * DAY_MS, 14, true],
   [14 * DAY_MS + 1, 15, false],
@@ -113,7 +125,12 @@ test.each([
   expect((await list())[0]?.renewal).toEqual({ mode: 'none', days_until_end: days, expiring_soon: isSoon });
 });
 
-test('its instances are shown until they have ended, booting while they start', async () => {
+// Specification 2.2: A reservation listing shows booting for an instance that starts.
+// Specification 2.2: tier is reserved under a contract.
+// Specification 2.2: reservation_id of a reserved instance is that of GET /v1/reservations.
+// Specification 2.7: instances[] are the non-terminated instances with instance_id, hostname, gpu_count and status.
+// Specification 4.4: Launching against a contract uses POST /v1/instances with tier reserved.
+test('a contract shows its instances until they have ended, as booting while they start', async () => {
   await api.world.machine();
   const reservationId = await contract(1);
   await launch();
@@ -126,8 +143,7 @@ test('its instances are shown until they have ended, booting while they start', 
   await api.world.observe(id, { phase: 'pulling' });
   await api.world.drive();
   expect(await shown()).toEqual([{ ...entry, status: 'booting' }]);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
+  await api.world.start(id);
   expect(await shown()).toEqual([{ ...entry, status: 'running' }]);
   await api.world.clock.advance(3_600_000);
   await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
@@ -139,7 +155,8 @@ test('its instances are shown until they have ended, booting while they start', 
   expect(usage.json.data).toMatchObject([{ instance_id: id, gpu_seconds: 3600, cost_cents: 0 }]);
 });
 
-test('an instance that failed is shown as error until it is deleted, and takes no slot', async () => {
+// Specification 2.7: instances[] are non-terminated: one that failed is among them until it is deleted.
+test('a contract shows a failed instance as error until it is deleted, and the instance takes no slot', async () => {
   await api.world.machine();
   await contract(1);
   await launch();
@@ -155,7 +172,9 @@ test('an instance that failed is shown as error until it is deleted, and takes n
   expect((await list())[0]?.instances).toEqual([]);
 });
 
-test('a contract that is cancelled and still listed is one that is not active', async () => {
+// Specification 3.4: Only active accepts new reserved launches: not cancelled.
+// Specification 7.2: reservation/contract_inactive: also one that is cancelled and still listed.
+test('a contract that is cancelled and still listed refuses launches as inactive', async () => {
   await api.world.machine();
   await api.world.rooms.reservations.cancel(await contract(1));
   expect(await list()).toMatchObject([{ status: 'cancelled' }]);
@@ -164,7 +183,10 @@ test('a contract that is cancelled and still listed is one that is not active', 
   expect(refused.json['detail']).toContain('is cancelled');
 });
 
-test('a launch is refused with 403, 403, 400 and 429, and each leaves nothing behind', async () => {
+// Specification 4.3: reserved requires an active contract for the GPU type and region.
+// Specification 4.4: A launch that no contract covers is refused.
+// Specification 7.2: reservation/no_contract is 403, contract_inactive 403, gpu_type_mismatch 400, no_capacity 429.
+test('a reserved launch is 403, 403, 400 and 429 for no contract, an inactive one, other GPUs and too many GPUs, and makes nothing', async () => {
   await api.world.machine();
   expect(await launch()).toMatchObject({ status: 403, json: { code: 'reservation/no_contract' } });
   const id = await contract(1);
@@ -185,6 +207,7 @@ test('a launch is refused with 403, 403, 400 and 429, and each leaves nothing be
   expect((await launch()).status).toBe(202);
 });
 
+// Specification 4.3: gpu_type may be left out with template_id, with tier reserved too: the contract has the GPUs.
 test('a template without gpu_type gets the smallest GPU of the contract that is large enough and free', async () => {
   const L40S = { name: 'NVIDIA L40S', memory_mib: 46_068 };
   const L4 = { name: 'NVIDIA L4', memory_mib: 23_034 };
@@ -209,7 +232,7 @@ test('a template without gpu_type gets the smallest GPU of the contract that is 
   expect(await deploy()).toMatchObject({ status: 429, json: { code: 'reservation/no_capacity' } });
 });
 
-test('disk_gb is honoured only on slots whose host can, and refused if none can', async () => {
+test('a disk_gb is placed only on slots whose host enforces sizes, and refused if no host does', async () => {
   await api.world.machine();
   await contract(1);
   const refused = await launch({ disk_gb: 50 });

@@ -25,7 +25,9 @@ const OPENS: [scope: string, method: 'GET' | 'POST' | 'PATCH' | 'DELETE', url: s
   ['serverless:read', 'GET', '/v1/models/x'],
 ];
 
-test.each(OPENS)('%s alone opens %s %s, and all others do not', async (scope, method, url) => {
+// Specification 5: ssh_keys: read, ssh_keys: write, instances: read, instances: write, billing: read and webhooks: write open what they name, and
+// nothing else does.
+test.each(OPENS)('%s opens %s %s, and no other scope does', async (scope, method, url) => {
   const { key } = await api.account([scope]);
   // Past the endpoint: what is asked for is not there, or nothing was said.
   expect([200, 404, 422]).toContain((await api.call(method, url, { key })).status);
@@ -43,6 +45,7 @@ test('every scope that can be granted opens a route', () => {
   expect(Object.keys(SCOPES).filter((scope) => !open.has(scope))).toEqual([]);
 });
 
+// Specification 5: A scope that opens nothing yet cannot be granted.
 test.each(['deposits: read', 'deposits: write', 'finetuning: read', 'finetuning: write'])(
   'the scope %s cannot be granted before there is a route that it opens',
   async (scope) => {
@@ -50,7 +53,8 @@ test.each(['deposits: read', 'deposits: write', 'finetuning: read', 'finetuning:
   },
 );
 
-test.each(['/v1/gpu-types', '/v1/pricing'])('%s needs no key, and does not mind one', async (url) => {
+// Specification 5: GET /v1/gpu-types and GET /v1/pricing need no authentication.
+test.each(['/v1/gpu-types', '/v1/pricing'])('%s needs no key and accepts one', async (url) => {
   const { key } = await api.account(['billing: read']);
   for (const options of [{}, { key }, { key: 'svc_live_wrong' }]) {
     expect((await api.call('GET', url, options)).status).toBe(200);
@@ -58,7 +62,8 @@ test.each(['/v1/gpu-types', '/v1/pricing'])('%s needs no key, and does not mind 
 });
 
 describe('a key with full_access', () => {
-  test('reads usage, and may do nothing on the platform beside', async () => {
+  // Specification 5: full_access reads usage, and opens nothing else of the platform.
+  test('reads usage and may do nothing else on the platform', async () => {
     const { key } = await api.account(['full_access']);
     expect((await api.call('GET', '/v1/usage', { key })).status).toBe(200);
     const platform = OPENS.filter(([scope, , url]) => scope !== 'billing: read' && !isInferencePath(url));
@@ -66,7 +71,7 @@ describe('a key with full_access', () => {
     expect(answers.map(({ status }: Answer) => status)).toEqual(platform.map(() => 403));
   });
 
-  test('gets past the endpoint of every inference endpoint', async () => {
+  test('has the scope of every inference endpoint', async () => {
     const { key } = await api.account(['full_access']);
     const inference = OPENS.filter(([, , url]) => isInferencePath(url));
     const answers = await Promise.all(inference.map(([, method, url]) => api.call(method, url, { key })));
@@ -75,6 +80,7 @@ describe('a key with full_access', () => {
   });
 });
 
+// Specification 5: serverless:read, serverless:write and billing:read are scopes of keys.
 test.each(['serverless:read', 'serverless:write', 'billing:read', 'billing: read', 'instances:read'])(
   'a key may be made with the scope %s, as the specification writes it or without the space',
   async (scope) => {

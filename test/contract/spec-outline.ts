@@ -1,5 +1,5 @@
-// What the interface specification speaks of, section by section: its fields, values, paths, codes, events and numbers. Each word stands in a
-// rule of that section (spec-rows) or in what is not built yet, so that nothing is silently absent.
+// The fields, values, paths, codes, events and numbers of each section of the interface specification. Each word stands in a rule of that section
+// above a test (`// Specification <section>: <rule>.`) or in what is not built yet, so that nothing is silently absent.
 
 /** Section -> words, each of which a rule of the section names. */
 export const OUTLINE: Readonly<Record<string, string>> = {
@@ -86,7 +86,7 @@ export const OUTLINE: Readonly<Record<string, string>> = {
   '9': '/v1 v1.1 spot coming_soon deprecated',
 };
 
-/** Section -> what the specification says there and nobody can use yet, in own words; each names the words of the outline that it holds. */
+/** Section -> what nobody can use yet, in our words. Each entry names the words of the outline that it covers. */
 export const NOT_BUILT: Readonly<Record<string, readonly string[]>> = {
   '1': ['fine-tuning: managed jobs over uploaded files'],
   '2.15': [

@@ -31,18 +31,12 @@ async function keysOfEndpoint(instanceId: string): Promise<string[] | undefined>
 }
 async function runningInstance(keyIds: string[] | undefined): Promise<string> {
   await api.world.machine();
-  // The newest comes first in the list below.
-  await api.world.clock.advance(1);
-  expect((await launch(keyIds)).status).toBe(202);
-  const { json } = await api.call('GET', '/v1/instances', { key: owner.key });
-  const id = String(json.data?.[0]?.['id']);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
-  return id;
+  return api.world.run(owner, keyIds === undefined ? {} : { ssh_key_ids: keyIds });
 }
 const bare = (line: string): string => line.split(' ').slice(0, 2).join(' ');
 
-test('deleting a key that an instance uses is allowed and takes effect at the next connect', async () => {
+// Specification 4.2: A key in use can be deleted.
+test('a key that an instance uses can be deleted, which takes effect at the next connection', async () => {
   const [ed, ec] = [await register(KEYS.ed.line), await register(KEYS.ec256.line)];
   const id = await runningInstance([ed, ec]);
   expect(await keysOfEndpoint(id)).toEqual([bare(KEYS.ed.line), bare(KEYS.ec256.line)]);
@@ -53,19 +47,21 @@ test('deleting a key that an instance uses is allowed and takes effect at the ne
   expect((await api.call('GET', `/v1/instances/${id}`, { key: owner.key })).json['status']).toBe('running');
 });
 
-test('with ssh_key_ids those keys may connect and no others', async () => {
+// Specification 4.3: ssh_key_ids are the keys that are installed.
+test('a launch with ssh_key_ids admits those keys and no others', async () => {
   const [, ec] = [await register(KEYS.ed.line), await register(KEYS.ec256.line)];
   expect(await keysOfEndpoint(await runningInstance([ec]))).toEqual([bare(KEYS.ec256.line)]);
   expect(await keysOfEndpoint(await runningInstance([]))).toEqual([]);
 });
 
-test('without ssh_key_ids all keys of the organisation may connect, also those that come later', async () => {
+test('a launch without ssh_key_ids admits all keys of the organisation, also those that come later', async () => {
   await register(KEYS.ed.line);
   const id = await runningInstance(undefined);
   await register(KEYS.ec256.line);
   expect(await keysOfEndpoint(id)).toEqual([bare(KEYS.ed.line), bare(KEYS.ec256.line)]);
 });
 
+// Specification 4.2: At least one SSH key is needed for SSH access.
 test('a launch without any key is accepted, and nobody may connect until one is registered', async () => {
   const id = await runningInstance(undefined);
   expect(await keysOfEndpoint(id)).toEqual([]);
@@ -73,6 +69,8 @@ test('a launch without any key is accepted, and nobody may connect until one is 
   expect(await keysOfEndpoint(id)).toEqual([bare(KEYS.ed.line)]);
 });
 
+// Specification 5: An ssh_key_ids entry of another organisation is refused with 403 ssh_keys/org_mismatch.
+// Specification 7.2: ssh_keys/org_mismatch: 403 for a key of another organisation, in all tiers.
 test("another organisation's key is 403 ssh_keys/org_mismatch for every tier, and nothing is launched", async () => {
   const foreign = await register(KEYS.ed.line, await api.account());
   await api.world.machine();
@@ -94,7 +92,10 @@ test('an unknown or deleted key cannot be named in a launch', async () => {
   expect(refused).toMatchObject({ status: 422, json: { errors: [{ field: 'ssh_key_ids[0]' }] } });
 });
 
-test('deleting an already gone key is 404 not_found', async () => {
+// Specification 4.2: DELETE /v1/ssh-keys/{id} of an already gone key is 404 not_found.
+// Specification 4.2: Deleting an already gone key is 404 not_found.
+// Specification 7.2: not_found: deleting an already gone SSH key.
+test('the deletion of a key that is gone is 404 not_found', async () => {
   const id = await register(KEYS.ed.line);
   await api.call('DELETE', `/v1/ssh-keys/${id}`, { key: owner.key });
   const again = await api.call('DELETE', `/v1/ssh-keys/${id}`, { key: owner.key });

@@ -1,5 +1,5 @@
-// Suppliers as tests of the API need them: machines of an organisation, on offer, and customers who rent there.
-import { inventoryOf } from '../kit/world.ts';
+// Suppliers as tests of the API need them: machines of an organisation, on offer.
+import { inventoryOf } from '../kit/machines.ts';
 import type { Api, ApiAccount } from './api.ts';
 
 /** Registered by the owner, whose host has enrolled and is linked, and approved. */
@@ -14,21 +14,4 @@ export async function bringMachine(api: Api, { key }: ApiAccount, declared: obje
   await api.world.rooms.supply.approve(id);
   await api.world.rooms.supply.setOnline(id, true);
   return id;
-}
-
-/** A rental by somebody new that runs. */
-export async function rent(api: Api): Promise<{ id: string; end(): Promise<void> }> {
-  const { world } = api;
-  const who = await world.customer(1_000_000);
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  return {
-    id,
-    end: async () => {
-      await world.rooms.instances.remove(who, id, async () => undefined);
-      await world.observe(id, { phase: 'removed' });
-      await world.drive();
-    },
-  };
 }

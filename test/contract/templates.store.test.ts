@@ -60,6 +60,9 @@ describe('the list of templates', () => {
 });
 
 describe('a launch of a template', () => {
+  // Specification 2.2: image is shown for custom-image launches only: template launches never expose theirs.
+  // Specification 2.2: connection.app_url of a template instance.
+  // Specification 4.3: A template runs with its variables, and is served at its app URL.
   test('runs its image with its command, its variables and its port, and does not show the image', async () => {
     await api.world.machine({ gpus: 2 });
     const accepted = await launch({ gpu_type: 'H100_SXM', gpu_count: 2, env: { MODEL, MAX_MODEL_LEN: '4096' } });
@@ -81,14 +84,16 @@ describe('a launch of a template', () => {
       GPU_MEMORY_UTILIZATION: '0.9',
       HF_HOME: '/root/.cache/huggingface',
     });
-    await api.world.observe(String(id), { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await api.world.drive();
+    await api.world.start(String(id));
     expect(await newest()).toMatchObject({
       status: 'running',
       connection: { app_url: `https://${String(id)}.apps.test` },
     });
   });
 
+  // Specification 4.3: env with template_id accepts only keys the template marks user_overridable; others 422.
+  // Specification 4.3: image excludes template_id.
+  // Specification 7.2: 422: image combined with template_id; a template env key that cannot be overridden.
   test.each<[string, object, string[]]>([
     ['an unknown template', { template_id: 'nothing' }, ['template_id']],
     ['an environment beside it', { environment: 'certified' }, ['environment']],
@@ -110,6 +115,7 @@ describe('a launch of a template', () => {
     expect(await made(api, owner)).toEqual(before);
   });
 
+  // Specification 4.3: A registry outage during a template launch gives 502 registry_unreachable.
   test('whose registry is away is 502, and whose image is gone is 422; neither names the image', async () => {
     await api.world.machine();
     const reference = parseReference('vllm/vllm-openai:v0.11.0');
@@ -128,7 +134,8 @@ describe('a launch of a template', () => {
     expect(await newest()).toEqual({});
   });
 
-  test('that no host can pull fails elsewhere and at last without naming the image', async () => {
+  // Specification 2.2: No failure of a template launch names its image.
+  test('fails on every host without the name of the image if no host can pull it', async () => {
     for (const dollars of [1, 2, 3]) await api.world.machine({ dollars });
     const { json } = await launch({ gpu_type: 'H100_SXM' });
     const id = String((await newest())['id']);
@@ -147,14 +154,14 @@ describe('a launch of a template', () => {
 describe('a secret', () => {
   const SECRET = 'hf_verysecretvalue';
 
+  // Specification 4.3: Secret values are redacted from operation metadata.
   test('reaches the host, and is in no answer, table, event or log', async () => {
     await api.world.machine();
     const accepted = await launch({ env: { MODEL, HF_TOKEN: SECRET }, gpu_type: 'H100_SXM' });
     expect(accepted.status).toBe(202);
     expect((await desired())?.env['HF_TOKEN']).toBe(SECRET);
     const id = String((await newest())['id']);
-    await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await api.world.drive();
+    await api.world.start(id);
     const urls = [`/v1/instances/${id}?include=credentials`, `/v1/instances/${id}/events`, '/v1/instances'];
     urls.push(`/v1/operations/${String(accepted.json['operation_id'])}`);
     for (const url of urls) expect((await api.call('GET', url, { key: owner.key })).body).not.toContain(SECRET);
@@ -187,7 +194,9 @@ describe('a secret', () => {
 });
 
 describe('a gpu_type', () => {
-  test('below the min_vram_gb of the template is gpu_vram_too_small, at it is not', async () => {
+  // Specification 4.3: An explicit gpu_type below the min_vram_gb of the template returns 422 gpu_vram_too_small.
+  // Specification 7.2: gpu_vram_too_small is 422: explicit gpu_type VRAM below template min_vram_gb.
+  test('below the min_vram_gb of the template is gpu_vram_too_small, and at that size it is accepted', async () => {
     await api.world.machine({ gpu: SMALL });
     const answer = await launch({ gpu_type: 'RTX_4070_TI' });
     expect(answer).toMatchObject({
@@ -209,7 +218,7 @@ describe('a gpu_type', () => {
     });
   });
 
-  test('of several sizes is placed if it is large enough', async () => {
+  test('of several sizes is placed on a size that is large enough', async () => {
     await api.world.machine({ gpu: RTX_4090, dollars: 1 });
     await api.world.machine({ gpu: { ...RTX_4090, memory_mib: 49_140 }, dollars: 3 });
     weigh(30);
@@ -218,7 +227,7 @@ describe('a gpu_type', () => {
   });
 });
 
-test('with tier reserved the GPUs of the contract must be large enough', async () => {
+test('a reserved launch needs GPUs of its contract that are large enough', async () => {
   await api.world.machine({ gpu: RTX_4090, region: 'here' });
   const now = api.world.clock.now();
   await api.world.rooms.reservations.create({
@@ -243,13 +252,14 @@ test('with tier reserved the GPUs of the contract must be large enough', async (
   expect((await launch(reserved)).json['code']).toBe('reservation/no_capacity');
 });
 
-describe('without a gpu_type', () => {
+describe('a launch without a gpu_type', () => {
   const operationOf = async ({ json }: Answer): Promise<Answer['json']> => {
     await api.world.drive();
     return (await api.call('GET', `/v1/operations/${String(json['operation_id'])}`, { key: owner.key })).json;
   };
 
-  test('the cheapest GPU that is large enough and free is taken, and shown', async () => {
+  // Specification 4.3: gpu_type may be omitted with template_id: the cheapest eligible GPU is selected.
+  test('takes the cheapest free GPU that is large enough, and shows it', async () => {
     await api.world.machine({ gpu: SMALL, dollars: 0.5 });
     await api.world.machine({ gpu: L40S, dollars: 1 });
     await api.world.machine({ dollars: 3 });
@@ -266,7 +276,7 @@ describe('without a gpu_type', () => {
     expect((operation['error'] as { detail: string }).detail).toContain('1 with at least 18 GB of VRAM, 0 with enough');
   });
 
-  test('a template that needs none in particular takes the cheapest of all', async () => {
+  test('takes the cheapest GPU of all if the template needs no particular size', async () => {
     await api.world.machine({ gpu: SMALL, dollars: 0.5 });
     await api.world.machine({ dollars: 0.6 });
     await launch({ template_id: 'ssh', env: undefined });
@@ -274,7 +284,7 @@ describe('without a gpu_type', () => {
     expect((await desired())?.command).toEqual({ entrypoint: null, cmd: ['sleep', 'infinity'] });
   });
 
-  test('region, price cap, disk, count and pin count', async () => {
+  test('respects the region, the price cap, the disk, the GPU count and the pinned offering', async () => {
     await api.world.machine({ gpu: L40S, dollars: 1, region: 'far' });
     await api.world.machine({ dollars: 3, region: 'near', gpus: 2 });
     await launch({ region: 'near' });
@@ -292,14 +302,14 @@ describe('without a gpu_type', () => {
     expect(await newest()).toMatchObject({ gpu_type: 'H100_SXM', price_per_hour: 3 });
   });
 
-  test('a pinned offering that is too small is gpu_vram_too_small', async () => {
+  test('is gpu_vram_too_small if the pinned offering is too small', async () => {
     await api.world.machine({ gpu: SMALL });
     const { json } = await api.call('GET', '/v1/pricing');
     const answer = await launch({ offering_id: json.data?.[0]?.['offering_id'] });
     expect(answer).toMatchObject({ status: 422, json: { code: 'gpu_vram_too_small' } });
   });
 
-  test('and with nothing large enough on offer it is environment_unavailable', async () => {
+  test('is environment_unavailable if no offering is large enough', async () => {
     await api.world.machine({ gpu: SMALL });
     const answer = await launch();
     expect(answer).toMatchObject({
@@ -313,6 +323,8 @@ describe('without a gpu_type', () => {
 });
 
 describe('a model', () => {
+  // Specification 4.3: An oversized model on an explicit gpu_type returns 422 model_too_large, with vllm and sglang.
+  // Specification 7.2: model_too_large is 422: template model weights exceed the explicit GPU's VRAM.
   test('larger than the VRAM of an explicit gpu_type is model_too_large with both figures; at its edge it is not', async () => {
     await api.world.machine({ gpus: 2 });
     weigh(80.1);
@@ -336,7 +348,8 @@ describe('a model', () => {
     expect((await launch({ gpu_type: 'H100_SXM', gpu_count: 2 })).status).toBe(202);
   });
 
-  test('that leaves little room is accepted with a warning, also for whoever follows the operation', async () => {
+  // Specification 4.3: Template deploys may add warnings.
+  test('that leaves little VRAM is accepted with a warning, which its operation shows too', async () => {
     await api.world.machine();
     weigh(70);
     const { json } = await launch({ gpu_type: 'H100_SXM' });
@@ -345,7 +358,8 @@ describe('a model', () => {
     expect(operation.json['warnings']).toEqual(json['warnings']);
   });
 
-  test('raises the floor of the GPU that is chosen, with room to work', async () => {
+  // Specification 4.3: Auto-select raises its VRAM floor instead of model_too_large.
+  test('raises the smallest VRAM that is chosen, with a reserve for work', async () => {
     await api.world.machine({ gpu: RTX_4090, dollars: 1, gpus: 2 });
     await api.world.machine({ gpu: L40S, dollars: 2, gpus: 2 });
     await api.world.machine({ dollars: 3, gpus: 2 });
@@ -360,6 +374,7 @@ describe('a model', () => {
     expect(await newest()).toMatchObject({ gpu_type: 'H100_SXM', gpu_count: 2 });
   });
 
+  // Specification 4.3: Gated, private or unknown repositories are never blocked; the 202 carries a warning.
   test.each([
     ['is gated: HF_TOKEN must be of an account that was granted access'],
     ['does not exist on the model hub, or is private'],

@@ -2,7 +2,6 @@
 import { describe, expect, test } from 'vitest';
 import type { Answer } from './api.ts';
 import { api, openApiForEachTest, owner } from './api-of-test.ts';
-import { LAUNCH } from '../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const DAY_MS = 24 * HOUR_MS;
@@ -20,22 +19,18 @@ const rows = async (query: Record<string, string | number> = {}): Promise<Record
 };
 const iso = (ms: number): string => new Date(ms).toISOString();
 const now = (): number => api.world.clock.now();
-/** Runs from now on, for $3.60 an hour: a cent in ten seconds. */
-async function run(): Promise<string> {
-  const id = await api.world.launch(owner, LAUNCH);
-  await api.world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await api.world.drive();
-  return id;
-}
 async function end(id: string): Promise<void> {
   await api.call('DELETE', `/v1/instances/${id}`, { key: owner.key });
   await api.world.observe(id, { phase: 'removed' });
   await api.world.drive();
 }
 
-test('rows name the instance, or the GPU type where asked; running time counts up to now', async () => {
+// Specification 2.8: The grouping key is gpu_type or instance_id.
+// Specification 2.8: A row has bucket_start, the grouping key, gpu_seconds and cost_cents.
+// Specification 4.6: group_by is instance_id, the default, or gpu_type.
+test('rows name the instance, or the GPU type if the request groups by it; running time counts up to now', async () => {
   await api.world.machine({ gpus: 2, dollars: 3.6 });
-  const [one, two] = [await run(), await run()];
+  const [one, two] = [await api.world.run(owner), await api.world.run(owner)];
   await api.world.clock.advance(HOUR_MS);
   const row = { bucket_start: iso(now() - HOUR_MS), gpu_seconds: 3600, cost_cents: 360, cost: '3.60' };
   const byInstance = [one, two].toSorted().map((id) => ({ ...row, instance_id: id }));
@@ -48,9 +43,11 @@ test('rows name the instance, or the GPU type where asked; running time counts u
   ]);
 });
 
+// Specification 4.6: The default window is 30 days when start and end are omitted.
+// Specification 8: Usage window: 30 days when start and end are omitted.
 test('the default window is the last 30 days, cut to the millisecond', async () => {
   await api.world.machine({ dollars: 3.6 });
-  const id = await run();
+  const id = await api.world.run(owner);
   await api.world.clock.advance(HOUR_MS);
   await end(id);
   await api.world.clock.advance(30 * DAY_MS - HOUR_MS / 2);
@@ -61,10 +58,11 @@ test('the default window is the last 30 days, cut to the millisecond', async () 
   expect(await rows()).toEqual([]);
 });
 
-test('start is inclusive and end exclusive, in the middle of an hour and with any offset', async () => {
+// Specification 4.6: start is inclusive, end exclusive, both ISO 8601.
+test('start is inclusive and end is exclusive, in the middle of an hour and with any offset', async () => {
   await api.world.machine({ dollars: 3.6 });
   const startedMs = now();
-  await run();
+  await api.world.run(owner);
   await api.world.clock.advance(2 * HOUR_MS);
   const window = { start: iso(startedMs + 1_234_567), end: iso(startedMs + 5_234_567), bucket: 'hour' };
   const cut = await rows(window);
@@ -83,6 +81,7 @@ test('start is inclusive and end exclusive, in the middle of an hour and with an
 });
 
 describe('a moment may be written in every form of ISO 8601', () => {
+  // Specification 4.6: start and end are any ISO 8601 date or date-time, with or without an offset.
   test.each([
     '2026-01-31',
     '20260131',
@@ -104,11 +103,11 @@ describe('a moment may be written in every form of ISO 8601', () => {
     '2026-01-31T02:30+0230',
     '2026-01-30T19-05',
     '+002026-01-31',
-  ])('%s is a moment', async (start) => {
+  ])('%s is accepted', async (start) => {
     await api.world.machine({ dollars: 3.6 });
     const midnight = Date.parse('2026-01-31T00:00:00Z');
     await api.world.clock.advance(midnight - 5_000 - now());
-    await run();
+    await api.world.run(owner);
     await api.world.clock.advance(10_000);
     const end = '2026-01-31T01:00:00Z';
     // Five of the ten seconds came after it.
@@ -119,6 +118,7 @@ describe('a moment may be written in every form of ISO 8601', () => {
 
 describe('a window is refused, and the field is named', () => {
   const START = '2026-01-01T00:00:00Z';
+  // Specification 4.6: What is no bucket, grouping or window is refused.
   test.each([
     ['backwards', { start: START, end: '2025-01-01T00:00:00Z' }, 'start'],
     ['empty', { start: START, end: START }, 'start'],
@@ -139,9 +139,10 @@ describe('a window is refused, and the field is named', () => {
   });
 });
 
-test('pages show one moment: nothing is skipped or repeated while instances start, run on and end', async () => {
+// Specification 4.6: GET /v1/usage is a page with cursor and limit.
+test('all pages show the same moment: no row is skipped or repeated while instances start, run on and end', async () => {
   await api.world.machine({ gpus: 8, dollars: 3.6 });
-  const ids = [await run(), await run(), await run()];
+  const ids = [await api.world.run(owner), await api.world.run(owner), await api.world.run(owner)];
   await api.world.clock.advance(5 * HOUR_MS + 1234);
   const whole = await rows({ limit: 200 });
   expect(whole).toHaveLength(3);
@@ -154,7 +155,7 @@ test('pages show one moment: nothing is skipped or repeated while instances star
       const page = await usage({ ...query, limit: 2, ...(cursor ? { cursor } : {}) });
       walked.push(...(page.json.data ?? []));
       cursor = page.json.next_cursor;
-      ids.push(await run());
+      ids.push(await api.world.run(owner));
       await api.world.clock.advance(10 * 60_000);
       await end(ids.shift() ?? '');
     } while (cursor);
@@ -162,10 +163,11 @@ test('pages show one moment: nothing is skipped or repeated while instances star
   }
 });
 
-test('a cursor belongs to its question', async () => {
+// Specification 4.6: A cursor of usage belongs to its question.
+test('a cursor is refused with another query', async () => {
   await api.world.machine({ gpus: 2 });
-  await run();
-  await run();
+  await api.world.run(owner);
+  await api.world.run(owner);
   await api.world.clock.advance(HOUR_MS);
   const { json } = await usage({ bucket: 'hour', limit: 1 });
   const cursor = String(json.next_cursor);

@@ -46,7 +46,8 @@ describe('the list', () => {
     return made;
   };
 
-  test('pages by after and by cursor alike, from new to old or from old to new', async () => {
+  // Specification 4.8: GET /v1/videos is a page of video jobs.
+  test('has pages by after and by cursor, from new to old or from old to new', async () => {
     const made = await make(5);
     for (const [order, expected] of [
       ['desc', made.toReversed()],
@@ -67,7 +68,7 @@ describe('the list', () => {
     expect(full).toMatchObject({ has_more: false, next_cursor: null, first_id: made[4], last_id: made[0] });
   });
 
-  test('of nothing is an empty page', async () => {
+  test('is an empty page without jobs', async () => {
     const empty = { object: 'list', data: [], first_id: null, last_id: null, has_more: false, next_cursor: null };
     expect(await list('')).toEqual(empty);
   });
@@ -79,7 +80,7 @@ describe('the list', () => {
     expect(ids(await list(`after=${gone}`))).toEqual([old]);
   });
 
-  test('refuses what does not belong to it', async () => {
+  test('refuses a cursor of others, a cursor of another order, and invalid parameters', async () => {
     await make(3);
     const other = await api.account();
     const { id } = await submitted({}, other);
@@ -98,6 +99,8 @@ describe('the list', () => {
 });
 
 describe('cancel', () => {
+  // Specification 2.13: status is cancelled.
+  // Specification 3.3: queued or in_progress to cancelled if the output is not committed: never billed.
   test('ends a job that is queued or in progress, gives its money back, and ends the work of its server', async () => {
     const queued = await submitted();
     expect((await cancel(queued.id)).json).toMatchObject({ status: 'cancelled', cost_cents: 0 });
@@ -112,7 +115,9 @@ describe('cancel', () => {
     expect(server.asked.filter((what) => what.startsWith('DELETE'))).toHaveLength(1);
   });
 
-  test('leaves a job as it is that is over', async () => {
+  // Specification 3.3: A cancel of a terminal job leaves it unchanged.
+  // Specification 4.8: POST /v1/videos/{id}/cancel answers the job, a terminal one unchanged.
+  test('does not change a job that is over', async () => {
     const job = await completed();
     expect((await cancel(job.id)).json).toEqual(job);
     await api.world.clock.advance(24 * 3_600_000);
@@ -120,7 +125,8 @@ describe('cancel', () => {
     expect((await cancel(job.id)).json).toMatchObject({ status: 'expired', cost_cents: 4 });
   });
 
-  test('leaves a job as it is whose video is finished and still on its way here', async () => {
+  // Specification 3.3: A cancel once the output is committed leaves the job unchanged.
+  test('does not change a job whose finished video is still being fetched', async () => {
     server.usual = { status: 'completed', progress: 100 };
     server.script = (what) => (what.endsWith('/content') ? { status: 500 } : undefined);
     const { id } = await submitted();
@@ -135,6 +141,7 @@ describe('cancel', () => {
 describe('the file', () => {
   const FILE = mp4().toString('latin1');
 
+  // Specification 4.8: GET /v1/videos/{id}/content is the mp4 file.
   test('is video/mp4 with its length, whatever a client accepts, and in parts for a Range', async () => {
     const { id } = await completed();
     const whole = await get(`/${id}/content?variant=video`, { accept: 'application/binary' });
@@ -150,7 +157,7 @@ describe('the file', () => {
     expectRefused(VIDEOS, await get(`/${id}/content`, { range: 'bytes=64-' }), 'range_not_satisfiable');
   });
 
-  test('of a job that is not completed is 409, not to be asked for again at once', async () => {
+  test('of a job that is not completed is 409, which a client should not retry at once', async () => {
     const { id } = await submitted();
     const answer = await get(`/${id}/content`);
     expect(expectRefused(VIDEOS, answer, 'conflict').text).toContain('is queued. Ask GET /v1/videos/');
@@ -161,6 +168,9 @@ describe('the file', () => {
     );
   });
 
+  // Specification 2.13: status is expired.
+  // Specification 3.3: completed to expired after 24 hours: cost_cents stays, /content is 410.
+  // Specification 7.3: expired is 410: the video artifact has expired.
   test('is 410 expired from 24 hours on, and no sooner', async () => {
     const { id } = await completed();
     await api.world.clock.advance(24 * 3_600_000 - 1);
@@ -172,7 +182,8 @@ describe('the file', () => {
     expect(files()).toEqual([]);
   });
 
-  test('of a job that no server began with is 410 and says so, and so does the job', async () => {
+  // Specification 3.3: A job that expired before a server began says so.
+  test('of a job that no server has begun is 410 with that reason, which the job shows too', async () => {
     server.script = () => ({ status: 503, body: {} });
     const { id } = await submitted();
     await api.world.clock.advance(2 * 3_600_000);
@@ -182,7 +193,7 @@ describe('the file', () => {
     expect(expectRefused(VIDEOS, await get(`/${id}/content`), 'expired').text).toContain(message);
   });
 
-  test('that is not on the disk any more, as after the restore of a backup, is 410', async () => {
+  test('is 410 if it is no longer on the disk, as after the restore of a backup', async () => {
     const { id } = await completed();
     for (const path of files()) rmSync(path);
     expectRefused(VIDEOS, await get(`/${id}/content`), 'expired');
@@ -209,7 +220,7 @@ test('a cancel and a DELETE take no body: an unknown member is 422, and {} is no
 });
 
 describe('delete', () => {
-  test('takes a job that is over out of sight, with its file, and keeps its charge', async () => {
+  test('removes a job that is over, with its file, and keeps its charge', async () => {
     const { id } = await completed();
     expect((await remove(id)).json).toEqual({ id, object: 'video.deleted', deleted: true });
     expectRefused(VIDEOS, await get(`/${id}`), 'not_found');
@@ -220,7 +231,7 @@ describe('delete', () => {
     expect(await money()).toEqual({ posted: ALL - FOUR_SECONDS, held: 0n });
   });
 
-  test('of one that is not over is 409 and says to cancel it first', async () => {
+  test('of a job that is not over is 409, which says to cancel it first', async () => {
     const { id } = await submitted();
     const answer = await remove(id);
     expect(expectRefused(VIDEOS, answer, 'conflict').text).toContain(`POST /v1/videos/${id}/cancel`);

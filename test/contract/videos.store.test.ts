@@ -28,6 +28,8 @@ const get = (path: string): Promise<Answer> => api.call('GET', `${VIDEOS}${path}
 const cancel = (id: string): Promise<Answer> => api.call('POST', `${VIDEOS}/${id}/cancel`, { key: owner.key });
 
 describe('a job', () => {
+  // Specification 2.13: A job has model, status, progress, seconds, created_at, completed_at and expires_at.
+  // Specification 2.13: A video job has the members of the specification; id is vid_<id>, object video, times are Unix seconds.
   test('has the fields of the specification, is answered at once with 202, and its server receives the request', async () => {
     const answer = await submit({ seconds: 6, size: '1280x720' });
     expect(answer.status).toBe(202);
@@ -56,6 +58,8 @@ describe('a job', () => {
     });
   });
 
+  // Specification 2.13: status is queued, in_progress or completed; progress goes up to 100.
+  // Specification 3.3: POST /v1/videos is accepted as queued with 202; queued to in_progress to completed, retained 24 hours.
   test('goes from queued by in_progress to completed, and shows nothing of its server', async () => {
     const { id } = await submitted();
     await driveFor(1);
@@ -72,6 +76,8 @@ describe('a job', () => {
     expect(answer.body).not.toMatch(/secret|video_gen|127\.0\.0\.1/);
   });
 
+  // Specification 2.13: status is failed.
+  // Specification 3.3: queued or in_progress to failed: never billed.
   test('that fails says why in our words, and costs nothing', async () => {
     const { id } = await submitted();
     await api.world.drive();
@@ -84,7 +90,9 @@ describe('a job', () => {
   });
 });
 
-describe('what a job costs', () => {
+describe('the cost of a job', () => {
+  // Specification 1: Billing is per second of output video.
+  // Specification 2.13: cost_cents is the authoritative final charge: whole cents, rounded up once for the job, and cost the same sum.
   test.each<[string, object, bigint, number]>([
     ['director', {}, FOUR_SECONDS, 4],
     ['director', { seconds: 12 }, 12_000_000n, 12],
@@ -105,7 +113,7 @@ describe('what a job costs', () => {
     },
   );
 
-  test('must be there: a balance that just covers it is enough, and a microcent less is 402 with nothing made', async () => {
+  test('must be covered by the balance: an exact cover is enough, and a microcent less is 402 and makes nothing', async () => {
     const { db, rooms } = api.world;
     const poor = await api.account();
 
@@ -122,7 +130,7 @@ describe('what a job costs', () => {
     expect((await api.call('GET', VIDEOS, { key: poor.key })).json.data).toHaveLength(1);
   });
 
-  test('is never more than there is, however many jobs are submitted at once', async () => {
+  test('never exceeds the balance, however many jobs are submitted at once', async () => {
     const poor = await api.world.customer(13);
     const { key } = await api.world.rooms.accounts.createKey({
       orgId: poor.orgId,
@@ -142,6 +150,7 @@ describe('what a job costs', () => {
     expect(await money(account)).toEqual({ posted: 13_000_000n - 3n * FOUR_SECONDS, held: 0n });
   });
 
+  // Specification 2.13: cost_cents is the final charge and stays after the artifact expires.
   test('stays with the job after its file has expired', async () => {
     const { id } = await completed();
     await api.world.clock.advance(24 * 3_600_000);
@@ -152,6 +161,7 @@ describe('what a job costs', () => {
 });
 
 describe('a request is refused', () => {
+  // Specification 7.3: An undeclared video parameter is 400 invalid_request_error.
   test.each(['fps', 'n', 'input_reference', 'constructor'])(
     'for %s, which the model does not declare: 400 invalid_request_error, by its name',
     async (name) => {
@@ -161,11 +171,13 @@ describe('a request is refused', () => {
     },
   );
 
+  // Specification 4.8: Most video models take no size; undeclared parameters are rejected.
   test('for a size if the model declares none', async () => {
     const refused = expectRefused(VIDEOS, await submit({ model: 'acme/clips', size: '832x480' }), 'invalid_request');
     expect(refused.fields).toEqual(['size']);
   });
 
+  // Specification 4.8: seconds has its bounds and default from the model.
   test.each([
     ['seconds', 1, 2, 'must be at least 2'],
     ['seconds', 13, 12, 'must be at most 12'],
@@ -178,7 +190,7 @@ describe('a request is refused', () => {
     ['size', 1, '1280x720', 'must be one of'],
     ['generate_sound', 'true', true, 'must be true or false'],
     ['negative_prompt', 1, '', 'must be a string'],
-  ])('for the %s %j, and %j is taken', async (name, wrong, right, rule) => {
+  ])('for the %s %j, and %j is accepted', async (name, wrong, right, rule) => {
     const refused = expectRefused(VIDEOS, await submit({ [name]: wrong }), 'validation_failed');
     expect(refused.fields).toEqual([name]);
     expect(refused.text).toContain(rule);
@@ -191,13 +203,13 @@ describe('a request is refused', () => {
     else expectRefused(VIDEOS, answer, 'model_not_found');
   });
 
-  test('for a prompt that is missing, empty or too long; at the bound it is taken', async () => {
+  test('for a prompt that is missing, empty or too long; the longest one is accepted', async () => {
     for (const prompt of [undefined, '', 'x'.repeat(32_001)])
       expect(expectRefused(VIDEOS, await submit({ prompt }), 'validation_failed').fields).toEqual(['prompt']);
     expect((await submit({ prompt: 'x'.repeat(32_000) })).status).toBe(202);
   });
 
-  test(`where ${OPEN_MAX} of the organisation are open; once one is over there is room, and others have their own`, async () => {
+  test(`if ${OPEN_MAX} jobs of the organisation are open, until one is over; other organisations are not affected`, async () => {
     const jobs = [];
     for (let i = 0; i < OPEN_MAX; i += 1) jobs.push(await submitted());
     const answer = await submit();
@@ -233,7 +245,7 @@ describe('a form', () => {
     ['prompt', 'a cät'],
   ];
 
-  test('is taken with its numbers and flags as texts, and means the same as JSON', async () => {
+  test('is accepted with its numbers and flags as texts, and means the same as JSON', async () => {
     const reply = await post([...CAT, ['seconds', '8'], ['seed', '7'], ['generate_sound', 'true']]);
     expect(reply.status).toBe(202);
     expect(VideoJob.parse(reply.json)).toMatchObject({ seconds: 8 });
@@ -262,7 +274,7 @@ describe('a form', () => {
     expect((await post([...CAT, ...fields])).json).toMatchObject({ error: { code, param } });
   });
 
-  test('that is not what its Content-Type says is 400, and where only JSON is taken 415', async () => {
+  test('is 400 if it does not match its Content-Type, and 415 on a route that takes only JSON', async () => {
     expect(await post(CAT, 'multipart/form-data')).toMatchObject({ status: 400 });
     expect(await post(CAT, 'multipart/form-data; boundary=other')).toMatchObject({ status: 400 });
     const headers = { authorization: `Bearer ${owner.key}`, 'content-type': 'multipart/form-data; boundary=x' };
@@ -276,6 +288,7 @@ describe('an Idempotency-Key', () => {
   const send = (url: string, key: string, sent: object = body): Promise<Answer> =>
     api.call('POST', url, { key: owner.key, body: sent, headers: { 'idempotency-key': key } });
 
+  // Specification 4.8: POST /v1/videos takes an Idempotency-Key.
   test('makes one job and one hold of equal requests, answered alike', async () => {
     const first = await send(VIDEOS, 'once');
     const again = await send(VIDEOS, 'once');

@@ -72,14 +72,17 @@ async function openReal(privateNetworks: readonly string[]): Promise<string> {
   return JSON.stringify(delivery);
 }
 
-test('a receiver that knows only the specification verifies what arrives', async () => {
+// Specification 5: Webhook deliveries are signed.
+// Specification 6.3: A receiver verifies the signature over the raw body.
+test('a receiver that knows only the specification verifies the deliveries', async () => {
   expect(JSON.parse(await openReal(['127.0.0.0/8']))).toMatchObject({
     status: 'succeeded',
     attempt_history: [{ response_status: 204, remote_ip: '127.0.0.1' }],
   });
   expect(answers).toEqual([204]);
 });
-test('a name that leads inside is not called, and the history says so without naming the address', async () => {
+// Specification 6.2: A name that leads inside is not called.
+test('a name with an internal address is not called, and the history says so without the address', async () => {
   const delivery = await openReal([]);
   expect(JSON.parse(delivery)).toMatchObject({
     status: 'retrying',

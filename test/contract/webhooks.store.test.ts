@@ -44,6 +44,11 @@ async function until(id: string, expected: Record<string, unknown>): Promise<Rec
 }
 
 describe('an endpoint', () => {
+  // Specification 2.9: An endpoint has id, url, event_types, enabled and created_at.
+  // Specification 2.9: secret has 64 hexadecimal characters and is returned only in the creation response.
+  // Specification 4.7: POST /v1/webhook-endpoints answers 201 with the endpoint and its secret, shown once.
+  // Specification 4.9: GET /v1/webhook-endpoints answers a page of endpoints without their secrets.
+  // Specification 6.1: An endpoint subscribes to a subset through event_types at its creation.
   test('is made with 201 and a secret of 64 hexadecimal characters that is never shown again', async () => {
     const made = await create();
     expect(made.status).toBe(201);
@@ -63,6 +68,7 @@ describe('an endpoint', () => {
     expect(later[0]?.json).toEqual(shown);
     expect(later[1]?.json.data).toEqual([shown]);
   });
+  // Specification 4.7: POST /v1/webhook-endpoints requires Idempotency-Key.
   test('needs an Idempotency-Key, and an equal request makes no second one', async () => {
     const without = await api.http.inject({
       method: 'POST',
@@ -76,6 +82,11 @@ describe('an endpoint', () => {
     expect(second.body).toBe(first.body);
     expect((await call('GET', '')).json.data).toHaveLength(1);
   });
+  // Specification 2.9: url is an HTTPS target.
+  // Specification 2.9: event_types is a subset of the four event types.
+  // Specification 4.7: url is https, event_types a list of the four.
+  // Specification 6.1: An endpoint cannot subscribe to anything else.
+  // Specification 6.2: An endpoint is an HTTPS URL at a public address.
   test.each([
     [{ url: undefined }, 'url', ''],
     [{ url: 'http://example.com/' }, 'url', 'https'],
@@ -104,7 +115,7 @@ describe('an endpoint', () => {
   test('may have a URL of 2048 characters', async () => {
     expect((await create({ url: `https://example.com/${'x'.repeat(2_028)}` })).status).toBe(201);
   });
-  test('can be changed, in part, under the same rules', async () => {
+  test('can be changed in part, under the same rules', async () => {
     const id = await createId();
     const changed = await call('PATCH', `/${id}`, { url: 'https://example.org/', event_types: ['instance.failed'] });
     expect(changed).toMatchObject({
@@ -115,6 +126,8 @@ describe('an endpoint', () => {
     expect(refused).toMatchObject({ status: 422, json: { errors: [{ field: 'url' }] } });
     expect((await call('GET', `/${id}`)).json['url']).toBe('https://example.org/');
   });
+  // Specification 4.7: DELETE /v1/webhook-endpoints/{id} removes the endpoint.
+  // Specification 4.9: DELETE /v1/webhook-endpoints/{id} answers 204 without a body.
   test('is deleted with 204, and then 404', async () => {
     const id = await createId();
     expect(await call('DELETE', `/${id}`)).toMatchObject({ status: 204, body: '' });
@@ -127,7 +140,8 @@ describe('an endpoint', () => {
     }
     expect((await call('GET', '')).json.data).toEqual([]);
   });
-  test('that is deleted gets nothing more, not even what waited', async () => {
+  // Specification 4.7: What is removed gets no events.
+  test('gets nothing more after its deletion, not even waiting deliveries', async () => {
     const [gone, kept] = [await createId(), await createId({ url: 'https://example.com/kept' })];
     await launch();
     await call('DELETE', `/${gone}`);
@@ -138,7 +152,7 @@ describe('an endpoint', () => {
     });
     expect(outbound.requests.map(({ url }) => url)).toEqual(Array(2).fill('https://example.com/kept'));
   });
-  test(`is one of ${WEBHOOK_ENDPOINTS_PER_ORG_MAX} at most; a deleted one makes room`, async () => {
+  test(`is one of at most ${WEBHOOK_ENDPOINTS_PER_ORG_MAX}; a deleted one makes room`, async () => {
     const ids: string[] = [];
     for (let i = 0; i < WEBHOOK_ENDPOINTS_PER_ORG_MAX; i += 1) ids.push(await createId());
     const refused = await create();
@@ -149,6 +163,7 @@ describe('an endpoint', () => {
     await call('DELETE', `/${ids[0]}`);
     expect((await create()).status).toBe(201);
   });
+  // Specification 4.7: GET /v1/webhook-endpoints lists the endpoints.
   test('is listed in pages, newest first', async () => {
     const ids: string[] = [];
     for (let i = 0; i < 5; i += 1) {
@@ -164,7 +179,7 @@ describe('an endpoint', () => {
 });
 
 describe('secrets', () => {
-  test('are in the database only sealed', async () => {
+  test('are stored only sealed', async () => {
     const made = await create();
     await call('POST', `/${String(made.json['id'])}/rotate-secret`);
     const rows = [
@@ -176,7 +191,7 @@ describe('secrets', () => {
     expect(inspected).not.toContain(String(made.json['secret']));
     expect(inspected).toContain('https://example.com/hook');
   });
-  test('a new one signs first, and the old one beside it for 24 hours', async () => {
+  test('overlap after a rotation: the new one signs first, and the old one beside it for 24 hours', async () => {
     const made = await create();
     const [id, old] = [String(made.json['id']), String(made.json['secret'])];
     const rotated = await call('POST', `/${id}/rotate-secret`);
@@ -214,7 +229,10 @@ describe('secrets', () => {
 });
 
 describe('the delivery history', () => {
-  test('shows each attempt with its answer, and where it stands', async () => {
+  // Specification 2.9: A delivery history shows success or failure, response status and an excerpt of the answer.
+  // Specification 4.7: GET /v1/webhook-endpoints/{id}/deliveries is the delivery history.
+  // Specification 6.4: The delivery history shows every attempt.
+  test('shows each attempt with its answer, and the status of the delivery', async () => {
     const id = await createId();
     outbound.answer = async () => ({ status: 500, body: Buffer.from('out of order'), headers: {} });
     await launch();
@@ -243,6 +261,7 @@ describe('the delivery history', () => {
     const done = await until(id, { status: 'succeeded' });
     expect(done).toMatchObject({ attempts: 2, next_attempt_at: null, completed_at: expect.any(String) as string });
   });
+  // Specification 4.7: The delivery history is a page, newest first.
   test('is a page, newest first', async () => {
     const id = await createId();
     for (let i = 0; i < 3; i += 1) {
@@ -258,6 +277,8 @@ describe('the delivery history', () => {
 });
 
 describe('a retry by hand', () => {
+  // Specification 3.4: A delivery that is dead is shown as dead_lettered.
+  // Specification 6.4: A delivery can be retried by hand.
   test('is one more attempt of the same delivery with the same event id, also after it was given up', async () => {
     const id = await createId();
     outbound.answer = async () => ({ status: 500 });
@@ -320,7 +341,8 @@ describe('a retry by hand', () => {
 });
 
 describe('an endpoint that is not enabled', () => {
-  test('gets nothing; what waited is sent once it is enabled again', async () => {
+  // Specification 2.9: enabled tells whether events are sent.
+  test('gets nothing; waiting deliveries are sent once it is enabled again', async () => {
     const id = await createId();
     expect((await call('PATCH', `/${id}`, { enabled: false })).json).toMatchObject({
       enabled: false,
@@ -332,12 +354,12 @@ describe('an endpoint that is not enabled', () => {
     expect((await call('PATCH', `/${id}`, { enabled: true })).json).toMatchObject({ enabled: true, status: 'healthy' });
     await until(id, { status: 'succeeded' });
   });
-  test('a new URL alone does not enable it', async () => {
+  test('is not enabled by a new URL alone', async () => {
     const id = await createId();
     await call('PATCH', `/${id}`, { enabled: false });
     expect((await call('PATCH', `/${id}`, { url: 'https://example.org/' })).json['enabled']).toBe(false);
   });
-  test('replay_since tries everything anew that was given up since then', async () => {
+  test('gets everything again that was given up since replay_since', async () => {
     const id = await createId();
     await call('PATCH', `/${id}`, { enabled: false });
     await launch();

@@ -18,9 +18,9 @@ import { insertFile } from '../../control-plane/models/files/store.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog } from '../../shared/log.ts';
 import { systemRng } from '../../shared/rng.ts';
-import { mountSmallDisk, type SmallDisk } from '../kit/small-disk.ts';
+import { mountSmallDisk, type SmallDisk } from '../kit/disks.ts';
 import { type VirtualClock, virtualClock } from '../kit/virtual-clock.ts';
-import { LAUNCH, openWorld, type World } from '../kit/world.ts';
+import { LAUNCH, openWorld, type World, type WorldAccount } from '../kit/world.ts';
 
 const MIB = 1024 ** 2;
 
@@ -202,7 +202,7 @@ const BALLAST_BYTES = 8 * MIB;
 interface Ballasted {
   world: World;
   http: Http;
-  who: { orgId: string; apiKeyId: string };
+  who: WorldAccount;
   call(
     method: 'GET' | 'POST' | 'DELETE',
     url: string,
@@ -260,9 +260,7 @@ async function openBallasted(): Promise<Ballasted> {
 test('on a really full disk, deletes work at once, rentals end and are billed, and everything that stores gets 503 until there is space', async () => {
   const { world, who, call, errors, close } = await openBallasted();
   await world.machine({ gpus: 2 });
-  const rented = await world.launch(who);
-  await world.observe(rented, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  const rented = await world.run(who);
   const key = world.rooms.blobs.newKey('files');
   const stored = await world.rooms.blobs.write(key, Readable.from([Buffer.alloc(9)]), { bytesMax: 9, signal });
   const file = {

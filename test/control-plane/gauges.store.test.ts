@@ -141,8 +141,7 @@ describe('the gauges', () => {
     await world.clock.advance(90_000);
     expect(await scraped('svc_instances')).toEqual(['{status="allocating"} 1']);
     expect(await scraped('svc_instances_due_seconds')).toEqual(['90']);
-    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await world.drive();
+    await world.start(id);
     expect(await scraped('svc_instances')).toEqual(['{status="running"} 1']);
     expect(await scraped('svc_instances_due_seconds')).toEqual(['0']);
     expect(await scraped('svc_machines_failing_probes')).toEqual(['0']);

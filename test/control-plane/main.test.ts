@@ -189,7 +189,7 @@ describe('a process that cannot start reports why, before it creates anything th
       ['secret'],
     ],
   ];
-  test.each(CASES)('%s', async (_what, changed, told, left) => {
+  test.each(CASES)('%s', async (_what, changed, message, left) => {
     const own = join(dir, 'other');
     mkdirSync(own);
     const config = {
@@ -201,7 +201,7 @@ describe('a process that cannot start reports why, before it creates anything th
     };
     writeFileSync(join(dir, 'other.yaml'), JSON.stringify(config));
     const { code, stderr } = await capture([process.execPath, LAUNCHER, 'serve', '--config', join(dir, 'other.yaml')]);
-    expect(stderr).toMatch(told);
+    expect(stderr).toMatch(message);
     expect(stderr).not.toContain('hidden-word');
     expect(code).toBe(1);
     expect(readdirSync(own)).toEqual(left);

@@ -31,12 +31,8 @@ function forget(signal = new AbortController().signal): Promise<void> {
 async function rentalThatIsOver(): Promise<void> {
   await world.machine();
   const who = await world.customer(10_000);
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  await world.rooms.instances.remove(who, id, async () => undefined);
-  await world.observe(id, { phase: 'removed' });
-  await world.drive();
+  const id = await world.run(who);
+  await world.end(who, id);
 }
 
 describe('rows are deleted at their age limit, and not a millisecond earlier:', () => {
@@ -73,7 +69,7 @@ describe('retention never deletes', () => {
     const who = await world.customer(10_000_000);
     await world.launch(who);
     const removed = await world.launch(who);
-    await world.rooms.instances.remove(who, removed, async () => undefined);
+    await world.remove(who, removed);
     await world.clock.advance(1000 * DAY_MS);
     await forget();
     expect(await countOf('workloads', "state = 'wanted'")).toBe(1);

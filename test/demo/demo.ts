@@ -61,7 +61,7 @@ async function demo(): Promise<number> {
       opening = openStack({ gpus, settings });
       const value = await opening;
       const { Version: version } = (await value.engine.docker.version()) as { Version: string };
-      const result = `control plane at ${value.controlPlane.baseUrl} on SQLite, Docker Engine ${version}, image registry, ${gpus.told}`;
+      const result = `control plane at ${value.controlPlane.baseUrl} on SQLite, Docker Engine ${version}, image registry, ${gpus.description}`;
       return { value, result };
     });
     const rented = await walk(show, stack, gpus);

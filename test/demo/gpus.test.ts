@@ -19,19 +19,19 @@ const give = (program: string): void => {
 };
 
 test('without a driver, without the hook, or without a GPU they are simulated', () => {
-  expect(findGpus(path()).told).toBe('8 simulated GPUs');
+  expect(findGpus(path()).description).toBe('8 simulated GPUs');
   give('nvidia-smi');
-  expect(findGpus(path()).told).toBe('8 simulated GPUs');
+  expect(findGpus(path()).description).toBe('8 simulated GPUs');
   give('nvidia-container-runtime-hook');
   writeFileSync(join(dir, 'nvidia-smi'), '#!/bin/sh\necho "No devices were found"\nexit 6\n');
-  expect(findGpus(path()).told).toBe('8 simulated GPUs');
+  expect(findGpus(path()).description).toBe('8 simulated GPUs');
 });
 
 test('with both, they are the machine’s own, and nothing is simulated for them', () => {
   give('nvidia-smi');
   give('nvidia-container-runtime-hook');
   const found = findGpus(path());
-  expect(found).toMatchObject({ told: '8 GPUs of this machine', env: {}, nvidiaSmi: join(dir, 'nvidia-smi') });
+  expect(found).toMatchObject({ description: '8 GPUs of this machine', env: {}, nvidiaSmi: join(dir, 'nvidia-smi') });
 });
 
 test('a linked program brings its C library and loader along, a script nothing', () => {

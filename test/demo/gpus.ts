@@ -7,13 +7,13 @@ import type { ImageOptions } from '../kit/images.ts';
 
 export interface DemoGpus extends GpuOptions {
   /** For the demo's `Service` line. */
-  told: string;
+  description: string;
   /** What the demo's image needs so that nvidia-smi runs in it. */
   image: Pick<ImageOptions, 'files' | 'config'>;
 }
 
 const SIMULATED: DemoGpus = {
-  told: '8 simulated GPUs',
+  description: '8 simulated GPUs',
   env: { FAKE_GPU_COUNT: '8', FAKE_GPU_NAME: 'NVIDIA H100 80GB HBM3' },
   image: {},
 };
@@ -28,7 +28,7 @@ export function findGpus(path: string): DemoGpus {
   const names = stdout?.split('\n').filter((line) => line.startsWith('GPU ')) ?? [];
   if (status !== 0 || names.length === 0) return SIMULATED;
   return {
-    told: `${names.length} GPU${names.length === 1 ? '' : 's'} of this machine`,
+    description: `${names.length} GPU${names.length === 1 ? '' : 's'} of this machine`,
     env: {},
     nvidiaSmi,
     image: {

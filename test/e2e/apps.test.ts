@@ -6,7 +6,7 @@ import { join } from 'node:path';
 import { text } from 'node:stream/consumers';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Instance } from '../../shared/api/instance.ts';
-import { curlApp } from '../kit/curl-app.ts';
+import { curlApp } from '../kit/web-clients.ts';
 import { eventually } from '../kit/processes.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 
@@ -52,6 +52,9 @@ const login = (): string[] => {
 };
 const appUrl = (): string => instance.connection?.app_url ?? '';
 
+// Specification 2.2: connection.app_user and app_password open app_url.
+// Specification 4.3: The primary port is served behind the login of the instance.
+// Specification 5: Instance applications use HTTP Basic with connection.app_user and connection.app_password.
 test('the app URL shows the page to whoever has the login', async () => {
   const page = await eventually('the page', 15_000, async () => {
     const got = await curl(`${appUrl()}/`, ...login());
@@ -73,7 +76,7 @@ test('a body goes in, and the application sees if the request came from but not 
   expect(body).not.toContain('HTTP_AUTHORIZATION');
 });
 
-test('a port where nothing listens is told apart from one that is not served', async () => {
+test('a port where nothing listens has another answer than a port that is not served', async () => {
   const url = instance.connection?.ports?.find(({ port }) => port === 9)?.url ?? '';
   expect(await curl(`${url}/`, ...login())).toMatchObject({ status: '502', body: expect.stringContaining('port 9') });
   expect((await curl(`${url.replace('//p9-', '//p10-')}/`, ...login())).status).toBe('404');

@@ -5,8 +5,7 @@ import { join } from 'node:path';
 import type { Browser, Page } from 'playwright-core';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { Instance } from '../../shared/api/instance.ts';
-import { openBrowser, openTab } from '../kit/browser.ts';
-import { curlApp } from '../kit/curl-app.ts';
+import { openBrowser, openTab, curlApp } from '../kit/web-clients.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 
 let stack: RentalStack;
@@ -53,6 +52,7 @@ function paste(text: string): Promise<unknown> {
   }`);
 }
 
+// Specification 2.2: connection.terminal_url is a browser console that needs no SSH key.
 test('a shell in the container, in a terminal of the size of the window', async () => {
   await connected();
   await enter('echo "I am on $(hostname)"', `I am on ${instance.id}`);
@@ -108,6 +108,7 @@ test('the end of the shell is shown, and a key starts a new one', async () => {
   await enter('echo mark ${MARK:-none}', 'mark none');
 });
 
+// Specification 5: The browser console uses the same HTTP Basic login.
 test('without the login there is no page', async () => {
   const caFile = join(stack.dir, 'apps-ca.pem');
   writeFileSync(caFile, stack.controlPlane.appCertificate);

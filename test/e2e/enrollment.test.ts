@@ -82,7 +82,7 @@ test('a host that is another machine already is refused, and stays what it is', 
   expect(readFileSync(join(host.stateDir, 'identity.json'), 'utf8')).toContain(one.machineId);
 });
 
-test('a host without GPUs, an engine or a fence is told what it lacks, and its token stays good', async () => {
+test('a host without GPUs, an engine or a fence is refused with what it lacks, and its token stays valid', async () => {
   const { token } = await newToken();
   const bin = join(stack.dir, 'bin');
   mkdirSync(bin);

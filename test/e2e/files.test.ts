@@ -70,7 +70,7 @@ test('the official client uploads, lists, reads, downloads and deletes', async (
   expect(gone).toMatchObject({ status: 404, code: 'not_found' });
 });
 
-test('the official client is told what is wrong, before and after', async () => {
+test('the official client gets the reason of a refusal, before and after the upload', async () => {
   const upload = async (content: string, purpose: 'fine-tune' | 'assistants'): Promise<OpenAI.FileObject> =>
     client.files.create({ file: await toFile(Buffer.from(content), 'x.jsonl'), purpose });
   const refused: unknown = await upload(trainingLines(10), 'assistants').catch((error: unknown) => error);

@@ -203,6 +203,7 @@ test('every route that takes an Idempotency-Key has a request here', async () =>
   expect(taking.map(({ operationId }) => operationId).toSorted()).toEqual(Object.keys(REQUESTS).toSorted());
 });
 
+// Specification 8: Every answer to an Idempotency-Key outlives its process, byte for byte, with the secrets in it.
 test.each(Object.keys(REQUESTS))(
   '%s that is killed with its reply: the next process gives the same answer, byte for byte',
   async (operationId) => {
@@ -219,26 +220,27 @@ test.each(DEATHS)('a launch that is killed %d ms after the commit of its %s is o
   await launchThatDies(moment);
 });
 
+// Specification 8: A process that dies between an effect and its answer: an equal request gets that answer from the next one.
 test('kill -9 between the effect of a launch and its reply: the next process returns the result', async () => {
   const fates: string[] = [];
-  while (fates.length < TRIES && !fates.includes('done, not told')) fates.push(await launchThatDies([0, 'effect']));
-  expect(fates).toContain('done, not told');
+  while (fates.length < TRIES && !fates.includes('done, not answered')) fates.push(await launchThatDies([0, 'effect']));
+  expect(fates).toContain('done, not answered');
 });
 
 /** The state of a launch at the death of its process, as the next process reports it. */
-async function launchThatDies([afterMs, commit]: Moment): Promise<'not begun' | 'done, not told' | 'told'> {
+async function launchThatDies([afterMs, commit]: Moment): Promise<'not begun' | 'done, not answered' | 'answered'> {
   const customer = await openCustomer(stack, randomUUID());
   const request = keyed(post('/instances', await oneLaunch()), customer.key);
-  const told = await sendAndKillAtCommit(stack.controlPlane, request, {
+  const reply = await sendAndKillAtCommit(stack.controlPlane, request, {
     query: COMMITS[commit],
     value: customer.orgId,
     afterMs,
   });
   await stack.controlPlane.daemon.start();
   const answer = await sendKeyed(stack.controlPlane, request);
-  expect(answer).toMatchObject({ ...told, status: 202, isReplay: told !== undefined || answer.isReplay });
+  expect(answer).toMatchObject({ ...reply, status: 202, isReplay: reply !== undefined || answer.isReplay });
   expect(await sendKeyed(stack.controlPlane, request)).toEqual({ ...answer, isReplay: true });
   await oneCharge(customer, await oneOfEach(customer, answer));
-  if (told !== undefined) return 'told';
-  return answer.isReplay ? 'done, not told' : 'not begun';
+  if (reply !== undefined) return 'answered';
+  return answer.isReplay ? 'done, not answered' : 'not begun';
 }

@@ -70,7 +70,7 @@ test('the official client lists and reads models, and completes chats whole and 
   expect(text).toBe('Hello there.""{"prompt_tokens":6,"completion_tokens":3,"total_tokens":9}');
 });
 
-test('the official client makes embeddings once it is told how, and its default is refused with what to tell it', async () => {
+test('the official client makes embeddings with the right setting, and its default is refused with the name of that setting', async () => {
   const body = { model: 'acme/embedder', input: ['a', 'b'] };
   const refused: unknown = await client.embeddings.create(body).catch((error: unknown) => error);
   expect(refused).toMatchObject({

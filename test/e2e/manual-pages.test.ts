@@ -1,10 +1,9 @@
 // The manual in Chromium without JavaScript: the content policy blocks nothing, nothing overflows, and a phone reaches every page.
-import { openManual } from '../../control-plane/docs/manual.ts';
+import { openManual, PAGES } from '../../control-plane/docs/manual.ts';
 import type { Browser, BrowserContextOptions, Page } from 'playwright-core';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
-import { PAGES } from '../../control-plane/docs/manual.ts';
 import { type Api, openApi } from '../contract/api.ts';
-import { openBrowser } from '../kit/browser.ts';
+import { openBrowser } from '../kit/web-clients.ts';
 
 const WIDE = { width: 1440, height: 900 };
 const PHONE = { width: 390, height: 844 };

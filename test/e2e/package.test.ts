@@ -17,11 +17,10 @@ import { buildPackage, type Package } from '../../installer/package.ts';
 import type { Instance } from '../../shared/api/instance.ts';
 import type { AgentHost } from '../kit/agent-host.ts';
 import { launch } from '../kit/api-client.ts';
-import { withoutNode } from '../kit/bare-machine.ts';
+import { withoutNode, type Installation, openInstallation } from '../kit/installation.ts';
 import { capture, type Captured } from '../kit/capture.ts';
 import { engineContents, GPU_DIR } from '../kit/engine.ts';
 import { busyboxImage } from '../kit/images.ts';
-import { type Installation, openInstallation } from '../kit/installation.ts';
 import { echoes, eventually, type Program, runProgram } from '../kit/processes.ts';
 import { ONE_GPU } from '../kit/rental-stack.ts';
 import { openSshClient, type SshClient } from '../kit/ssh-client.ts';
@@ -157,7 +156,7 @@ test('an upgrade restarts the supervisor only: sessions go on, also when the old
   const upgraded = await install(newer, 'agent');
   expect(upgraded).toMatchObject({ code: 0, stderr: '' });
   expect(upgraded.stdout.toString()).toMatch(/^agent: 0\.1\.0\nlink: up$[^]*^0\.1\.1-newer runs/m);
-  expect(machine.told()).toContain('systemctl restart svc-agent');
+  expect(machine.recorded()).toContain('systemctl restart svc-agent');
   // The test does what systemd would do.
   await host.daemon.stop();
   await host.daemon.start();

@@ -29,6 +29,7 @@ async function credential(password = LOGIN.password): Promise<string> {
 const filesWith = async (text: string): Promise<string> =>
   (await capture(['grep', '-rlsF', text, stack.dir])).stdout.toString();
 
+// Specification 4.3: A private image is launched with registry_credential_id.
 test('a private image runs with a stored login, pinned to its digest, and no file has the password', async () => {
   const instance = await stack.rent({ image: privateRef(), registry_credential_id: await credential() });
   expect(instance.image).toBe(stack.image.pinnedRef.replace(stack.registry.host, stack.guarded.host));

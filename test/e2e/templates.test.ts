@@ -13,7 +13,7 @@ import { pageSchema } from '../../shared/api/page.ts';
 import { Template } from '../../shared/api/template.ts';
 import { followOperation } from '../kit/api-client.ts';
 import { capture } from '../kit/capture.ts';
-import { curlApp } from '../kit/curl-app.ts';
+import { curlApp } from '../kit/web-clients.ts';
 import { eventually } from '../kit/processes.ts';
 import { openRentalStack, type RentalStack } from '../kit/rental-stack.ts';
 

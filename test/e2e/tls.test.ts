@@ -13,7 +13,7 @@ const before = getCACertificates('default');
 let stack: RentalStack;
 
 beforeAll(async () => {
-  // For the fetch of this process; the agent and curl are told by a file.
+  // For the fetch of this process; the agent and curl read a file.
   setDefaultCACertificates([...before, authority.cert]);
   stack = await openRentalStack({ authority });
 });

@@ -22,9 +22,9 @@ const CHECKOUT = resolve(import.meta.dirname, '../..');
 /** Writes down how it was called; its agent is up, fit and without rentals unless files of the package say otherwise. */
 const PROGRAM = `#!/bin/sh
 here=$(dirname "$(readlink -f "$0")")
-echo "\${0##*/} $*" >>"$INSTALLATION/told"
+echo "\${0##*/} $*" >>"$INSTALLATION/recorded"
 case $1 in
-  enroll) sed 's/^/read /' >>"$INSTALLATION/told" ;;
+  enroll) sed 's/^/read /' >>"$INSTALLATION/recorded" ;;
   status) [ -e "$here/../silent" ] || echo 'agent: 1.0.0'; exit 1 ;;
   check) [ ! -e "$here/../unfit" ] || { echo 'it has no GPU and no nft' >&2; exit 1; } ;;
   clear) [ ! -e "$here/../rented" ] || [ "$4" = --force ] ;;
@@ -59,7 +59,7 @@ const inRoot = (path: string): string => join(host.root, path);
 const current = (unit: string): string => readlinkSync(inRoot(`opt/gpu-rental-service/${unit}`));
 const versions = (): string[] => readdirSync(inRoot('opt/gpu-rental-service/versions')).toSorted();
 const modeOf = (path: string): number => statSync(inRoot(path)).mode & 0o777;
-const restarts = (): string[] => host.told().filter((line) => line.startsWith('systemctl restart'));
+const restarts = (): string[] => host.recorded().filter((line) => line.startsWith('systemctl restart'));
 
 describe.skipIf(process.platform !== 'linux')('install.sh', () => {
   test('brings the control plane its user, unit and configuration, and does not start it before it is configured', async () => {
@@ -77,13 +77,13 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect(unit).not.toContain('/opt/');
     expect(modeOf('srv/gpu/versions/1.0.0-a/BUILD')).toBe(0o644);
     expect(modeOf('etc/svc-control-plane/control-plane.yaml')).toBe(0o640);
-    const told = host.told();
-    expect(told.filter((line) => /^(useradd|chown) /.test(line))).toEqual([
+    const recorded = host.recorded();
+    expect(recorded.filter((line) => /^(useradd|chown) /.test(line))).toEqual([
       'useradd --system --user-group --home-dir /var/lib/svc-control-plane --shell /usr/sbin/nologin svc-control-plane',
       `chown root:svc-control-plane ${inRoot('etc/svc-control-plane/control-plane.yaml')}`,
     ]);
-    expect(told).toContain('systemctl enable --quiet svc-control-plane');
-    expect(told.join('\n')).not.toContain('restart');
+    expect(recorded).toContain('systemctl enable --quiet svc-control-plane');
+    expect(recorded.join('\n')).not.toContain('restart');
   });
 
   test('enrols an agent without a word of its token in any argument, and waits until it is up', async () => {
@@ -95,7 +95,7 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     expect(code).toBe(0);
     expect(stdout.toString()).toContain('1.0.0-a runs');
     const config = inRoot('etc/svc-agent/agent.yaml');
-    expect(host.told().filter((line) => !line.startsWith('systemctl show'))).toEqual([
+    expect(host.recorded().filter((line) => !line.startsWith('systemctl show'))).toEqual([
       'node --version',
       expect.stringMatching(/^svc-agent check --config .*\/1\.0\.0-a\/etc\/agent\.yaml$/),
       'systemctl daemon-reload',
@@ -137,24 +137,24 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
   ])('a %s that does not start (%s) gives way to the version before it', async (role, fault, waits) => {
     await host.run(makePackage('1.0.0-a'), [role]);
     host.setActive(`svc-${role}`);
-    host.told();
+    host.recorded();
     const { code, stderr } = await host.run(makePackage('1.1.0-b', fault), [role]);
     expect(code).toBe(1);
     expect(stderr).toContain('1.1.0-b does not start, and 1.0.0-a runs again; journalctl --unit');
     expect(current(`svc-${role}`)).toBe('versions/1.0.0-a');
-    const told = host.told();
-    expect(told.filter((line) => line.startsWith('sleep'))).toHaveLength(waits);
-    expect(told.filter((line) => line === `systemctl restart svc-${role}`)).toHaveLength(2);
+    const recorded = host.recorded();
+    expect(recorded.filter((line) => line.startsWith('sleep'))).toHaveLength(waits);
+    expect(recorded.filter((line) => line === `systemctl restart svc-${role}`)).toHaveLength(2);
   });
 
   test('an agent that fails repeatedly is not waited for', async () => {
     await host.run(makePackage('1.0.0-a'), ['agent']);
     host.setActive('svc-agent');
     host.script('systemctl', 'case $1 in is-active) echo activating ;; show) date +%N ;; esac');
-    host.told();
+    host.recorded();
     const { code, stderr } = await host.run(makePackage('1.1.0-b', 'silent'), ['agent']);
     expect({ code, back: stderr.includes('1.0.0-a runs again') }).toEqual({ code: 1, back: true });
-    expect(host.told().filter((line) => line.startsWith('sleep'))).toEqual([]);
+    expect(host.recorded().filter((line) => line.startsWith('sleep'))).toEqual([]);
   });
 
   test('reports that no version starts', async () => {
@@ -217,13 +217,13 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     await host.run(folder, ['agent']);
     mkdirSync(inRoot('var/lib/svc-agent'), { recursive: true });
     host.setActive('svc-agent');
-    host.told();
+    host.recorded();
     const refused = await host.run(folder, ['remove', 'agent']);
     expect({ code: refused.code, said: refused.stderr.includes('nothing was removed') }).toEqual({
       code: 1,
       said: true,
     });
-    expect(host.told().at(-1)).toBe('systemctl enable --quiet --now svc-agent');
+    expect(host.recorded().at(-1)).toBe('systemctl enable --quiet --now svc-agent');
     expect(current('svc-agent')).toBe('versions/1.0.0-a');
 
     expect((await host.run(folder, ['remove', 'agent', '--force'])).code).toBe(0);
@@ -242,7 +242,7 @@ describe.skipIf(process.platform !== 'linux')('install.sh', () => {
     host.setActive('svc-control-plane');
     expect((await host.run(folder, ['remove', 'control-plane'])).stderr).toContain('it serves customers');
     expect((await host.run(folder, ['remove', 'control-plane', '--force', '--purge'])).code).toBe(0);
-    expect(host.told().at(-1)).toBe('userdel svc-control-plane');
+    expect(host.recorded().at(-1)).toBe('userdel svc-control-plane');
     expect((await host.run(folder, ['remove', 'control-plane'])).stderr).toContain('is not installed');
   });
 

@@ -13,7 +13,7 @@ export interface ControlPlane {
   daemon: Daemon;
   /** Of the public API; ends with /v1. */
   baseUrl: string;
-  /** What agents are told. */
+  /** The address that agents enrol at. */
   agentUrl: string;
   configPath: string;
   databaseFile: string;

@@ -64,13 +64,13 @@ export async function sendAndKillAtCommit(
     setPriority(constants.priority.PRIORITY_HIGHEST);
     const sent = start(baseUrl, request);
     const answered = once(sent, 'response').then(([reply]) => read(reply as IncomingMessage));
-    const told = answered.catch(() => undefined);
+    const reply = answered.catch(() => undefined);
     await once(sent, 'finish');
     waitForRow(database, death);
     const killMs = performance.now() + death.afterMs;
     while (performance.now() < killMs);
     process.kill(daemon.pid(), 'SIGKILL');
-    const [answer] = await Promise.all([told, daemon.stop('SIGKILL')]);
+    const [answer] = await Promise.all([reply, daemon.stop('SIGKILL')]);
     return answer;
   } finally {
     setPriority(priority);

@@ -47,7 +47,7 @@ export interface ImageOptions {
   links?: Record<string, string>;
 }
 
-/** busybox with all its applets, a shell, `root` and `user` (uid 1000). Runs `sleep` unless told otherwise. */
+/** busybox with all its applets, a shell, `root` and `user` (uid 1000). Runs `sleep` if no command is given. */
 export function busyboxImage(registry: Registry, options: ImageOptions = {}): Promise<TestImage> {
   const config = { Cmd: ['sleep', '1000000'], Env: ['PATH=/usr/sbin:/usr/bin:/sbin:/bin'], ...options.config };
   return pushImage(registry, { name: 'busybox', ...options, config }, async (root) => {

@@ -1,6 +1,7 @@
-// Runs install.sh below a scratch root: systemd, users and waiting are scripted programs in front of PATH that write down what they are told.
+// Runs install.sh below a scratch root: systemd, users and waiting are scripted programs in front of PATH that record their arguments.
+// Also a machine without Node and without this checkout, as a supplier's is: the same machine, with both hidden from one program.
 import { chmodSync, existsSync, mkdirSync, readFileSync, writeFileSync } from 'node:fs';
-import { join } from 'node:path';
+import { join, resolve } from 'node:path';
 import { capture, type Captured } from './capture.ts';
 
 export interface Installation {
@@ -13,15 +14,15 @@ export interface Installation {
   run(packageFolder: string, argv: readonly string[], input?: string): Promise<Captured>;
   /** Replaces a scripted program. */
   script(name: string, ...lines: string[]): void;
-  /** Each line is what a scripted program was told, since it was last asked. */
-  told(): string[];
+  /** The command lines of the scripted programs since the last call. */
+  recorded(): string[];
   /** What systemd says of a unit: `active`, or undefined. */
   setActive(unit: string): void;
 }
 
 /** A restart fails if the unit's version has a file `broken`; it is up from then on. */
 const SYSTEMCTL = [
-  'echo "systemctl $*" >>"$INSTALLATION/told"',
+  'echo "systemctl $*" >>"$INSTALLATION/recorded"',
   'case $1 in',
   '  is-active) cat "$INSTALLATION/$2" 2>/dev/null || exit 3 ;;',
   '  restart)',
@@ -32,7 +33,7 @@ const SYSTEMCTL = [
   '  show) echo 0 ;;',
   'esac',
 ];
-const TELL = 'echo "${0##*/} $*" >>"$INSTALLATION/told"';
+const RECORD = 'echo "${0##*/} $*" >>"$INSTALLATION/recorded"';
 
 /** `dir` is new. */
 export function openInstallation(dir: string): Installation {
@@ -46,9 +47,9 @@ export function openInstallation(dir: string): Installation {
   script('systemctl', ...SYSTEMCTL);
   script('id', 'echo 0');
   script('getent', 'exit 2');
-  for (const name of ['useradd', 'userdel', 'chown', 'sleep', 'nvidia-container-runtime-hook']) script(name, TELL);
+  for (const name of ['useradd', 'userdel', 'chown', 'sleep', 'nvidia-container-runtime-hook']) script(name, RECORD);
   const env = { INSTALLATION: dir, PATH: `${programs}:${process.env['PATH']}` };
-  const toldFile = join(dir, 'told');
+  const recordFile = join(dir, 'recorded');
   return {
     root,
     programs,
@@ -59,11 +60,31 @@ export function openInstallation(dir: string): Installation {
         env,
         ...(input === undefined ? {} : { input }),
       }),
-    told: () => {
-      const lines = existsSync(toldFile) ? readFileSync(toldFile, 'utf8').trim().split('\n') : [];
-      writeFileSync(toldFile, '');
+    recorded: () => {
+      const lines = existsSync(recordFile) ? readFileSync(recordFile, 'utf8').trim().split('\n') : [];
+      writeFileSync(recordFile, '');
       return lines.filter((line) => line !== '');
     },
     setActive: (unit) => writeFileSync(join(dir, unit), 'active\n'),
   };
+}
+
+const CHECKOUT = resolve(import.meta.dirname, '../..');
+
+/** Mounts of its own: an empty folder over the checkout, and nothing in the place of every Node. */
+const HIDE = `
+mount -t tmpfs tmpfs "$1"
+shift
+for folder in /usr/local/bin /usr/bin /bin; do
+  for name in node nodejs npm npx; do
+    if [ -e "$folder/$name" ]; then mount --bind /dev/null "$folder/$name"; fi
+  done
+done
+exec "$@"
+`;
+
+/** The command line that runs a program there; `programs` is a folder in front of its PATH. Needs root. */
+export function withoutNode(argv: readonly string[], programs?: string): string[] {
+  const path = [...(programs === undefined ? [] : [programs]), '/usr/sbin', '/usr/bin', '/sbin', '/bin'].join(':');
+  return ['unshare', '--mount', '--', 'env', `PATH=${path}`, 'sh', '-euc', HIDE, 'sh', CHECKOUT, ...argv];
 }

@@ -2,10 +2,10 @@
 import { afterEach, beforeEach, expect, test } from 'vitest';
 import { wallet } from '../../control-plane/money/ledger/accounts.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
-import { openWorld, type World } from './world.ts';
+import { openWorld, type World, type WorldAccount } from './world.ts';
 
 let world: World;
-let who: { orgId: string; apiKeyId: string };
+let who: WorldAccount;
 beforeEach(async () => {
   world = await openWorld();
   who = await world.customer(10_000);
@@ -32,8 +32,7 @@ test('the holds of a launch, of a rental and of a test have an owner', async () 
   const id = await world.launch(who);
   await hold('test:any', 1n);
   await world.verify();
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  await world.start(id);
   await world.verify();
 });
 

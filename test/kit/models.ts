@@ -81,7 +81,7 @@ export function modelsFile(baseUrl: string, changes: object = {}): string {
   return JSON.stringify({ models: [{ ...CHAT, upstreams, economy, ...changes }, embedder, ...images, ...SOON] });
 }
 
-/** Two to twelve seconds, four unless it is told; 0.999999 cents each, so a clip of four costs four cents. */
+/** Two to twelve seconds, four if the request names none; 0.999999 cents each, so a clip of four costs four cents. */
 const DIRECTOR = {
   id: 'acme/director',
   modality: 'video',

@@ -1,5 +1,6 @@
-// Ports of the loopback interface for programs that are told where to listen, apart for tests that run at the same time.
+// Ports of the loopback interface for programs that listen where a test wants. Tests that run at the same time get different ones.
 import { once } from 'node:events';
+import { readFileSync } from 'node:fs';
 import { createServer } from 'node:net';
 
 /** Below the range from which Linux takes the ports of outgoing connections: nobody comes in between while a program starts again. */
@@ -42,4 +43,16 @@ async function isFree(port: number): Promise<boolean> {
   } finally {
     server.close();
   }
+}
+
+/** What the kernel names the timer of keep-alives. */
+const KEEP_ALIVE_TIMER = '02';
+
+/** Of the connection's end at `port`; `peerPort` is its other end. Both on 127.0.0.1. */
+export function hasKeepAlive(port: number | undefined, peerPort: number | undefined): boolean {
+  const address = (of = 0): string => `0100007F:${of.toString(16).toUpperCase().padStart(4, '0')}`;
+  const line = readFileSync('/proc/net/tcp', 'utf8')
+    .split('\n')
+    .find((each) => each.includes(` ${address(port)} ${address(peerPort)} `));
+  return line?.trim().split(/\s+/)[5]?.startsWith(`${KEEP_ALIVE_TIMER}:`) === true;
 }

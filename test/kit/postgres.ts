@@ -2,6 +2,7 @@
 import { chownSync, existsSync, mkdtempSync, readFileSync, realpathSync, rmSync } from 'node:fs';
 import { tmpdir } from 'node:os';
 import { dirname, join } from 'node:path';
+import type { TestProject } from 'vitest/node';
 import { freePort } from './ports.ts';
 import { runProgram, startProgram } from './processes.ts';
 import { requireProgram } from './setup.ts';
@@ -38,6 +39,13 @@ export async function startPostgres({ durable = false } = {}): Promise<PostgresS
       rmSync(dir, { recursive: true, force: true });
     },
   };
+}
+
+/** Gives the postgres lane its server. A test takes the URL with inject('postgresUrl'). */
+export async function setup(project: TestProject): Promise<() => Promise<void>> {
+  const server = await startPostgres();
+  project.provide('postgresUrl', server.url);
+  return () => server.stop();
 }
 
 function postgresUser(): { uid: number; gid: number } {

@@ -13,7 +13,7 @@ export interface ScriptedOutbound extends Outbound {
   answer: (request: OutboundRequest) => Promise<Partial<OutboundResponse>>;
 }
 
-/** Answers 204 until told otherwise. URLs are judged as they are by default. */
+/** Answers 204 until a test sets another answer. URLs are judged as they are by default. */
 export function scriptedOutbound(): ScriptedOutbound {
   const real = openOutbound({ ports: [443, 8443], privateNetworks: [], namedHosts: [] }, { clock: systemClock() });
   const scripted: ScriptedOutbound = {

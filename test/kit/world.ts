@@ -19,7 +19,6 @@ import type { CreateInstance } from '../../shared/api/instance.ts';
 import { createIds } from '../../shared/ids.ts';
 import { createLog, type Log } from '../../shared/log.ts';
 import { UCENTS_PER_CENT } from '../../shared/money.ts';
-import type { Inventory } from '../../shared/protocol/inventory.ts';
 import type { ObservedWorkload } from '../../shared/protocol/workload.ts';
 import { findInstance } from '../../control-plane/rental/instances/store.ts';
 import { readEnvironments } from '../../control-plane/rental/launch/environments.ts';
@@ -28,11 +27,17 @@ import type { logIn } from '../../control-plane/rental/outages/probe.ts';
 import type { ProbeResult } from '../../control-plane/rental/instances/steps.ts';
 import { seededRng } from '../../shared/rng.ts';
 import { openTestDb } from './databases.ts';
-import { type FakeImages, fakeImages } from './fake-images.ts';
-import { type FakeModelHub, fakeModelHub } from './fake-model-hub.ts';
+import { type FakeImages, fakeImages, type FakeModelHub, fakeModelHub } from './fake-hubs.ts';
 import { openInvariants } from './invariants.ts';
+import { addMachine, type MachineOptions, type MadeMachine } from './machines.ts';
 import { processAround } from './operator.ts';
 import { type VirtualClock, virtualClock } from './virtual-clock.ts';
+
+/** Who acts: an organisation and the key that it acts with. */
+export interface WorldAccount {
+  orgId: string;
+  apiKeyId: string;
+}
 
 export interface World {
   db: Db;
@@ -49,10 +54,19 @@ export interface World {
   images: FakeImages;
   modelHub: FakeModelHub;
   /** An organisation with a prepaid balance. */
-  customer(cents: number): Promise<{ orgId: string; apiKeyId: string }>;
+  customer(cents: number): Promise<WorldAccount>;
   /** A listed, online machine. Price of one GPU in dollars. */
   machine(options?: MachineOptions): Promise<MadeMachine>;
-  launch(who: { orgId: string; apiKeyId: string }, request?: Partial<CreateInstance>): Promise<string>;
+  /** The id of a new instance that no host has begun yet. */
+  launch(who: WorldAccount, request?: Partial<CreateInstance>): Promise<string>;
+  /** The id of a new instance that runs, unless a probe fails. */
+  run(who: WorldAccount, request?: Partial<CreateInstance>): Promise<string>;
+  /** The host reports that the instance's container runs, then everything that is due is driven. */
+  start(instanceId: string): Promise<void>;
+  /** The customer deletes the instance. */
+  remove(who: WorldAccount, instanceId: string): Promise<void>;
+  /** The customer deletes the instance and the host removes its container, then everything that is due is driven. */
+  end(who: WorldAccount, instanceId: string): Promise<void>;
   /** The host reports something about the instance's current workload. */
   observe(instanceId: string, patch: Partial<ObservedWorkload> & Pick<ObservedWorkload, 'phase'>): Promise<void>;
   /** Drives every due row until nothing is due now. */
@@ -108,28 +122,6 @@ const NO_NUDGES: Nudges = {
 };
 
 const PRESIGNED_URLS = openPresignedUrls(new Uint8Array(32).fill(7), 'https://api.example.com/v1');
-
-export interface MachineOptions {
-  gpus?: number;
-  /** As nvidia-smi names and measures it; an H100 with 80 GB unless said otherwise. */
-  gpu?: { name: string; memory_mib: number };
-  dollars?: number;
-  region?: string;
-  /** Whether the host holds a disk to its size. */
-  diskEnforced?: boolean;
-  storageBytes?: number;
-  /** Of the host, base64url; none that anybody has the private half of unless said otherwise. */
-  publicKey?: string;
-}
-
-export interface MadeMachine {
-  machineId: string;
-  supplierId: string;
-  /** The supplier's. */
-  orgId: string;
-  /** As it has enrolled. */
-  inventory: Inventory;
-}
 
 /** What a test may put in place of the world's own. */
 export interface WorldOutside {
@@ -198,12 +190,15 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
   const isSimulated = outside.processOn !== undefined;
   const invariants = await openInvariants(rooms, db, { isSimulated });
 
+  const observed: World['observe'] = (instanceId, patch) => observe(rooms, db, instanceId, patch);
+  const drive = (): Promise<void> => driveUntilIdle(brings(), clock);
+
   return {
     ...ground,
     audit,
     rooms,
     core,
-    observe: (instanceId, patch) => observe(rooms, db, instanceId, patch),
+    observe: observed,
     restart: async (other = db) => {
       const next = await openOn({ ...ground, db: other }, seed + 1, outside);
       if (await next.rooms.ownOutages.beat()) await next.rooms.supply.setAllOffline();
@@ -211,13 +206,8 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     },
     customer: (cents) => addCustomer(rooms, db, { cents, nowMs: clock.now() }),
     machine: (options = {}) => addMachine(rooms, db, ids.uuid, options),
-    launch: async (who, request = {}) => {
-      const before = new Set((await rooms.instances.list(who.orgId, ALL, 1000)).map(({ instance }) => instance.id));
-      await rooms.instances.create(who, { ...LAUNCH, ...request }, async () => undefined);
-      const after = await rooms.instances.list(who.orgId, ALL, 1000);
-      return after.find(({ instance }) => !before.has(instance.id))?.instance.id ?? '';
-    },
-    drive: () => driveUntilIdle(brings(), clock),
+    ...rentalsOf(rooms, observed, drive),
+    drive,
     ...journalOf(rooms, db),
     brings,
     books,
@@ -237,6 +227,41 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
 async function verifyBooks(books: Books): Promise<void> {
   const faults = await books.verify();
   if (faults.length > 0) throw new Error(`the books do not agree: ${faults.join('; ')}`);
+}
+
+function rentalsOf(
+  rooms: Rooms,
+  observed: World['observe'],
+  drive: World['drive'],
+): Pick<World, 'launch' | 'run' | 'start' | 'remove' | 'end'> {
+  const launch = async (who: WorldAccount, request: Partial<CreateInstance> = {}): Promise<string> => {
+    const before = new Set((await rooms.instances.list(who.orgId, ALL, 1000)).map(({ instance }) => instance.id));
+    await rooms.instances.create(who, { ...LAUNCH, ...request }, async () => undefined);
+    const after = await rooms.instances.list(who.orgId, ALL, 1000);
+    return after.find(({ instance }) => !before.has(instance.id))?.instance.id ?? '';
+  };
+  const start = async (instanceId: string): Promise<void> => {
+    await observed(instanceId, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
+    await drive();
+  };
+  const remove = async (who: WorldAccount, instanceId: string): Promise<void> => {
+    await rooms.instances.remove(who, instanceId, async () => undefined);
+  };
+  return {
+    launch,
+    start,
+    remove,
+    run: async (who, request) => {
+      const id = await launch(who, request);
+      await start(id);
+      return id;
+    },
+    end: async (who, instanceId) => {
+      await remove(who, instanceId);
+      await observed(instanceId, { phase: 'removed' });
+      await drive();
+    },
+  };
 }
 
 function journalOf(rooms: Rooms, db: Db): Pick<World, 'sinceMs' | 'journal'> {
@@ -290,11 +315,7 @@ async function emptyLog(): Promise<Duplex> {
   return near;
 }
 
-async function addCustomer(
-  rooms: Rooms,
-  db: Db,
-  funds: { cents: number; nowMs: number },
-): Promise<{ orgId: string; apiKeyId: string }> {
+async function addCustomer(rooms: Rooms, db: Db, funds: { cents: number; nowMs: number }): Promise<WorldAccount> {
   const org = await rooms.accounts.createOrg('customer');
   const id = `fund:${org.id}`;
   await db.tx('test.fund', (tx) =>
@@ -341,58 +362,4 @@ async function driveUntilIdle(brings: readonly Brings[], clock: VirtualClock): P
     if (found === 0) return;
   }
   throw new Error('the engine does not come to rest');
-}
-
-async function addMachine(rooms: Rooms, db: Db, newName: () => string, options: MachineOptions): Promise<MadeMachine> {
-  const supplierOrg = await rooms.accounts.createOrg('supplier');
-  const { machine, token } = await db.tx('test.machine', async (tx) => {
-    await rooms.supply.registerSupplier(tx, supplierOrg.id);
-    return rooms.supply.registerMachine(tx, supplierOrg.id, {
-      gpuCount: null,
-      gpuType: null,
-      vramPerGpuGb: null,
-      region: options.region ?? 'eu-west',
-      priceUcentsPerHour: BigInt(Math.round((options.dollars ?? 2) * 1e8)),
-      tier: 'on_demand',
-    });
-  });
-  const plain = inventoryOf(options.gpus ?? 1, newName);
-  const inventory = {
-    ...plain,
-    gpus: plain.gpus.map((gpu) => ({ ...gpu, ...options.gpu })),
-    disk_enforced: options.diskEnforced ?? false,
-    storage_bytes: options.storageBytes ?? plain.storage_bytes,
-  };
-  await rooms.supply.enroll({ token, public_key: options.publicKey ?? newName().padEnd(43, 'k'), inventory });
-  await rooms.supply.setOnline(machine.id, true);
-  await rooms.supply.approve(machine.id);
-  return { machineId: machine.id, supplierId: machine.supplier_id, orgId: supplierOrg.id, inventory };
-}
-
-/** `count` H100s. */
-export function inventoryOf(count: number, newName: () => string): Inventory {
-  return {
-    gpus: Array.from({ length: count }, (_, index) => ({
-      uuid: `GPU-${newName()}`,
-      index,
-      name: 'NVIDIA H100 80GB HBM3',
-      memory_mib: 81_559,
-      driver_version: '550.54.15',
-      bus_id: `00000000:${(index + 16).toString(16)}:00.0`,
-      foreign_use: false,
-    })),
-    gpu_error: '',
-    gpu_faults: [],
-    network_fence: 'nftables',
-    fence_error: '',
-    cpu_cores: 64,
-    ram_bytes: 512 * 1024 ** 3,
-    storage_bytes: 4000 * 1024 ** 3,
-    disk_enforced: false,
-    hostname: 'host',
-    kernel: '6.1',
-    engine_version: '20.10.24',
-    container_toolkit_version: '',
-    agent_version: '0.1.0',
-  };
 }

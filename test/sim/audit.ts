@@ -8,7 +8,7 @@ import type { World } from '../kit/world.ts';
 import { boundsOf, type Seen } from './bounds.ts';
 import type { Fleet } from './fleet.ts';
 import { overlap, type Span, without } from './spans.ts';
-import { readStays, type Stay } from './stays.ts';
+import { readRentals, type Rental } from './rentals.ts';
 
 /** What suppliers get of a price: the platform's fee is 20 %. */
 const SUPPLIER_PERCENT = 80n;
@@ -19,31 +19,31 @@ const UNCOVERED_MS_MAX = 2 * 30_000 + 60_000;
 /** A sentence for each amount that differs. All instances must have ended. */
 export async function audit(fleet: Fleet): Promise<string[]> {
   const world = fleet.plane.world();
-  const stays = await readStays(world);
+  const rentals = await readRentals(world);
   const entries = await readEntries(world);
-  const usage = await readUsage(world, new Set(stays.map(({ orgId }) => orgId)));
+  const usage = await readUsage(world, new Set(rentals.map(({ orgId }) => orgId)));
   return [
     ...usage.broken,
-    ...stays.flatMap((stay) => brokenStay(stay, { fleet, stays, entries, usage: usage.cost })),
-    ...strays(entries, stays, fleet),
+    ...rentals.flatMap((rental) => brokenRental(rental, { fleet, rentals, entries, usage: usage.cost })),
+    ...strays(entries, rentals, fleet),
     ...(await brokenWallets(fleet, entries)),
-    ...(await brokenEarnings(world, stays, entries)),
+    ...(await brokenEarnings(world, rentals, entries)),
   ];
 }
 
 interface Books {
   fleet: Fleet;
-  stays: readonly Stay[];
+  rentals: readonly Rental[];
   entries: Entries;
   usage: ReadonlyMap<string, bigint>;
 }
 
-function brokenStay(stay: Stay, { fleet, stays, entries, usage }: Books): string[] {
-  const { id, ucentsPerHour: rate } = stay;
-  const bounds = boundsOf(stay, seenOf(stay, fleet, stays));
+function brokenRental(rental: Rental, { fleet, rentals, entries, usage }: Books): string[] {
+  const { id, ucentsPerHour: rate } = rental;
+  const bounds = boundsOf(rental, seenOf(rental, fleet, rentals));
   const of = (kind: string): bigint => entries.get(id)?.get(kind) ?? 0n;
   const charged = of('customer_wallet') + of('bad_debt');
-  const pieces = BigInt(stay.running.length + fleet.witness.absences().length);
+  const pieces = BigInt(rental.running.length + fleet.witness.absences().length);
   const supplierPart = (ucentsOfTime: bigint): bigint => (ucentsOfTime * SUPPLIER_PERCENT) / 100n;
   const rules: [boolean, string][] = [
     [
@@ -58,42 +58,42 @@ function brokenStay(stay: Stay, { fleet, stays, entries, usage }: Books): string
     ],
     [of('bad_debt') <= costOf(UNCOVERED_MS_MAX, rate), `${of('bad_debt')} could not be charged any more`],
     [
-      placedRates(stay, fleet).includes(rate),
-      `costs ${rate}, and its host asked for ${placedRates(stay, fleet).join(' or ')}`,
+      placedRates(rental, fleet).includes(rate),
+      `costs ${rate}, and its host asked for ${placedRates(rental, fleet).join(' or ')}`,
     ],
   ];
   return [...bounds.broken, ...rules.flatMap(([holds, what]) => (holds ? [] : [`${id}: ${what}`]))];
 }
 
-function seenOf(stay: Stay, { witness, clock }: Fleet, stays: readonly Stay[]): Seen {
+function seenOf(rental: Rental, { witness, clock }: Fleet, rentals: readonly Rental[]): Seen {
   return {
-    run: witness.holders(stay.workloadId),
-    goodEndpoint: witness.goodEndpoints(stay.workloadId),
-    container: witness.containers(stay.workloadId),
-    copies: witness.copies(stay.machineId),
+    run: witness.holders(rental.workloadId),
+    goodEndpoint: witness.goodEndpoints(rental.workloadId),
+    container: witness.containers(rental.workloadId),
+    copies: witness.copies(rental.machineId),
     planeUp: without(witness.planeUp(), witness.absences()),
     absences: witness.absences(),
-    failingWith: (outage) => machinesFailing(outage, stays, witness),
-    askedToEndMs: witness.ends.get(stay.id) ?? Infinity,
-    limitMs: witness.launches.get(stay.id)?.limitMs ?? Infinity,
+    failingWith: (outage) => machinesFailing(outage, rentals, witness),
+    askedToEndMs: witness.ends.get(rental.id) ?? Infinity,
+    limitMs: witness.launches.get(rental.id)?.limitMs ?? Infinity,
     nowMs: clock.now(),
   };
 }
 
-function machinesFailing(outage: Span, stays: readonly Stay[], witness: Fleet['witness']): number {
-  const failing = stays.filter((stay) => {
-    const rented = overlap([outage], [[stay.readyMs, stay.endMs]]);
-    return without(rented, witness.holders(stay.workloadId)).length > 0;
+function machinesFailing(outage: Span, rentals: readonly Rental[], witness: Fleet['witness']): number {
+  const failing = rentals.filter((rental) => {
+    const rented = overlap([outage], [[rental.readyMs, rental.endMs]]);
+    return without(rented, witness.holders(rental.workloadId)).length > 0;
   });
   return new Set(failing.map(({ machineId }) => machineId)).size;
 }
 
 /** What its GPUs cost on its machine while it was launched, and no more than where it was placed first. */
-function placedRates(stay: Stay, { witness }: Fleet): bigint[] {
-  const launch = witness.launches.get(stay.id);
+function placedRates(rental: Rental, { witness }: Fleet): bigint[] {
+  const launch = witness.launches.get(rental.id);
   if (launch === undefined) return [];
-  const prices = witness.prices.get(stay.machineId) ?? [];
-  const until = prices.filter(({ sinceMs }) => sinceMs <= stay.readyMs);
+  const prices = witness.prices.get(rental.machineId) ?? [];
+  const until = prices.filter(({ sinceMs }) => sinceMs <= rental.readyMs);
   const current = until.filter((_price, i) => (until[i + 1]?.sinceMs ?? Infinity) >= launch.atMs);
   return current
     .map(({ ucentsPerHour }) => ucentsPerHour * BigInt(launch.gpuCount))
@@ -124,8 +124,8 @@ async function readEntries({ db }: World): Promise<Entries> {
 }
 
 /** Only what has run moves money. */
-function strays(entries: Entries, stays: readonly Stay[], { customers }: Fleet): string[] {
-  const known = new Set([...stays.map(({ id }) => id), ...customers.map(({ orgId }) => orgId)]);
+function strays(entries: Entries, rentals: readonly Rental[], { customers }: Fleet): string[] {
+  const known = new Set([...rentals.map(({ id }) => id), ...customers.map(({ orgId }) => orgId)]);
   return [...entries.keys()].filter((id) => !known.has(id)).map((id) => `${id} has moved money and never ran`);
 }
 
@@ -182,9 +182,9 @@ async function brokenWallets({ plane, customers }: Fleet, entries: Entries): Pro
   });
 }
 
-async function brokenEarnings({ rooms }: World, stays: readonly Stay[], entries: Entries): Promise<string[]> {
+async function brokenEarnings({ rooms }: World, rentals: readonly Rental[], entries: Entries): Promise<string[]> {
   const broken: string[] = [];
-  for (const [supplierId, ofSupplier] of Map.groupBy(stays, (stay) => stay.supplierId)) {
+  for (const [supplierId, ofSupplier] of Map.groupBy(rentals, (rental) => rental.supplierId)) {
     const earned = ofSupplier.reduce((sum, { id }) => sum - (entries.get(id)?.get('supplier_payable') ?? 0n), 0n);
     const page = await rooms.payouts.earnings(supplierId, undefined, 100_000);
     const shown = page.earnings.reduce((sum, { entry }) => sum + entry.amount_ucents, 0n);

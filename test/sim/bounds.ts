@@ -1,7 +1,7 @@
 // Pure: what a customer may be charged for a rental and what its supplier must earn, from what the world itself has seen (specification 2.2
 // and 3.1, DESIGN section 7). Nothing of how the product counts is used here.
 import { lengthMs, overlap, type Span, union, without } from './spans.ts';
-import type { Stay } from './stays.ts';
+import type { Rental } from './rentals.ts';
 
 /** The facts of the world that decide about one instance. */
 export interface Seen {
@@ -28,12 +28,12 @@ export interface Seen {
 /** A second between two ticks of the watch, and the time of one probe. */
 const ROUND_MS = 2_000;
 /** Every 30 s +- 20 %. */
-const LOOK_EVERY_MS = 36_000 + ROUND_MS;
-const LOOK_MS_MAX = 5_000;
+const PROBE_EVERY_MS = 36_000 + ROUND_MS;
+const PROBE_MS = 5_000;
 /** Time between two probes while an instance fails. */
 const AGAIN_MS = 2_000;
 /** Twenty seconds of failures, of which the last probe may take its longest time, and a repair before them. */
-const CONFIRM_MS = 20_000 + 10_000 + 2 * (LOOK_MS_MAX + AGAIN_MS + ROUND_MS);
+const CONFIRM_MS = 20_000 + 10_000 + 2 * (PROBE_MS + AGAIN_MS + ROUND_MS);
 const QUIET_AFTER_START_MS = 120_000;
 /** The verdict is held for so long where so many machines fail at once. */
 const TOGETHER_MACHINES = 5;
@@ -46,7 +46,7 @@ const START_MS = 5_000;
 /** A link is there again so long after nothing is in its way: silence, a try that has begun before, and the wait for the next. */
 const LINK_BACK_MS = 35_000 + 10_000 + 15_000;
 /** Two good probes end an outage. */
-const RECOVER_MS = LINK_BACK_MS + 2 * (LOOK_MS_MAX + AGAIN_MS + ROUND_MS);
+const RECOVER_MS = LINK_BACK_MS + 2 * (PROBE_MS + AGAIN_MS + ROUND_MS);
 /** A container that is gone is reported every 30 s +- 20 %, and at once if the engine can be asked; engines are away for 200 s at most. */
 const CONTAINER_GONE_MS = 200_000 + 36_000 + LINK_BACK_MS;
 const GRACE_MS = 30 * 60_000;
@@ -59,87 +59,91 @@ export interface Bounds {
   broken: string[];
 }
 
-export function boundsOf(stay: Stay, seen: Seen): Bounds {
-  const running = overlap(stay.running, [[stay.readyMs, Math.min(seen.nowMs, stay.readyMs + seen.limitMs)]]);
+export function boundsOf(rental: Rental, seen: Seen): Bounds {
+  const running = overlap(rental.running, [[rental.readyMs, Math.min(seen.nowMs, rental.readyMs + seen.limitMs)]]);
   const sure = seen.absences.filter(([fromMs, untilMs]) => untilMs - fromMs > OWN_OUTAGE_MS);
   const perhaps = seen.absences.flatMap(([fromMs, untilMs]): Span[] =>
     untilMs - fromMs > OWN_OUTAGE_MS - BEAT_EVERY_MS ? [[fromMs - BEAT_EVERY_MS, untilMs + START_MS]] : [],
   );
-  const alive = without(running, stay.dead);
+  const alive = without(running, rental.dead);
   const most = without(alive, sure);
   const least = without(alive, perhaps);
   return {
     chargedMs: [lengthMs(least), lengthMs(most)],
     ownOutageMs: [lengthMs(overlap(alive, sure)), lengthMs(overlap(running, perhaps))],
     broken: [
-      ...brokenStart(stay, seen),
-      ...brokenEnd(stay, seen),
-      ...chargedWhileDead(stay, seen, most),
-      ...deadWhileAlive(stay, seen),
-      ...notCharged(stay, seen, least),
+      ...brokenStart(rental, seen),
+      ...brokenEnd(rental, seen),
+      ...chargedWhileDead(rental, seen, most),
+      ...deadWhileAlive(rental, seen),
+      ...notCharged(rental, seen, least),
     ],
   };
 }
 
-function brokenStart({ readyMs, id }: Stay, { run, container, planeUp, copies }: Seen): string[] {
+function brokenStart({ readyMs, id }: Rental, { run, container, planeUp, copies }: Seen): string[] {
   if (copies.some(([fromMs]) => fromMs <= readyMs)) return [];
-  // A container that has ended is told of later if its engine cannot be asked.
+  // The end of a container is reported later if its engine does not answer.
   const ran = union(container.map(([fromMs, untilMs]) => [fromMs, untilMs + CONTAINER_GONE_MS]));
   const served = overlap(overlap(run, ran), planeUp);
   const isServed = served.some(([fromMs, untilMs]) => fromMs <= readyMs && readyMs <= untilMs + ROUND_MS);
   return isServed ? [] : [`${id} was said to run when nobody could get in`];
 }
 
-function brokenEnd(stay: Stay, { askedToEndMs, goodEndpoint, planeUp }: Seen): string[] {
-  const { id, endMs, running } = stay;
+function brokenEnd(rental: Rental, { askedToEndMs, goodEndpoint, planeUp }: Seen): string[] {
+  const { id, endMs, running } = rental;
   const lastMs = running.at(-1)?.[1] ?? 0;
   const broken = lastMs > askedToEndMs ? [`${id} ran on after its customer had ended it`] : [];
   const good = overlap(overlap(goodEndpoint, planeUp), [[endMs - GRACE_MS, endMs]]);
   const wasBack = good.some(([fromMs, untilMs]) => untilMs - fromMs > RECOVER_MS);
-  if (stay.givenUp && wasBack) broken.push(`${id} was given up though it was back within the grace`);
+  if (rental.givenUp && wasBack) broken.push(`${id} was given up though it was back within the grace`);
   return broken;
 }
 
-/** An outage that lasts long enough to be found is charged up to the last answer of its host before the first look that could fail. */
-function chargedWhileDead(stay: Stay, seen: Seen, charged: readonly Span[]): string[] {
-  const outages = without([[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]], seen.run).flatMap((outage): string[] => {
-    const [fromMs, untilMs] = outage;
-    const heldMs = seen.failingWith(outage) >= TOGETHER_MACHINES ? TOGETHER_HOLD_MS : 0;
-    const isFound = seen.planeUp.some(([upMs, downMs]) => {
-      const doubtedMs = Math.max(fromMs + LOOK_EVERY_MS, upMs + QUIET_AFTER_START_MS);
-      return doubtedMs + CONFIRM_MS + heldMs < Math.min(untilMs, downMs);
-    });
-    const chargedMs = lengthMs(overlap(charged, [outage]));
-    if (!isFound || chargedMs <= LOOK_EVERY_MS + LOOK_MS_MAX) return [];
-    return [`${stay.id} is charged for ${chargedMs} ms of an outage from ${at(fromMs)} to ${at(untilMs)}`];
-  });
-  const idle = without([[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]], seen.container).flatMap((gone): string[] => {
-    const chargedMs = lengthMs(overlap(charged, [gone]));
-    if (chargedMs <= CONTAINER_GONE_MS || seen.copies.length > 0) return [];
-    return [`${stay.id} is charged for ${chargedMs} ms without a container, from ${at(gone[0])} to ${at(gone[1])}`];
-  });
+/** An outage that lasts long enough to be found is charged up to the last answer of its host before the first probe that could fail. */
+function chargedWhileDead(rental: Rental, seen: Seen, charged: readonly Span[]): string[] {
+  const outages = without([[rental.readyMs, Math.min(rental.endMs, seen.nowMs)]], seen.run).flatMap(
+    (outage): string[] => {
+      const [fromMs, untilMs] = outage;
+      const heldMs = seen.failingWith(outage) >= TOGETHER_MACHINES ? TOGETHER_HOLD_MS : 0;
+      const isFound = seen.planeUp.some(([upMs, downMs]) => {
+        const doubtedMs = Math.max(fromMs + PROBE_EVERY_MS, upMs + QUIET_AFTER_START_MS);
+        return doubtedMs + CONFIRM_MS + heldMs < Math.min(untilMs, downMs);
+      });
+      const chargedMs = lengthMs(overlap(charged, [outage]));
+      if (!isFound || chargedMs <= PROBE_EVERY_MS + PROBE_MS) return [];
+      return [`${rental.id} is charged for ${chargedMs} ms of an outage from ${at(fromMs)} to ${at(untilMs)}`];
+    },
+  );
+  const idle = without([[rental.readyMs, Math.min(rental.endMs, seen.nowMs)]], seen.container).flatMap(
+    (gone): string[] => {
+      const chargedMs = lengthMs(overlap(charged, [gone]));
+      if (chargedMs <= CONTAINER_GONE_MS || seen.copies.length > 0) return [];
+      return [`${rental.id} is charged for ${chargedMs} ms without a container, from ${at(gone[0])} to ${at(gone[1])}`];
+    },
+  );
   return [...outages, ...idle];
 }
 
 /** An instance whose endpoint works must not become unreachable. */
-function deadWhileAlive(stay: Stay, seen: Seen): string[] {
+function deadWhileAlive(rental: Rental, seen: Seen): string[] {
   const worked = overlap(seen.goodEndpoint, seen.planeUp);
-  return stay.dead.flatMap(([fromMs]) => {
+  return rental.dead.flatMap(([fromMs]) => {
     // The last proof of life may be as old as the longest time between two good probes.
-    const isExplained = without([[fromMs - LINK_BACK_MS, fromMs + LOOK_EVERY_MS + LOOK_MS_MAX]], worked).length > 0;
-    return isExplained ? [] : [`${stay.id} was unreachable from ${at(fromMs)} on, and its endpoint worked`];
+    const isExplained = without([[fromMs - LINK_BACK_MS, fromMs + PROBE_EVERY_MS + PROBE_MS]], worked).length > 0;
+    return isExplained ? [] : [`${rental.id} was unreachable from ${at(fromMs)} on, and its endpoint worked`];
   });
 }
 
 /** A usable instance is charged, except for the time until its recovery is detected. */
-function notCharged(stay: Stay, seen: Seen, charged: readonly Span[]): string[] {
-  const rented: Span[] = [[stay.readyMs, Math.min(stay.endMs, seen.nowMs)]];
+function notCharged(rental: Rental, seen: Seen, charged: readonly Span[]): string[] {
+  const rented: Span[] = [[rental.readyMs, Math.min(rental.endMs, seen.nowMs)]];
   const away = seen.absences.map(([fromMs, untilMs]): Span => [fromMs - BEAT_EVERY_MS, untilMs]);
   const used = without(overlap(overlap(overlap(seen.goodEndpoint, seen.container), seen.planeUp), rented), union(away));
   return used.flatMap((span) => {
     const freeMs = lengthMs([span]) - lengthMs(overlap(charged, [span]));
     if (freeMs <= RECOVER_MS) return [];
-    return [`${stay.id} worked from ${at(span[0])} to ${at(span[1])}, and ${freeMs} ms of that are not charged`];
+    return [`${rental.id} worked from ${at(span[0])} to ${at(span[1])}, and ${freeMs} ms of that are not charged`];
   });
 }
 

@@ -7,7 +7,7 @@ import { type Rng, seededRng } from '../../shared/rng.ts';
 import type { VirtualClock } from '../kit/virtual-clock.ts';
 import type { Backup } from './backup.ts';
 import { identityFrom, openHost, type SimHost } from './host.ts';
-import { lookFromOutside } from './look.ts';
+import { probeFromOutside } from './probe.ts';
 import { openPlane, type Plane } from './plane.ts';
 import { dial } from './wire.ts';
 import { openWitness, type Witness } from './witness.ts';
@@ -54,12 +54,7 @@ export async function openFleet(seed: number, size: FleetSize): Promise<Fleet> {
   const onChange = (): void => witness.watch();
   const plane = await openPlane(seed, {
     onChange,
-    probe: async (id, asking, life) => {
-      const startMs = asking.world().clock.now();
-      const result = await lookFromOutside(id, { plane: asking, life, hosts });
-      witness.looks.push({ instanceId: id, startMs, endMs: asking.world().clock.now(), ok: result.ok });
-      return result;
-    },
+    probe: (id, asking, life) => probeFromOutside(id, { plane: asking, life, hosts }),
   });
   const { clock } = plane.world();
   const witness = openWitness(clock, hosts, plane.isUp);

@@ -162,7 +162,7 @@ async function runAgent(deps: AgentDeps): Promise<() => void> {
   const desired = await openDesired('state', { files, log, clock, bootId: deps.bootId });
   const records = await openRecords('state', { files, log, now: clock.now });
   const cloneToken = await openCloneToken('state', { files, log });
-  // Nothing is waited for from here on: what the runtime sees is told to the link.
+  // From here on nothing is awaited: the runtime reports to the link.
   const runtime = openRuntime(
     {
       clock,
@@ -216,7 +216,7 @@ interface Orders {
   noteEnd(workloadId: string): void;
 }
 
-/** What the control plane has told this host to end, which is all that may ever end here. */
+/** The workloads that the control plane has ordered to end. No other may end here. */
 function openOrders(clock: Clock): Orders {
   const removed = new Set<string>();
   const endsAtMs = new Map<string, number>();

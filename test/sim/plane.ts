@@ -19,7 +19,7 @@ export interface Plane {
 }
 
 interface Outside {
-  /** How holders are looked at. */
+  /** How holders are probed. */
   probe(instanceId: string, plane: Plane, life: Life): Promise<ProbeResult>;
   /** It comes or goes. */
   onChange(): void;

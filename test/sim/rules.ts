@@ -52,7 +52,7 @@ export async function leftOver({ plane, hosts }: Fleet): Promise<string[]> {
 
 const LinkRow = z.object({ machine_id: text, is_noted: int, is_online: int });
 
-/** What operators and customers are told of the links of hosts. */
+/** What operators and customers see of the links of hosts. */
 async function wrongLinks({ db, rooms }: World): Promise<string[]> {
   const rows = await db.read.all(
     LinkRow,

@@ -17,7 +17,7 @@ export interface Trouble {
     | 'partition'
     | 'stray link'
     | 'lost link'
-    | 'told twice'
+    | 'sent twice'
     | 'copied disk'
     | 'holder death'
     | 'holder hangs'
@@ -165,7 +165,7 @@ export const TROUBLES: readonly Trouble[] = [
   },
   { name: 'copied disk', begin: onHost('copy', copyDisk) },
   {
-    name: 'told twice',
+    name: 'sent twice',
     begin: ({ plane, hosts }) => {
       if (!plane.isUp()) return undefined;
       for (const { machineId } of [...hosts, ...hosts]) plane.world().rooms.link.push(machineId);

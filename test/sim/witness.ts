@@ -3,15 +3,7 @@ import type { VirtualClock } from '../kit/virtual-clock.ts';
 import type { SimHost } from './host.ts';
 import { openTrack, type Span, type Track } from './spans.ts';
 
-/** One login through the public port, from outside. */
-export interface Look {
-  instanceId: string;
-  startMs: number;
-  endMs: number;
-  ok: boolean;
-}
-
-export interface MainProgram {
+export interface LaunchedInstance {
   atMs: number;
   gpuCount: number;
   /** The runtime limit; Infinity without one. */
@@ -40,8 +32,7 @@ export interface Witness {
   forgetSince(ms: number): void;
   /** What one GPU of it costs from now on. */
   notePrice(machineId: string, ucentsPerHour: bigint): void;
-  looks: Look[];
-  launches: Map<string, MainProgram>;
+  launches: Map<string, LaunchedInstance>;
   /** Customers' ends that were accepted: by instance, when. */
   ends: Map<string, number>;
   /** By machine: what one GPU of it cost, and since when. */
@@ -87,7 +78,6 @@ export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPl
     absences: () => absences,
     noteOwnOutage: (span) => void absences.push(span),
     forgetSince: (ms) => {
-      witness.looks = witness.looks.filter((look) => look.endMs <= ms);
       for (const [id, atMs] of witness.ends) if (atMs > ms) witness.ends.delete(id);
       for (const [machineId, past] of witness.prices) {
         const price = past.findLast(({ sinceMs }) => sinceMs <= ms);
@@ -98,7 +88,6 @@ export function openWitness(clock: VirtualClock, hosts: readonly SimHost[], isPl
       const past = witness.prices.get(machineId) ?? [];
       witness.prices.set(machineId, [...past, { sinceMs: clock.now(), ucentsPerHour }]);
     },
-    looks: [],
     launches: new Map(),
     ends: new Map(),
     prices: new Map(),

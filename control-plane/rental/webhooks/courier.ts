@@ -78,7 +78,7 @@ export function openCourier(deps: CourierDeps): Courier {
       await giveUpOverdue(deps, (row) => lanes.isUnderWay(row.endpoint_id, row.id));
       const limit = lanes.limit();
       if (limit === 0) return;
-      for (const endpointId of await dueEndpoints(db.read, clock.now(), limit)) lanes.look(endpointId);
+      for (const endpointId of await dueEndpoints(db.read, clock.now(), limit)) lanes.check(endpointId);
     },
     stop: async () => {
       stopping.abort();
@@ -98,7 +98,7 @@ async function dueJobs(
 ): Promise<{ slots: number; jobs: DueDelivery[] }> {
   const [nowMs, endpoint] = [clock.now(), await findEndpoint(db.read, endpointId)];
   if (endpoint === undefined || endpoint.status === 'disabled') return { slots: 0, jobs: [] };
-  // Deliveries in progress may still look due, so this reads more rows than there are free slots.
+  // Deliveries in progress may still be due, so this reads more rows than there are free slots.
   const due = (isUrgent: boolean, slots: number): Promise<DeliveryRow[]> =>
     dueDeliveries(db.read, endpointId, { nowMs, isUrgent, limit: slots + busy });
   const job = (delivery: DeliveryRow): DueDelivery => ({ id: delivery.id, delivery, endpoint });

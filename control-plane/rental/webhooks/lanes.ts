@@ -3,7 +3,7 @@ import type { Log } from '../../../shared/log.ts';
 
 export interface Lanes {
   /** Starts what is due in this lane, now and whenever one of its jobs ends. Returns at once. */
-  look(key: string): void;
+  check(key: string): void;
   isUnderWay(key: string, id: string): boolean;
   /** How many lanes to check, busy ones included; 0 if nothing more may start. */
   limit(): number;
@@ -25,8 +25,8 @@ interface Lane {
   key: string;
   underWay: Map<string, Promise<void>>;
   /** True while due jobs are read. Two reads at the same time would start the same job. */
-  looking: boolean;
-  lookAgain: boolean;
+  reading: boolean;
+  readAgain: boolean;
 }
 
 export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>): Lanes {
@@ -39,13 +39,13 @@ export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>
     const work = options.carry(job).finally(() => {
       underWay -= 1;
       lane.underWay.delete(job.id);
-      void look(lane);
+      void check(lane);
     });
     lane.underWay.set(job.id, work);
   };
 
   const startDue = async (lane: Lane): Promise<void> => {
-    // A job that ends during the read may still look due in its result.
+    // A job that ends during the read may still be due in its result.
     const busy = new Set(lane.underWay.keys());
     const { slots, jobs } = await options.due(lane.key, busy.size);
     for (const job of jobs) {
@@ -54,27 +54,27 @@ export function openLanes<Job extends { id: string }>(options: LanesOptions<Job>
     }
   };
 
-  const look = async (lane: Lane): Promise<void> => {
-    lane.lookAgain = true;
-    if (lane.looking) return;
-    lane.looking = true;
+  const check = async (lane: Lane): Promise<void> => {
+    lane.readAgain = true;
+    if (lane.reading) return;
+    lane.reading = true;
     try {
-      while (lane.lookAgain && !stopped) {
-        lane.lookAgain = false;
+      while (lane.readAgain && !stopped) {
+        lane.readAgain = false;
         await startDue(lane);
       }
     } catch (error) {
       options.log.error({ lane: lane.key, err: error }, 'what is due could not be read; the next period tries again');
     }
-    lane.looking = false;
+    lane.reading = false;
     if (lane.underWay.size === 0) lanes.delete(lane.key);
   };
 
   return {
-    look: (key) => {
-      const lane = lanes.get(key) ?? { key, underWay: new Map(), looking: false, lookAgain: false };
+    check: (key) => {
+      const lane = lanes.get(key) ?? { key, underWay: new Map(), reading: false, readAgain: false };
       lanes.set(key, lane);
-      void look(lane);
+      void check(lane);
     },
     isUnderWay: (key, id) => lanes.get(key)?.underWay.has(id) ?? false,
     limit: () => (underWay < options.max && !stopped ? options.max - underWay + lanes.size : 0),

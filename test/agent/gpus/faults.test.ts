@@ -1,6 +1,6 @@
 // Which cards must not be rented, from listings and kernel records: lost cards, resets, reboots, and cards that break repeatedly.
 import { expect, test } from 'vitest';
-import { afterLook, afterRecords, faultsOf, type Memory, memoryOf } from '../../../agent/gpus/faults.ts';
+import { afterListing, afterRecords, faultsOf, type Memory, memoryOf } from '../../../agent/gpus/faults.ts';
 import type { GpuFacts, GpuFault } from '../../../shared/protocol/inventory.ts';
 
 const A = 'GPU-aaaa0000-0000-4000-8000-000000000001';
@@ -21,78 +21,78 @@ const BOTH = [gpu(A, 0), gpu(B, 1)];
 const OFF_THE_BUS = 'NVRM: Xid (PCI:0000:30:00): 79, GPU has fallen off the bus.';
 
 const fresh = (bootId = 'one', before?: Memory): Memory => memoryOf(before, bootId);
-const look = (memory: Memory, listed = BOTH, nowMs = 0): Memory => afterLook(memory, listed, nowMs);
-const say = (memory: Memory, text: string, nowMs = 0): Memory =>
+const list = (memory: Memory, listed = BOTH, nowMs = 0): Memory => afterListing(memory, listed, nowMs);
+const log = (memory: Memory, text: string, nowMs = 0): Memory =>
   afterRecords(memory, [{ seq: memory.heard_seq + 1, text }], nowMs);
 const faults = (memory: Memory, nowMs = 0): GpuFault[] => faultsOf(memory, NO_WEAR, nowMs);
 
 test('listed cards without errors are fit', () => {
-  expect(faults(look(fresh()))).toEqual([]);
+  expect(faults(list(fresh()))).toEqual([]);
 });
 
 test('an Xid counts for the card at that bus id, whether the listing or the log came first', () => {
   const detail = 'Xid 79: it has fallen off the bus';
-  const told = [{ uuid: A, severity: 'broken', detail }];
-  expect(faults(say(look(fresh()), OFF_THE_BUS))).toEqual(told);
-  expect(faults(look(say(fresh(), OFF_THE_BUS)))).toEqual(told);
+  const expected = [{ uuid: A, severity: 'broken', detail }];
+  expect(faults(log(list(fresh()), OFF_THE_BUS))).toEqual(expected);
+  expect(faults(list(log(fresh(), OFF_THE_BUS)))).toEqual(expected);
 });
 
 test('a card that nvidia-smi has never listed in this boot is identified by the log', () => {
-  const named = say(fresh(), `NVRM: GPU at PCI:0000:30:00: ${A}`);
-  const broken = say(named, OFF_THE_BUS);
+  const named = log(fresh(), `NVRM: GPU at PCI:0000:30:00: ${A}`);
+  const broken = log(named, OFF_THE_BUS);
   expect(faults(broken)).toMatchObject([{ uuid: A, severity: 'broken' }]);
 });
 
 test('a card that is missing in one listing keeps its state; after the second it is lost, and it may return', () => {
-  const once = look(look(fresh()), [gpu(B, 1)]);
+  const once = list(list(fresh()), [gpu(B, 1)]);
   expect(faults(once)).toEqual([]);
-  const lost = look(once, [gpu(B, 1)]);
+  const lost = list(once, [gpu(B, 1)]);
   expect(faults(lost)).toEqual([{ uuid: A, severity: 'broken', detail: 'nvidia-smi does not list it any more' }]);
-  expect(faults(look(lost))).toEqual([]);
+  expect(faults(list(lost))).toEqual([]);
 });
 
 test.each([
   [
     'the driver was loaded anew',
-    (memory: Memory) => say(memory, 'NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550'),
+    (memory: Memory) => log(memory, 'NVRM: loading NVIDIA UNIX x86_64 Kernel Module  550'),
   ],
   [
     'the driver says so',
     (memory: Memory) =>
-      say(
+      log(
         memory,
         'NVRM: Xid (PCI:0000:30:00): 154, GPU recovery action changed from 0x1 (GPU Reset Required) to 0x0 (None)',
       ),
   ],
-  ['the host was booted', (memory: Memory) => look(fresh('two', memory))],
+  ['the host was booted', (memory: Memory) => list(fresh('two', memory))],
 ])('it is fit again when %s', (_what, mend) => {
-  const broken = say(look(fresh()), OFF_THE_BUS);
+  const broken = log(list(fresh()), OFF_THE_BUS);
   expect(faults(mend(broken))).toEqual([]);
 });
 
 test('records that were read before a restart of the agent change nothing; their fault is still known', () => {
-  const broken = say(look(fresh()), OFF_THE_BUS);
+  const broken = log(list(fresh()), OFF_THE_BUS);
   const again = afterRecords(memoryOf(broken, 'one'), [{ seq: 0, text: 'NVRM: loading NVIDIA UNIX x86_64' }], 0);
   expect(faults(again)).toHaveLength(1);
 });
 
 test('the most serious fault is reported: broken before unfit, unfit before wear', () => {
-  const unfit = say(look(fresh()), 'NVRM: Xid (PCI:0000:30:00): 74, NVLink: fatal error');
+  const unfit = log(list(fresh()), 'NVRM: Xid (PCI:0000:30:00): 74, NVLink: fatal error');
   const wear = new Map([[A, 'worn']]);
-  expect(faultsOf(look(fresh()), wear, 0)).toMatchObject([{ severity: 'unfit', detail: 'worn' }]);
+  expect(faultsOf(list(fresh()), wear, 0)).toMatchObject([{ severity: 'unfit', detail: 'worn' }]);
   expect(faultsOf(unfit, wear, 0)).toMatchObject([{ severity: 'unfit', detail: 'Xid 74: its NVLink has failed' }]);
-  expect(faultsOf(say(unfit, OFF_THE_BUS), wear, 0)).toMatchObject([{ severity: 'broken' }]);
+  expect(faultsOf(log(unfit, OFF_THE_BUS), wear, 0)).toMatchObject([{ severity: 'broken' }]);
 });
 
 test('a card that breaks for the third time in seven days stays out after its reset, until that is long ago', () => {
   let memory = fresh('0');
   for (const boot of [1, 2, 3]) {
-    memory = look(fresh(String(boot), memory));
+    memory = list(fresh(String(boot), memory));
     expect(faults(memory, boot * HOUR_MS)).toEqual([]);
     // Two records of one fault count once.
-    memory = say(say(memory, OFF_THE_BUS, boot * HOUR_MS), OFF_THE_BUS, boot * HOUR_MS);
+    memory = log(log(memory, OFF_THE_BUS, boot * HOUR_MS), OFF_THE_BUS, boot * HOUR_MS);
   }
-  memory = look(fresh('4', memory), BOTH, 4 * HOUR_MS);
+  memory = list(fresh('4', memory), BOTH, 4 * HOUR_MS);
   const inspect = [{ uuid: A, severity: 'unfit', detail: 'it broke 3 times in seven days: have it inspected' }];
   const weekMs = 7 * 24 * HOUR_MS;
   expect(faults(memory, HOUR_MS + weekMs - 1)).toEqual(inspect);

@@ -47,11 +47,11 @@ test('a log longer than one read is read completely', async () => {
 test('the device of this machine is read to its end without waiting for more', async () => {
   const kernelLog = openKernelLog();
   // Elsewhere only root may read it.
-  const told = await kernelLog.read().then(
+  const outcome = await kernelLog.read().then(
     () => 'read',
     (error: unknown) => (error instanceof Error && 'code' in error ? error.code : error),
   );
-  expect(['read', 'EPERM', 'EACCES', 'ENOENT']).toContain(told);
+  expect(['read', 'EPERM', 'EACCES', 'ENOENT']).toContain(outcome);
   await kernelLog.close();
 });
 

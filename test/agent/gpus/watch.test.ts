@@ -47,8 +47,8 @@ function script(text: string): void {
   chmodSync(join(dir, 'nvidia-smi'), 0o755);
 }
 
-/** What is told at each reading when nvidia-smi is each of `scripts` in turn. */
-async function told(watch: GpuWatch, ...scripts: string[]): Promise<string[]> {
+/** The readings of the watch while nvidia-smi is each of `scripts` in turn. */
+async function readAll(watch: GpuWatch, ...scripts: string[]): Promise<string[]> {
   const readings: string[] = [];
   for (const text of scripts) {
     script(text);
@@ -64,7 +64,7 @@ function inWords({ gpus, gpu_error: error, gpu_faults: faults }: GpuReading): st
 
 test('one failure changes nothing; after a second one in a row no GPU is offered, until nvidia-smi works again', async () => {
   const watch = await open();
-  expect(await told(watch, WORKS, FAILS, WORKS, FAILS, FAILS, FAILS, WORKS)).toEqual([
+  expect(await readAll(watch, WORKS, FAILS, WORKS, FAILS, FAILS, FAILS, WORKS)).toEqual([
     '2 GPU',
     '2 GPU',
     '2 GPU',
@@ -79,14 +79,14 @@ test('one failure changes nothing; after a second one in a row no GPU is offered
 
 test('a failure of the first reading is reported at once', async () => {
   const watch = await open();
-  expect(await told(watch, FAILS, WORKS)).toEqual(['0 GPU, mismatch', '2 GPU']);
+  expect(await readAll(watch, FAILS, WORKS)).toEqual(['0 GPU, mismatch', '2 GPU']);
   await watch.close();
 });
 
 test('a card that is omitted once keeps its state, one that is omitted again is broken, and it may return', async () => {
   const watch = await open();
   const without = lists(CARDS.B);
-  expect(await told(watch, WORKS, without, WORKS, without, without, without, WORKS)).toEqual([
+  expect(await readAll(watch, WORKS, without, WORKS, without, without, without, WORKS)).toEqual([
     '2 GPU',
     '2 GPU',
     '2 GPU',
@@ -100,12 +100,12 @@ test('a card that is omitted once keeps its state, one that is omitted again is 
 
 test('errors in the kernel log are read once, and reported even while nvidia-smi fails', async () => {
   const watch = await open();
-  await told(watch, WORKS);
+  await readAll(watch, WORKS);
   expect(await watch.hear()).toBe(false);
   appendFileSync(join(dir, 'kmsg'), OFF_THE_BUS);
   expect(await watch.hear()).toBe(true);
   expect(await watch.hear()).toBe(false);
-  expect(await told(watch, WORKS, FAILS, FAILS)).toEqual([
+  expect(await readAll(watch, WORKS, FAILS, FAILS)).toEqual([
     '2 GPU, GPU-1 broken',
     '2 GPU, GPU-1 broken',
     '0 GPU, mismatch, GPU-1 broken',
@@ -116,29 +116,29 @@ test('errors in the kernel log are read once, and reported even while nvidia-smi
 test('a restarted agent knows faults that the kernel log no longer contains; a new boot clears them', async () => {
   appendFileSync(join(dir, 'kmsg'), OFF_THE_BUS);
   const first = await open();
-  await told(first, WORKS);
+  await readAll(first, WORKS);
   await first.close();
   writeFileSync(join(dir, 'kmsg'), '');
   const second = await open();
-  expect(await told(second, FAILS)).toEqual(['0 GPU, mismatch, GPU-1 broken']);
+  expect(await readAll(second, FAILS)).toEqual(['0 GPU, mismatch, GPU-1 broken']);
   await second.close();
   const booted = await open('another boot');
-  expect(await told(booted, WORKS)).toEqual(['2 GPU']);
+  expect(await readAll(booted, WORKS)).toEqual(['2 GPU']);
   await booted.close();
 });
 
 test('a restarted agent whose first listing omits a card keeps its state too', async () => {
   const first = await open();
-  await told(first, WORKS);
+  await readAll(first, WORKS);
   await first.close();
   const second = await open();
-  expect(await told(second, lists(CARDS.B), lists(CARDS.B))).toEqual(['2 GPU', '1 GPU, GPU-1 broken']);
+  expect(await readAll(second, lists(CARDS.B), lists(CARDS.B))).toEqual(['2 GPU', '1 GPU, GPU-1 broken']);
   await second.close();
 });
 
 test('an nvidia-smi that never ends counts as failed, and no second one is started', async () => {
   const watch = await open();
-  await told(watch, WORKS);
+  await readAll(watch, WORKS);
   script(`echo $$ >>${join(dir, 'pids')}; exec sleep 600`);
   const pids = async (): Promise<string | undefined> =>
     existsSync(join(dir, 'pids')) ? readFileSync(join(dir, 'pids'), 'utf8') : undefined;
@@ -156,7 +156,7 @@ test('an nvidia-smi that never ends counts as failed, and no second one is start
   expect(readings[1]).toContain('does not come to an end');
   expect(started).toHaveLength(1);
   await eventually('recovery', 5_000, async () => {
-    const [reading] = await told(watch, WORKS);
+    const [reading] = await readAll(watch, WORKS);
     return reading === '2 GPU' ? true : undefined;
   });
   await watch.close();
@@ -166,6 +166,6 @@ test('a machine whose kernel log cannot be read relies on nvidia-smi alone', asy
   rmSync(join(dir, 'kmsg'));
   const watch = await open();
   expect(await watch.hear()).toBe(false);
-  expect(await told(watch, WORKS)).toEqual(['2 GPU']);
+  expect(await readAll(watch, WORKS)).toEqual(['2 GPU']);
   await watch.close();
 });

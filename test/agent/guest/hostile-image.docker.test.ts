@@ -2,16 +2,16 @@
 import { readFileSync } from 'node:fs';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
-import { ssh, type SshTarget } from '../ssh-client.ts';
+import { ssh, type SshIdentity, type SshTarget } from '../../kit/ssh-client.ts';
 import { stuckLibrary } from '../../attacks/stuck-library.ts';
 import { busyboxImage, type ImageOptions } from '../../kit/images.ts';
 import { runProgram } from '../../kit/processes.ts';
 
 let world: AgentWorld;
-let key: { file: string; publicLine: string };
+let key: SshIdentity;
 beforeAll(async () => {
   world = await startAgentWorld({ quarantineMinutes: 0 });
-  key = world.key('user');
+  key = await world.identity('user');
 });
 afterAll(() => world.stop());
 
@@ -20,8 +20,8 @@ async function rent(name: string, image: ImageOptions): Promise<SshTarget> {
   const { pinnedRef } = await busyboxImage(world.registry, { name, ...image });
   world.plane.desire([world.workload(id, pinnedRef)]);
   await world.plane.phase(id, 'running', 30_000);
-  const keys = { authorized_keys: [key.publicLine] };
-  return { port: await world.plane.sshPort(id, () => keys), keyFile: key.file };
+  const keys = { authorized_keys: [key.publicKey] };
+  return { port: await world.plane.sshPort(id, () => keys), keyFile: key.keyFile };
 }
 
 const stuck = stuckLibrary();

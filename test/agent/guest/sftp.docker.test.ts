@@ -6,7 +6,7 @@ import { afterAll, beforeAll, expect, test } from 'vitest';
 import { busyboxImage, scratchImage } from '../../kit/images.ts';
 import { capture, type Captured } from '../../kit/capture.ts';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
-import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
+import { ssh, sshArgs, type SshTarget } from '../../kit/ssh-client.ts';
 
 let world: AgentWorld;
 let busybox: SshTarget;
@@ -17,8 +17,8 @@ beforeAll(async () => {
   world = await startAgentWorld({ quarantineMinutes: 0 });
   dir = join(world.dir, 'files');
   mkdirSync(dir);
-  const key = world.key('user');
-  const keys = { authorized_keys: [key.publicLine] };
+  const key = await world.identity('user');
+  const keys = { authorized_keys: [key.publicKey] };
   const own = await scratchImage(world.registry, { config: { User: '1000' } });
   world.plane.desire([
     world.workload('wl_busybox', (await busyboxImage(world.registry)).pinnedRef),
@@ -26,7 +26,7 @@ beforeAll(async () => {
   ]);
   const open = async (id: string): Promise<SshTarget> => {
     await world.plane.phase(id, 'running');
-    return { port: await world.plane.sshPort(id, () => keys), keyFile: key.file };
+    return { port: await world.plane.sshPort(id, () => keys), keyFile: key.keyFile };
   };
   [busybox, scratch] = [await open('wl_busybox'), await open('wl_scratch')];
 });

@@ -9,7 +9,7 @@ import { spawn as spawnPty } from '@lydell/node-pty';
 import { afterAll, beforeAll, describe, expect, test } from 'vitest';
 import { userOf } from '../../../agent/host/confinement.ts';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
-import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
+import { ssh, sshArgs, type SshTarget } from '../../kit/ssh-client.ts';
 import { capture } from '../../kit/capture.ts';
 import { freePort } from '../../kit/ports.ts';
 import { eventually, runProgram } from '../../kit/processes.ts';
@@ -24,7 +24,7 @@ let busybox: TestImage;
 beforeAll(async () => {
   world = await startAgentWorld({ quarantineMinutes: 0 });
   busybox = await busyboxImage(world.registry);
-  const key = world.key('user');
+  const key = await world.identity('user');
   const gpu = 'GPU-00000000-0000-4000-8000-000000000000';
   world.plane.desire([
     world.workload('wl_busybox', busybox.pinnedRef, {
@@ -33,8 +33,8 @@ beforeAll(async () => {
     }),
   ]);
   await world.plane.phase('wl_busybox', 'running');
-  keys = { authorized_keys: [key.publicLine] };
-  target = { port: await world.plane.sshPort('wl_busybox', () => keys), keyFile: key.file };
+  keys = { authorized_keys: [key.publicKey] };
+  target = { port: await world.plane.sshPort('wl_busybox', () => keys), keyFile: key.keyFile };
 });
 
 afterAll(async () => {
@@ -68,7 +68,12 @@ test('the rented GPU is there, and no other', async () => {
 
 test('standard output and standard error stay apart, and a signal is reported as a signal', async () => {
   const both = await ssh(target, 'echo out; echo err >&2; exit 3');
-  expect({ ...both, stdout: both.stdout.toString() }).toEqual({ code: 3, stdout: 'out\n', stderr: 'err\n' });
+  expect({ ...both, stdout: both.stdout.toString() }).toEqual({
+    code: 3,
+    signal: null,
+    stdout: 'out\n',
+    stderr: 'err\n',
+  });
   // OpenSSH's client ends with 255 if the server has sent exit-signal.
   expect((await ssh(target, 'kill -TERM $$')).code).toBe(255);
 });
@@ -130,25 +135,26 @@ test('the client may set variables, except those that describe the session itsel
 });
 
 test('a wrong key is refused', async () => {
-  const result = await ssh({ ...target, keyFile: world.key('stranger').file }, 'true');
+  const stranger = await world.identity('stranger');
+  const result = await ssh({ ...target, keyFile: stranger.keyFile }, 'true');
   expect(result.code).toBe(255);
   expect(result.stderr).toContain('Permission denied (publickey)');
 });
 
 test('keys count from the next connection on', async () => {
-  const late = world.key('late');
-  expect((await ssh({ ...target, keyFile: late.file }, 'true')).code).toBe(255);
-  keys.authorized_keys.push(late.publicLine);
-  expect((await ssh({ ...target, keyFile: late.file }, 'true')).code).toBe(0);
+  const late = await world.identity('late');
+  expect((await ssh({ ...target, keyFile: late.keyFile }, 'true')).code).toBe(255);
+  keys.authorized_keys.push(late.publicKey);
+  expect((await ssh({ ...target, keyFile: late.keyFile }, 'true')).code).toBe(0);
 });
 
 test('the probe authenticates and gets no channel', async () => {
-  const key = world.key('probe');
-  const port = await world.plane.sshPort('wl_busybox', () => ({ probe_key: key.publicLine }));
-  const asProbe = await ssh({ port, keyFile: key.file }, 'true', { options: ['-o', 'LogLevel=INFO'] });
+  const key = await world.identity('probe');
+  const port = await world.plane.sshPort('wl_busybox', () => ({ probe_key: key.publicKey }));
+  const asProbe = await ssh({ port, keyFile: key.keyFile }, 'true', { options: ['-o', 'LogLevel=INFO'] });
   expect(asProbe.code).toBe(255);
   expect(asProbe.stderr).toMatch(/open failed|administratively prohibited/);
-  expect((await ssh({ ...target, keyFile: key.file }, 'true')).stderr).toContain('Permission denied');
+  expect((await ssh({ ...target, keyFile: key.keyFile }, 'true')).stderr).toContain('Permission denied');
   expect((await ssh({ port, keyFile: target.keyFile }, 'true')).stderr).toContain('Permission denied');
 });
 
@@ -203,7 +209,7 @@ describe('a port inside that is forwarded to the client (-R)', () => {
 
   test('is refused if it is in use, and is free again when the client has gone', async () => {
     const options = [...STRICT, '-R', `7071:127.0.0.1:${localPort}`];
-    const holder = spawn('ssh', [...sshArgs(target, ...options), 'root@127.0.0.1', 'echo listening; cat'], {
+    const holder = spawn('ssh', [...sshArgs(target, options), 'root@127.0.0.1', 'echo listening; cat'], {
       stdio: ['pipe', 'pipe', 'ignore'],
     });
     await once(holder.stdout, 'data');

@@ -173,7 +173,7 @@ test('a reloaded page gets the history and the place at which it ends', async ()
   await expect.poll(() => shellOf(0).sizes).toEqual(expect.arrayContaining(['90x29', '90x30']));
 });
 
-test('if the ring no longer has the missed bytes, the page is told where the rest begins', async () => {
+test('if the ring no longer has the missed bytes, the page is sent the position where the rest begins', async () => {
   const first = await begun();
   first.socket.terminate();
   await first.closed;

@@ -75,8 +75,8 @@ describe('enrolment', () => {
     ['http://127.0.0.1:1', 'no answer from http://127.0.0.1:1: connect ECONNREFUSED 127.0.0.1:1'],
     ['http://10.0.0.1', 'in clear text to 10.0.0.1: use https://, or --allow-http on a network that nobody else reads'],
     ['http://127.0.0.1.example.com', 'in clear text to 127.0.0.1.example.com'],
-  ])('says of %s what is wrong', async (url, told) => {
-    await expect(enrolAt(url)).rejects.toThrow(told);
+  ])('refuses %s with the reason', async (url, message) => {
+    await expect(enrolAt(url)).rejects.toThrow(message);
   });
 
   test('reports that an http control plane does not speak TLS', async () => {

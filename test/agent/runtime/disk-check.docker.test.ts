@@ -7,7 +7,7 @@ import { bareNode, type Bundle, BUNDLE_TARGET, prepareBundle } from '../../../ag
 import { openDiskCheck } from '../../../agent/runtime/disk-check.ts';
 import { openDocker } from '../../../agent/runtime/docker.ts';
 import { createLog } from '../../../shared/log.ts';
-import { type MountedBtrfs, mountBtrfs } from '../../kit/btrfs.ts';
+import { type MountedBtrfs, mountBtrfs } from '../../kit/disks.ts';
 import { type Engine, engineContents, startEngine } from '../../kit/engine.ts';
 import { containerShape, importEmptyImage } from '../container-shape.ts';
 

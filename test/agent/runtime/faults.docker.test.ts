@@ -4,7 +4,7 @@ import { existsSync } from 'node:fs';
 import { join } from 'node:path';
 import { afterAll, beforeAll, expect, test } from 'vitest';
 import { startAgentWorld, type AgentWorld } from '../agent-world.ts';
-import { ssh, sshArgs, type SshTarget } from '../ssh-client.ts';
+import { ssh, sshArgs, type SshTarget } from '../../kit/ssh-client.ts';
 import { engineContents, withoutSpare } from '../../kit/engine.ts';
 import { busyboxImage, type TestImage } from '../../kit/images.ts';
 import { eventually } from '../../kit/processes.ts';
@@ -20,11 +20,11 @@ let image: TestImage;
 beforeAll(async () => {
   world = await startAgentWorld({ quarantineMinutes: QUARANTINE_MINUTES });
   image = await busyboxImage(world.registry);
-  const key = world.key('user');
+  const key = await world.identity('user');
   world.plane.desire([world.workload(ID, image.pinnedRef)]);
   await world.plane.phase(ID, 'running');
-  const keys = { authorized_keys: [key.publicLine] };
-  target = { port: await world.plane.sshPort(ID, () => keys), keyFile: key.file };
+  const keys = { authorized_keys: [key.publicKey] };
+  target = { port: await world.plane.sshPort(ID, () => keys), keyFile: key.keyFile };
 });
 
 afterAll(async () => {

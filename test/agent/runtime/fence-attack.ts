@@ -3,7 +3,7 @@ import type Docker from 'dockerode';
 import { text } from 'node:stream/consumers';
 import { PassThrough } from 'node:stream';
 
-/** For Node. A port that is said to be closed was reached; a packet by UDP has to be answered, by icmp to be told that nobody is there. */
+/** For Node. A port that is said to be closed was reached; a packet by UDP has to be answered, by ICMP to report that nobody is there. */
 const PROGRAM = `
 const dgram = require('node:dgram');
 const net = require('node:net');

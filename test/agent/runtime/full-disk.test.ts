@@ -14,7 +14,7 @@ const log = createLog('test', 'silent');
 test('a desired state is stored once the disk has space', async () => {
   const disk = openDisk(clock);
   const open = (): Promise<Desired> => openDesired('state', { files: disk.files, log, clock, bootId: 'boot' });
-  const told = (revision: number): DesiredMessage => ({
+  const desiredAt = (revision: number): DesiredMessage => ({
     type: 'desired',
     epoch: 1,
     revision,
@@ -23,9 +23,9 @@ test('a desired state is stored once the disk has space', async () => {
     workloads: [desiredWorkload('w', 'busybox')],
   });
   const desired = await open();
-  await desired.take(told(1));
+  await desired.take(desiredAt(1));
   disk.isFull = true;
-  expect(await desired.take(told(2))).toBe(true);
+  expect(await desired.take(desiredAt(2))).toBe(true);
   await desired.keep();
   expect((await open()).held()?.revision).toBe(1);
   disk.isFull = false;

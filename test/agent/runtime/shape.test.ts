@@ -26,6 +26,7 @@ const workload = desiredWorkload('wl_a', 'image', {
 const machine = { cpu_cores: 64, ram_bytes: 9 * 1024 ** 3, gpu_count: 8, limits: { memlock_bytes: -1, nofile: 1024 } };
 const entry = { entrypoint: ['/guest'], mounts: [] };
 
+// Specification 4.3: entrypoint drops the image CMD unless cmd is given; an empty one keeps it.
 test.each([
   [null, null, ['/entry', 'a', 'b']],
   [null, ['c'], ['/entry', 'c']],

@@ -17,8 +17,7 @@ import { systemClock } from '../../../shared/clock.ts';
 import { createIds } from '../../../shared/ids.ts';
 import { createLog } from '../../../shared/log.ts';
 import { systemRng } from '../../../shared/rng.ts';
-import { fakeImages } from '../../kit/fake-images.ts';
-import { fakeModelHub } from '../../kit/fake-model-hub.ts';
+import { fakeImages, fakeModelHub } from '../../kit/fake-hubs.ts';
 import { type Answer, type Order, serveOrders } from '../side.ts';
 
 serveOrders(serve);

@@ -102,6 +102,8 @@ const runJson = async (...words: string[]): Promise<Record<string, unknown>> =>
   JSON.parse(await run(...words, '--json')) as Record<string, unknown>;
 
 describe('organisations and keys', () => {
+  // Specification 5: Keys are created with the command-line login of the operator.
+  // Specification 5: Keys are made by the operator at the command line.
   test('are made, listed and revoked', async () => {
     const org = await runJson('admin', 'org', 'create', '--name', 'Acme');
     const orgId = String(org['id']);

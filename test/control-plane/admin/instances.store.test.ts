@@ -4,14 +4,15 @@ import type { Fields } from '../../../control-plane/base/http/operator.ts';
 import { type InstanceEvidence, openInstanceEvidence } from '../../../control-plane/admin/instance-evidence.ts';
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
-import { type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+import type { MadeMachine } from '../../kit/machines.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const DOLLAR = 100_000_000n;
 
 let world: World;
 let made: MadeMachine;
-let who: { orgId: string; apiKeyId: string };
+let who: WorldAccount;
 beforeEach(async () => {
   const lossBounds = { orgCreditsUcents: DOLLAR, supplierCreditsUcents: DOLLAR, supplierPaymentsUcents: DOLLAR };
   world = await openWorld(1, { settings: { lossBounds } });
@@ -30,12 +31,6 @@ const list = (filter: Partial<Parameters<InstanceEvidence['list']>[0]> = {}): Pr
   evidence().list({ orgId: null, machineId: null, status: null, limit: 100, ...filter });
 const ids = (rows: Fields[]): unknown[] => rows.map((row) => row['instance_id']);
 
-async function run(): Promise<string> {
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  return id;
-}
 const operationOf = async (id: string): Promise<unknown> => {
   const row = await findInstance(world.db.read, id);
   return (await world.rooms.operations.find(world.db.read, row?.create_operation_id ?? '', who.apiKeyId))?.state;
@@ -43,7 +38,7 @@ const operationOf = async (id: string): Promise<unknown> => {
 
 describe('the list', () => {
   test('shows the charge of each rental, posted or not, and can be filtered by organisation, machine and status', async () => {
-    const first = await run();
+    const first = await world.run(who);
     await world.clock.advance(HOUR_MS / 2);
     const waiting = await world.launch(await world.customer(10_000));
     expect(ids(await list())).toEqual([waiting, first]);
@@ -58,9 +53,7 @@ describe('the list', () => {
     expect(ids(await list({ machineId: made.machineId, limit: 1 }))).toEqual([waiting]);
     expect(await list({ machineId: 'none' })).toEqual([]);
     expect(ids(await list({ status: 'running' }))).toEqual([first]);
-    await world.rooms.instances.remove(who, first, async () => undefined);
-    await world.observe(first, { phase: 'removed' });
-    await world.drive();
+    await world.end(who, first);
     expect(ids(await list())).toEqual([waiting]);
     expect(ids(await list({ status: 'any', orgId: who.orgId }))).toEqual([first]);
   });
@@ -68,7 +61,7 @@ describe('the list', () => {
 
 describe('why', () => {
   test('lists events, charged time, uncharged time and held credits, disputes and postings, ordered by time', async () => {
-    const id = await run();
+    const id = await world.run(who);
     await world.clock.advance(2 * HOUR_MS);
     await world.rooms.metering.tick(new AbortController().signal);
     const sinceMs = world.clock.now() - HOUR_MS;
@@ -104,7 +97,7 @@ describe('why', () => {
 
 describe('an end that the operator orders', () => {
   test('stops a running rental, which is charged until then and shows the reason; a second order is a conflict', async () => {
-    const id = await run();
+    const id = await world.run(who);
     await world.clock.advance(HOUR_MS);
     expect(await end(id, 'mining')).toMatchObject({
       status: 'stopping',

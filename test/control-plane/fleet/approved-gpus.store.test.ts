@@ -7,7 +7,8 @@ import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.t
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { GpuFacts, Inventory } from '../../../shared/protocol/inventory.ts';
-import { inventoryOf, type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
+import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
 let lines: { machine_id?: string; msg: string; detail?: string }[];
@@ -214,9 +215,7 @@ describe('a GPU that two machines show', () => {
     const second = await stranger(first.inventory);
     await world.rooms.supply.suspend(first.machineId);
     await expect(world.rooms.supply.approve(second.machineId)).rejects.toMatchObject({ code: 'conflict' });
-    await world.rooms.instances.remove(who, id, async () => undefined);
-    await world.observe(id, { phase: 'removed' });
-    await world.drive();
+    await world.end(who, id);
     expect((await machine(second.machineId)).verification_status).toBe('unverified');
     await world.rooms.supply.approve(second.machineId);
     expect(await offers()).toBe(1);

@@ -90,9 +90,7 @@ test('a copied machine is offered no longer until the operator says that one is 
 
 test.each(['missing', 'failed', 'stopped'] as const)('its rental goes on if one host reports %s', async (phase) => {
   const made = await world.machine();
-  const id = await world.launch(await world.customer(1_000));
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  const id = await world.run(await world.customer(1_000));
   await world.rooms.supply.setCopied(made.machineId, true);
   await world.rooms.supply.reportInventory(made.machineId, { ...made.inventory, gpus: [] });
   await world.observe(id, { phase });
@@ -107,11 +105,9 @@ test.each(['missing', 'failed', 'stopped'] as const)('its rental goes on if one 
 test('its GPUs are not released if a host that never had the container reports it gone', async () => {
   const made = await world.machine();
   const who = await world.customer(1_000);
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  const id = await world.run(who);
   await world.rooms.supply.setCopied(made.machineId, true);
-  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.remove(who, id);
   await world.observe(id, { phase: 'removed' });
   const held = async (): Promise<(string | null)[]> =>
     (await gpusOf(world.db.read, made.machineId)).map((gpu) => gpu.held_by);

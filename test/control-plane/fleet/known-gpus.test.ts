@@ -2,6 +2,7 @@
 import { expect, test } from 'vitest';
 import { architectureOf, identifyGpu } from '../../../control-plane/fleet/supply/known-gpus.ts';
 
+// Specification 2.3: gpu_type is a canonical identifier, vram_gb the nameplate VRAM of one GPU.
 test.each([
   ['NVIDIA H100 80GB HBM3', 81_559, 'H100_SXM', 80],
   ['NVIDIA H100 PCIe', 81_559, 'H100_PCIE', 80],
@@ -28,6 +29,7 @@ test.each([
   expect(architectureOf(gpuType)).toMatch(/^[A-Z]/);
 });
 
+// Specification 2.3: A model that nobody knows has a gpu_type too, made of its own name.
 test.each([
   ['NVIDIA GeForce RTX 5090 Laptop GPU', 24_463, 'GEFORCE_RTX_5090_LAPTOP_GPU', 24],
   ['NVIDIA A100-SXM-64GB', 65_536, 'A100_SXM_64GB', 64],

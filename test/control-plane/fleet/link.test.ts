@@ -22,11 +22,11 @@ import {
   STREAMS_PATH,
   ServerMessage,
 } from '../../../shared/protocol/link.ts';
-import { hasKeepAlive } from '../../kit/tcp-timers.ts';
+import { hasKeepAlive } from '../../kit/ports.ts';
 import { LINK_MESSAGE_VALUES_MAX } from '../../../shared/limits.ts';
 import { systemRng } from '../../../shared/rng.ts';
 import { eventually } from '../../kit/processes.ts';
-import { inventoryOf } from '../../kit/world.ts';
+import { inventoryOf } from '../../kit/machines.ts';
 
 const MACHINE = 'm-1';
 const TARGET: OpenMessage['target'] = { kind: 'ssh', authorized_keys: [], client_ip: '127.0.0.1' };
@@ -37,7 +37,7 @@ let server: Server;
 let link: Link;
 let origin: string;
 let key: KeyObject;
-let told: string[];
+let reports: string[];
 let lines: string[];
 /** Machines whose link is up. */
 let proven: number;
@@ -49,12 +49,12 @@ let isCurrent: boolean;
 beforeEach(async () => {
   const pair = generateKeyPairSync('ed25519');
   key = pair.privateKey;
-  told = [];
+  reports = [];
   lines = [];
   proven = 0;
   pullLogin = async () => undefined;
   isCurrent = true;
-  onObserved = async (_id, message) => void told.push(`observed ${message.workloads.length}`);
+  onObserved = async (_id, message) => void reports.push(`observed ${message.workloads.length}`);
   const destination = new Writable({
     write: (chunk: Buffer, _encoding, done) => {
       lines.push(chunk.toString());
@@ -69,20 +69,20 @@ beforeEach(async () => {
     machineKey: async (id) => (id === MACHINE ? (pair.publicKey.export({ format: 'jwk' }).x ?? '') : undefined),
     cloneTokens: {
       show: async (_id, shown) => {
-        told.push(`shown ${shown}`);
+        reports.push(`shown ${shown}`);
         return isCurrent;
       },
       next: async () => 'next',
-      kept: async (_id, value) => void told.push(`kept ${value}`),
+      kept: async (_id, value) => void reports.push(`kept ${value}`),
     },
     handlers: {
-      onCopy: async (id) => void told.push(`copy ${id}`),
-      onUp: async (id) => void told.push(`up ${id}`),
-      onDown: async (id) => void told.push(`down ${id}`),
+      onCopy: async (id) => void reports.push(`copy ${id}`),
+      onUp: async (id) => void reports.push(`up ${id}`),
+      onDown: async (id) => void reports.push(`down ${id}`),
       onLife: () => undefined,
       onHolder: async () => undefined,
       onObserved: (machineId, message) => onObserved(machineId, message),
-      onInventory: async () => void told.push('inventory'),
+      onInventory: async () => void reports.push('inventory'),
       pullLogin: (machineId, workloadId) => pullLogin(machineId, workloadId),
       desired: async () => ({ type: 'desired', epoch: 1, revision: 7, complete: true, now_ms: 0, workloads: [] }),
     },
@@ -178,7 +178,7 @@ describe('a link', () => {
     expect(await agent.next('welcome')).toMatchObject({ protocol: 1 });
     expect(await agent.next('desired')).toMatchObject({ revision: 7, complete: true });
     expect(link.isUp(MACHINE)).toBe(true);
-    expect(told).toEqual(['shown mine', `up ${MACHINE}`]);
+    expect(reports).toEqual(['shown mine', `up ${MACHINE}`]);
     expect(proven).toBe(1);
   });
 
@@ -190,7 +190,7 @@ describe('a link', () => {
     const agent = dial();
     await hello(agent, patch);
     expect((await agent.closed).code).toBe(code);
-    expect(told).toEqual([]);
+    expect(reports).toEqual([]);
   });
 
   test('that was replayed from another nonce is refused', async () => {
@@ -221,14 +221,14 @@ describe('a link', () => {
     await hello(agent);
     expect(await agent.next('clone_token')).toMatchObject({ value: 'next' });
     agent.socket.send(JSON.stringify({ type: 'clone_token_kept', value: 'next' }));
-    await expect.poll(() => told).toContain('kept next');
-    expect(told).toEqual(['shown mine', `copy ${MACHINE}`, `up ${MACHINE}`, 'kept next']);
+    await expect.poll(() => reports).toContain('kept next');
+    expect(reports).toEqual(['shown mine', `copy ${MACHINE}`, `up ${MACHINE}`, 'kept next']);
   });
 
   test('gets the login for a pull in parallel with other messages, and no answer if there is none', async () => {
     const held = Promise.withResolvers<null>();
     pullLogin = async (machineId, workloadId) => {
-      told.push(`login of ${workloadId} for ${machineId === MACHINE}`);
+      reports.push(`login of ${workloadId} for ${machineId === MACHINE}`);
       if (workloadId === 'wl_slow') return held.promise;
       if (workloadId === 'wl_away') throw new Error('the registry is away');
       if (workloadId === 'wl_gone') fail('image_unavailable', 'the login is wrong');
@@ -246,7 +246,7 @@ describe('a link', () => {
     });
     held.resolve(null);
     expect(await agent.next('pull_login')).toMatchObject({ workload_id: 'wl_slow', login: null });
-    expect(told).toContain('login of wl_foreign for true');
+    expect(reports).toContain('login of wl_foreign for true');
     expect(lines.join('')).toContain('the registry is away');
   });
 
@@ -260,7 +260,7 @@ describe('a link', () => {
     const agent = await up();
     for (let i = 0; i < 17; i += 1) agent.socket.send(JSON.stringify({ type: 'pull_login', workload_id: `wl_${i}` }));
     agent.socket.send(JSON.stringify({ type: 'inventory', inventory: inventoryOf(0, () => '') }));
-    await eventually('the last message', 5_000, async () => (told.includes('inventory') ? true : undefined));
+    await eventually('the last message', 5_000, async () => (reports.includes('inventory') ? true : undefined));
     expect(asked).toHaveLength(16);
     held.resolve(null);
     await agent.next('pull_login');
@@ -278,7 +278,7 @@ describe('a link', () => {
     const { code, reason } = await agent.closed;
     expect(code).toBe(LINK_CLOSE.malformed);
     expect(reason).toContain('malformed message');
-    expect(told.filter((what) => what.startsWith('observed'))).toEqual([]);
+    expect(reports.filter((what) => what.startsWith('observed'))).toEqual([]);
     expect(lines.filter((line) => line.includes('malformed'))).toHaveLength(1);
     expect((await other.closed).code).toBe(LINK_CLOSE.superseded);
   });
@@ -309,8 +309,8 @@ describe('a link', () => {
     const fresh = await up();
     expect((await old.closed).code).toBe(LINK_CLOSE.superseded);
     fresh.socket.send(JSON.stringify({ type: 'observed', held: null, workloads: [], unknown_workload_ids: [] }));
-    await expect.poll(() => told).toContain('observed 0');
-    expect(told).not.toContain(`down ${MACHINE}`);
+    await expect.poll(() => reports).toContain('observed 0');
+    expect(reports).not.toContain(`down ${MACHINE}`);
     expect(link.isUp(MACHINE)).toBe(true);
   });
 });

@@ -5,7 +5,8 @@ import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.t
 import { slotsOf } from '../../../control-plane/fleet/supply/slots.ts';
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
-import { inventoryOf, type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
+import { openWorld, type World } from '../../kit/world.ts';
 
 const DAY_MS = 86_400_000;
 
@@ -38,10 +39,8 @@ interface Rental {
 
 async function rent(): Promise<Rental> {
   const who = await world.customer(100_000);
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  const ask = (): Promise<unknown> => world.rooms.instances.remove(who, id, async () => undefined);
+  const id = await world.run(who);
+  const ask = (): Promise<unknown> => world.remove(who, id);
   return {
     id,
     ask,
@@ -149,6 +148,7 @@ describe('a machine that its supplier delists', () => {
 });
 
 describe('a decision of the operator', () => {
+  // Specification 3.4: Community machine status: suspended, by the operator, whatever its supplier does.
   test('outlasts a delisting: a machine that was suspended, delisted and listed again waits for approval', async () => {
     const made = await world.machine();
     await world.rooms.supply.suspend(made.machineId);
@@ -208,6 +208,7 @@ describe('a change', () => {
     expect(await listedOfferings(world.db.read, sql`1 = 1`, 10)).toMatchObject([{ region: 'us-east' }]);
   });
 
+  // Specification 2.17: CommunityMachine: tier becomes the tier of its offerings.
   test('of the tier takes it off the on-demand market, and back', async () => {
     const made = await world.machine();
     await change(made, { tier: 'spot' });

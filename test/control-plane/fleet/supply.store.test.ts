@@ -7,7 +7,8 @@ import { candidates, findListed, listedOfferings } from '../../../control-plane/
 import { gpusOf } from '../../../control-plane/fleet/supply/store.ts';
 import { ENROLLMENT_TOKEN_MS, MACHINES_AWAITED_MAX, MACHINES_PER_SUPPLIER_MAX } from '../../../shared/limits.ts';
 import type { EnrollRequest } from '../../../shared/protocol/inventory.ts';
-import { inventoryOf, openWorld, type World } from '../../kit/world.ts';
+import { inventoryOf } from '../../kit/machines.ts';
+import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
 beforeEach(async () => {
@@ -121,6 +122,7 @@ describe('enrolment', () => {
     await expect(foreign).rejects.toMatchObject({ code: 'not_found' });
   });
 
+  // Specification 2.17: CommunityMachineRegistration: the token is shown exactly once, and kept as a hash.
   test('stores only the hash of the token', async () => {
     const { token } = await register();
     const rows = await world.db.read.all(z.object({ token_hash: text }), sql`select token_hash from enrollment_tokens`);
@@ -142,6 +144,7 @@ describe('an approval', () => {
 });
 
 describe('an offering', () => {
+  // Specification 2.4: A machine is listed while it is approved and online.
   test('appears with approval and link, and disappears if either is gone', async () => {
     const { token, machineId } = await register();
     await enroll({ token, inventory: inventoryOf(3, () => String(Math.random())) });
@@ -167,6 +170,7 @@ describe('an offering', () => {
     expect(await offered()).toHaveLength(1);
   });
 
+  // Specification 2.4: GPUs that a foreign process uses are not listed.
   test('excludes GPUs that a foreign process uses or that the host reports as lost', async () => {
     const { machineId } = await world.machine({ gpus: 4 });
     const gpus = (await gpusOf(world.db.read, machineId)).map((gpu) => gpu.gpu_uuid);
@@ -242,7 +246,7 @@ describe('an offering', () => {
     const rows = await world.db.read.all(Row, sql`select gpu_type from offerings where machine_id = ${machineId}`);
     expect(rows).toHaveLength(16 + 1 + 16);
     expect(rows.map((row) => row.gpu_type)).toContain('H100_SXM');
-    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.remove(who, id);
     await world.observe(id, { phase: 'removed' });
     await world.rooms.supply.reportInventory(
       machineId,

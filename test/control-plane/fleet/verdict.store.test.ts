@@ -4,7 +4,8 @@ import { machineView } from '../../../control-plane/fleet/supply/machine-view.ts
 import { findMachine, gpusOf, type MachineRow } from '../../../control-plane/fleet/supply/store.ts';
 import { obstacleOf } from '../../../control-plane/fleet/supply/verdict.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
-import { inventoryOf, type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+import { inventoryOf, type MadeMachine } from '../../kit/machines.ts';
+import { openWorld, type World } from '../../kit/world.ts';
 
 let world: World;
 let made: MadeMachine;

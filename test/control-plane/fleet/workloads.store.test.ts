@@ -4,8 +4,8 @@ import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
 import { findMachine } from '../../../control-plane/fleet/supply/store.ts';
 import { findInstance } from '../../../control-plane/rental/instances/store.ts';
-import { overTheWire } from '../../kit/wire.ts';
-import { NOTHING_OBSERVED, openWorld, type World } from '../../kit/world.ts';
+import { overTheWire } from '../../kit/machines.ts';
+import { NOTHING_OBSERVED, openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 let world: World;
 beforeEach(async () => {
@@ -17,7 +17,7 @@ async function placed(): Promise<{
   id: string;
   machineId: string;
   workloadId: string;
-  who: { orgId: string; apiKeyId: string };
+  who: WorldAccount;
 }> {
   const { machineId } = await world.machine();
   const who = await world.customer(10_000);
@@ -33,7 +33,7 @@ test('the desired state is complete, fits the protocol, and gets a higher revisi
   expect(first.workloads).toMatchObject([
     { workload_id: workloadId, instance_id: id, desired: 'running', image: expect.stringMatching(/^busybox@sha256:/) },
   ]);
-  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.remove(who, id);
   const second = await world.rooms.workloads.desired(machineId);
   expect(second.revision).toBeGreaterThan(first.revision);
   expect(second.workloads).toMatchObject([{ workload_id: workloadId, desired: 'removed' }]);
@@ -41,7 +41,7 @@ test('the desired state is complete, fits the protocol, and gets a higher revisi
 
 test('a tombstone stays until the host reports that nothing is left', async () => {
   const { id, machineId, who } = await placed();
-  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.remove(who, id);
   await world.observe(id, { phase: 'stopped' });
   expect((await world.rooms.workloads.desired(machineId)).workloads).toHaveLength(1);
   await world.observe(id, { phase: 'removed' });
@@ -87,7 +87,7 @@ test('a decision of a restored database is newer for the host than the decisions
   // Since the backup the host got another list. After the restore it gets a new list before it has reported the old one.
   const forgotten = { epoch, revision: revision + 1 };
   await world.clock.advance(60_000);
-  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.remove(who, id);
   await world.rooms.workloads.meet(machineId, forgotten);
   const desired = await world.rooms.workloads.desired(machineId);
   expect(desired).toMatchObject({ epoch, workloads: [{ desired: 'removed' }] });

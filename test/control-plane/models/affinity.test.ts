@@ -4,7 +4,7 @@ import type { Upstream } from '../../../control-plane/models/catalog/models.ts';
 import { affinityOf, byAffinity } from '../../../control-plane/models/gateway/affinity.ts';
 import { type FakeUpstream, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const KEYS = Array.from({ length: 2_000 }, (_, i) => `key-${i}`);
 const system = (content: string) => ({ role: 'system' as const, content });
@@ -93,7 +93,7 @@ describe('the server of a key', () => {
 describe('a chat', () => {
   let all: FakeUpstream[];
   let world: World;
-  let who: { orgId: string; apiKeyId: string };
+  let who: WorldAccount;
   beforeEach(async () => {
     all = await Promise.all(Array.from({ length: 4 }, openFakeUpstream));
     const upstreams = all.map(({ baseUrl }) => ({ base_url: baseUrl, model: 'm' }));

@@ -135,6 +135,7 @@ describe('the file', () => {
     expect(complaint(embedding)).toContain('models[0].economy: is only for chat models');
   });
 
+  // Specification 1: Economy is cheaper: never above the serverless price.
   test('with an economy price above the serverless one is refused', () => {
     const economy = (input: number, output: number): string =>
       complaint(
@@ -191,6 +192,7 @@ describe('an image model', () => {
 `);
   const size = (more: string): string => `[{ name: size, ${more} }]`;
 
+  // Specification 2.10: per_mpxl_microcents excludes the fields per image.
   test.each([
     ['per_image_microcents', '[]', 'none'],
     ['per_image_microcents', size('type: enum, default: 1x1, enum: [1x1, 99999x2]'), 'none'],
@@ -257,6 +259,7 @@ describe('a video model', () => {
     expect(video(parameters)).toContain(expected);
   });
 
+  // Specification 2.10: per_video_microcents is of a representative clip: shown beside the price per second, never billed.
   test('is priced by the second, and may show the price of a representative clip beside that, never alone', () => {
     const server = "{ base_url: 'http://10.0.0.5:8000/v1', model: m, engine: sglang }";
     const wrong = 'pricing: must have per_video_second_microcents, and nothing else, for video models';
@@ -286,6 +289,9 @@ describe('a name in a call', () => {
     }
   };
 
+  // Specification 9: Model status coming_soon, deprecated and active describe the lifecycle of the catalog.
+  // Specification 4.8: The suffix :economy selects the economy tier.
+  // Specification 2.10: status coming_soon: the model is shown and cannot be called.
   test.each([
     ['acme/small-chat', 'chat', 'serverless'],
     ['small', 'chat', 'serverless'],

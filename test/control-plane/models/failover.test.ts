@@ -44,6 +44,7 @@ describe('another server is asked', () => {
     expect((await ask()).status).toBe(200);
   });
 
+  // Specification 7.3: upstream_unavailable is 503 with Retry-After: serving capacity degraded.
   test('two more at most, and then the answer is 503 with the Retry-After of the last one', async () => {
     await serve({}, {}, {}, {});
     for (const [i, server] of servers.entries())
@@ -58,10 +59,10 @@ describe('another server is asked', () => {
     ['0', '1'],
     ['61', '60'],
     ['soon', '1'],
-  ])('a Retry-After of %s is passed on as %s', async (said, told) => {
+  ])('a Retry-After of %s is passed on as %s', async (said, expected) => {
     await serve({});
     servers[0]?.next({ status: 429, body: 'no', headers: { 'retry-after': said } });
-    expect((await ask()).headers['retry-after']).toBe(told);
+    expect((await ask()).headers['retry-after']).toBe(expected);
   });
 });
 
@@ -92,6 +93,7 @@ test('a caller who leaves is no failure of the server: it is asked first again',
 });
 
 describe('no other server is asked', () => {
+  // Specification 7.3: upstream_error is 502: a malformed response.
   test.each([
     ['answers 500', { status: 500, body: 'secret trace' }, 'upstream_error'],
     ['does not know the model', { status: 404, body: { error: { message: 'no m0 at /models/m0' } } }, 'upstream_error'],
@@ -134,12 +136,13 @@ describe('no other server is asked', () => {
       { error: { message: 'too long', code: 'context_length_exceeded' } },
       '8192 tokens of acme/small-chat',
     ],
-  ])('if the prompt is too long for %s: context_length_exceeded', async (_engine, body, told) => {
+  ])('if the prompt is too long for %s: context_length_exceeded', async (_engine, body, expected) => {
     await serve({}, {});
     servers[0]?.next({ status: 400, body });
-    expect(expectRefused(PATH, await ask(), 'context_length_exceeded').text).toContain(told);
+    expect(expectRefused(PATH, await ask(), 'context_length_exceeded').text).toContain(expected);
   });
 
+  // Specification 7.3: upstream_response_too_large is 502 and not retryable.
   test('if the answer is too large: 502, not to be sent again; at the bound it is read', async () => {
     await serve({}, {});
     const sized = (bytes: number): object => {
@@ -165,6 +168,7 @@ describe('no other server is asked', () => {
     await servers[0]?.wereLeft(1);
   });
 
+  // Specification 7.3: 504: the upstream exceeded the deadline.
   test('if the server is silent: 504 at its time limit, not to be sent again, and the request to the server is cancelled', async () => {
     await serve({ answer_ms: 5_000 }, {});
     servers[0]?.next({ ending: 'stall' });

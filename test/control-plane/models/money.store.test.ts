@@ -8,7 +8,7 @@ import { findReceipt } from '../../../control-plane/models/gateway/store.ts';
 import { ServiceError } from '../../../shared/errors.ts';
 import { type FakeUpstream, HELLO, openFakeUpstream } from '../../kit/fake-upstream.ts';
 import { someModels } from '../../kit/models.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const RUNS = process.env['SOAK'] === '1' ? 200 : 10;
 const OUTPUT_CENTS = 600;
@@ -32,7 +32,7 @@ afterEach(async () => {
   await upstream.close();
 });
 
-type Who = { orgId: string; apiKeyId: string };
+type Who = WorldAccount;
 
 function complete(on: World, { orgId, apiKeyId }: Who, more: { maxTokens?: number; gone?: AbortSignal } = {}) {
   return on.rooms.gateway.completeChat({
@@ -78,9 +78,9 @@ describe('a balance', () => {
         expect(during.availableUcents).toBeGreaterThanOrEqual(0n);
         expect(during.postedUcents).toBe(BigInt(cents) * 1_000_000n);
         gate.resolve();
-        const told = await Promise.all(codes);
-        expect(told.filter((code) => code !== 'answered' && code !== 'insufficient_balance')).toEqual([]);
-        refusals += told.filter((code) => code !== 'answered').length;
+        const results = await Promise.all(codes);
+        expect(results.filter((code) => code !== 'answered' && code !== 'insufficient_balance')).toEqual([]);
+        refusals += results.filter((code) => code !== 'answered').length;
         const after = await balanceOf(world, who);
         expect(after.heldUcents).toBe(0n);
         expect(after.postedUcents).toBeGreaterThanOrEqual(0n);
@@ -92,6 +92,7 @@ describe('a balance', () => {
     expect(refusals).toBeGreaterThan(0);
   });
 
+  // Specification 7.3: insufficient balance: the most that a request can cost must be there.
   test('that just covers the most that a request can cost is enough; a microcent less is 402', async () => {
     const who = await world.customer(1);
     const leave = (ucents: bigint): Promise<void> =>
@@ -178,6 +179,7 @@ describe('the hold of a request', () => {
   });
 });
 
+// Specification 7.3: stream_limit_exceeded: too many inference requests open at once on this API key.
 test('each key may have a number of open requests, and an ended or refused request frees its slot', async () => {
   const [who, other] = [await world.customer(10_000), await world.customer(10_000)];
   const poor = { orgId: (await world.rooms.accounts.createOrg('poor')).id, apiKeyId: 'apk_poor' };

@@ -52,6 +52,7 @@ const out = (): boolean[] => api.world.rooms.gateway.servers().map(({ isOut }) =
 const askedOf = (): number[] => [first, second].map(({ asked }) => asked.length);
 
 describe('a failure of a server', () => {
+  // Specification 7.3: upstream_unavailable is returned promptly.
   test.each<[string, FakeAnswer, object?]>([
     ['answers 500', { status: 500, body: 'no' }],
     ['answers 503', { status: 503, body: 'no' }],

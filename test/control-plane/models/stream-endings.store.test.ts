@@ -68,6 +68,7 @@ const FREE = { state: 'released', ending: 'upstream_failed', charged_ucents: 0n 
 const SAID = [BEGIN, say('Hello', { usage: { prompt_tokens: 6, completion_tokens: 2 } })];
 
 describe('the server', () => {
+  // Specification 6.5: Streaming chat ends with an SSE error event for an error mid-stream, and then [DONE].
   test.each([
     ['cuts the connection', { events: SAID, ending: 'cut' }],
     ['ends without a reason', { events: SAID }],

@@ -80,6 +80,7 @@ const ENGINES: [string, object[]][] = [
 ];
 
 describe('a chat', () => {
+  // Specification 1: Billing is per token, also if the server has not counted.
   test.each(ENGINES)(
     'that %s has not counted is counted by its tokenizer, and the receipt says so',
     async (engine, asked) => {

@@ -126,6 +126,7 @@ describe('a job that no server has begun', () => {
     expect(await jobOf(world, id)).toMatchObject({ upstream_job_id: 'video_gen_1' });
   });
 
+  // Specification 3.3: A never-started job expires about 2 hours after submission, unbilled.
   test('expires unbilled two hours after it was submitted, and is removed from its server', async () => {
     await open({});
     const id = await submit();

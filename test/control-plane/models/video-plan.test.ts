@@ -41,6 +41,7 @@ const COMPLETED: Job = { ...FINISHED, status: 'completed', upstream_open: false,
 const OVER: Job = { ...TAKEN, status: 'cancelled', upstream_open: false };
 
 describe('the next step', () => {
+  // Specification 8: Video retention: 24 hours after completion; a never-started job expires about 2 hours after submission.
   test.each<[string, Job, number, object]>([
     ['a new job is submitted', QUEUED, 0, { do: 'submit' }],
     ['one that is at no server within two hours', QUEUED, 2 * HOUR - 1, { do: 'submit' }],

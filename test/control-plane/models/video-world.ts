@@ -5,14 +5,14 @@ import { wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { findJob, type Job } from '../../../control-plane/models/videos/store.ts';
 import { videoModels } from '../../kit/models.ts';
 import type { VideoServer } from '../../kit/video-server.ts';
-import { openWorld, type World, type WorldOutside } from '../../kit/world.ts';
+import { openWorld, type World, type WorldOutside, type WorldAccount } from '../../kit/world.ts';
 
 /** The price of four seconds, in microcents. */
 const FOUR_SECONDS = 4_000_000n;
 export const CENTS = 100;
 const FUNDS = BigInt(CENTS) * 1_000_000n;
 
-export type Who = { orgId: string; apiKeyId: string };
+export type Who = WorldAccount;
 
 /** Servers in the order in which idle ones are asked; `more` are settings of each. */
 export function openVideoWorld(

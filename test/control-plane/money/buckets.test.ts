@@ -6,6 +6,8 @@ const DAY_MS = 24 * 3_600_000;
 const at = (text: string): number => Date.parse(`${text}Z`);
 const NOW = at('2026-03-10T12:34:56.789');
 
+// Specification 2.8: bucket_start is the start of the time bucket.
+// Specification 4.6: bucket is hour, day, week or month, in UTC; weeks start on Monday.
 test.each<[Bucket, string, string, string]>([
   ['hour', '2026-03-10T12:34:56.789', '2026-03-10T12:00', '2026-03-10T13:00'],
   ['hour', '2026-03-10T12:00', '2026-03-10T12:00', '2026-03-10T13:00'],
@@ -29,6 +31,7 @@ describe('a usage window', () => {
     expect(windowOf({ start: '2026-03-10T12:00:00+02:00' }, NOW).startMs).toBe(at('2026-03-10T10:00'));
   });
 
+  // Specification 4.6: The default bucket depends on the length of the window.
   test.each<[number, Bucket]>([
     [1, 'hour'],
     [2 * DAY_MS, 'hour'],

@@ -141,6 +141,7 @@ const anyStep = fc.oneof(
   fc.record({ do: fc.constant('pay' as const), part: fc.constantFrom(2n, 1n) }),
 );
 
+// Specification 2.17: CommunityEarnings: accrued_cents over the lifetime, and entries that add up to it.
 test('earnings add up to the ledger in every paging and grouping, through rentals, dead hosts, outages and payouts', async () => {
   const seen = new Set<string>();
   await fc.assert(

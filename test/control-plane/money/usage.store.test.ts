@@ -101,6 +101,7 @@ test('a running rental is shown up to now, to the exact second', async () => {
   await close('i-1');
 });
 
+// Specification 3.1: A dead window that is credited is in no usage row.
 test('time that was credited as dead does not appear in usage', async () => {
   const { orgId } = await world.customer(100_000);
   const startedMs = world.clock.now();
@@ -117,6 +118,7 @@ test('time that was credited as dead does not appear in usage', async () => {
   expect(sumOf(rows)).toEqual({ gpuSeconds: 4 * 3600, costCents: 74n, costUcents: 74_000_000n });
 });
 
+// Specification 2.8: gpu_seconds count for reserved rentals too.
 test('a launch under a contract shows its GPU seconds without cost', async () => {
   const { id: orgId } = await world.rooms.accounts.createOrg('holder');
   await open({ id: 'i-1', orgId, ucentsPerHour: 0n });
@@ -130,6 +132,7 @@ test('a launch under a contract shows its GPU seconds without cost', async () =>
   });
 });
 
+// Specification 4.6: Nobody sees the usage of another organisation.
 test('no organisation sees the usage of another one', async () => {
   const [one, other] = [await world.customer(100_000), await world.customer(100_000)];
   await open({ id: 'i-1', orgId: one.orgId, ucentsPerHour: 37_000_000n });
@@ -183,6 +186,7 @@ interface Event {
 }
 
 describe('for any history', () => {
+  // Specification 2.8: cost_cents adds up to the charge in every bucket and grouping.
   test('rows equal the charges in the ledger in every bucket and grouping, and windows that are cut anywhere add up', async () => {
     await fc.assert(
       fc.asyncProperty(anyHistory, async ({ rates, events, cuts }) => {

@@ -85,9 +85,7 @@ async function openStage(): Promise<Stage> {
   const identity = identityFrom(seededRng(1));
   const { machineId, inventory } = await world.machine({ dollars: DOLLARS, publicKey: identity.public_key });
   const who = await world.customer(Number(FUNDS_UCENTS / 1_000_000n));
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  const id = await world.run(who);
   let host = await linkUp(world, { machineId, identity, inventory });
   let [aliveMs, outages, wasAlive] = [LINK_MS, 0, true];
   const workloadId = (await findInstance(world.db.read, id))?.workload_id ?? '';
@@ -125,7 +123,7 @@ async function openStage(): Promise<Stage> {
     },
     end: async () => {
       const ended = await isOver();
-      if (!ended) await world.rooms.instances.remove(who, id, async () => undefined);
+      if (!ended) await world.remove(who, id);
       await world.verify();
       const { postedUcents } = await world.rooms.ledger.balance(world.db.read, wallet(who.orgId));
       await world.close();

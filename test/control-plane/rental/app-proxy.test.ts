@@ -6,7 +6,7 @@ import { duplexPair } from 'node:stream';
 import { text } from 'node:stream/consumers';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
-import { hasKeepAlive } from '../../kit/tcp-timers.ts';
+import { hasKeepAlive } from '../../kit/ports.ts';
 import { AUTHORIZATION, CONNECTIONS_MAX, HOST, NOT_HTTP, openProxiedApp, type ProxiedApp } from './proxied-app.ts';
 
 let proxied: ProxiedApp;

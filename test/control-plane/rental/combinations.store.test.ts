@@ -46,8 +46,7 @@ test('a reserved launch with a disk and a limit is rescued on slots that honour 
   const rescued = await instance(id);
   expect(rescued).toMatchObject({ status: 'allocating', disk_gb: 500, price_ucents_per_hour: 0n });
   expect(new Set([first, rescued?.machine_id])).toEqual(new Set(fitting));
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  await world.start(id);
   expect((await instance(id))?.auto_terminate_ms).toBe(world.clock.now() + HOUR_MS);
   await world.clock.advance(HOUR_MS);
   await world.drive();
@@ -57,9 +56,7 @@ test('a reserved launch with a disk and a limit is rescued on slots that honour 
 test('an instance is not charged past its runtime limit, however late its end is noticed', async () => {
   await world.machine({ dollars: 1 });
   const who = await world.customer(100_000);
-  const id = await world.launch(who, { auto_terminate_hours: 1 });
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  const id = await world.run(who, { auto_terminate_hours: 1 });
   await world.clock.advance(HOUR_MS + 45_000);
   await world.drive();
   expect(await instance(id)).toMatchObject({ status: 'stopping' });
@@ -70,9 +67,7 @@ test('an instance is not charged past its runtime limit, however late its end is
 test('a rental whose money and whose time end together ends once, for the reason that came first', async () => {
   await world.machine({ dollars: 1 });
   const who = await world.customer(100);
-  const id = await world.launch(who, { auto_terminate_hours: 1 });
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  const id = await world.run(who, { auto_terminate_hours: 1 });
   await world.clock.advance(HOUR_MS);
   for (const uncovered of await world.rooms.metering.tick(new AbortController().signal)) {
     await world.rooms.instances.stopUnpaid(uncovered);

@@ -26,9 +26,7 @@ let life: WorkloadLife;
 beforeEach(async () => {
   world = await openWorld();
   ({ machineId } = await world.machine());
-  id = await world.launch(await world.customer(10_000));
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  id = await world.run(await world.customer(10_000));
   answer = { ok: true };
   [logins, targets] = [[], []];
   life = { isAnswering: true, upSinceMs: 0, lastMs: null, sshStreams: 0 };

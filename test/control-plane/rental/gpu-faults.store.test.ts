@@ -9,7 +9,8 @@ import { QUIET_AFTER_START_MS } from '../../../control-plane/rental/outages/verd
 import { findInstance, type InstanceRow } from '../../../control-plane/rental/instances/store.ts';
 import { GRACE_MS } from '../../../shared/limits.ts';
 import type { GpuFault, Inventory } from '../../../shared/protocol/inventory.ts';
-import { type MadeMachine, openWorld, type World } from '../../kit/world.ts';
+import type { MadeMachine } from '../../kit/machines.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 const FUNDED = 10_000_000_000n;
@@ -17,7 +18,7 @@ const OFF_THE_BUS = 'Xid 79: it has fallen off the bus';
 
 let world: World;
 let made: MadeMachine;
-let who: { orgId: string; apiKeyId: string };
+let who: WorldAccount;
 let whole: Inventory;
 beforeEach(async () => {
   world = await openWorld();
@@ -31,13 +32,6 @@ afterEach(async () => {
   await world.verify();
   await world.close();
 });
-
-async function running(): Promise<string> {
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  return id;
-}
 
 async function instance(id: string): Promise<InstanceRow> {
   const row = await findInstance(world.db.read, id);
@@ -73,8 +67,9 @@ const tick = (): Promise<string[]> => world.rooms.metering.tick(new AbortControl
 const costOf = (ms: number): bigint => (360_000_000n * BigInt(ms)) / BigInt(HOUR_MS);
 
 describe('a running rental whose GPU breaks', () => {
+  // Specification 2.2: status_reason explains a running rental whose GPU its host has found broken, and that the time is not charged.
   test('is not charged and its supplier not paid until it is mended; it stays running, and its customer reads why', async () => {
-    const id = await running();
+    const id = await world.run(who);
     const gpu = await gpuOf(id);
     await world.clock.advance(10 * 60_000);
     await breaks(gpu);
@@ -90,16 +85,16 @@ describe('a running rental whose GPU breaks', () => {
     await report({});
     expect(await instance(id)).toMatchObject({ status: 'running', status_reason: null });
     await world.clock.advance(5 * 60_000);
-    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.remove(who, id);
     expect(await spent()).toBe(costOf(15 * 60_000));
     const earned = await world.rooms.ledger.balance(world.db.read, payable(made.supplierId));
     expect(earned.postedUcents).toBe((costOf(15 * 60_000) * 8000n) / 10_000n);
-    const told = (await world.journal(id)).filter((type) => /gpu|running|recovered/.test(type));
-    expect(told).toEqual(['instance.running', 'instance.gpu_broken', 'instance.gpu_mended']);
+    const events = (await world.journal(id)).filter((type) => /gpu|running|recovered/.test(type));
+    expect(events).toEqual(['instance.running', 'instance.gpu_broken', 'instance.gpu_mended']);
   });
 
   test('has the evidence named on the transfer that ends the charge', async () => {
-    const id = await running();
+    const id = await world.run(who);
     const gpu = await gpuOf(id);
     await world.clock.advance(60_000);
     await breaks(gpu);
@@ -111,7 +106,7 @@ describe('a running rental whose GPU breaks', () => {
   });
 
   test('ends when that outlasts the grace: failed, with the reason, and the GPU is held until the host reports the container gone', async () => {
-    const id = await running();
+    const id = await world.run(who);
     const gpu = await gpuOf(id);
     await breaks(gpu);
     await world.clock.advance(GRACE_MS - 1);
@@ -131,9 +126,7 @@ describe('a running rental whose GPU breaks', () => {
   });
 
   test('ends at its runtime limit if that comes first', async () => {
-    const id = await world.launch(who, { auto_terminate_hours: 1 });
-    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await world.drive();
+    const id = await world.run(who, { auto_terminate_hours: 1 });
     await world.clock.advance(HOUR_MS - 60_000);
     await breaks(await gpuOf(id));
     await world.clock.advance(60_000);
@@ -142,7 +135,7 @@ describe('a running rental whose GPU breaks', () => {
   });
 
   test('counts as broken if the host does not list the GPU any more, until the host lists it again', async () => {
-    const id = await running();
+    const id = await world.run(who);
     const gpu = await gpuOf(id);
     const others = whole.gpus.filter(({ uuid }) => uuid !== gpu);
     await report({ gpus: others });
@@ -155,7 +148,7 @@ describe('a running rental whose GPU breaks', () => {
   });
 
   test('stays uncharged over an outage of its SSH path, until the GPU is mended', async () => {
-    const id = await running();
+    const id = await world.run(who);
     await watch(QUIET_AFTER_START_MS);
     const before = world.clock.now() - ((await instance(id)).ready_ms ?? 0);
     const gpu = await gpuOf(id);
@@ -175,12 +168,12 @@ describe('a running rental whose GPU breaks', () => {
     expect(await spent()).toBe(costOf(alive));
     await report({});
     await world.clock.advance(60_000);
-    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.remove(who, id);
     expect(await spent()).toBe(costOf(alive + 60_000));
   });
 
   test('that is mended while it cannot be reached is charged from its recovery on', async () => {
-    const id = await running();
+    const id = await world.run(who);
     await watch(QUIET_AFTER_START_MS);
     const before = world.clock.now() - ((await instance(id)).ready_ms ?? 0);
     await breaks(await gpuOf(id));
@@ -194,14 +187,14 @@ describe('a running rental whose GPU breaks', () => {
     await watch(12_000);
     const back = await instance(id);
     expect(back).toMatchObject({ status: 'running', status_reason: null });
-    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.remove(who, id);
     const answeredMs = (await world.sinceMs(id, 'instance.recovered')) ?? 0;
     expect(answeredMs).toBeLessThan(back.entered_ms);
     expect(await spent()).toBe(costOf(alive + world.clock.now() - answeredMs));
   });
 
   test('still shows the broken GPU when its main process ends, and shows the ended process when the GPU is mended', async () => {
-    const id = await running();
+    const id = await world.run(who);
     await breaks(await gpuOf(id));
     await world.observe(id, { phase: 'running', main_exit: { code: 1, signal: null } });
     expect((await instance(id)).status_reason).toContain(OFF_THE_BUS);
@@ -216,7 +209,7 @@ describe('nothing happens to a running rental', () => {
     ['beside whose GPU another one breaks', (_gpu, other) => breaks(other)],
     ['whose host has a driver that fails', () => report({ gpus: [], gpu_error: 'Driver/library version mismatch' })],
   ])('%s', async (_what, happen) => {
-    const id = await running();
+    const id = await world.run(who);
     const gpu = await gpuOf(id);
     const other = whole.gpus.find(({ uuid }) => uuid !== gpu)?.uuid ?? '';
     await happen(gpu, other);
@@ -224,7 +217,7 @@ describe('nothing happens to a running rental', () => {
     await world.drive();
     expect(await instance(id)).toMatchObject({ status: 'running', status_reason: null });
     await tick();
-    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.remove(who, id);
     expect(await spent()).toBe(costOf(HOUR_MS));
   });
 });
@@ -236,10 +229,9 @@ test('a launch on a GPU that breaks before it runs goes to another host, and is 
   await world.drive();
   await breaks(await gpuOf(id));
   expect(await instance(id)).toMatchObject({ machine_id: machineId, gpu_fault: null });
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  await world.start(id);
   expect(await instance(id)).toMatchObject({ status: 'running', status_reason: null });
   await world.clock.advance(60_000);
-  await world.rooms.instances.remove(who, id, async () => undefined);
+  await world.remove(who, id);
   expect(await spent()).toBe(costOf(60_000));
 });

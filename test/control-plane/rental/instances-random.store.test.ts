@@ -13,6 +13,11 @@ const RUNS = process.env['SOAK'] === '1' ? 20 * REDUCED : REDUCED;
 /** States that no step reaches, or that chance reaches too seldom. */
 const NOT_WALKED = ['machine pending_verification', 'endpoint degraded'];
 
+// Specification 2.2: Which fields there are follows from the status, whatever has happened.
+// Specification 3.1: An instance never leaves its table of statuses, and is charged exactly while it runs.
+// Specification 3.2: No operation leaves its table or is forgotten, whatever kinds of launches meet, over restarts.
+// Specification 3.4: A machine never leaves its table of statuses, and drains exactly as long as somebody holds a GPU of it.
+// Specification 6.1: Each of the four public events fires at most once for an instance.
 test('no status leaves its table, no GPU is held twice, no charge beside running, no event twice, nothing is forgotten', async () => {
   const seen = new Set<string>();
   await fc.assert(

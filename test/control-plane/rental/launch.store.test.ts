@@ -30,17 +30,11 @@ const held = async (machineId: string): Promise<number> =>
   (await gpusOf(world.db.read, machineId)).filter((gpu) => gpu.held_by !== null).length;
 const available = async (orgId: string): Promise<bigint> =>
   (await world.rooms.ledger.balance(world.db.read, wallet(orgId))).availableUcents;
-const remove = (who: { orgId: string; apiKeyId: string }, id: string): Promise<unknown> =>
-  world.rooms.instances.remove(who, id, async () => undefined);
-
-async function run(who: { orgId: string; apiKeyId: string }): Promise<string> {
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  return id;
-}
 
 describe('a launch', () => {
+  // Specification 3.1: allocating while GPUs are acquired, then starting: a host has taken it.
+  // Specification 3.1: A container that is up but has no SSH is not running.
+  // Specification 6.1: instance.running: booted and SSH live, not before.
   test('runs once SSH works, bills from then to the delete, and frees the GPU when the host lets go', async () => {
     const { machineId, supplierId } = await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
@@ -57,8 +51,7 @@ describe('a launch', () => {
       progress: 'pulling the image: 1.0 of 4.0 MiB',
     });
     world.probeAnswers.set(id, { ok: false, leg: 'auth', detail: 'not yet' });
-    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await world.drive();
+    await world.start(id);
     expect(await status(id)).toBe('starting');
     world.probeAnswers.delete(id);
     await world.clock.advance(1000);
@@ -66,7 +59,7 @@ describe('a launch', () => {
     expect(await status(id)).toBe('running');
     expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'succeeded' });
     await world.clock.advance(HOUR_MS);
-    await remove(who, id);
+    await world.remove(who, id);
     expect(await status(id)).toBe('stopping');
     await world.clock.advance(1000);
     expect(await held(machineId)).toBe(1);
@@ -103,7 +96,7 @@ describe('a launch', () => {
     const id = await world.launch(who);
     expect([...nudged].toSorted()).toEqual(['edge', 'engine', 'webhooks']);
     nudged.clear();
-    await remove(who, id);
+    await world.remove(who, id);
     expect([...nudged].toSorted()).toEqual(['edge', 'engine', 'webhooks']);
   });
 
@@ -117,8 +110,7 @@ describe('a launch', () => {
     expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'starting', last_reachable_ms: triedMs });
     world.probeAnswers.set(id, { ok: false, leg: 'auth', detail: 'not again' });
     await world.clock.advance(1000);
-    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await world.drive();
+    await world.start(id);
     const ready = { status: 'running', ready_ms: triedMs + 1000, last_reachable_ms: triedMs };
     expect(await findInstance(world.db.read, id)).toMatchObject(ready);
   });
@@ -132,8 +124,7 @@ describe('a launch', () => {
     await world.drive();
     expect(await findInstance(world.db.read, id)).toMatchObject({ status: 'starting', last_reachable_ms: null });
     world.probeAnswers.delete(id);
-    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await world.drive();
+    await world.start(id);
     expect(await status(id)).toBe('running');
   });
 
@@ -163,6 +154,7 @@ describe('a launch', () => {
     expect(await world.rooms.endpoints.openEndpoints(world.db.read)).toEqual([]);
   });
 
+  // Specification 4.3: region is preferred, best effort.
   test('prefers the region, goes elsewhere without it, and stays with a pin', async () => {
     const near = await world.machine({ region: 'near', dollars: 5 });
     const far = await world.machine({ region: 'far', dollars: 1 });
@@ -178,6 +170,7 @@ describe('a launch', () => {
 });
 
 describe('a host that fails', () => {
+  // Specification 3.1: A host that fails is tried elsewhere first, never above the first price.
   test('hands the launch to another one, never above the first price', async () => {
     const cheap = await world.machine({ dollars: 2 });
     await world.machine({ dollars: 3 });
@@ -245,7 +238,7 @@ describe('a host that fails', () => {
   test('keeps its GPU held after the instance has ended, until it reports that the container has stopped', async () => {
     const { machineId } = await world.machine();
     const who = await world.customer(100_000);
-    const id = await run(who);
+    const id = await world.run(who);
     await world.observe(id, { phase: 'failed', detail: 'out of memory' });
     await world.drive();
     expect(await status(id)).toBe('error');
@@ -254,6 +247,7 @@ describe('a host that fails', () => {
     expect(await held(machineId)).toBe(0);
   });
 
+  // Specification 3.1: A host that does not answer is given up after a minute, and the next one has a minute too.
   test('to acknowledge the launch is given up after a minute, and so is each one after it', async () => {
     for (const dollars of [1, 1, 1]) await world.machine({ dollars });
     const who = await world.customer(100_000);
@@ -289,15 +283,16 @@ describe('a host that fails', () => {
 });
 
 describe('a delete', () => {
+  // Specification 3.1: DELETE before it runs terminates at once, unbilled.
   test('while starting cancels the launch unbilled', async () => {
     await world.machine();
     const who = await world.customer(100_000);
     const id = await world.launch(who);
-    await remove(who, id);
+    await world.remove(who, id);
     expect(await status(id)).toBe('terminated');
     expect(await operationOf(id, who.apiKeyId)).toMatchObject({ state: 'cancelled' });
     expect(await available(who.orgId)).toBe(100_000_000_000n);
-    await expect(remove(who, id)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(world.remove(who, id)).rejects.toMatchObject({ code: 'not_found' });
   });
 
   test('of another organisation finds nothing', async () => {
@@ -305,14 +300,15 @@ describe('a delete', () => {
     const who = await world.customer(100_000);
     const id = await world.launch(who);
     const other = await world.customer(1);
-    await expect(remove(other, id)).rejects.toMatchObject({ code: 'not_found' });
+    await expect(world.remove(other, id)).rejects.toMatchObject({ code: 'not_found' });
   });
 
+  // Specification 3.1: DELETE passes through stopping, for five minutes at most.
   test('whose host never answers ends after five minutes', async () => {
     await world.machine();
     const who = await world.customer(100_000);
-    const id = await run(who);
-    await remove(who, id);
+    const id = await world.run(who);
+    await world.remove(who, id);
     await world.drive();
     await world.clock.advance(5 * 60_000);
     await world.drive();
@@ -323,7 +319,7 @@ describe('a delete', () => {
 test('an instance that the balance no longer covers is stopped', async () => {
   await world.machine({ dollars: 3.6 });
   const who = await world.customer(65);
-  const id = await run(who);
+  const id = await world.run(who);
   await world.clock.advance(HOUR_MS / 6);
   for (const unpaid of await world.rooms.metering.tick(new AbortController().signal)) {
     await world.rooms.instances.stopUnpaid(unpaid);
@@ -344,7 +340,7 @@ test(`two launches race for the last GPU: exactly one gets it, ${ROUNDS} rounds`
     expect(rows.filter(({ instance }) => instance.status === 'error')).toHaveLength(1);
     expect(await held(machineId)).toBe(1);
     const id = placed[0]?.instance.id ?? '';
-    await remove(who, id);
+    await world.remove(who, id);
     await world.observe(id, { phase: 'removed' });
     await world.clock.advance(1);
   }

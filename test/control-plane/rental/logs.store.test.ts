@@ -10,7 +10,7 @@ import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_READ_MS_MAX } from '../../../shared/limi
 import { createLog } from '../../../shared/log.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
 import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/logs.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const LINES: LogLine[] = [
   { at: '2026-01-01T00:00:00.100000000Z', stream: 'stdout', line: 'one' },
@@ -21,7 +21,7 @@ const LATEST = { tail: 100, since: undefined };
 
 let world: World;
 let logs: Logs;
-let who: { orgId: string; apiKeyId: string };
+let who: WorldAccount;
 let id: string;
 let asked: OpenMessage['target'][];
 /** The host's end of each stream. */
@@ -64,7 +64,7 @@ const hostSends = (text: string | Buffer): void => {
 };
 
 describe('a log', () => {
-  test('is told line by line, whatever the pieces in which it comes', async () => {
+  test('is sent line by line, whatever the pieces in which it arrives', async () => {
     const bytes = Buffer.from(wire(LINES));
     const reading = logs.read(who.orgId, id, LATEST);
     await expect.poll(() => hosts.length).toBe(1);

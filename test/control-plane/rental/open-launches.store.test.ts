@@ -28,10 +28,9 @@ test('as many as the operator allows are accepted, one more is 429 and leaves no
   await world.observe(ids[0] ?? '', { phase: 'pulling' });
   await world.drive();
   await expect(world.launch(who)).rejects.toMatchObject({ code: 'rate_limit_exceeded' });
-  await world.observe(ids[0] ?? '', { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
+  await world.start(ids[0] ?? '');
   await world.launch(who);
-  await world.rooms.instances.remove(who, ids[1] ?? '', async () => undefined);
+  await world.remove(who, ids[1] ?? '');
   await world.launch(who);
   await expect(world.launch(who)).rejects.toMatchObject({ code: 'rate_limit_exceeded' });
 });

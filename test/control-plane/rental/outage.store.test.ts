@@ -23,13 +23,6 @@ afterEach(async () => {
   await world.close();
 });
 
-async function running(who: { orgId: string; apiKeyId: string }): Promise<string> {
-  const id = await world.launch(who);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  return id;
-}
-
 /** Runs the watch loop for `ms` of virtual time. */
 async function watch(ms: number): Promise<void> {
   const signal = new AbortController().signal;
@@ -44,10 +37,12 @@ const spent = async (orgId: string, funded: bigint): Promise<bigint> =>
   funded - (await world.rooms.ledger.balance(world.db.read, wallet(orgId))).postedUcents;
 
 describe('an outage', () => {
+  // Specification 2.2: The confirmed dead window is credited back by itself.
+  // Specification 3.1: A confirmed outage goes to unreachable, unreachable_since set, the dead window credited.
   test('of a silent host is confirmed after twenty seconds without life, and credited from the last proof of life', async () => {
     const { supplierId } = await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
-    const id = await running(who);
+    const id = await world.run(who);
     const startedMs = (await instance(id))?.ready_ms ?? 0;
     await watch(HOUR_MS / 2);
     expect((await instance(id))?.last_reachable_ms).toBeGreaterThan(startedMs);
@@ -71,7 +66,7 @@ describe('an outage', () => {
   test('names its evidence on the transfers that reverse posted charges', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
-    const id = await running(who);
+    const id = await world.run(who);
     await watch(QUIET_AFTER_START_MS);
     world.probeAnswers.set(id, DEAD);
     await watch(32_000);
@@ -86,10 +81,13 @@ describe('an outage', () => {
     expect(rows[0]?.evidence).toMatch(/^\d failed SSH probes since 2026-01-01T.* last: banner/);
   });
 
+  // Specification 2.2: unreachable is a degraded reading of a running instance: it recovers by itself, with the same ready_at and no second
+  // instance.running.
+  // Specification 6.1: instance.running is not sent again after an outage.
   test('ends by itself: running and billed again, ready_at unchanged, no second instance.running', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
-    const id = await running(who);
+    const id = await world.run(who);
     const readyMs = (await instance(id))?.ready_ms;
     await watch(QUIET_AFTER_START_MS);
     world.probeAnswers.set(id, DEAD);
@@ -107,7 +105,7 @@ describe('an outage', () => {
     const resumedMs = (await world.sinceMs(id, 'instance.recovered')) ?? 0;
     expect(resumedMs).toBeLessThan(back?.entered_ms ?? 0);
     await world.clock.advance(HOUR_MS);
-    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.remove(who, id);
     const total = billedMs + world.clock.now() - resumedMs;
     const cost = await spent(who.orgId, 10_000_000_000n);
     const exact = (360_000_000n * BigInt(total)) / BigInt(HOUR_MS);
@@ -119,7 +117,7 @@ describe('an outage', () => {
 
   test('that is confirmed at the moment at which the balance runs out leaves the container alone', async () => {
     const { machineId } = await world.machine({ dollars: 3.6 });
-    const id = await running(await world.customer(10_000));
+    const id = await world.run(await world.customer(10_000));
     const nowMs = world.clock.now();
     const deps = {
       ...world.rooms,
@@ -140,7 +138,7 @@ describe('an outage', () => {
   test('that outlasts its grace ends the instance, and the GPU stays held until the host reports the container gone', async () => {
     const { machineId } = await world.machine();
     const who = await world.customer(10_000);
-    const id = await running(who);
+    const id = await world.run(who);
     await watch(QUIET_AFTER_START_MS);
     world.probeAnswers.set(id, DEAD);
     await watch(GRACE_MS + 60_000);
@@ -150,15 +148,16 @@ describe('an outage', () => {
     expect(events.at(-1)).toBe('instance.failed');
   });
 
+  // Specification 2.2: A rental that cannot be reached can be deleted, and nothing more is charged.
   test('can be deleted: terminated at once, nothing more is charged', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
-    const id = await running(who);
+    const id = await world.run(who);
     await watch(QUIET_AFTER_START_MS);
     world.probeAnswers.set(id, DEAD);
     await watch(60_000);
     const before = await spent(who.orgId, 10_000_000_000n);
-    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.remove(who, id);
     expect(await instance(id)).toMatchObject({ status: 'terminated' });
     await world.clock.advance(HOUR_MS);
     expect(await spent(who.orgId, 10_000_000_000n)).toBe(before);
@@ -169,14 +168,14 @@ describe('an instance that is ended while its probes fail', () => {
   test('is charged until the first failed probe if only the verdict is missing', async () => {
     const { supplierId } = await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
-    const id = await running(who);
+    const id = await world.run(who);
     const startedMs = (await instance(id))?.ready_ms ?? 0;
     await watch(30_000);
     world.probeAnswers.set(id, DEAD);
     // The verdict is held: the control plane has just started.
     await watch(60_000);
     expect(await instance(id)).toMatchObject({ status: 'running' });
-    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.remove(who, id);
     const ended = await instance(id);
     expect(ended?.status_reason).toMatch(
       /^The SSH path was down: \d+ failed SSH probes since .*; last: banner: the connection was closed; .*That time is not charged\.$/,
@@ -195,11 +194,11 @@ describe('an instance that is ended while its probes fail', () => {
   test('is charged to its end if they have not failed for twenty seconds', async () => {
     await world.machine({ dollars: 3.6 });
     const who = await world.customer(10_000);
-    const id = await running(who);
+    const id = await world.run(who);
     const startedMs = (await instance(id))?.ready_ms ?? 0;
     world.probeAnswers.set(id, DEAD);
     await watch(19_000);
-    await world.rooms.instances.remove(who, id, async () => undefined);
+    await world.remove(who, id);
     expect(await instance(id)).toMatchObject({ status: 'stopping', status_reason: null });
     const cost = (360_000_000n * BigInt(world.clock.now() - startedMs)) / BigInt(HOUR_MS);
     expect(await spent(who.orgId, 10_000_000_000n)).toBe(cost);
@@ -210,7 +209,7 @@ describe('no outage is confirmed', () => {
   test('while the control plane has just started', async () => {
     await world.machine();
     const who = await world.customer(10_000);
-    const id = await running(who);
+    const id = await world.run(who);
     world.probeAnswers.set(id, DEAD);
     await watch(QUIET_AFTER_START_MS - 1000);
     expect(await instance(id)).toMatchObject({ status: 'running' });
@@ -227,7 +226,7 @@ describe('no outage is confirmed', () => {
       const ids: string[] = [];
       for (let i = 0; i < 6; i += 1) {
         await world.machine();
-        ids.push(await running(who));
+        ids.push(await world.run(who));
       }
       await watch(QUIET_AFTER_START_MS);
       const failedMs = world.clock.now();

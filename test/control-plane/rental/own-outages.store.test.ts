@@ -3,15 +3,14 @@ import { afterEach, beforeEach, expect, test } from 'vitest';
 import { payable, revenue, wallet } from '../../../control-plane/money/ledger/accounts.ts';
 import { grantedToOrg } from '../../../control-plane/money/credits/store.ts';
 import { OWN_OUTAGE_MS_MIN, openOwnOutages } from '../../../control-plane/rental/outages/own-outages.ts';
-import type { CreateInstance } from '../../../shared/api/instance.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const HOUR_MS = 3_600_000;
 /** One microcent for each millisecond and GPU. */
 const DOLLARS = 0.036;
 
 let world: World;
-let who: { orgId: string; apiKeyId: string };
+let who: WorldAccount;
 let supplierId: string;
 beforeEach(async () => {
   world = await openWorld();
@@ -27,13 +26,6 @@ const balance = async (account: Parameters<World['rooms']['ledger']['balance']>[
   (await world.rooms.ledger.balance(world.db.read, account)).postedUcents;
 const spent = async (): Promise<bigint> => 10_000_000_000n - (await balance(wallet(who.orgId)));
 
-async function run(request: Partial<CreateInstance> = {}): Promise<string> {
-  const id = await world.launch(who, request);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  return id;
-}
-
 /** The process dies now and another begins after `ms`. */
 async function away(ms: number): Promise<boolean> {
   await world.rooms.ownOutages.beat();
@@ -41,15 +33,11 @@ async function away(ms: number): Promise<boolean> {
   return world.rooms.ownOutages.beat();
 }
 
-const end = async (id: string): Promise<void> => {
-  await world.rooms.instances.remove(who, id, async () => undefined);
-};
-
 test('the very first start credits nothing', async () => {
-  const id = await run();
+  const id = await world.run(who);
   await world.clock.advance(HOUR_MS);
   expect(await world.rooms.ownOutages.beat()).toBe(false);
-  await end(id);
+  await world.remove(who, id);
   expect(await spent()).toBe(BigInt(HOUR_MS));
 });
 
@@ -57,20 +45,20 @@ test.each([
   ['of a minute is a restart and charged', OWN_OUTAGE_MS_MIN, 0],
   ['of a millisecond more is not', OWN_OUTAGE_MS_MIN + 1, OWN_OUTAGE_MS_MIN + 1],
 ])('an own outage %s', async (_, awayMs, creditedMs) => {
-  const id = await run();
+  const id = await world.run(who);
   await world.clock.advance(HOUR_MS);
   expect(await away(awayMs)).toBe(creditedMs > 0);
   await world.clock.advance(HOUR_MS);
-  await end(id);
+  await world.remove(who, id);
   expect(await spent()).toBe(BigInt(2 * HOUR_MS + awayMs - creditedMs));
 });
 
 test('the supplier is paid by us, every rental is credited, and their usage leaves the time out', async () => {
-  const ids = [await run(), await run()];
+  const ids = [await world.run(who), await world.run(who)];
   await world.clock.advance(HOUR_MS);
   await away(2 * HOUR_MS);
   await world.clock.advance(HOUR_MS);
-  for (const id of ids) await end(id);
+  for (const id of ids) await world.remove(who, id);
   expect(await spent()).toBe(BigInt(4 * HOUR_MS));
   // 80 % of everything, as if nothing had happened; the platform pays for its outage.
   expect(await balance(payable(supplierId))).toBe(BigInt((8 * HOUR_MS * 8) / 10));
@@ -78,7 +66,7 @@ test('the supplier is paid by us, every rental is credited, and their usage leav
 });
 
 test('a rental whose runtime limit is reached meanwhile ends there, for its customer and for its supplier', async () => {
-  const id = await run({ auto_terminate_hours: 2 });
+  const id = await world.run(who, { auto_terminate_hours: 2 });
   await world.clock.advance(HOUR_MS);
   await away(10 * HOUR_MS);
   await world.drive();
@@ -88,19 +76,19 @@ test('a rental whose runtime limit is reached meanwhile ends there, for its cust
 });
 
 test('charges that were posted for the time of an own outage are reversed', async () => {
-  const id = await run();
+  const id = await world.run(who);
   await world.rooms.ownOutages.beat();
   await world.clock.advance(3 * HOUR_MS);
   // Another process has posted hours before the outage was noticed.
   await world.rooms.metering.tick(new AbortController().signal);
   await world.rooms.ownOutages.beat();
-  await end(id);
+  await world.remove(who, id);
   expect(await spent()).toBe(0n);
   expect(await balance(payable(supplierId))).toBe(BigInt((3 * HOUR_MS * 8) / 10));
 });
 
 test('a process that dies while it credits begins again and credits nobody twice', async () => {
-  const ids = [await run(), await run()];
+  const ids = [await world.run(who), await world.run(who)];
   await world.clock.advance(HOUR_MS);
   await world.rooms.ownOutages.beat();
   const fromMs = world.clock.now();
@@ -114,23 +102,23 @@ test('a process that dies while it credits begins again and credits nobody twice
   });
   await world.clock.advance(90_000);
   await world.rooms.ownOutages.beat();
-  for (const id of ids) await end(id);
+  for (const id of ids) await world.remove(who, id);
   expect(await spent()).toBe(BigInt(2 * HOUR_MS));
   expect(await balance(payable(supplierId))).toBe(BigInt(((4 * HOUR_MS + 180_000) * 8) / 10));
 });
 
 test('a rental that is unreachable anyway is left alone', async () => {
-  const id = await run();
+  const id = await world.run(who);
   const found = await world.rooms.instances.get(who.orgId, id);
   await world.db.tx('test.outage', (tx) => world.rooms.metering.closeSegment(tx, found.instance.id, world.clock.now()));
   await away(HOUR_MS);
-  await end(id);
+  await world.remove(who, id);
   expect(await spent()).toBe(0n);
   expect(await balance(payable(supplierId))).toBe(0n);
 });
 
 test('a process that stood still credits that time itself', async () => {
-  const id = await run();
+  const id = await world.run(who);
   await world.rooms.ownOutages.beat();
   await world.clock.advance(HOUR_MS);
   // The tick may come first.
@@ -138,7 +126,7 @@ test('a process that stood still credits that time itself', async () => {
   await world.rooms.ownOutages.beat();
   await world.rooms.ownOutages.beat();
   await world.clock.advance(30_000);
-  await end(id);
+  await world.remove(who, id);
   expect(await spent()).toBe(30_000n);
   expect(await balance(payable(supplierId))).toBe(BigInt(((HOUR_MS + 30_000) * 8) / 10));
 });
@@ -150,7 +138,7 @@ test.each([
   'a wall clock that is set forward by %s costs nobody anything and pays nobody, also if the tick comes first',
   async (_, stepMs) => {
     const { ownOutages, metering } = world.rooms;
-    const id = await run();
+    const id = await world.run(who);
     await ownOutages.beat();
     await world.clock.advance(10_000);
     world.clock.step(stepMs);
@@ -158,7 +146,7 @@ test.each([
     expect(await ownOutages.beat()).toBe(false);
     await world.clock.advance(30_000);
     await ownOutages.beat();
-    await end(id);
+    await world.remove(who, id);
     expect(await spent()).toBe(40_000n);
     expect(await balance(payable(supplierId))).toBe(32_000n);
     expect([await world.rooms.credits.list(), ownOutages.clockSteps()]).toEqual([[], 1]);
@@ -166,42 +154,42 @@ test.each([
 );
 
 test('a rental that ends between the step and the next beat pays for the time that it lived', async () => {
-  const id = await run();
+  const id = await world.run(who);
   await world.rooms.ownOutages.beat();
   await world.clock.advance(4_000);
   world.clock.step(24 * HOUR_MS);
   await world.clock.advance(3_000);
-  await end(id);
+  await world.remove(who, id);
   await world.rooms.ownOutages.beat();
   expect(await spent()).toBe(7_000n);
 });
 
 test('a clock step within an own outage is not part of it', async () => {
-  const id = await run();
+  const id = await world.run(who);
   await world.rooms.ownOutages.beat();
   await world.clock.advance(2 * HOUR_MS);
   world.clock.step(24 * HOUR_MS);
   expect(await world.rooms.ownOutages.beat()).toBe(true);
-  await end(id);
+  await world.remove(who, id);
   expect(await spent()).toBe(0n);
   expect(await balance(payable(supplierId))).toBe(BigInt((2 * HOUR_MS * 8) / 10));
 });
 
 test('an outage that lasts while the clock is set is not free for longer by it', async () => {
-  const id = await run();
+  const id = await world.run(who);
   await world.rooms.ownOutages.beat();
   await world.db.tx('test.outage', (tx) => world.rooms.metering.closeSegment(tx, id, world.clock.now(), 'probes'));
   await world.clock.advance(20_000);
   world.clock.step(24 * HOUR_MS);
   await world.rooms.ownOutages.beat();
-  await end(id);
+  await world.remove(who, id);
   await world.observe(id, { phase: 'removed' });
   await world.drive();
   expect(await grantedToOrg(world.db.read, who.orgId, 0)).toBe(20_000n);
 });
 
 test('a clock that is set back is logged, pays nobody, and is no outage', async () => {
-  const id = await run();
+  const id = await world.run(who);
   await world.clock.advance(HOUR_MS);
   await world.rooms.ownOutages.beat();
   await world.clock.advance(10_000);
@@ -209,11 +197,11 @@ test('a clock that is set back is logged, pays nobody, and is no outage', async 
   expect(await world.rooms.ownOutages.beat()).toBe(false);
   expect(world.rooms.ownOutages.clockSteps()).toBe(1);
   expect(await balance(payable(supplierId))).toBe(0n);
-  await end(id);
+  await world.remove(who, id);
 });
 
 test('loops that beat at the same moment share one run: an own outage is credited once', async () => {
-  await run();
+  await world.run(who);
   await world.rooms.ownOutages.beat();
   await world.clock.advance(HOUR_MS);
   const credited: number[] = [];
@@ -228,11 +216,11 @@ test('loops that beat at the same moment share one run: an own outage is credite
 });
 
 test('an own outage across a restart is measured by the wall clock', async () => {
-  const id = await run();
+  const id = await world.run(who);
   await world.rooms.ownOutages.beat();
   await world.clock.advance(HOUR_MS);
   world = await world.restart();
-  await end(id);
+  await world.remove(who, id);
   expect(await spent()).toBe(0n);
   expect(await balance(payable(supplierId))).toBe(BigInt((HOUR_MS * 8) / 10));
 });

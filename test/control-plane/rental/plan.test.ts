@@ -80,6 +80,7 @@ describe('a launch', () => {
     expect(plan({ ...allocating, observed: { ...NOTHING, phase: 'pulling' } }, 560_000)).toEqual({ do: 'start' });
   });
 
+  // Specification 3.1: A container that is gone before it runs is started elsewhere at once.
   test.each(['stopped', 'removed', 'missing'] as const)(
     'goes elsewhere at once where its container is %s before it runs',
     (phase) => {
@@ -152,6 +153,7 @@ describe('an early probe', () => {
 describe('a runtime limit', () => {
   const running: Facts = { ...RUNNING, autoTerminateMs: 3_600_000 };
 
+  // Specification 3.1: A runtime limit ends a rental that is unreachable too.
   test.each(['running', 'unreachable'] as const)(
     'ends a rental that is %s at that very moment, not before',
     (status) => {
@@ -217,16 +219,16 @@ describe('a container that failed', () => {
 
   test.each(Object.entries(FAILURES) as [keyof typeof FAILURES, [ErrorCode | undefined, string]][])(
     'with %s is tried on another host, unless the own image of the customer is to blame',
-    (code, [own, told]) => {
+    (code, [own, reason]) => {
       const facts = failed(code, 'the words of the host');
       expect(plan(facts, 1)).toEqual(
         own === undefined
           ? { do: 'place', because: 'the words of the host' }
           : { do: 'fail', code: own, detail: 'the words of the host' },
       );
-      expect(plan({ ...facts, ownImage: false }, 1)).toEqual({ do: 'place', because: told });
+      expect(plan({ ...facts, ownImage: false }, 1)).toEqual({ do: 'place', because: reason });
       const last = plan({ ...facts, ownImage: false, triedMachines: 3 }, 1);
-      const detail = `Tried 3 hosts; on the last one, ${told}.`;
+      const detail = `Tried 3 hosts; on the last one, ${reason}.`;
       expect(last).toEqual({ do: 'fail', code: 'operation_failed', detail });
     },
   );

@@ -55,14 +55,14 @@ async function open(
 
 /** Connects and counts what is closed at once. */
 async function dial(port: number, count: number, localAddress = '127.0.0.1'): Promise<{ closed: number }> {
-  const told = { closed: 0 };
+  const counted = { closed: 0 };
   for (let i = 0; i < count; i += 1) {
     const socket = connect({ port, host: HOST, localAddress });
     sockets.push(socket);
-    socket.resume().on('close', () => (told.closed += 1));
+    socket.resume().on('close', () => (counted.closed += 1));
     await once(socket, 'connect');
   }
-  return told;
+  return counted;
 }
 
 test('one address gets half of the connections, another one still gets in', async () => {

@@ -7,7 +7,7 @@ import type { NewReservation } from '../../../shared/api/reservation.ts';
 import { createLog } from '../../../shared/log.ts';
 import { sql } from '../../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 import { brokenContracts } from './contract-promises.ts';
 
 const HOUR_MS = 3_600_000;
@@ -16,7 +16,7 @@ const LEAD_MS = 6 * HOUR_MS;
 
 let world: World;
 let holder: string;
-let other: { orgId: string; apiKeyId: string };
+let other: WorldAccount;
 let lines: string[];
 
 beforeEach(async () => {
@@ -52,7 +52,7 @@ async function pass(ms: number): Promise<void> {
 }
 
 async function end(instanceId: string): Promise<void> {
-  await world.rooms.instances.remove(other, instanceId, async () => undefined);
+  await world.remove(other, instanceId);
   await world.observe(instanceId, { phase: 'removed' });
 }
 
@@ -128,7 +128,7 @@ describe('a GPU in use at the lead time', () => {
     expect(lines).toEqual([]);
   });
 
-  test('is in no other way kept from its holder, and a new host serves the contract as well', async () => {
+  test('is not awaited if a new host can serve the contract instead', async () => {
     await world.machine({ gpus: 2 });
     await world.launch(other, { gpu_count: 2 });
     const { contract: made } = await contract(2, LEAD_MS);
@@ -201,10 +201,6 @@ describe('a launch that ends by itself', () => {
   const limited = { auto_terminate_hours: hours };
   const placedAt = async (id: string): Promise<string | null> =>
     (await findInstance(world.db.read, id))?.machine_id ?? null;
-  const runs = async (id: string): Promise<void> => {
-    await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-    await world.drive();
-  };
 
   test('borrows a GPU of a contract if it is over a millisecond before the start, and not if it may last until the start', async () => {
     const { machineId } = await world.machine();
@@ -217,11 +213,10 @@ describe('a launch that ends by itself', () => {
     expect(await placedAt(await world.launch(other, limited))).toBe(machineId);
   });
 
-  test('gives it back to the contract, never to the market, and the offer shows at no time what others could not have', async () => {
+  test('gives the GPU back to the contract, never to the market, and the offer never shows a GPU that others could not have', async () => {
     await world.machine();
     const { contract: made } = await contract(1, LEAD_MS);
-    const borrowed = await world.launch(other, limited);
-    await runs(borrowed);
+    const borrowed = await world.run(other, limited);
     expect([await has(made.id), await onOffer()]).toEqual([[1, 0], 0]);
     expect((await world.rooms.reservations.ofOrg(holder))[0]?.utilization.allocated_gpus).toBe(0);
     await pass(hours * HOUR_MS);
@@ -236,7 +231,7 @@ describe('a launch that ends by itself', () => {
     expect(lines).toEqual([]);
   });
 
-  test('leaves what anybody may have to others, and takes both together if it needs both', async () => {
+  test('takes a lent GPU before a free one, and takes both together if it needs both', async () => {
     const { machineId } = await world.machine({ gpus: 3 });
     await contract(2, LEAD_MS);
     await world.launch(other, limited);
@@ -245,7 +240,7 @@ describe('a launch that ends by itself', () => {
     expect(await onOffer()).toBe(0);
   });
 
-  test('goes to the cheapest host as ever, be its GPUs free or lent, and borrows nothing of a contract that has begun', async () => {
+  test('goes to the cheapest host, whether its GPUs are free or lent, and borrows nothing from a contract that has begun', async () => {
     const { machineId: cheap } = await world.machine({ dollars: 1 });
     await contract(1, LEAD_MS);
     const { machineId: dear } = await world.machine({ dollars: 3 });
@@ -262,7 +257,7 @@ describe('a launch that ends by itself', () => {
     const slow = await world.launch(other, limited);
     // The control plane was away: the host answered, and the engine gets to it long after.
     await world.clock.advance(HOUR_MS);
-    await runs(slow);
+    await world.start(slow);
     expect((await findInstance(world.db.read, slow))?.status).toBe('error');
     await world.observe(slow, { phase: 'removed' });
     await pass(longestMs + 1 - HOUR_MS);
@@ -279,10 +274,10 @@ describe('a launch that ends by itself', () => {
   });
 });
 
-describe('what is promised', () => {
+describe('promised capacity', () => {
   const refused = { code: 'conflict' };
 
-  test('is never more than there is at any moment: other contracts count while they last', async () => {
+  test('never exceeds the GPUs at any moment: other contracts count while they last', async () => {
     await world.machine({ gpus: 4 });
     await contract(3, 5 * DAY_MS);
     await expect(contract(2, 14 * DAY_MS)).rejects.toMatchObject(refused);
@@ -296,7 +291,7 @@ describe('what is promised', () => {
     expect(await world.rooms.reservations.list()).toHaveLength(4);
   });
 
-  test('goes on for ever if a contract is renewed, and an extension must not take what others are promised', async () => {
+  test('has no end if a contract is renewed, and an extension must not take capacity that is promised to others', async () => {
     await world.machine({ gpus: 2 });
     const { contract: made } = await contract(1, DAY_MS);
     const { contract: renewed } = await contract(1, DAY_MS, { renewal: 'auto_renew' });
@@ -331,7 +326,7 @@ describe('the view of a new contract', () => {
     expect(outlook).toEqual({ free: [{ machineId, gpuType: 'H100_SXM', count: 3 }], missing: 1 });
   });
 
-  test('counts the slots of contracts that end before, and not what others wait for', async () => {
+  test('counts the slots of contracts that end before, and not the GPUs that others wait for', async () => {
     const { machineId } = await world.machine({ gpus: 4 });
     const ends = { ends_at: iso(3 * DAY_MS) };
     await contract(3, 0, ends);
@@ -340,7 +335,7 @@ describe('the view of a new contract', () => {
     expect(outlook).toEqual({ free: [{ machineId, gpuType: 'H100_SXM', count: 3 }], missing: 0 });
   });
 
-  test('has no outlook within the lead time: what is set aside and awaited is known', async () => {
+  test('has no outlook within the lead time, because its set-aside and awaited GPUs are known', async () => {
     await world.machine({ gpus: 2 });
     await world.launch(other);
     const { outlook, awaited, slots } = await contract(2, LEAD_MS);

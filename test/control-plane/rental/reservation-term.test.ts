@@ -15,6 +15,7 @@ const contract = (patch: Partial<Standing> = {}): Standing => ({
 });
 
 describe('a contract', () => {
+  // Specification 2.7: starts_at is the term start, ends_at its end, exclusive.
   test('is active from starts_at on, and no longer at ends_at: the end is exclusive', () => {
     const statusAt = (text: string): string => standing(contract(), at(text)).status;
     expect(statusAt('2025-12-31T23:59:59.999')).toBe('pending');
@@ -31,6 +32,7 @@ describe('a contract', () => {
     expect(standing(contract({ status: 'active', renewal: 'manual' }), late).status).toBe('expired');
   });
 
+  // Specification 2.7: renewal.mode auto_renew: a term of the same length follows.
   test.each([
     ['a month', '2026-01-01T00:00', '2026-02-01T00:00', '2026-03-01T00:00'],
     ['three months with a time of day', '2026-01-15T09:30', '2026-04-15T09:30', '2026-07-15T09:30'],
@@ -75,7 +77,8 @@ describe('a contract', () => {
   });
 });
 
-test('the end is soon from 14 days before it: at 14 days, not a moment earlier, and never less than 0 days', () => {
+// Specification 2.7: renewal.days_until_end counts begun days, and is never negative.
+test('a contract expires soon from 14 days before its end, not a moment earlier, and never has less than 0 days', () => {
   const { ends_ms: endsMs } = contract();
   expect(daysUntilEnd(contract(), endsMs - 14 * DAY_MS - 1)).toEqual({ days: 15, isSoon: false });
   expect(daysUntilEnd(contract(), endsMs - 14 * DAY_MS)).toEqual({ days: 14, isSoon: true });

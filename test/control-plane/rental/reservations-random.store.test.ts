@@ -3,7 +3,7 @@ import fc from 'fast-check';
 import { expect, test } from 'vitest';
 import { ServiceError } from '../../../shared/errors.ts';
 import { isOver } from '../../../control-plane/rental/reservations/term.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 import { brokenContracts } from './contract-promises.ts';
 
 const RUNS = process.env['SOAK'] === '1' ? 400 : 25;
@@ -42,7 +42,7 @@ type Step = typeof anyStep extends fc.Arbitrary<infer T> ? T : never;
 
 interface Life {
   world: World;
-  who: { orgId: string; apiKeyId: string };
+  who: WorldAccount;
   contracts: string[];
   instances: string[];
 }
@@ -61,15 +61,14 @@ async function take(step: Step, { world, who, contracts, instances }: Life): Pro
       contracts.push(made.contract.id);
       return;
     }
-    case 'launch':
-      instances.push(await launchAndRun(world, who, step));
-      return;
-    case 'end': {
-      const id = instances[step.which] ?? '';
-      await world.rooms.instances.remove(who, id, async () => undefined);
-      await world.observe(id, { phase: 'removed' });
+    case 'launch': {
+      const limit = step.hours === undefined ? {} : { auto_terminate_hours: step.hours };
+      instances.push(await world.run(who, { tier: step.tier, gpu_count: step.gpus, ...limit }));
       return;
     }
+    case 'end':
+      await world.end(who, instances[step.which] ?? '');
+      return;
     case 'wait':
       await world.clock.advance(step.hours * 3_600_000);
       return;
@@ -79,17 +78,6 @@ async function take(step: Step, { world, who, contracts, instances }: Life): Pro
     default:
       await reservations[step.do](contracts[step.which] ?? '');
   }
-}
-
-async function launchAndRun(
-  world: World,
-  who: Life['who'],
-  { tier, gpus, hours }: Extract<Step, { do: 'launch' }>,
-): Promise<string> {
-  const limit = hours === undefined ? {} : { auto_terminate_hours: hours };
-  const id = await world.launch(who, { tier, gpu_count: gpus, ...limit });
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  return id;
 }
 
 /** Contracts that have GPUs before their lead time, or were not looked at then. The clock went on by a millisecond since. */
@@ -104,7 +92,8 @@ async function setAsideAtTheWrongTime(world: World): Promise<string[]> {
   return wrong.map(({ contract }) => contract.id);
 }
 
-test('slots are as many as promised, nobody holds those of others, and no contract leaves its table', async () => {
+// Specification 3.4: A reservation never leaves its table of statuses, and its slots are there as long as it lives.
+test('every contract has as many slots as promised, nobody holds slots of others, and no contract leaves its table of statuses', async () => {
   await fc.assert(
     fc.asyncProperty(fc.array(anyStep, { minLength: 10, maxLength: 30 }), async (steps) => {
       const world = await openWorld();

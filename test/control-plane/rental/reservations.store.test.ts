@@ -5,7 +5,6 @@ import {
   available,
   contract,
   DAY_MS,
-  end,
   H100,
   iso,
   launch,
@@ -23,6 +22,7 @@ openReservedWorldForEachTest();
 const statusOf = async (id: string): Promise<string> => (await world.rooms.reservations.show(id)).contract.status;
 
 describe('a contract', () => {
+  // Specification 2.7: reservation_id is a ULID.
   test('that begins within the lead time sets its GPUs aside at once, on as few machines as possible', async () => {
     await world.machine({ gpus: 4 });
     await world.machine({ gpus: 8 });
@@ -34,7 +34,7 @@ describe('a contract', () => {
     expect(await available()).toEqual([0, 3]);
   });
 
-  test('that asks for more than there is is refused with how many there are, and nothing is set aside', async () => {
+  test('that asks for too many GPUs is refused with the number that exists, and nothing is set aside', async () => {
     await world.machine({ gpus: 4 });
     await world.machine({ gpus: 2, region: 'us-east' });
     const tooMuch = [
@@ -65,6 +65,8 @@ describe('a contract', () => {
     await contract(1, { starts_at: iso(-DAY_MS), ends_at: iso(1) });
   });
 
+  // Specification 2.7: status is expired.
+  // Specification 3.4: Reservation status: pending, active, expired.
   test('begins and ends by itself, and its end puts the GPUs on offer again', async () => {
     await world.machine({ gpus: 2 });
     const id = await contract(2, { starts_at: iso(DAY_MS), ends_at: iso(3 * DAY_MS) });
@@ -83,6 +85,7 @@ describe('a contract', () => {
     expect(await world.journal(id)).toEqual(['reservation.pending', 'reservation.active', 'reservation.expired']);
   });
 
+  // Specification 2.7: starts_at and ends_at are those of the running term after a renewal.
   test('with auto_renew goes on with a term of the same length and keeps its slots', async () => {
     await world.machine();
     const id = await contract(1, { renewal: 'auto_renew' });
@@ -95,6 +98,8 @@ describe('a contract', () => {
     expect((await world.journal(id)).filter((type) => type === 'reservation.extended')).toHaveLength(2);
   });
 
+  // Specification 2.7: status is suspended.
+  // Specification 3.4: Reservation status: suspended.
   test('is suspended and resumed, before its term too, and keeps its slots meanwhile', async () => {
     await world.machine();
     const id = await contract(1, { starts_at: iso(DAY_MS) });
@@ -110,6 +115,7 @@ describe('a contract', () => {
     await expect(reservations.resume(id)).rejects.toMatchObject(refusal('conflict', /is active, not suspended/));
   });
 
+  // Specification 3.4: Reservation status: cancelled.
   test('is cancelled for good', async () => {
     await world.machine();
     const id = await contract(1);
@@ -151,16 +157,16 @@ describe('a contract', () => {
     await launch({ gpu_count: 2 });
     await world.rooms.supply.setOnline(gone.machineId, true);
     expect(await available()).toEqual([0, 0, 3]);
-    await end(running);
+    await world.end(who, running);
     expect(totals(await world.rooms.reservations.show(id))).toEqual({ slots: 4, inUse: 2, free: 2 });
   });
 });
 
-test('what is in use is counted by slots: one that is taken again while an instance stops counts once', async () => {
+test('utilization counts slots: a slot that is taken again while an instance stops counts once', async () => {
   await world.machine({ gpus: 2 });
   const id = await contract(2);
   const first = await run({ gpu_count: 2 });
-  await world.rooms.instances.remove(who, first, async () => undefined);
+  await world.remove(who, first);
   await world.observe(first, { phase: 'stopped' });
   const second = await launch({ gpu_count: 2 });
   const full = {
@@ -175,23 +181,27 @@ test('what is in use is counted by slots: one that is taken again while an insta
   expect(await seen()).toMatchObject(full);
 });
 
-describe('what still runs when a contract ends', () => {
-  test.each(['expires', 'is cancelled'])('goes on, and its GPUs come free at their release: it %s', async (how) => {
-    await world.machine({ gpus: 3 });
-    const id = await contract(3);
-    const instanceId = await run({ gpu_count: 2 });
-    if (how === 'expires') {
-      await world.clock.advance(30 * DAY_MS);
-      await world.drive();
-    } else await world.rooms.reservations.cancel(id);
-    expect(await findInstance(world.db.read, instanceId)).toMatchObject({ status: 'running', reservation_id: id });
-    expect(await available()).toEqual([1]);
-    expect(await seen()).toMatchObject({
-      utilization: { allocated_gpus: 2 },
-      instances: [{ instance_id: instanceId }],
-    });
-    await end(instanceId);
-    expect(await available()).toEqual([3]);
-    expect(await seen()).toMatchObject({ utilization: { allocated_gpus: 0 }, instances: [] });
-  });
+describe('an instance that runs when its contract ends', () => {
+  // Specification 2.7: What outlives its contract is still shown and counted.
+  test.each(['expires', 'is cancelled'])(
+    'goes on, and its GPUs become free when it releases them: the contract %s',
+    async (how) => {
+      await world.machine({ gpus: 3 });
+      const id = await contract(3);
+      const instanceId = await run({ gpu_count: 2 });
+      if (how === 'expires') {
+        await world.clock.advance(30 * DAY_MS);
+        await world.drive();
+      } else await world.rooms.reservations.cancel(id);
+      expect(await findInstance(world.db.read, instanceId)).toMatchObject({ status: 'running', reservation_id: id });
+      expect(await available()).toEqual([1]);
+      expect(await seen()).toMatchObject({
+        utilization: { allocated_gpus: 2 },
+        instances: [{ instance_id: instanceId }],
+      });
+      await world.end(who, instanceId);
+      expect(await available()).toEqual([3]);
+      expect(await seen()).toMatchObject({ utilization: { allocated_gpus: 0 }, instances: [] });
+    },
+  );
 });

@@ -11,7 +11,6 @@ import {
   available,
   contract,
   DAY_MS,
-  end,
   iso,
   launch,
   openReservedWorldForEachTest,
@@ -27,6 +26,7 @@ const ROUNDS = process.env['SOAK'] === '1' ? 500 : 50;
 openReservedWorldForEachTest();
 
 describe('a reserved launch', () => {
+  // Specification 4.3: reserved launches cost nothing by the hour.
   test('takes a slot, needs no balance, costs nothing and is metered', async () => {
     await world.machine({ dollars: 5 });
     const id = await contract(1);
@@ -39,11 +39,12 @@ describe('a reserved launch', () => {
     });
     await world.clock.advance(2 * 3_600_000);
     expect(await world.rooms.metering.tick(new AbortController().signal)).toEqual([]);
-    await end(instanceId);
+    await world.end(who, instanceId);
     expect(await world.rooms.ledger.balance(world.db.read, wallet(who.orgId))).toMatchObject({ postedUcents: 0n });
     expect(totals(await world.rooms.reservations.show(id))).toEqual({ slots: 1, inUse: 0, free: 1 });
   });
 
+  // Specification 7.2: reservation/no_contract: the organisation holds no reservation contract.
   test('without a contract is no_contract, also if the only one belongs to others', async () => {
     await world.machine({ gpus: 2 });
     const other = await world.customer(1);
@@ -51,6 +52,8 @@ describe('a reserved launch', () => {
     await expect(launch()).rejects.toMatchObject(refusal('reservation/no_contract', /holds no reservation contract/));
   });
 
+  // Specification 3.4: Only active accepts new reserved launches: not pending, suspended or expired.
+  // Specification 7.2: reservation/contract_inactive: a contract exists but is pending, suspended, expired or outside its term.
   test('with a contract that is pending, suspended or expired is contract_inactive, at both edges of the term', async () => {
     await world.machine();
     const id = await contract(1, { starts_at: iso(DAY_MS), ends_at: iso(2 * DAY_MS) });
@@ -59,18 +62,19 @@ describe('a reserved launch', () => {
       refusal('reservation/contract_inactive', new RegExp(`${id} begins at`)),
     );
     await world.clock.advance(1);
-    await end(await run());
+    await world.end(who, await run());
     await world.rooms.reservations.suspend(id);
     await expect(launch()).rejects.toMatchObject(refusal('reservation/contract_inactive', /is suspended/));
     await world.rooms.reservations.resume(id);
     await world.clock.advance(DAY_MS - 1);
-    await end(await run());
+    await world.end(who, await run());
     await world.clock.advance(1);
     await expect(launch()).rejects.toMatchObject(
       refusal('reservation/contract_inactive', new RegExp(`${id} ended at`)),
     );
   });
 
+  // Specification 7.2: reservation/gpu_type_mismatch: the contract does not cover the gpu_type, or no slot in the region matches.
   test('for another GPU type or region is gpu_type_mismatch and says what is covered', async () => {
     await world.machine();
     await world.machine({ region: 'us-east' });
@@ -108,6 +112,7 @@ describe('a reserved launch', () => {
     expect((await findInstance(world.db.read, id))?.machine_id).toBe(slotOn.machineId);
   });
 
+  // Specification 7.2: reservation/no_capacity: all slots allocated; no automatic fallback.
   test('beyond the slots is no_capacity, never a GPU that is free beside them', async () => {
     await world.machine({ gpus: 8 });
     await contract(2);
@@ -206,13 +211,13 @@ describe('a reserved launch', () => {
       const gpus = await gpusOf(world.db.read, machineId);
       expect(gpus.filter((gpu) => gpu.held_by !== null).map((gpu) => gpu.reserved_by)).toHaveLength(1);
       const [newest] = await world.rooms.instances.list(who.orgId, sql`1 = 1`, 1);
-      await end(newest?.instance.id ?? '');
+      await world.end(who, newest?.instance.id ?? '');
       await world.clock.advance(1);
     }
   }, 120_000);
 });
 
-describe('on demand', () => {
+describe('an on-demand launch', () => {
   test('never gets a reserved GPU, however it races the contract', async () => {
     const { machineId } = await world.machine({ gpus: 1 });
     const other = await world.customer(10_000);
@@ -237,7 +242,7 @@ describe('on demand', () => {
     ]);
   });
 
-  test('finds nothing if all GPUs are reserved, although they are free', async () => {
+  test('finds no capacity if all GPUs are reserved, although they are free', async () => {
     await world.machine({ gpus: 2 });
     await contract(2);
     const other = await world.customer(10_000);

@@ -5,16 +5,14 @@ import { listedOfferings } from '../../../control-plane/fleet/supply/offerings.t
 import type { OperatorView } from '../../../control-plane/rental/reservations/reservations.ts';
 import type { CreateInstance } from '../../../shared/api/instance.ts';
 import type { NewReservation } from '../../../shared/api/reservation.ts';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 export const DAY_MS = 24 * 3_600_000;
 export const H100 = { gpu_type: 'H100_SXM', region: 'eu-west' };
 
-type Account = Parameters<World['launch']>[0];
-
 export let world: World;
 /** Without a cent: reserved capacity is paid for by contract. */
-export let who: { orgId: string; apiKeyId: string };
+export let who: WorldAccount;
 
 /** For every test of the file; after it, its books are proved. */
 export function openReservedWorldForEachTest(): void {
@@ -47,22 +45,13 @@ export async function contract(gpus: number, patch: Partial<NewReservation> = {}
   return made.contract.id;
 }
 
-export function launch(request: Partial<CreateInstance> = {}, by: Account = who): Promise<string> {
+export function launch(request: Partial<CreateInstance> = {}, by: WorldAccount = who): Promise<string> {
   return world.launch(by, { tier: 'reserved', ...request });
 }
 
 /** Launches, and waits until it runs. */
-export async function run(request: Partial<CreateInstance> = {}): Promise<string> {
-  const id = await launch(request);
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  return id;
-}
-
-export async function end(id: string): Promise<void> {
-  await world.rooms.instances.remove(who, id, async () => undefined);
-  await world.observe(id, { phase: 'removed' });
-  await world.drive();
+export function run(request: Partial<CreateInstance> = {}): Promise<string> {
+  return world.run(who, { tier: 'reserved', ...request });
 }
 
 /** The holder's first contract, as its page shows it. */

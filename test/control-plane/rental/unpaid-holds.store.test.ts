@@ -1,6 +1,6 @@
 // The budget of GPU time that launches may hold without running, for any 24 hours. Paid time adds to it.
 import { afterEach, beforeEach, expect, test } from 'vitest';
-import { openWorld, type World } from '../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../kit/world.ts';
 
 const MINUTE_MS = 60_000;
 const HOUR_MS = 60 * MINUTE_MS;
@@ -8,7 +8,7 @@ const DAY_MS = 24 * HOUR_MS;
 const GPU_HOURS = 2;
 
 let world: World;
-let who: { orgId: string; apiKeyId: string };
+let who: WorldAccount;
 beforeEach(async () => {
   world = await openWorld(1, { settings: { unpaidGpuHoursPerOrg: GPU_HOURS } });
   for (let i = 0; i < 4; i += 1) await world.machine({ gpus: 8 });
@@ -19,22 +19,13 @@ afterEach(async () => {
   await world.close();
 });
 
-const remove = async (id: string): Promise<void> => {
-  await world.rooms.instances.remove(who, id, async () => undefined);
-  await world.observe(id, { phase: 'removed' });
-  await world.drive();
-};
-const run = async (id: string): Promise<void> => {
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-};
 /** A launch that holds its GPUs for so long and never runs. */
 async function squat(gpus: number, ms: number): Promise<void> {
   const id = await world.launch(who, { gpu_count: gpus });
   await world.observe(id, { phase: 'pulling' });
   await world.drive();
   await world.clock.advance(ms);
-  await remove(id);
+  await world.end(who, id);
 }
 const refused = { code: 'rate_limit_exceeded', details: { retryAfterSeconds: 600 } };
 
@@ -46,7 +37,7 @@ test('a launch fits that fills the budget to the millisecond; one more is 429 an
   await expect(world.launch(who)).rejects.toMatchObject(refused);
   await expect(world.launch(who)).rejects.toThrow(/held GPUs for 2\.1 GPU hours in the last 24 hours.*2\.0 are free/);
   await world.launch(await world.customer(10_000));
-  await remove(last);
+  await world.end(who, last);
   await world.launch(who);
 });
 
@@ -71,7 +62,7 @@ test('time under a reservation contract is paid for elsewhere, and adds nothing'
     renewal: 'none',
     commitment: [{ gpu_type: 'H100_SXM', region: 'eu-west', gpu_count: 8 }],
   });
-  await run(await world.launch(who, { gpu_count: 8, tier: 'reserved' }));
+  await world.run(who, { gpu_count: 8, tier: 'reserved' });
   await world.clock.advance(2 * HOUR_MS);
   await squat(8, 14 * MINUTE_MS);
   await expect(world.launch(who, { gpu_count: 2 })).rejects.toMatchObject(refused);
@@ -81,7 +72,7 @@ test('a launch that runs in the end does not count, and what is paid adds a quar
   const id = await world.launch(who, { gpu_count: 4 });
   await world.clock.advance(20 * MINUTE_MS + 1);
   await expect(world.launch(who, { gpu_count: 8 })).rejects.toMatchObject(refused);
-  await run(id);
+  await world.start(id);
   await squat(8, 15 * MINUTE_MS);
   // Four GPUs were paid for a quarter of an hour: that adds a quarter of a GPU hour, enough for three launches of one GPU.
   await world.launch(who, { gpu_count: 3 });

@@ -56,7 +56,7 @@ async function makeEvent(
       due_ms: null,
     });
   } else {
-    // Straight to the states that are told of: what lies between them is not the point here.
+    // Only the states with a public event: this load does not need those between them.
     const from = STATUS[step - 1] ?? 'allocating';
     await setStatus(tx, id, { from, to: STATUS[step] ?? 'terminated', nowMs: clock.now(), patch: {} });
   }

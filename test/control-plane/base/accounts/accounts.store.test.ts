@@ -36,6 +36,7 @@ const newKey = (more: { scopes?: string[]; expiresMs?: number | null } = {}) =>
   });
 
 describe('API keys', () => {
+  // Specification 5: Keys carry the prefix svc_live_.
   test('are shown once, have 256 random bits, and are stored as a hash only', async () => {
     const created = await newKey();
     expect(created.key).toMatch(/^svc_live_[A-Za-z0-9_-]{43}$/);
@@ -57,6 +58,7 @@ describe('API keys', () => {
     expect(await accounts.authenticate(`${created.key}x`)).toBeUndefined();
     expect(await accounts.authenticate(created.prefix)).toBeUndefined();
   });
+  // Specification 5: full_access covers the three inference scopes.
   test('have the three inference scopes for full_access', async () => {
     const created = await newKey({ scopes: ['full_access'] });
     expect(created.scopes).toEqual(['full_access']);

@@ -34,6 +34,7 @@ describe('creating a key', () => {
     expect((await api.call('GET', '/v1/api-keys', { key })).status).toBe(403);
   });
 
+  // Specification 8: A replay does not keep a secret in clear.
   test('returns the same key for a repeated request, and the database never stores it in the clear', async () => {
     const again = { 'idempotency-key': 'k1' };
     const made = await make({}, again);
@@ -52,6 +53,7 @@ describe('creating a key', () => {
     expect(JSON.stringify(keys)).not.toContain(key.slice(15));
   });
 
+  // Specification 5: Keys are made by others within their rights.
   test('a key cannot give a scope that it lacks', async () => {
     const refused = await make({ scopes: ['instances: read', 'instances: write'] });
     expect(refused.status).toBe(403);
@@ -140,6 +142,7 @@ describe('listing keys', () => {
 });
 
 describe('revoking an API key', () => {
+  // Specification 5: A revoked key is invalid.
   test('takes effect with the next request, and a second revocation is answered with 404', async () => {
     const made = await make({});
     const [key, id] = [String(made.json['key']), String(made.json['id'])];

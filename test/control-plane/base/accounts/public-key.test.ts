@@ -4,6 +4,7 @@ import { readPublicKey } from '../../../../control-plane/base/accounts/public-ke
 import { KEYS } from './ssh-key-samples.ts';
 
 describe('an accepted key has the fingerprint that ssh-keygen prints:', () => {
+  // Specification 4.2: public_key has the OpenSSH public-key format.
   test.each(['ed', 'ec256', 'ec384', 'ec521', 'rsa2048'] as const)('%s', (name) => {
     const { line, fingerprint } = KEYS[name];
     const bare = line.split(' ').slice(0, 2).join(' ');

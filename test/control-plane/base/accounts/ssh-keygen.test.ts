@@ -40,6 +40,8 @@ describe.skipIf(!isInstalled)('a key from ssh-keygen', () => {
     return file;
   };
 
+  // Specification 2.5: The fingerprint has the SHA256 form.
+  // Specification 4.2: public_key as ssh-keygen writes it.
   test.each([
     ['ed25519', undefined],
     ['ecdsa', '256'],
@@ -54,6 +56,7 @@ describe.skipIf(!isInstalled)('a key from ssh-keygen', () => {
     expect(answer).toMatchObject({ ok: true, key: { fingerprint } });
   });
 
+  // Specification 4.2: What is no OpenSSH public key is rejected.
   test('an RSA key of 1024 bits, a private key and a certificate are refused with the reason', async () => {
     const weak = await make('weak', 'rsa', '1024');
     const ca = await make('ca', 'ed25519');

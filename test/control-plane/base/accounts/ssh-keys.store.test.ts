@@ -80,6 +80,8 @@ const madeUpKey = (i: number): string => {
 };
 
 describe('registering a key', () => {
+  // Specification 2.5: An SSH key has id, name, fingerprint and created_at.
+  // Specification 4.2: POST /v1/ssh-keys answers 201 with the SSH key.
   test('answers 201 with the fingerprint, and a repeat gets the same bytes', async () => {
     const first = await register({ name: 'laptop', public_key: KEYS.ed.line }, 'k');
     expect(first.status).toBe(201);
@@ -93,6 +95,7 @@ describe('registering a key', () => {
     expect(again.body).toBe(first.body);
     expect(again.headers['idempotent-replayed']).toBe('true');
   });
+  // Specification 4.2: POST /v1/ssh-keys requires Idempotency-Key.
   test('needs an Idempotency-Key', async () => {
     const payload = { name: 'x', public_key: KEYS.ed.line };
     const reply = await http.inject({ method: 'POST', url: '/v1/ssh-keys', headers: bearer(), payload });
@@ -115,6 +118,7 @@ describe('registering a key', () => {
     const statuses = replies.map((reply) => reply.status).toSorted((a, b) => a - b);
     expect(statuses).toEqual([201, ...Array<number>(19).fill(409)]);
   });
+  // Specification 4.2: Malformed keys are rejected with the field.
   test('refuses a bad key with the field and the reason, and leaves the Idempotency-Key free', async () => {
     const refused = await register({ name: 'x', public_key: 'ssh-dss AAAA' }, 'k');
     expect(refused.status).toBe(422);
@@ -124,6 +128,7 @@ describe('registering a key', () => {
     });
     expect((await register({ name: 'x', public_key: KEYS.ed.line }, 'k')).status).toBe(201);
   });
+  // Specification 4.2: name and public_key are required strings.
   test.each([
     ['no name', { public_key: KEYS.ed.line }, 'name'],
     ['a name that is no text', { name: 1, public_key: KEYS.ed.line }, 'name'],
@@ -156,6 +161,7 @@ describe('registering a key', () => {
 });
 
 describe('listing keys', () => {
+  // Specification 4.2: GET /v1/ssh-keys is a page of SSH key, newest first.
   test('walks all pages newest first, and shows no other organisation', async () => {
     const registered: string[] = [];
     for (let i = 0; i < 5; i += 1) {
@@ -173,6 +179,7 @@ describe('listing keys', () => {
     const stranger = await openOrg();
     expect(JSON.parse((await list('', stranger.token)).body)).toEqual({ data: [], next_cursor: null });
   });
+  // Specification 2.1: A cursor belongs to its organisation.
   test('refuses the cursor of another organisation and an invented one', async () => {
     await register({ name: 'a', public_key: madeUpKey(1) });
     await register({ name: 'b', public_key: madeUpKey(2) });
@@ -186,12 +193,14 @@ describe('listing keys', () => {
   test.each(['limit=0', 'limit=201', 'limit=x', 'offset=1'])('%s is refused', async (query) => {
     expect((await list(`?${query}`)).status).toBe(422);
   });
+  // Specification 4.2: GET /v1/ssh-keys takes a limit of 1 and of 200.
   test.each(['limit=1', 'limit=200'])('%s is accepted', async (query) => {
     expect((await list(`?${query}`)).status).toBe(200);
   });
 });
 
 describe('deleting a key', () => {
+  // Specification 4.9: DELETE /v1/ssh-keys/{id} answers 204 without a body.
   test('answers 204, then 404', async () => {
     const id = idOf(await register({ name: 'a', public_key: KEYS.ed.line }));
     const stranger = await openOrg();

@@ -21,6 +21,7 @@ function fetch(position: { createdMs: number; id: string } | undefined, limit: n
 }
 
 describe('pages', () => {
+  // Specification 2.1: A walk by cursor shows every entry once, in order.
   test.each([1, 2, 3, 6, 7, 8])('of %d entries show every row once, in order', (limit) => {
     const seen: string[] = [];
     let cursor: string | undefined;
@@ -31,6 +32,7 @@ describe('pages', () => {
     } while (cursor !== undefined);
     expect(seen).toEqual(rows.map((row) => row.id));
   });
+  // Specification 2.1: next_cursor is null when no further page exists.
   test('an exactly full last page has no next cursor', () => {
     expect(cursors.pageOf('list', rows.slice(0, 3), 3, view).next_cursor).toBeNull();
     expect(cursors.pageOf('list', [], 3, view)).toEqual({ data: [], next_cursor: null });
@@ -57,6 +59,7 @@ describe('a wrong cursor is refused', () => {
 });
 
 describe('limit', () => {
+  // Specification 2.1: limit: default 50, minimum 1, maximum 200.
   test.each([
     [undefined, 50],
     ['1', 1],

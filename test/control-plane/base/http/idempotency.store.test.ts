@@ -42,6 +42,7 @@ describe('the Idempotency-Key header', () => {
       errors: [{ field: 'Idempotency-Key' }],
     });
   });
+  // Specification 2.1: Idempotency-Key has at most 255 characters.
   test('has 1 to 255 characters', async () => {
     expect((await send(bench, 'k')).status).toBe(202);
     expect((await send(bench, 'k'.repeat(255))).status).toBe(202);
@@ -73,6 +74,7 @@ test('one API key may use a limited number of keys in 24 hours; the next one get
 });
 
 describe('a repeated request', () => {
+  // Specification 8: An equal request has no second effect and gets the same answer.
   test('gets the same bytes, the operation id and the replay header, and has no second effect', async () => {
     const first = await send(bench, 'k1', { name: 'a', size: 2 });
     const again = await send(bench, 'k1', { size: 2, name: 'a' });
@@ -87,6 +89,7 @@ describe('a repeated request', () => {
     expect(again.headers['x-request-id']).not.toBe(first.headers['x-request-id']);
     expect(await bench.effects()).toBe(1);
   });
+  // Specification 8: Equal requests at the same time have one effect.
   test('sent fifty times at once has one effect and one answer', async () => {
     const replies = await Promise.all(Array.from({ length: 50 }, () => send(bench, 'k2')));
     expect(new Set(replies.map((reply) => `${reply.status} ${reply.body}`)).size).toBe(1);

@@ -47,6 +47,7 @@ function isRefused(take: () => void): boolean {
 }
 
 describe('rates', () => {
+  // Specification 7.1: 429 carries Retry-After in whole seconds.
   test('a key may send its burst, then gets 429 with the seconds to wait, then may send what has refilled since', async () => {
     const { clock, get: getFrom } = await openLimited({ perKeyPerSecond: 0.5, perIpPerSecond: 1000, burst: 3 });
     let address = 0;
@@ -86,6 +87,7 @@ describe('rates', () => {
     expect(taken('192.0.2.1')).toBe(1);
   });
 
+  // Specification 7.3: rate_limit_exceeded is the per-second rate limit, per address too.
   test('an address is limited with and without a key, also on unknown paths', async () => {
     const { get } = await openLimited({ perKeyPerSecond: 1000, perIpPerSecond: 0.1, burst: 4 });
     const urls = ['/v1/ip', '/v1/things/x', '/v1/nowhere', '/v1/things/x'];
@@ -137,6 +139,7 @@ describe('the rate of inference', () => {
     headers['retry-after'],
   ];
 
+  // Specification 7.3: rate_limit_exceeded is the per-second rate limit of the API key: 429, where 503 is our own lack.
   test('a key may send its burst, then gets 429 with the time to wait, and may send one request as soon as that is over', async () => {
     const { clock, ask } = await openLimited({ ...SLOW, inference: { perKeyPerSecond: 0.8, burst: 2 } });
     expect(toldOf(await ask('all'))).toEqual([200, '2', '1', '1.25s', undefined]);
@@ -192,9 +195,9 @@ describe('the rate of inference', () => {
     [3, 1, '334ms'],
   ])('at %d a second, %d requests are back after %s', (perKeyPerSecond, burst, reset) => {
     const limits = openRateLimits({ ...SLOW, inference: { perKeyPerSecond, burst } }, virtualClock());
-    let told: Record<string, string> = {};
-    for (let i = 0; i < burst; i += 1) limits.takeForInference('apk_a', (headers) => (told = headers));
-    expect(told).toMatchObject({
+    let sent: Record<string, string> = {};
+    for (let i = 0; i < burst; i += 1) limits.takeForInference('apk_a', (headers) => (sent = headers));
+    expect(sent).toMatchObject({
       'x-ratelimit-remaining-requests': '0',
       'x-ratelimit-reset-requests': reset,
     });
@@ -227,6 +230,7 @@ const HEAD = 'GET /v1/ip HTTP/1.1\r\nHost: x\r\nConnection: close\r\n';
 const padded = (bytes: number): string => `${HEAD}X-Padding: ${'x'.repeat(bytes - HEAD.length - 13)}\r\n\r\n`;
 
 describe('headers', () => {
+  // Specification 8: Headers have a largest size.
   test('up to the limit are read, above it the answer is 431', async () => {
     const port = await openPort();
     expect((await exchange(port, padded(HEADER_BYTES_MAX - 64))).head).toContain('HTTP/1.1 200');
@@ -257,6 +261,7 @@ describe('on the paths of inference the refusal is the envelope', () => {
     return error.code;
   };
 
+  // Specification 7.1: Inference endpoints have the envelope for 431, 408 and what is no HTTP too.
   test('for headers that are too large, in one packet or in many', async () => {
     const port = await openPort();
     for (const bytes of [HEADER_BYTES_MAX, HEADER_BYTES_READ_MAX - 200]) {
@@ -326,6 +331,7 @@ test('a body that trickles in is answered with 408 after a minute, however much 
 });
 
 describe('input that is not HTTP', () => {
+  // Specification 7.1: What is no HTTP is answered by a problem document too.
   test.each([
     ['a TLS hello', '\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03'],
     ['an unknown method', 'FROBNICATE / HTTP/1.1\r\nHost: x\r\n\r\n'],

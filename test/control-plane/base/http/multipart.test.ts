@@ -86,17 +86,17 @@ describe('reading stops', () => {
     const stream = new Readable({ read: () => undefined });
     stream.push(HEAD);
     stream.push('half of it');
-    let told: unknown;
+    let thrown: unknown;
     const reading = read(stream, async (file) => {
       await countOf(file).catch((error: unknown) => {
-        told = error;
+        thrown = error;
         throw error;
       });
     });
     await turns(5);
     stream.destroy(new Error('reset'));
     await expect(reading).rejects.toThrow('reset');
-    expect(told).toMatchObject({ message: 'reset' });
+    expect(thrown).toMatchObject({ message: 'reset' });
   });
 });
 

@@ -53,6 +53,7 @@ function errorOf(reply: WireReply): InferenceError['error'] {
 }
 
 describe('the envelope', () => {
+  // Specification 7.3: A missing or invalid key is 401.
   test('401 invalid_api_key without a key, as Bearer', async () => {
     const reply = await post({}, json);
     expect(reply.status).toBe(401);
@@ -60,6 +61,7 @@ describe('the envelope', () => {
     expect(errorOf(reply)).toMatchObject({ type: 'invalid_request_error', code: 'invalid_api_key', param: null });
   });
 
+  // Specification 7.3: A key that lacks the scope is 403.
   test('403 insufficient_scope names the scope', async () => {
     const reply = await post({}, as('reader', json));
     expect(reply.status).toBe(403);
@@ -67,6 +69,7 @@ describe('the envelope', () => {
     expect(errorOf(reply).message).toContain('"instances: write"');
   });
 
+  // Specification 7.3: insufficient balance is 402.
   test('402 insufficient_balance tells clients not to retry', async () => {
     const reply = await post({ refuse: 'insufficient_balance' });
     expect(reply.status).toBe(402);
@@ -90,6 +93,7 @@ describe('the envelope', () => {
     expect(errorOf(reply)).toMatchObject({ code: 'unsupported_media_type' });
   });
 
+  // Specification 7.3: request_too_large.
   test('413 request_too_large above the limit of the route, which it names; a body at the limit is read', async () => {
     const around = '{"text":""}'.length;
     expect((await post(`{"text":"${'x'.repeat(BODY_BYTES_MAX - around)}"}`)).status).toBe(200);
@@ -99,6 +103,7 @@ describe('the envelope', () => {
     expect(errorOf(reply).message).toContain(String(BODY_BYTES_MAX));
   });
 
+  // Specification 7.3: unsupported_parameter is 400 invalid_request_error; param names the parameter, the message the version.
   test.each([
     [{ tools: [] }, 'tools'],
     [{ parts: [{ size: 1 }, { size: 1, name: 'x' }] }, 'parts[1].name'],
@@ -110,6 +115,7 @@ describe('the envelope', () => {
     expect(errorOf(reply).message).toBe(`${param} is not supported in v1.1 of the inference API. Leave it out.`);
   });
 
+  // Specification 7.3: A request that fails validation is 422.
   test('422 validation_failed names the member by its path', async () => {
     const reply = await post({ parts: [{ size: 1 }, { size: 0 }] });
     expect(reply.status).toBe(422);
@@ -121,6 +127,7 @@ describe('the envelope', () => {
     });
   });
 
+  // Specification 7.3: rate_limit_exceeded in the envelope.
   test('429 rate_limit_exceeded with Retry-After', async () => {
     const replies = await Promise.all(Array.from({ length: 21 }, () => post({})));
     const refused = replies.filter(({ status }) => status === 429);
@@ -131,6 +138,7 @@ describe('the envelope', () => {
     }
   });
 
+  // Specification 7.3: An internal error is 500.
   test('500 internal_error quotes the request id and nothing of the bug', async () => {
     const reply = await post({ refuse: 'bug' });
     expect(reply.status).toBe(500);

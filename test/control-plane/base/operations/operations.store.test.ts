@@ -20,6 +20,8 @@ const create = (): Promise<OperationRow> =>
 const find = async (id: string): Promise<OperationRow | undefined> =>
   world.rooms.operations.find(world.db.read, id, KEY);
 
+// Specification 2.6: completed_at is null until a final state.
+// Specification 3.2: succeeded, failed and cancelled are terminal.
 test('any sequence of moves stays within the table, and completed_at is set exactly at the end', async () => {
   const moves = fc.array(fc.constantFrom('in_progress', 'succeeded', 'failed', 'cancelled'), { maxLength: 8 });
   await fc.assert(

@@ -252,6 +252,8 @@ describe('a failure', () => {
       expect([failure.code, failure.remoteAddress]).toEqual(['protocol', '127.0.0.1']);
     }
   });
+  // Specification 6.2: The receiver answers within 10 seconds.
+  // Specification 8: Webhook reply deadline: 10 seconds.
   test('timeout: the status line does not come in time, counted from the sending of the request', async () => {
     let arrived = (): void => undefined;
     let left = (): void => undefined;
@@ -271,6 +273,7 @@ describe('a failure', () => {
     expect(failure.message).toContain('no status line within 10000 ms');
     await leaving;
   });
+  // Specification 6.2: A further limit of 30 seconds holds for the whole attempt.
   test('timeout: the body does not end, although the status line came in time', async () => {
     const port = await https((_request, reply) => {
       reply.write('a');

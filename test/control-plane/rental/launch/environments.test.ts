@@ -44,6 +44,7 @@ describe('what ships', () => {
   const shipped = readEnvironments(undefined);
   const { frameworks, versions, includes } = environmentsView(shipped);
 
+  // Specification 2.16: frameworks are ids usable as certified:<framework>.
   test('each framework and version that is shown leads to an image with a fixed tag', () => {
     const names = frameworks.flatMap((name) => [
       `certified:${name}`,
@@ -55,7 +56,8 @@ describe('what ships', () => {
     }
   });
 
-  test('every version has a CUDA variant whose contents are told, and no image is shown', () => {
+  // Specification 2.16: includes are told by framework, and for base, by CUDA variant.
+  test('every version has a CUDA variant with its contents, and shows no image', () => {
     for (const name of frameworks) {
       for (const { variant } of versions[name] ?? []) expect(includes[name]?.[variant]?.length).toBeGreaterThan(0);
     }
@@ -65,6 +67,7 @@ describe('what ships', () => {
 });
 
 describe('a file', () => {
+  // Specification 2.16: FrameworkVersion: at most one default of a framework.
   test.each<[string, string[], string]>([
     [
       'more than one default version',
@@ -87,7 +90,7 @@ describe('a file', () => {
       'environments.yaml:7: frameworks.jax.versions[0].variant',
     ],
     [
-      'a variant whose contents are not told',
+      'a variant without its contents',
       file(version('1').replace('cuda128', 'cuda124')),
       'includes says nothing about cuda124',
     ],
@@ -129,6 +132,7 @@ describe('a file', () => {
 });
 
 describe('what a launch names', () => {
+  // Specification 4.3: certified, certified:<framework>, certified:<framework>@<version>, provider_template.
   test.each([
     [undefined, 'jax:1.0'],
     ['provider_template', 'jax:1.0'],

@@ -12,7 +12,7 @@ beforeEach(async () => {
   ({ registry, verify } = asked);
 });
 afterEach(() => asked.close());
-const told = (): string[] => registry.asked.map(({ method, path }) => `${method} ${path}`);
+const requests = (): string[] => registry.asked.map(({ method, path }) => `${method} ${path}`);
 
 describe('answers are kept', () => {
   const heads = (): Asked[] => registry.asked.filter(({ method }) => method === 'HEAD');
@@ -26,7 +26,7 @@ describe('answers are kept', () => {
     asked.skip(2_000);
     const before = registry.asked.length;
     await verify('app');
-    expect(told().slice(before)).toEqual(['HEAD /v2/app/manifests/latest']);
+    expect(requests().slice(before)).toEqual(['HEAD /v2/app/manifests/latest']);
     const moved = registry.put('app', { cmd: ['new'] });
     asked.skip(61_000);
     expect(await verify('app')).toMatchObject({ digest: moved, hasCmd: true });

@@ -54,6 +54,7 @@ describe('an image', () => {
     expect(await verify('app')).toMatchObject({ digest, hasCmd: true });
   });
 
+  // Specification 4.3: An image must be for linux/amd64.
   test('for other platforms alone is refused, naming them', async () => {
     registry.putIndex('app', [
       { platform: 'linux/arm64/v8' },
@@ -165,6 +166,7 @@ describe('a registry', () => {
     });
   });
 
+  // Specification 4.3: A wrong login fails before anything is made, with 422 image_unavailable.
   test.each([
     ['token', guardByToken],
     ['Basic', guardByBasic],
@@ -187,6 +189,7 @@ describe('a registry', () => {
     expect(await images.pullLogin(reference, LOGIN)).toEqual({ kind: 'basic', username: 'me', password: 'pass:word' });
   });
 
+  // Specification 7.2: A registry that answers with an error, or limits us, is an outage.
   test.each([
     [404, 'image_unavailable', 'does not exist in its registry', undefined],
     [403, 'image_unavailable', 'does not exist or is private', undefined],
@@ -277,6 +280,7 @@ describe('a private address is never called', () => {
   afterEach(() => inside.stop());
   const refusal = { code: 'image_reference_invalid', details: { errors: [{ field: 'image' }] } };
 
+  // Specification 4.3: A localhost or private-IP registry gives 400.
   test.each([
     'localhost/app',
     'localhost:5000/app',

@@ -43,6 +43,7 @@ beforeEach(async () => {
 afterEach(() => stop());
 
 describe('the weights of a model', () => {
+  // Specification 4.3: The size of a model is that of the weights on the model hub.
   test.each<[string, Record<string, number>, number]>([
     ['shards', { 'model-00001-of-2.safetensors': 5, 'model-00002-of-2.safetensors': 7, 'config.json': 100 }, 12],
     ['one file', { 'model.safetensors': 5 }, 5],
@@ -91,7 +92,7 @@ describe('a model', () => {
     ['with weights of no size', files({ 'model.safetensors': undefined }), 200, 'does not tell'],
     ['of another shape', { siblings: 7 }, 200, 'could not be looked up'],
     ['refused for another reason', {}, 451, 'could not be looked up'],
-  ])('that is %s has no size, and the reason is told', async (_what, body, status, why) => {
+  ])('that is %s has no size, and the answer has the reason', async (_what, body, status, why) => {
     answerWith(body, status);
     expect(await hub.sizeOf('org/model')).toEqual({ unknown: expect.stringContaining(why) });
   });
@@ -112,7 +113,7 @@ describe('a hub', () => {
     const arrived = Promise.withResolvers<void>();
     answer = () => arrived.resolve();
     let weights: Weights | undefined;
-    const asking = slow.sizeOf('org/model').then((told) => (weights = told));
+    const asking = slow.sizeOf('org/model').then((size) => (weights = size));
     await arrived.promise;
     await clock.advance(2_999);
     expect(weights).toBeUndefined();

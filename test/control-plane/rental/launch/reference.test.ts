@@ -58,10 +58,10 @@ test.each([
   ['a'.repeat(64), 'id of a local image'],
   [`ghcr.io/${'a/'.repeat(128)}`, 'separated by'],
   [`ghcr.io/${'a'.repeat(256)}`, 'at most 255'],
-])('%s is malformed', (text, told) => {
+])('%s is malformed', (text, detail) => {
   const refusal = refusalOf(text);
   expect(refusal).toMatchObject({ code: 'image_reference_invalid', details: { errors: [{ field: 'image' }] } });
-  expect(refusal?.details.detail).toContain(told);
+  expect(refusal?.details.detail).toContain(detail);
 });
 
 test('a name of 255 characters and a tag of 128 are the longest', () => {

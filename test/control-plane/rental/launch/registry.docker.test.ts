@@ -75,6 +75,8 @@ describe.each([
   ['a password file', () => byPassword, { kind: 'basic', ...LOGIN }],
   ['a token server', () => byToken, { kind: 'bearer', token: expect.stringMatching(/^[\w-]+\.[\w-]+\.[\w-]+$/) }],
 ])('a registry behind %s', (_what, guarded, login) => {
+  // Specification 4.3: An image must be publicly pullable unless a login is named.
+  // Specification 7.2: image_unavailable: a failed registry login, at a real registry.
   test('shows the image to the right login alone', async () => {
     expect(await verify(guarded(), 'org/app', RIGHT)).toMatchObject({ digest: image.digest });
     await expect(verify(guarded(), 'org/app')).rejects.toThrow('name a stored login as registry_credential_id');

@@ -131,7 +131,7 @@ describe('a file', () => {
     expect(read('templates: []').size).toBe(0);
   });
 
-  test('that is not there is told by its name', () => {
+  test('that does not exist is refused by its name', () => {
     expect(() => readTemplates('/nowhere/templates.yaml')).toThrow('/nowhere/templates.yaml');
   });
 });
@@ -175,7 +175,7 @@ describe('a launch', () => {
     );
   });
 
-  test('whose variables and arguments are more than a host is told is refused, at its edge', () => {
+  test('whose variables and arguments do not fit into the message to a host is refused, at its edge', () => {
     const twice = app(
       'cmd: ["${NAME}"]',
       'env: { NAME: { description: The name, required: true, user_overridable: true } }',

@@ -1,4 +1,4 @@
-// A host that does what it is told, one phase at a time, and loses nothing while nobody listens to it.
+// A host that follows its desired state one phase at a time, and keeps its containers while it is offline.
 import type { PullLogin } from '../../../../shared/protocol/link.ts';
 import type { DesiredWorkload, ObservedWorkload } from '../../../../shared/protocol/workload.ts';
 import { NOTHING_OBSERVED, type World } from '../../../kit/world.ts';
@@ -16,7 +16,7 @@ export interface Host {
   work(world: World): Promise<void>;
   /** Tells of all containers, if it is up. */
   tell(world: World): Promise<void>;
-  /** GPUs that it was told to give to a container while another had them. */
+  /** GPUs that its desired state gave to a container while another container had them. */
   clashes: readonly string[];
 }
 

@@ -25,7 +25,7 @@ const STATE_OF: Record<string, InstanceState> = {
   'instance.failed': 'error',
 };
 /** Told like one that was terminated. */
-const TOLD_AS: Partial<Record<InstanceState, InstanceState>> = { stopped: 'terminated' };
+const EVENT_OF: Partial<Record<InstanceState, InstanceState>> = { stopped: 'terminated' };
 /** One that is stopping gives its GPUs back as soon as the host says that the container is gone. */
 const HOLDING = new Set<InstanceState>(['allocating', 'starting', 'running', 'unreachable']);
 const PASSING = new Set<InstanceState>(['allocating', 'starting', 'stopping']);
@@ -106,13 +106,13 @@ function brokenJournal(row: InstanceRow, journal: readonly string[]): string[] {
   const path = journal.flatMap((type) => STATE_OF[type] ?? []);
   const strays = path.filter((to, i) => i > 0 && !mayMove(INSTANCE_STATES, path[i - 1] ?? to, to));
   if (strays.length > 0) broken.push(`path ${path.join(', ')}`);
-  // What failed is told to have failed, and no more when its row is put away.
-  const told = path.at(-1) === 'error' && row.status === 'terminated' ? 'terminated' : path.at(-1);
-  if (told !== (TOLD_AS[row.status] ?? row.status)) {
-    broken.push(`the journal ends with ${told}, the status is ${row.status}`);
+  // The last event of a failed instance reports the failure. Its removal adds no event.
+  const last = path.at(-1) === 'error' && row.status === 'terminated' ? 'terminated' : path.at(-1);
+  if (last !== (EVENT_OF[row.status] ?? row.status)) {
+    broken.push(`the journal ends with ${last}, the status is ${row.status}`);
   }
   const twice = PUBLIC.filter((type) => journal.filter((other) => other === type).length > 1);
-  if (twice.length > 0) broken.push(`told twice: ${twice.join(', ')}`);
+  if (twice.length > 0) broken.push(`sent twice: ${twice.join(', ')}`);
   if (PASSING.has(row.status) && row.due_ms === null) broken.push(`${row.status} and never due`);
   return broken;
 }

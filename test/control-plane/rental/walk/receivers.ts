@@ -22,7 +22,7 @@ interface Receiver {
   isInTurn: boolean;
   /** Ids of events. */
   heard: Set<string>;
-  /** Instance -> the version that was told last, of events that were new. */
+  /** Instance -> the version of its last new event. */
   versions: Map<string, number>;
   /** Instances whose first news of an event is not answered yet: on a real network the next could overtake it. */
   underWay: Set<string>;

@@ -30,26 +30,20 @@ const fails = async (): Promise<never> => {
 };
 
 async function live(): Promise<string> {
-  const id = await world.launchOne();
-  await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-  await world.drive();
-  return id;
-}
-async function end(id: string): Promise<void> {
-  await world.rooms.instances.remove(world.who, id, async () => undefined);
-  await world.observe(id, { phase: 'stopped' });
-  await world.drive();
+  await world.machine();
+  return world.run(world.who);
 }
 
 describe('the outbox', () => {
+  // Specification 6.1: Four lifecycle events are sent and no others.
   test('holds the four public events and no others', async () => {
     const { id: endpointId } = await world.endpoint();
     const instanceId = await live();
-    await end(instanceId);
+    await world.end(world.who, instanceId);
     const journal = await world.rooms.events.ofSubject(world.db.read, instanceId, sql`1 = 1`, 100);
     expect(journal.map(({ type }) => type)).toContain('instance.starting');
-    const told = (await world.deliveries(endpointId)).map((row) => row.event_type);
-    expect(told).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
+    const types = (await world.deliveries(endpointId)).map((row) => row.event_type);
+    expect(types).toEqual(['instance.creating', 'instance.running', 'instance.terminated']);
     const failed = await world.launchOne();
     for (let tries = 0; tries < 5; tries += 1) {
       await world.clock.advance(20 * MINUTE);
@@ -58,7 +52,8 @@ describe('the outbox', () => {
     const last = (await world.deliveries(endpointId)).filter((row) => row.instance_id === failed);
     expect(last.map((row) => row.event_type)).toEqual(['instance.creating', 'instance.failed']);
   });
-  test('has a row for each endpoint that wants the type, and none for another organisation', async () => {
+  // Specification 6.1: An endpoint gets the types that it subscribed to.
+  test('has a row for each endpoint that subscribes to the type, and none for another organisation', async () => {
     const [all, some] = [await world.endpoint(), await world.endpoint(['instance.running'])];
     const stranger = await world.db.tx('test', (tx) =>
       world.rooms.webhooks.create(tx, 'org_other', { url: 'https://example.com', event_types: ['instance.creating'] }),
@@ -83,11 +78,13 @@ describe('the outbox', () => {
     await expect(broken).rejects.toThrow('rolled back');
     expect(await world.deliveries(id)).toHaveLength(before);
   });
-  test('freezes the body: what is sent later is the instance as it was then', async () => {
+  // Specification 6.1: instance.creating: the operation is accepted and placement in flight.
+  // Specification 6.2: Body: id, type, created_at and data.instance, as it was at the event.
+  test('freezes the body: a later attempt sends the instance as it was then', async () => {
     await world.endpoint();
     const id = await live();
     await world.db.tx('test', (tx) => world.rooms.instances.rename(tx, world.who.orgId, id, 'renamed'));
-    await end(id);
+    await world.end(world.who, id);
     await world.carry();
     const instances = world.outbound.requests.map((request) => eventOf(request).data.instance);
     expect(instances.map(({ status, name }) => [status, name])).toEqual([
@@ -104,9 +101,9 @@ describe('the outbox', () => {
     });
     expect(instances[1]?.ready_at).not.toBeNull();
   });
-  test('counts versions up with every event of an instance', async () => {
+  test('raises the version with every event of an instance', async () => {
     await world.endpoint();
-    await end(await live());
+    await world.end(world.who, await live());
     await world.carry();
     const versions = world.outbound.requests.map((request) => eventOf(request).data.instance.version);
     expect(versions.toSorted((a, b) => a - b)).toEqual(versions);
@@ -115,6 +112,7 @@ describe('the outbox', () => {
 });
 
 describe('an attempt', () => {
+  // Specification 6.2: One POST of one JSON event with Svc-Signature, Svc-Event-Id and Content-Type.
   test('carries the event, its id and a signature that the specification verifies, within its time limits', async () => {
     const { secret, id } = await world.endpoint();
     await world.launchOne();
@@ -138,6 +136,9 @@ describe('an attempt', () => {
       completed_ms: world.clock.now(),
     });
   });
+  // Specification 3.4: After the final failed attempt a webhook delivery is dead_lettered and no longer retried.
+  // Specification 6.2: Svc-Event-Id is stable over retries.
+  // Specification 6.4: After the final failure the delivery is dead_lettered and retrying stops.
   test('is repeated with the same id and body, and a fresh time, after 30 s, 5 min, 30 min and 2 h', async () => {
     const { id, secret } = await world.endpoint();
     world.outbound.answer = async () => ({ status: 500 });
@@ -166,6 +167,7 @@ describe('an attempt', () => {
     expect(world.outbound.requests).toHaveLength(5);
     expect(world.clock.now() - startMs).toBeGreaterThan(2 * HOUR);
   });
+  // Specification 6.2: Any 2xx status is a success; any other status and a timeout trigger a retry.
   test('fails by any answer but 2xx, redirects and timeouts too, and its record says why', async () => {
     const { id } = await world.endpoint();
     const answers = [
@@ -218,7 +220,7 @@ describe('an attempt', () => {
     expect(waitMs).toBeGreaterThanOrEqual(expectedMs - SECOND);
     expect(waitMs).toBeLessThanOrEqual(expectedMs * 1.1);
   });
-  test('whose record was lost is repeated, with the same id', async () => {
+  test('is repeated with the same id if its record was lost', async () => {
     await world.endpoint();
     await world.launchOne();
     // The process dies between the attempt and its record: nothing of it is in the database.
@@ -236,7 +238,7 @@ describe('an attempt', () => {
     lost.reject(new OutboundError('connect', 'cut'));
     await next.stop();
   });
-  test('that cannot be recorded is repeated, but not in a hot loop', async () => {
+  test('is repeated if it cannot be recorded, but not in a hot loop', async () => {
     const { id } = await world.endpoint();
     await world.launchOne();
     let broken = true;
@@ -261,7 +263,7 @@ describe('an attempt', () => {
     expect((await world.deliveries(id))[0]?.attempts).toBe(1);
     await courier.stop();
   });
-  test('that ends after another process has recorded one changes nothing', async () => {
+  test('changes nothing if it ends after another process has recorded one', async () => {
     const { id } = await world.endpoint();
     await world.launchOne();
     const slow = Promise.withResolvers<{ status: number }>();

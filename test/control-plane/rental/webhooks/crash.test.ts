@@ -15,7 +15,7 @@ const PATIENCE_MS = 20_000 + (SIZE.events / SIZE.perSecond) * 4_000;
 let load: WebhookLoad;
 afterEach(() => load.close());
 
-/** In their order, each event once; an event that is told again after a later one of its instance is a fault. */
+/** The events in order, each once. It is a fault if an event arrives again after a later one of its instance. */
 function inOrder(arrivals: readonly Arrival[]): { versions: Map<string, number[]>; faults: string[] } {
   const versions = new Map<string, number[]>();
   const faults: string[] = [];
@@ -29,8 +29,9 @@ function inOrder(arrivals: readonly Arrival[]): { versions: Map<string, number[]
   return { versions, faults };
 }
 
+// Specification 6.4: A delivery is retried until it succeeds or is dead, whatever ends our process.
 test(
-  'nothing is lost or reordered for a healthy endpoint over kill -9, while others hang and refuse',
+  'a healthy endpoint loses no event and keeps their order over a kill -9 while other endpoints hang and refuse',
   async () => {
     load = await openWebhookLoad(SIZE);
     for (const part of [0.3, 0.6]) {
@@ -54,12 +55,12 @@ test(
       expect(arrivals.filter(({ answer }) => answer !== 204)).toEqual([]);
       const { versions, faults } = inOrder(arrivals);
       expect(faults).toEqual([]);
-      const told = await db.read.all(
+      const counted = await db.read.all(
         z.object({ id: z.string(), count: int }),
         sql`select subject_id as id, count(*) as count from events where org_id = ${orgOf(place)} group by subject_id`,
       );
       expect(Object.fromEntries([...versions].map(([id, list]) => [id, list.length]))).toEqual(
-        Object.fromEntries(told.map(({ id, count }) => [id, count])),
+        Object.fromEntries(counted.map(({ id, count }) => [id, count])),
       );
     }
     await webhooks.courier.stop();

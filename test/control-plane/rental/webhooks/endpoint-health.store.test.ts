@@ -80,7 +80,8 @@ describe('an endpoint that fails', () => {
       expect(await health(id)).toMatchObject({ status: 'degraded' });
     }
   });
-  test('is degraded by 410 and stays enabled, and its deliveries are tried like any', async () => {
+  // Specification 6.4: 410 is retried like any failure, and the endpoint stays enabled.
+  test('is degraded by 410 and stays enabled, and its deliveries are tried like any other', async () => {
     const { id } = await world.endpoint();
     world.outbound.answer = async () => ({ status: 410 });
     await world.launchOne();
@@ -93,6 +94,7 @@ describe('an endpoint that fails', () => {
     ]);
     expect(await health(id)).toMatchObject({ status: 'degraded', enabled: true });
   });
+  // Specification 6.4: The attempts span roughly 24 hours at most, also to an endpoint that fails again and again.
   test('gives each of its deliveries five attempts within a day, however many there are', async () => {
     const { id } = await world.endpoint();
     world.outbound.answer = fails;
@@ -109,7 +111,7 @@ describe('an endpoint that fails', () => {
     const early = attempts.filter((row) => row.started_ms < startMs + 20 * 60 * MINUTE);
     expect(early.length).toBeLessThan(20 + 20 * 12 + 2);
   }, 60_000);
-  test('that names an address inside now is tried like any: the name may lead elsewhere later', async () => {
+  test('is tried like any other if its name has an internal address: the name may change later', async () => {
     const { id } = await world.endpoint();
     world.outbound.answer = async () => {
       throw new OutboundError('blocked_address', 'the name example.com has no public address');
@@ -119,7 +121,7 @@ describe('an endpoint that fails', () => {
     const [delivery] = await world.deliveries(id);
     expect([delivery?.status, delivery?.attempts]).toEqual(['dead_lettered', 5]);
   });
-  test('and is disabled does not keep others waiting, however much is due to it', async () => {
+  test('does not delay others once it is disabled, however much is due to it', async () => {
     const off = [await world.endpoint(), await world.endpoint()];
     for (const { id } of off)
       await world.db.tx('test', (tx) => world.rooms.webhooks.change(tx, world.who.orgId, id, { enabled: false }));
@@ -132,8 +134,8 @@ describe('an endpoint that fails', () => {
   });
 });
 
-describe('an ending', () => {
-  test('cuts off what hangs without blaming the endpoint for it', async () => {
+describe('the end', () => {
+  test('of the process cuts off a hanging attempt and does not count it as a failure', async () => {
     const { id } = await world.endpoint();
     const hanging = Promise.withResolvers<never>();
     hanging.promise.catch(() => undefined);
@@ -147,7 +149,7 @@ describe('an ending', () => {
     await stopped;
     expect((await world.deliveries(id))[0]).toMatchObject({ status: 'pending', attempts: 0 });
   });
-  test('of an endpoint ends its deliveries, and its history goes with the next purge', async () => {
+  test('of an endpoint ends its deliveries, and the next purge removes its history', async () => {
     const { id } = await world.endpoint();
     await world.launchOne();
     await world.db.tx('test', (tx) => world.rooms.webhooks.remove(tx, world.who.orgId, id));

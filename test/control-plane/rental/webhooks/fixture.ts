@@ -10,11 +10,11 @@ import {
 import type { NewWebhookEndpoint, WebhookEventType } from '../../../../shared/api/webhook.ts';
 import { eventually } from '../../../kit/processes.ts';
 import { scriptedOutbound, type ScriptedOutbound } from '../../../kit/scripted-outbound.ts';
-import { openWorld, type World } from '../../../kit/world.ts';
+import { openWorld, type World, type WorldAccount } from '../../../kit/world.ts';
 
 export interface WebhookWorld extends World {
   outbound: ScriptedOutbound;
-  who: { orgId: string; apiKeyId: string };
+  who: WorldAccount;
   endpoint(types?: readonly WebhookEventType[], path?: string): Promise<NewWebhookEndpoint>;
   /** On a machine of its own: `instance.creating`, and nothing more until the world is driven. */
   launchOne(): Promise<string>;

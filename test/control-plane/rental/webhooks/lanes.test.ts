@@ -45,8 +45,8 @@ beforeEach(() => {
 const settled = async (): Promise<void> => {
   for (let turn = 0; turn < 5; turn += 1) await new Promise((resolve) => setImmediate(resolve));
 };
-async function look(...keys: string[]): Promise<void> {
-  for (const key of keys) lanes.look(key);
+async function check(...keys: string[]): Promise<void> {
+  for (const key of keys) lanes.check(key);
   await settled();
 }
 async function finish(id: string): Promise<void> {
@@ -56,9 +56,9 @@ async function finish(id: string): Promise<void> {
 
 test('a lane has as many under way as it has slots, and goes on when one ends', async () => {
   due.set('a', ['a1', 'a2', 'a3', 'a4', 'a5']);
-  await look('a');
+  await check('a');
   expect(carried).toEqual(['a1', 'a2', 'a3', 'a4']);
-  await look('a');
+  await check('a');
   expect(carried).toHaveLength(4);
   await finish('a2');
   expect(carried).toEqual(['a1', 'a2', 'a3', 'a4', 'a5']);
@@ -68,23 +68,23 @@ test('all lanes together have no more under way than is allowed; another check s
   due.set('a', ['a1', 'a2', 'a3', 'a4']);
   due.set('b', ['b1', 'b2']);
   expect(lanes.limit()).toBe(MAX);
-  await look('a');
+  await check('a');
   // One more may start; it may be in the busy lane or in another.
   expect(lanes.limit()).toBe(2);
-  await look('b');
+  await check('b');
   expect([...underWay.keys()]).toEqual(['a1', 'a2', 'a3', 'a4', 'b1']);
   expect(lanes.limit()).toBe(0);
   await finish('a1');
-  await look('b');
+  await check('b');
   expect(carried.at(-1)).toBe('b2');
 });
 
 test('a job that ends while its lane is being read is not started again', async () => {
   due.set('a', ['a1']);
-  await look('a');
+  await check('a');
   const reading = Promise.withResolvers<void>();
   read = () => reading.promise;
-  lanes.look('a');
+  lanes.check('a');
   await settled();
   await finish('a1');
   read = async () => undefined;
@@ -94,23 +94,23 @@ test('a job that ends while its lane is being read is not started again', async 
   expect(lanes.isUnderWay('a', 'a1')).toBe(false);
 });
 
-test('a read that fails leaves the lane to the next check', async () => {
+test('a failed read leaves the lane to the next check', async () => {
   due.set('a', ['a1']);
   read = () => Promise.reject(new Error('the database is away'));
-  await look('a');
+  await check('a');
   expect(carried).toEqual([]);
   read = async () => undefined;
-  await look('a');
+  await check('a');
   expect(carried).toEqual(['a1']);
 });
 
-test('after a stop nothing starts, and it waits for what is under way', async () => {
+test('a stop starts no further job and waits for the jobs under way', async () => {
   slots = 1;
   due.set('a', ['a1', 'a2']);
-  await look('a');
+  await check('a');
   let isOver = false;
   const stopped = lanes.stop().then(() => (isOver = true));
-  await look('a', 'b');
+  await check('a', 'b');
   expect([isOver, lanes.limit()]).toEqual([false, 0]);
   await finish('a1');
   await stopped;

@@ -1,8 +1,7 @@
 // Random lives of endpoints: whatever happens in whatever order, the rows stay true to each other and to their state tables.
 import { afterEach, expect, test } from 'vitest';
 import { OutboundError } from '../../../../control-plane/base/outbound/outbound-error.ts';
-import type { Rng } from '../../../../shared/rng.ts';
-import { seededRng } from '../../../../shared/rng.ts';
+import { type Rng, seededRng } from '../../../../shared/rng.ts';
 import { brokenDeliveries } from './delivery-rules.ts';
 import { openWebhookWorld, type WebhookWorld } from './fixture.ts';
 
@@ -48,8 +47,7 @@ function openLife(rng: Rng): Life {
     run: async () => {
       const id = pick(instances);
       if (id === undefined) return;
-      await world.observe(id, { phase: 'running', host_key: 'ssh-ed25519 AAAA' });
-      await world.drive();
+      await world.start(id);
     },
     end: async () => {
       const [id] = instances.splice(Math.floor(rng.float() * instances.length), 1);

@@ -35,11 +35,14 @@ const after = (attempts: number, outcome = FAILED, more: More = {}) => {
 const waitMs = (...args: Parameters<typeof after>): number => (after(...args).nextMs ?? Number.NaN) - NOW;
 
 describe('a delivery', () => {
+  // Specification 6.4: 5 attempts, 30 seconds, 5 minutes, 30 minutes and 2 hours apart, then dead_lettered.
+  // Specification 8: Webhook attempts: 5.
   test('is tried again after 30 s, 5 min, 30 min and 2 h, and given up after the fifth attempt', () => {
     expect([1, 2, 3, 4].map((n) => waitMs(n))).toEqual([30 * SECOND, 300 * SECOND, 1_800 * SECOND, 2 * HOUR]);
     expect(after(4).to).toBe('retrying');
     expect(after(5)).toEqual({ to: 'dead_lettered', nextMs: null, urgentMs: null });
   });
+  // Specification 6.4: A sixth attempt 12 hours later if it is configured.
   test('has a sixth attempt after 12 h if the operator allows it', () => {
     expect(waitMs(5, FAILED, { max: 6 })).toBe(12 * HOUR);
     expect(after(6, FAILED, { max: 6 }).to).toBe('dead_lettered');
@@ -64,6 +67,7 @@ describe('a delivery', () => {
       12 * HOUR,
     ]);
   });
+  // Specification 6.4: A Retry-After ends no delivery: all attempts come within a day.
   test.each([5, 6])('of %d attempts gets all of them within a day, whatever Retry-After asks', (max) => {
     let nowMs = NOW;
     for (let attempts = 1; attempts < max; attempts += 1) {
@@ -92,6 +96,7 @@ describe('a delivery', () => {
     expect(after(1, FAILED, { deadlineMs: NOW + 30 * SECOND + 1 }).to).toBe('retrying');
     expect(after(1, FAILED, { deadlineMs: NOW + 30 * SECOND }).to).toBe('dead_lettered');
   });
+  // Specification 6.4: Any non-2xx response, any timeout and any other failure is retried: five attempts for each of them.
   test('is tried again after every kind of failure', () => {
     const kinds = ['blocked_address', 'dns', 'connect', 'tls', 'timeout', 'protocol', 'http_status'] as const;
     for (const errorCode of kinds)

@@ -28,7 +28,8 @@ const received = (signature: string, body = BODY) => ({
   body: Buffer.from(body),
 });
 
-test('the published vector holds, and the document of the API has it', () => {
+// Specification 6.3: t=<unix_seconds>,v1=<hex>: HMAC-SHA256 over <t>.<raw body>.
+test('the published test vector is correct, and the API document contains it', () => {
   expect(signatureHeader(BODY, [SECRET], TIME)).toBe(VECTOR);
   const [create] = webhookRoutes({} as Parameters<typeof webhookRoutes>[0]);
   for (const part of [SECRET, BODY, String(TIME), VECTOR.split('v1=')[1] ?? '']) {
@@ -47,7 +48,9 @@ describe.each([
   ['that knows only the specification', verify],
   ['of the manual', verifyAsShown],
 ])('a receiver %s', (_which, verifies) => {
-  test('takes what is signed, up to 300 seconds away in either direction', () => {
+  // Specification 6.3: A timestamp more than 300 seconds away is stale and answered 400.
+  // Specification 8: Signature freshness: 5 minutes.
+  test('accepts a signed request up to 300 seconds away in either direction', () => {
     for (const [seconds, answer] of [
       [0, 204],
       [300, 204],
@@ -58,6 +61,7 @@ describe.each([
       expect(verifies(SECRET, received(VECTOR), TIME + seconds)).toBe(answer);
     }
   });
+  // Specification 6.3: A mismatch is answered 400.
   test('answers 400 to another body, another secret, another time and no signature', () => {
     expect(verifies(SECRET, received(VECTOR, `${BODY} `), TIME)).toBe(400);
     expect(verifies(OLD, received(VECTOR), TIME)).toBe(400);
@@ -65,7 +69,8 @@ describe.each([
     expect(verifies(SECRET, received(VECTOR.replace(/.$/, '0')), TIME)).toBe(400);
     expect(verifies(SECRET, received(''), TIME)).toBe(400);
   });
-  test('takes either signature of a rotation', () => {
+  // Specification 6.3: A rotation of the secret leaves no gap.
+  test('accepts either signature of a rotation', () => {
     const rotated = received(signatureHeader(BODY, [SECRET, OLD], TIME));
     expect([SECRET, OLD].map((secret) => verifies(secret, rotated, TIME))).toEqual([204, 204]);
   });

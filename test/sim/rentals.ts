@@ -5,7 +5,7 @@ import { sql } from '../../control-plane/base/db/db.ts';
 import type { World } from '../kit/world.ts';
 import type { Span } from './spans.ts';
 
-export interface Stay {
+export interface Rental {
   id: string;
   orgId: string;
   machineId: string;
@@ -37,7 +37,7 @@ const Data = z.object({ since_ms: z.int().nullable().optional() });
 const RowOfEvent = z.object({ type: text, subject_id: text, created_ms: int, data: json(Data) });
 
 /** All rentals that have ever run. */
-export async function readStays({ db }: World): Promise<Stay[]> {
+export async function readRentals({ db }: World): Promise<Rental[]> {
   const rows = await db.read.all(
     RowOfInstance,
     sql`select id, org_id, machine_id, supplier_id, workload_id, price_ucents_per_hour from instances where ready_ms is not null
@@ -61,7 +61,7 @@ export async function readStays({ db }: World): Promise<Stay[]> {
 
 const OVER = new Set(['instance.stopping', 'instance.terminated', 'instance.failed']);
 
-type Past = Pick<Stay, 'readyMs' | 'endMs' | 'running' | 'dead' | 'givenUp'>;
+type Past = Pick<Rental, 'readyMs' | 'endMs' | 'running' | 'dead' | 'givenUp'>;
 
 function pastOf(journal: readonly z.infer<typeof RowOfEvent>[]): Past {
   const past: Past = { readyMs: Infinity, endMs: Infinity, running: [], dead: [], givenUp: false };

@@ -6,7 +6,7 @@ import type { SimHost } from './host.ts';
 import type { Life } from './life.ts';
 import type { Plane } from './plane.ts';
 
-export async function lookFromOutside(
+export async function probeFromOutside(
   instanceId: string,
   { plane, life, hosts }: { plane: Plane; life: Life; hosts: readonly SimHost[] },
 ): Promise<ProbeResult> {

@@ -1,6 +1,21 @@
-// Chromium, driven as a person would: by what is on the page and by keys.
+// A customer at the URL of an application or of the console: curl, and Chromium driven by what is on the page and by keys.
 import { chromium, type Browser, type Page } from 'playwright-core';
+import { capture } from './capture.ts';
 import { requireProgram } from './setup.ts';
+
+/** The address is passed to curl, because not every system resolves names below localhost. `caFile` is the PEM of the issuing authority. */
+export async function curlApp(
+  caFile: string,
+  url: string,
+  ...more: string[]
+): Promise<{ status: string; body: string }> {
+  const { host } = new URL(url);
+  const way = ['--cacert', caFile, '--connect-to', `${host}:127.0.0.1:${new URL(url).port}`];
+  const { code, stdout, stderr } = await capture(['curl', '-sS', ...way, '-w', '\\n%{http_code}', ...more, url]);
+  if (code !== 0) throw new Error(stderr.toString());
+  const [status = '', ...lines] = stdout.toString().split('\n').toReversed();
+  return { status, body: lines.toReversed().join('\n') };
+}
 
 /** As root there is no sandbox; the others keep it from asking the internet for things. */
 const ARGS = [

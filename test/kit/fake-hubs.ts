@@ -1,6 +1,7 @@
-// Image registries in memory: every image exists and has a command, unless a test sets it otherwise.
+// Image registries and a model hub in memory. Each image exists and has a command, and no model exists, unless a test sets it otherwise.
 import { createHash } from 'node:crypto';
 import type { ImageFacts, ImageLogin, Images } from '../../control-plane/rental/launch/images.ts';
+import type { ModelHub, Weights } from '../../control-plane/rental/launch/model-hub.ts';
 import { referenceText, type ImageReference } from '../../control-plane/rental/launch/reference.ts';
 import type { PullLogin } from '../../shared/protocol/link.ts';
 
@@ -11,7 +12,7 @@ export interface FakeImages extends Pick<Images, 'verify' | 'pullLogin'> {
   asked: { reference: ImageReference; login: ImageLogin | undefined }[];
   /** While it is set, every answer waits for it. */
   held: Promise<void> | undefined;
-  /** What hosts are told. */
+  /** What hosts are sent. */
   token: PullLogin | null;
 }
 
@@ -33,4 +34,14 @@ export function fakeImages(): FakeImages {
     pullLogin: async () => fake.token,
   };
   return fake;
+}
+
+export interface FakeModelHub extends Pick<ModelHub, 'sizeOf'> {
+  /** Model -> size of its weights, or why it is not known. */
+  known: Map<string, Weights>;
+}
+
+export function fakeModelHub(): FakeModelHub {
+  const known = new Map<string, Weights>();
+  return { known, sizeOf: async (model) => known.get(model) ?? { unknown: 'does not exist on the model hub' } };
 }

@@ -1,8 +1,9 @@
-// The README of a room: short, and two of its lines are facts that the plan and the imports decide.
+// Compares the plan of the house with the sources: the README of each room has the lines that the plan and the imports decide, and
+// no entry of the plan is unused.
 import { posix } from 'node:path';
-import { DAEMONS, type Room } from './house-plan.ts';
+import { DAEMONS, type Room, DOORS, type Daemon, type Door } from './house-plan.ts';
 import type { SourceFile } from './sources.ts';
-import { importsOf } from './walls.ts';
+import { importsOf, opens } from './walls.ts';
 
 /** Every room that exists says in a short README what it is for, what it owns, what it imports and what always holds. */
 export function roomReadmes(files: readonly SourceFile[]): string[] {
@@ -41,4 +42,37 @@ function importsLine(files: readonly SourceFile[], folder: string, room: string)
 
 function named(names: readonly string[]): string {
   return names.map((name) => `\`${name}\``).join(', ');
+}
+
+interface Plan {
+  daemons: readonly Daemon[];
+  doors: readonly Door[];
+}
+
+/** One sentence for each file, room or door of the plan that the sources do not have. */
+export function unusedEntries(files: readonly SourceFile[], plan: Plan = { daemons: DAEMONS, doors: DOORS }): string[] {
+  return [
+    ...plan.daemons.flatMap((daemon) => unusedOf(daemon, files)),
+    ...plan.doors.flatMap((door) => unusedDoors(door, files)),
+  ].map((what) => `${what}: take it out of test/kit/house-plan.ts.`);
+}
+
+function unusedOf({ folder, composition, rooms }: Daemon, files: readonly SourceFile[]): string[] {
+  return [
+    ...composition
+      .filter((name) => !files.some(({ path }) => path === `${folder}/${name}`))
+      .map((name) => `${folder}/${name} does not exist`),
+    ...rooms
+      .filter((room) => !files.some(({ path }) => path.startsWith(`${folder}/${room.path}/`)))
+      .map((room) => `${folder}/${room.path} has no file`),
+  ];
+}
+
+function unusedDoors({ packages, doors }: Door, files: readonly SourceFile[]): string[] {
+  const importers = files.filter((file) =>
+    importsOf(file).some((target) => packages.some((name) => target === name || target.startsWith(`${name}/`))),
+  );
+  return doors
+    .filter((door) => !importers.some(({ path }) => opens(door, path)))
+    .map((door) => `nothing in ${door} imports ${packages.join(' or ')}`);
 }

@@ -1,0 +1,129 @@
+// The server on a real socket: proxies, upgrades, callers who leave, closing, and the unix socket of the operator.
+import { once } from 'node:events';
+import { mkdtempSync, rmSync, statSync } from 'node:fs';
+import { request as httpRequest } from 'node:http';
+import { connect, type Socket } from 'node:net';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { expect, test } from 'vitest';
+import { z } from 'zod';
+import { route } from '../../../../control-plane/base/http/route.ts';
+import { createLog } from '../../../../shared/log.ts';
+import { openBench } from './fixture.ts';
+
+test('proxy headers count only where the proxy is trusted', async () => {
+  const forwarded = { 'x-forwarded-for': '203.0.113.7' };
+  const plain = await openBench();
+  const { port } = await plain.http.listen({ host: '127.0.0.1', port: 0 });
+  expect((await get(port, '/v1/ip', forwarded)).body).toBe('{"clientIp":"127.0.0.1"}');
+  await plain.close();
+  const trusting = await openBench({ http: { trustProxy: ['127.0.0.1'] } });
+  const behind = await trusting.http.listen({ host: '127.0.0.1', port: 0 });
+  expect((await get(behind.port, '/v1/ip', forwarded)).body).toBe('{"clientIp":"203.0.113.7"}');
+  await trusting.close();
+});
+
+test('upgrades go to the listener of their path, and an offer on another path is handled as a plain request', async () => {
+  const own = await openBench();
+  const seen: string[] = [];
+  own.http.onUpgrade('/agent/', ({ request, socket }) => {
+    seen.push(request.url ?? '');
+    socket.end('HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: test\r\n\r\nhello');
+  });
+  const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+  const talk = (path: string) =>
+    exchange(port, `GET ${path} HTTP/1.1\r\nHost: x\r\nConnection: Upgrade, close\r\nUpgrade: h2c\r\n\r\n`);
+  expect(await talk('/agent/v1/link')).toContain('hello');
+  expect(await talk('/healthz')).toContain('{"status":"ok"}');
+  expect(seen).toEqual(['/agent/v1/link']);
+  await own.close();
+});
+
+test('a caller who disconnects in the middle of a body is not logged as our error', async () => {
+  const lines: string[] = [];
+  const log = createLog('test', 'error', { write: (line) => void lines.push(line) });
+  const own = await openBench({ log });
+  const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+  const head = 'POST /v1/things HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer all\r\nContent-Type: application/json';
+  const socket = connect(port, '127.0.0.1', () => {
+    socket.write(`${head}\r\nContent-Length: 100\r\nExpect: 100-continue\r\n\r\n`);
+  });
+  // The server signals that it is reading.
+  socket.once('data', () => socket.destroy());
+  await once(socket, 'close');
+  // This request comes after the end of the other connection, so the server has noticed that end.
+  await get(port, '/healthz');
+  expect(lines).toEqual([]);
+  await own.close();
+});
+
+test('closing lets a request in progress finish and accepts no more', async () => {
+  const entered = Promise.withResolvers<void>();
+  const release = Promise.withResolvers<void>();
+  const slow = route({
+    method: 'GET',
+    path: '/slow',
+    operationId: 'slow',
+    tag: 'x',
+    summary: 'x',
+    scope: 'none',
+    idempotency: 'none',
+    responses: { 200: { description: 'x', schema: z.strictObject({ done: z.boolean() }) } },
+    errors: [],
+    handler: async () => {
+      entered.resolve();
+      await release.promise;
+      return { status: 200, body: { done: true } };
+    },
+  });
+  const own = await openBench({ routes: () => [slow] });
+  const { port } = await own.http.listen({ host: '127.0.0.1', port: 0 });
+  const answer = get(port, '/slow', { connection: 'keep-alive' });
+  await entered.promise;
+  const closed = own.close();
+  await expect(get(port, '/healthz')).rejects.toThrow('ECONNREFUSED');
+  release.resolve();
+  const reply = await answer;
+  expect(reply.body).toBe('{"done":true}');
+  expect(reply.headers['connection']).toBe('close');
+  await closed;
+});
+
+test('the unix socket is only for its owner, and a socket that a killed process left behind is replaced', async () => {
+  const directory = mkdtempSync(join(tmpdir(), 'svc-'));
+  const socketPath = join(directory, 'admin.sock');
+  const first = await openBench({ http: { audience: 'operator' } });
+  await first.http.listen({ socketPath });
+  expect(statSync(socketPath).mode & 0o777).toBe(0o600);
+  const second = await openBench({ http: { audience: 'operator' } });
+  await expect(second.http.listen({ socketPath })).rejects.toThrow('another process is listening');
+  await first.close();
+  await second.close();
+  rmSync(directory, { recursive: true });
+});
+
+const get = (port: number, path: string, headers: Record<string, string> = {}) =>
+  new Promise<{ status: number; body: string; headers: Record<string, unknown> }>((resolve, reject) => {
+    const request = httpRequest({ port, path, headers, agent: false }, (response) => {
+      const chunks: Buffer[] = [];
+      response.on('data', (chunk: Buffer) => chunks.push(chunk));
+      response.on('end', () =>
+        resolve({
+          status: response.statusCode ?? 0,
+          body: Buffer.concat(chunks).toString(),
+          headers: response.headers,
+        }),
+      );
+    });
+    request.on('error', reject).end();
+  });
+
+function exchange(port: number, text: string): Promise<string> {
+  return new Promise((resolve, reject) => {
+    const chunks: Buffer[] = [];
+    const socket: Socket = connect(port, '127.0.0.1', () => socket.write(text));
+    socket.on('data', (chunk) => chunks.push(chunk));
+    socket.on('close', () => resolve(Buffer.concat(chunks).toString()));
+    socket.on('error', reject);
+  });
+}

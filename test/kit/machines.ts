@@ -1,0 +1,95 @@
+// Machines of suppliers for a world: registered, enrolled, approved and online, with GPUs that no test needs to have. Also the check that the
+// wire allows what their hosts are sent.
+import type { Db } from '../../control-plane/base/db/db.ts';
+import type { Rooms } from '../../control-plane/rooms.ts';
+import type { Inventory } from '../../shared/protocol/inventory.ts';
+import { type DesiredMessage, ServerMessage } from '../../shared/protocol/link.ts';
+
+export interface MachineOptions {
+  gpus?: number;
+  /** As nvidia-smi names and measures it; an H100 with 80 GB unless said otherwise. */
+  gpu?: { name: string; memory_mib: number };
+  dollars?: number;
+  region?: string;
+  /** Whether the host holds a disk to its size. */
+  diskEnforced?: boolean;
+  storageBytes?: number;
+  /** Of the host, base64url; none that anybody has the private half of unless said otherwise. */
+  publicKey?: string;
+}
+
+export interface MadeMachine {
+  machineId: string;
+  supplierId: string;
+  /** The supplier's. */
+  orgId: string;
+  /** As it has enrolled. */
+  inventory: Inventory;
+}
+
+/** `newName` makes names that no other machine of the world has. */
+export async function addMachine(
+  rooms: Rooms,
+  db: Db,
+  newName: () => string,
+  options: MachineOptions,
+): Promise<MadeMachine> {
+  const supplierOrg = await rooms.accounts.createOrg('supplier');
+  const { machine, token } = await db.tx('test.machine', async (tx) => {
+    await rooms.supply.registerSupplier(tx, supplierOrg.id);
+    return rooms.supply.registerMachine(tx, supplierOrg.id, {
+      gpuCount: null,
+      gpuType: null,
+      vramPerGpuGb: null,
+      region: options.region ?? 'eu-west',
+      priceUcentsPerHour: BigInt(Math.round((options.dollars ?? 2) * 1e8)),
+      tier: 'on_demand',
+    });
+  });
+  const plain = inventoryOf(options.gpus ?? 1, newName);
+  const inventory = {
+    ...plain,
+    gpus: plain.gpus.map((gpu) => ({ ...gpu, ...options.gpu })),
+    disk_enforced: options.diskEnforced ?? false,
+    storage_bytes: options.storageBytes ?? plain.storage_bytes,
+  };
+  await rooms.supply.enroll({ token, public_key: options.publicKey ?? newName().padEnd(43, 'k'), inventory });
+  await rooms.supply.setOnline(machine.id, true);
+  await rooms.supply.approve(machine.id);
+  return { machineId: machine.id, supplierId: machine.supplier_id, orgId: supplierOrg.id, inventory };
+}
+
+/** `count` H100s. */
+export function inventoryOf(count: number, newName: () => string): Inventory {
+  return {
+    gpus: Array.from({ length: count }, (_, index) => ({
+      uuid: `GPU-${newName()}`,
+      index,
+      name: 'NVIDIA H100 80GB HBM3',
+      memory_mib: 81_559,
+      driver_version: '550.54.15',
+      bus_id: `00000000:${(index + 16).toString(16)}:00.0`,
+      foreign_use: false,
+    })),
+    gpu_error: '',
+    gpu_faults: [],
+    network_fence: 'nftables',
+    fence_error: '',
+    cpu_cores: 64,
+    ram_bytes: 512 * 1024 ** 3,
+    storage_bytes: 4000 * 1024 ** 3,
+    disk_enforced: false,
+    hostname: 'host',
+    kernel: '6.1',
+    engine_version: '20.10.24',
+    container_toolkit_version: '',
+    agent_version: '0.1.0',
+  };
+}
+
+/** The message as the agent would decode it. */
+export function overTheWire(message: DesiredMessage): DesiredMessage {
+  const decoded = ServerMessage.parse(JSON.parse(JSON.stringify(message)));
+  if (decoded.type !== 'desired') throw new Error(`a ${decoded.type} came out`);
+  return decoded;
+}
