@@ -1,10 +1,11 @@
-// Carries TCP connections inside the container as sessions: dialled for a client, or accepted by a client's listener.
+// Carries bytes between a session's connection to the holder and what it reaches inside the container: a program, or a TCP connection that
+// was dialled for a client or accepted by a client's listener.
 import { connect, type Socket } from 'node:net';
 import type { Clock } from '../../shared/clock.ts';
 import { SESSION_LINGER_MS } from '../../shared/limits.ts';
-import { feed, pump } from './flow.ts';
-import { FRAME, sendFrame, sendJson } from '../wire/frames.ts';
+import { FRAME, sendFrame, sendJson, eachFrame, FRAME_BYTES_MAX, type FrameType } from '../wire/frames.ts';
 import type { SessionMessage, SessionRequest } from '../wire/guest-messages.ts';
+import type { Readable, Writable } from 'node:stream';
 
 /** Connects inside and carries the connection on `socket`, or sends the reason why it cannot. */
 export function dial(socket: Socket, request: Extract<SessionRequest, { kind: 'dial' }>, clock: Clock): void {
@@ -47,4 +48,43 @@ export function carry(socket: Socket, target: Socket, clock: Clock): void {
     target.once('close', giveUp);
   });
   target.resume();
+}
+
+/** Sends output to the holder. A slow holder slows the source down. After the end of the session, output is dropped. */
+export function pump(source: Readable, socket: Socket, type: FrameType): void {
+  source.on('data', (chunk: Buffer) => {
+    if (socket.destroyed) return;
+    let ready = false;
+    sendFrame(socket, type, chunk, () => {
+      ready = true;
+      if (source.isPaused()) source.resume();
+    });
+    if (!ready) source.pause();
+  });
+  // The holder reads no more, so the source must not stay paused.
+  socket.once('close', () => source.resume());
+}
+
+/**
+ * Passes input from the holder to a program. A slow program slows the holder down. `onEof` is called after the client's EOF. If the
+ * holder has left, the session is closed once the program has read the last byte.
+ */
+export async function feed(socket: Socket, sink: Writable, onEof: () => void): Promise<void> {
+  const write = (payload: Buffer): Promise<void> | undefined => {
+    if (sink.destroyed || !sink.writable || sink.write(payload)) return undefined;
+    return new Promise((resolve) => {
+      const done = (): void => {
+        sink.off('drain', done);
+        sink.off('close', done);
+        resolve();
+      };
+      sink.once('drain', done);
+      sink.once('close', done);
+    });
+  };
+  await eachFrame(socket, FRAME_BYTES_MAX, ({ type, payload }) => {
+    if (type === FRAME.eof) onEof();
+    return type === FRAME.data ? write(payload) : undefined;
+  }).catch(() => undefined);
+  socket.destroy();
 }
