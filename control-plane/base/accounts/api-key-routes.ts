@@ -1,6 +1,6 @@
 // The endpoints of API keys, for keys that may create others (specification 5; the paths are our own).
 import { z } from 'zod';
-import { ApiKey, CreateApiKey, NewApiKey } from '../../../shared/api/api-key.ts';
+import { ApiKey, CreateApiKey, NewApiKey } from '../../../shared/api/account.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';

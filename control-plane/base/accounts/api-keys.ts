@@ -1,7 +1,7 @@
 // API keys: created by the operator or by another key, checked for every request. Only their hashes are stored.
 import { createHash } from 'node:crypto';
 import { z } from 'zod';
-import type { ApiKey, NewApiKey } from '../../../shared/api/api-key.ts';
+import type { ApiKey, NewApiKey } from '../../../shared/api/account.ts';
 import { type Clock, isoTime } from '../../../shared/clock.ts';
 import { fail, failField } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';

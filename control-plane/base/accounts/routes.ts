@@ -1,7 +1,7 @@
 // The endpoints of SSH keys (specification 4.2).
 import { z } from 'zod';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
-import { SshKey, SshKeyCreate } from '../../../shared/api/ssh-key.ts';
+import { SshKey, SshKeyCreate } from '../../../shared/api/account.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db } from '../db/db.ts';

@@ -51,9 +51,9 @@ import {
   type OpenMessage,
   type PullAnswer,
   type PullLogin,
+  type LinkSocket,
 } from '../../../shared/protocol/link.ts';
 import type { Inventory } from '../../../shared/protocol/inventory.ts';
-import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
 import type { Upgrade } from '../../base/http/upgrades.ts';
 import type { CloneTokens } from './clone-tokens.ts';
 import { openReadBudget } from './read-budget.ts';

@@ -20,8 +20,8 @@ import {
   LINK_CLOSE,
   linkProof,
   type ServerMessage,
+  type LinkSocket,
 } from '../../../shared/protocol/link.ts';
-import type { LinkSocket } from '../../../shared/protocol/link-socket.ts';
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../../shared/protocol/version.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import type { ReadBudget } from './read-budget.ts';

@@ -6,8 +6,7 @@ import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import type { Db } from '../../base/db/db.ts';
 import { type Cursors, olderThan } from '../../base/http/cursors.ts';
 import { type Reply, type Route, route } from '../../base/http/route.ts';
-import type { OperationRow } from '../../base/operations/operations.ts';
-import { operationView } from '../../base/operations/view.ts';
+import { type OperationRow, operationView } from '../../base/operations/operations.ts';
 import type { Instances } from './instances.ts';
 
 const GetQuery = z.strictObject({

@@ -1,7 +1,6 @@
 // GET /v1/templates and GET /v1/environments: public lists of what can be launched without an own image (specification 2.16, 4.9).
-import { Environments } from '../../../shared/api/environment.ts';
+import { Environments, Template } from '../../../shared/api/preset.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
-import { Template } from '../../../shared/api/template.ts';
 import type { Cursors } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { environmentsView } from './environments.ts';

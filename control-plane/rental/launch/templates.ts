@@ -3,7 +3,7 @@ import { readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 import { z } from 'zod';
 import { EnvKey, isReservedEnv, Ports } from '../../../shared/api/instance.ts';
-import type { Template as TemplateView } from '../../../shared/api/template.ts';
+import type { Template as TemplateView } from '../../../shared/api/preset.ts';
 import { parseYamlConfig, readNamed } from '../../../shared/yaml-config.ts';
 import { ImageName } from './reference.ts';
 

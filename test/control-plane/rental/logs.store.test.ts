@@ -9,7 +9,7 @@ import { type Logs, openLogs } from '../../../control-plane/rental/journal/logs.
 import { LOG_FOLLOWERS_PER_ORG_MAX, LOG_READ_MS_MAX } from '../../../shared/limits.ts';
 import { createLog } from '../../../shared/log.ts';
 import type { OpenMessage } from '../../../shared/protocol/link.ts';
-import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/logs.ts';
+import { LOG_LINE_BYTES_MAX, type LogLine } from '../../../shared/protocol/stream.ts';
 import { openWorld, type World } from '../../kit/world.ts';
 
 const LINES: LogLine[] = [
