@@ -59,7 +59,8 @@ describe('the document', () => {
     const hidden = api.routes.filter((route) => route.hidden === true).map(({ path }) => path);
     const registered = api.routes.filter((route) => route.hidden !== true);
     expect(shown.toSorted()).toEqual(registered.map(({ method, path }) => `${method} ${path}`).toSorted());
-    expect(hidden).toEqual(['/v1/blobs/{key}', '/v1/blobs/{key}', '/agent/v1/enroll']);
+    const manual = ['/', '/docs', '/docs/{page}'];
+    expect(hidden).toEqual(['/v1/blobs/{key}', '/v1/blobs/{key}', '/agent/v1/enroll', ...manual]);
   });
 
   test('describes the event that a webhook endpoint is sent, with its headers', () => {
