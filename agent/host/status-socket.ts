@@ -1,7 +1,7 @@
 // The status of a running agent: served over HTTP on a unix socket that only root can open, and shown by `svc-agent status` in a few lines.
 // The socket is also the lock against a second agent.
 import { createServer, type ServerResponse, request } from 'node:http';
-import { connect } from 'node:net';
+import { connect, type Socket } from 'node:net';
 import { chmod } from 'node:fs/promises';
 import { join } from 'node:path';
 import type { LoopStatus } from '../../shared/loop.ts';
@@ -71,14 +71,21 @@ function reply(response: ServerResponse, status: number, body: unknown): void {
 }
 
 /** Whether somebody listens on a unix socket. */
-export function hasListener(path: string): Promise<boolean> {
+export async function hasListener(path: string): Promise<boolean> {
+  const socket = await dialListener(path);
+  socket?.destroy();
+  return socket !== undefined;
+}
+
+/** A connection to the listener on a unix socket, or undefined if there is none. */
+export function dialListener(path: string): Promise<Socket | undefined> {
   return new Promise((resolve) => {
     const socket = connect(path);
-    socket.once('connect', () => {
+    socket.once('connect', () => resolve(socket));
+    socket.on('error', () => {
       socket.destroy();
-      resolve(true);
+      resolve(undefined);
     });
-    socket.once('error', () => resolve(false));
   });
 }
 

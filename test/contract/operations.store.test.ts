@@ -1,6 +1,5 @@
 // Operations (specification 2.6, 3.2, 4.5): what a caller sees of one from the request to its end.
 import { expect, test } from 'vitest';
-import { sql } from '../../control-plane/base/db/db.ts';
 import { listedOfferings } from '../../control-plane/fleet/supply/offerings.ts';
 import { LAUNCH } from '../kit/world.ts';
 import type { Answer } from './api.ts';
@@ -158,8 +157,8 @@ test('hosts that all reject the placement are operation_failed, with what went w
 
 test('a pinned offering that goes is offering_unavailable; one that is merely full says so, and nothing else is tried', async () => {
   const { machineId } = await api.world.machine();
+  const [first] = await listedOfferings(api.world.db.read, { count: 1 });
   await api.world.machine();
-  const [first] = await listedOfferings(api.world.db.read, sql`machine_id = ${machineId}`, 1);
   const pinned = (): Promise<Answer> =>
     api.call('POST', '/v1/instances', { key: owner.key, body: { ...LAUNCH, offering_id: first?.id } });
   const { json: gone } = await pinned();

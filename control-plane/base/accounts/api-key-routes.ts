@@ -6,9 +6,9 @@ import type { Clock } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Ids } from '../../../shared/ids.ts';
 import type { Db } from '../db/db.ts';
-import type { Cursors } from '../http/cursors.ts';
+import { byCreation, type Cursors, type PageStart } from '../http/cursors.ts';
 import { type Route, route } from '../http/route.ts';
-import { type ApiKeyRow, apiKeyView, issueKeyBy, pageOfKeys, revokeKeyOf } from './api-keys.ts';
+import { apiKeyView, issueKeyBy, pageOfKeys, revokeKeyOf } from './api-keys.ts';
 
 interface Deps {
   db: Db;
@@ -38,9 +38,8 @@ function listRoute({ db, cursors }: Deps): Route {
     errors: [],
     handler: async ({ caller, query }) => {
       const name = `api-keys/${caller.orgId}`;
-      const rows = await pageOfKeys(db.read, caller.orgId, cursors.read(name, query.cursor), query.limit + 1);
-      const at = (row: ApiKeyRow) => ({ createdMs: row.created_ms, id: row.id });
-      return { status: 200, body: cursors.pageOf(name, rows, query.limit, { at, show: apiKeyView }) };
+      const rows = (start: PageStart) => pageOfKeys(db.read, caller.orgId, start);
+      return { status: 200, body: await cursors.page(name, query, rows, { at: byCreation, show: apiKeyView }) };
     },
   });
 }

@@ -5,7 +5,7 @@ import { SshKey, SshKeyCreate } from '../../../shared/api/account.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db } from '../db/db.ts';
-import type { Cursors } from '../http/cursors.ts';
+import { byCreation, type Cursors, type PageStart } from '../http/cursors.ts';
 import { type Route, route } from '../http/route.ts';
 import type { SshKeyRow, SshKeys } from './ssh-keys.ts';
 
@@ -24,9 +24,8 @@ export function sshKeyRoutes(deps: { db: Db; sshKeys: SshKeys; cursors: Cursors 
     errors: [],
     handler: async ({ caller, query }) => {
       const name = `ssh-keys/${caller.orgId}`;
-      const rows = await sshKeys.list(db.read, caller.orgId, cursors.read(name, query.cursor), query.limit + 1);
-      const at = (row: SshKeyRow) => ({ createdMs: row.created_ms, id: row.id });
-      return { status: 200, body: cursors.pageOf(name, rows, query.limit, { at, show }) };
+      const rows = (start: PageStart) => sshKeys.list(db.read, caller.orgId, start);
+      return { status: 200, body: await cursors.page(name, query, rows, { at: byCreation, show }) };
     },
   });
   const create = route({

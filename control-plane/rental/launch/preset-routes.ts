@@ -1,7 +1,7 @@
 // GET /v1/templates and GET /v1/environments: public lists of what can be launched without an own image (specification 2.16, 4.9).
 import { Environments, Template } from '../../../shared/api/preset.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
-import type { Cursors } from '../../base/http/cursors.ts';
+import type { Cursors, PageStart } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import { environmentsView } from './environments.ts';
 import type { LaunchRoom } from './launch.ts';
@@ -25,10 +25,10 @@ export function presetRoutes({ launch, cursors }: { launch: LaunchRoom; cursors:
       responses: { 200: { description: 'A page of templates', schema: pageSchema(Template) } },
       errors: [],
       handler: async ({ query }) => {
-        const after = cursors.read('templates', query.cursor)?.id ?? '';
         const byId = [...launch.presets.templates.values()].toSorted((a, b) => (a.id < b.id ? -1 : 1));
-        const rows = byId.filter(({ id }) => id > after).slice(0, query.limit + 1);
-        const body = cursors.pageOf('templates', rows, query.limit, {
+        const rows = async ({ from, count }: PageStart) =>
+          byId.filter(({ id }) => id > (from?.id ?? '')).slice(0, count);
+        const body = await cursors.page('templates', query, rows, {
           at: ({ id }) => ({ createdMs: 0, id }),
           show: templateView,
         });

@@ -5,7 +5,7 @@ import { RegistryCredential, RegistryCredentialCreate } from '../../../shared/ap
 import { isoTime } from '../../../shared/clock.ts';
 import { fail } from '../../../shared/errors.ts';
 import type { Db } from '../../base/db/db.ts';
-import type { Cursors } from '../../base/http/cursors.ts';
+import { byCreation, type Cursors, type PageStart } from '../../base/http/cursors.ts';
 import { type Route, route } from '../../base/http/route.ts';
 import type { LaunchRoom } from './launch.ts';
 import type { CredentialRow } from './store.ts';
@@ -28,9 +28,8 @@ export function registryCredentialRoutes(deps: { db: Db; launch: LaunchRoom; cur
     errors: [],
     handler: async ({ caller, query }) => {
       const name = `registry-credentials/${caller.orgId}`;
-      const rows = await credentials.list(db.read, caller.orgId, cursors.read(name, query.cursor), query.limit + 1);
-      const at = (row: CredentialRow) => ({ createdMs: row.created_ms, id: row.id });
-      return { status: 200, body: cursors.pageOf(name, rows, query.limit, { at, show }) };
+      const rows = (start: PageStart) => credentials.list(db.read, caller.orgId, start);
+      return { status: 200, body: await cursors.page(name, query, rows, { at: byCreation, show }) };
     },
   });
   const create = route({

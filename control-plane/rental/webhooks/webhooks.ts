@@ -9,7 +9,7 @@ import type {
 import type { Ids } from '../../../shared/ids.ts';
 import type { Query, Tx } from '../../base/db/db.ts';
 import type { EventRow } from '../../base/events/events.ts';
-import type { Cursor } from '../../base/http/cursors.ts';
+import type { PageStart } from '../../base/http/cursors.ts';
 import type { Sealing } from '../../base/http/sealing.ts';
 import { type Courier, type CourierDeps, openCourier } from './courier.ts';
 import * as deliveries from './deliveries.ts';
@@ -24,14 +24,14 @@ import { endpointView } from './view.ts';
 /** Every function with an endpoint id throws `not_found` for an endpoint of another organisation. */
 export interface Webhooks {
   create(tx: Tx, orgId: string, request: CreateWebhookEndpoint): Promise<NewWebhookEndpoint>;
-  page(query: Query, orgId: string, from: Cursor | undefined, count: number): Promise<EndpointRow[]>;
+  page(query: Query, orgId: string, start: PageStart): Promise<EndpointRow[]>;
   get(query: Query, orgId: string, id: string): Promise<WebhookEndpoint>;
   change(tx: Tx, orgId: string, id: string, request: ChangeWebhookEndpoint): Promise<WebhookEndpoint>;
   remove(tx: Tx, orgId: string, id: string): Promise<void>;
   /** The new secret is shown in this answer only. */
   rotateSecret(tx: Tx, orgId: string, id: string): Promise<NewWebhookEndpoint>;
   view(row: EndpointRow): WebhookEndpoint;
-  deliveries(query: Query, endpointId: string, from: Cursor | undefined, count: number): Promise<DeliveryRow[]>;
+  deliveries(query: Query, endpointId: string, start: PageStart): Promise<DeliveryRow[]>;
   showDeliveries(query: Query, rows: readonly DeliveryRow[]): Promise<WebhookDelivery[]>;
   retry(tx: Tx, orgId: string, ids: { endpointId: string; deliveryId: string }): Promise<WebhookDelivery>;
   /** Called in the transaction of the event. */

@@ -1,7 +1,6 @@
 // Reading a container's log: what is shown of it, what is refused, and that a hostile host gains nothing.
 import { type Duplex, duplexPair, type Readable } from 'node:stream';
 import { afterEach, beforeEach, describe, expect, test } from 'vitest';
-import { sql } from '../../../control-plane/base/db/db.ts';
 import { StreamError } from '../../../control-plane/fleet/link/streams.ts';
 import { openCursors } from '../../../control-plane/base/http/cursors.ts';
 import { journalRoutes } from '../../../control-plane/rental/journal/routes.ts';
@@ -157,7 +156,7 @@ describe('a refusal', () => {
 
   test('of an instance without a container is logs_unavailable', async () => {
     await world.launch(who);
-    const waiting = (await world.rooms.instances.list(who.orgId, sql`1 = 1`, 10)).find(
+    const waiting = (await world.rooms.instances.list(who.orgId, { count: 10 })).find(
       ({ instance }) => instance.workload_id === null,
     );
     await expect(logs.read(who.orgId, waiting?.instance.id ?? '', LATEST)).rejects.toMatchObject({
