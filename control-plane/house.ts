@@ -30,7 +30,7 @@ import { readEnvironments } from './rental/launch/environments.ts';
 import { openImages } from './rental/launch/images.ts';
 import { openModelHub } from './rental/launch/model-hub.ts';
 import { readTemplates } from './rental/launch/templates.ts';
-import type { PrivateRegistry } from './rental/launch/registry-clients.ts';
+import type { PrivateRegistry } from './rental/launch/registry.ts';
 import { type Core, type Nudges, openRooms, type Rooms, type Settings } from './rooms.ts';
 
 /** Probes use this address if the SSH ports listen on every address. */

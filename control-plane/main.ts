@@ -5,7 +5,7 @@ import { systemClock } from '../shared/clock.ts';
 import { messageOf } from '../shared/errors.ts';
 import { createIds } from '../shared/ids.ts';
 import { createLog, type Log, logWarnings } from '../shared/log.ts';
-import { countBuffersWithHeap } from '../shared/memory.ts';
+import { countBuffersWithHeap } from './base/systemd/v8.ts';
 import { systemRng } from '../shared/rng.ts';
 import { VERSION } from '../shared/version.ts';
 import {

@@ -2,9 +2,8 @@
 // rooms by hand.
 import type { Clock } from '../shared/clock.ts';
 import type { Ids } from '../shared/ids.ts';
-import type { Log } from '../shared/log.ts';
+import { type Log, throttledLog } from '../shared/log.ts';
 import type { Rng } from '../shared/rng.ts';
-import { throttledLog } from '../shared/throttled-log.ts';
 import { openAccounts } from './base/accounts/accounts.ts';
 import { openSshKeys, type SshKeys } from './base/accounts/ssh-keys.ts';
 import type { Blobs } from './base/blobs/blobs.ts';
@@ -37,10 +36,9 @@ import { type LaunchRoom, openLaunch } from './rental/launch/launch.ts';
 import type { ModelHub } from './rental/launch/model-hub.ts';
 import type { Presets } from './rental/launch/runnable.ts';
 import { type Decoys, openDecoys } from './rental/outages/decoys.ts';
-import { downSince } from './rental/outages/down-since.ts';
+import { downSince, startSeries } from './rental/outages/store.ts';
 import { openOwnOutages } from './rental/outages/own-outages.ts';
 import { logIn, newProbeKey, openProbes } from './rental/outages/probe.ts';
-import { startSeries } from './rental/outages/store.ts';
 import { openWatch, type Watch } from './rental/outages/watch.ts';
 import { openLogs } from './rental/journal/logs.ts';
 import { openWebhooks, type Webhooks } from './rental/webhooks/webhooks.ts';

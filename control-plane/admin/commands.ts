@@ -13,10 +13,8 @@ import {
   withCommon,
   readTime,
 } from './command.ts';
-import { addCreditCommands, addDisputeCommands } from './credit-commands.ts';
-import { addInstanceCommands } from './instance-commands.ts';
-import { addReservationCommands } from './reservation-commands.ts';
-import { addPayoutCommands, addSupplierCommands } from './supplier-commands.ts';
+import { addCreditCommands, addDisputeCommands, addPayoutCommands, addSupplierCommands } from './money-commands.ts';
+import { addInstanceCommands, addReservationCommands } from './rental-commands.ts';
 
 const DAY_MS = 86_400_000;
 const Verdict = z.strictObject({ ok: z.boolean(), faults: z.array(z.string()) });

@@ -23,7 +23,7 @@ import { AgentMessage, decodeMessage } from '../../shared/protocol/link.ts';
 import { readPublicKey } from '../../control-plane/base/accounts/public-key.ts';
 import { openCheck } from '../../control-plane/models/files/check.ts';
 import { readAppHost } from '../../control-plane/rental/endpoints/app-address.ts';
-import { enter } from '../../control-plane/rental/edge/app-login.ts';
+import { enter } from '../../control-plane/rental/edge/access.ts';
 import { requestHeaders, responseHeaders } from '../../control-plane/rental/edge/app-headers.ts';
 import { readChallenge, readToken, tokenUrl } from '../../control-plane/rental/launch/authorization.ts';
 import { readConfig, readManifest } from '../../control-plane/rental/launch/manifests.ts';

@@ -14,14 +14,14 @@ import { type Db, DbError } from '../db/db.ts';
 import { type AddressLimit, openAddressLimit } from './address-limit.ts';
 import { answer, type AnswerDeps } from './answer.ts';
 import { authorize, assertHead } from './checks.ts';
-import { isForm, takeForms } from './forms.ts';
+import { isForm, takeForms } from './multipart.ts';
 import { openIdempotency } from './idempotency.ts';
 import type { Metrics } from './metrics.ts';
 import { openapiDocument } from './openapi.ts';
 import { abandonedRequest, internalError, knownError } from './problems.ts';
 import { openRateLimits, type RateLimitOptions, type RateLimits } from './rate-limits.ts';
 import { refusalReply } from './refusals.ts';
-import { type Caller, isInference, type Route, storesSomething, undeclared } from './route.ts';
+import { type Caller, isInference, type Route, storesSomething, undeclared, type WireReply } from './route.ts';
 import type { Sealing } from './sealing.ts';
 import type { Tls } from './tls.ts';
 import { assertMediaType, leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX, uploadOf } from './uploads.ts';
@@ -29,7 +29,6 @@ import { systemRoutes } from './system-routes.ts';
 import { listenOn, type ListenAddress } from './listen.ts';
 import { answerUnusual, endWith, refuseUnread } from './unread-requests.ts';
 import { openUpgrades, type UpgradeListener, type Upgrades } from './upgrades.ts';
-import type { WireReply } from './wire-reply.ts';
 
 /** Time limit for requests in progress when the server closes. */
 const CLOSE_MS_MAX = 10_000;

@@ -3,10 +3,9 @@ import { messageOf, ServiceError } from '../../../shared/errors.ts';
 import { VIDEO_KEEP_MS } from '../../../shared/limits.ts';
 import type { Upstream } from '../catalog/models.ts';
 import type { StepDeps } from './deps.ts';
-import { takesDelete, type Standing } from './dialects.ts';
-import { endJob, failJob, type Failure, note, noteSilence } from './outcome.ts';
+import { takesDelete, type Standing } from './servers.ts';
+import { endJob, failJob, type Failure, note, noteSilence, isOpen, move } from './states.ts';
 import { againMs, type Step } from './plan.ts';
-import { isOpen, move } from './states.ts';
 import type { Job } from './store.ts';
 import { submitJob } from './submissions.ts';
 

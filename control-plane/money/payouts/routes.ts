@@ -1,6 +1,6 @@
 // GET /v1/community/earnings and /v1/community/payouts (specification 2.17).
 import { z } from 'zod';
-import { CommunityEarnings, CommunityPayout, type EarningsEntry } from '../../../shared/api/earnings.ts';
+import { CommunityEarnings, CommunityPayout, type EarningsEntry } from '../../../shared/api/community.ts';
 import { PageQuery, pageSchema } from '../../../shared/api/page.ts';
 import { isoTime } from '../../../shared/clock.ts';
 import { uuidOf } from '../../../shared/ids.ts';

@@ -1,7 +1,7 @@
 // The rules of the fence as text: bridges, name servers and closed networks.
 import type { NetworkInterfaceInfo } from 'node:os';
 import { expect, test } from 'vitest';
-import { fenceRules } from '../../../agent/host/fence-rules.ts';
+import { fenceRules } from '../../../agent/host/nftables.ts';
 import { readOwnNetworks, engineDnsOf, nameServersOf } from '../../../agent/host/facts.ts';
 
 const lines = (text: string): string[] => text.split('\n').map((line) => line.trim());
