@@ -65,12 +65,6 @@ export function listedEntry(name: Buffer, stats: Stats): Part[] {
   return [name, Buffer.concat([Buffer.from(line), name]), attributesOf(stats)];
 }
 
-/** The answer to statvfs@openssh.com: block sizes, counts of blocks and files, an id, flags, the longest name. */
-export function fileSystemAnswer({ bsize, blocks, bfree, bavail, files, ffree }: StatsFs): Answer {
-  const parts = [bsize, bsize, blocks, bfree, bavail, files, ffree, ffree, 0, 0, 255];
-  return { type: ANSWER.extended, parts: parts.map(BigInt) };
-}
-
 /** Changes a file in the order of OpenSSH's server. The times come after the size, because a change of size sets them. */
 export async function changeFile(file: FileHandle, { size, mode, times, owner }: Attributes): Promise<void> {
   if (size !== undefined) await file.truncate(Number(size));
@@ -79,7 +73,13 @@ export async function changeFile(file: FileHandle, { size, mode, times, owner }:
   if (owner !== undefined) await file.chown(owner.uid, owner.gid);
 }
 
-export async function changeName(name: Buffer, { size, mode, times, owner }: Attributes): Promise<void> {
+/** The answer to statvfs@openssh.com: block sizes, counts of blocks and files, an id, flags, the longest name. */
+function fileSystemAnswer({ bsize, blocks, bfree, bavail, files, ffree }: StatsFs): Answer {
+  const parts = [bsize, bsize, blocks, bfree, bavail, files, ffree, ffree, 0, 0, 255];
+  return { type: ANSWER.extended, parts: parts.map(BigInt) };
+}
+
+async function changeName(name: Buffer, { size, mode, times, owner }: Attributes): Promise<void> {
   if (size !== undefined) await fs.truncate(name, Number(size));
   if (mode !== undefined) await fs.chmod(name, mode);
   if (times !== undefined) await fs.utimes(name, times.atime_s, times.mtime_s);
@@ -87,7 +87,7 @@ export async function changeName(name: Buffer, { size, mode, times, owner }: Att
 }
 
 /** Changes a symbolic link itself, which has no mode. */
-export async function changeLink(name: Buffer, { times, owner }: Attributes): Promise<void> {
+async function changeLink(name: Buffer, { times, owner }: Attributes): Promise<void> {
   if (times !== undefined) await fs.lutimes(name, times.atime_s, times.mtime_s);
   if (owner !== undefined) await fs.lchown(name, owner.uid, owner.gid);
 }

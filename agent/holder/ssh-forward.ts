@@ -44,41 +44,6 @@ export async function serveForward(
 
 type Caller = { host: string; port: number };
 
-/**
- * Makes the guest listen. For each connection to the listener, `open` opens a channel to the client. The listener itself counts as a
- * channel. Rejects if there are too many channels, or if the guest cannot listen.
- */
-export async function listenInside(
-  request: Extract<SessionRequest, { kind: 'listen' | 'listen_agent' }>,
-  open: (caller: Caller, listener: GuestSession) => Promise<ServerChannel>,
-  host: SessionHost,
-): Promise<GuestSession> {
-  if (host.sessions >= SSH_CHANNELS_MAX) throw new Error('too many channels');
-  host.sessions += 1;
-  try {
-    const listener = await host.guests.open(request, {
-      onData: () => undefined,
-      onEof: () => undefined,
-      onAccepted: ({ connection, ...caller }) => {
-        if (host.sessions >= SSH_CHANNELS_MAX) return;
-        void serveForward({ kind: 'take', connection }, { open: () => open(caller, listener) }, host);
-      },
-      onEnd: () => undefined,
-    });
-    const end = (): void => void listener.socket.destroy();
-    listener.socket.once('close', () => {
-      host.sessions -= 1;
-      host.gone.removeEventListener('abort', end);
-    });
-    if (host.gone.aborted) end();
-    else host.gone.addEventListener('abort', end);
-    return listener;
-  } catch (error) {
-    host.sessions -= 1;
-    throw error;
-  }
-}
-
 /** Internals of ssh2 that open channels from the server to the client. */
 interface Internals {
   _chanMgr: { add(opened: Opened): number };
@@ -121,6 +86,41 @@ export function serveReverse(host: SessionHost): void {
       reject?.();
     }
   });
+}
+
+/**
+ * Makes the guest listen. For each connection to the listener, `open` opens a channel to the client. The listener itself counts as a
+ * channel. Rejects if there are too many channels, or if the guest cannot listen.
+ */
+async function listenInside(
+  request: Extract<SessionRequest, { kind: 'listen' | 'listen_agent' }>,
+  open: (caller: Caller, listener: GuestSession) => Promise<ServerChannel>,
+  host: SessionHost,
+): Promise<GuestSession> {
+  if (host.sessions >= SSH_CHANNELS_MAX) throw new Error('too many channels');
+  host.sessions += 1;
+  try {
+    const listener = await host.guests.open(request, {
+      onData: () => undefined,
+      onEof: () => undefined,
+      onAccepted: ({ connection, ...caller }) => {
+        if (host.sessions >= SSH_CHANNELS_MAX) return;
+        void serveForward({ kind: 'take', connection }, { open: () => open(caller, listener) }, host);
+      },
+      onEnd: () => undefined,
+    });
+    const end = (): void => void listener.socket.destroy();
+    listener.socket.once('close', () => {
+      host.sessions -= 1;
+      host.gone.removeEventListener('abort', end);
+    });
+    if (host.gone.aborted) end();
+    else host.gone.addEventListener('abort', end);
+    return listener;
+  } catch (error) {
+    host.sessions -= 1;
+    throw error;
+  }
 }
 
 /** Rejects if the client refuses the channel, which it may do at any time. */

@@ -6,9 +6,9 @@ import { BlockList, isIPv4, isIPv6 } from 'node:net';
 /** Bridges with such names are fenced from their first packet. A bridge's name has at most 15 characters. */
 export const FENCED_BRIDGE_PREFIX = 'svcbr-';
 /** The table `inet <name>`, which is ours alone. */
-export const FENCE_TABLE = 'svc_fence';
+const FENCE_TABLE = 'svc_fence';
 /** Counts the packets that were refused. */
-export const FENCE_COUNTER = 'refused';
+const FENCE_COUNTER = 'refused';
 
 export interface FenceFacts {
   /** Bridges of workloads without our prefix. */

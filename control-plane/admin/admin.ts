@@ -18,34 +18,9 @@ export function openAdmin(routes: readonly Route[], audit: Audit, core: Omit<Htt
 
 const ENTRIES_MAX = 1000;
 
-/** The same routes. Each route except a GET writes an entry once its request is well-formed. */
-export function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
-  return routes.map((each) => {
-    if (each.method === 'GET') return each;
-    return {
-      ...each,
-      handler: (call) => {
-        const parameters = { ...Parameters.parse(call.params), ...Parameters.parse(call.body) };
-        const { id, org_id: orgId } = Subject.parse(parameters);
-        const { requestId, actor } = call;
-        return audit.run(
-          { actor, operation: each.operationId, subjectId: id ?? null, parameters, requestId },
-          () => each.handler(call),
-          ({ body }) => idIn(body) ?? orgId ?? null,
-        );
-      },
-    };
-  });
-}
-
 const Parameters = z.record(z.string(), z.unknown()).optional();
 const Subject = z.looseObject({ id: z.string().optional(), org_id: z.string().optional() });
 const Made = z.looseObject({ id: z.string().optional(), reservation_id: z.string().optional() });
-
-function idIn(body: unknown): string | undefined {
-  const made = Made.safeParse(body);
-  return made.success ? (made.data.id ?? made.data.reservation_id) : undefined;
-}
 
 const Entry = z.strictObject({
   at: z.string(),
@@ -86,4 +61,29 @@ export function auditRoute({ db, audit }: { db: Db; audit: Pick<Audit, 'list'> }
       return { status: 200, body: { data } };
     },
   });
+}
+
+/** The same routes. Each route except a GET writes an entry once its request is well-formed. */
+function audited(routes: readonly Route[], audit: Pick<Audit, 'run'>): Route[] {
+  return routes.map((each) => {
+    if (each.method === 'GET') return each;
+    return {
+      ...each,
+      handler: (call) => {
+        const parameters = { ...Parameters.parse(call.params), ...Parameters.parse(call.body) };
+        const { id, org_id: orgId } = Subject.parse(parameters);
+        const { requestId, actor } = call;
+        return audit.run(
+          { actor, operation: each.operationId, subjectId: id ?? null, parameters, requestId },
+          () => each.handler(call),
+          ({ body }) => idIn(body) ?? orgId ?? null,
+        );
+      },
+    };
+  });
+}
+
+function idIn(body: unknown): string | undefined {
+  const made = Made.safeParse(body);
+  return made.success ? (made.data.id ?? made.data.reservation_id) : undefined;
 }

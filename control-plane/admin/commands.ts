@@ -56,12 +56,7 @@ export function addOperatorCommands(program: Command, deps: CommandDeps): void {
   );
 }
 
-interface AuditOptions extends CommonOptions {
-  since?: string;
-  limit: string;
-}
-
-export function addAuditCommands(admin: Command, deps: CommandDeps): void {
+function addAuditCommands(admin: Command, deps: CommandDeps): void {
   const list = admin
     .command('audit')
     .description('what operators did')
@@ -74,6 +69,11 @@ export function addAuditCommands(admin: Command, deps: CommandDeps): void {
     if (since !== undefined) query.set('since', since);
     return show(deps, options, { method: 'GET', url: `/admin/audit?${query.toString()}` });
   });
+}
+
+interface AuditOptions extends CommonOptions {
+  since?: string;
+  limit: string;
 }
 
 function addOrgCommands(admin: Command, deps: CommandDeps): void {

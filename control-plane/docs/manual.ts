@@ -112,7 +112,7 @@ export interface Frame {
   headers: Record<string, string>;
 }
 
-export function openFrame(style: string): Frame {
+function openFrame(style: string): Frame {
   const digest = createHash('sha256').update(style).digest('base64');
   return {
     headers: {

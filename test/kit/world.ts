@@ -212,12 +212,10 @@ async function openOn(ground: Ground, seed: number, outside: WorldOutside): Prom
     customer: (cents) => addCustomer(rooms, db, { cents, nowMs: clock.now() }),
     machine: (options = {}) => addMachine(rooms, db, ids.uuid, options),
     launch: async (who, request = {}) => {
-      const before = new Set(
-        (await rooms.instances.list(who.orgId, { count: 1000 })).map(({ instance }) => instance.id),
-      );
+      const list = () => rooms.instances.list(who.orgId, { count: 1000 });
+      const before = new Set((await list()).map(({ instance }) => instance.id));
       await rooms.instances.create(who, { ...LAUNCH, ...request }, async () => undefined);
-      const after = await rooms.instances.list(who.orgId, { count: 1000 });
-      return after.find(({ instance }) => !before.has(instance.id))?.instance.id ?? '';
+      return (await list()).find(({ instance }) => !before.has(instance.id))?.instance.id ?? '';
     },
     drive: () => driveUntilIdle(brings(), clock),
     ...journalOf(rooms, db),

@@ -52,7 +52,7 @@ export function claimedElsewhere(
  * Updates the claims of a machine. It claims approved GPUs until it is delisted, and rented GPUs until the rental ends. Returns the other
  * machines that show a GPU whose claim came or went: they must be judged again.
  */
-export async function syncClaims(tx: Tx, machine: MachineRow, nowMs: number): Promise<string[]> {
+async function syncClaims(tx: Tx, machine: MachineRow, nowMs: number): Promise<string[]> {
   const isClaiming = machine.approved && machine.status !== 'delisted';
   const wanted = isClaiming ? (machine.approved_gpus ?? []).map(({ uuid }) => uuid) : [];
   const changed = [...(await release(tx, machine.id, wanted)), ...(await claim(tx, machine.id, { wanted, nowMs }))];

@@ -60,7 +60,7 @@ export interface Given {
  * The values of all parameters: from the request, otherwise the default of the model.
  * @throws ServiceError `invalid_request` for a parameter that the model does not declare, `validation_failed` for a wrong value
  */
-export function readParameters({ members, isForm }: Given, model: CatalogModel): Record<string, ParameterValue> {
+function readParameters({ members, isForm }: Given, model: CatalogModel): Record<string, ParameterValue> {
   const { parameters } = model;
   for (const name of Object.keys(members)) {
     if (!parameters.some((parameter) => parameter.name === name)) refuseUndeclared(name, model);

@@ -27,7 +27,7 @@ const Arguments = z.array(z.union([z.string().min(1), z.array(z.string().min(1))
 export type Arguments = z.infer<typeof Arguments>;
 
 /** The variable for the number of GPUs of the launch, for use in arguments. */
-export const GPU_COUNT = 'GPU_COUNT';
+const GPU_COUNT = 'GPU_COUNT';
 /** The variable that names the model of a template that serves a model of the model hub. */
 export const MODEL = 'MODEL';
 
@@ -87,11 +87,6 @@ export function templateView({ id, title, description, min_vram_gb, ports, env }
   };
 }
 
-/** The variables that an argument names. */
-export function variablesIn(text: string): string[] {
-  return [...text.matchAll(/\$\{(\w+)\}/g)].map(([, name = '']) => name);
-}
-
 export interface Filled {
   /** The environment variables of the container. */
   env: Record<string, string>;
@@ -116,6 +111,11 @@ export function fillTemplate(template: Template, given: Record<string, string>, 
     failField('env', `must have at most ${LAUNCH_BYTES_MAX} bytes as JSON, with the arguments that repeat its values`);
   }
   return all;
+}
+
+/** The variables that an argument names. */
+function variablesIn(text: string): string[] {
+  return [...text.matchAll(/\$\{(\w+)\}/g)].map(([, name = '']) => name);
 }
 
 function refuseInconsistent(template: z.infer<typeof Template>, context: z.RefinementCtx): void {
