@@ -1,4 +1,5 @@
-// Pages of lists, and their opaque cursors. A cursor stores where the next page begins. It is signed, so that nobody can invent one or use it for another list.
+// Pages of lists, and their opaque cursors. A cursor stores where the next page begins. It is signed, so that nobody can invent one or use it for
+// another list.
 import { createHmac, createSecretKey, timingSafeEqual } from 'node:crypto';
 import { z } from 'zod';
 import { failField } from '../../../shared/errors.ts';

@@ -23,10 +23,9 @@ import { openRateLimits, type RateLimitOptions, type RateLimits } from './rate-l
 import { refusalReply } from './refusals.ts';
 import { type Caller, isInference, type Route, storesSomething, undeclared, type WireReply } from './route.ts';
 import type { Sealing } from './sealing.ts';
-import type { Tls } from './tls.ts';
+import { type Tls, listenOn, type ListenAddress } from './listen.ts';
 import { assertMediaType, leaveUnread, limitArrival, REQUEST_MS_MAX, UPLOAD_MS_MAX, uploadOf } from './uploads.ts';
 import { systemRoutes } from './system-routes.ts';
-import { listenOn, type ListenAddress } from './listen.ts';
 import { answerUnusual, endWith, refuseUnread } from './unread-requests.ts';
 import { openUpgrades, type UpgradeListener, type Upgrades } from './upgrades.ts';
 

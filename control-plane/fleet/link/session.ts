@@ -29,7 +29,7 @@ import {
 import { negotiateVersion, PROTOCOL_MAX, PROTOCOL_MIN } from '../../../shared/protocol/version.ts';
 import type { Rng } from '../../../shared/rng.ts';
 import { networkOf } from '../../../shared/client-network.ts';
-import { openBuckets } from '../../base/http/buckets.ts';
+import { openBuckets } from '../../base/http/rate-limits.ts';
 
 export interface Session {
   readonly machineId: string;
